@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Distances between two lanes' tensors in one unit for all lanes. The run file counts them in ulps
-// of each tensor's own format, which are 8,192 times as large in fp16 as in fp32; here they are
-// differences relative to the value.
+// Distances between the tensors of two lanes, in one unit for all lanes. The run file counts them
+// in ulps of each tensor's own format, which are 8,192 times larger in fp16 than in fp32; here they
+// are relative to the value.
 #pragma once
 
 #include <array>
@@ -22,17 +22,17 @@ struct DistanceBar {
   int64_t count = 0;
 };
 
-/// Returns the bars of `ulps` (as SiteError::ulps) in a tensor of `format`, of which `not_finite`
-/// elements of the last bin are finite in one of the lanes only. A distance of d ulps is taken for
-/// a relative difference of d 2^-m, give or take a factor of 2, where m is the number of mantissa
-/// bits; among subnormals it is more than that.
+/// Returns the bars of `ulps` (as SiteError::ulps) in a tensor of `format`. `not_finite` elements
+/// of the last bin are finite in one of the lanes only. A distance of d ulps counts as a relative
+/// difference of d 2^-m, within a factor of 2, where m is the number of mantissa bits; among
+/// subnormals the difference is larger.
 std::array<DistanceBar, kDistanceBars> distance_bars(
     const std::array<int64_t, SiteError::kBins>& ulps, const FloatFormat& format,
     int64_t not_finite) noexcept;
 
-/// Returns the number of elements that are NaN or infinite in one of the two lanes only. Formats
-/// of more than 24 bits share their bin with finite values far apart; there it is at most the
-/// number of values that the tensor's own statistics of that step count, 0 without any.
+/// Returns the number of elements that are NaN or infinite in one of the two lanes only. In formats
+/// of more than 24 bits they share a bin with finite values far apart; there the result is at most
+/// the number that the tensor's statistics of that step count, and 0 without statistics.
 int64_t not_finite_in_one(const RunView& run, int lane, const SiteError& error);
 
 }  // namespace halfscope

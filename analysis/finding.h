@@ -17,40 +17,42 @@ namespace halfscope {
 enum class Severity : uint8_t { info, warning, error };
 const char* severity_name(Severity severity) noexcept;
 
-/// What a rule advises. An edit that is empty leaves what to do to the text.
+/// The advice of a rule. If the edit is empty, only the text says what to do.
 struct Action {
   PlanEdit edit{};
-  std::vector<std::string> layers{};  ///< that it concerns: node paths, in execution order
-  std::string text{};                 ///< in words
+  std::vector<std::string> layers{};  ///< node paths of its layers, in execution order
+  std::string text{};                 ///< the same in words
 };
-/// The word for the weightiest part of an edit: "keep_fp32", "format", "reduce", "loss_scale" or
+/// Returns the word for the main part of an edit: "keep_fp32", "format", "reduce", "loss_scale" or
 /// "none".
 const char* action_name(const PlanEdit& edit) noexcept;
-/// "keep conv2 in fp32 and keep the result of fc1 in fp32".
+/// Returns "keep conv2 in fp32 and keep the output of fc1 in fp32".
 std::string edit_text(const PlanEdit& edit);
-/// The same as a sentence.
+/// Returns the same as a sentence.
 std::string edit_sentence(const PlanEdit& edit);
-/// What can be taken away, for a change by its name (Change::name()): "conv2", "the fp32 result of
-/// fc1", "the loss scale".
+/// Returns a removable part in words, for the name of a change (Change::name()): "conv2", "the fp32
+/// output of fc1", "the loss scale".
 std::string part_text(const std::string& name);
-/// "Keep conv1 and fc1 in fp32."
+/// Returns the action "Keep conv1 and fc1 in fp32."
 Action keep_in_fp32(std::vector<std::string> layers);
 
 using Evidence = std::map<std::string, std::variant<double, std::string>>;
 
+/// One result of a rule.
 struct Finding {
   std::string rule{};  ///< "forward_overflow"
   int lane = 0;
   Severity severity = Severity::info;
   std::string site{};       ///< "conv2.activation"; "" if the finding is about the whole lane
   std::string layer{};      ///< "conv2"
-  int64_t step = -1;        ///< first step it shows at; -1 if it has none
-  std::string mechanism{};  ///< one line: what happens, in numbers' terms
+  int64_t step = -1;        ///< first step that shows it; -1 if it has none
+  std::string mechanism{};  ///< one line: what happens to the numbers
   Evidence evidence{};
   std::string text{};  ///< the sentences a user reads
   Action action{};
 
-  /// Stable across runs of the same set-up: "forward_overflow:mixed_float16:conv2.activation".
+  /// Returns an id that is stable across runs of the same setup:
+  /// "forward_overflow:mixed_float16:conv2.activation".
   std::string id(const RunView& run) const;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// SQLite puts the -wal file beside the file that a symbolic link leads to.
+/// Returns the -wal file. SQLite puts it next to the target of a symbolic link.
 fs::path wal_of(const fs::path& file) {
   std::error_code error;
   const fs::path target = fs::canonical(file, error);
@@ -50,16 +50,16 @@ void WriterLock::acquire(const fs::path& file) {
   descriptor_ = ::open(wal_of(file).c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor_ < 0) {
     const std::error_code reason(errno, std::generic_category());
-    throw Error(fmt::format("cannot write {}: {}", file.string(), reason.message()),
+    throw Error(fmt::format("cannot write '{}': {}", file.string(), reason.message()),
                 "choose a folder on a local disk");
   }
   struct flock lock = whole_file();
   if (::fcntl(descriptor_, F_OFD_SETLK, &lock) == 0) return;
   if (errno == EAGAIN || errno == EACCES) {
-    throw usage_error(fmt::format("{} is in use by another program", file.string()),
-                      "it may be a run that is still going on; choose another name");
+    throw usage_error(fmt::format("'{}' is in use by another program", file.string()),
+                      "choose another name; the file may belong to a run in progress");
   }
-  // A file system without such locks: there has_live_writer cannot ask either and says true.
+  // On a file system without such locks has_live_writer() cannot check either and returns true.
 }
 
 }  // namespace halfscope

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Whether a program records into a run file right now. The recorder holds an open file
-// description lock on the -wal file as long as it lives; the kernel drops it however the program
-// ends. SQLite locks the other two files but never this one, and such locks, unlike POSIX's, stay
-// when another descriptor of the same file is closed, so neither disturbs the other.
+// Detects whether a program is recording into a run file. The recorder holds an open file
+// description lock on the -wal file while it is alive; the kernel drops it however the program
+// ends. SQLite locks the other two files but never this one, and unlike POSIX locks these stay when
+// another descriptor of the same file is closed, so the two do not disturb each other.
 #pragma once
 
 #include <filesystem>
 
 namespace halfscope {
 
-/// True if a recorder, of this process or another, has the run file open; also if that cannot be
-/// found out (no permission, a file system without such locks). Changes nothing.
+/// Returns whether a recorder of this or another process has the run file open; true also if that
+/// cannot be determined (no permission, a file system without such locks). Changes nothing.
 bool has_live_writer(const std::filesystem::path& file);
 
-/// What has_live_writer asks for.
+/// Holds the lock that has_live_writer() looks for.
 class WriterLock {
  public:
   WriterLock() = default;
@@ -21,7 +21,7 @@ class WriterLock {
   WriterLock(const WriterLock&) = delete;
   WriterLock& operator=(const WriterLock&) = delete;
 
-  /// The run file must be in WAL mode. Throws Error if another recorder holds it.
+  /// Takes the lock. The run file must be in WAL mode. Throws Error if another recorder has it.
   void acquire(const std::filesystem::path& file);
 
  private:

@@ -13,7 +13,7 @@ std::vector<double> losses_of(std::span<const StepRow> rows) {
   return losses;
 }
 
-/// `distance` in parts of the loss that a training ends with.
+/// Returns `distance` divided by the final loss of the reference.
 double in_losses(double distance, std::span<const StepRow> reference) {
   if (distance == 0.0) return 0.0;
   const double first = reference.front().loss;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How the loss of a training ends, by itself and beside a training that saw the same batches. Pure
-// functions of recorded steps.
+// The loss at the end of a training, on its own and compared with a training on the same batches.
+// Pure functions of recorded steps.
 #pragma once
 
 #include <span>
@@ -10,33 +10,36 @@
 
 namespace halfscope {
 
-/// The part of a run, from its end, over which losses are compared.
+/// Losses are compared over this share of the steps, at the end of a run.
 inline constexpr double kComparedShare = 0.2;
-/// Losses below this share of the first one are as good as learned: differences between them are
-/// not measured against the little that is left, which may be 0.
+/// Losses below this share of the first one count as learned. Differences between them are not
+/// divided by the small remaining loss, which may be 0.
 inline constexpr double kLearnedShare = 0.01;
 
-/// Of an even number of values: half way between the two in the middle. There must be one.
+/// Returns the median; of an even number of values, the middle of the two middle ones. `values`
+/// must not be empty.
 double median(std::vector<double> values);
 
-/// The last fifth of the steps, at least one where there is one.
+/// Returns the last fifth of the steps, at least one if there are any.
 std::span<const StepRow> compared_steps(std::span<const StepRow> rows);
 
-/// Median of the loss over compared_steps(); NaN without steps or if a loss there is not finite.
+/// Returns the median loss over compared_steps(); NaN without steps or if a loss is not finite
+/// there.
 double end_loss(std::span<const StepRow> rows);
 
-/// |median over compared_steps() of (loss - reference loss)| / |median of the reference loss
-/// there|, or kLearnedShare of the reference's first loss if that is more. Infinity if a loss of
-/// either is not finite there or one of them ended earlier than the other.
+/// Returns |median of (loss - reference loss)| / |median of the reference loss| over
+/// compared_steps(). The denominator is at least kLearnedShare of the reference's first loss.
+/// Returns infinity if a loss is not finite there or the two have different numbers of steps.
 double loss_gap(std::span<const StepRow> rows, std::span<const StepRow> reference);
 
-/// How far a training is behind the reference, in the units of loss_gap(), if it does nothing else
-/// than make `steps` updates fewer: the median of the reference's loss over compared_steps() beside
-/// the one over as many steps that end so much earlier. 0 if there are not as many.
+/// Returns how far a training falls behind the reference, in the units of loss_gap(), only because
+/// it makes `steps` updates fewer: the median of the reference's loss over compared_steps()
+/// compared with the median over as many steps that end `steps` earlier. 0 if there are too few
+/// steps.
 double delay_gap(std::span<const StepRow> reference, int64_t steps);
 
-/// How much the loss jumps about over compared_steps(): the median distance from its own median, in
-/// the units of loss_gap(). 0 without steps.
+/// Returns the scatter of the loss over compared_steps(): the median distance from its own median,
+/// in the units of loss_gap(). 0 without steps.
 double loss_scatter(std::span<const StepRow> rows);
 
 }  // namespace halfscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// MemorySink: the TapSink that keeps a run in memory, for tests and for looking at a run that
-// has just happened without a file. It gives the same RunView as the run file would.
+// MemorySink: the TapSink that keeps a run in memory, for tests and for analysing a run without a
+// file. It gives the same RunView as the run file would.
 #pragma once
 
 #include <optional>
@@ -44,7 +44,7 @@ class MemorySink : public TapSink {
 
   void end(RunEnd how) override { open_view().set_status(status_after(how)); }
 
-  /// What has been seen so far; begin() must have come.
+  /// Returns the run so far. begin() must have been called.
   const RunView& view() const {
     if (!view_) throw Error("the run has not begun");
     return *view_;

@@ -23,25 +23,25 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr const char* kSchema = "halfscope.kernel-order/1";
-/// Files are far smaller; what is larger is none of ours.
+/// Our files are far smaller, so larger ones are not ours.
 constexpr uintmax_t kMostBytes = uintmax_t{4} << 20;
 constexpr int64_t kMostNodes = 1 << 20;
 
-/// FNV-1a, 64 bits: a name for a file; the key itself is in it.
+/// Returns the FNV-1a hash, 64 bits, which names the file. The file contains the key itself.
 uint64_t hash_of(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3u;
   return hash;
 }
 
-/// A count or an index of nodes; -1 for anything else.
+/// Returns a count or an index of nodes; -1 for anything else.
 int node_of(const Json& json) {
   if (!json.is_number_integer()) return -1;
   const int64_t number = json.get<int64_t>();
   return number >= 0 && number <= kMostNodes ? static_cast<int>(number) : -1;
 }
 
-/// Every node but the root is one child, and all are below the root.
+/// Returns whether every node except the root is the child of exactly one sum below the root.
 bool is_tree(const SummationTree& tree) {
   const int nodes = static_cast<int>(tree.children.size());
   if (tree.leaves < 1 || nodes < tree.leaves || tree.root < 0 || tree.root >= nodes) return false;
@@ -68,7 +68,7 @@ bool is_tree(const SummationTree& tree) {
 
 fs::path cache_folder() {
   if (const char* folder = std::getenv("HALFSCOPE_CACHE")) return folder;
-  // Others than absolute paths do not count: XDG Base Directory Specification.
+  // Only absolute paths count: XDG Base Directory Specification.
   if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder && *folder == '/') {
     return fs::path(folder) / "halfscope";
   }

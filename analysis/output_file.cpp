@@ -16,13 +16,13 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail_write(const fs::path& file, const std::error_code& reason) {
-  throw Error(fmt::format("cannot write {}: {}", file.string(), reason.message()),
+  throw Error(fmt::format("cannot write '{}': {}", file.string(), reason.message()),
               "check the permissions and the free space of its folder");
 }
 
 std::error_code last_error() { return {errno, std::generic_category()}; }
 
-/// A device or a pipe: it exists, but writing to it replaces nothing.
+/// Returns whether this is a device or a pipe, which writing does not replace.
 bool is_stream(const fs::file_status& status) {
   return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
 }
@@ -34,7 +34,7 @@ std::error_code write_all(const fs::path& file, std::string_view text, const cha
   if (stream == nullptr) return last_error();
   std::error_code error;
   if (std::fwrite(text.data(), 1, text.size(), stream) != text.size()) error = last_error();
-  // Buffered bytes are written here, so a full disk may only show now.
+  // Buffered bytes are written here, so a full disk may be noticed only now.
   if (std::fclose(stream) != 0 && !error) error = last_error();
   return error;
 }
@@ -46,18 +46,18 @@ void check_output_file(const fs::path& file, bool force) {
   std::error_code ignored;
   const fs::file_status status = fs::status(file, ignored);
   if (fs::is_directory(status)) {
-    throw usage_error(fmt::format("{} is a folder, not a file", file.string()),
-                      "give a file name in it");
+    throw usage_error(fmt::format("'{}' is a folder, not a file", file.string()),
+                      "add a file name");
   }
   if (is_stream(status)) return;
   if (fs::exists(status) && !force) {
-    throw usage_error(fmt::format("{} exists already", file.string()),
-                      "choose another name, or replace it with --force");
+    throw usage_error(fmt::format("'{}' already exists", file.string()),
+                      "choose another name, or use --force to replace it");
   }
   const fs::path folder = file.parent_path();
   if (!folder.empty() && !fs::is_directory(folder, ignored)) {
     throw usage_error(
-        fmt::format("cannot write {}: there is no folder {}", file.string(), folder.string()),
+        fmt::format("cannot write '{}': folder '{}' not found", file.string(), folder.string()),
         "create the folder first");
   }
 }
@@ -68,7 +68,7 @@ void write_output_file(const fs::path& file, std::string_view text, bool force) 
   const fs::file_status status = fs::status(file, error);
   if (is_stream(status)) {
     error = write_all(file, text, "w");
-    // A reader that has seen enough (| head) is no error.
+    // A reader that stops early (| head) is not an error.
     if (error && error != std::errc::broken_pipe) fail_write(file, error);
     return;
   }

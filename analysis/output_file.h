@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Writing a result file so that a crash or a full disk leaves either the old file or the whole
-// new one, and so that nothing is replaced unless the user said so. Reports and exports use it;
-// the recorder shares the check.
+// Writes result files so that a crash or a full disk leaves either the old file or the whole new
+// one, and so that nothing is replaced without the user's consent. Reports and exports use it; the
+// recorder shares the check.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,8 @@
 
 namespace halfscope {
 
-/// Throws if `file` cannot be the name of a new file: it exists and `force` is false, it is a
-/// folder, or its folder is missing. Good to call before the work is done.
+/// Throws Error if `file` cannot be the name of a new file: it exists and `force` is false, it is a
+/// folder, or its folder is missing. Call it before the work is done.
 void check_output_file(const std::filesystem::path& file, bool force);
 
 /// Writes `text` to `file` (a neighbouring temporary file, then a rename). Devices and pipes are

@@ -19,8 +19,8 @@ constexpr int kLargestLeb128 = 9;                    // bytes of a number of 63 
 constexpr int64_t kLargestTotal = int64_t{1} << 62;  // no honest sum of counts gets near
 constexpr size_t kReals = 2 * sizeof(float) + 2 * sizeof(double);
 
-/// TensorStats with only the part of the histogram that is in use; the rest is never touched,
-/// which is what makes this fast.
+/// TensorStats with only the used part of the histogram. The rest is never touched, which makes
+/// this fast.
 struct Record {
   TensorCounts counts;
   float max_abs = 0.0f;
@@ -53,8 +53,8 @@ uint8_t* put_real(Real value, uint8_t* to) noexcept {
   return to + sizeof value;
 }
 
-/// The front of the bytes that are left. Plain pointers, since this runs for every number of
-/// every window.
+/// Reads numbers from the front of the remaining bytes. Uses plain pointers, because it runs for
+/// every number of every window.
 struct Source {
   const uint8_t* at;
   const uint8_t* end;
@@ -119,7 +119,7 @@ bool take_numbers(Source& source, TensorCounts& counts) noexcept {
   counts = {};
   if (!source.take(counts.n)) return false;
   if (counts.n == 0) return true;
-  // Often there is nothing to count: eight zeros of one byte each.
+  // Often all counters are 0: eight zeros of one byte each.
   static_assert(std::size(kCounters) == sizeof(uint64_t));
   uint64_t eight = 1;
   if (source.end - source.at >= static_cast<std::ptrdiff_t>(sizeof eight)) {
@@ -161,7 +161,7 @@ bool take(Source& source, Record& record) noexcept {
   return count == 0 || (record.bins[record.first_bin] != 0 && record.bins[end - 1] != 0);
 }
 
-/// TensorStats::merge for records; `target` was measured.
+/// Merges records like TensorStats::merge. `target` must not be empty.
 void merge(Record& target, const Record& other) noexcept {
   target.counts.n += other.counts.n;
   for (const auto counter : kCounters) target.counts.*counter += other.counts.*counter;

@@ -28,7 +28,7 @@ void check_lane(Database& database, int lane) {
   Statement lanes(database, "SELECT count(*) FROM lanes WHERE lane=?1");
   lanes.bind(1, static_cast<int64_t>(lane));
   if (!lanes.step() || lanes.integer(0) == 0) {
-    throw usage_error(fmt::format("{} has no lane {}", database.file().string(), lane), "");
+    throw usage_error(fmt::format("'{}' has no lane {}", database.file().string(), lane), "");
   }
 }
 
@@ -36,8 +36,8 @@ void check_lane(Database& database, int lane) {
 template <class Work>
 void change_run(const fs::path& run, const Work& work) {
   if (has_live_writer(run)) {
-    throw usage_error(fmt::format("{} is still being recorded", run.string()),
-                      "wait until its run has ended");
+    throw usage_error(fmt::format("'{}' is still being recorded", run.string()),
+                      "wait for the end of the run");
   }
   Database database(run, Access::read_write);
   database.set_busy_timeout(kBusyMilliseconds);
@@ -47,7 +47,7 @@ void change_run(const fs::path& run, const Work& work) {
     work(database);
     transaction.commit();
   } catch (const SqliteError& error) {
-    // It is a run file, so what SQLite does not understand here is damage.
+    // It is a run file, so anything that SQLite rejects here is damage.
     if (error.primary_code() != SQLITE_ERROR) throw;
     database.fail_damaged("its tables are not those of a run file");
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Adds to a finished run file what was proved about a lane by a run that came after it.
+// Adds proofs, trials and deviations from later runs to a finished run file.
 #pragma once
 
 #include <filesystem>
@@ -11,20 +11,20 @@
 
 namespace halfscope {
 
-/// Puts or replaces the lane's row of the table `proofs`; RunView::proof reads it back. Throws
-/// Error, and leaves the file as it was, if a run is still being recorded into it, if it has
-/// another schema version, or if it cannot be written.
+/// Adds or replaces the lane's row of the table `proofs`; RunView::proof reads it back. Throws
+/// Error and leaves the file unchanged if a run is still being recorded into it, if it has another
+/// schema version, or if it cannot be written.
 void store_proof(const std::filesystem::path& run, int lane, const std::string& json);
 
-/// Keeps what a search has tried of a lane so far; RunView::trials reads it back. Throws as
-/// store_proof() does.
+/// Stores the trials of a search on a lane so far; RunView::trials reads them back. Throws like
+/// store_proof().
 void store_trials(const std::filesystem::path& run, int lane, const std::string& json);
-/// Returns whether a stored proof shows that the lane is right as it is: its trial `original`
+/// Returns whether a stored proof shows that the unchanged lane is correct: its trial `original`
 /// passes. False for "" and for text that is not a proof.
 bool proof_clears(const std::string& json);
 
-/// Adds what was measured of lanes, in place of rows of the same lane, step, kind and name. Throws
-/// as store_proof() does.
+/// Adds measured deviations of lanes and replaces rows of the same lane, step, kind and name.
+/// Throws like store_proof().
 void store_deviations(const std::filesystem::path& run,
                       const std::vector<std::pair<int, Deviation>>& deviations);
 

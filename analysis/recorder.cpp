@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The run file's writer. In WAL mode with synchronous=NORMAL a commit is a plain append without
-// an fsync: a killed process loses nothing that was committed, a power cut at most the last
-// steps, and neither damages the file. A step waits in memory until the last lane has reported
-// it, since only then it is known whether it is an event; then it is written at once.
+// The writer of the run file. In WAL mode with synchronous=NORMAL a commit is a plain append
+// without an fsync: a killed process loses nothing that was committed, a power cut at most the last
+// steps, and neither damages the file. A step waits in memory until the last lane has reported it,
+// because only then it is known whether it is an event; then it is written at once.
 #include "analysis/recorder.h"
 
 #include <fmt/format.h>
@@ -41,17 +41,19 @@ using sqlite::Transaction;
 
 constexpr const char* kSideFiles[] = {"-wal", "-shm", "-journal"};
 
-/// Readers hold a run file for milliseconds; a writer holds it as long as it lives.
+/// Readers lock a run file for milliseconds, a writer for its whole life.
 constexpr int kLockAttempts = 50;
 constexpr std::chrono::milliseconds kLockPause{20};
 
 /// Larger than SQLite's 1000 pages: a checkpoint syncs the disk, so it should be rare.
 constexpr const char* kCheckpointPragma = "PRAGMA wal_autocheckpoint=4000";
-/// A reader that holds its snapshot for long makes the WAL grow: it cannot begin anew until the
-/// reader is gone. Then it is cut back to this many bytes, a little more than 4000 pages need.
+/// A reader that keeps its snapshot for long makes the WAL grow, because the WAL cannot restart
+/// until the reader is gone. Then it is cut back to this many bytes, a little more than 4000 pages
+/// need.
 constexpr const char* kWalSizePragma = "PRAGMA journal_size_limit=20000000";
 
-/// Leaves WAL mode, which needs the file for itself. False if somebody else has it open.
+/// Leaves WAL mode, which needs exclusive access. Returns false if another program has the file
+/// open.
 bool leave_wal_mode(Database& database) {
   for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
     if (attempt > 0) std::this_thread::sleep_for(kLockPause);
@@ -78,24 +80,24 @@ void remove_file(const fs::path& file) {
   std::error_code error;
   fs::remove(file, error);
   if (error) {
-    throw Error(fmt::format("cannot replace {}: {}", file.string(), error.message()),
+    throw Error(fmt::format("cannot replace '{}': {}", file.string(), error.message()),
                 "check the permissions of its folder");
   }
 }
 
-/// Makes an empty file of that name, and no other process can have made it.
+/// Creates an empty file of that name. Fails if another process has created it.
 void create_file(const fs::path& file, bool force) {
   check_output_file(file, force);
   std::error_code ignored;
   const fs::file_status status = fs::status(file, ignored);
   if (fs::exists(status)) {
     if (!fs::is_regular_file(status)) {
-      throw usage_error(fmt::format("{} is not a plain file", file.string()),
-                        "a run file needs a plain file");
+      throw usage_error(fmt::format("'{}' is not a regular file", file.string()),
+                        "choose the name of a regular file");
     }
     if (is_in_use(file)) {
-      throw usage_error(fmt::format("{} is in use by another program", file.string()),
-                        "it may be a run that is still going on; choose another name");
+      throw usage_error(fmt::format("'{}' is in use by another program", file.string()),
+                        "choose another name; the file may belong to a run in progress");
     }
     remove_file(file);
   }
@@ -105,13 +107,13 @@ void create_file(const fs::path& file, bool force) {
   std::FILE* stream = std::fopen(file.c_str(), "wx");
   if (stream == nullptr) {
     const std::error_code reason(errno, std::generic_category());
-    throw Error(fmt::format("cannot write {}: {}", file.string(), reason.message()),
-                "choose a folder you may write to");
+    throw Error(fmt::format("cannot write '{}': {}", file.string(), reason.message()),
+                "choose a folder that you can write to");
   }
   std::fclose(stream);
 }
 
-/// JSON text whatever bytes the strings hold.
+/// Returns JSON text, whatever bytes the strings contain.
 std::string to_text(const nlohmann::json& value) {
   return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -156,7 +158,7 @@ void write_lane(Database& database, int64_t index, const LaneInfo& lane) {
   }
 }
 
-/// The nodes whose file has another name for them.
+/// Returns the nodes that have another name in the network's file.
 nlohmann::json node_names(const RunInfo& run) {
   nlohmann::json names = nlohmann::json::object();
   for (const LaneInfo& lane : run.lanes) {
@@ -228,7 +230,7 @@ class Recorder::Writer {
       if (state_ == State::created) remove_files();
       if (state_ == State::running || state_ == State::failed) finish(RunStatus::interrupted);
     } catch (...) {
-      // Nobody is left to tell. The file keeps status "running", which readers understand.
+      // A destructor cannot report this. The file keeps status "running", which readers understand.
     }
   }
 
@@ -252,20 +254,19 @@ class Recorder::Writer {
     require(State::running);
     if (rows_.empty() && lost_.size() < site_counts_.size()) pass_lost_lanes();
     if (lane != static_cast<int>(due_)) {
-      throw Error(fmt::format("a step of lane {} came where lane {} was due", lane, due_));
+      throw Error(fmt::format("got a step of lane {} instead of lane {}", lane, due_));
     }
     const size_t sites = site_counts_[static_cast<size_t>(lane)];
     if (!stats.empty() && stats.size() != sites) {
       throw Error(
-          fmt::format("lane {} has {} sites, but {} statistics came", lane, sites, stats.size()));
+          fmt::format("lane {} has {} sites, but got {} statistics", lane, sites, stats.size()));
     }
     if (row.first_bad >= static_cast<int>(sites)) {
       throw Error(fmt::format("lane {} has no site {}", lane, row.first_bad));
     }
     guard([&] {
       if (row.step <= last_step_ || (!rows_.empty() && row.step != rows_.front().row.step)) {
-        throw Error(
-            fmt::format("lane {} came with step {}, which is not the next", lane, row.step));
+        throw Error(fmt::format("lane {} got step {}, which is not the next one", lane, row.step));
       }
       rows_.push_back({lane, row});
       recorded_ = recorded_ || !stats.empty();
@@ -293,58 +294,58 @@ class Recorder::Writer {
     require(State::running);
     if (!is_site(lane, error.site) || !is_site(error.other_lane, error.other_site) ||
         lane == error.other_lane) {
-      throw Error(fmt::format("an error came of lane {}, site {} against lane {}, site {}", lane,
+      throw Error(fmt::format("got an invalid error: lane {}, site {}, lane {}, site {}", lane,
                               error.site, error.other_lane, error.other_site));
     }
-    if (!rows_.empty()) throw Error("an error came in the middle of a step");
+    if (!rows_.empty()) throw Error("got an error in the middle of a step");
     errors_.emplace_back(lane, error);
   }
 
   void sums(int lane, const SiteSums& sums) {
     require(State::running);
     if (!is_site(lane, sums.site)) {
-      throw Error(fmt::format("diagnostics came of lane {}, site {}", lane, sums.site));
+      throw Error(fmt::format("got sums of unknown lane {}, site {}", lane, sums.site));
     }
-    if (!rows_.empty()) throw Error("diagnostics came in the middle of a step");
+    if (!rows_.empty()) throw Error("got sums in the middle of a step");
     sums_.emplace_back(lane, sums);
   }
 
   void kernel(int lane, const KernelCheck& check) {
     require(State::running);
     if (!is_site(lane, check.site)) {
-      throw Error(fmt::format("a check came of lane {}, site {}", lane, check.site));
+      throw Error(fmt::format("got a check of unknown lane {}, site {}", lane, check.site));
     }
-    if (!rows_.empty()) throw Error("a check came in the middle of a step");
+    if (!rows_.empty()) throw Error("got a check in the middle of a step");
     checks_.emplace_back(lane, check);
   }
 
   void reduction(int lane, const ReductionError& error) {
     require(State::running);
-    if (!is_site(lane, error.site)) throw Error("a reduction of an unknown site came");
-    if (!rows_.empty()) throw Error("a reduction came in the middle of a step");
+    if (!is_site(lane, error.site)) throw Error("got a reduction of an unknown site");
+    if (!rows_.empty()) throw Error("got a reduction in the middle of a step");
     reductions_.emplace_back(lane, error);
   }
 
   void ranks(int lane, const RankSpread& spread) {
     require(State::running);
-    if (!is_lane(lane)) throw Error(fmt::format("ranks came of lane {}, which is none", lane));
+    if (!is_lane(lane)) throw Error(fmt::format("got ranks of unknown lane {}", lane));
     spreads_.emplace_back(lane, spread);
   }
 
-  /// Written with the next step, or at the end.
+  /// Writes the deviation with the next step, or at the end.
   void deviation(int lane, const Deviation& deviation) {
     require(State::running);
     if (!is_lane(lane)) {
-      throw Error(fmt::format("a deviation of lane {} came, which does not exist", lane));
+      throw Error(fmt::format("got a deviation of unknown lane {}", lane));
     }
     deviations_.emplace_back(lane, deviation);
   }
 
-  /// Committed at once.
+  /// Commits the evaluation at once.
   void eval(int lane, const EvalRow& row) {
     require(State::running);
     if (!is_lane(lane)) {
-      throw Error(fmt::format("an evaluation of lane {} came, which does not exist", lane));
+      throw Error(fmt::format("got an evaluation of unknown lane {}", lane));
     }
     guard([&] {
       Statement& insert = statements_->insert_eval;
@@ -390,9 +391,9 @@ class Recorder::Writer {
     if (state_ == state) return;
     if (state_ == State::failed) {
       throw Error(
-          fmt::format("nothing more is written to {} after an earlier error", file_.string()));
+          fmt::format("'{}' is no longer written to after an earlier error", file_.string()));
     }
-    throw Error(fmt::format("the calls that record to {} came in the wrong order", file_.string()));
+    throw Error(fmt::format("got calls for '{}' in the wrong order", file_.string()));
   }
 
   bool is_lane(int lane) const {
@@ -403,8 +404,7 @@ class Recorder::Writer {
            static_cast<size_t>(site) < site_counts_[static_cast<size_t>(lane)];
   }
 
-  /// After a failure the open step is dropped and no later one is written, so that the file
-  /// has no gaps.
+  /// Drops the open step after a failure and writes no later one, so that the file has no gaps.
   template <typename Work>
   void guard(Work work) {
     try {
@@ -415,7 +415,7 @@ class Recorder::Writer {
     }
   }
 
-  /// Lost lanes measure nothing. The step is written when no lane is due any more.
+  /// Skips failed lanes, which measure nothing. Writes the step when all other lanes have reported.
   void pass_lost_lanes() {
     const size_t lanes = site_counts_.size();
     for (size_t lane = due_; lane < lanes && lost_.contains(lane); lane = ++due_) {
@@ -424,7 +424,7 @@ class Recorder::Writer {
     if (due_ == lanes) write_step();
   }
 
-  /// The step of which all lanes have come, in one transaction.
+  /// Writes the complete step in one transaction.
   void write_step() {
     Statements& sql = *statements_;
     const int64_t step = rows_.front().row.step;
@@ -491,16 +491,16 @@ class Recorder::Writer {
   std::vector<uint8_t> stored_window(int64_t step) {
     Statement& select = statements_->select_window;
     select.bind(1, step);
-    if (!select.step()) database_->fail_damaged("a window has gone");
+    if (!select.step()) database_->fail_damaged("a window is missing");
     const std::span<const uint8_t> stats = select.blob(0);
     std::vector<uint8_t> copy(stats.begin(), stats.end());
     select.reset();
     return copy;
   }
 
-  /// Into scratch_.
+  /// Writes the result to scratch_.
   void merge(std::span<const uint8_t> first, std::span<const uint8_t> second) {
-    if (!merge_packed(first, second, scratch_)) database_->fail_damaged("a window makes no sense");
+    if (!merge_packed(first, second, scratch_)) database_->fail_damaged("a window is invalid");
   }
 
   void write_deviations() {
@@ -520,7 +520,7 @@ class Recorder::Writer {
     }
     state_ = State::ended;
     statements_.reset();
-    // If somebody is reading right now the file stays in WAL mode, which is as good to read.
+    // While a program is reading, the file stays in WAL mode, which readers can read as well.
     database_->set_busy_timeout(0);
     leave_wal_mode(*database_);
     database_.reset();
@@ -541,7 +541,7 @@ class Recorder::Writer {
   int64_t last_step_ = -1;
   WindowList windows_;
 
-  // The step that has begun.
+  // The current step.
   std::vector<LaneRow> rows_;  // of the lanes that have come
   size_t due_ = 0;             // the lane whose step comes next
   std::map<size_t, nlohmann::json> lost_;

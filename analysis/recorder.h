@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Recorder: the TapSink that writes the run file of docs/contracts.md, "Run file". Every step of
-// all lanes is one transaction, so whoever reads the file meanwhile, or after a crash, sees
-// whole steps only. The file stays bounded however long the run is: see window_list.h.
+// Recorder: the TapSink that writes the run file (docs/reference/files.md). Every step of all
+// lanes is one transaction, so readers see only whole steps, during the run and after a crash. The
+// size of the file is bounded however long the run is: see window_list.h.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,25 @@ class Recorder : public TapSink {
  public:
   struct Options {
     bool force = false;           ///< replace an existing file, unless a program has it open
-    WindowList::Limits limits{};  ///< of docs/contracts.md; tests take smaller ones
+    WindowList::Limits limits{};  ///< of docs/reference/files.md; tests take smaller ones
   };
 
-  /// Creates the file, so that a wrong name shows before the work begins. The file goes away
-  /// again if begin() never comes.
+  /// Creates the file, so that a wrong name is reported before the work begins. Removes it again if
+  /// begin() is never called.
   explicit Recorder(const std::filesystem::path& file);
   Recorder(const std::filesystem::path& file, Options options);
-  /// Without end() the run is marked interrupted.
+  /// Marks the run as interrupted if end() was not called.
   ~Recorder() override;
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// All of these throw Error if the file cannot be written. What was committed before stays
-  /// readable, and nothing is written any more.
+  /// All of these throw Error if the file cannot be written. Committed steps stay readable, and
+  /// nothing more is written.
   void begin(const RunInfo& run) override;
-  /// The call of the last lane writes the step.
+  /// Writes the step once the last lane has called it.
   void step(int lane, const StepRow& row, std::span<const TensorStats> stats) override;
   void eval(int lane, const EvalRow& row) override;
-  /// Written with the step it belongs to, whose step() calls must follow.
+  /// Writes the error with its step, whose step() calls must follow.
   void error(int lane, const SiteError& error) override;
   void sums(int lane, const SiteSums& sums) override;
   void deviation(int lane, const Deviation& deviation) override;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The one number that verdicts, tables and the viewer give for a tensor of a run.
+// The rates of a tensor that verdicts, tables and the viewer show.
 #pragma once
 
 #include "analysis/run_view.h"

@@ -13,8 +13,8 @@ namespace halfscope {
 namespace {
 
 Error not_begun(const sqlite::Database& database) {
-  return Error(fmt::format("{} holds no run yet", database.file().string()),
-               "if a run has just been started, try again in a moment");
+  return Error(fmt::format("'{}' does not contain a run yet", database.file().string()),
+               "if the run has just started, try again in a moment");
 }
 
 }  // namespace
@@ -74,18 +74,18 @@ void check_schema(sqlite::Database& database) {
     throw not_begun(database);
   }
   if (application_id != kApplicationId) {
-    throw usage_error(fmt::format("{} is not a run file", file),
-                      "give a file that `halfscope train` has written");
+    throw usage_error(fmt::format("'{}' is not a run file", file),
+                      "pass a run file written by `halfscope train`");
   }
   if (version > kSchemaVersion) {
-    throw usage_error(fmt::format("{} has the newer format {}; this program reads format {}", file,
-                                  version, kSchemaVersion),
+    throw usage_error(fmt::format("'{}' has the newer format {}, but this version reads format {}",
+                                  file, version, kSchemaVersion),
                       "update HalfScope");
   }
-  if (version < 1) database.fail_damaged("it has no schema version");
+  if (version < 1) database.fail_damaged("its schema version is missing");
   if (version < kSchemaVersion) {
-    throw usage_error(fmt::format("{} has the older format {}; this program reads format {}", file,
-                                  version, kSchemaVersion),
+    throw usage_error(fmt::format("'{}' has the older format {}, but this version reads format {}",
+                                  file, version, kSchemaVersion),
                       "record the run again");
   }
   if (database.query_integer("SELECT count(*) FROM meta") == 0) throw not_begun(database);
@@ -118,7 +118,7 @@ void check_site_order(const RunInfo& info) {
   for (const LaneInfo& lane : info.lanes) {
     for (size_t i = 0; i < lane.sites.size(); ++i) {
       if (lane.sites[i].order == static_cast<int>(i)) continue;
-      throw Error(fmt::format("site {} of lane {} has order {}, but stands at position {}",
+      throw Error(fmt::format("site {} of lane {} has order {}, but is at position {}",
                               lane.sites[i].name(), lane.name, lane.sites[i].order, i));
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The in-memory part of RunView; run_view_open.cpp fills one from a run file.
+// The in-memory part of RunView. run_view_open.cpp fills it from a run file.
 #include "analysis/run_view.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace halfscope {
 namespace {
 
-/// Rows nearly always come in step order, so this is an append.
+/// Inserts a row in step order. Rows nearly always arrive in that order, so this is an append.
 template <typename Row>
 void insert_by_step(std::vector<Row>& rows, Row row) {
   const auto place =
@@ -21,7 +21,8 @@ void insert_by_step(std::vector<Row>& rows, Row row) {
   rows.insert(place, std::move(row));
 }
 
-/// The sites of a step may come in any order, so this is an append or nearly one.
+/// Inserts a row by step and site. The sites of a step may arrive in any order, so this is an
+/// append or nearly one.
 template <typename Row>
 void insert_in_order(std::vector<Row>& rows, const Row& row) {
   const auto place =
@@ -31,7 +32,7 @@ void insert_in_order(std::vector<Row>& rows, const Row& row) {
   rows.insert(place, row);
 }
 
-/// True if `name` is site.name(), without building that string.
+/// Returns whether `name` is site.name(), without building that string.
 bool has_name(const SiteInfo& site, std::string_view name) {
   const size_t dot = site.path.size();
   return name.size() == dot + 1 + site.tensor.size() && name.starts_with(site.path) &&
@@ -113,7 +114,7 @@ bool RunView::add_packed_window(int64_t step, int64_t step_count, std::span<cons
 void RunView::add_error(int lane, const SiteError& error) {
   const auto key = [](const SiteError& e) { return std::tie(e.step, e.site, e.other_lane); };
   std::vector<SiteError>& errors = lanes_.at(static_cast<size_t>(lane)).errors;
-  // The sites of a step may come in any order, so this is an append or nearly one.
+  // The sites of a step may arrive in any order, so this is an append or nearly one.
   const auto place =
       std::upper_bound(errors.begin(), errors.end(), error,
                        [&key](const SiteError& a, const SiteError& b) { return key(a) < key(b); });
@@ -152,7 +153,7 @@ void RunView::set_trials(int lane, std::string json) {
   lanes_.at(static_cast<size_t>(lane)).trials = std::move(json);
 }
 
-void RunView::set_lost(int lane, LostLane lost) {
+void RunView::set_lost(int lane, FailedLane lost) {
   lanes_.at(static_cast<size_t>(lane)).lost = std::move(lost);
 }
 
@@ -210,7 +211,7 @@ const std::string& RunView::trials(int lane) const {
   return lanes_.at(static_cast<size_t>(lane)).trials;
 }
 
-const std::optional<LostLane>& RunView::lost(int lane) const {
+const std::optional<FailedLane>& RunView::lost(int lane) const {
   return lanes_.at(static_cast<size_t>(lane)).lost;
 }
 

@@ -19,8 +19,8 @@ enum class RunStatus : uint8_t {
   running,
   complete,
   interrupted,  ///< the user stopped it
-  early_stop,   ///< a rule of its own stopped it
-  died,         ///< its file says "running", but nobody has it open any more
+  early_stop,   ///< early stopping ended it
+  died,         ///< its file says "running", but no program has it open any more
 };
 const char* status_name(RunStatus status) noexcept;  // "running"
 RunStatus status_after(RunEnd how) noexcept;
@@ -31,17 +31,18 @@ class RunView {
   /// damaged, or of a newer schema.
   static RunView open(const std::filesystem::path& file);
 
-  /// From memory: for tests, and for the run that has just happened. The sites of a lane must
-  /// stand in execution order (sites[i].order == i), otherwise Error. Rows may come in any order.
+  /// Creates a view in memory, for tests and for a run without a file. The sites of a lane must be
+  /// in execution order (sites[i].order == i), otherwise throws Error. Rows may be added in any
+  /// order.
   RunView(RunInfo info, RunStatus status);
   void add_step(int lane, const StepRow& row);
   void add_eval(int lane, const EvalRow& row);
   void add_window(int lane, int site, const StatsWindow& window);
-  /// One window of all lanes and sites, as the run file holds it. False if `stats` makes no sense
-  /// or the window does not begin behind all others; nothing but destroying is allowed then.
+  /// Adds one window of all lanes and sites in the run file's form. Returns false if `stats` is
+  /// malformed or the window does not begin after all others; the view must not be used then.
   [[nodiscard]] bool add_packed_window(int64_t step, int64_t step_count,
                                        std::span<const uint8_t> stats);
-  /// Room for windows to come, in bytes.
+  /// Reserves memory for further windows.
   void reserve_windows(size_t bytes) { packed_.reserve(bytes); }
   void add_error(int lane, const SiteError& error);
   void add_sums(int lane, const SiteSums& sums);
@@ -51,16 +52,16 @@ class RunView {
   void add_ranks(int lane, const RankSpread& spread);
   void set_proof(int lane, std::string json);
   void set_trials(int lane, std::string json);
-  void set_lost(int lane, LostLane lost);
+  void set_lost(int lane, FailedLane lost);
   void set_status(RunStatus status) noexcept { status_ = status; }
 
   const RunInfo& info() const noexcept { return info_; }
   RunStatus status() const noexcept { return status_; }
   int lane_count() const noexcept { return static_cast<int>(info_.lanes.size()); }
   const LaneInfo& lane(int lane) const { return info_.lanes.at(static_cast<size_t>(lane)); }
-  /// Index of the lane of that name.
+  /// Returns the index of the lane with that name.
   std::optional<int> find_lane(const std::string& name) const;
-  /// Index of the site "fc1.activation" in a lane; equals its SiteInfo::order.
+  /// Returns the index of the site "fc1.activation" in a lane, which is its SiteInfo::order.
   std::optional<int> find_site(int lane, const std::string& name) const;
 
   /// In ascending step order.
@@ -76,17 +77,18 @@ class RunView {
   std::span<const ReductionError> reductions(int lane) const;
   /// In ascending step order; empty while all ranks agree.
   std::span<const RankSpread> ranks(int lane) const;
-  /// Ordered by step; of one step as they came, or by kind and name.
+  /// Ordered by step; within a step as recorded, or by kind and name.
   std::span<const Deviation> deviations(int lane) const;
-  /// What `store_proof` has added, as JSON; "" if nothing.
+  /// Returns the JSON that store_proof() has added; "" if none.
   const std::string& proof(int lane) const;
-  /// What `store_trials` has kept, as JSON; "" if nothing.
+  /// Returns the JSON that store_trials() has added; "" if none.
   const std::string& trials(int lane) const;
-  /// Nothing if the lane was not lost.
-  const std::optional<LostLane>& lost(int lane) const;
-  /// `for (const PackedWindow& window : ...)`, or StatsWindow to have them unpacked.
+  /// Returns step and reason if the lane's backend failed, else nothing.
+  const std::optional<FailedLane>& lost(int lane) const;
+  /// Returns the windows for `for (const PackedWindow& window : ...)`, or StatsWindow to unpack
+  /// them.
   WindowRange windows(int lane, int site) const;
-  /// All windows of a site merged.
+  /// Returns all windows of a site merged.
   const TensorStats& total(int lane, int site) const;
 
  private:
@@ -104,7 +106,7 @@ class RunView {
     std::vector<ReductionError> reductions;
     std::vector<RankSpread> ranks;
     std::string proof, trials;
-    std::optional<LostLane> lost;
+    std::optional<FailedLane> lost;
     std::vector<SiteData> sites;
   };
   RunInfo info_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// RunView::open: reads a run file (docs/contracts.md, "Run file") in one read transaction, live
+// RunView::open: reads a run file (docs/reference/files.md) in one read transaction, live
 // or finished. Nothing in the file is believed: each value is checked before it is used as an
 // index or a size, and whatever does not fit is one Error.
 #include <fmt/format.h>
@@ -33,15 +33,15 @@ using sqlite::SqliteError;
 using sqlite::Statement;
 using sqlite::Transaction;
 
-/// No honest counter or step gets near; sums of many rows still fit into 64 bits.
+/// Real counters and steps stay far below; sums of many rows still fit in 64 bits.
 constexpr int64_t kLargestCount = int64_t{1} << 48;
 
-/// What is reserved on a file's word; more comes when it is needed.
+/// Upper limit of memory reserved because a file says so; more is allocated when needed.
 constexpr int64_t kLargestReserve = int64_t{1} << 30;
 
 constexpr uintmax_t kSmallestPage = 512;
 
-/// Half a second: a journal that goes away goes away in milliseconds, even on a busy machine.
+/// Half a second: a temporary journal disappears in milliseconds, even on a busy machine.
 constexpr int kJournalAttempts = 100;
 constexpr std::chrono::milliseconds kJournalPause{5};
 
@@ -107,7 +107,7 @@ class Reader {
     if (!meta.contains("evaluated")) return false;
     const std::string what = meta_text(meta, "evaluated");
     if (what != kEvaluatedAverages) {
-      throw usage_error(fmt::format("{} holds evaluations of \"{}\", which this program does not "
+      throw usage_error(fmt::format("'{}' has evaluations of \"{}\", which this program does not "
                                     "know",
                                     database_.file().string(), what),
                         "update HalfScope");
@@ -126,7 +126,7 @@ class Reader {
     if (meta.contains("kind")) {
       const std::string kind = meta_text(meta, "kind");
       if (kind != "inference" && kind != "training") {
-        throw usage_error(fmt::format("{} holds a run of the kind \"{}\", which this program does "
+        throw usage_error(fmt::format("'{}' is a run of the kind \"{}\", which this program does "
                                       "not know",
                                       database_.file().string(), kind),
                           "update HalfScope");
@@ -439,7 +439,7 @@ class Reader {
   }
 
   void require(bool condition, const char* table) const {
-    if (!condition) database_.fail_damaged(fmt::format("a row of table {} makes no sense", table));
+    if (!condition) database_.fail_damaged(fmt::format("table {} has an invalid row", table));
   }
 
   int64_t count(const Statement& rows, int column) const {
@@ -450,7 +450,7 @@ class Reader {
 
   int lane_index(const RunView& view, int64_t lane) const {
     if (lane < 0 || lane >= view.lane_count()) {
-      database_.fail_damaged(fmt::format("there is no lane {}", lane));
+      database_.fail_damaged(fmt::format("lane {} does not exist", lane));
     }
     return static_cast<int>(lane);
   }
@@ -502,7 +502,7 @@ class Reader {
   Database& database_;
 };
 
-/// A file that says "running" is one that somebody records into, or one whose writer died.
+/// A file that says "running" is still being recorded, or its writer died.
 RunStatus true_status(Database& database, RunStatus status) {
   if (status != RunStatus::running || has_live_writer(database.file())) return status;
   // The writer may have ended the run since the snapshot. It is gone for good, so what the file
@@ -533,30 +533,29 @@ void check_is_file(const fs::path& file) {
   std::error_code error;
   const fs::file_status status = fs::status(file, error);
   if (status.type() == fs::file_type::not_found) {
-    throw Error(fmt::format("cannot read {}: there is no such file", file.string()),
+    throw Error(fmt::format("cannot read '{}': file not found", file.string()),
                 "`halfscope train --out FILE` writes a run file");
   }
   if (fs::is_directory(status)) {
-    throw usage_error(fmt::format("{} is a folder, not a run file", file.string()),
-                      "give the run file in it");
+    throw usage_error(fmt::format("'{}' is a folder, not a run file", file.string()),
+                      "pass the run file in it");
   }
   if (!fs::exists(status)) {
-    throw Error(fmt::format("cannot read {}: {}", file.string(), error.message()),
+    throw Error(fmt::format("cannot read '{}': {}", file.string(), error.message()),
                 "check the permissions of its folder");
   }
   // SQLite takes a file of less than one page for an empty database.
   const uintmax_t size = fs::file_size(file, error);
   if (!error && size > 0 && size < kSmallestPage) {
-    throw usage_error(fmt::format("{} is not a run file", file.string()),
-                      "give a file that `halfscope train` has written");
+    throw usage_error(fmt::format("'{}' is not a run file", file.string()),
+                      "pass a run file written by `halfscope train`");
   }
 }
 
-/// Reads a file with a journal beside it and no lock on it. Its writer died while it turned the WAL
-/// into a plain file, and undoing that needs writing. Or the file has been replaced between its
-/// opening and the look at the journal, which then belongs to a run that is going on: to undo that
-/// one would break it. A file that is opened anew has its own journal, so only one that shows the
-/// same every time is undone.
+/// Reads a file that has a journal but no lock. Either its writer died while it turned the WAL into
+/// a plain file, and undoing that needs writing; or the file was replaced after it was opened, and
+/// the journal belongs to a run in progress, which undoing would break. Opening the file again
+/// finds its own journal, so the journal is undone only if every attempt shows the same.
 RunView read_beside_journal(const fs::path& file) {
   for (int attempt = 0; attempt < kJournalAttempts; ++attempt) {
     std::this_thread::sleep_for(kJournalPause);
@@ -588,9 +587,9 @@ RunView RunView::open(const fs::path& file) {
     if (!cannot_share_wal || ::access(file.c_str(), R_OK) != 0) throw;
     // A file in WAL mode in a folder we may not write to, where SQLite cannot make its -shm.
     if (has_wal(file)) {
-      throw Error(fmt::format("cannot read {}: its run was not closed, and the folder is read-only",
+      throw Error(fmt::format("cannot read '{}': it was not closed, and its folder is read-only",
                               file.string()),
-                  fmt::format("copy it together with {}-wal into a folder you may write to",
+                  fmt::format("copy it together with {}-wal to a folder that you can write to",
                               file.filename().string()));
     }
     return read_file(file, Access::immutable);

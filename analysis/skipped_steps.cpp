@@ -6,10 +6,10 @@
 namespace halfscope {
 namespace {
 
-/// From 65536 to 2^-14, below which gradients of fp16 could not be told from zero.
+/// From 65536 to 2^-14, below which fp16 gradients cannot be distinguished from 0.
 constexpr int64_t kLongestCalibration = 30;
 
-/// A scale that stays where it is after a skipped step does not look for a better one.
+/// A scale that does not change after a skipped step is constant.
 bool has_constant_scale(std::span<const StepRow> rows) {
   for (size_t i = 0; i + 1 < rows.size(); ++i) {
     if (rows[i].skipped && !(rows[i + 1].loss_scale < rows[i].loss_scale)) return true;
@@ -43,7 +43,7 @@ double calibration_gap(std::span<const StepRow> rows, std::span<const StepRow> r
 
 bool skips_are_normal(const SkippedSteps& skipped, std::span<const StepRow> rows) {
   const int64_t steps = static_cast<int64_t>(rows.size());
-  // A short run may end before a scale has held for long, but not in the middle of its search.
+  // A short run may end before a scale has lasted long enough, but not in the middle of its search.
   const bool is_short = steps < kLongestCalibration + kSettledSteps;
   const bool settled = skipped.settled || (is_short && steps > 0 && !rows.back().skipped);
   constexpr int64_t kRare = 100;

@@ -11,7 +11,7 @@
 namespace halfscope::sqlite {
 namespace {
 
-/// A URI names the file by percent-encoded bytes.
+/// Returns the file as a URI of percent-encoded bytes.
 std::string immutable_uri(const std::string& path) {
   std::string uri = "file:";
   for (const char c : path) {
@@ -26,7 +26,7 @@ std::string immutable_uri(const std::string& path) {
   return uri + "?immutable=1";
 }
 
-/// ": No space left on device", or nothing if the system did not complain.
+/// Returns ": No space left on device", or "" if the system reported no error.
 std::string system_reason(sqlite3* handle) {
   const int number = handle == nullptr ? 0 : sqlite3_system_errno(handle);
   return number == 0 ? "" : ": " + std::generic_category().message(number);
@@ -38,37 +38,37 @@ SqliteError make_error(const std::string& file, sqlite3* handle, int code) {
   };
   switch (code & 0xff) {
     case SQLITE_FULL:
-      return runtime(fmt::format("cannot write {}: the disk is full", file),
-                     "free some space or write to another disk; what was recorded before "
-                     "can be read");
+      return runtime(fmt::format("cannot write '{}': the disk is full", file),
+                     "free some space or write to another disk; the steps recorded so far are "
+                     "kept");
     case SQLITE_READONLY:
-      return runtime(fmt::format("cannot write {}: it or its folder is read-only", file),
-                     "choose a folder you may write to");
+      return runtime(fmt::format("cannot write '{}': the file or its folder is read-only", file),
+                     "choose a folder that you can write to");
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return runtime(fmt::format("{} is in use by another program", file),
-                     "wait until that program is done with it, or stop it");
+      return runtime(fmt::format("'{}' is in use by another program", file),
+                     "wait until the other program closes it, or stop that program");
     case SQLITE_CANTOPEN:
     case SQLITE_AUTH:
     case SQLITE_PERM:
-      return runtime(fmt::format("cannot open {}{}", file, system_reason(handle)),
-                     "check the name and the permissions of the file and its folder");
+      return runtime(fmt::format("cannot open '{}'{}", file, system_reason(handle)),
+                     "check the path and the permissions of the file and its folder");
     case SQLITE_NOTADB:
-      return SqliteError(code, fmt::format("{} is not a run file", file),
-                         "give a file that `halfscope train` has written", ErrorKind::usage);
+      return SqliteError(code, fmt::format("'{}' is not a run file", file),
+                         "pass a run file written by `halfscope train`", ErrorKind::usage);
     case SQLITE_IOERR:
-      return runtime(fmt::format("cannot read or write {}{}", file, system_reason(handle)),
-                     "check the disk and its free space; what was recorded before can be read");
+      return runtime(fmt::format("cannot read or write '{}'{}", file, system_reason(handle)),
+                     "check the disk and its free space; the steps recorded so far are kept");
     case SQLITE_NOMEM:
-      return runtime(fmt::format("not enough memory for {}", file), "");
+      return runtime(fmt::format("not enough memory for '{}'", file), "");
     case SQLITE_CORRUPT:
     case SQLITE_FORMAT:
     case SQLITE_MISMATCH:
     case SQLITE_TOOBIG:
-      return runtime(fmt::format("{} is damaged: {}", file, sqlite3_errstr(code)),
-                     "use a copy of it, or record the run again");
+      return runtime(fmt::format("'{}' is damaged: {}", file, sqlite3_errstr(code)),
+                     "restore a copy, or record the run again");
     default:
-      return runtime(fmt::format("{}: {}", file,
+      return runtime(fmt::format("'{}': {}", file,
                                  handle == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle)),
                      "");
   }
@@ -83,7 +83,7 @@ std::filesystem::path side_file(const std::filesystem::path& file, const char* s
 }
 
 Database::Database(const std::filesystem::path& file, Access access) : file_(file) {
-  // An absolute path, since SQLite gives names such as ":memory:" a meaning of their own.
+  // An absolute path, because names like ":memory:" have a special meaning in SQLite.
   const std::string path = std::filesystem::absolute(file).string();
   const bool immutable = access == Access::immutable;
   const int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
@@ -96,7 +96,7 @@ Database::Database(const std::filesystem::path& file, Access access) : file_(fil
     sqlite3_close_v2(handle_);
     throw error;
   }
-  // A run file may come from anywhere: no code in its schema is trusted, no size in it believed.
+  // A run file may come from anywhere: neither code in its schema nor sizes in it are trusted.
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
 }
@@ -123,8 +123,8 @@ std::string Database::query_text(const char* sql) {
 void Database::fail(int code) const { throw make_error(file_.string(), handle_, code); }
 
 void Database::fail_damaged(const std::string& detail) const {
-  throw SqliteError(SQLITE_CORRUPT, fmt::format("{} is damaged: {}", file_.string(), detail),
-                    "use a copy of it, or record the run again", ErrorKind::runtime);
+  throw SqliteError(SQLITE_CORRUPT, fmt::format("'{}' is damaged: {}", file_.string(), detail),
+                    "restore a copy, or record the run again", ErrorKind::runtime);
 }
 
 Statement::Statement(Database& database, const char* sql) : database_(database) {
@@ -169,7 +169,7 @@ bool Statement::step() {
 void Statement::run() {
   const int code = sqlite3_step(statement_);
   if (code != SQLITE_DONE) {
-    // The error is built before the reset, which would forget its text.
+    // The error is created before the reset, which would clear its text.
     const SqliteError error = make_error(database_.file().string(), database_.handle(), code);
     sqlite3_reset(statement_);
     throw error;
@@ -181,7 +181,7 @@ void Statement::reset() { check(sqlite3_reset(statement_)); }
 
 void Statement::require_type(int column, int type) const {
   if (sqlite3_column_type(statement_, column) == type) return;
-  database_.fail_damaged(fmt::format("column {} holds a value of the wrong type",
+  database_.fail_damaged(fmt::format("column {} contains a value of the wrong type",
                                      sqlite3_column_name(statement_, column)));
 }
 

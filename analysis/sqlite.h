@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The part of SQLite's C API that run files need, as values that clean up after themselves.
-// Private to analysis: only its .cpp files include this. Every failure becomes a SqliteError
-// that names the file and says what to do.
+// RAII wrappers for the part of SQLite's C API that run files need. Private to analysis: only its
+// .cpp files include this. Every failure becomes a SqliteError that names the file and says what to
+// do.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ struct sqlite3_stmt;
 
 namespace halfscope::sqlite {
 
-/// An Error that still knows SQLite's extended result code, for callers with a second plan.
+/// An Error with SQLite's extended result code, for callers that can handle some of them.
 class SqliteError : public Error {
  public:
   SqliteError(int code, const std::string& what, std::string hint, ErrorKind kind)
       : Error(what, std::move(hint), kind), code_(code) {}
   int code() const noexcept { return code_; }
-  /// The code without its extension: SQLITE_BUSY for SQLITE_BUSY_RECOVERY.
+  /// Returns the code without its extension: SQLITE_BUSY for SQLITE_BUSY_RECOVERY.
   int primary_code() const noexcept { return code_ & 0xff; }
 
  private:
@@ -32,7 +32,7 @@ class SqliteError : public Error {
 
 enum class Access : uint8_t {
   read_only,   ///< never changes the file; in WAL mode it needs a writable folder or a -shm file
-  immutable,   ///< plain reading of a file that nobody writes: no locks, no WAL
+  immutable,   ///< reads a file that nobody writes: no locks, no WAL
   read_write,  ///< the file must exist
 };
 
@@ -46,16 +46,16 @@ class Database {
   const std::filesystem::path& file() const noexcept { return file_; }
   sqlite3* handle() const noexcept { return handle_; }
 
-  /// How long a statement waits for another connection's lock.
+  /// Sets how long a statement waits for another connection's lock.
   void set_busy_timeout(int milliseconds);
   void execute(const char* sql);
-  /// First column of the first row, such as a PRAGMA's answer.
+  /// Returns the first column of the first row, for example of a PRAGMA.
   int64_t query_integer(const char* sql);
   std::string query_text(const char* sql);
 
-  /// Throws what the result code `code` of this connection's last call means.
+  /// Throws the SqliteError for the result code of this connection's last call.
   [[noreturn]] void fail(int code) const;
-  /// Throws that the file is damaged; `detail` says where.
+  /// Throws a SqliteError that the file is damaged. `detail` says where.
   [[noreturn]] void fail_damaged(const std::string& detail) const;
 
  private:
@@ -77,11 +77,11 @@ class Statement {
   void bind(int parameter, std::span<const uint8_t> blob);  ///< must live until run()
   void bind_null(int parameter);
 
-  /// Next row; false at the end.
+  /// Goes to the next row. Returns false at the end.
   bool step();
-  /// Runs a statement that has no rows and makes it ready for the next values.
+  /// Runs a statement without rows and resets it for the next values.
   void run();
-  /// Makes a statement ready whose rows have not all been asked for.
+  /// Resets a statement before all of its rows were read.
   void reset();
 
   // A value of another type than the schema says means a damaged file.
@@ -99,12 +99,12 @@ class Statement {
   sqlite3_stmt* statement_ = nullptr;
 };
 
-/// Rolls back unless committed.
+/// Holds a transaction, which is rolled back unless committed.
 class Transaction {
  public:
   enum class Kind : uint8_t { read, write };
   Transaction(Database& database, Kind kind);
-  /// With statements that the caller has prepared, for when there are many transactions.
+  /// Uses prepared statements of the caller, for many transactions.
   Transaction(Database& database, Statement& begin, Statement& commit);
   ~Transaction();
   Transaction(const Transaction&) = delete;
@@ -117,7 +117,7 @@ class Transaction {
   bool open_ = true;
 };
 
-/// "run.hscope-wal" for suffix "-wal".
+/// Returns "run.hscope-wal" for suffix "-wal".
 std::filesystem::path side_file(const std::filesystem::path& file, const char* suffix);
 
 }  // namespace halfscope::sqlite

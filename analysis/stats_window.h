@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The statistics of one site over neighbouring steps. RunView keeps them packed, since a run of
-// 2,048 windows and 500 sites has a million of them: a PackedWindow is cheap to pass over, and
-// unpacks what it is asked for.
+// 2,048 windows and 500 sites has a million of them. A PackedWindow is cheap to skip and unpacks on
+// request.
 #pragma once
 
 #include <algorithm>
@@ -28,9 +28,9 @@ struct StatsWindow {
 struct PackedWindow {
   int64_t step = 0;
   int64_t step_count = 1;
-  std::span<const uint8_t> record{};  ///< packed statistics, and what lies behind them
+  std::span<const uint8_t> record{};  ///< packed statistics, then other records
 
-  /// The counters, in a few nanoseconds.
+  /// Returns the counters, in a few nanoseconds.
   TensorCounts counts() const noexcept {
     TensorCounts counts;
     read_counts(record, counts);
@@ -42,14 +42,14 @@ struct PackedWindow {
     take_stats(bytes, stats);
     return stats;
   }
-  /// So that a loop may ask for unpacked windows.
+  /// Lets a loop use unpacked windows.
   operator StatsWindow() const noexcept { return {step, step_count, stats()}; }  // NOLINT
 };
 
 /// The windows of one site, ascending; they do not overlap.
 class WindowRange {
  public:
-  /// Where a window's record begins in `bytes`.
+  /// Position of a window's record in `bytes`.
   struct Entry {
     int64_t step = 0;
     int64_t step_count = 1;
@@ -84,8 +84,8 @@ class WindowRange {
   bool empty() const noexcept { return entries_.empty(); }
   PackedWindow operator[](size_t index) const {
     const Entry& entry = entries_[index];
-    // The windows of a site lie far apart, and most loops go on to the next ones: a large run does
-    // not fit in the cache, and waiting for memory would take longer than unpacking.
+    // The windows of a site are far apart in memory, and most loops continue with the next ones. A
+    // large run does not fit in the cache, and waiting for memory would take longer than unpacking.
     constexpr size_t kAhead = 8;
     if (index + kAhead < entries_.size()) {
       __builtin_prefetch(bytes_.data() + entries_[index + kAhead].offset);
@@ -94,7 +94,7 @@ class WindowRange {
   }
   PackedWindow front() const { return (*this)[0]; }
   PackedWindow back() const { return (*this)[entries_.size() - 1]; }
-  /// The window that starts at `step`.
+  /// Returns the window that starts at `step`.
   std::optional<PackedWindow> find(int64_t step) const {
     const auto place =
         std::lower_bound(entries_.begin(), entries_.end(), step,

@@ -11,7 +11,7 @@ namespace {
 
 using sqlite::Statement;
 
-/// Counters that are not there are below zero.
+/// Binds a counter. Missing counters are negative.
 void bind_or_null(Statement& insert, int parameter, int64_t value) {
   if (value < 0) {
     insert.bind_null(parameter);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How the rows of one step go into a run file; the transaction is the caller's. Private to
-// analysis.
+// StepRows: writes the rows of one step into a run file, within a transaction of the caller.
+// Private to analysis.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace halfscope {
 
-/// A row of the table `deviations`, and what takes it.
+/// SQL that inserts a row of the table `deviations`, and the function that binds and runs it.
 extern const char* const kInsertDeviation;
 void write_deviation(sqlite::Statement& insert, int lane, const Deviation& deviation);
 
@@ -22,7 +22,7 @@ class StepRows {
   void write(int lane, const StepRow& row);
   /// Replaces the row of the same lane, step, kind and name.
   void write(int lane, const Deviation& deviation);
-  /// Of `step`; throw Error for rows of another one.
+  /// These write rows of `step` and throw Error for rows of another step.
   void write(int lane, const SiteError& error, int64_t step);
   void write(int lane, const SiteSums& sums, int64_t step);
   void write(int lane, const KernelCheck& check, int64_t step);

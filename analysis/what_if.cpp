@@ -13,11 +13,11 @@
 namespace halfscope {
 namespace {
 
-/// What becomes of a magnitude, in ascending order of magnitudes.
+/// Result of rounding a magnitude, in ascending order of magnitudes.
 enum Fate : size_t { kZeroed, kBelowNormal, kNormal, kOverflowed, kFates };
 
-/// The fate of magnitudes under rounding to nearest even. A tie goes to the even significand, or
-/// away from zero where no significand is even.
+/// Returns the kind of result under rounding to nearest even. A tie goes to the even significand,
+/// or away from zero if no significand is even.
 class Fates {
  public:
   Fates(const FloatFormat& format, double factor)
@@ -39,15 +39,15 @@ class Fates {
   bool flushes_tie_, overflows_tie_;
 };
 
-/// Equal in all that decides the counters of TensorStats.
+/// Returns whether two formats are equal in everything that the counters of TensorStats depend on.
 bool counts_alike(FloatFormat a, FloatFormat b) noexcept {
   a.saturate = b.saturate = false;
   a.flush_in = b.flush_in = false;
   return a == b;
 }
 
-/// The values of one bin: between `low` and `high`, both of them possible. Of some it is known
-/// that they are there.
+/// The values of one bin: between `low` and `high`, both inclusive. Some of them are known to
+/// exist.
 struct Bin {
   double low, high;
   int64_t count;

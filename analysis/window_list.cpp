@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A cursor sweeps over the windows from the oldest to the newest and merges neighbours into
-// windows of up to twice the full size, one pair for every new window over the limit. A sweep
-// that finds no pair any more has brought all windows to that size: it becomes the full size,
-// and the next sweep begins.
+// windows of up to twice the full size, one pair for every new window over the limit. When a sweep
+// finds no more pairs, all windows have that size: it becomes the full size, and the next sweep
+// begins.
 #include "analysis/window_list.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ WindowList::Change WindowList::add(int64_t step, bool event) {
   return change;
 }
 
-/// The first events stay for good; of the others the oldest makes way for a new one.
+/// Keeps an event's window. The first events stay; of the others a new one replaces the oldest.
 void WindowList::keep_event(Place window) {
   if (first_events_ < limits_.first_events) {
     ++first_events_;
@@ -44,8 +44,8 @@ void WindowList::keep_event(Place window) {
   ++ordinary_;
 }
 
-/// The first window in [from, to) that makes one of at most twice the full size together with the
-/// next one, or `to`; and the smallest size of a pair that does not fit.
+/// Returns the first window in [from, to) that has at most twice the full size together with the
+/// next one, or `to`. `smallest` receives the smallest size of a pair that is too large.
 WindowList::Place WindowList::find_pair(Place from, Place to, int64_t& smallest) const {
   for (Place place = from; place != to; ++place) {
     const Place next = std::next(place);
@@ -68,14 +68,14 @@ std::optional<WindowList::Merge> WindowList::merge_one() {
   const Merge merge{place->step, place->step_count(), next->step};
   cursor_ = windows_.erase(next);
   --ordinary_;
-  // If that was the last pair of the sweep the newest window may grow from now on. Found out with
-  // the next merge only, it would have been left behind half as long as the others.
+  // If that was the last pair of the sweep, the newest window may grow from now on. If only the
+  // next merge noticed this, that window would stay half as long as the others.
   next_pair(windows_.end());
   return merge;
 }
 
-/// Moves the cursor to the next pair before `end`, of this sweep or a new one, and returns it;
-/// `end` if there is no pair at all.
+/// Moves the cursor to the next pair before `end`, in this sweep or a new one, and returns it, or
+/// `end` if there is no pair.
 WindowList::Place WindowList::next_pair(Place end) {
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   int64_t smallest = kNone;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Which steps share a window of statistics, so that a run file stays bounded however long the run
-// is (docs/contracts.md, "Run file"). Only the bounds are kept here; the recorder does to its rows
-// what add() says. Every recorded step costs one row written and at most one merge of two rows,
-// so there is never a stall.
+// WindowList: decides which steps share a window of statistics, so that the size of a run file is
+// bounded (docs/reference/files.md). It keeps only the bounds; the recorder applies the
+// changes that add() returns to its rows. Every recorded step writes one row and merges at most
+// two, so it never stalls.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ class WindowList {
  public:
   struct Limits {
     int windows = 2048;      ///< ordinary windows
-    int first_events = 512;  ///< events that keep a window of their own for good
-    int last_events = 512;   ///< and the newest ones
+    int first_events = 512;  ///< the first events, which always keep their own window
+    int last_events = 512;   ///< the newest events
   };
 
   struct Window {
     int64_t step = 0;      ///< first recorded step in it
     int64_t last = 0;      ///< last one
     int64_t recorded = 0;  ///< number of recorded steps
-    bool event = false;    ///< keeps to itself
+    bool event = false;    ///< is not merged
 
     int64_t step_count() const noexcept { return last - step + 1; }
   };
@@ -43,7 +43,7 @@ class WindowList {
 
   explicit WindowList(const Limits& limits) : limits_(limits), cursor_(windows_.end()) {}
 
-  /// A recorded step, behind all others.
+  /// Adds a recorded step after all others.
   Change add(int64_t step, bool event);
 
   const std::list<Window>& windows() const noexcept { return windows_; }
@@ -62,7 +62,7 @@ class WindowList {
   int64_t first_events_ = 0;
   int64_t ordinary_ = 0;   // windows that are no event
   int64_t full_size_ = 1;  // recorded steps of a new window
-  Place cursor_;           // where the search for the next pair goes on
+  Place cursor_;           // where the search for the next pair continues
 };
 
 }  // namespace halfscope

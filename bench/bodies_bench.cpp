@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Operators of the emulator that choose, move, gather, pool and scale, one node at a time, against
-// memcpy of as many bytes as they read and write: tensors of 1,024 elements (the calls themselves)
-// and of 65,536, one thread. memcpy is timed again before every operator; a figure is the median
-// over the rounds of the ratio of the two times, so load and clock changes cancel out. To compare
-// two versions, run their programs in turn and compare the ratios.
+// Operators of the emulator that choose, move, gather, pool and scale, one node at a time, relative
+// to memcpy of as many bytes as they read and write. Tensors have 1,024 elements (which shows the
+// cost of a call) and 65,536; one thread. memcpy is timed again before every operator. Each number
+// is the median over the rounds of the ratio of the two times, so load and clock changes cancel
+// out. To compare two versions, alternate their programs and compare the ratios.
 //   bodies_bench [ROUNDS [FILTER]]
 #include <omp.h>
 
@@ -48,7 +48,7 @@ Input index(Shape shape, int64_t below) {
   return {Kind::index, std::move(shape), static_cast<int32_t>(below)};
 }
 
-/// With tensors of n * n elements; n is a multiple of 32.
+/// Returns the operators with tensors of n * n elements; n is a multiple of 32.
 std::vector<Variant> variants(int64_t n) {
   using Ints = std::vector<int64_t>;
   const Shape square{n, n}, planes{4, 4, n / 4, n / 4};
@@ -128,7 +128,7 @@ std::vector<Variant> variants(int64_t n) {
   };
 }
 
-/// One node, whose operands are filled.
+/// One node with filled operands.
 class Operator {
  public:
   explicit Operator(const Variant& variant) {
@@ -153,7 +153,7 @@ class Operator {
   }
 
   void run() { program_->run(Entry::grad, {}); }
-  /// Read and written.
+  /// Returns the bytes that a call reads and writes.
   int64_t bytes() const { return elements_ * 4; }
 
  private:
@@ -182,7 +182,7 @@ double seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// Of one call, in a run of about that many seconds.
+/// Returns the time of one call, measured in a run of about `length` seconds.
 template <class Work>
 double time_of(const Work& work, double length) {
   int64_t calls = 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Elementary functions and activations made of them, as kernels compute them (map_values, with the
-// instruction set of HALFSCOPE_ISA), beside the same formula with the C library's functions. Both
-// are timed in turn on the same 4096 numbers: `ns` per element, `libm_ns`, and `ratio` of the two,
-// medians of all turns. One thread.
+// Elementary functions and activations, computed as in kernels (map_values, with the instruction
+// set of HALFSCOPE_ISA), next to the same formula with the C library's functions. Both are timed
+// alternately on the same 4096 numbers: `ns` per element, `libm_ns`, and `ratio` of the two, as
+// medians over all turns. One thread.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -35,7 +35,8 @@ double seconds(const Work& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// `spread`: of the arguments, which are normally distributed; their magnitudes if `positive`.
+/// Adds a function. `spread` is the deviation of its normally distributed arguments; `positive`
+/// takes their magnitudes.
 template <class Ours, class Libm>
 void add(const char* name, Ours ours, Libm libm, double spread = 2.0, bool positive = false) {
   benchmark::RegisterBenchmark(

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Speed of the products: GFLOP/s, and the time relative to OpenBLAS sgemm of the same run where a
-// cblas was found ("to_sgemm", below 1 is faster; a convolution is held against the sgemm of its
-// size on ready-made patches); of low-precision products also the time with diagnostics of the
+// Speed of the products: GFLOP/s, and the time relative to OpenBLAS sgemm in the same run if a
+// cblas was found ("to_sgemm", below 1 is faster). A convolution is compared with the sgemm of its
+// size on ready-made patches. For low-precision products also the time with accumulator diagnostics
+// relative to that without. Names are case / accumulation / threads.
 // accumulators relative to that without. Name: case / accumulation / threads.
 #include <benchmark/benchmark.h>
 #include <omp.h>
@@ -26,7 +27,7 @@ namespace {
 
 using namespace halfscope;
 
-/// `both_halves`: values that fp16 and bf16 have.
+/// `both_halves`: only values that fp16 and bf16 can both represent.
 std::vector<float> values(int64_t count, bool both_halves = false) {
   static std::mt19937 engine(1);
   std::vector<float> out(static_cast<size_t>(count));
@@ -45,10 +46,10 @@ struct Case {
   bool diagnoses = false;  ///< also timed with diagnostics
 };
 
-/// Lets the spinning threads of the other library go to sleep: they would share our cores.
+/// Lets the spinning threads of the other library go to sleep, because they would share our cores.
 [[maybe_unused]] void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(60)); }
 
-/// Shortest of many runs, and for one thread in processor time: the machine may be shared.
+/// Shortest of many runs; with one thread in processor time, because the machine may be shared.
 class Stopwatch {
  public:
   explicit Stopwatch(int threads)
@@ -74,7 +75,7 @@ class Stopwatch {
   double best_ = 1e30, total_ = 0;
 };
 
-/// The sgemm of a case's size, one run at a time; nothing without cblas.
+/// The sgemm of a case's size, one run at a time; does nothing without cblas.
 class Sgemm {
  public:
 #ifdef HALFSCOPE_CBLAS
@@ -106,7 +107,7 @@ class Sgemm {
 #endif
 };
 
-/// Both in turn, so that a busy machine is unkind to both.
+/// Times both alternately, so that load on the machine affects both.
 void measure(benchmark::State& state, const Case& c, const SumSpec& spec, int threads) {
   omp_set_num_threads(threads);
   Sgemm sgemm(c, threads);
@@ -148,7 +149,7 @@ Case product(const std::string& name, int64_t m, int64_t n, int64_t k, bool a_tr
           }};
 }
 
-/// y = x W^T, dx = dy W, dW = dy^T x.
+/// Adds the products y = x W^T, dx = dy W and dW = dy^T x of a layer.
 void add_layer(std::vector<Case>& cases, const std::string& name, int64_t batch, int64_t in,
                int64_t out) {
   cases.push_back(product(name + "_y", batch, out, in, false, true));

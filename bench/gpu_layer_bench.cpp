@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// What narrow formats gain layer by layer: every matrix product of a training step (forward, and
-// the gradients of input and weight) alone, under each plan on each backend: time, how many times
-// faster than under the first plan, and the memory of operands and result as they lie on a GPU.
-// Layers with the same product stand in one line, and the last line is their sum. Under float32
+// The speedup from narrow formats, layer by layer. Every matrix product of a training step
+// (forward, and the gradients of input and weight) runs alone, under each plan on each backend.
+// Prints its time, its speedup over the first plan, and the memory of its operands and output on a
+// GPU. Layers with the same product share a line, and the last line is their sum. Under float32,
 // products are IEEE fp32, not TF32.
 //   gpu_layer_bench [--backends cuda,cuda-fast] [--models A,B] [--plans A,B] [--batch 512]
 //                   [--rounds 5] [--ms 20]
-// --ms is how long each measurement takes at least. Needs a GPU (exit code 3 without), but for the
-// backend "emulated", which tries the program out.
+// --ms is the minimum duration of each measurement. Needs a GPU (exit code 3 without one), except
+// for the backend "emulated", which only tests this program.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ bool same_place(const LayerProduct& a, const LayerProduct& b) {
   return a.layer == b.layer && a.product == b.product && a.count == b.count;
 }
 
-/// Of one product under one plan.
+/// Measurements of one product under one plan.
 struct Measured {
   double ms = 0.0;
   int64_t bytes = 0;
@@ -95,7 +95,7 @@ void run_model(const Options& options, const std::string& name, const Backend& b
     heads += fmt::format(" |{:^29}", plan_name);
     columns += fmt::format(" |{:>11} {:>7} {:>9}", "ms", "speedup", "MiB");
     if (!std::ranges::equal(products.back(), products.front(), same_place)) {
-      throw Error(plan_name + " has other products than the first plan");
+      throw Error(plan_name + " does not have the same products as the first plan");
     }
   }
   fmt::print("\n{}, batch {}, {}\n{}\n{}\n", name, options.batch, backend.name(), heads, columns);
@@ -119,7 +119,7 @@ void run_model(const Options& options, const std::string& name, const Backend& b
 
 void run(const Options& options) {
   for (const std::string& name : words(options.backends)) backend_of(name);
-  fmt::print("milliseconds of one product (median of {}); speedup over the first plan\n",
+  fmt::print("milliseconds per product (median of {}); speedup over the first plan\n",
              options.rounds);
   for (const std::string& model : words(options.models)) {
     for (const std::string& backend : words(options.backends)) {
@@ -149,7 +149,8 @@ int main(int argc, char** argv) {
     } else if (flag == "--ms" && number > 0.0) {
       options.ms = number;
     } else {
-      fmt::print(stderr, "gpu_layer_bench: {} {}: no such flag, or no value of it\n", flag, value);
+      fmt::print(stderr, "gpu_layer_bench: unknown flag '{}', or invalid value '{}'\n", flag,
+                 value);
       return 2;
     }
   }

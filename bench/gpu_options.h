@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What benchmarks on a GPU share of their command lines.
+// Command-line helpers that the GPU benchmarks share.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace halfscope {
 
-/// The parts of "A,B,C".
+/// Returns the parts of "A,B,C".
 inline std::vector<std::string> words(const std::string& list) {
   std::vector<std::string> result(1);
   for (char c : list) {
@@ -24,7 +24,8 @@ inline std::vector<std::string> words(const std::string& list) {
   return result;
 }
 
-/// Throws Error for an unknown name, or for one that needs a GPU where there is none.
+/// Returns the backend `name`. Throws Error if it is unknown, or if it needs a GPU and there is
+/// none.
 inline const Backend& backend_of(const std::string& name) {
   for (const GpuProducts products : {GpuProducts::library, GpuProducts::own, GpuProducts::fast}) {
     if (name == gpu_backend_name(products)) return cuda_backend(products);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Training steps on a GPU against PyTorch on the same device, in one run: for each model and plan
-// the step of every backend without statistics, with statistics every tenth step and every step,
-// and PyTorch's. Prints medians over the rounds, ratios, and the memory that a lane takes. Where
+// Training steps on a GPU compared with PyTorch on the same device, in one run. For each model and
+// plan: the step of every backend without statistics, with statistics every tenth step and every
+// step, and PyTorch's step. Prints medians over the rounds, ratios, and the memory of a lane. If
 // PyTorch fails, its column is empty, and a line says why:
 //   PyTorch failed: LAST LINE OF ITS ERROR
 //   gpu_step_bench [--backends cuda,cuda-fast] [--models A,B] [--plans A,B] [--batch 512]
 //                  [--steps 60] [--rounds 3] [--python PROGRAM] [--torch-script FILE]
-// Needs a GPU (exit code 3 without), but for the backend "emulated", which tries the program out.
+// Needs a GPU (exit code 3 without one), except for the backend "emulated", which only tests this
+// program.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,7 +41,7 @@ struct Options {
   int rounds = 3;
 };
 
-/// Sees the statistics and keeps none: what remains is their way from the device.
+/// Receives the statistics and drops them, so that only their transfer from the device is timed.
 class Forgetful final : public TapSink {
  public:
   void begin(const RunInfo&) override {}
@@ -84,12 +85,12 @@ Step our_step(const Options& options, const std::string& model, const std::strin
       },
       stop);
   const size_t warm = times.size() / 5;
-  double sum = 0.0;  // a mean: one step in ten may be another
+  double sum = 0.0;  // a mean, because one step in ten may be different
   for (size_t i = warm; i < times.size(); ++i) sum += times[i];
   return {sum / static_cast<double>(times.size() - warm), trainer.device_bytes(0)};
 }
 
-/// PyTorch's steps. After the first failure no more rounds run.
+/// PyTorch's steps. After the first failure no further rounds run.
 struct TorchSteps {
   std::vector<double> ms{};
   int64_t bytes = 0;
@@ -128,8 +129,8 @@ void run(const Options& options) {
   for (const std::string& name : words(options.backends)) backend_of(name);
   const Dataset data = make_digits();
   fmt::print(
-      "batch {}, {} steps, {} rounds; throughput over PyTorch's, time over the step without "
-      "statistics, fp32's time over this\n",
+      "batch {}, {} steps, {} rounds; throughput / PyTorch's, time / time without statistics, "
+      "speedup over fp32\n",
       options.batch, options.steps, options.rounds);
   fmt::print("{:<26} {:<15} {:<24} {:>9} {:>11} {:>11} {:>9} {:>9}\n", "model", "plan", "step",
              "ms", "to PyTorch", "unrecorded", "speedup", "MiB");
@@ -175,7 +176,7 @@ void run(const Options& options) {
   }
   if (failed > 0) {
     fmt::print("PyTorch failed for {} of {} models and plans{}\n", failed, compared + failed,
-               compared == 0 ? ": there is nothing to compare with" : "");
+               compared == 0 ? ": nothing to compare with" : "");
   }
 }
 
@@ -206,7 +207,7 @@ int main(int argc, char** argv) {
     } else if (flag == "--rounds" && !value.empty()) {
       options.rounds = number(value, 1);
     } else {
-      fmt::print(stderr, "gpu_step_bench: {}: no such flag, or nothing after it\n", flag);
+      fmt::print(stderr, "gpu_step_bench: unknown flag '{}', or its value is missing\n", flag);
       return 2;
     }
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Forward passes beside other runtimes' plain fp32 ones, in one run: rounds of ONNX Runtime and
-// PyTorch, our fp32 lane, emulated lanes, and the fp32 one with every site recorded. Prints medians
-// and the ratios to each runtime of the same round. Without a file ResNet-20 is exported for it.
+// Forward passes compared with other runtimes' plain fp32 ones, in one run: rounds of ONNX Runtime
+// and PyTorch, our fp32 lane, emulated lanes, and the fp32 lane with every site recorded. Prints
+// medians and the ratios to each runtime in the same round. Without a file, ResNet-20 is exported
+// for the comparison.
 //   inference_bench [FILE.onnx] [--batch N] [--threads N] [--rounds R] [--python PROGRAM]
 #include <fmt/format.h>
 #include <omp.h>
@@ -29,7 +30,7 @@
 namespace halfscope {
 namespace {
 
-/// Milliseconds per batch.
+/// Returns milliseconds per batch.
 double our_pass(const Model& model, const Plan& plan, bool record) {
   const Executable executable = lower_inference(model, plan);
   const auto program = emulation_backend().compile(executable);
@@ -77,7 +78,7 @@ void run(const Settings& settings) {
   const bool given = !settings.file.empty();
   const Model model = given ? read_onnx(settings.file, {.batch = settings.batch}).model
                             : build_network("resnet20", settings.batch, {3, 32, 32}, 10);
-  // The other runtime gets the network as it is here: with this batch.
+  // The other runtimes get the network as it is here, with this batch size.
   const std::filesystem::path file =
       std::filesystem::temp_directory_path() / "halfscope_inference_bench.onnx";
   const std::string bytes = onnx_bytes(model, starting_weights(model, 1, {}));

@@ -14,7 +14,8 @@
 namespace halfscope {
 namespace {
 
-/// Which product of its layer a node is: a gradient by what it reads beside the layer's gradient.
+/// Returns the product of its layer that a node computes. A gradient is identified by the operand
+/// that it reads besides the layer's gradient.
 std::string role_of(const Graph& graph, const Node& node) {
   if (node.phase == Phase::forward) return "forward";
   const Node& layer = graph.node(node.forward);
@@ -59,7 +60,7 @@ Executable alone(const Executable& executable, NodeId id) {
   const Graph& from = executable.graph;
   const Node& node = from.node(id);
   if (scales_operands(node)) {
-    throw Error(node.path + ": operands with scales are not timed alone");
+    throw Error(node.path + ": products with scaled operands cannot be timed alone");
   }
   Executable result;
   result.forward = Entry::eval;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The matrix products of one training step, each as a program of its own: what is timed to say
-// which layers a format makes faster.
+// The matrix products of one training step, each as a separate program. They are timed to find the
+// layers that a format makes faster.
 #pragma once
 
 #include <cstdint>
@@ -21,35 +21,36 @@ struct LayerProduct {
   int count = 1;        ///< layers with the same product
 };
 
-/// Of the entry `grad`, in execution order, equal ones (operator, attributes, shapes) once.
+/// Returns the products of the entry `grad` in execution order; equal ones (operator, attributes,
+/// shapes) appear once.
 std::vector<LayerProduct> layer_products(const Executable& executable);
 
-/// That node alone: its operands are inputs of the formats they have there. Throws Error for
-/// operands with scales, which only a network computes.
+/// Returns a program with that node only: its operands are inputs in their formats. Throws Error
+/// for operands with scales, which only a network computes.
 Executable alone(const Executable& executable, NodeId node);
 
-/// Bytes of operands and result as they lie on a GPU.
+/// Returns the bytes of operands and output as stored on a GPU.
 int64_t product_bytes(const Executable& product);
 
-/// A product on a backend, with operands that every format holds: multiples of 1/4 up to 1.
+/// A product on a backend, with operands that every format can represent: multiples of 1/4 up to 1.
 class ProductTimer {
  public:
   ProductTimer(const Backend& backend, Executable product);
 
-  /// Milliseconds of one product, the mean of as many as take `least_ms` at least.
+  /// Returns the milliseconds of one product, the mean over at least `least_ms`.
   double milliseconds(double least_ms);
   const Program& program() const { return *program_; }
 
  private:
-  /// Of `runs` products, until all of them are done.
+  /// Returns the milliseconds of `runs` products, until all of them are done.
   double elapsed(int64_t runs);
 
   Executable product_;
   std::unique_ptr<Program> program_;
-  int64_t runs_ = 0;  ///< that took long enough; 0: not known yet
+  int64_t runs_ = 0;  ///< number of runs that takes long enough; 0: not known yet
 };
 
-/// Element `i` of operand `which`.
+/// Returns element `i` of operand `which`.
 float product_operand(size_t which, int64_t i);
 
 }  // namespace halfscope

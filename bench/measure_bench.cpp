@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Rounding and measuring against memcpy, one thread, data in L2 (64 KiB) and L3 (8 MiB per array).
-// bytes_per_second counts input bytes; `memcpy_ratio` is the speed relative to memcpy of the same
-// bytes, timed in the same run before each benchmark. HALFSCOPE_ISA selects the kernels.
+// Rounding and measuring compared with memcpy, one thread, data in L2 (64 KiB) and L3 (8 MiB per
+// array). bytes_per_second counts input bytes. `memcpy_ratio` is the speed relative to memcpy of
+// the same bytes, timed in the same run before each benchmark. HALFSCOPE_ISA selects the kernels.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ struct Arrays {
 
 double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-/// Bytes per second of memcpy, the median of a few rounds.
+/// Returns the bytes per second of memcpy, the median of a few rounds.
 double memcpy_speed(Arrays& arrays) {
   const int repeats = std::max(1, static_cast<int>(128e6 / arrays.bytes()));
   std::array<double, 15> speed;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// What networks from ONNX files cost, as ratios within one run.
+// Memory and time for networks from ONNX files, as ratios within one run.
 //   onnx_bench [FILE.onnx [--batch N] [--loss LOSS]] [--threads N] [--rounds R]
-// Memory: the most that a process takes to import a file and run or train lanes of it, to the
-// bytes that the lanes themselves need: weights, states, gradients, and all they compute. Each line
-// is a process of its own. Without a file, a perceptron of 134 MB is exported for it.
+// Memory: the peak of a process that imports a file and runs or trains lanes of it, relative to the
+// bytes that the lanes themselves need (weights, states, gradients, and all computed values). Each
+// line is a separate process. Without a file, a perceptron of 134 MB is exported.
 // Time: a training step of a network with dilated convolutions and upsampling, and the same step
-// recorded and compared in two lanes, to its multiply-adds at the rate of a large matrix product.
+// recorded and compared in two lanes, relative to its multiply-adds at the rate of a large matrix
+// product.
 #include <fmt/format.h>
 #include <omp.h>
 #include <sys/resource.h>
@@ -63,7 +64,8 @@ class Nowhere final : public TapSink {
   void end(RunEnd) override {}
 };
 
-/// Of what a backend has to keep of a lane: all values of its graph that do not lie in others.
+/// Returns the bytes that a backend has to keep for a lane: all values of its graph that do not
+/// share another's memory.
 int64_t lane_bytes(const Executable& executable) {
   const std::map<ValueId, ValueId> aliases = memory_aliases(executable.graph);
   std::vector<bool> used(executable.graph.values().size(), false);
@@ -84,7 +86,7 @@ int64_t lane_bytes(const Executable& executable) {
   return bytes;
 }
 
-/// Samples for every input of the network: numbers, and index 0.
+/// Returns samples for every input of the network: numbers, and index 0.
 Dataset samples_for(const Graph& graph, int64_t samples) {
   Dataset data;
   data.name = "numbers";
@@ -133,15 +135,15 @@ Model with_loss(const Settings& settings) {
   return model;
 }
 
-/// What some work needs by itself, in bytes, and the most that its process took.
+/// Memory that some work needs for its own data, and the peak of its process, in bytes.
 struct Memory {
   int64_t needed = 0, taken = 0;
 };
 
-/// Runs `work` in a process of its own.
+/// Runs `work` in a separate process.
 Memory measured(const std::function<int64_t()>& work) {
   int ends[2];
-  if (pipe(ends) != 0) throw Error("cannot make a pipe");
+  if (pipe(ends) != 0) throw Error("cannot create a pipe");
   const pid_t child = fork();
   if (child == 0) {
     int64_t needed = -1;
@@ -229,7 +231,7 @@ void print_memory(const Settings& settings) {
   });
 }
 
-/// Convolutions with dilations, then twice the size by nearest neighbours.
+/// Returns a network of dilated convolutions, followed by an upsampling to twice the size.
 Model dilated_network(int64_t* multiply_adds) {
   Model model;
   model.name = "dilated";
@@ -244,7 +246,7 @@ Model dilated_network(int64_t* multiply_adds) {
                    {{"pads", std::vector<int64_t>{pad, pad, pad, pad}},
                     {"dilations", std::vector<int64_t>{dilation, dilation}}});
     const int64_t forward = element_count(graph.value(x).shape) * in * kernel * kernel;
-    *multiply_adds += (path == "conv1" ? 2 : 3) * forward;  // nobody asks for the input's gradient
+    *multiply_adds += (path == "conv1" ? 2 : 3) * forward;  // the input's gradient is not computed
   };
   conv("conv1", 128, 3, 1);
   x = graph.add1("Relu", "relu1", {x});
@@ -264,7 +266,7 @@ Model dilated_network(int64_t* multiply_adds) {
   return model;
 }
 
-/// Milliseconds per multiply-add of a matrix product of 1024 x 1024 x 1024.
+/// Returns the milliseconds per multiply-add of a 1024 x 1024 x 1024 matrix product.
 double product_rate() {
   constexpr int64_t kSize = 1024;
   std::vector<float> a(kSize * kSize), b(a.size()), c(a.size());
@@ -280,7 +282,7 @@ double product_rate() {
   return median(times) / static_cast<double>(kSize * kSize * kSize);
 }
 
-/// Milliseconds per step of the network.
+/// Returns the milliseconds per step of the network.
 double step_time(const Dataset& data, const std::vector<std::string>& plans, bool compares) {
   int64_t unused = 0;
   TrainConfig config =
@@ -333,7 +335,7 @@ void run(Settings settings) {
   const bool given = !settings.file.empty();
   if (!given) {
     settings.file = (std::filesystem::temp_directory_path() / "halfscope_onnx_bench.onnx").string();
-    measured([&] {  // elsewhere, as a new process takes over what this one has in memory
+    measured([&] {  // in another process: a new process inherits this one's memory
       const Model model = build_network("mlp:2048-4096-4096-2048", settings.batch, {2048}, 2048);
       const std::string bytes = onnx_bytes(model, starting_weights(model, 1, {}));
       std::ofstream(settings.file, std::ios::binary)
@@ -343,7 +345,7 @@ void run(Settings settings) {
   }
   fmt::print("{} threads, {} rounds, kernels {}, {}, batch {}\n", settings.threads, settings.rounds,
              isa_name(active_isa()), given ? settings.file : "a perceptron", settings.batch);
-  print_memory(settings);  // first: no threads may run when a process is copied
+  print_memory(settings);  // first: no threads may run when a process is forked
   if (!given) std::filesystem::remove(settings.file);
   omp_set_num_threads(settings.threads);
   print_times(settings.rounds);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What benchmarks share that compare with another program in the same run.
+// Helpers for benchmarks that compare with another program in the same run.
 #pragma once
 
 #include <unistd.h>
@@ -20,8 +20,8 @@ inline double median(std::vector<double> values) {
   return values.empty() ? 0.0 : values[values.size() / 2];
 }
 
-/// The JSON that a shell command prints; what is no object if it is not there or prints something
-/// else.
+/// Returns the JSON that a shell command prints. The result is not an object if the command is
+/// missing or prints something else.
 inline nlohmann::json json_of(const std::string& command) {
   FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return nullptr;
@@ -32,16 +32,16 @@ inline nlohmann::json json_of(const std::string& command) {
   return nlohmann::json::parse(text, nullptr, false);
 }
 
-/// What a shell command printed.
+/// Output of a shell command.
 struct OtherOutput {
-  nlohmann::json json;  ///< of standard output, as json_of() has it
-  std::string error;    ///< the last line of standard error that is not empty
+  nlohmann::json json;  ///< from standard output, see json_of()
+  std::string error;    ///< the last non-empty line of standard error
 };
 
 inline OtherOutput output_of(const std::string& command) {
   std::string file = (std::filesystem::temp_directory_path() / "halfscope-XXXXXX").string();
   const int descriptor = mkstemp(file.data());
-  if (descriptor < 0) return {nullptr, "cannot write to the folder of temporary files"};
+  if (descriptor < 0) return {nullptr, "cannot write to the folder for temporary files"};
   close(descriptor);
   OtherOutput output{json_of(command + " 2> '" + file + "'"), ""};
   std::ifstream errors(file);

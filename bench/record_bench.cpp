@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What recording costs a training step, how a run file grows, and how fast it is read back.
+// The cost of recording for a training step, the growth of a run file, and the speed of reading it
+// back.
 //   record_bench [step] [soak] [large]     all parts without an argument; under two minutes
 // Processor time is what a training step loses; wall time adds waiting for the disk. Not a Google
-// Benchmark, since size, memory and the course of a long run matter as much as a mean time.
+// Benchmark, because size, memory and the course of a long run matter as much as a mean time.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -52,7 +53,8 @@ RunInfo make_info(int sites) {
   return info;
 }
 
-/// A bell-shaped tensor of some hundred thousand elements: about 25 bins are not empty.
+/// Returns statistics of a bell-shaped tensor of some hundred thousand elements: about 25 bins are
+/// not empty.
 std::vector<TensorStats> make_stats(int sites, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<TensorStats> all(static_cast<size_t>(sites));
@@ -73,7 +75,7 @@ std::vector<TensorStats> make_stats(int sites, uint32_t seed) {
   return all;
 }
 
-/// A run file that goes away, with its side files.
+/// A run file that is deleted at the end, with its side files.
 class BenchFile {
  public:
   BenchFile()
@@ -85,7 +87,7 @@ class BenchFile {
   BenchFile(const BenchFile&) = delete;
   BenchFile& operator=(const BenchFile&) = delete;
   const fs::path& path() const { return path_; }
-  /// With its side files, which are there while it is written.
+  /// Returns the size with the side files that exist while it is written.
   double megabytes() const {
     uintmax_t sum = 0;
     for (const char* suffix : {"", "-wal", "-shm"}) {
@@ -115,7 +117,7 @@ double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / kMega;
 }
 
-/// Of the calling thread, in the system too.
+/// Returns the processor time of the calling thread, including system time.
 double processor_seconds() {
   rusage usage{};
   ::getrusage(RUSAGE_THREAD, &usage);
@@ -126,7 +128,7 @@ double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// A line "VmRSS:  123 kB" of this process.
+/// Returns a line "VmRSS:  123 kB" of this process as megabytes.
 double status_megabytes(std::string_view name) {
   std::ifstream lines("/proc/self/status");
   for (std::string line; std::getline(lines, line);) {
@@ -157,7 +159,7 @@ Cost record_steps(Recorder& recorder, int64_t first, int64_t count,
   return cost;
 }
 
-/// The cost over the course of a run: alone, while every step also merges two windows, and later.
+/// Cost over the course of a run: before windows merge, while every step merges two, and later.
 void step_part() {
   constexpr int kSites = 30;
   std::printf("step: %d lanes of %d sites, every step recorded\n", kLanes, kSites);
@@ -177,7 +179,7 @@ void step_part() {
   std::printf("  file: %.1f MB\n", file.megabytes());
 }
 
-/// Another process that opens the file again and again until it goes away with this object.
+/// A process that opens the file again and again until this object is destroyed.
 class Looker {
  public:
   explicit Looker(const fs::path& file) : child_(::fork()) {
@@ -186,7 +188,7 @@ class Looker {
     for (;;) {
       try {
         RunView::open(file);
-      } catch (const Error&) {  // the run has not begun
+      } catch (const Error&) {  // the run has not started yet
       }
       std::this_thread::sleep_for(kBetweenLooks);
     }
@@ -202,7 +204,7 @@ class Looker {
   pid_t child_;
 };
 
-/// A long run that somebody looks at all the time.
+/// A long run with a reader that keeps opening the file.
 void soak_part() {
   constexpr int kSites = 30;
   constexpr int64_t kSteps = 100'000;
@@ -230,7 +232,7 @@ void soak_part() {
               largest);
 }
 
-/// The largest file there is: all windows of a deep model.
+/// The largest possible file: all windows of a deep model.
 void large_part() {
   constexpr int kSites = 250;
   constexpr int64_t kSteps = 20'000;

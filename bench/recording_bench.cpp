@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What recording costs a run of float32 and mixed_float16 side by side: the same training without
-// statistics, with all of them every step, and every 10 steps, in turns of ten steps so that a busy
-// machine hits all alike. Prints the median of the turns' ratios. Comparing tensors of lanes
-// (three samples per run by default) is timed apart, per sample.
+// The cost of recording for a run of float32 and mixed_float16 side by side. The same training runs
+// without statistics, with all of them every step, and every 10 steps, alternating every ten steps
+// so that load on the machine affects all of them. Prints the median of the ratios. Comparing
+// tensors of lanes (three samples per run by default) is timed separately, per sample.
 //   recording_bench [--threads N] [--turns T] [--model mlp|lenet|resnet20]
 #include <fmt/format.h>
 #include <omp.h>
@@ -36,7 +36,7 @@ double median(std::vector<double> values) {
   return values.empty() ? 0.0 : values[values.size() / 2];
 }
 
-/// CIFAR-10's shape; what the pixels show makes no difference to the time.
+/// Returns noise in CIFAR-10's shape; the content of the pixels does not affect the time.
 Dataset make_noise() {
   Dataset data{
       .name = "noise", .sample_shape = {3, 32, 32}, .classes = 10, .train = {}, .test = {}};
@@ -47,7 +47,7 @@ Dataset make_noise() {
   return data;
 }
 
-/// The run is worked off in turns, so its end comes when the recorder goes.
+/// Passes on steps but no evaluations and no end, because the run continues over several turns.
 class OpenEnd final : public TapSink {
  public:
   explicit OpenEnd(TapSink* next) : next_(next) {}
@@ -88,7 +88,7 @@ class Contender {
       config.lanes.push_back(lane);
     }
     trainer_ = std::make_unique<Trainer>(config, data);
-    // The plain run writes its steps too: what is measured are the statistics.
+    // The plain run also writes its steps, so that only the statistics are measured.
     recorder_ = std::make_unique<Recorder>(file_, Recorder::Options{.force = true});
     sink_ = std::make_unique<OpenEnd>(recorder_.get());
     sink_->begin(trainer_->describe());
@@ -100,7 +100,7 @@ class Contender {
     std::filesystem::remove(file_);
   }
 
-  /// Seconds that so many steps take.
+  /// Returns the seconds for `steps` steps.
   double run(int64_t steps) {
     std::atomic<bool> stop{false};
     int64_t done = 0;

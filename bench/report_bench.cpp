@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a report of a run with 1,000 layers costs: the budget is 2 s and, for the HTML page, 2 MB.
+// The time for a report of a run with 1,000 layers. The budget is 2 s and, for the HTML page, 2 MB.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Rounding and measuring against memcpy of the same bytes: arrays of 64 KiB (L2), 8 MiB (L3) and
-// 256 MiB (DRAM), one thread and two. memcpy is timed again before every variant; a figure is the
-// median over the rounds of the ratio of the two speeds, so load and clock changes cancel out.
+// Rounding and measuring compared with memcpy of the same bytes: arrays of 64 KiB (L2), 8 MiB (L3)
+// and 256 MiB (DRAM), one thread and two. memcpy is timed again before every variant. Each number
+// is the median over the rounds of the ratio of the two speeds, so load and clock changes cancel
+// out.
 //   round_bench [ROUNDS [FILTER]]; HALFSCOPE_ISA selects the kernels.
 #include <omp.h>
 
@@ -79,7 +80,7 @@ void copy(Arrays& arrays, int threads) {
   }
 }
 
-/// CPU time on one thread, so that other programs count less; wall time on more.
+/// Returns CPU time for one thread, so that other programs count less, and wall time for more.
 double seconds(int threads) {
   if (threads == 1) {
     timespec time;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Training step against PyTorch's plain fp32 step, in one run: rounds of PyTorch, our fp32 lane,
-// our emulated fp16 lane without statistics, and the same with every site recorded to a run file
-// every step. Prints medians over the rounds' medians and the ratios to PyTorch of the same round.
+// Training step compared with PyTorch's plain fp32 step, in one run: rounds of PyTorch, our fp32
+// lane, our emulated fp16 lane without statistics, and the same lane with every site recorded to a
+// run file every step. Prints medians over the rounds' medians and the ratios to PyTorch in the
+// same round.
 //   step_bench [--threads N] [--rounds R] [--python PROGRAM]
 #include <fmt/format.h>
 #include <omp.h>
@@ -29,7 +30,7 @@ namespace {
 
 constexpr int64_t kBatch = 128;
 
-/// Milliseconds per step, writing the run file included.
+/// Returns milliseconds per step, including writing the run file.
 double our_step(const std::string& model, const Plan& plan, bool record, const Dataset& data) {
   TrainConfig config;
   config.model = model;
@@ -65,7 +66,7 @@ double our_step(const std::string& model, const Plan& plan, bool record, const D
   return median(times);
 }
 
-/// PyTorch's milliseconds per step of both models, or null if it is not there.
+/// Returns PyTorch's milliseconds per step of both models, or null if it is not installed.
 nlohmann::json torch_step(const std::string& python, int threads) {
   const std::string command = fmt::format("{} {}/bench/torch_step.py --threads {} 2>/dev/null",
                                           python, HALFSCOPE_SOURCE_DIR, threads);

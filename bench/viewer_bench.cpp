@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the viewer's own work costs on a large run: opening it, memory, and frames without the
-// graphics card. Budgets: open under 2 s, under 1 GB, under 8 ms of processor a frame.
+// The viewer's own cost on a large run: opening it, memory, and frames without the graphics card.
+// Budgets: open in under 2 s, under 1 GB, under 8 ms of processor time per frame.
 //   viewer_bench [SITES [STEPS]]     (1000 and 100000)
 #include <imgui.h>
 
@@ -27,14 +27,14 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kLanes = 2;
-constexpr int kEvery = 40;  ///< statistics of each 40th step: more windows than a file keeps
+constexpr int kEvery = 40;  ///< statistics of every 40th step: more windows than a file keeps
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 double processor_ms() { return 1e3 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-/// "VmRSS:" in MB.
+/// Returns "VmRSS:" in MB.
 double resident() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -86,7 +86,7 @@ RunInfo make_info(int sites, int64_t steps) {
   return info;
 }
 
-/// Statistics like those of log-normal tensors of some magnitude.
+/// Returns statistics like those of log-normal tensors of some magnitude.
 std::vector<TensorStats> make_stats(const RunInfo& info) {
   std::mt19937 random(1);  // NOLINT: the same in every run
   std::vector<TensorStats> all;
@@ -129,7 +129,7 @@ class Frames {
     app_.frame();
     ImGui::Render();
   }
-  /// Processor time a frame, the middle of many, with something done before each.
+  /// Prints the median processor time per frame; `before` runs before each frame.
   void print(const char* what, const std::function<void(int)>& before) {
     constexpr int kWarm = 5, kFrames = 120;
     std::vector<double> times;

@@ -25,26 +25,30 @@ int fail(const std::string& what, const std::string& hint, int code) {
   return code;
 }
 
-/// The arguments as a shell would take them again.
+/// Returns the command line, quoted for a shell.
 std::string command_line(int argc, char** argv) {
   std::string line = "halfscope";
   for (int i = 1; i < argc; ++i) line += " " + shell_quoted(argv[i]);
   return line;
 }
 
-/// Help as wide as the terminal, within limits that read well.
+/// Returns the terminal's width, limited to what reads well.
 size_t help_width() {
   constexpr size_t kUsual = 80, kLeast = 60, kMost = 100;
   const size_t width = output_width();
   return width == 0 ? kUsual : std::clamp(width, kLeast, kMost);
 }
 
-/// The words with today's name of the command. `halfscope help train` is `halfscope train --help`.
-std::vector<std::string> arguments(int argc, char** argv) {
+/// Returns the arguments with today's name of the command. `halfscope help train` becomes
+/// `halfscope train --help`; `halfscope help plans` stays, for the command `help`.
+std::vector<std::string> arguments(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && words[0] == "help") {
-    words = words.size() > 1 && words[1] != "help" ? std::vector<std::string>{words[1], "--help"}
-                                                   : std::vector<std::string>{"--help"};
+    if (words.size() == 1 || words[1] == "help") return {"--help"};
+    const std::string name = command_name(words[1]);
+    for (const CLI::App* sub : subcommands_of(app)) {
+      if (sub->get_name() == name) return {name, "--help"};
+    }
   }
   if (!words.empty()) words[0] = command_name(words[0]);
   return words;
@@ -58,10 +62,10 @@ int run(int argc, char** argv) {
   app.require_subcommand(0, 1);
   app.footer(
       "Start with:  halfscope train && halfscope report run.hscope --html report.html\n"
-      "More about a command:  halfscope COMMAND --help");
+      "More about a command or topic:  halfscope help NAME");
   Invocation call{.line = command_line(argc, argv), .action = {}};
   add_commands(app, call);
-  const std::vector<std::string> words = arguments(argc, argv);
+  const std::vector<std::string> words = arguments(app, argc, argv);
   check_arguments(app, words);
   if (const CLI::App* asked = asks_for_help(app, words)) {
     write_out(asked->help());
@@ -75,8 +79,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& e) {
     write_out(std::string("halfscope ") + e.what() + "\n");
     return 0;
-  } catch (const CLI::ParseError& e) {  // what check_arguments() does not know of
-    throw usage_error(e.what(), "halfscope --help");
+  } catch (const CLI::ParseError& e) {  // check_arguments() missed it
+    throw usage_error(e.what(), "see halfscope --help");
   }
   return call.action();
 }
@@ -86,7 +90,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   halfscope::limit_spinning(argv);
-  // A closed pipe and a file of the largest size allowed are errors of a write, not our end.
+  // Writing to a closed pipe or past the file size limit must return an error, not kill us.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   using halfscope::Error;
@@ -95,7 +99,7 @@ int main(int argc, char** argv) {
   } catch (const Error& e) {
     return halfscope::fail(e.what(), e.hint(), e.kind() == halfscope::ErrorKind::usage ? 2 : 3);
   } catch (const std::bad_alloc&) {
-    return halfscope::fail("out of memory", "use a smaller --batch, or fewer lanes", 3);
+    return halfscope::fail("out of memory", "use a smaller --batch or fewer lanes", 3);
   } catch (const std::exception& e) {
     return halfscope::fail(e.what(), "", 3);
   }

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
-// A list of types that serves every backend: each makes its kernels from it, so that one more
-// function is one more entry.
+// A list of types from which every backend makes its kernels, so that adding a function is adding
+// one entry.
 #pragma once
 
 #include <string_view>
 
 namespace halfscope {
 
-/// Structs with a kName, the operator's, and a call operator.
+/// A list of structs, each with kName (the operator's name) and a call operator.
 template <class... Function>
 struct FunctionList {};
 
-/// make(F{}) of the function with that name; the default of the result if there is none.
+/// Returns make(F{}) for the function called `name`, or a default-constructed Result if there is
+/// none.
 template <class Result, class... F, class Make>
-Result made_by_name(std::string_view name, FunctionList<F...>, const Make& make) {
+Result make_by_name(std::string_view name, FunctionList<F...>, const Make& make) {
   Result result{};
   ((name == F::kName ? void(result = make(F{})) : void()), ...);
   return result;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// HS_HD marks functions that compile for the host and, under nvcc, for the device too. HS_SELDOM
-// keeps work that kernels do rarely out of line: inlined, it costs every kernel registers and the
-// compiler most of its time.
+// HS_HD marks functions that compile for the host and, under nvcc, also for the device. HS_SELDOM
+// keeps code that kernels rarely run out of line. Inlining it would cost every kernel registers and
+// the compiler most of its time.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -16,12 +16,12 @@ std::vector<KeyValue> key_values(std::string_view setting, const std::string& wh
     next = end;
     const size_t equals = item.find('=');
     if (equals == std::string::npos) {
-      throw usage_error(what + ": \"" + item + "\" is not KEY=VALUE", hint);
+      throw usage_error(what + ": '" + item + "' is not KEY=VALUE", hint);
     }
     const std::string key = item.substr(0, equals);
     const bool again = std::any_of(items.begin(), items.end(),
                                    [&](const KeyValue& each) { return each.key == key; });
-    if (again) throw usage_error(what + ": " + key + " is given twice", "leave out one of them");
+    if (again) throw usage_error(what + ": " + key + " is given twice", "remove one of them");
     items.push_back({key, item.substr(equals + 1), item});
   }
   return items;

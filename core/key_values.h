@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The options of a setting written as NAME:KEY=VALUE,KEY=VALUE, such as "adam:lr=0.01,beta1=0.8".
+// Options of a setting, written as NAME:KEY=VALUE,KEY=VALUE; for example "adam:lr=0.01,beta1=0.8".
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ struct KeyValue {
   std::string text;  ///< "KEY=VALUE", for messages
 };
 
-/// What stands behind the first colon of `setting`; empty without one. `what` ("optimizer") begins
-/// the messages. Throws Error (usage, with `hint`) for an item without "=" and for a key given
-/// twice.
+/// Returns the options after the first colon of `setting`, or nothing if it has no colon. `what`
+/// ("optimizer") begins the error messages. Throws Error (usage, with `hint`) for an item without
+/// "=" and for a key given twice.
 std::vector<KeyValue> key_values(std::string_view setting, const std::string& what,
                                  const std::string& hint);
 

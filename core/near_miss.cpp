@@ -13,7 +13,8 @@ char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c 
 }  // namespace
 
 size_t edit_distance(std::string_view a, std::string_view b) {
-  // Rows of the dynamic programme for prefixes of `a`: two ago, the last one, the current one.
+  // Rows of the dynamic programme for prefixes of `a`: two rows ago, the previous one, the current
+  // one.
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -32,7 +33,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string closest(std::string_view word, std::span<const std::string> candidates) {
-  constexpr size_t kLongest = 200;  // nobody misspells a name of that length; a file may be "word"
+  constexpr size_t kLongest = 200;  // no name is that long; `word` may be a whole file
   if (word.empty() || word.size() > kLongest) return "";
   std::string best;
   size_t best_distance = 0;
@@ -40,7 +41,7 @@ std::string closest(std::string_view word, std::span<const std::string> candidat
     const size_t longer = std::max(word.size(), candidate.size());
     const size_t shorter = std::min(word.size(), candidate.size());
     const size_t distance = edit_distance(word, candidate);
-    // Words that share nothing are not near, however short they are.
+    // Words with no letter in common are not near, however short they are.
     if (distance > std::max<size_t>(1, longer / 3) || distance >= shorter) continue;
     if (!best.empty() && distance >= best_distance) continue;
     best = candidate;

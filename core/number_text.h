@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Numbers in texts that are read back, such as "adam:lr=0.001".
+// Numbers in texts that are parsed again, for example "adam:lr=0.001".
 #pragma once
 
 #include <charconv>
@@ -7,7 +7,7 @@
 
 namespace halfscope {
 
-/// The shortest text that reads back as the same number of the same type.
+/// Returns the shortest text that parses to the same number of the same type.
 template <class Real>
 std::string number_text(Real value) {
   char buffer[32];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Dense row-major host tensors, used at the borders of the engine: files, initial weights, tests.
+// Dense row-major host tensors, used at the boundaries of the engine: files, initial weights,
+// tests.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +12,14 @@ namespace halfscope {
 
 using Shape = std::vector<int64_t>;
 
-/// Product of the dimensions; 1 for a scalar (empty shape).
+/// Returns the product of the dimensions; 1 for a scalar (empty shape).
 inline int64_t element_count(const Shape& shape) {
   int64_t count = 1;
   for (int64_t dimension : shape) count *= dimension;
   return count;
 }
 
-/// "[128, 512]"; "[]" for a scalar.
+/// Returns "[128, 512]"; "[]" for a scalar.
 inline std::string to_string(const Shape& shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -28,7 +29,7 @@ inline std::string to_string(const Shape& shape) {
   return text + "]";
 }
 
-/// "[3,5]" for the element of that index.
+/// Returns the position of the element with this flat index, as "[3,5]".
 inline std::string position_text(const Shape& shape, size_t index) {
   std::string text;
   for (size_t d = shape.size(); d-- > 0;) {
@@ -44,10 +45,10 @@ struct Tensor {
   std::vector<float> data;  ///< element_count(shape) values, last dimension fastest
 };
 
-/// Tensors by variable path, such as "fc1.weight".
+/// Tensors by variable path ("fc1.weight").
 using NamedTensors = std::map<std::string, Tensor>;
 
-/// The same in double, for state that must come back bit for bit.
+/// A tensor in double precision, for state that must be restored bit for bit.
 struct DoubleTensor {
   Shape shape;
   std::vector<double> data;

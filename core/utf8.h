@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Characters of UTF-8 (RFC 3629), and text made safe for XML and HTML.
+// UTF-8 characters (RFC 3629), and escaping of text for XML and HTML.
 #pragma once
 
 #include <array>
@@ -10,18 +10,18 @@
 
 namespace halfscope {
 
-/// False for the second byte and those after it of a character of several.
+/// Returns false for the continuation bytes of a multi-byte character.
 constexpr bool begins_character(char byte) noexcept {
   return (static_cast<unsigned char>(byte) & 0xc0u) != 0x80u;
 }
 
 struct Utf8Character {
-  size_t length = 0;   ///< bytes; 0 if the text does not begin with a character
-  uint32_t point = 0;  ///< its number in Unicode
+  size_t length = 0;   ///< bytes; 0 if the text does not begin with a valid character
+  uint32_t point = 0;  ///< Unicode code point
 };
 
-/// The character that the text begins with. Overlong forms, surrogates and what lies beyond
-/// U+10FFFF are none.
+/// Returns the first character of the text. Overlong forms, surrogates and code points above
+/// U+10FFFF are invalid.
 constexpr Utf8Character first_character(std::string_view text) noexcept {
   const auto byte = [&](size_t i) -> uint32_t {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
@@ -41,8 +41,8 @@ constexpr Utf8Character first_character(std::string_view text) noexcept {
   return {length, point};
 }
 
-/// The text for an element or an attribute of XML or HTML. What is not valid UTF-8, or no character
-/// of XML 1.0 (2.2), becomes U+FFFD.
+/// Returns the text escaped for an element or attribute of XML or HTML. Invalid UTF-8 and
+/// characters that XML 1.0 (2.2) forbids become U+FFFD.
 inline std::string markup_text(std::string_view text) {
   std::string out;
   while (!text.empty()) {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// The backends of this room.
+// The CPU backends.
 #pragma once
 
 #include "core/backend/backend.h"
 
 namespace halfscope {
 
-/// "emulated": every tensor in a float container, rounded to its format; results are the same
-/// bits for any number of threads and any instruction set.
+/// Returns the backend "emulated": stores every tensor as float, rounded to its format. The bits do
+/// not depend on the number of threads or the instruction set.
 const Backend& emulation_backend();
 
-/// "float64": the same graph in double, without rounding and without statistics; the reference
-/// that errors are measured against.
+/// Returns the backend "float64": computes the same graph in double, without rounding and without
+/// statistics. Errors are measured against it.
 const Backend& float64_backend();
 
 }  // namespace halfscope

@@ -58,8 +58,9 @@ Isa active_isa() {
       std::string names;
       for (Isa candidate : supported)
         names += std::string(names.empty() ? "" : ", ") + isa_name(candidate);
-      throw usage_error("HALFSCOPE_ISA=" + std::string(wanted) + " is not usable here",
-                        "this processor offers " + names);
+      throw usage_error(
+          "HALFSCOPE_ISA=" + std::string(wanted) + " is not supported on this processor",
+          "use one of: " + names);
     }
     isa = *found;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which vector instructions the kernels use. Results are the same bits for every choice.
+// Selects the vector instructions of the kernels. The bits are the same for every choice.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@ enum class Isa { baseline, avx2, avx512 };
 
 const char* isa_name(Isa isa) noexcept;
 
-/// The instruction sets this processor has, weakest first; always starts with baseline.
-/// avx2 means AVX2, FMA and F16C; avx512 means F, BW, DQ and VL on top of that.
+/// Returns the instruction sets of this processor, weakest first; the first is always baseline.
+/// avx2 means AVX2, FMA and F16C; avx512 means F, BW, DQ and VL in addition.
 std::vector<Isa> supported_isas();
 
-/// The instruction set in use: HALFSCOPE_ISA if set, else the strongest supported one. Decided
-/// once, at the first call. Throws Error for an unknown or unsupported HALFSCOPE_ISA.
+/// Returns the instruction set in use: HALFSCOPE_ISA if set, otherwise the strongest supported one.
+/// Decided once, at the first call. Throws Error if HALFSCOPE_ISA is unknown or unsupported.
 Isa active_isa();
 
-/// Tests only: uses another supported instruction set from now on.
+/// Switches to another supported instruction set. For tests only.
 void set_active_isa(Isa isa);
 
 }  // namespace halfscope

@@ -9,7 +9,7 @@ namespace halfscope {
 
 void limit_spinning(char** argv) noexcept {
   if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
-  // One turn is a pause instruction: 40 to 140 cycles on processors of today.
+  // One turn is a pause instruction: 40 to 140 cycles on current processors.
   if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) execv("/proc/self/exe", argv);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What happens to a number in fp16, bf16 and fp8? Prints value and flags.
+// Rounds numbers to fp16, bf16 and fp8 (e4m3fn) and prints each value with its flags: inexact,
+// overflow, underflow, subnormal.
 //   01_round_a_number [NUMBER...]
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The main job as a library call: trains a network that fp16 breaks, finds the layer to blame,
-// keeps it in fp32 and trains again. Everything stays in memory.
+// HalfScope's main task as library calls: train a network that breaks in fp16, find the layer that
+// causes it, keep that layer in fp32, and train again. Everything stays in memory.
 #include <atomic>
 #include <cstdio>
 
@@ -15,7 +15,7 @@ namespace {
 
 using namespace halfscope;
 
-/// Trains one lane and returns what was recorded.
+/// Trains one lane for 12 steps and returns its recorded run.
 RunView train(const Plan& plan, const Dataset& data) {
   TrainConfig config;
   config.model = "lenet-hot";

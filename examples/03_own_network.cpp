@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A network of one's own: builds a graph, differentiates it under a plan and prints the format
-// of every recorded tensor, without training anything.
+// Builds your own network as a graph and lowers it under a plan. Prints the format and shape of
+// every recorded tensor, gradients included, without training.
 #include <cstdio>
 
 #include "core/lower/lower.h"

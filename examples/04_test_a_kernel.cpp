@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A unit test of a kernel's precision: the same template in half, bfloat16 and with a wide
-// accumulator, and a FloatEventScope that tells what went wrong and where. Exits with 1 if the
-// kernel that should be safe is not.
+// Unit test for a kernel's precision. The same template runs in half, in bfloat16, and in half with
+// an fp32 accumulator. A FloatEventScope reports what overflowed and in which operation. Exits with
+// 1 if the fp32 accumulator is not safe.
 //   04_test_a_kernel [LENGTH]
 #include <cmath>
 #include <cstdio>
@@ -14,7 +14,7 @@
 using halfscope::bfloat16;
 using halfscope::half;
 
-/// The kernel under test: products and their sum in `Sum`.
+/// The kernel under test: a dot product with products and sum in `Sum`.
 template <class Sum, class T>
 Sum dot(const std::vector<T>& a, const std::vector<T>& b) {
   Sum sum{};
@@ -22,7 +22,7 @@ Sum dot(const std::vector<T>& a, const std::vector<T>& b) {
   return sum;
 }
 
-/// Numbers from 0 to 16, the same ones for every type.
+/// Returns random numbers from 0 to 16, the same ones for every type.
 template <class T>
 std::vector<T> numbers(int length, uint64_t seed) {
   std::vector<T> result;

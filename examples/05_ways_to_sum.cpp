@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// One dot product of fp16 numbers, summed in every way that has a name: what a kernel that
-// accumulates in fp16, a tensor core or a split along k makes of it.
+// Computes one dot product of fp16 numbers under every named accumulation. Shows how the result
+// differs between a kernel that accumulates in fp16, a tensor core, and a sum that is split along
+// k.
 //   05_ways_to_sum [TERMS]
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A network from an ONNX file (the one named, or one that this program writes first), run on random
-// samples under two plans: prints how far the outputs are apart.
+// Runs an ONNX network on random samples under two plans, and prints how much its outputs differ.
+// Without an argument, it first writes example.onnx and runs that.
+//   06_onnx_network [FILE.onnx]
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -20,7 +21,7 @@ namespace {
 
 using namespace halfscope;
 
-/// Uniform in [-1, 1); inputs that are positions or labels take 0 and 1.
+/// Returns samples that are uniform in [-1, 1); inputs of positions or labels get 0 and 1.
 Dataset random_samples(const Graph& graph, int64_t samples) {
   Dataset data;
   data.name = "random";
@@ -54,14 +55,14 @@ void compare(const std::string& file) {
   runner.run(nullptr, nullptr, stop);
   for (const auto& [name, exact] : runner.result(0).outputs) {
     const Tensor& rounded = runner.result(1).outputs.at(name);
-    double apart = 0.0, size = 0.0;
+    double squared_error = 0.0, norm = 0.0;
     for (size_t i = 0; i < exact.data.size(); ++i) {
-      apart +=
+      squared_error +=
           std::pow(static_cast<double>(rounded.data[i]) - static_cast<double>(exact.data[i]), 2);
-      size += std::pow(static_cast<double>(exact.data[i]), 2);
+      norm += std::pow(static_cast<double>(exact.data[i]), 2);
     }
     std::printf("%s %s: mixed_float16 is off by %.2e of float32's size\n", name.c_str(),
-                to_string(exact.shape).c_str(), std::sqrt(apart / size));
+                to_string(exact.shape).c_str(), std::sqrt(squared_error / norm));
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// In which order does a kernel sum, and is it right to the last bit? The order is found from the
-// kernel's results alone; the same sum in that order, done here, must then have the kernel's bits
-// on any operands. Put your own dot product in the place of `kernel`.
+// Finds the order in which a kernel sums, from the kernel's results alone. Then checks the kernel
+// to the last bit: the same sum computed here in that order must have the same bits for any
+// operands. Replace `kernel` with your own dot product.
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -13,7 +13,8 @@
 
 using Row = std::span<const float>;
 
-/// Eight lanes, as a vector processor has them, added in pairs; the rest behind them.
+/// Sums in eight lanes, as a vector processor does, then adds the lanes in pairs and the remaining
+/// terms.
 float kernel(Row a, Row b) {
   float lanes[8] = {};
   const size_t whole = a.size() / 8 * 8;
@@ -41,8 +42,8 @@ int main() {
   }
   std::printf("%s\n%s", describe(found.tree).c_str(), draw_text(found.tree).c_str());
 
-  // Sums with fused multiply-adds; where two summands meet, the earlier one is rounded first. A
-  // chain that descends has it the other way: order->later_first().
+  // TreeSum uses fused multiply-adds; where two summands meet, it rounds the earlier one first. Use
+  // order->later_first() for a chain that descends.
   const auto order = halfscope::TreeSum::of(found.tree, std::nullopt);
   std::mt19937 random(1);
   std::normal_distribution<float> normal;

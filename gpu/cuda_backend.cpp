@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cuda_backend() of a build with nvcc.
+// cuda_backend() for builds with nvcc.
 #include "gpu/cuda_backend.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the C++ sources of this room know of the one that nvcc compiles.
+// Declares the part that nvcc compiles, for the C++ sources of this folder.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace halfscope::gpu {
 
-/// Compiles for the device; in cuda_program.cu.
+/// Compiles a program for the device. Defined in cuda_program.cu.
 std::unique_ptr<Program> make_cuda_program(const Executable& executable, GpuProducts products);
 
 }  // namespace halfscope::gpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cuda_backend() of a build without nvcc.
+// cuda_backend() for builds without nvcc.
 #include "core/error.h"
 #include "gpu/backends.h"
 #include "gpu/device_info.h"

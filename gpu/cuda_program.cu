@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The program over the device. The kernels of operators are compiled apart (gpu/CMakeLists.txt).
+// The program on the device. The operators' kernels are compiled separately (gpu/CMakeLists.txt).
 #include "gpu/cuda_backend.h"
 #include "gpu/engine/cuda_executor.cuh"
 #include "gpu/engine/program.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The part of the GPU report that needs no CUDA: decoding versions, the tensor-core table and
-// the words. query_gpus() is in query_cuda.cpp or, without the toolkit, in query_none.cpp.
+// The part of the GPU report that needs no CUDA: decoding versions, the tensor-core table and the
+// texts. query_gpus() is in query_cuda.cpp or, without the toolkit, in query_none.cpp.
 #include "gpu/device_info.h"
 
 #include <fmt/format.h>
@@ -18,21 +18,22 @@ void describe_device(size_t index, const GpuDevice& device, std::vector<std::str
                               device.sm_count));
   const std::vector<std::string> formats = tensor_core_formats(device.major, device.minor);
   lines.push_back(formats.empty()
-                      ? "  no tensor cores: 16-bit formats save memory, not time"
+                      ? "  no tensor cores: 16-bit formats save memory but no time"
                       : fmt::format("  tensor cores multiply {}", fmt::join(formats, ", ")));
-  lines.push_back(keras_mixed_float16_is_fast(device.major, device.minor)
-                      ? "  Keras mixed_float16: fast here (it asks for 7.0 or newer)"
-                      : "  Keras mixed_float16: works but is slow here (it asks for 7.0 or newer)");
+  lines.push_back(
+      keras_mixed_float16_is_fast(device.major, device.minor)
+          ? "  Keras mixed_float16: fast here (Keras recommends 7.0 or newer)"
+          : "  Keras mixed_float16: works here, but slowly (Keras recommends 7.0 or newer)");
 }
 
-/// What is wrong and what to do about it; nothing for a usable device.
+/// Adds what is wrong and what to do about it; nothing for a usable device.
 void describe_state(const GpuReport& report, std::vector<std::string>& lines) {
   const std::string details = report.problem.empty() ? "" : fmt::format(" ({})", report.problem);
   switch (report.state) {
     case GpuState::not_built:
       lines.push_back("this build has no GPU code");
       lines.push_back(
-          "to do: nothing, everything runs on the processor; to use a GPU, install the CUDA "
+          "to do: nothing, everything runs on the CPU; to use a GPU, install the CUDA "
           "toolkit and build with scripts/run --gpu (-DHALFSCOPE_CUDA=ON)");
       return;
     case GpuState::no_driver:
@@ -49,12 +50,13 @@ void describe_state(const GpuReport& report, std::vector<std::string>& lines) {
                       report.driver.text()));
       return;
     case GpuState::no_device:
-      lines.push_back("a driver is loaded, but there is no device to use" + details);
-      lines.push_back("to do: see whether CUDA_VISIBLE_DEVICES hides it and what nvidia-smi says");
+      lines.push_back("the NVIDIA driver is loaded, but no device is usable" + details);
+      lines.push_back(
+          "to do: check that CUDA_VISIBLE_DEVICES does not hide the device, and run nvidia-smi");
       return;
     case GpuState::failed:
-      lines.push_back("the CUDA runtime cannot describe every device" + details);
-      lines.push_back("to do: see what nvidia-smi says about the driver and the device");
+      lines.push_back("the CUDA runtime cannot query every device" + details);
+      lines.push_back("to do: check the driver and the device with nvidia-smi");
       return;
     case GpuState::ready:
       return;
@@ -116,7 +118,7 @@ Error no_gpu_error(const GpuReport& report) {
   std::vector<std::string> lines;
   describe_state(report, lines);
   std::string hint = "use --backend emulated, which needs no GPU";
-  // What is to be done by those who have one.
+  // Advice for users who have a GPU.
   for (const std::string_view start : {"otherwise ", "to use a GPU, "}) {
     const size_t at = lines.back().find(start);
     if (at != std::string::npos) hint += "; or " + lines.back().substr(at + start.size());
@@ -125,7 +127,7 @@ Error no_gpu_error(const GpuReport& report) {
       report.state == GpuState::failed) {
     hint += "; or " + lines.back().substr(std::string_view("to do: ").size());
   }
-  return usage_error("no GPU for the backend cuda: " + lines.front(), std::move(hint));
+  return usage_error("cannot use backend 'cuda': " + lines.front(), std::move(hint));
 }
 
 }  // namespace halfscope

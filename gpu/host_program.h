@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program of the cuda backend's kernels that runs here, with a library that is given: for tests
-// on machines without a device.
+// Compiles a program of the cuda backend's kernels that runs on the CPU, with a given library. For
+// tests on machines without a device.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace halfscope::gpu {
 
-/// Without a library, products are computed by the bodies of our own kernels; with the name of a
-/// tensor core by those that use it, in which the model takes the place of the instruction.
+/// Returns the program. Without a library, our own kernels' bodies compute products. If
+/// `tensor_core` names a core, products use the bodies for it; the model replaces the instruction.
 std::unique_ptr<Program> compile_on_host(const Executable& executable, bool shuffled,
                                          std::unique_ptr<ProductLibrary> library,
                                          const std::string& tensor_core = "none");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// query_gpus() of a build with the CUDA toolkit. The runtime is linked statically and finds the
-// driver itself; cuBLASLt and cuDNN are opened by name, so that the program starts on a machine
-// that has none of them.
+// query_gpus() for builds with the CUDA toolkit. The runtime is linked statically and finds the
+// driver on its own. cuBLASLt and cuDNN are opened by name, so that the program starts on machines
+// without them.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
@@ -13,9 +13,9 @@
 namespace halfscope {
 namespace {
 
-/// The number a version function without parameters (size_t f()) of a shared library returns;
-/// 0 if there is no such library or function. The library stays open: closing one that has
-/// started threads or registered exit handlers is not safe.
+/// Returns the number from a shared library's version function (size_t f()), or 0 if there is no
+/// such library or function. The library stays open: closing one that has started threads or
+/// registered exit handlers is not safe.
 int64_t library_version(const std::string& library, const char* function) {
   void* handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) return 0;
@@ -31,7 +31,7 @@ GpuState state_of(cudaError_t error, const GpuVersion& driver) {
     case cudaErrorNoDevice:
       return GpuState::no_device;
     case cudaErrorInsufficientDriver:
-      // The runtime gives the same error for "no driver" and "driver too old".
+      // The runtime returns the same error for "no driver" and "driver too old".
       return driver.found() ? GpuState::old_driver : GpuState::no_driver;
     default:
       return GpuState::failed;
@@ -47,7 +47,7 @@ GpuReport query_gpus() {
   int code = 0;
   if (cudaRuntimeGetVersion(&code) == cudaSuccess) report.runtime = decode_cuda_version(code);
   if (cudaDriverGetVersion(&code) == cudaSuccess) report.driver = decode_cuda_version(code);
-  // cuBLASLt carries the major version of the toolkit it came with.
+  // cuBLASLt has the major version of its toolkit.
   report.cublas_lt = decode_library_version(library_version(
       "libcublasLt.so." + std::to_string(report.toolkit.major), "cublasLtGetVersion"));
   report.cudnn = decode_library_version(library_version("libcudnn.so.9", "cudnnGetVersion"));
@@ -57,7 +57,7 @@ GpuReport query_gpus() {
   report.state = state_of(error, report.driver);
   if (error != cudaSuccess) {
     report.problem = cudaGetErrorString(error);
-    static_cast<void>(cudaGetLastError());  // the answer is in the report, not in the runtime
+    static_cast<void>(cudaGetLastError());  // it is in the report now, no longer in the runtime
     return report;
   }
   for (int i = 0; i < count; ++i) {
@@ -66,7 +66,7 @@ GpuReport query_gpus() {
         failure != cudaSuccess) {
       report.problem = cudaGetErrorString(failure);
       static_cast<void>(cudaGetLastError());
-      if (i == 0) report.state = GpuState::failed;  // the one that lanes run on
+      if (i == 0) report.state = GpuState::failed;  // the device that lanes run on
       continue;
     }
     report.devices.push_back({.name = properties.name,

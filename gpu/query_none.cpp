@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// query_gpus() of a build without the CUDA toolkit.
+// query_gpus() for builds without the CUDA toolkit.
 #include "gpu/device_info.h"
 
 namespace halfscope {

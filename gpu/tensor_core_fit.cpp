@@ -20,7 +20,7 @@ TensorCoreInput by_bits(std::string_view name, int64_t bits, bool padded = false
   return {name, kLineBits / bits, kBestLineBits / bits, padded};
 }
 
-/// Whether the value is what a training changes or a constant of the file, whatever its shape.
+/// Returns whether the value is a trained variable or a constant of the file, whatever its shape.
 bool is_weight(const Graph& graph, ValueId value) {
   ValueId source = before_narrowing(graph, value);
   for (NodeId id = graph.value(source).producer; id != kNone; id = graph.value(source).producer) {
@@ -49,7 +49,7 @@ void set_sizes(const Graph& graph, const Node& node, TensorCoreFit& fit) {
     fit.products = element_count(s.products);
     fit.sizes = matrix_sizes(graph, node, s.m, s.n, s.k);
   } else if (product == ProductKind::conv || product == ProductKind::conv_grad_input) {
-    // The latter as a layer is a transposed convolution, whose weight is [in, out / group, ...].
+    // The latter, as a layer, is a transposed convolution with the weight [in, out / group, ...].
     const Shape w = shape(1);
     const bool transposed = product == ProductKind::conv_grad_input;
     fit.products = conv_window(node).group;
@@ -59,7 +59,7 @@ void set_sizes(const Graph& graph, const Node& node, TensorCoreFit& fit) {
                   {fmt::format("output channel{}", each), transposed ? w[1] : first},
                   {fmt::format("input channel{}", each), transposed ? first : w[1]}}};
   } else {
-    throw Error(node.path + ": nothing is known of the dimensions of " + node.op);
+    throw Error(node.path + ": the dimensions of operator " + node.op + " are unknown");
   }
 }
 
@@ -69,7 +69,7 @@ bool all_multiples(const TensorCoreFit& fit, int64_t multiple) {
   });
 }
 
-/// "1 input channel", "10 outputs", "3 input channels in each group".
+/// Returns "1 input channel", "10 outputs", "3 input channels in each group".
 std::string counted(const ProductSize& size) {
   std::string name = size.name;
   if (size.size != 1) {
@@ -90,13 +90,12 @@ std::optional<TensorCoreInput> tensor_core_input(const FloatFormat& format,
       scale.kind == TensorScale::Kind::block && scale.block_size == kMxBlock && !scale.fp32_scales;
   if (format == kE4m3fn || format == kE5m2) {
     if (!mx) return by_bits("fp8", 8, true);
-    // Lines are of whole blocks, too.
+    // Lines must also be whole blocks.
     TensorCoreInput input = by_bits("mxfp8", 8, true);
     input.multiple = std::max(input.multiple, kMxBlock);
     return input;
   }
-  // There is no fp4 without scales by block: 16 bytes are 32 elements, a block of MX or two of
-  // NVFP4.
+  // fp4 always has scales by block. 16 bytes are 32 elements: one block of MX or two of NVFP4.
   if (format == kE2m1 && (mx || scale.kind == TensorScale::Kind::nvfp4)) {
     return by_bits("fp4", 4, true);
   }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Which layers of a network have dimensions that tensor cores want. Nothing here needs a GPU.
+// Finds the layers of a network whose dimensions suit tensor cores. Nothing here needs a GPU.
 //
-// The rule is that of NVIDIA's guides: lines of operands are whole multiples of 16 bytes, and best
-// of 128 bytes from A100 on. That is 8 (64) elements of fp16 and bf16, 4 (32) of tf32, 16 (128) of
-// fp8. For fully connected layers it asks this of the batch and of the numbers of inputs and
-// outputs, for convolutions of the numbers of channels alone, as these lie last in memory; the
-// pixels may be any number. Since cuBLAS 11.0 and cuDNN 7.6.3 tensor cores are used for other sizes
-// too, only less efficiently; before they were not. Products of fp8 and of what has a scale for
-// every block are done in no other sizes: whoever calls cuBLASLt has to pad. The three products of
-// a layer in training permute M, N and K, so one condition holds for all of them.
+// The rule is from NVIDIA's guides: lines of operands should be multiples of 16 bytes, and from
+// A100 on ideally of 128 bytes. That is 8 (64) elements of fp16 and bf16, 4 (32) of tf32, 16 (128)
+// of fp8. For fully connected layers the rule applies to the batch size and the numbers of inputs
+// and outputs. For convolutions it applies only to the numbers of channels, which are the last
+// dimension in memory; any number of pixels will do. Since cuBLAS 11.0 and cuDNN 7.6.3, tensor
+// cores also process other sizes, but less efficiently; before, they did not. Products of fp8 and
+// of operands with a scale per block need these sizes: callers of cuBLASLt have to pad. The three
+// products of a layer in training permute M, N and K, so one condition covers all of them.
 //
 // Sources: NVIDIA, "Matrix Multiplication Background User's Guide", section 2.2, table 1 (multiples
 // per type and library version); "Linear/Fully-Connected Layers User's Guide" and "Convolutional
@@ -28,17 +28,17 @@
 
 namespace halfscope {
 
-/// What tensor cores take operands as.
+/// Requirements of tensor cores for one input format.
 struct TensorCoreInput {
-  std::string_view name;  ///< as tensor_core_formats() lists it
-  int64_t multiple = 0;   ///< elements, of the dimensions
-  int64_t best = 0;       ///< the same from A100 on
-  bool padded = false;    ///< other dimensions are refused, not only slower
+  std::string_view name;  ///< as in tensor_core_formats()
+  int64_t multiple = 0;   ///< dimensions should be multiples of this many elements
+  int64_t best = 0;       ///< same, for best speed from A100 on
+  bool padded = false;    ///< other sizes are rejected, not just slower
 
   friend bool operator==(const TensorCoreInput&, const TensorCoreInput&) = default;
 };
 
-/// Nothing for formats that NVIDIA's tensor cores do not multiply; fp32 is one.
+/// Returns nothing for formats that NVIDIA's tensor cores do not multiply, such as fp32.
 std::optional<TensorCoreInput> tensor_core_input(const FloatFormat& format,
                                                  const TensorScale& scale = {});
 
@@ -46,31 +46,31 @@ std::optional<TensorCoreInput> tensor_core_input(const FloatFormat& format,
 struct ProductSize {
   std::string name;  ///< in the singular: "output", "input channel"
   int64_t size = 0;
-  bool matters = true;  ///< has to be a multiple
+  bool matters = true;  ///< must be a multiple
 };
 
-/// How a layer's product suits tensor cores.
+/// How well a layer's product suits tensor cores.
 struct TensorCoreFit {
   std::string path, op;
   FloatFormat read;
   std::optional<TensorCoreInput> input;
-  int64_t products = 1;  ///< side by side: matrices of a batch, groups of a convolution
-  /// M, N, K of one of them in the forward pass. Convolutions have samples x pixels, channels out,
-  /// channels in.
+  int64_t products = 1;  ///< in the batch: matrices, or groups of a convolution
+  /// M, N, K of one product in the forward pass. For convolutions: samples x pixels, output
+  /// channels, input channels.
   std::array<ProductSize, 3> sizes;
 
-  /// All sizes that matter are multiples; false where there is no input.
+  /// Returns whether all sizes that matter are multiples; false without an input format.
   bool fits() const;
-  /// They are multiples of the best number.
+  /// Returns whether they are multiples of the best number.
   bool fits_best() const;
-  /// What to do about every size that is none: "1 input channel: pad to 8".
+  /// Returns what to do about every size that is not a multiple: "1 input channel: pad to 8".
   std::vector<std::string> advice() const;
 };
 
-/// Every node of the forward pass that sums products, in execution order.
+/// Returns every node of the forward pass that sums products, in execution order.
 std::vector<TensorCoreFit> tensor_core_fits(const Executable& executable);
 
-/// Whether the device's tensor cores take that.
+/// Returns whether the device's tensor cores support `input`.
 bool has_tensor_cores(const GpuDevice& device, const TensorCoreInput& input);
 
 }  // namespace halfscope

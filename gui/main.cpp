@@ -22,8 +22,7 @@ int fail(const std::string& what, const std::string& hint, int code) {
 
 int main(int argc, char** argv) {
   using namespace halfscope::gui;
-  CLI::App app("Looks at runs: what reduced precision does to every layer, live.",
-               "halfscope-view");
+  CLI::App app("Show what reduced precision does to every layer of a run, live.", "halfscope-view");
   ViewOptions options;
   add_view_options(app, options);
   app.footer("Example:  halfscope-view run.hscope");

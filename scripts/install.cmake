@@ -2,8 +2,8 @@
 # A consumer writes
 #   find_package(HalfScope REQUIRED)
 #   target_link_libraries(app PRIVATE halfscope::halfscope_core)
-# and includes headers as we do: #include "core/numeric/formats/round.h". tests/install is such a consumer.
-# halfscope_options is not part of it: our warnings are no business of the consumer's.
+# and includes headers the same way: #include "core/numeric/formats/round.h". tests/install is such a consumer.
+# halfscope_options is not installed: our warning flags should not affect the consumer.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -26,7 +26,7 @@ if(TARGET halfscope_view)
 endif()
 install(EXPORT HalfScopeTargets NAMESPACE halfscope:: DESTINATION ${halfscope_package_dir})
 
-# The libraries are static, so what they link privately a consumer has to find too.
+# The libraries are static, so a consumer also has to find the libraries that they link privately.
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/HalfScopeConfig.cmake @ONLY CONTENT [[
 include(CMakeFindDependencyMacro)
 find_dependency(Threads)
@@ -45,7 +45,7 @@ if("@HALFSCOPE_CUDA_FOUND@")
 endif()
 include(${CMAKE_CURRENT_LIST_DIR}/HalfScopeTargets.cmake)
 ]])
-# Before 1.0 a minor version may break what it likes.
+# Before 1.0, a minor version may break compatibility.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/HalfScopeConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/HalfScopeConfig.cmake

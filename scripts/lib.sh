@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# What the scripts share; they source it. Nothing here runs by itself.
+# Functions that the scripts share; they source this file.
 
-# The repository, whatever directory the script was called from.
+# The repository's root, whatever the working directory.
 # shellcheck disable=SC2034  # the scripts use it
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
 
-die() {  # die CODE MESSAGE...: one line on standard error
+die() {  # die CODE MESSAGE...: prints one line to standard error and exits
   local code=$1
   shift
   echo "${0##*/}: $*" >&2
   exit "$code"
 }
 
-phase() {  # phase NUMBER/ALL TITLE: a heading
+phase() {  # phase NUMBER/ALL TITLE: prints a heading
   printf '\n== %s  %s\n' "$1" "$2"
 }
 
-# How many compilers at a time: one per processor, but no more than memory allows, since a file
-# with heavy templates takes most of a gigabyte. A container's own limit counts.
+# Prints the number of parallel compilers: one per processor, but no more than memory allows,
+# because a file with heavy templates takes almost a gigabyte. Respects a container's limit.
 build_jobs() {
   local cpus kib limit jobs
   cpus=$(nproc)
@@ -34,12 +34,12 @@ build_jobs() {
   echo "$jobs"
 }
 
-span() {  # span SECONDS: "40 s" or "3 min"
+span() {  # span SECONDS: prints "40 s" or "3 min"
   if (($1 < 90)); then echo "$1 s"; else echo "$((($1 + 30) / 60)) min"; fi
 }
 
-# Reads Ninja's output and prints how far it is; everything else it says, warnings and errors
-# above all, as it is. On a terminal one line is written over and over.
+# Reads Ninja's output and prints the progress; passes everything else on unchanged, above all
+# warnings and errors. On a terminal, one line is updated in place.
 show_progress() {
   local line ready all percent told=-1 start=$SECONDS left lines=0
   while IFS= read -r line; do
@@ -68,24 +68,24 @@ show_progress() {
 }
 
 # shellcheck disable=SC2120  # options are optional
-# configure [OPTION...]: the build folder, by the preset `dev`. Says only what was found for the
-# GPU and the viewer, or what went wrong.
+# configure [OPTION...]: configures the build folder with the preset `dev`. Prints only what was
+# found for the GPU and the viewer, or what went wrong.
 configure() {
   mkdir -p "$build"
   # Presets are looked up in the working directory.
   if ! (cd "$root" && cmake --preset dev "$@") > "$build/configure.log" 2>&1; then
     cat "$build/configure.log" >&2
-    die 1 "CMake could not configure the build, see above. If the folder was moved, remove $build"
+    die 1 "CMake could not configure the build, see above; if the folder was moved, delete $build"
   fi
   sed -n -e 's/^-- HalfScope /  /p' -e '/^CMake Warning/,/^$/p' "$build/configure.log"
 }
 
-# Whether kernels can run here.
+# Succeeds if this machine has a GPU.
 has_gpu() {
   compgen -G '/dev/nvidia[0-9]*' > /dev/null || compgen -G '/usr/lib/wsl/lib/libcuda.so*' > /dev/null
 }
 
-# build TARGET...: what of it is not there yet.
+# build TARGET...: builds what is missing or out of date.
 build() {
   local start=$SECONDS
   NINJA_STATUS='[%f/%t] ' cmake --build "$build" --parallel "$(build_jobs)" --target "$@" 2>&1 |

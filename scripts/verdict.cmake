@@ -1,5 +1,5 @@
 # Prints the verdict of a report: cmake -D FILE=report.json -D NAME=run -P verdict.cmake
-# CMake reads JSON, and it is there on every machine that can build us.
+# CMake reads JSON, and every machine that can build HalfScope has it.
 file(READ ${FILE} report)
 string(JSON state GET "${report}" verdict state)
 string(JSON text GET "${report}" verdict text)

@@ -18,7 +18,7 @@ namespace {
 
 using Of = AuditedConstant::Of;
 
-/// Where a constant is read: in which format, and in which its own value may be written.
+/// A read of a constant: its format, and the format in which its own value may be written.
 struct Reading {
   FloatFormat read = kFp32, written = kFp32;
 };
@@ -50,7 +50,7 @@ Tensor measure(const Tensor& tensor, const Reading& reading, AuditedConstant& ro
   return result;
 }
 
-/// The 2-norm of what became 0, over that of all.
+/// Returns the 2-norm of the elements that become 0 over the 2-norm of all elements.
 double lost_share(const Tensor& before, const Tensor& after) {
   double lost = 0.0, all = 0.0;
   for (size_t i = 0; i < before.data.size(); ++i) {
@@ -62,7 +62,7 @@ double lost_share(const Tensor& before, const Tensor& after) {
   return all > 0.0 ? std::sqrt(lost / all) : 0.0;
 }
 
-/// More than roundings make of a tensor.
+/// Returns whether the loss is larger than rounding explains.
 bool matters(double share, const FloatFormat& format) {
   return share > std::ldexp(1.0, -format.mantissa_bits - 1);
 }
@@ -71,21 +71,22 @@ std::string place(const AuditedConstant& row) {
   return row.op.empty() ? row.path : fmt::format("{} ({})", row.path, row.op);
 }
 
-/// A guard that is 0 no longer guards.
+/// Judges a guard against division by 0: a guard that is 0 no longer guards.
 void judge_guard(const Graph& graph, const Singular& singular, AuditedConstant& row) {
   const Node& node = graph.node(singular.node);
   row.severity = Severity::error;
-  row.text = fmt::format("{} reads {} in {}, where it is 0: it no longer keeps {} ({}) from {} 0",
+  row.text = fmt::format("{} reads {}, which is 0 in {}, so it no longer keeps {} ({}) from {} 0",
                          place(row), short_number(row.value), format_name(row.format), node.path,
                          node.op, singular.divides ? "dividing by" : "taking the logarithm of");
   row.safe = least_number(row.format);
   // 1 / c^power must stay finite, and c^power a normal number: c^power = min_normal does both.
   const double normal = row.format.min_normal();
   row.safe_for_gradients = std::pow(normal, 1.0 / std::max(singular.power, 1.0));
-  row.advice = fmt::format("use at least {}; gradients need {}", short_number(*row.safe),
+  row.advice = fmt::format("use at least {}; the gradient needs {}", short_number(*row.safe),
                            short_number(*row.safe_for_gradients));
   if (singular.power > 1.0) {
-    row.advice += fmt::format(", as it is divided by to the power {}", singular.power);
+    row.advice +=
+        fmt::format(", because it divides by the value to the power of {}", singular.power);
   }
 }
 
@@ -93,7 +94,7 @@ void judge_zeros(const Graph& graph, NodeId id, size_t operand, double share,
                  AuditedConstant& row) {
   const Node& node = graph.node(id);
   if (may_be_result(node)) {
-    // What else it is added to differs by less than half of the smallest number.
+    // Any other sum changes by less than half of the smallest number.
     const std::optional<Singular> singular = singular_behind(graph, node.outputs[0]);
     if (singular) judge_guard(graph, *singular, row);
     return;
@@ -105,14 +106,14 @@ void judge_zeros(const Graph& graph, NodeId id, size_t operand, double share,
   const bool divisor = node.op == "Div" && operand == 1;
   const bool known = divisor || node.op == "Mul" || node.op == "Div" || node.op == "Pow";
   row.severity = known && whole ? Severity::error : Severity::warning;
-  row.text = fmt::format("{} reads {} in {}, where it is 0: {}", place(row), numbers,
-                         format_name(row.format),
-                         !whole    ? "these elements are lost"
-                         : divisor ? "it divides by 0"
-                         : known   ? "its result does not depend on the other operand"
-                                   : "it has no effect");
+  row.text =
+      fmt::format("{} reads {}, which is 0 in {}: {}", place(row), numbers, format_name(row.format),
+                  !whole    ? "these elements have no effect"
+                  : divisor ? "it divides by 0"
+                  : known   ? "its output no longer depends on the other operand"
+                            : "it has no effect");
   row.safe = std::copysign(least_number(row.format), row.value);
-  row.advice = fmt::format("use at least {}, or scale what it is combined with",
+  row.advice = fmt::format("use at least {}, or scale the other operand",
                            short_number(std::fabs(*row.safe)));
 }
 
@@ -121,20 +122,20 @@ void judge_infinities(const Graph& graph, NodeId id, size_t operand, const Tenso
   const Masking masking = masking_of(graph, id, operand, after);
   const double most = row.format.max_finite();
   const std::string what =
-      fmt::format("{} reads {} in {}, where it is {}infinite", place(row), short_number(row.value),
-                  format_name(row.format), row.becomes < 0.0 ? "minus " : "");
+      fmt::format("{} reads {}, which is {}infinity in {}", place(row), short_number(row.value),
+                  row.becomes < 0.0 ? "-" : "", format_name(row.format));
   if (masking == Masking::guarded) {
-    row.text = what + "; every line of the softmax keeps a finite number, so it masks as before";
+    row.text =
+        what + ". Every row of the softmax keeps a finite value, so the mask works as before";
     return;
   }
   row.severity = masking == Masking::unknown ? Severity::warning : Severity::error;
-  row.text = what + (masking == Masking::none
-                         ? ""
-                         : ": a line in which everything is masked becomes NaN in the softmax");
+  row.text =
+      what + (masking == Masking::none ? "" : ", so a fully masked row becomes NaN in the softmax");
   // Half of the largest number leaves as much room for what is added to it.
   const bool sums = may_be_result(graph.node(id));
   row.safe = std::copysign(sums ? most / 2.0 : most, row.value);
-  row.advice = sums ? fmt::format("use {}, which leaves room for numbers up to {}",
+  row.advice = sums ? fmt::format("use {}, which leaves room to add values up to {}",
                                   short_number(*row.safe), short_number(most / 2.0))
                     : fmt::format("use at most {}", short_number(most));
 }
@@ -191,7 +192,7 @@ class NetworkAudit {
     if (may_be_result(node)) reading.written = graph.value(node.outputs[0]).format;
     AuditedConstant row{.of = Of::network, .name = "constant", .path = node.path, .op = node.op};
     const Tensor after = measure(tensor, reading, row);
-    // Where the whole composite is known, its structure tells more than that of its parts.
+    // A composite that is known as a whole says more than its parts.
     const auto found = whole_nodes_.find(node.path);
     const bool whole = found != whole_nodes_.end() && whole_.node(found->second).op == node.op;
     const Graph& structure = whole ? whole_ : graph;
@@ -212,7 +213,7 @@ class NetworkAudit {
   std::set<std::string> seen_;
 };
 
-/// The formats that a variable is stored and read in, the stored one first.
+/// Returns the formats that a variable is stored and read in, the stored one first.
 std::vector<FloatFormat> formats_of(const Graph& graph, ValueId variable) {
   std::vector<FloatFormat> formats{graph.value(variable).format};
   for (const Node& node : graph.nodes()) {
@@ -242,14 +243,14 @@ void add_weights(const Executable& exe, const NamedTensors& weights,
       const double share = lost_share(found->second, after);
       if (row.infinities > 0) {
         row.severity = Severity::error;
-        row.text = fmt::format("{} of the {} numbers of {} are infinite in {}", row.infinities,
+        row.text = fmt::format("{} of the {} values of {} are infinite in {}", row.infinities,
                                row.count, row.path, format_name(format));
         row.safe = std::copysign(format.max_finite(), row.value);
         row.advice = "use a format with more exponent bits, or scale the layer";
       } else if (row.zeros > 0 && matters(share, format)) {
         row.severity = Severity::warning;
-        row.text = fmt::format("{} of the {} numbers of {} are 0 in {}, {} of its size", row.zeros,
-                               row.count, row.path, format_name(format), percent(share));
+        row.text = fmt::format("{} of the {} values of {} are 0 in {}; they carry {} of its norm",
+                               row.zeros, row.count, row.path, format_name(format), percent(share));
         row.safe = std::copysign(least_number(format), row.value);
         row.advice = "use a format with more exponent bits, or scale the layer";
       }

@@ -13,7 +13,7 @@
 namespace halfscope {
 namespace {
 
-/// The number in a constant of one element.
+/// Returns the value of a constant with one element.
 std::optional<double> number_of(const Graph& graph, ValueId value) {
   for (const Constant& constant : graph.constants()) {
     const bool one = constant.value == value && constant.tensor.data.size() == 1;
@@ -35,18 +35,18 @@ std::vector<NodeId> readers_of(const Graph& graph, ValueId value) {
   return readers;
 }
 
-/// Passes elements on.
+/// Returns whether the operator only moves elements.
 bool moves(const Node& node) {
   if (node.op == "Cast") return true;
   const OpDef& def = find_op(node.op);
   return def.movement != nullptr || def.view;
 }
 
-constexpr int kFarthest = 12;  // nodes on the way
+constexpr int kFarthest = 12;  // nodes along the path
 
 std::optional<Singular> search(const Graph& graph, ValueId value, double power, int depth);
 
-/// What one reader does of it.
+/// Returns where a reader, or a node after it, divides by the value or takes its logarithm.
 std::optional<Singular> behind(const Graph& graph, NodeId id, ValueId value, double power,
                                int depth) {
   const Node& node = graph.node(id);
@@ -82,8 +82,8 @@ std::optional<Singular> search(const Graph& graph, ValueId value, double power, 
   return std::nullopt;
 }
 
-/// The softmax that reads the value, or a sum or choice of it; kNone if there is none. Shapes stay
-/// as they are on the way.
+/// Returns the softmax that reads the value, or a sum or choice of it; kNone if there is none.
+/// Shapes stay the same along the path.
 NodeId softmax_behind(const Graph& graph, ValueId value, int depth = 0) {
   if (depth > kFarthest) return kNone;
   for (const NodeId id : readers_of(graph, value)) {
@@ -98,8 +98,8 @@ NodeId softmax_behind(const Graph& graph, ValueId value, int depth = 0) {
   return kNone;
 }
 
-/// Whether a line along `axis` of the result, whose shape is given, is infinite throughout in the
-/// tensor that is broadcast to it.
+/// Returns whether a line along `axis` of the output, whose shape is given, is infinite throughout
+/// in the tensor that is broadcast to it.
 bool has_whole_line(const Tensor& tensor, const Shape& shape, int64_t axis) {
   const auto infinite = [](float x) { return std::isinf(x); };
   const int64_t rank = static_cast<int64_t>(tensor.shape.size());

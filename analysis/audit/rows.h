@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What both halves of the audit share: how a number is rounded, and what works in a format.
+// Shared by both halves of the audit: how a number is rounded, and what works in a format.
 #pragma once
 
 #include <string>
@@ -16,19 +16,20 @@ double in_format(double x, const FloatFormat& format) noexcept;
 /// Returns |becomes - value| / |value|; 0 if they are equal, infinite if `becomes` alone is.
 double relative_error(double value, double becomes) noexcept;
 
-/// Returns the smallest positive number that stays one in the format.
+/// Returns the smallest positive number that the format does not round to 0.
 double least_number(const FloatFormat& format) noexcept;
 
-/// A number that is held in the format.
+/// Returns the row of a number that is kept in the format.
 AuditedConstant number(AuditedConstant::Of of, std::string name, double value,
                        const FloatFormat& format);
 
-/// Of the network: `exe` is what runs, `whole` the same graph in fp32 with composites in one piece.
+/// Adds the rows of the network. `exe` is the lowered graph, `whole` the same graph in fp32 with
+/// composites in one piece.
 void add_network(const Executable& exe, const Graph& whole, std::vector<AuditedConstant>& rows);
-/// Of weights that do not train.
+/// Adds the rows of weights that do not train.
 void add_weights(const Executable& exe, const NamedTensors& weights,
                  std::vector<AuditedConstant>& rows);
-/// Of the optimizer, the schedule, clipping and moving averages.
+/// Adds the rows of the optimizer, the schedule, clipping and moving averages.
 void add_training(const Executable& exe, const Model& model, const Plan& plan,
                   const TrainConfig& training, std::vector<AuditedConstant>& rows);
 

@@ -16,11 +16,11 @@ namespace {
 
 using Of = AuditedConstant::Of;
 
-/// Below this share of the whole way that the learning rates add up to, steps without an update are
-/// as good as the end of a schedule.
+/// Steps without an update count as the end of a schedule if they make up less than this share of
+/// the sum of all learning rates.
 constexpr double kLeastWay = 0.01;
 
-/// Formats of the weights that train, each once.
+/// Returns the formats that trained weights are stored in, each once.
 std::vector<FloatFormat> stored_formats(const Executable& exe, const Model& model) {
   std::vector<FloatFormat> formats;
   for (size_t i = 0; i < model.graph.variables().size(); ++i) {
@@ -90,7 +90,7 @@ class TrainingAudit {
 
   void find_rates() {
     const int64_t steps = std::max<int64_t>(training_.steps, 1);
-    constexpr int64_t kMost = 100000;  // schedules are smooth: more says nothing new
+    constexpr int64_t kMost = 100000;  // schedules are smooth, so more steps add nothing
     const int64_t every = (steps + kMost - 1) / kMost;
     for (int64_t step = 0; step < steps; step += every) visit_rate(step, steps);
     if ((steps - 1) % every != 0) visit_rate(steps - 1, steps);
@@ -104,7 +104,7 @@ class TrainingAudit {
     if (in_format(rate, compute_) == 0.0) lost_way_ += rate;
   }
 
-  /// The rate that comes out of a schedule that is computed in a format of its own.
+  /// Returns the rate from a schedule that is computed in its own format.
   void visit_rounded_rate(int64_t step, int64_t steps, double rate) {
     if (plan_.schedule == kFp32) return;
     const double rounded =
@@ -116,7 +116,8 @@ class TrainingAudit {
     if (!lost_rate_) lost_rate_ = {step, rate, rounded};
   }
 
-  /// Of a schedule in a format of its own: the first rate that is no number, or rates that are 0.
+  /// Adds the losses of a schedule that is computed in few bits: the first learning rate that is
+  /// NaN or infinite, or the rates that become 0.
   void schedule_rates() {
     if (plan_.schedule == kFp32) return;
     const std::string format = format_name(plan_.schedule);
@@ -128,7 +129,7 @@ class TrainingAudit {
       each.relative_error = INFINITY;
       each.severity = Severity::error;
       each.text = fmt::format(
-          "the learning rate is {} from step {} on, as the schedule is computed "
+          "the learning rate is {} from step {} on, because the schedule is computed "
           "in {}",
           std::isnan(each.becomes) ? "NaN" : "infinite", lost_rate_->step, format);
       each.advice = "compute the schedule in fp32";
@@ -141,19 +142,19 @@ class TrainingAudit {
     each.becomes = 0.0;
     each.severity = Severity::error;
     each.text = fmt::format(
-        "learning rates become 0, as the schedule is computed in {}; these steps "
-        "make up {} of the total learning rate",
+        "some learning rates become 0, because the schedule is computed in {}. These steps make up "
+        "{} of the total learning rate",
         format, percent(share));
     each.advice = "compute the schedule in fp32";
     add(std::move(each));
   }
 
-  /// A share of the state that stays, and that of what is new.
+  /// Adds the factor by which a state shrinks in each step, and the one for what is new.
   void share(const std::string& name, double value, const std::string& state) {
     AuditedConstant kept = row(name, value), fresh = row("1 - " + name, 1.0 - value);
     if (acts_as_one(kept)) {
       kept.severity = Severity::error;
-      kept.text = fmt::format("{} acts as 1 {}: {} never shrinks", name, in_compute(), state);
+      kept.text = fmt::format("{} acts as 1 {}, so {} never shrinks", name, in_compute(), state);
       kept.safe = below_one(compute_);
       kept.advice =
           fmt::format("use at most {}, or compute the update in fp32", short_number(*kept.safe));
@@ -162,7 +163,8 @@ class TrainingAudit {
     }
     if (is_lost(fresh)) {
       fresh.severity = Severity::error;
-      fresh.text = fmt::format("1 - {} acts as 0 {}: {} never changes", name, in_compute(), state);
+      fresh.text =
+          fmt::format("1 - {} acts as 0 {}, so {} never changes", name, in_compute(), state);
       fresh.safe = least_number(compute_);
       fresh.advice = "compute the update in fp32";
     }
@@ -175,7 +177,7 @@ class TrainingAudit {
     for (const FloatFormat& stored : stored_) {
       const FloatFormat format = state_format(stored);
       if (in_format(kept.value, format) != 1.0) continue;
-      kept.text = fmt::format("{} in {} cannot shrink in small steps: {} is 1 there", state,
+      kept.text = fmt::format("{} cannot shrink in small steps in {}, because {} is 1 there", state,
                               format_name(format), kept.name);
       return;
     }
@@ -202,17 +204,16 @@ class TrainingAudit {
     if (is_lost(guard)) {
       guard.severity = Severity::error;
       guard.text = fmt::format(
-          "eps is 0 {}: where a square of a gradient is 0, the update is 0 / 0", in_compute());
+          "eps is 0 {}, so the update is 0 / 0 wherever a squared gradient is 0", in_compute());
       guard.safe = least_number(compute_);
       guard.safe_for_gradients = std::max(least_seen, compute_.min_normal());
       guard.advice = fmt::format(
-          "use at least {}; squares of gradients below {} become 0, and an eps of that size keeps "
-          "their updates from becoming too large",
+          "use at least {}; squares of gradients below {} become 0, and an eps of that size limits "
+          "their updates",
           short_number(*guard.safe), short_number(*guard.safe_for_gradients));
     } else if (narrow && optimizer_.eps < least_seen) {
       guard.text = fmt::format(
-          "squares of gradients below {} become 0 in the state; there the update is divided by eps "
-          "alone",
+          "squares of gradients below {} become 0 in the state, so only eps divides those updates",
           short_number(least_seen));
     }
     add(std::move(guard));
@@ -222,7 +223,7 @@ class TrainingAudit {
     AuditedConstant kept = row("momentum", optimizer_.momentum);
     if (acts_as_one(kept)) {
       kept.severity = Severity::error;
-      kept.text = fmt::format("momentum acts as 1 {}: it never shrinks", in_compute());
+      kept.text = fmt::format("momentum acts as 1 {}, so it never shrinks", in_compute());
       kept.safe = below_one(compute_);
       kept.advice =
           fmt::format("use at most {}, or compute the update in fp32", short_number(*kept.safe));
@@ -241,7 +242,7 @@ class TrainingAudit {
     add(std::move(decay));
   }
 
-  /// AdamW's decay, a separate step where the update is not computed in fp32.
+  /// Adds AdamW's decay, a separate step where the update is not computed in fp32.
   void decoupled_decay() {
     const double rate = most_rate_ * optimizer_.weight_decay;
     AuditedConstant product = row("lr * weight_decay", rate);
@@ -262,15 +263,14 @@ class TrainingAudit {
   void decay_is_one(AuditedConstant& factor, const FloatFormat& format) const {
     const std::string name = format_name(format);
     if (stochastic_) {
-      factor.text =
-          fmt::format("{} is 1 in {}, but weights are rounded stochastically", factor.name, name);
+      factor.text = fmt::format("{} is 1 in {}, but stochastic rounding of the weights compensates",
+                                factor.name, name);
     } else if (fused_) {
-      factor.text =
-          fmt::format("{} is 1 in {}: weights decay only together with an update that is larger",
-                      factor.name, name);
+      factor.text = fmt::format(
+          "{} is 1 in {}, so weights decay only together with a larger update", factor.name, name);
     } else {
       factor.severity = Severity::error;
-      factor.text = fmt::format("1 - lr * weight_decay is 1 in {}: no weight ever decays", name);
+      factor.text = fmt::format("1 - lr * weight_decay is 1 in {}, so no weight ever decays", name);
       // Half an ulp of any weight.
       factor.safe = below_one(format);
       factor.advice = fmt::format(
@@ -288,8 +288,8 @@ class TrainingAudit {
         const bool matters = share > kLeastWay;
         each.severity = matters ? Severity::error : Severity::info;
         each.text = fmt::format(
-            "{} {} acts as 0 {}: these steps change nothing; they make up {} of the total learning "
-            "rate",
+            "{} {} acts as 0 {}, so these steps change nothing. They make up {} of the total "
+            "learning rate",
             name, short_number(rate), in_compute(), percent(share));
         if (matters) {
           each.safe = least_number(compute_);
@@ -324,11 +324,13 @@ class TrainingAudit {
         kept.severity = stochastic_ ? Severity::info : Severity::error;
         kept.text =
             stochastic_
-                ? fmt::format("decay is 1 in {}, but averages are rounded stochastically",
-                              format_name(format))
+                ? fmt::format(
+                      "decay is 1 in {}, but stochastic rounding of the averages compensates",
+                      format_name(format))
                 : fmt::format(
-                      "decay is 1 in {}: an average changes only if the weight differs from "
-                      "it by {} or more",
+                      "decay is 1 in {}, so an average changes only if the weight differs from it "
+                      "by "
+                      "{} or more",
                       format_name(format), percent(far));
         if (stochastic_) kept.safe.reset();
         if (!stochastic_) {
@@ -343,7 +345,7 @@ class TrainingAudit {
         number(Of::average, "1 - decay", 1.0 - how.decay, plan_.average_compute);
     if (is_lost(fresh)) {
       fresh.severity = Severity::error;
-      fresh.text = fmt::format("1 - decay acts as 0 in {}: averages stand still",
+      fresh.text = fmt::format("1 - decay acts as 0 in {}, so averages never change",
                                format_name(plan_.average_compute));
       fresh.safe = least_number(plan_.average_compute);
       fresh.advice = "compute averages in fp32";

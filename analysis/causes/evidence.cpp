@@ -15,19 +15,19 @@
 namespace halfscope {
 namespace {
 
-/// From here on a share of a tensor is worth a word.
+/// A share of a tensor counts from here on.
 constexpr double kLeastShare = 0.001;
-/// An operator of one rounding is off by at most half an ulp in every element.
+/// An operator that rounds once has an error of at most half an ulp in every element.
 constexpr double kRoundings = 4.0;
 
 double unit_of(const FloatFormat& format) { return std::ldexp(1.0, -format.mantissa_bits - 1); }
 
-/// The statistics of a site over the whole run.
+/// Returns the statistics of a site over the whole run.
 const TensorStats& total_of(const LaneFacts& lane, int site) {
   return lane.run().total(lane.lane(), site);
 }
 
-/// Whether the site is a constant that its format makes 0 or infinite.
+/// Returns whether the site is a constant that becomes 0 or infinite in its format.
 bool is_bad_constant(const LaneFacts& lane, int site) {
   const SiteInfo& info = lane.site(site);
   const TensorStats& stats = total_of(lane, site);
@@ -35,8 +35,7 @@ bool is_bad_constant(const LaneFacts& lane, int site) {
          stats.overflow + stats.underflow > 0;
 }
 
-/// The comparisons of a site with the lane's reference that say most: the one with the largest
-/// local error.
+/// Returns the comparison of a site with the lane's reference that has the largest local error.
 const SiteError* worst_error(const LaneFacts& lane, int site) {
   const int reference = reference_lane(lane.run(), lane.lane());
   const SiteError* worst = nullptr;
@@ -62,9 +61,9 @@ int64_t reference_zeros(const LaneFacts& lane, int site) {
   return stats.zero + stats.underflow;
 }
 
-/// Whether all numbers of a tensor in fp32 are integers, as far as statistics tell: the smallest,
-/// the largest and the sums are whole. That says nothing of numbers so large that all of fp32's are
-/// whole, so it must be unlikely enough (one in a thousand) for numbers of that size.
+/// Returns whether all numbers of a tensor in fp32 are integers, as far as statistics show it: the
+/// smallest, the largest and the sums are integers. Large fp32 numbers are always integers, so it
+/// must be unlikely enough (one in a thousand) for numbers of that size.
 bool has_integers(const TensorStats& stats) {
   constexpr double kUnlikely = 1e-3;
   const auto whole = [](double x) { return std::isfinite(x) && x == std::floor(x); };
@@ -79,7 +78,7 @@ bool has_integers(const TensorStats& stats) {
          whole(static_cast<double>(stats.max_abs)) && whole(stats.sum) && whole(stats.sum_sq);
 }
 
-/// Sites of the forward pass that belong to a node: what it reads narrowed, and its result.
+/// Returns the forward sites of a node: its narrowed operands, and its output.
 std::vector<int> forward_sites(const LaneFacts& lane, int node) {
   std::vector<int> sites;
   for (const SiteInfo& site : lane.info().sites) {
@@ -91,7 +90,8 @@ std::vector<int> forward_sites(const LaneFacts& lane, int node) {
   return sites;
 }
 
-/// Whether the node, or what reads a variable or data, sums in the narrow format of its result.
+/// Returns whether the node, or the reader of a variable or data, sums in the narrow format of its
+/// output.
 bool sums_in_its_format(const LaneFacts& lane, int node) {
   const Plan plan = plan_from_json(lane.info().plan_json);
   const std::vector<int> nodes = planned_nodes(lane, node);
@@ -104,7 +104,7 @@ bool sums_in_its_format(const LaneFacts& lane, int node) {
   });
 }
 
-/// A constant that the format makes 0 or infinite.
+/// Returns a constant that becomes 0 or infinite in the format.
 std::optional<Suspect> bad_constant(const LaneFacts& lane, int node,
                                     const std::vector<int>& sites) {
   for (const int order : sites) {
@@ -114,16 +114,16 @@ std::optional<Suspect> bad_constant(const LaneFacts& lane, int node,
     const bool large = stats.overflow > 0;
     Suspect suspect{.node = node, .site = order, .mechanism = Mechanism::constant, .weight = 1.0};
     suspect.text =
-        fmt::format("{} reads the constant {} in {}, where it is {}", site.path,
+        fmt::format("{} reads the constant {}, which is {} in {}", site.path,
                     short_number(static_cast<double>(large ? stats.max_abs : stats.min_abs)),
-                    format_name(site.format), large ? "infinite" : "0");
+                    large ? "infinite" : "0", format_name(site.format));
     return suspect;
   }
   return std::nullopt;
 }
 
-/// Values that are read are spoiled elsewhere, or only because the node reads them again in a
-/// narrow format; the node's own results count more.
+/// Operands were corrupted elsewhere, or only because the node reads them again in a narrow format;
+/// the node's own outputs count more.
 constexpr double kReads = 0.45;
 
 bool is_result(const SiteInfo& site) { return site.role == Role::activation; }
@@ -135,22 +135,24 @@ std::optional<Suspect> overflow_at(const LaneFacts& lane, int node, int order) {
   const double share = static_cast<double>(stats.overflow) / static_cast<double>(stats.n);
   Suspect suspect{.node = node, .site = order, .mechanism = Mechanism::forward_overflow};
   suspect.weight = site.role == Role::input ? kReads : 1.0;
-  suspect.text = fmt::format(
-      "{} overflows {}: {} of {} are larger than {}, up to {}", site.path, format_name(site.format),
-      percent(share), is_result(site) ? "its results" : "the values it reads",
-      short_number(site.format.max_finite()), short_number(static_cast<double>(stats.max_abs)));
+  suspect.text = fmt::format("{} overflows {}: {} of {} are larger than {} (the largest is {})",
+                             site.path, format_name(site.format), percent(share),
+                             is_result(site) ? "its outputs" : "the values it reads",
+                             short_number(site.format.max_finite()),
+                             short_number(static_cast<double>(stats.max_abs)));
   return suspect;
 }
 
-/// The share of normally distributed values that becomes 0 where the largest of them, some three
-/// standard deviations away, just fits: their density at 0 is 0.4 a standard deviation.
+/// Returns the share of normally distributed values that becomes 0 where the largest of them, some
+/// three standard deviations away, just fits: their density at 0 is 0.4 a standard deviation.
 double usual_zeros(const FloatFormat& format) {
   constexpr double kDensity = 0.4, kLargest = 3.0;
   return 2.0 * kDensity * kLargest * flush_threshold(format) / format.max_finite();
 }
 
-/// Zeros that the reference does not have.
-std::optional<Suspect> flush_at(const LaneFacts& lane, int node, int order) {
+/// Returns zeros that the reference does not have.
+std::optional<Suspect> flush_at(const LaneFacts& lane, int node, int order,
+                                const std::string& reader) {
   const SiteInfo& site = lane.site(order);
   const TensorStats& stats = total_of(lane, order);
   const int64_t more = stats.zero + stats.underflow - reference_zeros(lane, order);
@@ -162,20 +164,20 @@ std::optional<Suspect> flush_at(const LaneFacts& lane, int node, int order) {
   suspect.mechanism = site.scale.empty() ? Mechanism::forward_flush : Mechanism::outlier_scale;
   suspect.weight = std::min(share, 0.9) * (site.role == Role::input ? kReads : 1.0);
   const std::string what =
-      is_result(site) ? "its non-zero results" : "the non-zero values it reads";
+      is_result(site) ? "its non-zero outputs" : "the non-zero values it reads";
   suspect.text =
       site.scale.empty()
-          ? fmt::format("{} underflows {}: {} of {} become 0, as the smallest number is {}",
+          ? fmt::format("{} underflows {}: {} of {} become 0, because the smallest number is {}",
                         site.path, format_name(site.format), percent(share), what,
                         short_number(site.format.min_subnormal()))
           : fmt::format(
-                "{} reads {} whose scales follow the largest values, and {} of the others "
-                "become 0",
-                site.path, format_name(site.format), percent(share));
+                "{} reads {} with scales that fit the largest values, so {} of the others become "
+                "0",
+                reader, format_name(site.format), percent(share));
   return suspect;
 }
 
-/// Weights that are 0 or infinite as they are stored: what reads them shows no loss of its own.
+/// Returns weights that are 0 or infinite as stored: their readers show no loss of their own.
 std::optional<Suspect> lost_weights(const LaneFacts& lane, int node, int order) {
   const SiteInfo& site = lane.site(order);
   const TensorStats& stats = total_of(lane, order);
@@ -193,14 +195,16 @@ std::optional<Suspect> lost_weights(const LaneFacts& lane, int node, int order) 
   suspect.mechanism = large ? Mechanism::forward_overflow : Mechanism::forward_flush;
   suspect.weight = large ? 1.0 : std::min(share, 0.9);
   suspect.text = fmt::format(
-      "{} of the weights of {} are {} in {}, whose {} number is {}", percent(share), site.path,
-      large ? "infinite" : "0", format_name(site.format), large ? "largest" : "smallest",
+      "{} has weights that {} cannot represent: {} of them become {}, because the {} number is {}",
+      site.path, format_name(site.format), percent(share), large ? "infinite" : "0",
+      large ? "largest" : "smallest",
       short_number(large ? site.format.max_finite() : site.format.min_subnormal()));
   return suspect;
 }
 
-/// Scales under which the largest values of blocks are cut off.
-std::optional<Suspect> clipped_at(const LaneFacts& lane, int node, int order) {
+/// Returns scales that clip the largest values of blocks.
+std::optional<Suspect> clipped_at(const LaneFacts& lane, int node, int order,
+                                  const std::string& reader) {
   const SiteInfo& site = lane.site(order);
   const TensorStats& stats = total_of(lane, order);
   if (site.scale.empty() || stats.overflow == 0) return std::nullopt;
@@ -210,31 +214,32 @@ std::optional<Suspect> clipped_at(const LaneFacts& lane, int node, int order) {
                  .site = order,
                  .mechanism = Mechanism::clipped_blocks,
                  .weight = std::min(0.9, 10.0 * share),
-                 .text = fmt::format("{} reads {} whose scales clip {} of the values", site.path,
+                 .text = fmt::format("{} reads {} with scales that clip {} of the values", reader,
                                      format_name(site.format), percent(share))};
 }
 
-/// In which of its formats an operator makes an error: the first of sums, operands and results that
-/// is narrow.
+/// Says which format of an operator causes its error: the first narrow one of sums, operands and
+/// outputs.
 std::string own_error_text(const LaneFacts& lane, const SiteInfo& site, const std::string& name,
                            double error, bool sums_narrow) {
-  const std::string off = percent(error) + " off";
+  const std::string by = difference_by(error);
   if (sums_narrow) {
-    return fmt::format("{} sums in {}, and its result is {} the exact one", name,
-                       format_name(site.format), off);
+    return fmt::format("{} accumulates in {}, so its output differs from the exact one by {}", name,
+                       format_name(site.format), by);
   }
   for (const LayerInfo& layer : lane.info().layers) {
     const bool reads_less = !full_precision(layer.read) && layer.read != site.format;
     if (layer.path != site.path || site.phase != Phase::forward || !reads_less) continue;
-    return fmt::format("{} reads its operands in {}, and its result is {} the exact one", name,
-                       format_name(layer.read), off);
+    return fmt::format(
+        "{} reads its operands in {}, so its output differs from the exact one by {}", name,
+        format_name(layer.read), by);
   }
-  return !full_precision(site.format) ? fmt::format("{}, computed in {}, is {} its exact result",
-                                                    name, format_name(site.format), off)
-                                      : fmt::format("{} is {} its exact result", name, off);
+  const std::string how =
+      full_precision(site.format) ? "" : " computed in " + format_name(site.format);
+  return fmt::format("{}{} differs from its exact value by {}", name, how, by);
 }
 
-/// What a result that is too far from the exact one has to do with.
+/// Returns the reason for an output that is too far from the exact one.
 std::optional<Suspect> own_error(const LaneFacts& lane, int node) {
   const int order = lane.nodes()[static_cast<size_t>(node)].output_site;
   if (order < 0 || lane.nodes()[static_cast<size_t>(node)].layer < 0) return std::nullopt;
@@ -251,10 +256,11 @@ std::optional<Suspect> own_error(const LaneFacts& lane, int node) {
                         : std::isfinite(local) ? Mechanism::rounding
                                                : Mechanism::forward_overflow;
     suspect.weight = std::min(1.0, local);
-    suspect.text = std::isfinite(local)
-                       ? own_error_text(lane, site, site.path, local, stalls)
-                       : fmt::format("{} is not finite in {} although its operands are", site.path,
-                                     format_name(site.format));
+    suspect.text =
+        std::isfinite(local)
+            ? own_error_text(lane, site, site.path, local, stalls)
+            : fmt::format("{} is NaN or infinite in {}, although its operands are finite",
+                          site.path, format_name(site.format));
     return suspect;
   }
   return std::nullopt;
@@ -276,22 +282,18 @@ std::vector<int> scaled_operands(const LaneFacts& lane, int node) {
 
 /// Returns the worst loss by scales among a node's operands.
 std::optional<Suspect> lost_by_scales(const LaneFacts& lane, int node) {
+  const std::string& path = lane.nodes()[static_cast<size_t>(node)].path;
   std::optional<Suspect> worst;
   for (const int order : scaled_operands(lane, node)) {
     for (std::optional<Suspect> found :
-         {clipped_at(lane, node, order), flush_at(lane, node, order)}) {
+         {clipped_at(lane, node, order, path), flush_at(lane, node, order, path)}) {
       if (found && (!worst || found->weight > worst->weight)) worst = std::move(found);
     }
-  }
-  if (worst) {
-    const std::string& path = lane.nodes()[static_cast<size_t>(node)].path;
-    const std::string& owner = lane.site(worst->site).path;  // of data or a variable: itself
-    if (worst->text.starts_with(owner)) worst->text.replace(0, owner.size(), path);
   }
   return worst;
 }
 
-/// Integers beyond what the format counts one by one.
+/// Returns integers beyond the range in which the format represents every integer.
 std::optional<Suspect> lost_integers(const LaneFacts& lane, int node, int order) {
   const SiteInfo& site = lane.site(order);
   const TensorStats& stats = total_of(lane, order);
@@ -302,9 +304,10 @@ std::optional<Suspect> lost_integers(const LaneFacts& lane, int node, int order)
   if (!has_integers(lane.run().total(lane.reference(), *theirs))) return std::nullopt;
   Suspect suspect{.node = node, .site = order, .mechanism = Mechanism::integer_in_float};
   suspect.weight = 0.95;
-  suspect.text = fmt::format("{} has integers up to {}, and {} has all of them only up to {}",
-                             site.path, short_number(static_cast<double>(stats.max_abs)),
-                             format_name(site.format), short_number(end));
+  suspect.text =
+      fmt::format("{} contains integers up to {}, but {} represents all of them only up to {}",
+                  site.path, short_number(static_cast<double>(stats.max_abs)),
+                  format_name(site.format), short_number(end));
   return suspect;
 }
 
@@ -328,24 +331,25 @@ std::optional<Suspect> examine(const LaneFacts& lane, int node) {
     if (full_precision(site.format)) continue;
     const bool scaled = !site.scale.empty();
     const std::optional<Suspect> overflow =
-        scaled ? clipped_at(lane, node, order) : overflow_at(lane, node, order);
-    const std::optional<Suspect> flush = flush_at(lane, node, order);
+        scaled ? clipped_at(lane, node, order, site.path) : overflow_at(lane, node, order);
+    const std::optional<Suspect> flush = flush_at(lane, node, order, site.path);
     narrow_operand_lost = narrow_operand_lost || (!is_result(site) && (overflow || flush));
     consider(overflow);
     consider(flush);
     if (!overflow && !flush) consider(lost_weights(lane, node, order));
-    // Integers that are only too large are off by one rounding, not by several.
+    // Integers that are only too large have an error of one rounding, not of several.
     if (!scaled && !error) consider(lost_integers(lane, node, order));
   }
-  // A result that is not finite because of what was read as 0 or infinity.
+  // An output that is not finite because an operand was read as 0 or infinity.
   if (error && error->weight >= 1.0 && narrow_operand_lost && worst) return worst;
-  // What scales do to its operands is why a product of them is off.
-  if (std::optional<Suspect> scales = lost_by_scales(lane, node);
-      error && scales && error->mechanism == Mechanism::rounding) {
-    scales->weight = std::max(scales->weight, error->weight);
-    return scales;
+  // The scales of its operands explain the error of a product.
+  if (error && error->mechanism == Mechanism::rounding) {
+    if (std::optional<Suspect> scales = lost_by_scales(lane, node)) {
+      scales->weight = std::max(scales->weight, error->weight);
+      return scales;
+    }
   }
-  // Results that are 0 are as far off; that they are 0 says more.
+  // Outputs that are 0 have the same error; that they are 0 says more.
   const bool explained = error && worst && worst->mechanism == Mechanism::forward_flush &&
                          worst->weight >= 0.5 * error->weight;
   if (!explained) consider(std::move(error));
@@ -374,7 +378,7 @@ std::vector<Suspect> forward_suspects(const LaneFacts& lane) {
       all.push_back(std::move(*found));
     }
   }
-  // What comes first in the network explains what follows; the heavier first among equals.
+  // An earlier node explains later ones; among equals, the one with more weight comes first.
   std::vector<bool> below(all.size(), false);
   for (const Suspect& above : all) {
     const std::vector<bool> reached = lane.downstream(above.node);
@@ -408,8 +412,8 @@ std::optional<Suspect> scaled_suspect(const LaneFacts& lane) {
                      .site = order,
                      .mechanism = Mechanism::zero_block,
                      .weight = 1.0,
-                     .text = fmt::format("{} reads {} with a scale for each block, and a block of "
-                                         "zeros gets none: 0 / 0 is NaN",
+                     .text = fmt::format("{} reads {} with a scale for each block, but a block of "
+                                         "zeros has no valid scale (0 / 0 is NaN)",
                                          own.path, format_name(lane.site(order).format))};
     }
     std::optional<Suspect> found = lost_by_scales(lane, node);
@@ -444,7 +448,7 @@ std::vector<Suspect> backward_suspects(const LaneFacts& lane) {
       suspect.mechanism = Mechanism::gradient_overflow;
       suspect.weight = 1.0;
       suspect.text =
-          fmt::format("{} overflows {}: {} of its gradients are larger than {}", site.name(),
+          fmt::format("{} overflows {}: {} of its values are larger than {}", site.name(),
                       format_name(site.format),
                       percent(static_cast<double>(stats.overflow) / static_cast<double>(stats.n)),
                       short_number(site.format.max_finite()));
@@ -456,7 +460,7 @@ std::vector<Suspect> backward_suspects(const LaneFacts& lane) {
     } else if (share >= 0.01) {
       suspect.mechanism = Mechanism::gradient_flush;
       suspect.weight = std::min(share, 0.9);
-      suspect.text = fmt::format("{} underflows {}: {} of its gradients become 0", site.name(),
+      suspect.text = fmt::format("{} underflows {}: {} of its values become 0", site.name(),
                                  format_name(site.format), percent(share));
     } else {
       continue;

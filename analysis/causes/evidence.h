@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a recorded lane shows of its nodes: which make an error themselves, by which mechanism, and
-// which changes of the plan would take that error away. Pure functions of a run; nothing is tried
-// here.
+// Evidence from a recorded lane about its nodes: which of them cause an error, by which mechanism,
+// and which changes of the plan would remove it. Pure functions of a run; nothing is tried here.
 #pragma once
 
 #include <optional>
@@ -13,43 +12,44 @@
 
 namespace halfscope {
 
-/// A node that makes an error by itself.
+/// A node whose own arithmetic causes an error.
 struct Suspect {
   int node = -1;  ///< LaneFacts::nodes()
-  int site = -1;  ///< where it shows
+  int site = -1;  ///< where the error shows
   Mechanism mechanism = Mechanism::unknown;
-  /// How much of the tensor it spoils, from 0 to 1; what is not finite counts 1.
+  /// How much of the tensor it corrupts, from 0 to 1; NaN and infinity count 1.
   double weight = 0.0;
-  std::string text{};  ///< "conv2 overflows fp16: 22% of its results are larger than 65504"
+  std::string text{};  ///< "conv2 overflows fp16: 22% of its outputs are larger than 65504"
 };
 
-/// Returns what the node does wrong in this run; nothing where its results are as exact as its
-/// format allows.
+/// Returns what the node does wrong in this run; nothing if its outputs are as exact as its format
+/// allows.
 std::optional<Suspect> examine(const LaneFacts& lane, int node);
 
-/// Whether a node, or a step of it, reads a constant that the format it is read in makes 0 or
-/// infinite.
+/// Returns whether a node, or a primitive that it expands to, reads a constant that becomes 0 or
+/// infinite in the format it is read in.
 bool reads_bad_constant(const LaneFacts& lane, const std::string& path);
 
-/// Whether the results of a node are integers in the reference.
+/// Returns whether the outputs of a node are integers in the reference.
 bool counts(const LaneFacts& lane, int node);
 
-/// The nodes of the forward pass whose own arithmetic spoils numbers, those first with which the
-/// trouble starts: no other suspect is above them.
+/// Returns the forward nodes whose own arithmetic corrupts values. The first ones are where the
+/// trouble starts: no other suspect is upstream of them.
 std::vector<Suspect> forward_suspects(const LaneFacts& lane);
 
-/// The node whose scaled operands suffer most from their scales: the first with a scale of no
-/// value, else the one that loses the largest share.
+/// Returns the node whose scaled operands suffer most from their scales: the first with an invalid
+/// scale, else the one that loses the largest share.
 std::optional<Suspect> scaled_suspect(const LaneFacts& lane);
 
-/// The first result below the node that is 0 in places where the reference's is not, although
-/// nothing was flushed there: a difference was rounded away before. -1 if there is none.
+/// Returns the first output downstream of the node that is 0 where the reference's is not, although
+/// nothing was flushed there: an earlier rounding removed a difference. -1 if there is none.
 int cancelled_site(const LaneFacts& lane, int node);
 
-/// Nodes whose gradients overflow or become 0 although their forward pass is right.
+/// Returns the nodes whose gradients overflow or become 0 although their forward pass is right.
 std::vector<Suspect> backward_suspects(const LaneFacts& lane);
 
-/// The node, for a node of the network's input those that read it: what a plan has rules for.
+/// Returns the nodes that a plan has rules for: the node itself, or the readers of the network's
+/// input.
 std::vector<int> planned_nodes(const LaneFacts& lane, int node);
 
 }  // namespace halfscope

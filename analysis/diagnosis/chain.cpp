@@ -24,8 +24,8 @@ double worst_total(const LaneFacts& lane, int site) {
   return worst;
 }
 
-/// Values that are not finite here and are in the reference.
-int64_t gone(const LaneFacts& lane, int site) {
+/// Counts values that are not finite here, but are in the reference.
+int64_t new_non_finite(const LaneFacts& lane, int site) {
   const TensorStats& own = lane.run().total(lane.lane(), site);
   const std::optional<int> theirs = lane.reference_site(site);
   const int64_t known = theirs && lane.reference() >= 0
@@ -34,10 +34,10 @@ int64_t gone(const LaneFacts& lane, int site) {
   return std::max<int64_t>(own.non_finite() + own.overflow - known, 0);
 }
 
-/// How bad a tensor is, to follow the worst way.
+/// Returns how bad a tensor is, to follow the worst path.
 double badness(const LaneFacts& lane, int site) {
   if (site < 0) return 0.0;
-  if (gone(lane, site) > 0) return 2.0;
+  if (new_non_finite(lane, site) > 0) return 2.0;
   const double error = worst_total(lane, site);
   return std::isnan(error) ? 0.0 : std::min(error, 1.0);
 }
@@ -64,12 +64,12 @@ Hop hop_at(const LaneFacts& lane, int site) {
                            short_number(info.format.max_finite()));
   } else if (own.nan > 0) {
     hop.text = fmt::format("{} NaN", share(own.nan));
-  } else if (gone(lane, site) > 0) {
+  } else if (new_non_finite(lane, site) > 0) {
     hop.text = fmt::format("{} infinite", share(own.pos_inf + own.neg_inf));
   } else if (own.underflow > 0 && own.underflow * 100 >= own.n) {
     hop.text = fmt::format("{} become 0", share(own.underflow));
   } else if (hop.error) {
-    hop.text = fmt::format("{} off fp32's", percent(*hop.error));
+    hop.text = "error " + difference_by(*hop.error);
   }
   return hop;
 }
@@ -105,7 +105,7 @@ int first_symptom_site(const LaneFacts& lane, const std::vector<int>& roots) {
   for (const SiteInfo& site : lane.info().sites) {
     if (site.role != Role::activation || site.phase != Phase::forward) continue;
     if (!below[static_cast<size_t>(lane.node_of(site.order))]) continue;
-    if (gone(lane, site.order) > 0) return site.order;
+    if (new_non_finite(lane, site.order) > 0) return site.order;
     if (wrong < 0 && worst_total(lane, site.order) >= kVisible) wrong = site.order;
   }
   return wrong;

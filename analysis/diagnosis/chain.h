@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The way of an error through the forward graph.
+// The path of an error through the forward graph.
 #pragma once
 
 #include <vector>
@@ -8,17 +8,18 @@
 
 namespace halfscope {
 
-/// What a tensor of the lane shows, beside the reference.
+/// Returns how a tensor of the lane differs from the reference.
 Hop hop_at(const LaneFacts& lane, int site);
 
-/// From the result of `node` to an output or the loss, along the tensors that are worst.
+/// Returns the path from the output of `node` to a network output or the loss, along the worst
+/// tensors.
 std::vector<Hop> chain_from(const LaneFacts& lane, int node);
 
-/// The first result of a root, or below one, in which anybody would see that something is wrong: it
-/// is not finite, else it is more than a tenth off; -1 if there is none.
+/// Returns the first visibly wrong output of a root or downstream of one: it is not finite, else
+/// its error is more than a tenth. -1 if there is none.
 int first_symptom_site(const LaneFacts& lane, const std::vector<int>& roots);
 
-/// The first result with a NaN that the reference does not have; -1 if there is none.
+/// Returns the first output with a NaN that the reference does not have; -1 if there is none.
 int first_nan_site(const LaneFacts& lane);
 
 }  // namespace halfscope

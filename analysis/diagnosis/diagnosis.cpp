@@ -29,7 +29,7 @@ int node_of_path(const LaneFacts& lane, const std::string& path) {
   return -1;
 }
 
-/// What a change of the whole lane cures, if nothing else says so.
+/// Returns the mechanism that a change of the whole lane fixes, if nothing else shows it.
 Mechanism mechanism_of(FixKind kind) {
   switch (kind) {
     case FixKind::config:  // how ranks agree on a step; no other setting is a change
@@ -78,7 +78,7 @@ Mechanism mechanism_of(const Finding& finding) {
   return rule == nullptr ? Mechanism::unknown : rule->mechanism;
 }
 
-/// The layers whose variables are furthest from where the reference has moved them.
+/// Returns the layers whose variables are furthest from the reference's.
 std::vector<std::string> worst_variables(const LaneFacts& lane) {
   double worst = 0.0;
   std::string path;
@@ -128,7 +128,7 @@ class Diagnoser {
   }
 
  private:
-  /// It may begin with a name, so its first letter stays.
+  /// Adds a full stop. The text may begin with a name, so its first letter stays.
   static std::string with_stop(const std::string& text) { return text.empty() ? "" : text + "."; }
 
   static std::string sentence_of(Mechanism mechanism) {
@@ -156,8 +156,8 @@ class Diagnoser {
     from_evidence();
   }
 
-  /// A kernel that computes something else is the cause also where a change cures that has another
-  /// kernel take its place.
+  /// A wrong kernel is the cause even if the change that fixes the lane only makes another kernel
+  /// take its place.
   bool from_kernel() {
     const Finding* const fault = finding_of(Mechanism::kernel_fault);
     if (fault == nullptr || fault->severity < Severity::error) return false;
@@ -167,10 +167,10 @@ class Diagnoser {
     return true;
   }
 
-  /// What the proof saw of each member of the fix when all others were in place.
+  /// Uses what the proof saw of each member of the fix while all others were in place.
   bool from_causes() {
     if (!result_.verified || proof_->causes.empty()) return false;
-    // What is rounded or lost by itself comes before what only has to read it.
+    // Nodes that lose values themselves come before nodes that only read them.
     const auto heavier = [](const Cause& a, const Cause& b) { return a.weight < b.weight; };
     const auto heaviest =
         std::max_element(proof_->causes.begin(), proof_->causes.end(), heavier)->weight;
@@ -187,7 +187,7 @@ class Diagnoser {
     return true;
   }
 
-  /// Of a cure of the whole lane the finding that has to do with it, else the worst.
+  /// Returns the worst finding of the lane with this mechanism.
   const Finding* finding_of(Mechanism wanted) const {
     for (const Finding& finding : findings_) {
       const bool counts = finding.lane == result_.lane && finding.severity >= Severity::warning;
@@ -196,7 +196,7 @@ class Diagnoser {
     return nullptr;
   }
 
-  /// Returns the mechanisms that rules report for what such a change cures, most likely first.
+  /// Returns the mechanisms that rules report where such a change helps, most likely first.
   static std::vector<Mechanism> signs_of(FixKind kind) {
     switch (kind) {
       case FixKind::update_fp32:
@@ -214,14 +214,10 @@ class Diagnoser {
     }
   }
 
-  /// The finding that says most about what a change of the whole lane cures.
-  const Finding* finding_behind(FixKind kind) {
+  /// Returns the finding that best explains why a change of the whole lane helps.
+  const Finding* finding_behind(FixKind kind) const {
     for (const Mechanism sign : signs_of(kind)) {
-      const Finding* finding = finding_of(sign);
-      if (finding == nullptr) continue;
-      // State that is 0 is another thing than state that cannot move; the rest are signs of it.
-      if (sign == Mechanism::flushed_state) result_.mechanism = sign;
-      return finding;
+      if (const Finding* finding = finding_of(sign)) return finding;
     }
     return nullptr;
   }
@@ -231,7 +227,7 @@ class Diagnoser {
            kind == FixKind::stochastic_rounding;
   }
 
-  /// The node whose operands suffer most from their scales.
+  /// Blames the node whose operands suffer most from their scales.
   bool from_scales() {
     const std::optional<Suspect> suspect = scaled_suspect(lane_);
     if (!suspect) return false;
@@ -242,7 +238,7 @@ class Diagnoser {
     return true;
   }
 
-  /// The node whose gradients leave their format first or most.
+  /// Blames the node whose gradients leave their format's range first or most.
   bool from_gradients() {
     const std::vector<Suspect> suspects = backward_suspects(lane_);
     if (suspects.empty()) return false;
@@ -263,6 +259,9 @@ class Diagnoser {
       const FixKind kind = std::max_element(all.begin(), all.end(), lighter)->kind;
       result_.mechanism = mechanism_of(kind);
       finding = finding_behind(kind);
+      // State that is 0 differs from state that cannot move; the rest are signs of it.
+      const bool flushed = finding != nullptr && mechanism_of(*finding) == Mechanism::flushed_state;
+      if (flushed) result_.mechanism = Mechanism::flushed_state;
       if (finding == nullptr && is_about_scales(kind) && from_scales()) return true;
       if (finding == nullptr && kind == FixKind::loss_scale && from_gradients()) return true;
       if (finding == nullptr) {
@@ -279,13 +278,13 @@ class Diagnoser {
     return true;
   }
 
-  /// Whether the node stands for a variable that is named after no node.
+  /// Returns whether the node stands for a variable that is not named after a node.
   bool is_variable(int node) const {
     const ForwardNode& own = lane_.nodes()[static_cast<size_t>(node)];
     return own.layer < 0 && own.output_site < 0;
   }
 
-  /// A gradient is made by what reads the variable.
+  /// Returns whether the site is a gradient, which the reader of the variable computes.
   bool is_gradient(const std::string& site) const {
     const std::optional<int> order = lane_.run().find_site(lane_.lane(), site);
     return order && lane_.site(*order).phase == Phase::backward;
@@ -335,7 +334,7 @@ class Diagnoser {
 
   void read_trials() {
     if (!proof_) return;
-    // Proofs of older versions have only what decides.
+    // Proofs of older versions contain only the deciding trials.
     result_.trials = static_cast<int64_t>(std::max(proof_->tried.size(), proof_->trials.size()));
     result_.alternatives = proof_->alternatives;
     for (const TriedEdit& tried : proof_->tried) {
@@ -362,25 +361,26 @@ class Diagnoser {
     }
   }
 
-  /// What a look at the first NaN, or at the largest error, would blame.
+  /// Clears the places that the first NaN, or the largest error, would make one blame.
   void reject_decoys() {
-    // Of a cure of the whole lane no node is blamed, and none cleared.
+    // A fix of the whole lane blames no node and clears none.
     const bool of_nodes = std::any_of(result_.fix.changes.begin(), result_.fix.changes.end(),
                                       [](const Change& change) { return !change.path.empty(); });
     if (result_.root.empty() || !of_nodes) return;
     for (const TriedEdit& tried : result_.does_not_help) {
       const Change& change = tried.edit.changes.front();
       if (change.path.empty()) continue;
-      reject(change.path, "", "A change there alone leaves the results wrong.");
+      reject(change.path, "", "On its own, a change there does not fix the run.");
     }
     const int nan = first_nan_site(lane_);
     if (nan >= 0) {
       reject(lane_.site(nan).path, lane_.site(nan).name(),
-             "The first NaN appears here, but what it reads is wrong already.");
+             "The first NaN appears here, but its inputs are already wrong.");
     }
     if (result_.first_symptom) {
-      reject(result_.first_symptom->layer, result_.first_symptom->site,
-             "Its result is the first that looks wrong, but the error comes from further up.");
+      reject(
+          result_.first_symptom->layer, result_.first_symptom->site,
+          "Its output is the first that looks wrong, but the error comes from an earlier layer.");
     }
   }
 
@@ -388,22 +388,23 @@ class Diagnoser {
     const bool known = result_.mechanism != Mechanism::unknown && !result_.root.empty();
     if (result_.verified) {
       result_.reasons.push_back(
-          fmt::format("With the fix the results are right, and without {} they are wrong.",
-                      result_.fix.changes.size() > 1 ? "any part of it" : "it"));
+          result_.fix.changes.size() > 1
+              ? "The fix was tried: the run is right with it, and wrong without any part of it."
+              : "The fix was tried: the run is right with it, and wrong without it.");
     } else if (proof_) {
-      result_.reasons.emplace_back("Nothing that was tried cures the lane.");
+      result_.reasons.emplace_back("No change that was tried fixes the lane.");
     } else {
       result_.reasons.emplace_back(
-          "Nothing was tried yet. `halfscope diagnose RUN --verify` looks for the smallest fix and "
-          "proves it.");
+          "Nothing was tried yet. Run `halfscope diagnose RUN --verify` to find and prove the "
+          "smallest fix.");
     }
     if (known) result_.reasons.push_back("The run shows the cause: " + result_.cause);
-    if (!known) result_.reasons.emplace_back("No tensor of the run shows the cause.");
+    if (!known) result_.reasons.emplace_back("No recorded tensor shows the cause.");
     if (!result_.alternatives.empty()) {
       result_.reasons.push_back(
-          fmt::format("{} cured it, too, and {} no larger: what costs least is the one to take.",
+          fmt::format("{} just as small also {} the lane. Take the one that costs least.",
                       counted(static_cast<int64_t>(result_.alternatives.size()), "other change"),
-                      result_.alternatives.size() == 1 ? "is" : "are"));
+                      result_.alternatives.size() == 1 ? "fixes" : "fix"));
     }
     result_.confidence = result_.verified && known                ? Confidence::high
                          : result_.verified || (known && !proof_) ? Confidence::medium

@@ -35,7 +35,7 @@ DiagnosisJson changes_json(const PlanEdit& edit) {
   return DiagnosisJson::parse(edit_to_json(edit));
 }
 
-/// The kind that stands for an edit: of its costliest change.
+/// Returns the kind of an edit's costliest change.
 std::string kind_of(const PlanEdit& edit) {
   FixKind kind = FixKind::nothing;
   for (const Change& change : edit.changes) kind = std::max(kind, change.kind);
@@ -54,7 +54,7 @@ std::string places_text(const std::vector<Place>& places) {
   std::vector<std::string> names;
   for (const Place& place : places) {
     const bool renamed = !place.node.empty() && place.node != place.layer;
-    names.push_back(renamed ? fmt::format("{} ({} in the network's file)", place.layer, place.node)
+    names.push_back(renamed ? fmt::format("{} ({} in the model file)", place.layer, place.node)
                             : place.layer);
   }
   return name_list(names);

@@ -47,10 +47,10 @@ class CsvWriter {
     return *this;
   }
 
-  /// Where a value may be missing, NaN says that it is.
+  /// Writes a value that may be missing: NaN means missing.
   CsvWriter& number_or_empty(double value) { return std::isnan(value) ? empty() : number(value); }
 
-  /// Of counters and places a number below zero does.
+  /// Writes a counter or index that may be missing: negative means missing.
   CsvWriter& count_or_empty(int64_t value) { return value < 0 ? empty() : number(value); }
 
   CsvWriter& empty() {
@@ -81,7 +81,7 @@ void write_header(CsvWriter& csv, std::initializer_list<const char*> columns) {
   csv.end_row();
 }
 
-/// One row of a table and what orders it.
+/// One row of a table with its sort keys.
 template <typename Row>
 struct OrderedRow {
   int64_t step;
@@ -90,7 +90,7 @@ struct OrderedRow {
   Row row;
 };
 
-/// By step, then lane, then execution order.
+/// Sorts by step, then lane, then execution order.
 template <typename Row>
 void sort_entries(std::vector<OrderedRow<Row>>& entries) {
   std::sort(entries.begin(), entries.end(), [](const OrderedRow<Row>& a, const OrderedRow<Row>& b) {
@@ -98,7 +98,7 @@ void sort_entries(std::vector<OrderedRow<Row>>& entries) {
   });
 }
 
-/// "-3:12 -2:7": exponent and count of the non-empty bins.
+/// Returns "-3:12 -2:7": exponent and count of the non-empty bins.
 std::string exponents_text(const TensorStats& stats) {
   std::string text;
   for (int bin = 0; bin < kExponentBins; ++bin) {
@@ -148,8 +148,8 @@ void write_steps_csv(const RunView& run, std::ostream& out) {
   sort_entries(entries);
   for (const auto& [step, lane_index, site, row] : entries) {
     const LaneInfo& lane = run.lane(lane_index);
-    // A loss or norm that is NaN was computed so, in inference there is none; an accuracy or a time
-    // can only be missing.
+    // In training a NaN loss or norm was computed; inference has none. An accuracy or a time can
+    // only be missing.
     const bool trains = !run.info().inference;
     csv.number(step).text(lane.name);
     (trains ? csv.number(row->loss) : csv.empty()).number(row->loss_scale);

@@ -6,7 +6,7 @@
 
 namespace halfscope {
 
-/// A field of a CSV file, in quotes where RFC 4180 wants them.
+/// Returns a field of a CSV file, quoted where RFC 4180 requires it.
 inline std::string csv_field(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
   std::string quoted = "\"";

@@ -13,7 +13,7 @@ namespace {
 constexpr std::array kTargets{FixTarget::pytorch, FixTarget::torchao, FixTarget::keras,
                               FixTarget::tensorflow, FixTarget::plan};
 
-/// Runs of other versions may have plans that this one cannot read: then float32.
+/// Returns float32 for plans of other versions that this one cannot read.
 FloatFormat storage_of(const LaneInfo& lane) {
   try {
     return plan_from_json(lane.plan_json).storage;

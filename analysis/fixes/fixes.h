@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Advice in the words of the framework that a user trains with: text to paste. Each says plainly
-// what that framework cannot do.
+// Advice as code to paste for the framework that a user trains with. Each text says plainly what
+// that framework cannot do.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ const char* fix_target_name(FixTarget target) noexcept;  // "pytorch"
 std::optional<FixTarget> parse_fix_target(std::string_view name) noexcept;
 
 /// Returns the edit of the lane's plan as text that ends with a newline. `plan` gives the edited
-/// plan itself as JSON; a loss scale is no part of that. Throws Error if that plan cannot be read.
+/// plan itself as JSON, without a loss scale. Throws Error if that plan cannot be read.
 std::string fix_as(FixTarget target, const LaneInfo& lane, const PlanEdit& edit);
 
 }  // namespace halfscope

@@ -11,15 +11,15 @@
 namespace halfscope::fixes {
 namespace {
 
-/// Whether the layers have names as in a model in PyTorch, where a slash begins a part of a node.
-/// Elsewhere it separates scopes.
+/// Returns whether layers are named as in PyTorch, where a slash begins a part of a node. Elsewhere
+/// it separates scopes.
 bool has_module_names(const LaneInfo& lane) {
   return std::any_of(lane.layers.begin(), lane.layers.end(), [](const LayerInfo& layer) {
     return layer.path.find_first_of(".:") != std::string::npos;
   });
 }
 
-/// Takes "_2" off the end of a name; 1 if there is none.
+/// Removes "_2" from the end of a name and returns the number; 1 if there is none.
 int take_number(std::string& name) {
   const size_t last = name.rfind('_');
   if (last == std::string::npos || last == 0 || last + 1 == name.size()) return 1;
@@ -31,7 +31,7 @@ int take_number(std::string& name) {
   return std::stoi(digits);
 }
 
-/// "AveragePool" and "average_pool" in the same form.
+/// Returns "AveragePool" and "average_pool" in the same form.
 std::string plain_word(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -84,7 +84,7 @@ ModulePlace place_of(const std::string& path, const LaneInfo& lane) {
     }
     return place;
   }
-  // At the top calls have no colon, but what has weights is a module.
+  // At the top, calls have no colon, but nodes with weights are modules.
   if (place.module.find('.') != std::string::npos || layer == nullptr || layer->parameters > 0)
     return place;
   std::string call = place.module;

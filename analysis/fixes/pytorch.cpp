@@ -42,7 +42,7 @@ for name in KEEP_FP32:
     keep_in_fp32(model.get_submodule(name))
 )";
 
-/// A model that is in one dtype as a whole: there, modules round what they read.
+/// Returns code for a model that is in one dtype as a whole: its modules round what they read.
 std::string half_model(const std::string& dtype) {
   return "    model.get_submodule(name).float()  # its weights, too\n\n"
          "# The model is in " +
@@ -102,9 +102,10 @@ std::string store_comments(const PlanEdit& edit, const LaneInfo& lane) {
   if (stored.empty()) return "";
   std::string names;
   for (const ModulePlace& place : stored) names += (names.empty() ? "" : ", ") + place.path;
-  return comment("Only the results of " + names +
-                 " need fp32. PyTorch's operators write what they read, so they also read fp32 "
-                 "here: at least as precise, and slower.");
+  return comment(
+      "Only the outputs of " + names +
+      " need fp32. PyTorch's operators write the dtype that they read, so they also read "
+      "fp32 here. This is at least as precise, but slower.");
 }
 
 bool is_product(const std::string& op) {
@@ -120,38 +121,40 @@ std::string sum_comments(const PlanEdit& edit, const LaneInfo& lane) {
       continue;
     }
     text +=
-        comment(fmt::format("{} ({}): sum in fp32: x.sum(dim, dtype=torch.float32), or "
-                            "x.float() before it and .to(x.dtype) after it.",
+        comment(fmt::format("{} ({}): sum in fp32 with x.sum(dim, dtype=torch.float32), "
+                            "or use x.float() before it and .to(x.dtype) after it.",
                             place.path, place.op.empty() ? "a sum" : place.op));
   }
   if (!products) return text;
   return text +
          "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False\n"
          "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False\n" +
-         comment("All products then sum in fp32; PyTorch has no such setting for single layers.");
+         comment(
+             "This makes all matrix products accumulate in fp32. PyTorch has no such setting for "
+             "single layers.");
 }
 
 std::string range_comments(const PlanEdit& edit, const LaneInfo& lane) {
   std::string text;
   for (const ModulePlace& place : places_of(edit, lane, {FixKind::clamp})) {
     text +=
-        comment(fmt::format("{}: clamp its result: x = x.clamp(min=torch.finfo(x.dtype).min, "
+        comment(fmt::format("{}: clamp its output: x = x.clamp(min=torch.finfo(x.dtype).min, "
                             "max=torch.finfo(x.dtype).max).",
                             place.path));
   }
   for (const Change& change : edit.changes) {
     if (change.kind != FixKind::prescale) continue;
     text +=
-        comment(fmt::format("{}: scale its operands so that the result comes out times {:g}, "
-                            "and multiply by {:g} where it is used, after .float() or folded "
-                            "into another factor there.",
+        comment(fmt::format("{}: scale its operands so that its output is multiplied by {:g}. "
+                            "Where the output is used, multiply it by {:g} after .float(), or "
+                            "fold that into another factor.",
                             change.path, change.value, 1.0 / change.value));
   }
   for (const Change& change : edit.changes) {
     if (change.kind != FixKind::keep_integer) continue;
     text +=
-        comment(fmt::format("{}: compute this in torch.int64, with what makes its operands, "
-                            "or keep all of it out of autocast and in float32.",
+        comment(fmt::format("{}: compute this in torch.int64, with its operands, or keep all of "
+                            "it in float32, outside autocast.",
                             change.path));
   }
   return text;
@@ -172,18 +175,18 @@ std::string constant_comments(const PlanEdit& edit, const LaneInfo& lane) {
         std::find_if(lane.layers.begin(), lane.layers.end(),
                      [&](const LayerInfo& each) { return each.path == change.path; });
     text +=
-        comment(fmt::format("{}: in {}, replace constants that the dtype does not have: "
-                            "torch.finfo(x.dtype).min in place of a mask such as -1e9, "
-                            "torch.finfo(x.dtype).tiny in place of a smaller epsilon.",
+        comment(fmt::format("{}: in {}, replace constants that the dtype cannot represent. Use "
+                            "torch.finfo(x.dtype).min instead of a mask value such as -1e9, and "
+                            "torch.finfo(x.dtype).tiny instead of a smaller epsilon.",
                             change.path, where));
     if (layer == lane.layers.end() || layer->read == kFp32) continue;
-    text += comment(fmt::format("In {} these are {:.9g} and {:.9g}.", format_name(layer->read),
+    text += comment(fmt::format("In {}, these are {:.9g} and {:.9g}.", format_name(layer->read),
                                 -layer->read.max_finite(), layer->read.min_normal()));
   }
   return text;
 }
 
-/// Changes of the whole lane.
+/// Returns code for changes of the whole lane.
 std::string lane_changes(const PlanEdit& edit, const FloatFormat& storage) {
   std::string text;
   const auto say = [&](FixKind kind, const std::string& lines) {
@@ -191,31 +194,31 @@ std::string lane_changes(const PlanEdit& edit, const FloatFormat& storage) {
   };
   if (storage != kFp32) {
     say(FixKind::weights_fp32,
-        "model.float()  # master weights: let autocast narrow them; before the optimizer is "
-        "made\n");
+        "model.float()  # fp32 master weights; call it before you create the optimizer, and use "
+        "autocast\n");
   }
   say(FixKind::state_fp32,
-      comment("The optimizer's state has the dtype of the parameters: make the optimizer of "
-              "parameters in float32 (model.float(), and autocast for the forward pass)."));
+      comment("The optimizer's state has the dtype of the parameters. Keep the parameters in "
+              "float32 (model.float()), and use autocast for the forward pass."));
   say(FixKind::update_fp32,
-      comment("torch.optim computes the update in the dtype of the parameters: keep these in "
+      comment("torch.optim computes the update in the dtype of the parameters. Keep them in "
               "float32 (model.float())."));
   say(FixKind::average_fp32,
       "averaged = torch.optim.swa_utils.AveragedModel(model)\naveraged.module.float()\n" +
-          comment("and average float32 copies of the parameters."));
+          comment("Average float32 copies of the parameters, too."));
   say(FixKind::gradient_sum_fp32,
-      comment("param.grad has the dtype of the parameter: keep parameters in float32 "
-              "(model.float()), and micro-batches are summed in it."));
+      comment("param.grad has the dtype of the parameter. Keep the parameters in float32 "
+              "(model.float()), so that micro-batches are summed in float32."));
   say(FixKind::clip_fp32,
-      comment("clip_grad_norm_ computes in the dtype of the gradients: keep parameters in float32 "
-              "(model.float()), and call scaler.unscale_(optimizer) before it."));
+      comment("clip_grad_norm_ computes in the dtype of the gradients. Keep the parameters in "
+              "float32 (model.float()), and call scaler.unscale_(optimizer) before it."));
   say(FixKind::schedule_fp32,
       comment("Compute the learning rate in Python floats, as torch.optim.lr_scheduler does, or "
               "in float32 where it is a tensor."));
   say(FixKind::buffers_on_step,
-      comment("Running statistics move on in the forward pass. Keep copies of model.buffers() "
-              "before it, and put them back if scaler.step() skipped the step: scaler.get_scale() "
-              "is lower after scaler.update()."));
+      comment("The forward pass updates running statistics. Copy model.buffers() before it, and "
+              "restore them if scaler.step() skipped the step: scaler.get_scale() is lower after "
+              "scaler.update()."));
   say(FixKind::stochastic_rounding,
       comment("PyTorch's optimizers round to nearest. For weights in bfloat16 torchao has "
               "stochastic rounding: torchao.optim.AdamW8bit(model.parameters(), "
@@ -224,15 +227,15 @@ std::string lane_changes(const PlanEdit& edit, const FloatFormat& storage) {
     if (change.kind != FixKind::format) continue;
     const std::optional<FloatFormat> format = parse_format(change.text);
     const std::string dtype = format ? dtype_of(*format) : "";
-    text += dtype.empty() ? comment(change.text + " is no dtype that autocast computes in.")
+    text += dtype.empty() ? comment("autocast cannot compute in " + change.text + ".")
                           : fmt::format(
-                                "autocast = torch.autocast(\"cuda\", dtype={})  # in place "
-                                "of yours\n",
+                                "autocast = torch.autocast(\"cuda\", dtype={})  # replaces "
+                                "yours\n",
                                 dtype);
   }
   if (const std::optional<double> scale = edit.loss_scale()) {
     text += fmt::format(
-        "scaler = torch.amp.GradScaler(\"cuda\", init_scale={:.17g})  # dynamic from there\n",
+        "scaler = torch.amp.GradScaler(\"cuda\", init_scale={:.17g})  # dynamic from there on\n",
         *scale);
   }
   return text;

@@ -10,13 +10,13 @@
 
 namespace halfscope::fixes {
 
-/// `storage`: what the lane keeps its weights in.
+/// @param storage the format of the lane's weights
 std::string pytorch_text(const LaneInfo& lane, const FloatFormat& storage, const PlanEdit& edit);
 std::string torchao_text(const LaneInfo& lane, const PlanEdit& edit);
 std::string keras_text(const LaneInfo& lane, const PlanEdit& edit);
 std::string tensorflow_text(const LaneInfo& lane, const PlanEdit& edit);
 
-/// Comments on the changes that are none of `done`: FRAMEWORK has no setting for them.
+/// Returns comments on the changes of other kinds than `done`: FRAMEWORK has no setting for them.
 std::string not_expressed(const std::string& framework, const PlanEdit& edit,
                           const std::vector<FixKind>& done);
 

@@ -16,7 +16,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// TensorFlow's operators for one of ours, gradients too.
+/// Returns TensorFlow's operators for each of ours, including gradients.
 const std::map<std::string, Names, std::less<>>& operators() {
   static const std::map<std::string, Names, std::less<>> names{
       {"Add", {"Add", "AddV2"}},
@@ -62,9 +62,9 @@ std::string tensorflow_text(const LaneInfo& lane, const PlanEdit& edit) {
     const auto found = operators().find(place.op);
     if (found == operators().end()) {
       unknown +=
-          comment(fmt::format("{} ({}): TensorFlow computes it in several operators; "
-                              "--fix-as keras keeps the layer in float32.",
-                              place.path, place.op.empty() ? "not known" : place.op));
+          comment(fmt::format("{} ({}): TensorFlow splits this into several operators. "
+                              "Use --fix-as keras to keep the layer in float32.",
+                              place.path, place.op.empty() ? "unknown operator" : place.op));
       continue;
     }
     ops.insert(place.op);
@@ -96,9 +96,9 @@ std::string tensorflow_text(const LaneInfo& lane, const PlanEdit& edit) {
         names += (i == 0 ? "" : ", ") + others[i];
       if (others.size() > kShown) names += fmt::format(" and {} more", others.size() - kShown);
       text += comment(
-          "Warning: these lists work by operator type. They also keep these layers in "
-          "float32, which do not need it: " +
-          names + ". --fix-as keras keeps single layers.");
+          "Warning: these lists apply to operator types. They also keep layers in float32 that do "
+          "not need it: " +
+          names + ". Use --fix-as keras to keep single layers.");
     }
   }
   text += unknown;

@@ -13,15 +13,16 @@ std::string torchao_text(const LaneInfo& lane, const PlanEdit& edit) {
   const std::vector<std::string> modules = modules_of(kept);
   std::string text;
   if (!modules.empty()) {
-    text += "from torchao.float8 import convert_to_float8_training\n\n" +
-            python_list("NOT_FLOAT8", modules, "as in model.named_modules()") +
-            "\ndef module_filter_fn(module, fqn):\n"
-            "    return fqn not in NOT_FLOAT8\n\n"
-            "convert_to_float8_training(model, module_filter_fn=module_filter_fn)\n" +
-            comment(
-                "These modules stay in the model's dtype, which is not fp32 in a bfloat16 "
-                "model: --fix-as pytorch keeps them in fp32. torchao converts nn.Linear alone; "
-                "other modules were not in float8 before.");
+    text +=
+        "from torchao.float8 import convert_to_float8_training\n\n" +
+        python_list("NOT_FLOAT8", modules, "as in model.named_modules()") +
+        "\ndef module_filter_fn(module, fqn):\n"
+        "    return fqn not in NOT_FLOAT8\n\n"
+        "convert_to_float8_training(model, module_filter_fn=module_filter_fn)\n" +
+        comment(
+            "These modules stay in the model's dtype, which is not fp32 in a bfloat16 model. Use "
+            "--fix-as pytorch to keep them in fp32. torchao only converts nn.Linear; other "
+            "modules were never in float8.");
   }
   for (const ModulePlace& place : kept) {
     if (place.is_module()) continue;

@@ -39,7 +39,7 @@ std::optional<double> multiply_adds(const std::string& op, const SiteInfo& outpu
          static_cast<double>(channels);
 }
 
-/// The largest tensor of role weight is the matrix; what is smaller is a bias or a gain.
+/// The largest tensor of role weight is the matrix; smaller ones are biases or gains.
 struct LayerTensors {
   const SiteInfo* output = nullptr;
   int64_t weights = 0, largest_weight = 0;
@@ -60,7 +60,7 @@ std::map<std::string, LayerTensors> tensors_of(const LaneInfo& lane) {
   return tensors;
 }
 
-/// Which nodes an edit widens: whole operators, or their results alone.
+/// Nodes that an edit moves to fp32: whole operators, or only their outputs.
 class Widened {
  public:
   explicit Widened(const PlanEdit& edit) : edit_(edit) {}
@@ -71,7 +71,7 @@ class Widened {
   }
 
  private:
-  /// A change of a composite holds for the steps that it is made of.
+  /// Returns whether a change applies to a node. A change of a composite applies to all its steps.
   bool has(FixKind kind, const std::string& path) const {
     return std::any_of(edit_.changes.begin(), edit_.changes.end(), [&](const Change& change) {
       const bool is_kind = change.kind == kind ||
@@ -137,7 +137,7 @@ Cost cost_of_nodes(const LaneInfo& lane, const PlanEdit& edit) {
   return cost;
 }
 
-/// What is stored beside the network: variables, or the optimizer's state, or both.
+/// Returns the cost of storing variables, the optimizer's state, or both, in fp32.
 Cost cost_of_storage(const LaneInfo& lane, bool variables, bool state) {
   Cost cost;
   int64_t weights = 0, kept = 0;

@@ -15,7 +15,7 @@ namespace halfscope {
 namespace {
 
 constexpr double kEndless = std::numeric_limits<double>::infinity();
-/// The lanes of a trial: fp32, and the one that is tried.
+/// Lanes of a trial: fp32 and the tested one.
 constexpr int kTried = 1;
 
 /// Collects what is measured of outputs, and tells how far a run is.
@@ -48,7 +48,7 @@ bool same_number(double a, double b) { return a == b || (std::isnan(a) && std::i
 
 double error_of(const Deviation& output) { return output.broken > 0 ? kEndless : output.error; }
 
-/// The one that is furthest off; null without outputs.
+/// Returns the output that differs most; null without outputs.
 const Deviation* worst_of(std::span<const Deviation> outputs) {
   const auto worst =
       std::max_element(outputs.begin(), outputs.end(), [](const Deviation& a, const Deviation& b) {
@@ -91,8 +91,8 @@ class InferenceTrials final : public TrialRunner {
     OutputSink sink(lane.plan.name, progress_.begin(), progress_);
     runner.run(&sink, {}, stop_);
     if (!runner.lost_lanes().empty()) {
-      const LostLane& lost = runner.lost_lanes().front();
-      throw Error(fmt::format("{} was lost at batch {}: {}", lost.name, lost.step, lost.why),
+      const FailedLane& lost = runner.lost_lanes().front();
+      throw Error(fmt::format("{} stopped at batch {}: {}", lost.name, lost.step, lost.why),
                   lost.hint);
     }
     if (stop_) return {};
@@ -124,38 +124,34 @@ class InferenceTrials final : public TrialRunner {
   }
 
   std::string distance(const Outcome& outcome) const override {
-    return std::isfinite(outcome.trial.gap)
-               ? fmt::format("the outputs are {} off fp32's", percent(outcome.trial.gap))
-               : "the outputs are not finite where fp32's are";
+    const double gap = outcome.trial.gap;
+    if (!std::isfinite(gap)) return "outputs are NaN or infinite where fp32's are finite";
+    return gap > tolerance_ ? fmt::format("the outputs differ from fp32's by {}", by_text(gap))
+                            : fmt::format("the outputs are within {} of fp32's", within_text(gap));
   }
 
   std::string allowed(const Proof& proof) const override {
-    std::string text = percent(proof.tolerance) + " is allowed";
-    if (std::isfinite(proof.twin_spread)) {
-      text += fmt::format(", {} is how far fp32's move with inputs and weights moved by one ulp",
-                          percent(proof.twin_spread));
-    }
-    return text;
+    return percent(proof.tolerance) + " is allowed";
   }
 
   std::string failure(const Outcome& original, const Proof& proof) const override {
     const double gap = original.trial.gap;
-    if (!std::isfinite(gap)) return "they are not finite where fp32's are";
-    const std::string off = fmt::format("they are {} off", percent(gap));
+    if (!std::isfinite(gap)) return "outputs are NaN or infinite where fp32's are finite";
+    const std::string off = fmt::format("they differ by {}", by_text(gap));
     if (gap > proof.tolerance) return off;
     return off + (original.why.empty() ? kDoubtful : ", but " + original.why);
   }
 
-  const char* proved() const override { return "Proved by running it"; }
+  std::string proved() const override { return "Tested by running it"; }
 
   std::string healthy(const std::string& lane) const override {
-    return lane + " gives fp32's results as it is";
+    return lane + " matches fp32 without any change";
   }
 
   std::string hint(const Outcome&) const override { return ""; }
 
  private:
-  /// The original and fp32 must do what they did when they were recorded.
+  /// Throws Error if the outputs of the original and fp32 are not the recorded ones.
   void check_repeated(std::span<const Deviation> outputs) const {
     for (const Deviation& recorded : request_.recorded) {
       for (const Deviation& now : outputs) {
@@ -163,16 +159,16 @@ class InferenceTrials final : public TrialRunner {
         const bool same = now.n == recorded.n && now.broken == recorded.broken &&
                           same_number(now.error, recorded.error);
         if (same) continue;
-        throw Error(fmt::format("the run does not repeat itself: the error of output {} is {}, "
-                                "the run recorded {}",
+        throw Error(fmt::format("the run is not repeatable: the error of output {} is {}, but the "
+                                "run file has {}",
                                 now.name, now.error, recorded.error),
-                    "the samples or the weights have changed since, or it was another version; "
-                    "record the run again");
+                    "record the run again; its samples, its weights or the HalfScope version have "
+                    "changed");
       }
     }
   }
 
-  /// What the original's worst output is allowed, for all to see.
+  /// Sets spread and tolerance from the original's worst output.
   void note(const LaneInfo& info, std::span<const Deviation> outputs) {
     const Deviation* worst = worst_of(outputs);
     any_ = worst != nullptr;

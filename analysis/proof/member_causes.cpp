@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What each node of a cure does to the numbers when only that node is as it was.
+// The fault of each node of a fix: its effect on the numbers when only this node is unchanged.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ bool belongs(const LaneFacts& lane, int node, const std::string& member) {
   });
 }
 
-/// An error that only later operators make large.
+/// Returns the cause of an error that only later operators amplify.
 Cause passed_on(const LaneFacts& lane, const Change& member) {
   Cause cause{.layer = member.path, .mechanism = Mechanism::early_rounding, .weight = 0.4};
   const Harm harm = harm_of(lane);
@@ -34,7 +34,7 @@ Cause passed_on(const LaneFacts& lane, const Change& member) {
   const std::string format = part == nullptr ? "few bits" : format_name(part->write);
   const bool has_steps = part != nullptr && part->path != member.path;
   cause.text = fmt::format("{} rounds {} to {}", member.path,
-                           has_steps ? "the results of its steps" : "its result", format);
+                           has_steps ? "the outputs of its steps" : "its output", format);
   if (member.kind == FixKind::accumulate_fp32) {
     cause.mechanism = Mechanism::stalled_sum;
     cause.weight = 0.9;
@@ -46,24 +46,24 @@ Cause passed_on(const LaneFacts& lane, const Change& member) {
     const int zeros = cancelled_site(lane, static_cast<int>(node));
     if (zeros < 0) break;
     cause.weight = 0.8;
-    cause.text +=
-        fmt::format(", and {} then becomes 0 where it is not 0 in fp32", lane.site(zeros).path);
+    cause.text += fmt::format(", so {} becomes 0 where fp32's is not 0", lane.site(zeros).path);
     return cause;
   }
   if (harm.items.empty()) return cause;
   const std::optional<ErrorSource> growth = grows_error(lane, harm);
   if (!growth || lane.site(growth->site).path == member.path) {
-    cause.text += ", and the next steps need the bits that this drops";
+    cause.text += ", and the next steps need the bits that are lost";
     return cause;
   }
   const std::string& worse = lane.site(growth->site).path;
-  cause.text += std::isfinite(growth->after)
-                    ? fmt::format(", and {} is then {} off", worse, percent(growth->after))
-                    : fmt::format(", and {} is then not finite", worse);
+  cause.text +=
+      std::isfinite(growth->after)
+          ? fmt::format(", so {} differs from fp32's by {}", worse, by_text(growth->after))
+          : fmt::format(", so {} becomes NaN or infinite", worse);
   return cause;
 }
 
-/// What the member's node does in a run without that member.
+/// Returns the fault of the member's node in a run without that member.
 Cause cause_in(const RunView& run, const Change& member) {
   const LaneFacts lane(run, run.lane_count() - 1);
   const auto is_of_member = [&](int node) {

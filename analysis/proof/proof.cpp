@@ -15,7 +15,7 @@
 namespace halfscope {
 namespace {
 
-/// Changes of nodes by name, then the lane's, then the loss scale.
+/// Returns the members sorted: changes of nodes by name, then the lane's, then the loss scale.
 std::vector<PlanEdit> sorted_members(const PlanEdit& edit) {
   std::vector<PlanEdit> members = edit.members();
   const auto end = std::find_if(members.begin(), members.end(), [](const PlanEdit& member) {
@@ -32,8 +32,8 @@ std::string in_words(const PlanEdit& member) {
   return (is_layer ? "fp32 for " : "") + part_text(member.member_name());
 }
 
-/// Dynamic scaling comes down to a scale that suits the advised plan, unless it starts far above;
-/// it hardly ever climbs. Where the scale is all there is to the advice, it counts.
+/// Returns whether dynamic scaling finds the advised scale without help: it comes down to it unless
+/// it starts far above, and hardly ever climbs. If the scale is the whole advice, it counts.
 bool finds_its_scale(const PlanEdit& edit, const LossScalerConfig& scaler) {
   constexpr double kComesDown = 0x1p16;
   const double start = static_cast<double>(scaler.initial);
@@ -99,7 +99,7 @@ class Prover {
   }
 
  private:
-  /// Puts the smallest edit that a search finds in place of the advice.
+  /// Replaces the advice by the smallest edit that a search finds.
   void find(SearchRequest request, Proof& proof) {
     SearchResult result = search(book_, request);
     proof.exhausted = result.exhausted;
@@ -125,15 +125,15 @@ class Prover {
     return result;
   }
 
-  /// Each of these members is about to be taken away.
+  /// Runs the edits without each of these members ahead of time.
   void expect_without(const std::vector<PlanEdit>& members) {
     std::vector<PlanEdit> rests;
     for (const PlanEdit& member : members) rests.push_back(edit_.without(member));
     book_.expect(rests);
   }
 
-  /// Takes out members one after the other as long as the rest still cures. What was needed beside
-  /// a member may not be without it, so it goes round until none can be spared.
+  /// Removes members one by one as long as the rest still cures. A member may be needed only
+  /// because of another one, so it repeats until none can be removed.
   void drop_needless(Proof& proof) {
     for (bool dropped = true; dropped && !stop_;) {
       dropped = false;
@@ -153,8 +153,8 @@ class Prover {
     if (!nothing_.empty()) return nothing_;
     const std::string allowed = trials_.allowed(proof);
     if (original.trial.passes && edit_.members().empty()) {
-      return "The advice changes what evaluations see, not the training itself: no loss can prove "
-             "it.";
+      return "The change affects evaluations, not training, so no training loss can show its "
+             "effect.";
     }
     if (original.trial.passes) {
       return fmt::format("{}: {} ({}).", trials_.healthy(proof.lane), trials_.distance(original),
@@ -162,27 +162,28 @@ class Prover {
     }
     if (!advised.trial.passes) {
       std::string text =
-          fmt::format("Not proved: with the advice {} ({})", trials_.distance(advised), allowed);
+          fmt::format("Not proved: with the change, {} ({})", trials_.distance(advised), allowed);
       if (!advised.why.empty()) text += "; " + advised.why;
       text += ".";
-      if (proof.exhausted) text += " The search ended with its budget; --verify goes on there.";
+      if (proof.exhausted)
+        text += " The search used up its budget. Run --verify again to continue it.";
       const std::string hint = trials_.hint(advised);
       return hint.empty() ? text : text + " " + hint;
     }
     std::string text =
-        fmt::format("{}: with the advice {} ({}); without it, {}.", trials_.proved(),
+        fmt::format("{}: with the change, {} ({}). Without it, {}.", trials_.proved(),
                     trials_.distance(advised), allowed, trials_.failure(original, proof));
     std::vector<std::string> names;
     for (const PlanEdit& member : sorted_members(edit_)) names.push_back(in_words(member));
-    if (!names.empty()) {
-      text += fmt::format(" Taking {} away breaks it again.",
-                          names.size() == 1 ? names[0] : "any one of " + name_list(names));
+    if (names.size() > 1) {
+      text += fmt::format(" Every part is needed. Without any one of these it fails again: {}.",
+                          name_list(names));
     }
     if (proof.exhausted) {
-      text += " The search ended with its budget: there may be a smaller change.";
+      text += " The search used up its budget, so there may be a smaller change.";
     }
     if (!dropped_.empty()) {
-      text += fmt::format(" Needless, and dropped: {}.", name_list(dropped_));
+      text += fmt::format(" Not needed, so dropped: {}.", name_list(dropped_));
     }
     return text;
   }
@@ -192,7 +193,7 @@ class Prover {
   const SearchOptions& search_;
   const std::atomic<bool>& stop_;
   TrialBook book_;
-  PlanEdit edit_;  ///< what is left of the advice
+  PlanEdit edit_;  ///< the advice without the members dropped so far
   std::optional<double> advised_scale_;
   std::string advised_name_;
   std::string nothing_;               ///< why nothing can be proved

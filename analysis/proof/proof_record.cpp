@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A number, or one of the words that stand for what JSON cannot write.
+/// Returns a number, or the value of a word that stands for what JSON cannot write.
 double number_of(const Json& json, const char* key, double otherwise) {
   const auto place = json.find(key);
   if (place == json.end()) return otherwise;
@@ -51,7 +51,7 @@ std::vector<std::string> names_of(const Json& json, const char* key) {
   return names;
 }
 
-/// If the file has no sentence of its own.
+/// Returns the sentence for files that do not contain one.
 std::string proof_sentence(const Proof& proof) {
   size_t needed = 0, tried = 0;
   for (const Trial& trial : proof.trials) {
@@ -59,11 +59,12 @@ std::string proof_sentence(const Proof& proof) {
     ++tried;
     needed += trial.passes ? 0 : 1;
   }
-  std::string text = proof.holds ? "The advised plan follows fp32 and the original does not."
-                                 : "The advised plan did not hold when it was tried.";
+  std::string text = proof.holds
+                         ? "With the change the lane matches fp32, and without it it does not."
+                         : "The change was tested and is not enough.";
   if (tried > 0) {
-    text += fmt::format(" {} of {} were needed: without them the loss leaves fp32's again.", needed,
-                        counted(static_cast<int64_t>(tried), "layer"));
+    text +=
+        fmt::format(" {} of {} are needed.", needed, counted(static_cast<int64_t>(tried), "layer"));
   }
   return text;
 }
@@ -84,7 +85,7 @@ void each_object(const Json& json, const char* key, const Read& read) {
   }
 }
 
-/// What a search came to.
+/// Reads the results of a search.
 void read_search(const Json& json, Proof& proof) {
   proof.exhausted = flag_of(json, "exhausted");
   each_object(json, "tried", [&](const Json& item) {
@@ -108,7 +109,7 @@ void read_search(const Json& json, Proof& proof) {
   });
 }
 
-/// A number, or a word for what JSON cannot write.
+/// Returns a number, or a word for what JSON cannot write.
 Json json_number(double value) {
   if (std::isfinite(value)) return value;
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
@@ -155,6 +156,16 @@ std::vector<TriedEdit> read_tried(const std::string& text) {
   Proof proof;
   read_search(json, proof);
   return proof.tried;
+}
+
+std::string within_text(double gap) {
+  const std::string text = difference_by(gap);
+  return text.starts_with("< ") ? text.substr(2) : text;
+}
+
+std::string by_text(double gap) {
+  const std::string text = difference_by(gap);
+  return text.starts_with("< ") ? "less than " + text.substr(2) : text;
 }
 
 const char* trial_name(Trial::Kind kind) noexcept {

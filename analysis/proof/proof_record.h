@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a proof came to, as run files and reports hold it. proof.h makes it by training.
+// The result of a proof, as stored in run files and shown in reports. proof.h computes it.
 #pragma once
 
 #include <cstdint>
@@ -12,68 +12,75 @@
 
 namespace halfscope {
 
+/// One plan that was tested.
 struct Trial {
   enum class Kind : uint8_t { original, advised, leave_one_out };
   std::string name;  ///< of the lane
   Kind kind = Kind::original;
-  std::string without = "";  ///< leave_one_out: the member that was taken away
-  /// See loss_gap(); of inference the largest error of an output. Infinite or NaN if the loss or an
-  /// output is not finite.
+  std::string without = "";  ///< leave_one_out: the member that was removed
+  /// See loss_gap(); for inference, the largest error of an output. Infinite or NaN if the loss or
+  /// an output is not finite.
   double gap = 0.0;
   int64_t skipped = 0, calibration_skips = 0;
   bool passes = false;
 };
 const char* trial_name(Trial::Kind kind) noexcept;  // "leave_one_out"
 
-/// What a node does to the numbers, seen when all other members of an edit were in place.
+/// Returns a gap to follow "within": "0.07%", and "0.01%" for anything smaller.
+std::string within_text(double gap);
+/// Returns a gap to follow "by": "0.07%", "less than 0.01%".
+std::string by_text(double gap);
+
+/// The fault of one node, measured while all other members of an edit are in place.
 struct Cause {
   std::string layer{};  ///< the member
-  std::string site{};   ///< where it shows
+  std::string site{};   ///< the tensor that shows it
   Mechanism mechanism = Mechanism::unknown;
   double weight = 0.0;  ///< see Suspect
   std::string text{};
 };
 
-/// An edit that was tried on the way, and what it came to.
+/// An edit that a search tested, with its result.
 struct TriedEdit {
   PlanEdit edit{};
-  double gap = 0.0;  ///< this and the next three as of a Trial
+  double gap = 0.0;  ///< this and the next three: see Trial
   bool passes = false;
   int64_t skipped = 0, calibration_skips = 0;
   double last_scale = 1.0;  ///< where the loss scale ended
-  std::string why{};        ///< what is wrong where the gap does not show it, half a sentence
+  std::string why{};        ///< the fault if the gap does not show it, half a sentence
 };
 
+/// The result of a proof.
 struct Proof {
   std::string lane, advised;  ///< names of the lane and of the advised plan
-  PlanEdit edit;              ///< what was tried, without the members that proved needless
+  PlanEdit edit;              ///< the tested edit without the members that are not needed
   std::string plan_json;      ///< the plan with that edit
   bool holds = false;
   int64_t steps = 0;
   uint64_t seed = 0;
-  double twin_spread = 0.0;  ///< the largest gap between right results
-  double tolerance = 0.0;    ///< of the gap
+  double twin_spread = 0.0;  ///< the largest gap between correct results
+  double tolerance = 0.0;    ///< the largest gap that passes
   std::vector<Trial> trials;
-  std::vector<std::string> dropped;  ///< members that proved needless
-  // Of a search.
+  std::vector<std::string> dropped;  ///< members that are not needed
+  // Results of a search.
   std::vector<TriedEdit> tried{};        ///< in the order of the trials
-  std::vector<PlanEdit> alternatives{};  ///< other edits, not larger, that pass
-  std::vector<Cause> causes{};           ///< what members of the edit that are nodes do without it
-  bool exhausted = false;                ///< the budget ended it
+  std::vector<PlanEdit> alternatives{};  ///< other edits that pass and are not larger
+  std::vector<Cause> causes{};           ///< faults of the edit's nodes without the edit
+  bool exhausted = false;                ///< the budget ran out
   std::string text;                      ///< one or two sentences
-  /// What was measured of the lane, beside the spread of right trainings: for store_deviations(),
-  /// no part of the JSON.
+  /// Measured deviations of the lane with the spread of correct trainings, for store_deviations().
+  /// Not part of the JSON.
   std::vector<Deviation> deviations;
 };
 
-/// What a search has tried, as run files keep it while it goes on.
+/// Returns the trials of a search as JSON, which run files keep during the search.
 std::string tried_json(const std::vector<TriedEdit>& tried);
-/// Reads that list again; leaves out anything that is not a trial.
+/// Reads that list and leaves out anything that is not a trial.
 std::vector<TriedEdit> read_tried(const std::string& json);
 
-/// The object `proof` of the report's JSON (docs/contracts.md), which run files store.
+/// Returns the object `proof` of the report's JSON (docs/reference/report-json.md), which run files store.
 std::string proof_json(const Proof& proof);
-/// Reads that object again; nothing if the text is not a proof.
+/// Reads that object. Returns nothing if the text is not a proof.
 std::optional<Proof> read_proof(const std::string& json);
 
 }  // namespace halfscope

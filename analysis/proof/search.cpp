@@ -19,7 +19,7 @@ namespace {
 constexpr int kRounds = 8;
 /// Suspects with less than this part of the first one's weight wait for the next round.
 constexpr double kHeavy = 0.5;
-/// How many other answers are tried.
+/// Number of alternatives that are tested.
 constexpr size_t kAlternatives = 8;
 
 Change in_fp32(const std::string& path) { return {.kind = FixKind::operator_fp32, .path = path}; }
@@ -212,8 +212,8 @@ class Searcher {
     return edit_of(std::move(changes));
   }
 
-  /// Takes out single members as long as the rest still cures, those first that cost most; not
-  /// those of `stays`.
+  /// Takes out single members as long as the rest still cures, the costliest first. Members of
+  /// `stays` are kept.
   PlanEdit smaller(PlanEdit edit, const PlanEdit& stays = {}) {
     constexpr size_t kMany = 6;
     if (edit.changes.size() > kMany && stays.empty()) edit = halved(edit.changes);
@@ -488,7 +488,7 @@ class Searcher {
                      });
   }
 
-  /// What a node reads, and what reads it.
+  /// Returns the nodes that a node reads and those that read it.
   std::vector<std::string> neighbours(const std::string& path) const {
     std::vector<std::string> paths;
     for (const LayerInfo& layer : request_.layers) {

@@ -3,10 +3,10 @@
 //
 //   advice of the rules --fails--> what the advised lane still shows --more--> ... --passes-->
 //   (or: formats of the whole lane, then every node in fp32 and halves of that)
-//   --> members dropped one by one --> cheaper kinds of change for each --> other answers of its
+//   --> members dropped one by one --> cheaper kinds of change for each --> other edits of the same
 //   size
 //
-// Everything is tried by a TrialBook; a search that ends early keeps the best edit it has.
+// A TrialBook runs every trial. A search that ends early keeps the best edit so far.
 #pragma once
 
 #include <optional>
@@ -22,32 +22,32 @@ namespace halfscope {
 
 struct SearchRequest {
   Plan original{};
-  /// Formats that the training has beside the plan.
+  /// Formats that are set by the training, not by the plan.
   std::optional<FloatFormat> state_format = std::nullopt, sum_format = std::nullopt;
-  int64_t ranks = 1;  ///< of the training, and how they reduce
+  int64_t ranks = 1;  ///< of the training; `reduction` is how they reduce
   Reduction reduction{};
   bool trains = false;
-  PlanEdit advice{};                                ///< of the rules: what is tried first
+  PlanEdit advice{};                                ///< from the rules; tested first
   std::optional<double> loss_scale = std::nullopt;  ///< that suits the gradients, if known
   std::vector<LayerInfo> layers{};                  ///< of the original lane, in execution order
-  /// The original lane as it was recorded, beside its reference; the lane is the last of the two.
+  /// The recorded original lane beside its reference; the lane is the last of the two.
   const RunView* evidence = nullptr;
   int lane = -1;
 };
 
 struct SearchResult {
-  std::optional<PlanEdit> cure{};        ///< nothing if no edit that was tried passes
-  std::vector<PlanEdit> alternatives{};  ///< of the same size or smaller that pass as well
-  bool exhausted = false;                ///< the budget ended it
+  std::optional<PlanEdit> cure{};        ///< empty if no tested edit passes
+  std::vector<PlanEdit> alternatives{};  ///< others that pass and are not larger
+  bool exhausted = false;                ///< the budget ran out
 };
 
-/// The original lane must have failed already.
+/// Searches for the smallest edit that cures the lane. The original lane must have failed already.
 SearchResult search(TrialBook& book, const SearchRequest& request);
 
-/// Whether rules warn of a lane whose results are no further off than right ones may be.
+/// Returns whether rules warn about a lane whose results are within the tolerance.
 bool is_doubtful(const RunView& run, std::span<const Finding> findings, int lane);
 
-/// What each node of an edit does to the numbers while all other changes of it are in place.
+/// Returns the fault of each node of an edit, measured while all other changes are in place.
 std::vector<Cause> find_causes(TrialBook& book, const PlanEdit& edit);
 
 /// Returns the changes of the whole lane that apply to its plan, in the order in which they are

@@ -108,11 +108,13 @@ class TrainingTrials final : public TrialRunner {
     proof.twin_spread = trains ? twins_.spread : std::numeric_limits<double>::infinity();
     proof.tolerance = kLossFloor;
     if (!trains) {
-      return "Nothing can be proved: fp32 itself does not train, its loss does not stay finite.";
+      return "Nothing can be proved: fp32 itself does not train. Its loss becomes NaN or infinite.";
     }
     if (!std::isfinite(twins_.spread)) {
       return fmt::format(
-          "Nothing can be proved: fp32 runs one ulp apart drift apart without bound {}.", over());
+          "Nothing can be proved: two fp32 runs that start one ulp apart drift apart without bound "
+          "{}.",
+          over());
     }
     proof.tolerance = tolerance_ = std::max(kLossFloor, kHarmFactor * twins_.spread);
     const std::vector<StepRow>& recorded = request_.recorded;
@@ -170,37 +172,41 @@ class TrainingTrials final : public TrialRunner {
 
   std::string distance(const Outcome& outcome) const override {
     const double gap = outcome.trial.gap;
-    if (!std::isfinite(gap)) return fmt::format("the loss does not stay finite {}", over());
+    if (!std::isfinite(gap)) return "the loss becomes NaN or infinite";
     const double delay = delay_gap(twins_.reference, outcome.trial.calibration_skips);
     const bool explains = outcome.trial.passes && gap > tolerance_;
-    return fmt::format("the loss is {} off fp32's {}{}", percent(gap), over(),
-                       explains ? fmt::format(", {} of which come from the {} that looked for a "
-                                              "loss scale",
-                                              percent(std::min(delay, gap)),
-                                              counted(outcome.trial.calibration_skips, "step"))
-                                : "");
+    std::string text = gap > tolerance_
+                           ? fmt::format("the loss differs from fp32's by {}", by_text(gap))
+                           : fmt::format("the loss stays within {} of fp32's", within_text(gap));
+    if (explains) {
+      text += fmt::format(", {} of it because {} looked for a loss scale",
+                          percent(std::min(delay, gap)),
+                          counted(outcome.trial.calibration_skips, "skipped step"));
+    }
+    return text;
   }
 
   std::string allowed(const Proof& proof) const override {
-    return fmt::format("{} is allowed, {} is how far fp32 runs one ulp apart drift",
-                       percent(proof.tolerance), percent(proof.twin_spread));
+    return percent(proof.tolerance) + " is allowed";
   }
 
   std::string failure(const Outcome& original, const Proof& proof) const override {
     const Trial& trial = original.trial;
     if (!std::isfinite(trial.gap)) return "training fails";
-    const std::string text = fmt::format("it is {} off", percent(trial.gap));
-    // The loss alone would not have told.
+    const std::string text = fmt::format("it differs by {}", by_text(trial.gap));
+    // The loss alone does not show it.
     if (trial.gap > proof.tolerance) return text;
     if (!original.why.empty()) return text + ", but " + original.why;
     if (trial.skipped == 0) return text + kDoubtful;
     return text + fmt::format(" with {}", counted(trial.skipped, "skipped step"));
   }
 
-  const char* proved() const override { return "Proved by training"; }
+  std::string proved() const override {
+    return "Tested by training " + counted(config_.steps, "step");
+  }
 
   std::string healthy(const std::string& lane) const override {
-    return lane + " trains as fp32 does as it is";
+    return lane + " matches fp32 without any change";
   }
 
   std::string hint(const Outcome& advised) const override {
@@ -211,8 +217,8 @@ class TrainingTrials final : public TrialRunner {
     if (std::isfinite(trial.gap) && trial.skipped == trial.calibration_skips &&
         config_.steps < kFewForSkips * trial.skipped) {
       text += fmt::format(
-          " All of them search for the loss scale, which puts it behind fp32: train for at least "
-          "{} steps, or start nearer with --loss-scale dynamic:{}.",
+          " All of them look for the loss scale, which puts it behind fp32. Train at least {} "
+          "steps, or start closer with --loss-scale dynamic:{}.",
           kFewForSkips * trial.skipped, short_number(advised.last_scale));
     }
     return text;
@@ -223,7 +229,8 @@ class TrainingTrials final : public TrialRunner {
     return fmt::format("over the last fifth of {}", counted(config_.steps, "step"));
   }
 
-  /// What rules/harm says of a trial but for its loss, half a sentence; "" if nothing.
+  /// Returns what rules/harm says about a trial apart from its loss, half a sentence; "" if
+  /// nothing.
   std::string harm_beside_the_loss(RunView run) const {
     const std::vector<Deviation> rows =
         rows_beside(twins_, run.steps(1), run.steps(0), run.deviations(1));

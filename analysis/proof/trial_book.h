@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// TrialBook: every trial of one lane, each run once. Proof and search ask it what an edit of the
-// lane's plan comes to.
+// TrialBook: runs every trial of one lane once and remembers its result. Proof and search ask it
+// for the result of an edit.
 #pragma once
 
 #include <atomic>
@@ -23,41 +23,42 @@ class TrialBook {
   TrialBook(LaneConfig original, TrialRunner& runner, const std::atomic<bool>& stop,
             TrialBudget budget);
 
-  /// The original lane with an edit.
+  /// Returns the original lane with an edit.
   LaneConfig lane(const PlanEdit& edit, const std::string& name) const;
-  /// Runs the lane with that edit, under that name or one made of the edit, unless that has been
-  /// done. Once it is stopped, nothing is run and nothing passes.
+  /// Returns the result of the lane with that edit. Runs it if that has not been done, under `name`
+  /// or a name made from the edit. After a stop nothing runs and nothing passes.
   const Outcome& outcome(const PlanEdit& edit, const std::string& name = "");
   bool passes(const PlanEdit& edit);
-  /// Returns the first of them that passes; -1 if none does or the budget is used up before.
+  /// Returns the index of the first edit that passes; -1 if none does or the budget runs out first.
   int first_that_passes(const std::vector<PlanEdit>& edits);
-  /// Runs edits that are about to be asked for, as many at a time as the runner can. They count as
-  /// trials once they are asked for, so that results do not depend on the number of cores.
+  /// Runs edits ahead of time, as many at once as the runner can. They count as trials only when
+  /// they are used, so that results do not depend on the number of cores.
   void expect(std::span<const PlanEdit> edits);
-  /// From now on only an edit passes that also takes at least half of this gap away: the lane's
-  /// results are doubtful, but not further off than right ones may be.
+  /// Lets only edits pass that also halve this gap, for lanes whose results are doubtful but within
+  /// the tolerance.
   void ask_for_half_of(double gap);
-  /// Runs them once more with everything recorded, in that order; nothing if it was stopped.
+  /// Runs the edits again with everything recorded, in that order. Returns nothing after a stop.
   std::optional<std::vector<RunView>> record(const std::vector<PlanEdit>& edits);
   std::optional<RunView> record(const PlanEdit& edit);
 
-  /// Takes over what was tried before; not the lane as it was, which has to show that it repeats.
+  /// Adds an earlier trial, except that of the unchanged lane, which must run again to show that it
+  /// is repeatable.
   void add(const TriedEdit& tried);
-  /// Every edit that was tried, in that order.
+  /// Returns every tested edit, in that order.
   const std::vector<TriedEdit>& tried() const noexcept { return tried_; }
   /// Called after every trial.
   std::function<void()> on_trial{};
 
   int64_t trials() const noexcept { return trials_; }
-  /// How many trials are worth running at once.
+  /// Returns how many trials to run at once.
   int at_once() const { return runner_.at_once(); }
-  /// Whether the budget is used up, or the user stopped it.
+  /// Returns whether the budget is used up or the user stopped it.
   bool exhausted() const;
   bool stopped() const noexcept { return stop_; }
 
  private:
   using Key = std::vector<std::string>;
-  /// A trial that was run before it was asked for.
+  /// A trial that ran ahead of time.
   struct Expected {
     Outcome outcome{};
     std::exception_ptr error{};
@@ -73,7 +74,7 @@ class TrialBook {
   TrialBudget budget_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::map<Key, Outcome> outcomes_;   ///< by members
-  std::map<Key, Expected> expected_;  ///< not asked for yet
+  std::map<Key, Expected> expected_;  ///< not used yet
   std::vector<TriedEdit> tried_;
   int64_t trials_ = 0;
   std::optional<double> strict_gap_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a proof needs of a way to run a network again: proof.cpp decides what to try, a TrialRunner
-// tries it, by training or by inference, and puts what came of it into words.
+// TrialRunner: the interface through which a proof runs a network again. proof.cpp decides what to
+// test; a TrialRunner tests it by training or by inference and describes the result in words.
 #pragma once
 
 #include <atomic>
@@ -16,50 +16,50 @@
 
 namespace halfscope {
 
-/// Of an original that rules warn of although it passes.
+/// Follows the distance of an original that passes although rules warn about it.
 inline constexpr const char* kDoubtful = ", which is allowed but doubtful";
 
-/// What one lane came to.
+/// Result of running one lane.
 struct Outcome {
   Trial trial{};            ///< gap, skipped, calibration_skips and passes
   double last_scale = 1.0;  ///< where its loss scale ended
-  std::string why{};        ///< what is wrong where the gap does not show it, half a sentence
+  std::string why{};        ///< the fault if the gap does not show it, half a sentence
 };
 
 class TrialRunner {
  public:
   virtual ~TrialRunner() = default;
 
-  /// Runs what all trials are compared with, and finds out how far apart right results are: fills
-  /// in twin_spread, tolerance and deviations. `original` is the lane as it was. Returns a sentence
-  /// if nothing can be proved, else "".
+  /// Runs the fp32 lanes that all trials are compared with and measures how far apart correct
+  /// results are. Fills in twin_spread, tolerance and deviations. `original` is the unchanged lane.
+  /// Returns a sentence if nothing can be proved, else "".
   virtual std::string prepare(const LaneConfig& original, Proof& proof) = 0;
-  /// How many trials are worth running at once; run() and record() are called from that many
-  /// threads.
+  /// Returns how many trials to run at once. run() and record() are called from that many threads.
   virtual int at_once() const { return 1; }
-  /// Runs a lane. Throws Error if it is the original and does not repeat what was recorded.
+  /// Runs a lane. Throws Error if it is the original and its results are not the recorded ones.
   virtual Outcome run(const LaneConfig& lane, bool is_original) = 0;
 
-  /// Runs a lane beside its reference with statistics, comparisons and sums recorded, for rules to
-  /// look at; the lane is the last. Nothing if it was stopped.
+  /// Runs a lane beside its reference with statistics, comparisons and sums recorded, as input for
+  /// the rules. The lane is the last one. Returns nothing if it was stopped.
   virtual std::optional<RunView> record(const LaneConfig& lane) = 0;
 
   // Words.
-  /// "the loss is 12% off fp32's over the last fifth of 30 steps".
+  /// Returns "the loss differs from fp32's by 12%".
   virtual std::string distance(const Outcome& outcome) const = 0;
-  /// "1% is allowed, ...".
+  /// Returns "1% is allowed".
   virtual std::string allowed(const Proof& proof) const = 0;
-  /// What is wrong with the original, with a pronoun: "it is 12% off", "training fails".
+  /// Returns how the original fails, as the rest of a sentence: "it differs by 12%", "training
+  /// fails".
   virtual std::string failure(const Outcome& original, const Proof& proof) const = 0;
-  /// "Proved by training".
-  virtual const char* proved() const = 0;
-  /// "mixed_float16 trains as fp32 does as it is", before a colon.
+  /// Returns "Tested by training 60 steps".
+  virtual std::string proved() const = 0;
+  /// Returns "mixed_float16 matches fp32 without any change", before a colon.
   virtual std::string healthy(const std::string& lane) const = 0;
-  /// Why the advice did not help, where that can be told; a sentence.
+  /// Returns a sentence on why the advice did not help, or "" if that is not known.
   virtual std::string hint(const Outcome& advised) const = 0;
 };
 
-/// The fp32 reference of a lane, on the same backend, and the lane.
+/// Returns the fp32 reference of a lane, on the same backend, and the lane.
 inline std::vector<LaneConfig> beside_reference(const LaneConfig& lane) {
   return {{.plan = reference_of(lane.plan),
            .scaler = {},
@@ -68,8 +68,8 @@ inline std::vector<LaneConfig> beside_reference(const LaneConfig& lane) {
           lane};
 }
 
-/// How many trials of a lane are worth running at once. A trial keeps about what the recorded lane
-/// has tensors, beside as much of its reference, in float and for comparisons in double.
+/// Returns how many trials of a lane to run at once. A trial keeps about as many tensors as the
+/// recorded lane and as many of its reference, in float and, for comparisons, in double.
 inline int trials_at_once(const Backend* backend, const SearchOptions& search) {
   if (backend == nullptr || !backend->runs_side_by_side() || search.evidence == nullptr) return 1;
   int64_t elements = 0;
@@ -81,22 +81,22 @@ inline int trials_at_once(const Backend* backend, const SearchOptions& search) {
   return trials_that_fit(2 * elements * static_cast<int64_t>(sizeof(float) + sizeof(double)));
 }
 
-/// Tells how far trials are. Calls never overlap; steps of several trials may alternate.
+/// Reports the progress of trials. Calls never overlap; steps of several trials may alternate.
 class SharedProgress {
  public:
-  explicit SharedProgress(const ProofProgress& tell) : tell_(tell) {}
+  explicit SharedProgress(const ProofProgress& report) : report_(report) {}
 
   /// Returns the number of a trial that begins.
   int begin() { return ++count_; }
   void go_on_from(int count) { count_ = count; }
   void step(const std::string& name, int count, const StepRow& row) const {
-    if (!tell_) return;
+    if (!report_) return;
     const std::lock_guard lock(mutex_);
-    tell_(name, count, row);
+    report_(name, count, row);
   }
 
  private:
-  const ProofProgress& tell_;
+  const ProofProgress& report_;
   std::atomic<int> count_{0};
   mutable std::mutex mutex_;
 };

@@ -24,10 +24,10 @@ constexpr double kBoundless = std::numeric_limits<double>::infinity();
 /// After this many steps without a finite loss in a row, float32 does not recover.
 constexpr int64_t kHopeless = 64;
 
-/// Bit for bit, but for NaN, which is as good as any other.
+/// Returns whether two losses have the same bits. Any NaN equals any other.
 bool same_loss(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-/// Rows and movements of float32 (lane 0) and its twins.
+/// Collects rows and movements of float32 (lane 0) and its twins.
 class TwinSink final : public TapSink {
  public:
   TwinSink(const TwinRequest& request, const ProofProgress& progress, const std::atomic<bool>& stop)
@@ -68,7 +68,7 @@ class TwinSink final : public TapSink {
   int64_t last_step_, lost_ = 0;
 };
 
-/// What the twins are moved by.
+/// Returns the perturbation of the twins: significant bits by variable.
 std::map<std::string, int> noise_bits(const TrainConfig& training, const Dataset& data,
                                       const Plan& plan) {
   const int64_t samples =
@@ -90,7 +90,7 @@ TrainConfig without_extras(const TrainConfig& training) {
   return config;
 }
 
-/// The one of two distances that forgives more.
+/// Keeps the larger of two distances, which allows more.
 void keep_further(Deviation& kept, const Deviation& other) {
   const double error = other.broken > 0 ? kBoundless : other.error;
   if (!(kept.error >= error)) kept.error = error;
@@ -131,11 +131,11 @@ bool RepetitionCheck::add(const StepRow& row) {
 
 void throw_not_repeated(const std::string& lane, const StepRow& now, const StepRow& recorded) {
   throw Error(
-      fmt::format("the training does not repeat itself: at step {} the loss of {} is {}, the run "
-                  "recorded {}",
-                  now.step, lane, now.loss, recorded.loss),
-      "the data or the initial weights have changed since, or it was another version; record the "
-      "run again");
+      fmt::format(
+          "the training is not repeatable: at step {} the loss of {} is {}, but the run file "
+          "has {}",
+          now.step, lane, now.loss, recorded.loss),
+      "record the run again; its data, its initial weights or the HalfScope version have changed");
 }
 
 std::optional<Twins> train_twins(const TwinRequest& request, const Dataset& data,
@@ -161,8 +161,8 @@ std::optional<Twins> train_twins(const TwinRequest& request, const Dataset& data
   if (sink.other()) throw_not_repeated("float32", sink.rows[0].back(), *sink.other());
   if (stop) return std::nullopt;
   if (!trainer.lost_lanes().empty()) {
-    const LostLane& lost = trainer.lost_lanes().front();
-    throw Error(fmt::format("{} was lost at step {}: {}", lost.name, lost.step, lost.why),
+    const FailedLane& lost = trainer.lost_lanes().front();
+    throw Error(fmt::format("{} stopped at step {}: {}", lost.name, lost.step, lost.why),
                 lost.hint);
   }
   Twins twins{.reference = std::move(sink.rows[0]),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What to do, ready to be done: each part of the advised plan with what it should bring, what it
-// costs and how sure that is, and the same as text for PyTorch.
+// The actions of a report: each part of the advised plan with its effect, cost and confidence, and
+// the same as text for PyTorch.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace halfscope::report {
 namespace {
 
-/// The proof, if it is about the lane the action is for: stored with it, or naming it.
+/// Returns the proof if it is about the action's lane (stored with it, or naming it), else null.
 const Proof* proof_of(const Report& report, const ActionReport& action) {
   if (!report.proof) return nullptr;
   const std::string& name = report.lanes[static_cast<size_t>(action.lane)].name;
@@ -36,7 +36,7 @@ const Trial* trial_of(const Proof* proof, Trial::Kind kind) {
   return nullptr;
 }
 
-/// What trying the advice has shown, if anybody tried: a proof beats a lane of this run.
+/// Returns what testing the advice has shown; "" if nobody did. A proof beats a lane of this run.
 std::string tried(const Report& report, const ActionReport& action) {
   const Proof* proof = proof_of(report, action);
   const Trial* before = trial_of(proof, Trial::Kind::original);
@@ -44,20 +44,33 @@ std::string tried(const Report& report, const ActionReport& action) {
   if (after != nullptr) {
     const bool runs = report.run.inference;
     const auto is = [runs](const Trial& trial) {
-      const char* what = runs ? "the outputs are" : "the loss is";
-      if (!std::isfinite(trial.gap)) return fmt::format("{} not finite", what);
-      return fmt::format("{} {} off fp32's", what, gap_text(trial.gap));
+      if (!std::isfinite(trial.gap)) {
+        return std::string(runs ? "the outputs are NaN or infinite"
+                                : "the loss becomes NaN or infinite");
+      }
+      return fmt::format("{} from fp32's by {}", runs ? "the outputs differ" : "the loss differs",
+                         by_text(trial.gap));
     };
-    std::string text = "Tried: " + is(*after);
-    if (before != nullptr) text += "; without the change, " + is(*before);
-    return text + fmt::format(". Tolerated: {}.", percent(proof->tolerance));
+    std::string text = "Tested: with the change, " + is(*after);
+    text += fmt::format(" ({} is allowed)", percent(proof->tolerance));
+    if (before != nullptr) text += "; without it, " + is(*before);
+    return text + ".";
   }
   const LaneReport* cure = cure_of(report, action);
   if (cure == nullptr) return "";
   const LaneReport& lane = *cure;
-  std::string text = fmt::format("Tried in this run as {}: ", lane.name);
-  if (lane.loss_gap) text += fmt::format("the loss gap to fp32 is {}, ", gap_text(*lane.loss_gap));
-  return text + fmt::format("{} of {} skipped.", lane.skipped, counted(lane.steps, "step"));
+  std::string text = fmt::format("Tested in this run as {}: ", lane.name);
+  if (lane.loss_gap && std::isfinite(*lane.loss_gap)) {
+    text += fmt::format("the loss differs from fp32's by {}, and ", by_text(*lane.loss_gap));
+  }
+  return text + fmt::format("{} of {} {} skipped.", lane.skipped, counted(lane.steps, "step"),
+                            lane.skipped == 1 ? "was" : "were");
+}
+
+/// Returns "60 steps", or "1 batch" of inference.
+std::string length_text(const Report& report, int64_t steps) {
+  if (!report.run.inference) return counted(steps, "step");
+  return fmt::format("{} batch{}", steps, steps == 1 ? "" : "es");
 }
 
 void judge_confidence(const Report& report, ActionReport& action) {
@@ -65,33 +78,31 @@ void judge_confidence(const Report& report, ActionReport& action) {
   const int64_t steps = lane.steps;
   if (lane.lost && action.edit.empty()) {
     action.confidence = "high";
-    action.basis = "its backend said so";
+    action.basis = "the backend reported the failure";
     return;
   }
   const LaneReport* cure = cure_of(report, action);
   if (const Proof* proof = proof_of(report, action)) {
     const bool runs = report.run.inference;  // once is enough: there is nothing to drift away
     const bool is_short = !runs && proof->steps < kFewSteps;
-    const std::string how =
-        runs ? fmt::format("on {} batch{}", proof->steps, proof->steps == 1 ? "" : "es")
-             : "for " + counted(proof->steps, "step");
+    const std::string how = (runs ? "on " : "for ") + length_text(report, proof->steps);
     action.confidence = !proof->holds ? "low" : is_short ? "medium" : "high";
-    action.basis = proof->holds ? fmt::format("tried {}, and taken back part by part", how)
-                                : "it was tried and did not hold";
+    action.basis = proof->holds ? fmt::format("tested {}, and no part of it can be left out", how)
+                                : "it was tested and is not enough";
   } else if (cure != nullptr) {
     action.confidence = cure->steps < kFewSteps ? "medium" : "high";
-    action.basis = fmt::format("tried beside it in this run, for {} with one seed",
+    action.basis = fmt::format("tested in this run as {}, for {} with one seed", cure->name,
                                counted(cure->steps, "step"));
   } else if (steps < kFewSteps) {
     action.confidence = "low";
-    action.basis = fmt::format("not tried yet, and only {} were seen", counted(steps, "step"));
+    action.basis = fmt::format("not tested yet, and based on only {}", length_text(report, steps));
   } else {
     action.confidence = "medium";
-    action.basis = fmt::format("worked out from {}, not tried yet", counted(steps, "step"));
+    action.basis = fmt::format("based on {}, not tested yet", length_text(report, steps));
   }
 }
 
-/// The tensors that fall out of their format, largest first: what fp32 has to hold.
+/// Returns how far the worst tensor of the action's layers exceeds its format; "" if none does.
 std::string overflow_effect(const Report& report, const ActionReport& action) {
   const SiteReport* worst = nullptr;
   for (const LayerReport& layer : report.layers) {
@@ -111,13 +122,14 @@ std::string overflow_effect(const Report& report, const ActionReport& action) {
       format_name(worst->format), std::floor(std::log2(kFp32.max_finite() / *worst->max_abs)));
   if (skipped > 0) {
     if (report.cure == std::nullopt) {
-      text += fmt::format(" The {} should disappear.", counted(skipped, "skipped step"));
+      text += skipped == 1 ? " The skipped step should disappear."
+                           : fmt::format(" The {} skipped steps should disappear.", skipped);
     }
   }
   return text;
 }
 
-/// What the finding says, as the beginning of a sentence; the name of a layer stays as it is.
+/// Returns the finding's mechanism as the beginning of a sentence. A layer's name stays as it is.
 std::string capitalized(const Finding& finding) {
   std::string text = finding.mechanism;
   if (!finding.layer.empty() && text.starts_with(finding.layer)) return text;
@@ -125,19 +137,20 @@ std::string capitalized(const Finding& finding) {
   return text;
 }
 
-/// If nothing overflows on the way forward: what the finding that asks for it has seen.
+/// Returns what the finding that asks for the action has seen, for where nothing overflows in the
+/// forward pass.
 std::string reason(const Report& report, const ActionReport& action) {
   for (const Finding& finding : report.findings) {
     if (finding.lane != action.lane || finding.severity < Severity::warning) continue;
     const std::string_view kind = action_name(finding.action.edit);
     if (kind != action_name(action.edit) || finding.mechanism.empty()) continue;
     const bool widens = !action.edit.reduction();
-    return capitalized(finding) + (widens ? ". In fp32 that limit is gone." : ".");
+    return capitalized(finding) + (widens ? ". fp32 does not have this limit." : ".");
   }
   return "";
 }
 
-/// Of gradients or updates, whichever the action is about.
+/// Returns what the worst tensor loses now: of updates or of gradients, as the action requires.
 std::string share_effect(const Report& report, const ActionReport& action) {
   const bool updates = action.edit.has(FixKind::weights_fp32);
   const SiteReport* worst = nullptr;
@@ -157,47 +170,48 @@ std::string share_effect(const Report& report, const ActionReport& action) {
   }
   if (worst == nullptr) return "";
   if (updates) {
-    return fmt::format("Updates take effect: now {} of the non-zero updates of {} are lost.",
-                       percent(most), worst->name);
+    return fmt::format(
+        "Weight updates should survive. Now {} of the non-zero updates of {} are lost.",
+        percent(most), worst->name);
   }
-  return fmt::format("Gradients survive: now {} of the non-zero values of {} underflow.",
+  return fmt::format("Gradients should survive. Now {} of the non-zero values of {} underflow.",
                      percent(most), worst->name);
 }
 
 std::string what_would_speak_against(const Report& report, const ActionReport& action) {
   if (const Proof* proof = proof_of(report, action)) {
-    return fmt::format("another seed than {} or a longer training than {} shows another result",
+    if (report.run.inference) return "other samples give a different result";
+    return fmt::format("a seed other than {} or a run longer than {} gives a different result",
                        proof->seed, counted(proof->steps, "step"));
   }
   const std::string reference =
       report.reference >= 0 ? report.lanes[static_cast<size_t>(report.reference)].name : "fp32";
   if (!action.edit.fp32_layers().empty()) {
     return fmt::format(
-        "the advised plan diverges from {0}, or the lane matches {0} without {1} in fp32 when it "
-        "is trained on other data, from other weights or with a lower learning rate",
+        "the advised plan diverges from {0}, or other data, other initial weights or a lower "
+        "learning rate make the lane match {0} without {1} in fp32",
         reference, name_list(action.edit.fp32_layers(), 3));
   }
   if (action.edit.has(FixKind::weights_fp32))
-    return fmt::format("a longer training follows {} although updates are lost", reference);
-  if (action.edit.reduction()) return "the lane is as good when more ranks train it";
-  if (action.edit.loss_scale())
-    return "gradients of a longer training leave the window of scales seen here";
-  return "the next run shows the same";
+    return fmt::format("a longer run matches {} although updates are lost", reference);
+  if (action.edit.reduction()) return "the lane works as well with more ranks";
+  if (action.edit.loss_scale()) return "the gradients of a longer run leave this scale window";
+  return "the next run fails in the same way";
 }
 
 void finish(Report& report, ActionReport action) {
   const std::string seen = tried(report, action);
   if (!seen.empty()) action.effect += (action.effect.empty() ? "" : " ") + seen;
   if (action.effect.empty()) {
-    action.effect = report.run.inference ? "The outputs should match full precision again."
-                                         : "The loss should follow full precision again.";
+    action.effect = report.run.inference ? "The outputs should match fp32's again."
+                                         : "The loss should match fp32's again.";
   }
   judge_confidence(report, action);
   action.change_my_mind = what_would_speak_against(report, action);
   report.actions.push_back(std::move(action));
 }
 
-/// The advised plan keeps variables in fp32 and the lane's own does not.
+/// Returns whether the advised plan keeps variables in fp32 and the lane's own plan does not.
 bool widens_storage(const std::string& lane_plan, const std::string& advised_plan) {
   const std::string place = "/variables/storage", before = plan_text(lane_plan, place);
   return plan_text(advised_plan, place) == "fp32" && before != "fp32" && !before.empty();
@@ -251,7 +265,7 @@ void add_actions(const RunView& run, Report& report) {
   }
   if (fp32_storage) {
     ActionReport action{.edit = PlanEdit::of(FixKind::weights_fp32), .lane = advice.lane};
-    action.text = "Keep the variables in fp32 (master weights).";
+    action.text = "Keep fp32 master weights.";
     action.effect = share_effect(report, action);
     action.cost = cost_of_fp32_storage(lane);
     finish(report, std::move(action));

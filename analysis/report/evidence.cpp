@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the run file holds besides statistics, made ready to be shown: errors against another
-// lane, the proof of an advised plan, and how the first bad tensor reached the loss.
+// The parts of a report that do not come from statistics: errors relative to another lane, the
+// proof of an advised plan, and how the first non-finite tensor reached the loss.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ std::optional<double> median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// What is gathered of a site before its medians can be taken.
+/// Samples of one site, from which medians are taken.
 struct Samples {
   std::vector<double> total, local_fp32, local_fp64, inherited;
 };
@@ -44,8 +44,10 @@ std::string who_adds(const ErrorReport& errors) {
   }
   if (most == nullptr) return "";
   std::string text =
-      fmt::format(" {} adds most of its own: {}", most->name, percent(*most->local()));
-  if (most->inherited) text += fmt::format(" on top of {} it inherits", percent(*most->inherited));
+      fmt::format(" {} adds the most error: {}", most->name, percent(*most->local()));
+  if (most->inherited) {
+    text += fmt::format(", on top of the {} it inherits", percent(*most->inherited));
+  }
   const SiteErrorReport* flips = nullptr;
   for (const SiteErrorReport& site : errors.sites) {
     if (!site.feeds_relu || site.sign_flips == 0) continue;
@@ -55,13 +57,13 @@ std::string who_adds(const ErrorReport& errors) {
   }
   text += ".";
   if (flips != nullptr) {
-    text += fmt::format(" Signs that a ReLU acts on flip most in {}: those of {} of its elements.",
+    text += fmt::format(" {} has the most sign flips in front of a ReLU: {} of its elements.",
                         flips->name, percent(share(flips->sign_flips, flips->n)));
   }
   return text;
 }
 
-/// The error that is earliest in step and execution order.
+/// The first error in order of steps and execution.
 struct FirstError {
   int64_t n = 0, differing = 0;
   double ulps = 0.0;
@@ -77,22 +79,22 @@ void describe(const RunView& run, const SiteErrorReport* first, const FirstError
   }
   errors.first_site = first->name;
   errors.text = fmt::format(
-      "The first tensor to differ from {} is {} in step {}: {} of its elements, by at most {} ulp "
-      "of {}.",
-      other, first->name, errors.first_step, percent(share(error.differing, error.n)),
+      "{} is the first tensor to differ from {}, at step {}: {} of its elements differ, by at most "
+      "{} ulp of {}.",
+      first->name, other, errors.first_step, percent(share(error.differing, error.n)),
       short_number(error.ulps), format_name(first->format));
   const auto gone = std::find_if(errors.sites.begin(), errors.sites.end(),
                                  [](const SiteErrorReport& site) { return site.not_finite > 0; });
   if (gone != errors.sites.end()) {
     errors.text +=
-        fmt::format(" The first with NaN or Inf in one lane only is {}: {} of its elements.",
+        fmt::format(" {} is the first with NaN or Inf in one lane only: {} of its elements.",
                     gone->name, percent(share(gone->not_finite, gone->n)));
   }
   errors.text += who_adds(errors);
 }
 
-/// Steps that one of the lanes did not come through: what its tensors are worth there says little
-/// of its operators, as its weights went another way.
+/// Returns the steps that one of the lanes skipped or whose loss is not finite. Tensors compared
+/// there say little about operators, because the weights have diverged.
 std::set<int64_t> lost_steps(const RunView& run, int lane, int other) {
   std::set<int64_t> lost;
   for (int each : {lane, other}) {
@@ -115,7 +117,7 @@ ErrorReport compare(const RunView& run, int lane, int other) {
   for (const SiteError& error : run.errors(lane)) {  // by step, then site
     const size_t place = static_cast<size_t>(error.site);
     if (error.other_lane != other || error.site < 0 || place >= infos.size()) continue;
-    // In the first sample the weights are still alike, or all that there is.
+    // In the first sample the weights are still the same, or it is the only sample.
     const bool is_first = report.steps.empty() || report.steps.front() == error.step;
     if (!is_first && lost.contains(error.step)) continue;
     if (report.steps.empty() || report.steps.back() != error.step) {
@@ -130,8 +132,8 @@ ErrorReport compare(const RunView& run, int lane, int other) {
     site.not_finite += not_finite_in_one(run, lane, error);
     site.max_ulps = std::max(site.max_ulps, error.max_ulps);
     for (size_t i = 0; i < site.ulps.size(); ++i) site.ulps[i] += error.ulps[i];
-    // Norms are over elements finite in both lanes. Where there are none a norm of 0 would pass
-    // for agreement.
+    // Norms are over elements finite in both lanes. Without any, a norm of 0 would look like
+    // agreement.
     if (error.n == 0 || error.ulps.back() < error.n) {
       sample.total.push_back(error.total);
       sample.local_fp32.push_back(error.local_fp32);
@@ -175,7 +177,7 @@ ErrorReport compare(const RunView& run, int lane, int other) {
   return report;
 }
 
-/// What happened to a site in the window that holds `step`, for the chain.
+/// Returns what happened to a site in the window that contains `step`, for the chain.
 std::string link_note(const RunView& run, int lane, int site, int64_t step) {
   const SiteInfo& info = run.lane(lane).sites[static_cast<size_t>(site)];
   for (const PackedWindow& window : run.windows(lane, site)) {
@@ -253,7 +255,7 @@ std::string plan_of_proof(const RunView& run, int lane, const Proof& proof) {
   return plan_to_json(plan);
 }
 
-/// Findings that say that no cause was found, after a search has found it.
+/// Removes from findings that no cause was found, if a search has found it.
 void forget_unknown_cause(const Diagnosis& diagnosis, Report& report) {
   if (!diagnosis.verified || diagnosis.mechanism == Mechanism::unknown) return;
   for (Finding& finding : report.findings) {
@@ -275,7 +277,7 @@ void add_diagnosis(const RunView& run, Report& report) {
   if (lane < 0 || report.lanes[static_cast<size_t>(lane)].reference) return;
   const std::optional<Proof> proof = read_proof(run.proof(lane));
   if (proof && proof->holds && !proof->edit.empty()) {
-    // Needless members of the rules' own advice are told beside it.
+    // Members of the rules' own advice that are not needed are reported with it.
     const bool is_advised =
         report.recommendation &&
         std::all_of(proof->edit.changes.begin(), proof->edit.changes.end(),

@@ -17,6 +17,27 @@ namespace {
 using html::escape;
 using html::prose;
 
+/// The answer under the verdict: a reader who sees nothing else can act on it.
+std::string answer_strip(const Report& report) {
+  const Answer answer = answer_of(report);
+  std::string items;
+  const auto entry = [&](const char* name, const std::string& value) {
+    items += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", name, value);
+  };
+  if (!answer.why.empty()) entry("Why", prose(answer.why));
+  if (!answer.todo.empty()) {
+    entry("What to do", "<b>" + prose(answer.todo) + "</b>");
+    const std::string sure =
+        html::tag(answer.confidence, answer.confidence) + " <span>" + prose(answer.basis);
+    entry("How sure", sure + "</span>");
+  } else if (report.steps > 0) {
+    const bool healthy = report.verdict.state == Verdict::State::healthy;
+    entry("What to do",
+          healthy ? "<b>Nothing to change.</b>" : "No change of the plan follows from this run.");
+  }
+  return items.empty() ? "" : "<dl class=\"answer\">" + items + "</dl>\n";
+}
+
 std::string head(const Report& report) {
   const RunInfo& run = report.run;
   const std::string state = verdict_name(report.verdict.state);
@@ -28,13 +49,12 @@ std::string head(const Report& report) {
   if (!report.verdict.more.empty()) {
     page += fmt::format("<p class=\"more\">{}</p>\n", prose(report.verdict.more));
   }
-  return page + html::lane_cards(report) + "</header>\n";
+  return page + answer_strip(report) + html::lane_cards(report) + "</header>\n";
 }
 
 std::string run_card(const Report& report) {
   const RunInfo& run = report.run;
-  std::string card =
-      "<section aria-labelledby=\"run\"><h2 id=\"run\">The run</h2>\n<dl class=\"run\">";
+  std::string card = "<section aria-labelledby=\"run\"><h2 id=\"run\">Run</h2>\n<dl class=\"run\">";
   const auto entry = [&](const char* name, const std::string& value) {
     if (!value.empty()) {
       card += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", name, escape(value));
@@ -55,7 +75,7 @@ std::string run_card(const Report& report) {
     }
   }
   entry("Model", run.model);
-  entry("Data", run.train_samples > 0 ? fmt::format("{}, {} samples and {} to test", run.data,
+  entry("Data", run.train_samples > 0 ? fmt::format("{}, {} training and {} test samples", run.data,
                                                     run.train_samples, run.test_samples)
                                       : run.data);
   entry("Plans", name_list(lanes, 8));
@@ -65,10 +85,11 @@ std::string run_card(const Report& report) {
   entry("Batch", std::to_string(run.batch));
   entry("Steps", fmt::format("{} of {}", report.steps, run.steps_planned));
   entry("Status", status_name(report.status));
-  entry("Statistics",
-        run.every == 1 ? "of every step" : fmt::format("of every {} steps", run.every));
+  entry("Statistics", run.every == 0   ? "none"
+                      : run.every == 1 ? "every step"
+                                       : fmt::format("every {} steps", run.every));
   entry("Seed", std::to_string(run.seed));
-  entry("Kernels", run.isa);
+  entry("Instruction set", run.isa);
   entry("Threads", std::to_string(run.threads));
   entry("HalfScope", run.version);
   return card + "</dl></section>\n";
@@ -76,27 +97,27 @@ std::string run_card(const Report& report) {
 
 std::string curves(const Report& report) {
   std::string page = "<section aria-labelledby=\"curves\"><h2 id=\"curves\">Curves</h2>\n";
-  if (report.steps == 0) return page + "<p class=\"soft\">No step was recorded.</p></section>\n";
+  if (report.steps == 0) return page + "<p class=\"soft\">No steps recorded.</p></section>\n";
   const std::string charts =
       html::loss_chart(report) + html::scale_chart(report) + html::learning_rate_chart(report);
   return charts.empty() ? "" : page + charts + "</section>\n";
 }
 
-/// What only trainings have.
+/// Adds the definitions that only apply to training.
 template <class Entry>
 void training_definitions(const Entry& entry) {
   entry(
       "Loss gap",
-      "Median of loss &minus; reference's loss over the last fifth of the steps, without its sign, "
-      "over the median of the reference's loss there. Both see the same batches.");
+      "How far the lane's loss is from the reference's at the end: |median of (loss &minus; "
+      "reference's loss)| / median of the reference's loss, over the last fifth of the steps. Both "
+      "lanes see the same batches.");
   entry(
       "Loss-scale window",
       fmt::format(
-          "Scales at which no recorded gradient would overflow, and at most {} of the non-zero "
-          "values of each and at most {} of its energy (sum of squares) would be flushed. If no "
-          "scale meets both, one of the two limits is enough. Worked out from the histograms: a "
-          "bin "
-          "counts as lost as soon as any of it might be. An estimate, since upstream rounding has "
+          "Loss scales at which no recorded gradient overflows, and each gradient loses at most {} "
+          "of its non-zero values and at most {} of its energy (sum of squares) to underflow. If "
+          "no scale meets both limits, one of them is enough. It is estimated from the histograms "
+          "(a bin counts as lost if any of it may be lost), and upstream rounding has already "
           "acted.",
           percent(kFlushedShare), percent(kFlushedEnergy)));
 }
@@ -104,84 +125,84 @@ void training_definitions(const Entry& entry) {
 std::string definitions(const Report& report) {
   const bool trains = !report.run.inference;
   std::string text =
-      "<section aria-labelledby=\"definitions\"><h2 id=\"definitions\">How the numbers are "
-      "defined</h2>\n<dl class=\"defs\">";
+      "<section aria-labelledby=\"definitions\"><h2 id=\"definitions\">Definitions</h2>\n<dl "
+      "class=\"defs\">";
   const auto entry = [&](const char* name, const std::string& meaning) {
     text += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, meaning);
   };
-  entry(
-      "Counting",
-      "All counters look at the exact result of an operator before it is rounded to "
-      "the tensor's format, in every recorded step, and are exact integers. Upstream rounding has "
-      "acted by then: " +
-          std::string(trains ? "a gradient that was flushed earlier on the way back is counted as "
-                               "zero here."
-                             : "what was flushed earlier is counted as zero here."));
+  entry("Counting",
+        "Counters are exact integers over all recorded steps. They look at an operator's output "
+        "before it is rounded to the tensor's format. Upstream rounding has already acted: " +
+            std::string(trains ? "a gradient that became 0 earlier in the backward pass counts as "
+                                 "zero here."
+                               : "a value that became 0 earlier counts as zero here."));
   entry("Overflow",
         "Share of all values of a tensor that are finite before rounding and infinite, NaN or "
-        "saturated after it: the damage starts here.");
+        "saturated after it. The damage starts here.");
   entry("Inf, NaN",
-        "Share of all values of a tensor that are infinite or NaN after rounding. What exceeds "
-        "the overflow came from further up.");
+        "Share of all values of a tensor that are infinite or NaN after rounding. If it is more "
+        "than the overflow, the rest came in with the operands.");
   entry("Underflow (flushed to zero)",
-        "Share of the non-zero values that rounding turns into zero. Non-zero values are finite "
-        "and not zero before rounding: only they can underflow.");
+        "Share of the non-zero values that rounding turns into 0. Non-zero values are those that "
+        "are finite and not 0 before rounding. Only they can underflow.");
   entry("Subnormal",
-        "Share of the non-zero values that are below the smallest normal number after rounding: "
-        "kept, but with fewer bits.");
+        "Share of the non-zero values that are below the smallest normal number after rounding. "
+        "They survive, but with fewer bits.");
   if (trains) {
     entry("Lost updates",
-          "Share of the non-zero updates that leave the variable as it was, because "
-          "they are below half the spacing of its format there.");
+          "Share of the non-zero updates that do not change the variable, because they are smaller "
+          "than half an ulp of it.");
   }
-  entry("Head-room up",
-        "log2 of the format's largest finite number over the largest magnitude seen; negative once "
-        "values overflow. In layer lines: the least of activations and weights" +
-            std::string(trains ? ", which no loss scale can help." : "."));
-  entry("Head-room down",
-        fmt::format("log2 of the magnitude below which {} of the non-zero values lie over the "
-                    "magnitude up to which the format flushes to zero: so many bits may the values "
-                    "shrink before that share is lost. In layer lines: the least of all tensors{}.",
-                    percent(kFlushedShare), trains ? " but updates and optimizer state" : ""));
+  entry("Headroom up",
+        "How many bits the values can grow before they overflow: log2 of the format's largest "
+        "finite number over the largest magnitude seen. It is negative once values overflow. The "
+        "layer tables show the least of activations and weights" +
+            std::string(trains ? ", where a loss scale cannot help." : "."));
+  entry("Headroom down",
+        fmt::format("How many bits the values can shrink before {0} of the non-zero ones become 0: "
+                    "log2 of the magnitude below which {0} of them are, over the largest "
+                    "magnitude that the format rounds to 0. The layer tables show the least of all "
+                    "tensors{1}.",
+                    percent(kFlushedShare), trains ? " except updates and optimizer state" : ""));
   if (trains) training_definitions(entry);
   if (!report.sums.empty()) {
     entry("Swamped",
-          "Of the products that are not zero, those whose addition left the accumulator as it was; "
-          "of tensor cores those of which nothing is left once they are aligned to the largest "
-          "term of their block.");
+          "Share of the non-zero products that did not change the accumulator when they were "
+          "added. On tensor cores: products of which nothing is left after they are aligned to the "
+          "largest term of their block.");
   }
   if (!report.errors.empty()) {
     entry("Error, total",
           "||x &minus; other|| / ||other||, 2-norms over the elements finite in both, where "
           "<i>other</i> is the same tensor of the other lane at the same step.");
     entry("Error, local",
-          "||x &minus; f(operands)|| / ||f(operands)||: the operator <i>f</i> done once more in "
-          "double (in fp32 where that was not measured) on the operands this lane had. What this "
-          "one operator adds.");
+          "||x &minus; f(operands)|| / ||f(operands)||, where the operator <i>f</i> runs again in "
+          "double (in fp32 where that was not measured) on this lane's operands. It is the error "
+          "that this one operator adds.");
     entry("Error, inherited",
-          "||f(operands) &minus; other|| / ||other|| with <i>f</i> in double: what came in with "
-          "the operands.");
+          "||f(operands) &minus; other|| / ||other|| with <i>f</i> in double. It is the error "
+          "that came in with the operands.");
     entry("Ulps",
-          "The number of values of the tensor's format between an element and the other lane's, "
-          "plus one; the other lane's value is rounded to that format first. 0 means equal.");
+          "Distance between an element and the other lane's, in steps of the tensor's format. The "
+          "other lane's value is rounded to that format first. 0 means equal.");
     entry("Sign flips",
-          "Elements of an activation that are positive in one lane and not in the other, shown "
-          "where a ReLU reads them: it lets another set of values " +
-              std::string(trains ? "and gradients through." : "through."));
+          "Elements of an activation that are positive in only one of the two lanes. They are "
+          "shown where a ReLU reads them, because it then passes on different values" +
+              std::string(trains ? " and gradients." : "."));
   }
   if (!report.actions.empty()) {
     entry("Cost",
-          "From the shapes of one batch: weights that are read in 4 bytes instead of the format's, "
-          "outputs kept in 4 bytes for the backward pass (layers that follow their input's format "
-          "included), and the share of the forward pass's multiply-adds.");
+          "Computed from the shapes of one batch: the extra bytes of weights and of outputs kept "
+          "for the backward pass in fp32, and the share of the forward pass's multiply-adds in "
+          "fp32. Layers that follow their input's format are included.");
     entry("Confidence",
-          "high: the advice was tried, by a proof or by a lane of this run. medium: worked out "
-          "from the statistics of at least 20 steps. low: fewer steps, or it was tried and did not "
-          "hold.");
+          "high: the change was tested, by a proof or by a lane of this run, and works. medium: "
+          "the recorded statistics show the cause, or the change was tested only briefly. low: "
+          "too few steps, an unknown cause, or a test that the change did not pass.");
   }
   entry("Severity",
-        "error: training cannot work like this. warning: information is being lost. "
-        "info: worth knowing.");
+        "error: the lane cannot work like this. warning: it loses information that may matter. "
+        "info: worth knowing, nothing to do.");
   return text + "</dl></section>\n";
 }
 
@@ -190,11 +211,11 @@ std::string reproduce(const Report& report) {
   std::string commands;
   for (const std::string& command : report.reproduce) commands += command + "\n";
   return fmt::format(
-      "<section aria-labelledby=\"reproduce\"><h2 id=\"reproduce\">How to get this again</h2>\n"
-      "<pre class=\"copy\">{}</pre>\n<p class=\"how\">The same commands give the same numbers, "
-      "whatever the number of threads and the instruction set. A lane that ends in .json needs its "
-      "plan, which stands under <a href=\"#lanes\">Lanes compared</a>, saved under that "
-      "name.</p></section>\n",
+      "<section aria-labelledby=\"reproduce\"><h2 id=\"reproduce\">Reproduce</h2>\n"
+      "<pre class=\"copy\">{}</pre>\n<p class=\"how\">These commands give the same numbers with "
+      "any "
+      "number of threads and any instruction set. If a lane's name ends in .json, save its plan "
+      "from <a href=\"#lanes\">Lanes</a> under that name first.</p></section>\n",
       escape(commands));
 }
 
@@ -204,10 +225,10 @@ std::string contents(const std::string& body) {
   const std::pair<const char*, const char*> entries[] = {{"cause", "Cause"},
                                                          {"actions", "What to do"},
                                                          {"proof", "Proof"},
-                                                         {"run", "The run"},
+                                                         {"run", "Run"},
                                                          {"layers", "Layers"},
                                                          {"curves", "Curves"},
-                                                         {"events", "What happened"},
+                                                         {"events", "Findings"},
                                                          {"lanes", "Lanes"},
                                                          {"errors", "Errors"},
                                                          {"kernels", "Kernels"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What to do and why to believe it: the advised changes with effect, cost and confidence, text
-// ready to be used, and the proof that the advice was tried.
+// The "What to do" part of the page: the advised changes with effect, cost and confidence, text to
+// paste, and the proof.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,8 +18,8 @@ std::string cost_text(const ActionReport& action) {
   const Cost& cost = *action.cost;
   std::vector<std::string> parts;
   if (action.edit.has(FixKind::weights_fp32)) {
-    parts.push_back(fmt::format("{} more for weights and optimizer state",
-                                bytes_text(cost.weight_bytes)));
+    parts.push_back(
+        fmt::format("{} more for weights and optimizer state", bytes_text(cost.weight_bytes)));
     parts.push_back(percent(cost.weight_share) + " of the weights move to fp32");
   } else {
     parts.push_back(percent(cost.weight_share) + " of the weights in fp32 (" +
@@ -46,14 +46,16 @@ std::string action_card(const Report& report, const ActionReport& action) {
       "<li class=\"action\"><p class=\"advice\">{}</p><dl>"
       "<div><dt>{}</dt><dd>{}</dd></div>",
       prose(action.text),
-      action.effect.find("Tried") == std::string::npos ? "Expected effect" : "Effect",
+      action.effect.find("Tested") == std::string::npos ? "Expected effect" : "Effect",
       prose(action.effect));
   const std::string cost = cost_text(action);
   if (!cost.empty()) html += fmt::format("<div><dt>Cost</dt><dd>{}</dd></div>", escape(cost));
-  html += fmt::format(
-      "<div><dt>Confidence</dt><dd>{} <span>{}</span></dd></div>"
-      "<div><dt>What would change this advice</dt><dd>If {}.</dd></div></dl>",
-      tag(action.confidence, action.confidence), prose(action.basis), prose(action.change_my_mind));
+  if (report.actions.size() > 1) {  // that of the only one is under the verdict
+    html += fmt::format("<div><dt>How sure</dt><dd>{} <span>{}</span></dd></div>",
+                        tag(action.confidence, action.confidence), prose(action.basis));
+  }
+  html += fmt::format("<div><dt>This advice would change if</dt><dd>{}.</dd></div></dl>",
+                      prose(action.change_my_mind));
   const std::vector<std::string> layers = action.edit.fp32_layers();
   if (!layers.empty()) {
     html += "<p class=\"soft\">Layers: ";
@@ -65,7 +67,7 @@ std::string action_card(const Report& report, const ActionReport& action) {
   return html + "</li>\n";
 }
 
-/// Where a gap stands on the axis all trials share: logarithmic, the tolerance always in view.
+/// The logarithmic axis that all trials share. The tolerance is always in view.
 struct GapAxis {
   double low = 1e-4, high = 1.0;
   double position(double gap) const {
@@ -88,30 +90,32 @@ GapAxis fit(const Proof& proof) {
   return {low, high};
 }
 
-/// "0.001%": a power of ten as a share, which percent() would cut off.
+/// Returns "0.001%" for a power of ten, which percent() would cut off.
 std::string decade_text(double share) { return fmt::format("{:.6g}%", 100.0 * share); }
 
 std::string trial_words(const Trial& trial) {
   switch (trial.kind) {
     case Trial::Kind::original:
-      return "original plan";
+      return "plan without the change";
     case Trial::Kind::advised:
-      return "advised plan";
+      return "plan with the change";
     case Trial::Kind::leave_one_out:
-      return "without " + part_text(trial.without);
+      return "change without " + part_text(trial.without);
   }
   return trial.name;
 }
 
 std::string trial_row(const Proof& proof, const Trial& trial, const GapAxis& axis) {
   const bool gone = !std::isfinite(trial.gap);
-  // That one is expected to fail is what makes the advice necessary, so words say what it means.
-  const char* meaning = trial.passes ? "inside" : "outside";
+  // A trial that is expected to fail shows that the advice is necessary, so words say which is
+  // which.
+  const char* meaning = trial.passes ? "within" : "too large";
   std::string skipped;
   if (trial.skipped > 0) skipped = fmt::format("<small>{} skipped</small>", trial.skipped);
   // A lane that fails skips without ever finding one.
   if (trial.calibration_skips > 0 && trial.passes) {
-    skipped += fmt::format("<small>{} of them to find the scale</small>", trial.calibration_skips);
+    skipped +=
+        fmt::format("<small>{} of them to find the loss scale</small>", trial.calibration_skips);
   }
   return fmt::format(
       "<tr{}><th scope=\"row\">{}{}</th><td><div class=\"dots gap\" aria-hidden=\"true\">"
@@ -126,37 +130,45 @@ std::string trial_row(const Proof& proof, const Trial& trial, const GapAxis& axi
       tag(trial.passes ? "healthy" : "broken", meaning));
 }
 
+/// Other changes that were tested and work as well.
+std::string alternatives(const Report& report) {
+  const std::optional<Diagnosis>& diagnosis = report.diagnosis;
+  const bool about_it =
+      report.recommendation && diagnosis && diagnosis->lane == report.recommendation->lane;
+  if (!about_it || diagnosis->alternatives.empty()) return "";
+  std::string html = "<p class=\"soft\">Also tested, and it works as well:</p>\n<ul>";
+  for (const PlanEdit& edit : diagnosis->alternatives) {
+    html += fmt::format("<li>{}</li>", prose(edit_sentence(edit)));
+  }
+  return html + "</ul>\n";
+}
+
 }  // namespace
 
 std::string actions_section(const Report& report) {
+  if (report.actions.empty()) return "";  // the page's first lines say so
   std::string html = "<section aria-labelledby=\"actions\"><h2 id=\"actions\">What to do</h2>\n";
-  if (report.actions.empty()) {
-    if (report.verdict.state == Verdict::State::healthy) {
-      return html + "<p class=\"nothing\">Nothing to change.</p></section>\n";
-    }
-    return html +
-           "<p class=\"nothing\">No change of the plan follows from this run.</p></section>\n";
-  }
   if (report.recommendation) {
     const std::string& lane = report.lanes[static_cast<size_t>(report.recommendation->lane)].name;
     const bool done = report::cure_with(report, report.recommendation->lane,
                                         report.recommendation->edit.fp32_layers()) != nullptr;
     const bool refuted =
         report.proof && !report.proof->holds && report.proof_lane == report.recommendation->lane;
-    const char* before = done ? "Tested for" : refuted ? "Tried for" : "For";
+    const char* before = done || refuted ? "Tested for" : "For";
     const char* after = done      ? " in this run, and it works:"
-                        : refuted ? " and is not enough, as the proof below shows:"
-                                  : ", most important first:";
+                        : refuted ? ", but it is not enough, as the proof below shows:"
+                        : report.actions.size() > 1 ? ", most important first:"
+                                                    : ":";
     html += fmt::format("<p class=\"soft\">{} {}{}</p>\n", before, escape(lane), after);
   }
   html += "<ol class=\"actions\">\n";
   for (const ActionReport& action : report.actions) html += action_card(report, action);
-  html += "</ol>\n";
+  html += "</ol>\n" + alternatives(report);
   if (report.recommendation) {
     html += "<div class=\"pair\">\n";
-    html += copy_block("PyTorch: autocast off where it hurts",
+    html += copy_block("PyTorch",
                        report::fix_of(report, *report.recommendation, FixTarget::pytorch), false);
-    html += copy_block("HalfScope: plan.json", report.plan_text + "\n", true);
+    html += copy_block("HalfScope plan (plan.json)", report.plan_text + "\n", true);
     html += "</div>\n";
   }
   return html + "</section>\n";
@@ -169,7 +181,7 @@ std::string proof_section(const Report& report) {
   std::string html = fmt::format(
       "<section aria-labelledby=\"proof\"><h2 id=\"proof\">Proof</h2>\n<p class=\"lead\">{} "
       "{}</p>\n",
-      tag(proof.holds ? "healthy" : "broken", proof.holds ? "holds" : "does not hold"),
+      tag(proof.holds ? "healthy" : "broken", proof.holds ? "the change works" : "not proved"),
       prose(proof.text));
   std::string ticks = "<div class=\"ticks\" aria-hidden=\"true\">";
   const int decades = static_cast<int>(std::lround(std::log10(axis.high / axis.low)));
@@ -181,8 +193,9 @@ std::string proof_section(const Report& report) {
   html +=
       scroll_begin("Trials of the proof") +
       fmt::format(
-          "<table class=\"proof\" style=\"--d:{}\"><caption>Every trial against fp32; the "
-          "shaded band is what is tolerated, {}</caption><thead><tr><th scope=\"col\">Trial</th>"
+          "<table class=\"proof\" style=\"--d:{}\"><caption>Every plan compared with "
+          "fp32. The shaded band is the tolerance, {}.</caption><thead><tr><th scope=\"col\">Plan "
+          "tested</th>"
           "<th scope=\"col\" class=\"plotted\"><span class=\"sr\">Gap on a logarithmic axis</span>"
           "{}</th><th scope=\"col\" class=\"n\">{}</th>"
           "<th scope=\"col\">Tolerance</th></tr></thead><tbody>\n",
@@ -200,30 +213,29 @@ std::string proof_section(const Report& report) {
   if (!proof.dropped.empty()) {
     std::vector<std::string> words;
     for (const std::string& name : proof.dropped) words.push_back(part_text(name));
-    html += fmt::format("<p>Proved needless and dropped from the advice: {}.</p>\n",
+    html += fmt::format("<p>Not needed, so dropped from the advice: {}.</p>\n",
                         escape(name_list(words)));
   }
   if (report.run.inference) {
     return html +
            fmt::format(
                "<p class=\"how\">How to read it: each plan ran on the same samples ({}). The error "
-               "is that "
-               "of the output furthest from fp32's; tolerated is twice what fp32's own outputs "
-               "move "
-               "with inputs and weights moved by one ulp ({}), within the floor and the cap. A "
-               "layer is needed if the plan without it falls outside.</p></section>\n",
+               "belongs to the output that differs most from fp32's. The tolerance is twice the "
+               "change that fp32's own outputs show when inputs and weights move by one ulp ({}), "
+               "between a floor and a cap. A part of the change is needed if the plan without it "
+               "exceeds the tolerance.</p></section>\n",
                proof.steps == 1 ? "1 batch" : fmt::format("{} batches", proof.steps),
                escape(percent(proof.twin_spread)));
   }
   return html +
          fmt::format(
              "<p class=\"how\">How to read it: each plan was trained for {} with seed {}. The "
-             "gap is the median of loss &minus; fp32's loss over the last fifth of the steps, "
-             "without its sign, over the median of fp32's. Two fp32 trainings that start one ulp "
-             "apart drift {} apart; tolerated "
-             "is twice that, but at least 1%. A layer is needed if the plan without "
-             "it falls outside. Skips to find the scale are those a dynamic scale "
-             "starts with; they are normal.</p></section>\n",
+             "loss gap compares the lane's loss with fp32's over the last fifth of the steps (see "
+             "<a href=\"#definitions\">Definitions</a>). The losses of two fp32 runs that start "
+             "one "
+             "ulp apart differ by {}. The tolerance is twice that, but at least 1%. A part of the "
+             "change is needed if the plan without it exceeds the tolerance. Skipped steps that "
+             "only look for the loss scale are normal at the start.</p></section>\n",
              counted(proof.steps, "step"), proof.seed, escape(percent(proof.twin_spread)));
 }
 

@@ -14,7 +14,7 @@
 namespace halfscope::html {
 namespace {
 
-/// The drawing's own units; the page stretches it.
+/// Size in the drawing's own units; the page stretches it.
 constexpr double kWidth = 1000.0;
 constexpr double kChartHeight = 100.0;
 constexpr double kTop = 12.0;  ///< the strip above the curves, for steps without a value
@@ -61,7 +61,7 @@ size_t stretch_of(const std::vector<StepRow>& rows) {
   return std::max<size_t>(1, (2 * rows.size() + kCurvePoints - 1) / kCurvePoints);
 }
 
-/// The most ragged steps of a curve are kept: of each stretch the lowest and the highest value.
+/// Returns a thinned curve that keeps the lowest and the highest value of each stretch.
 std::vector<const StepRow*> thin_curve(const std::vector<StepRow>& rows,
                                        const std::function<double(const StepRow&)>& value) {
   std::vector<const StepRow*> points;
@@ -84,7 +84,8 @@ std::vector<const StepRow*> thin_curve(const std::vector<StepRow>& rows,
   return points;
 }
 
-/// A curve with gaps where the value is not finite; `stairs` holds each value until the next.
+/// Returns a curve with gaps where the value is not finite. `stairs` keeps each value until the
+/// next.
 std::string curve(const LaneReport& lane, size_t index, const Steps& steps, const Axis& axis,
                   bool stairs, const std::function<double(const StepRow&)>& value) {
   std::string path;
@@ -118,7 +119,7 @@ std::string strip(const LaneReport& lane, const Steps& steps, const char* what,
   for (size_t i = 0; i < lane.rows.size(); ++i) {
     if (!marked(lane.rows[i])) continue;
     const size_t begin = i;
-    // Of skipped steps all are here, so a gap between two is a gap; of others each kept_every-th.
+    // All skipped steps are here, so a gap between two is real; of the others, each kept_every-th.
     const auto follows = [&](const StepRow& row, const StepRow& next) {
       return next.step - row.step <= (next.skipped ? 1 : lane.kept_every);
     };
@@ -159,8 +160,8 @@ std::string frame(const std::string& kind, const std::string& label, const std::
   return html;
 }
 
-/// Lanes in the order they are drawn: the reference last, so that its dashes lie over a curve
-/// that runs the same way and both can be seen.
+/// Returns the lanes in drawing order: the reference last, so that its dashes are on top of a curve
+/// that runs the same way and both are visible.
 std::vector<size_t> drawing_order(const Report& report) {
   std::vector<size_t> order;
   for (bool reference : {false, true}) {
@@ -177,7 +178,7 @@ std::vector<size_t> first_lanes(const Report& report) {
   return lanes;
 }
 
-/// What the curves leave out, so that nobody takes them for all steps.
+/// Returns what the curves leave out, so that nobody takes them for all steps.
 std::string left_out(const Report& report) {
   std::string html;
   for (const LaneReport& lane : report.lanes) {
@@ -186,7 +187,7 @@ std::string left_out(const Report& report) {
     html += fmt::format("<p class=\"how\">{}: ", escape(lane.name));
     if (lane.thinned()) {
       const int64_t k = lane.kept_every;
-      html += fmt::format("every {}{} step shown, {} of {}, with every skipped one. ", k,
+      html += fmt::format("every {}{} step is shown ({} of {}), and every skipped one. ", k,
                           k % 10 == 2 && k % 100 != 12   ? "nd"
                           : k % 10 == 3 && k % 100 != 13 ? "rd"
                           : k % 10 == 1 && k % 100 != 11 ? "st"
@@ -194,15 +195,15 @@ std::string left_out(const Report& report) {
                           lane.rows.size(), lane.steps);
     }
     if (stretch > 1) {
-      html += fmt::format("A curve runs through the lowest and the highest of each {} steps shown.",
-                          stretch);
+      html += fmt::format(
+          "The curve goes through the lowest and the highest of every {} steps shown.", stretch);
     }
     html += "</p>\n";
   }
   return html;
 }
 
-/// "update skipped: mixed_float16"; empty if no lane has such a row.
+/// Returns "step skipped: mixed_float16"; empty if no lane has such a row.
 std::string marked_lanes(const Report& report, const std::string& what,
                          const std::function<bool(const StepRow&)>& marked) {
   std::vector<std::string> names;
@@ -226,8 +227,8 @@ std::string legend(const Report& report, const std::vector<size_t>& drawn,
   }
   html += "</div>\n";
   if (report.lanes.size() > kCurveLanes) {
-    html += fmt::format("<p class=\"how\">The first {} of {} lanes are drawn.</p>\n", kCurveLanes,
-                        report.lanes.size());
+    html += fmt::format("<p class=\"how\">Only the first {} of {} lanes are drawn.</p>\n",
+                        kCurveLanes, report.lanes.size());
   }
   return html;
 }
@@ -285,13 +286,15 @@ std::string loss_chart(const Report& report) {
   for (size_t i : drawing_order(report)) {
     const LaneReport& lane = report.lanes[i];
     drawing += curve(lane, i, steps, axis, false, [](const StepRow& row) { return row.loss; });
-    drawing += strip(lane, steps, "loss not finite", loss_gone);
+    drawing += strip(lane, steps, "loss NaN or infinite", loss_gone);
   }
   return fmt::format("<figure><h3>Loss{}</h3>\n", axis.log ? ", logarithmic" : "") +
          frame("", "Loss of every lane over the steps", drawing, ticks, steps) +
-         legend(report, first_lanes(report), marked_lanes(report, "loss not finite", loss_gone)) +
-         "<figcaption>How to read it: the mean loss of each batch, before scaling. Lanes see the "
-         "same batches, so curves that part show the format at work.</figcaption>" +
+         legend(report, first_lanes(report),
+                marked_lanes(report, "loss NaN or infinite", loss_gone)) +
+         "<figcaption>How to read it: the mean loss of each batch, without the loss scale. All "
+         "lanes see the same batches, so where the curves separate, precision makes the "
+         "difference.</figcaption>" +
          left_out(report) + "</figure>\n";
 }
 
@@ -327,16 +330,16 @@ std::string scale_chart(const Report& report) {
   for (size_t i : scaled) {
     const LaneReport& lane = report.lanes[i];
     drawing += curve(lane, i, steps, axis, true, [](const StepRow& row) { return row.loss_scale; });
-    drawing += strip(lane, steps, "update skipped", was_skipped);
+    drawing += strip(lane, steps, "step skipped", was_skipped);
   }
   std::sort(scaled.begin(), scaled.end());
   return "<figure><h3>Loss scale</h3>\n" +
          frame(" low", "Loss scale of the lanes that use one, over the steps", drawing, ticks,
                steps) +
-         legend(report, scaled, marked_lanes(report, "update skipped", was_skipped)) +
-         "<figcaption>How to read it: a dynamic scale halves when a gradient overflows, and that "
-         "step's update is skipped. A few halvings at the start are normal; a scale that falls "
-         "without end is not looking for a scale any more.</figcaption></figure>\n";
+         legend(report, scaled, marked_lanes(report, "step skipped", was_skipped)) +
+         "<figcaption>How to read it: a dynamic loss scale halves when a gradient overflows, and "
+         "that step is skipped. A few halvings at the start are normal. If it keeps falling, the "
+         "scale is not the problem.</figcaption></figure>\n";
 }
 
 std::string learning_rate_chart(const Report& report) {
@@ -363,7 +366,7 @@ std::string learning_rate_chart(const Report& report) {
                curve(report.lanes[lane], lane, steps, axis, true,
                      [](const StepRow& row) { return row.learning_rate; }),
                ticks, steps) +
-         "<figcaption>The same for all lanes.</figcaption></figure>\n";
+         "<figcaption>It is the same for all lanes.</figcaption></figure>\n";
 }
 
 }  // namespace halfscope::html

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The cause of a lane's wrong results: what it is, how it reaches the end of the network, the
-// smallest fix, and what was ruled out.
+// The cause of a lane's wrong results, how it spreads to the end of the network, and what was ruled
+// out.
 #include <fmt/format.h>
 
 #include "analysis/report/html_parts.h"
@@ -37,10 +37,10 @@ std::string fact_list(const Report& report, const Diagnosis& diagnosis) {
   }
   if (diagnosis.first_symptom) {
     const Place& symptom = *diagnosis.first_symptom;
-    entry("First visible", layer_link(report, diagnosis.lane, symptom.layer, symptom.site) +
+    entry("First seen in", layer_link(report, diagnosis.lane, symptom.layer, symptom.site) +
                                (diagnosis.symptom.empty() ? "" : ", " + prose(diagnosis.symptom)));
   } else {
-    entry("Shows as", prose(diagnosis.symptom));
+    entry("Effect", prose(diagnosis.symptom));
   }
   return html + "</dl>\n";
 }
@@ -66,17 +66,20 @@ std::string hop_chain(const Report& report, const Diagnosis& diagnosis) {
   return html + "</ol>\n";
 }
 
-std::string fix_card(const Diagnosis& diagnosis) {
+/// Returns the fix, unless it is the advice, which has its own section.
+std::string fix_card(const Report& report, const Diagnosis& diagnosis) {
   if (diagnosis.fix.empty()) return "";
+  const bool is_advised = report.recommendation && report.recommendation->lane == diagnosis.lane;
+  if (is_advised && !report.actions.empty()) return "";
   const char* kind = diagnosis.verified ? "healthy" : diagnosis.trials > 0 ? "broken" : "attention";
   std::string html =
       fmt::format("<div class=\"action fix\"><p class=\"soft\">{}</p><p class=\"advice\">{} {}</p>",
-                  diagnosis.verified ? "The smallest fix" : "What to change",
-                  prose(diagnosis.fix_text), tag(kind, proof_words(diagnosis)));
+                  diagnosis.verified ? "Smallest fix" : "What to change", prose(diagnosis.fix_text),
+                  tag(kind, proof_words(diagnosis)));
   const std::string cost = cost_words(diagnosis.fix_cost);
   if (!cost.empty()) html += fmt::format("<p class=\"soft\">Cost: {}.</p>", escape(cost));
   if (!diagnosis.alternatives.empty()) {
-    html += "<p class=\"soft\">As small, and it works, too:</p><ul>";
+    html += "<p class=\"soft\">Also tested, and it works as well:</p><ul>";
     for (const PlanEdit& edit : diagnosis.alternatives) {
       html += fmt::format("<li>{}</li>", prose(edit_sentence(edit)));
     }
@@ -103,9 +106,9 @@ std::string vain_table(const Report& report, const Diagnosis& diagnosis) {
   const std::vector<TriedEdit>& tried = diagnosis.does_not_help;
   if (tried.empty()) return "";
   std::string html =
-      scroll_begin("Changes that were tried and do not help") +
+      scroll_begin("Changes that were tested and do not help") +
       fmt::format(
-          "<table class=\"tried\"><caption>Tried alone, and it does not help</caption>"
+          "<table class=\"tried\"><caption>Changes that do not help on their own</caption>"
           "<thead><tr><th scope=\"col\">Change</th><th scope=\"col\" class=\"n\">{}</th>"
           "</tr></thead><tbody>\n",
           report.run.inference ? "Output error" : "Loss gap");
@@ -128,15 +131,12 @@ std::string folded_part(const Report& report, const Diagnosis& diagnosis) {
     reasons += fmt::format("<li>{}</li>", prose(reason));
   }
   const std::string confidence = confidence_name(diagnosis.confidence);
-  std::string html =
-      fmt::format("<p class=\"sure\">{} <span class=\"soft\">in this cause and fix</span></p>\n",
-                  tag(confidence, confidence + " confidence"));
   const std::string rest = decoy_list(report, diagnosis) + vain_table(report, diagnosis);
-  const char* title = rest.empty() ? "Why this confidence" : "Why, and what was ruled out";
-  return html + fmt::format(
-                    "<details class=\"ruled-out\"><summary>{}</summary>\n<ul>{}</ul>\n{}"
-                    "</details>\n",
-                    title, reasons, rest);
+  const char* title = rest.empty() ? "Why" : "Why, and what was ruled out";
+  return fmt::format(
+      "<details class=\"ruled-out\"><summary>Confidence: {}. {}</summary>\n<ul>{}</ul>\n{}"
+      "</details>\n",
+      confidence, title, reasons, rest);
 }
 
 }  // namespace
@@ -144,13 +144,17 @@ std::string folded_part(const Report& report, const Diagnosis& diagnosis) {
 std::string diagnosis_section(const Report& report) {
   if (!report.diagnosis) return "";
   const Diagnosis& diagnosis = *report.diagnosis;
+  const std::string cause =
+      diagnosis.cause.empty() ? "<p class=\"because\">No tensor of the run shows it.</p>\n"
+      : answer_of(report).why.empty()  // the verdict says it
+          ? ""
+          : fmt::format("<p class=\"because\">{}</p>\n", prose(diagnosis.cause));
   return fmt::format(
-             "<section aria-labelledby=\"cause\"><h2 id=\"cause\">Cause <small>of what is wrong "
-             "in {}</small></h2>\n<p class=\"because\">{}</p>\n",
-             escape(report.lanes[static_cast<size_t>(diagnosis.lane)].name),
-             diagnosis.cause.empty() ? "No tensor of the run shows it." : prose(diagnosis.cause)) +
-         fact_list(report, diagnosis) + hop_chain(report, diagnosis) + fix_card(diagnosis) +
-         folded_part(report, diagnosis) + "</section>\n";
+             "<section aria-labelledby=\"cause\"><h2 id=\"cause\">Cause <small>in "
+             "{}</small></h2>\n",
+             escape(report.lanes[static_cast<size_t>(diagnosis.lane)].name)) +
+         cause + fact_list(report, diagnosis) + hop_chain(report, diagnosis) +
+         fix_card(report, diagnosis) + folded_part(report, diagnosis) + "</section>\n";
 }
 
 }  // namespace halfscope::html

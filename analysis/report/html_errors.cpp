@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Errors against another lane: for every layer what its operator adds itself and what came in
-// with its operands, and how far single elements are apart, on one logarithmic axis for all lanes.
+// Errors relative to another lane: for every layer the error its operator adds and the error it
+// inherits with its operands, and the distances of single elements, on one logarithmic axis.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ bool drawable(const std::optional<double>& value) {
   return value && *value > 0.0 && std::isfinite(*value);
 }
 
-/// "3.1e-4": relative errors are told by their order of magnitude.
+/// Returns "3.1e-4": with relative errors the order of magnitude matters.
 std::string small_number(const std::optional<double>& value) {
   if (!value) return "&ndash;";
   if (*value == 0.0) return "0";
@@ -74,7 +74,7 @@ std::string axis_head() {
   return html + "</div>";
 }
 
-/// "12 (3%)"; "0".
+/// Returns "12 (3%)"; "0".
 std::string not_finite_text(const SiteErrorReport& site) {
   if (site.not_finite == 0) return "0";
   return fmt::format("{} ({})", site.not_finite, percent(report::share(site.not_finite, site.n)));
@@ -154,9 +154,10 @@ std::string dense_chart(const std::vector<const SiteErrorReport*>& sites) {
       "tensors in execution order</title>{}<path class=\"din\" d=\"{}\"/>"
       "<path class=\"dlo\" d=\"{}\"/><path class=\"dgone\" d=\"{}\"/></svg><div "
       "class=\"x\"><span>{}</span><span>{}</span></div>"
-      "</div>\n<p class=\"how\">In the drawing local marks are round, inherited ones square, and a "
-      "mark at the top edge is a tensor with NaN or Inf; from the first to the last tensor in "
-      "execution order.</p>\n",
+      "</div>\n<p class=\"how\">In the drawing, round marks are local errors and square marks "
+      "inherited ones. A mark at the top edge is a tensor with NaN or Inf. Tensors are in "
+      "execution "
+      "order.</p>\n",
       ticks, sites.size(), grid, inherited, local, gone, escape(sites.front()->name),
       escape(sites.back()->name));
 }
@@ -167,8 +168,8 @@ std::string group(const Report& report, const ErrorReport& errors,
   if (sites.empty()) return "";
   const std::string other = report.lanes[static_cast<size_t>(errors.other)].name;
   if (sites.size() <= kLines) {
-    return error_table(report, errors, sites, what + " against " + other + ", in execution order",
-                       flips);
+    return error_table(report, errors, sites,
+                       what + " compared with " + other + ", in execution order", flips);
   }
   std::vector<const SiteErrorReport*> most = sites;
   std::stable_sort(most.begin(), most.end(), [](const auto* a, const auto* b) {
@@ -177,10 +178,11 @@ std::string group(const Report& report, const ErrorReport& errors,
   });
   most.resize(kLinesOfMany);
   return dense_chart(sites) +
-         error_table(report, errors, most,
-                     fmt::format("{} against {}: the {} of {} with NaN or Inf or most local error",
-                                 what, other, kLinesOfMany, sites.size()),
-                     flips);
+         error_table(
+             report, errors, most,
+             fmt::format("{} compared with {}: the {} of {} with NaN or Inf or most local error",
+                         what, other, kLinesOfMany, sites.size()),
+             flips);
 }
 
 std::string comparison(const Report& report, const ErrorReport& errors) {
@@ -193,26 +195,26 @@ std::string comparison(const Report& report, const ErrorReport& errors) {
     if (site.phase == Phase::backward) backward.push_back(&site);
     flips = flips || (site.feeds_relu && site.sign_flips > 0);
   }
-  std::string html = fmt::format("<h4>{} against {}</h4>\n<p>{}</p>\n", escape(lane), escape(other),
-                                 prose(errors.text));
+  std::string html = fmt::format("<h4>{} compared with {}</h4>\n<p>{}</p>\n", escape(lane),
+                                 escape(other), prose(errors.text));
   html +=
-      "<div class=\"key\"><span><i class=\"lo\"></i>local: added by the operator itself</span>"
+      "<div class=\"key\"><span><i class=\"lo\"></i>local: added by this operator</span>"
       "<span><i class=\"in\"></i>inherited: came in with its operands</span>"
       "<span><i class=\"u\"></i>one rounding in the tensor's format</span>"
-      "<span><i class=\"gone\"></i>NaN or Inf in one lane only, not part of the "
-      "errors</span></div>\n";
+      "<span><i class=\"gone\"></i>NaN or Inf in one lane only (not counted in the "
+      "errors)</span></div>\n";
   html += group(report, errors, forward, "Activations of " + lane, flips);
   if (!backward.empty()) {
-    html += "<details><summary>Gradients of " + escape(lane) + " against " + escape(other) +
+    html += "<details><summary>Gradients of " + escape(lane) + " compared with " + escape(other) +
             "</summary>\n" + group(report, errors, backward, "Gradients of " + lane, false) +
             "</details>\n";
   }
   const size_t steps = errors.steps.size();
   html += fmt::format(
       "<p class=\"how\">How to read it: a mark is the relative error of a whole tensor, the median "
-      "over {}{}, on the same axis for all lanes; further right is worse. A layer whose filled "
-      "mark leads adds error, one whose "
-      "hollow mark leads passes it on. NaN and Inf are counted over these steps.</p>\n",
+      "over {}{}. Further right is worse. If the filled mark is further right, the layer adds "
+      "error; if the hollow one is, it passes error on. NaN and Inf are counted over these "
+      "steps.</p>\n",
       counted(static_cast<int64_t>(steps), "sampled step"),
       steps == 0   ? ""
       : steps == 1 ? fmt::format(" (step {})", errors.steps.front())
@@ -252,7 +254,7 @@ std::string distance_block(const SiteErrorReport& error, const std::string& othe
                            look, i, 16 - height, height);
   }
   std::string text = fmt::format(
-      "against {} in the compared steps: {} equal, {} within 1 ulp of {}", other,
+      "compared with {}: {} of the values are equal, {} within 1 ulp of {}", other,
       percent(report::share(error.ulps[0], total)),
       percent(report::share(error.ulps[0] + error.ulps[1], total)), format_name(error.format));
   if (error.not_finite > 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Histograms of exponents over the bands of a tensor's format: what it holds, what it holds with
-// fewer bits, what it loses.
+// Histograms of exponents over the bands of a tensor's format: normal, subnormal (fewer bits),
+// lost.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ std::string rect(const char* kind, int from, int to) {
                      to - from, kHistogramHeight);
 }
 
-/// Bars as two outlines: what the format holds, and what it loses. Heights are square roots of
-/// counts, so that thin tails can be seen.
+/// Returns the bars as two outlines: values that the format represents and values that it loses.
+/// Heights are square roots of counts, so that thin tails are visible.
 std::string bars(const SiteReport& site, const ExponentAxis& axis) {
   std::vector<int64_t> counts(static_cast<size_t>(axis.bins()), 0);
   for (const auto& [exponent, count] : site.exponents) {
@@ -135,9 +135,9 @@ std::string histogram_key() {
   };
   return "<div class=\"key\">" +
          entry("zl", "<path class=\"w\" d=\"M3 12v-5h4v5zM8 12v-9h4v9z\"/>",
-               "lost: flushed to zero (left) or overflow (right)") +
+               "lost: underflow to 0 (left) or overflow (right)") +
          entry("zs", "<path class=\"g\" d=\"M3 12v-5h4v5zM8 12v-9h4v9z\"/>",
-               "subnormal: held with fewer bits") +
+               "subnormal: fewer bits") +
          entry("zn", "<path class=\"g\" d=\"M3 12v-5h4v5zM8 12v-9h4v9z\"/>", "normal range") +
          "</div>\n";
 }

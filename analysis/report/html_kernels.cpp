@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tensors that have other bits than the emulator makes of the same operands, and why.
+// Tensors whose bits differ from the emulator's for the same operands, and why.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kShown = 40;
 
-/// What a reader should look at first.
+/// Orders tensors by what a reader should look at first.
 bool worse(const KernelSiteReport* a, const KernelSiteReport* b) {
   const auto weight = [](const KernelSiteReport& site) {
     return site.beyond.value_or(0) > 0 ? 2 : site.kernel.empty() ? 1 : 0;
@@ -25,20 +25,20 @@ bool worse(const KernelSiteReport* a, const KernelSiteReport* b) {
 std::string reason(const KernelSiteReport& site) {
   std::string text;
   if (site.beyond.value_or(0) > 0) {
-    text = fmt::format("{} that no order of summing explains",
+    text = fmt::format("{} of the elements differ more than any order of summation explains",
                        percent(report::share(*site.beyond, site.n)));
   } else if (site.sampled == 0) {
-    return site.kernel.empty() ? "no: a kernel of ours" : "no order was looked for";
+    return site.kernel.empty() ? "no (HalfScope kernel)" : "no summation order was searched for";
   }
   if (site.sampled > 0) {
     if (!text.empty()) text += "; ";
     text += site.explained == site.sampled
                 ? "100% by " + site.order
-                : fmt::format("{}, least at a step by {}",
+                : fmt::format("{} at the worst step, by {}",
                               percent(report::share(site.explained, site.sampled)), site.order);
   }
   if (!site.unexplained.empty()) {
-    text += " (the kernel's own order was not found: " + site.unexplained + ")";
+    text += " (the kernel's own summation order was not found: " + site.unexplained + ")";
   }
   return text;
 }
@@ -53,14 +53,14 @@ std::string table(const Report& report, const KernelReport& kernels) {
   const std::string& lane = report.lanes[static_cast<size_t>(kernels.lane)].name;
   const std::string caption =
       differing.size() > kShown
-          ? fmt::format("The {} of {} tensors of {} with other bits of which least is explained",
-                        kShown, differing.size(), lane)
-          : fmt::format("Tensors of {} with other bits than the emulator's", lane);
+          ? fmt::format("The {} of {} differing tensors of {} that are least explained", kShown,
+                        differing.size(), lane)
+          : fmt::format("Tensors of {} that differ from the emulator's", lane);
   differing.resize(std::min(differing.size(), kShown));
   std::string html =
       scroll_begin(caption) + "<table class=\"sort\"><caption>" + escape(caption) +
       "</caption><thead><tr><th scope=\"col\">Tensor</th><th scope=\"col\" class=\"n\">Equal</th>"
-      "<th scope=\"col\" class=\"n\">Most ulps</th><th scope=\"col\">Furthest</th>"
+      "<th scope=\"col\" class=\"n\">Largest distance, ulps</th><th scope=\"col\">Where</th>"
       "<th scope=\"col\">Explained</th><th scope=\"col\">Computed by</th></tr></thead><tbody>\n";
   for (const KernelSiteReport* site : differing) {
     html += fmt::format(
@@ -69,7 +69,7 @@ std::string table(const Report& report, const KernelReport& kernels) {
         layer_link(report, kernels.lane, site->layer, site->name),
         percent(report::share(site->n - site->differing, site->n)), short_number(site->max_ulps),
         escape(site->worst), escape(reason(*site)),
-        escape(site->kernel.empty() ? "a kernel of ours" : site->kernel));
+        escape(site->kernel.empty() ? "HalfScope kernel" : site->kernel));
   }
   return html + "</tbody></table></div>\n";
 }
@@ -78,7 +78,7 @@ std::string table(const Report& report, const KernelReport& kernels) {
 
 std::string kernels_section(const Report& report) {
   if (report.kernels.empty()) return "";
-  std::string html = "<h3 id=\"kernels\">Kernels beside the emulator</h3>\n";
+  std::string html = "<h3 id=\"kernels\">Kernels compared with the emulator</h3>\n";
   for (const KernelReport& kernels : report.kernels) {
     html += fmt::format("<h4>{}</h4>\n<p>{}</p>\n",
                         escape(report.lanes[static_cast<size_t>(kernels.lane)].name),
@@ -86,10 +86,11 @@ std::string kernels_section(const Report& report) {
     html += table(report, kernels);
   }
   return html +
-         "<p class=\"how\">At sampled steps the emulator runs every operator on the operands that "
-         "the kernel read, so nothing is inherited. Where a library sums in another order, sampled "
-         "elements are summed again in the orders known for the hardware, in the plan's, and in "
-         "the one found in the kernel (FPRev); what is explained is equal to the last bit.</p>\n";
+         "<p class=\"how\">At sampled steps the emulator runs every operator on the kernel's own "
+         "operands, so no error is inherited. Where a library sums in a different order, sampled "
+         "elements are summed again in the orders known for the hardware, in the plan's order, and "
+         "in the one found in the kernel (FPRev). An element is explained if one of them gives the "
+         "same bits.</p>\n";
 }
 
 }  // namespace halfscope::html

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The lanes: at a glance under the verdict, side by side in a table, and what happened to them:
-// how the first bad tensor reached the loss, and every finding.
+// The lanes: cards under the verdict, a table side by side, how the first non-finite tensor reached
+// the loss, and every finding.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace halfscope::html {
 namespace {
 
-/// This many lanes stand side by side on a phone, too.
+/// This many lanes fit side by side on a phone, too.
 constexpr size_t kSideBySide = 4;
 constexpr size_t kCards = 6;
 
@@ -103,7 +103,7 @@ std::string lanes_table(const Report& report) {
     }
   } else {
     html =
-        "<table class=\"lanes sort\"><caption>Lanes, one a line</caption><thead><tr>"
+        "<table class=\"lanes sort\"><caption>One lane per row</caption><thead><tr>"
         "<th scope=\"col\">Lane</th>";
     for (const Measure& measure : list) {
       html += fmt::format("<th scope=\"col\" class=\"n\">{}</th>", measure.name);
@@ -154,7 +154,7 @@ std::string finding_card(const Report& report, size_t index) {
   }
   html += fmt::format("</header><p>{}</p>", prose(finding.text));
   if (!finding.action.text.empty()) {
-    // What nobody needs to do must not look like an order.
+    // An action that is not needed must not look like an order.
     const bool needed = finding.severity >= Severity::warning;
     html += fmt::format("<p class=\"{}\">{}{}</p>", needed ? "todo" : "soft",
                         needed ? "" : "If you want a fixed setting: ", prose(finding.action.text));
@@ -167,10 +167,10 @@ std::string finding_card(const Report& report, size_t index) {
 }
 
 std::string findings(const Report& report) {
-  std::string html = "<h3 id=\"findings\">Findings</h3>\n";
+  std::string html = "<h3 id=\"findings\">All findings</h3>\n";
   if (report.findings.empty()) {
     return html +
-           "<p>None: nothing overflowed, and nothing that matters was flushed or lost.</p>\n";
+           "<p>None. Nothing overflowed, and no value or update that matters was lost.</p>\n";
   }
   std::vector<size_t> order(report.findings.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -190,7 +190,7 @@ std::string findings(const Report& report) {
 
 std::string chain(const Report& report, const EventReport& event) {
   std::string html = fmt::format(
-      "<h3>{}: the first bad tensor, step {}{}</h3>\n<ol class=\"chain\">",
+      "<h3>{}: how NaN or infinity spread at step {}{}</h3>\n<ol class=\"chain\">",
       escape(report.lanes[static_cast<size_t>(event.lane)].name), event.step,
       event.loss_scale > 0.0 ? ", loss scale " + prose(scale_text(event.loss_scale)) : "");
   for (size_t i = 0; i < event.links.size(); ++i) {
@@ -217,7 +217,7 @@ std::string lane_cards(const Report& report) {
       html += fmt::format("<div><dt>batches</dt><dd>{}</dd></div>", lane.steps);
     } else {
       html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>",
-                          report.status == RunStatus::complete ? "last loss" : "loss so far",
+                          report.status == RunStatus::complete ? "final loss" : "loss so far",
                           value_text(lane.last_loss));
     }
     if (lane.loss_gap) {
@@ -237,19 +237,19 @@ std::string lane_cards(const Report& report) {
 }
 
 std::string events_section(const Report& report) {
-  std::string html = "<section aria-labelledby=\"events\"><h2 id=\"events\">What happened</h2>\n";
+  std::string html = "<section aria-labelledby=\"events\"><h2 id=\"events\">Findings</h2>\n";
   for (const EventReport& event : report.events) html += chain(report, event);
   if (report.events.empty()) {
-    html += "<p>No tensor of any lane left the finite numbers in the recorded steps.</p>\n";
+    html += "<p>No tensor of any lane became NaN or infinite in the recorded steps.</p>\n";
   }
   return html + findings(report) + "</section>\n";
 }
 
 std::string lanes_section(const Report& report) {
   if (report.lanes.empty()) return "";
-  return "<section aria-labelledby=\"lanes\"><h2 id=\"lanes\">Lanes compared</h2>\n" +
-         lanes_table(report) + plans(report) + errors_section(report) + kernels_section(report) +
-         sums_section(report) + "</section>\n";
+  return "<section aria-labelledby=\"lanes\"><h2 id=\"lanes\">Lanes</h2>\n" + lanes_table(report) +
+         plans(report) + errors_section(report) + kernels_section(report) + sums_section(report) +
+         "</section>\n";
 }
 
 }  // namespace halfscope::html

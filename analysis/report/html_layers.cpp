@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The layers: one table line each with its exponent histograms over the bands of their format,
-// and every tensor of the layers that suffer or add most.
+// The layers: one table row each with its exponent histograms, and every tensor of the layers that
+// lose most or add most error.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,8 +36,8 @@ bool belongs(const SiteReport& site, Column column) {
   return false;
 }
 
-/// The tensor that stands for a layer in a column: the one that loses most, else the last of
-/// those roles (a layer's own output, the gradient of it).
+/// Returns the tensor that represents a layer in a column: the one that loses most, else the last
+/// of those roles (a layer's own output, the gradient of it). Null if the layer has none.
 const SiteReport* speaker(const LayerReport& layer, Column column) {
   const SiteReport* best = nullptr;
   const auto weight = [](const SiteReport& site) {
@@ -51,8 +51,8 @@ const SiteReport* speaker(const LayerReport& layer, Column column) {
   return best;
 }
 
-/// What a column's worst tensor loses, in a word; the gravest kind of loss is named, its tensor and
-/// denominator in the tooltip.
+/// Returns the cell with the worst loss of a column's worst tensor. The tooltip names the tensor
+/// and what the share is of.
 std::string rate_cell(const LayerReport& layer, Column column) {
   const SiteReport* site = speaker(layer, column);
   if (site == nullptr) return "<td></td>";
@@ -86,8 +86,8 @@ std::string drawing_cell(const LayerReport& layer, Column column, const Exponent
   return "<td>" + (site != nullptr && drawings ? histogram(*site, axis, false) : "") + "</td>";
 }
 
-/// Upwards what the forward pass is short of, since a loss scale cannot help it; downwards the
-/// least of all tensors that are read again.
+/// Returns two cells: up, the least of the forward pass, because a loss scale cannot help it; down,
+/// the least of all tensors that are read again.
 std::string headroom_cells(const LayerReport& layer) {
   std::optional<double> up, down;
   const auto least = [](std::optional<double>& so_far, const std::optional<double>& value) {
@@ -114,11 +114,12 @@ std::string advice_cell(const Report& report, const LayerReport& layer) {
                        escape(layer.advice));
   }
   const LaneReport& lane = report.lanes[static_cast<size_t>(layer.lane)];
-  if (lane.reference || full_precision(layer.write)) return "<td class=\"soft\">is fp32</td>";
+  if (lane.reference || full_precision(layer.write)) return "<td class=\"soft\">in fp32</td>";
   const Rates rates = report::worst_rates(layer);
-  if (rates.overflow == 0.0 && rates.non_finite() > 0.0) return "<td class=\"soft\">inherits</td>";
+  if (rates.overflow == 0.0 && rates.non_finite() > 0.0)
+    return "<td class=\"soft\">inherits NaN/Inf</td>";
   return fmt::format("<td class=\"soft\">{}</td>",
-                     rates.overflow > 0.0 ? "watch" : format_name(layer.write) + " is fine");
+                     rates.overflow > 0.0 ? "watch" : "ok in " + format_name(layer.write));
 }
 
 std::string layer_row(const Report& report, const LayerReport& layer, const ExponentAxis& axis,
@@ -140,7 +141,7 @@ std::string layer_row(const Report& report, const LayerReport& layer, const Expo
          headroom_cells(layer) + advice_cell(report, layer) + "</tr>\n";
 }
 
-/// A forward pass has no gradients and no updates, nor columns for them.
+/// Returns the head of a table of layers. Inference has no columns for gradients and updates.
 std::string table_head(const std::string& caption, bool inference) {
   const std::string gradients = inference ? ""
                                           : "<th colspan=\"2\" scope=\"colgroup\">Gradients</th>"
@@ -153,13 +154,13 @@ std::string table_head(const std::string& caption, bool inference) {
          "</caption><thead><tr><td colspan=\"2\"></td><th scope=\"col\" class=\"n\">Weights</th>"
          "<th colspan=\"2\" scope=\"colgroup\">Activations</th>" +
          gradients +
-         "<th colspan=\"2\" scope=\"colgroup\" class=\"n\">Head-room, bits</th><td></td></tr>\n"
+         "<th colspan=\"2\" scope=\"colgroup\" class=\"n\">Headroom, bits</th><td></td></tr>\n"
          "<tr><th scope=\"col\">Layer</th><th scope=\"col\">Format</th>"
          "<th scope=\"col\" class=\"n\">loses</th><th scope=\"col\">exponents</th>"
          "<th scope=\"col\" class=\"n\">loses</th>" +
          losses +
          "<th scope=\"col\" class=\"n\">up</th><th scope=\"col\" class=\"n\">down</th>"
-         "<th scope=\"col\">Recommendation</th></tr></thead>\n<tbody>\n";
+         "<th scope=\"col\">Advice</th></tr></thead>\n<tbody>\n";
 }
 
 std::string rate_text(const char* what, double value, double bad_from) {
@@ -179,8 +180,8 @@ std::string tensor_block(const SiteReport& site, const ExponentAxis& axis,
   if (!site.scale.empty()) {
     html += fmt::format("<span class=\"soft\">codes, scaled by {}</span><br>", escape(site.scale));
   }
-  if (site.n == 0) return html + "never measured</div></div></div>\n";
-  // Codes of scaled operands saturate; that the largest do is no alarm by itself.
+  if (site.n == 0) return html + "not measured</div></div></div>\n";
+  // Codes of scaled operands saturate. It is no alarm if only the largest do.
   const double alarming = site.scale.empty() ? 0.0 : 0.01;
   html += std::string(kOfAllValues) + ": " +
           rate_text(site.scale.empty() ? "overflow" : "saturated", rates.overflow, alarming) +
@@ -194,7 +195,7 @@ std::string tensor_block(const SiteReport& site, const ExponentAxis& axis,
   html += fmt::format("<br>largest <b>{}</b>", site.max_abs ? short_number(*site.max_abs) : "-");
   html += fmt::format(", rms <b>{}</b>", site.rms ? short_number(*site.rms) : "-");
   if (site.headroom_bits) {
-    html += fmt::format("<br>head-room <b>{:.1f}</b> bits up", *site.headroom_bits);
+    html += fmt::format("<br>headroom <b>{:.1f}</b> bits up", *site.headroom_bits);
     if (site.headroom_down_bits)
       html += fmt::format(", <b>{:.0f}</b> down", *site.headroom_down_bits);
   }
@@ -208,7 +209,7 @@ std::string tensor_block(const SiteReport& site, const ExponentAxis& axis,
 
 using LayerNames = std::set<std::pair<int, std::string>>;
 
-/// Lane and path of the layers that findings point at.
+/// Returns lane and path of the layers that findings point at.
 LayerNames named_layers(const Report& report) {
   LayerNames named;
   for (const Finding& finding : report.findings) {
@@ -217,7 +218,7 @@ LayerNames named_layers(const Report& report) {
   return named;
 }
 
-/// The layers that add most error of their own, a few per comparison.
+/// Returns the layers whose own operators add most error, a few per comparison.
 LayerNames adding_layers(const Report& report) {
   constexpr size_t kShown = 5;
   LayerNames names;
@@ -319,13 +320,12 @@ std::string layer_section(const Report& report, size_t size_so_far) {
                      band_definitions(report, axis);
   html +=
       fmt::format(
-          "<p class=\"how\">How to read it: a histogram shows at which powers of two a tensor's "
-          "values lie, from {} on the left to {} on the right, over the "
-          "whole run, on the bands of its format; bar heights are square roots, so that thin "
-          "tails show. {}Each percentage belongs to the layer's worst tensor of that kind, over "
-          "all "
-          "recorded steps. Overflow and NaN/Inf count among all its values, underflow{} among its "
-          "values that are not zero.</p>\n",
+          "<p class=\"how\">How to read it: a histogram shows the magnitudes of a tensor's values "
+          "over the whole run, from {} on the left to {} on the right. The background shows the "
+          "range of its format. Bar heights are square roots, so that thin tails are visible. "
+          "{}Each percentage belongs to the layer's worst tensor of that kind, over all recorded "
+          "steps: overflow and NaN/Inf as a share of all values, underflow{} as a share of the "
+          "non-zero ones.</p>\n",
           power(axis.low), power(axis.high + 1),
           report.run.inference ? "" : "Gradients are shown as stored, times the loss scale. ",
           report.run.inference ? "" : " and lost updates") +
@@ -355,7 +355,8 @@ std::string layer_section(const Report& report, size_t size_so_far) {
         "</tbody></table></div>\n";
     if (left_out > 0) {
       table += fmt::format(
-          "<p class=\"how\">The {} that lose most; {} more are in the JSON and CSV reports.</p>\n",
+          "<p class=\"how\">The {} layers that lose most. {} more are in the JSON and CSV "
+          "reports.</p>\n",
           kListedLayers, left_out);
     }
     if (lane == focus) {
@@ -366,13 +367,13 @@ std::string layer_section(const Report& report, size_t size_so_far) {
   }
   if (undrawn > 0) {
     html += fmt::format(
-        "<p class=\"how\">To keep this page small the last {} have no drawings; "
-        "the JSON report holds all histograms.</p>\n",
-        counted(static_cast<int64_t>(undrawn), "line"));
+        "<p class=\"how\">To keep this page small, the last {} have no histograms. The JSON report "
+        "has all of them.</p>\n",
+        counted(static_cast<int64_t>(undrawn), "row"));
   }
   if (!tensors.empty()) {
-    html +=
-        "<h3 id=\"tensors\">Tensor by tensor: the layers that lose or add most</h3>\n" + tensors;
+    html += "<h3 id=\"tensors\">Tensors of the layers that lose most or add most error</h3>\n" +
+            tensors;
   }
   return html + "</section>\n";
 }

@@ -60,7 +60,11 @@ ul.cards dl{display:flex;flex-wrap:wrap;gap:2px 22px;margin:0}
 ul.cards dt{color:var(--soft);font-size:.8rem}
 ul.cards dd{margin:0;font-variant-numeric:tabular-nums;font-weight:560}
 nav{display:flex;flex-wrap:wrap;gap:4px 18px;margin:1.8em 0 0;font-size:.9rem}
-.nothing{font-size:1.1rem;font-weight:560}
+dl.answer{display:grid;grid-template-columns:repeat(auto-fit,minmax(260px,1fr));gap:12px 36px;
+margin:1.3em 0 0;padding:14px 20px;background:var(--card);border-radius:10px;
+border-left:4px solid var(--accent)}
+dl.answer dt{color:var(--soft);font-size:.84rem}dl.answer dd{margin:.15em 0 0;max-width:44em;
+overflow-wrap:anywhere}dl.answer b{font-size:1.08rem;font-weight:640}
 ol.actions{list-style:none;padding:0;margin:.8em 0;display:grid;gap:14px}
 .action{border:1px solid var(--line);border-left:4px solid var(--accent);border-radius:10px;
 background:var(--card);padding:14px 20px}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The table of sums whose accumulators lost most.
+// The table of sums whose accumulators lose most.
 #include <fmt/format.h>
 
 #include "analysis/report/html_parts.h"
@@ -13,16 +13,17 @@ std::string sums_section(const Report& report) {
   const std::vector<const SumReport*> worst = report::worst_sums(report, kShown);
   if (worst.empty()) return "";
   std::string html =
-      "<h3 id=\"sums\">Inside the sums</h3>\n" + scroll_begin("Sums that lose most") +
-      "<table class=\"sort\"><caption>Sums whose accumulators lose most, in the compared steps"
-      "</caption><thead><tr><th scope=\"col\">lane</th><th scope=\"col\">sums of</th>"
-      "<th scope=\"col\">accumulation</th><th scope=\"col\">swamped (of non-zero products)</th>"
-      "<th scope=\"col\">largest</th><th scope=\"col\">overflowed (of all "
+      "<h3 id=\"sums\">Accumulation</h3>\n" + scroll_begin("Sums that lose most") +
+      "<table class=\"sort\"><caption>Sums that lose most while they accumulate, in the compared "
+      "steps"
+      "</caption><thead><tr><th scope=\"col\">Lane</th><th scope=\"col\">Tensor</th>"
+      "<th scope=\"col\">Accumulation</th><th scope=\"col\">Swamped (of non-zero products)</th>"
+      "<th scope=\"col\">Largest sum</th><th scope=\"col\">Overflowed (of all "
       "sums)</th></tr></thead><tbody>\n";
   for (const SumReport* sums : worst) {
     const std::string overflowed =
         sums->counts.overflowed > 0
-            ? fmt::format("{} from term {}",
+            ? fmt::format("{}, first at term {}",
                           percent(report::share(sums->counts.overflowed, sums->counts.sums)),
                           sums->counts.first_overflow)
             : "";

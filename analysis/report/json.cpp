@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// report.json, as docs/contracts.md describes it ("Report JSON") and docs/report.schema.json
+// report.json, as docs/reference/report-json.md and docs/report.schema.json
 // checks it.
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -20,7 +20,7 @@ Json number(double value) {
 
 Json number(const std::optional<double>& value) { return value ? number(*value) : Json(nullptr); }
 
-/// Where NaN stands for "not measured".
+/// Returns null for NaN, which means "not measured" here.
 Json measured(double value) { return std::isnan(value) ? Json(nullptr) : number(value); }
 
 Json object_of(const std::string& text) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whether the kernels of a lane do what the emulator does, over all sampled steps.
+// Compares the kernels of a lane with the emulator, over all sampled steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace halfscope::report {
 namespace {
 
-/// "[3, 0, 5]" of the element at that place of a row-major tensor.
+/// Returns "[3, 0, 5]" for the element at that place of a row-major tensor.
 std::string index_text(const Shape& shape, int64_t at) {
   std::string text;
   for (size_t d = shape.size(); d-- > 0;) {
@@ -41,13 +41,13 @@ void add(const SiteInfo& site, const KernelCheck& check, KernelSiteReport& to) {
   to.explained += check.explained;
 }
 
-/// "Of 12 tensors 3"; "All 12 tensors".
+/// Returns "3 of 12 tensors"; "All 12 tensors".
 std::string part_of(int64_t part, int64_t whole) {
-  if (part < whole) return fmt::format("Of {} {}", counted(whole, "tensor"), part);
-  return whole == 1 ? "The one tensor" : fmt::format("All {} tensors", whole);
+  if (part < whole) return fmt::format("{} of {}", part, counted(whole, "tensor"));
+  return whole == 1 ? "The only tensor" : fmt::format("All {} tensors", whole);
 }
 
-/// Orders have commas of their own.
+/// Returns the orders, separated by semicolons because they contain commas.
 std::string list_orders(const std::set<std::string>& orders) {
   constexpr size_t kShown = 2;
   std::string text;
@@ -66,21 +66,20 @@ std::string summary(const KernelReport& kernels) {
   };
   const int64_t all = static_cast<int64_t>(kernels.sites.size());
   const int64_t equal = count([](const Site& site) { return site.differing == 0; });
-  std::string text = fmt::format("{} {} the bits that the emulator makes of the same operands.",
+  std::string text = fmt::format("{} {} the same bits as the emulator's for the same operands.",
                                  part_of(equal, all), equal == 1 ? "has" : "have");
   const int64_t own = count([](const Site& site) {
     return site.differing > 0 && site.kernel.empty() && site.beyond.value_or(0) == 0;
   });
   if (own > 0) {
-    text +=
-        fmt::format(" {} no library computes {} other bits.",
-                    own == 1 ? "One that" : fmt::format("{} that", own), own == 1 ? "has" : "have");
+    text += fmt::format(" {} by HalfScope's own kernels {} from them.",
+                        own == 1 ? "One computed" : fmt::format("{} computed", own),
+                        own == 1 ? "differs" : "differ");
   }
   const int64_t beyond = count([](const Site& site) { return site.beyond.value_or(0) > 0; });
   if (beyond > 0) {
-    text += fmt::format(
-        " {} no order of summing explains.",
-        beyond == 1 ? "One holds values that" : fmt::format("{} hold values that", beyond));
+    text += fmt::format(" {} values that no order of summation explains.",
+                        beyond == 1 ? "One has" : fmt::format("{} have", beyond));
   }
   int64_t sampled = 0, explained = 0, sums = 0;
   std::set<std::string> orders;
@@ -93,8 +92,7 @@ std::string summary(const KernelReport& kernels) {
   }
   if (sums > 0) {
     text += fmt::format(
-        " The order in which a library sums explains {} of the sampled elements of {} to the last "
-        "bit: {}.",
+        " The library's order of summation explains {} of the sampled elements of {} exactly: {}.",
         explained == sampled ? "100%" : percent(share(explained, sampled)),
         sums == 1 ? "the other one" : fmt::format("{} others", sums), list_orders(orders));
   }

@@ -13,12 +13,12 @@ namespace {
 
 constexpr size_t kLanesShown = 8;
 constexpr size_t kFindingsShown = 8;
-constexpr size_t kFindingsBesideCause = 5;  ///< where a diagnosis tells what they come to
+constexpr size_t kFindingsBesideCause = 5;  ///< where a diagnosis sums them up
 constexpr size_t kLayersShown = 8;
 constexpr size_t kErrorsShown = 2;
 constexpr size_t kSumsShown = 3;
 
-/// Names and sentences inside a line or a table cell: nothing in them may act as markup.
+/// Returns text for a line or a table cell, escaped so that nothing in it acts as markup.
 std::string plain(const std::string& text) {
   std::string out;
   for (char c : text) {
@@ -56,7 +56,7 @@ std::string plain(const std::string& text) {
   return out;
 }
 
-/// A code span; a backtick inside would end it.
+/// Returns a code span. A backtick inside would end it.
 std::string code(const std::string& text) {
   std::string out = "`";
   for (char c : text) {
@@ -92,7 +92,7 @@ void write_lanes(const Report& report, std::string& md) {
     return;
   }
   md += fmt::format(
-      "\n| lane | verdict | steps | skipped | last loss | gap | loss scale | {} |\n"
+      "\n| lane | verdict | steps | skipped | final loss | loss gap | loss scale | {} |\n"
       "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
       report::of_evaluation(report.run, "test accuracy"));
   for (size_t i = 0; i < std::min(report.lanes.size(), kLanesShown); ++i) {
@@ -109,74 +109,93 @@ void write_lanes(const Report& report, std::string& md) {
   }
 }
 
-std::string cost_words(const ActionReport& action) {
+std::string cost_text(const ActionReport& action) {
   if (!action.cost) return "";
-  std::string text =
-      fmt::format(" Cost: {} of the weights in fp32 ({} more), {} more activations.",
-                  percent(action.cost->weight_share), bytes_text(action.cost->weight_bytes),
-                  bytes_text(action.cost->activation_bytes));
-  return text;
+  return fmt::format(" Cost: {} of the weights in fp32 ({} more), {} more activations.",
+                     percent(action.cost->weight_share), bytes_text(action.cost->weight_bytes),
+                     bytes_text(action.cost->activation_bytes));
 }
 
-/// Cause, way, fix and what is innocent, in a few lines.
+/// Where the cause is, how it spreads, and what else works or was ruled out, in a few lines.
 void write_diagnosis(const Report& report, std::string& md) {
   if (!report.diagnosis) return;
   const Diagnosis& diagnosis = *report.diagnosis;
-  md += fmt::format("\n**Cause** in {}: {}", code(lane_of(report, diagnosis.lane)),
-                    diagnosis.cause.empty() ? "unknown." : plain(diagnosis.cause));
-  if (!diagnosis.root.empty()) md += fmt::format(" Where: {}.", plain(places_text(diagnosis.root)));
+  md += fmt::format("\n**Cause** in {}:", code(lane_of(report, diagnosis.lane)));
+  if (diagnosis.root.empty()) {
+    md += " unknown.";
+  } else {
+    md += fmt::format(" {}.", plain(places_text(diagnosis.root)));
+  }
   if (diagnosis.mechanism != Mechanism::unknown) {
     md += fmt::format(" Mechanism: {}.", code(mechanism_name(diagnosis.mechanism)));
   }
-  md += "\n";
   if (diagnosis.chain.size() > 1) {
-    md += "\n";
+    md += " It spreads: ";
     for (const Hop& hop : diagnosis.chain) {
       md += fmt::format("{}{}{}", &hop == &diagnosis.chain.front() ? "" : " &rarr; ",
                         code(hop.layer), hop.text.empty() ? "" : " (" + plain(hop.text) + ")");
     }
-    md += "\n";
-  }
-  if (!diagnosis.fix.empty()) {
-    md += fmt::format("\n**Fix**, {}: {}", proof_words(diagnosis), plain(diagnosis.fix_text));
-    const std::string cost = cost_words(diagnosis.fix_cost);
-    if (!cost.empty()) md += fmt::format(" Cost: {}.", cost);
-    for (const PlanEdit& edit : diagnosis.alternatives) {
-      md += " Or, as small: " + plain(edit_sentence(edit));
-    }
-  }
-  md += fmt::format("{}Confidence {}.", diagnosis.fix.empty() ? "\n" : " ",
-                    confidence_name(diagnosis.confidence));
-  for (const auto& [why, names] : decoys_by_reason(diagnosis)) {
-    md += fmt::format(" Not the cause: {}. {}", plain(name_list(names)), plain(why));
   }
   md += "\n";
+  std::string rest;
+  if (!diagnosis.alternatives.empty()) {
+    rest += "- Also tested, and it works as well:";
+    for (const PlanEdit& edit : diagnosis.alternatives) rest += " " + plain(edit_sentence(edit));
+    rest += "\n";
+  }
+  for (const auto& [why, names] : decoys_by_reason(diagnosis)) {
+    rest += fmt::format("- Not the cause: {}. {}\n", plain(name_list(names)), plain(why));
+  }
+  if (!rest.empty()) md += "\n" + rest;
 }
 
 void write_actions(const Report& report, std::string& md) {
-  if (report.actions.empty()) {
-    if (report.verdict.state == Verdict::State::healthy) md += "\nNothing to change.\n";
-    return;
-  }
+  if (report.actions.empty()) return;
   md += "\n";
   for (const ActionReport& action : report.actions) {
-    md += fmt::format("- **{}** {} {}{} Confidence {}: {}.\n", code(lane_of(report, action.lane)),
-                      plain(action.text), plain(action.effect), cost_words(action),
-                      action.confidence, plain(action.basis));
+    const std::string lane = code(lane_of(report, action.lane));
+    if (report.actions.size() == 1) {  // the first lines have the rest
+      md += fmt::format("**Effect** in {}: {}{}\n", lane, plain(action.effect), cost_text(action));
+      continue;
+    }
+    md += fmt::format("- **{}** in {}: {}{} Confidence {}: {}.\n", plain(action.text), lane,
+                      plain(action.effect), cost_text(action), action.confidence,
+                      plain(action.basis));
   }
 }
 
+/// Returns where the tolerance comes from.
+std::string spread_text(const Report& report, const Proof& proof) {
+  const std::string spread = percent(proof.twin_spread);
+  return report.run.inference
+             ? fmt::format("fp32's own outputs move by {} with inputs and weights one ulp off",
+                           spread)
+             : fmt::format("two fp32 runs one ulp apart differ by {}", spread);
+}
+
+std::string dropped_text(const Proof& proof) {
+  if (proof.dropped.empty()) return "";
+  std::vector<std::string> words;
+  for (const std::string& name : proof.dropped) words.push_back(part_text(name));
+  return fmt::format(" Not needed, so dropped: {}.", plain(name_list(words)));
+}
+
+/// The numbers of the proof. Its sentence is among the first lines.
 void write_proof(const Report& report, std::string& md) {
   if (!report.proof) return;
   const Proof& proof = *report.proof;
-  md += fmt::format("\n**Proof {}** (tolerance {}): {}", proof.holds ? "holds" : "does not hold",
-                    percent(proof.tolerance), plain(proof.text));
+  md += fmt::format("\n**Proof{}:**", proof.holds ? "" : " failed");
   for (const Trial& trial : proof.trials) {
     if (trial.kind == Trial::Kind::leave_one_out) continue;
-    md += fmt::format(" Gap of the {} plan: {}.", trial_name(trial.kind),
+    md += fmt::format(" {} {} the change: {}.", report.run.inference ? "Output error" : "Loss gap",
+                      trial.kind == Trial::Kind::original ? "without" : "with",
                       report::gap_text(trial.gap));
   }
-  md += "\n";
+  md += fmt::format(" Tolerance: {}", percent(proof.tolerance));
+  if (std::isfinite(proof.twin_spread)) {
+    md += fmt::format(" ({})", spread_text(report, proof));
+  }
+  md += fmt::format(".{}\n", dropped_text(proof));
 }
 
 void write_errors(const Report& report, std::string& md) {
@@ -201,7 +220,7 @@ void write_sums(const Report& report, std::string& md) {
   const std::vector<const SumReport*> worst = report::worst_sums(report, kSumsShown);
   if (worst.empty()) return;
   md +=
-      "\n| lane | sums of | accumulation | swamped (of non-zero products) | overflowed (of all "
+      "\n| lane | tensor | accumulation | swamped (of non-zero products) | overflowed (of all "
       "sums) |\n"
       "| --- | --- | --- | ---: | ---: |\n";
   for (const SumReport* sums : worst) {
@@ -260,38 +279,51 @@ void write_layers(const Report& report, std::string& md) {
     md += "\n";
   }
   md += fmt::format(
-      "\nOf the worst tensor of each layer, over all recorded steps. Overflow and NaN/Inf (after "
-      "rounding) are shares of all values, underflow {}of the non-zero ones.\n",
-      updates ? "and lost updates " : "");
+      "\nRates of each layer's worst tensor over all recorded steps: overflow and NaN/Inf (after "
+      "rounding) of all values, underflow{} of the non-zero ones.\n",
+      updates ? " and lost updates" : "");
 }
 
 void write_run(const Report& report, std::string& md) {
   const RunInfo& run = report.run;
   const std::string optimizer = run.optimizer.empty() ? "" : code(run.optimizer) + ", ";
-  md += fmt::format("\n{} on {}, {}batch {}, seed {}, {} of {} planned, {}; HalfScope {}.\n",
-                    code(run.model), code(run.data), optimizer, run.batch, run.seed,
-                    counted(report.steps, "step"), run.steps_planned, status_name(report.status),
-                    plain(run.version));
+  md += fmt::format("\n{} on {}, {}batch size {}, seed {}, {} of {} {} ({}), HalfScope {}.\n",
+                    code(run.model), code(run.data), optimizer, run.batch, run.seed, report.steps,
+                    run.steps_planned, run.inference ? "batches" : "steps",
+                    status_name(report.status), plain(run.version));
   if (!report.reproduce.empty()) {
     md += fmt::format("\nReproduce: {}\n", code(report.reproduce.front()));
   }
 }
 
+/// Heading, verdict, why, what to do and how sure: the first lines are enough to act on.
 std::string heading(const Report& report) {
-  std::string md = fmt::format("## HalfScope: {}\n\n**{}**", verdict_name(report.verdict.state),
+  std::string md = fmt::format("## HalfScope: {}\n**{}**", verdict_name(report.verdict.state),
                                plain(report.verdict.headline));
   if (!report.verdict.more.empty()) md += " " + plain(report.verdict.more);
-  return md + "\n";
+  md += "\n";
+  const Answer answer = answer_of(report);
+  if (!answer.why.empty()) md += fmt::format("- **Why:** {}\n", plain(answer.why));
+  if (answer.todo.empty()) {
+    const bool healthy = report.verdict.state == Verdict::State::healthy;
+    return md + (healthy ? "- **What to do:** Nothing to change.\n" : "");
+  }
+  md += fmt::format("- **What to do:** {}", plain(answer.todo));
+  if (report.diagnosis && report.diagnosis->lane == answer.lane) {
+    const std::string cost = cost_words(report.diagnosis->fix_cost);
+    if (!cost.empty()) md += fmt::format(" Cost: {}.", cost);
+  }
+  return md + fmt::format("\n- **How sure:** {}. {}\n", answer.confidence, plain(answer.basis));
 }
 
 }  // namespace
 
 std::string report_markdown(const Report& report) {
   std::string md = heading(report);
+  write_lanes(report, md);
   write_diagnosis(report, md);
   write_actions(report, md);
   write_proof(report, md);
-  write_lanes(report, md);
   write_findings(report, md);
   write_layers(report, md);
   write_sums(report, md);
@@ -303,20 +335,6 @@ std::string report_markdown(const Report& report) {
 
 std::string report_markdown_summary(const Report& report) {
   std::string md = heading(report) + "\n";
-  if (report.diagnosis) {
-    const Diagnosis& diagnosis = *report.diagnosis;
-    md += fmt::format("- Cause: {}", diagnosis.cause.empty() ? "unknown." : plain(diagnosis.cause));
-    if (!diagnosis.fix.empty()) {
-      md += fmt::format(" Fix, {}: {}", proof_words(diagnosis), plain(diagnosis.fix_text));
-    }
-    md += "\n";
-  }
-  for (const ActionReport& action : report.actions) {
-    md += fmt::format("- Do: {} Confidence {}.\n", plain(action.text), action.confidence);
-  }
-  if (report.proof) {
-    md += fmt::format("- Proof {}.\n", report.proof->holds ? "holds" : "does not hold");
-  }
   constexpr size_t kShown = 3;
   size_t others = 0;
   for (const LaneReport& lane : report.lanes) {
@@ -327,7 +345,7 @@ std::string report_markdown_summary(const Report& report) {
                         lane.steps == 1 ? "batch" : "batches");
       continue;
     }
-    md += fmt::format("- {}: {}, last loss {}, {} of {} skipped\n", code(lane.name),
+    md += fmt::format("- {}: {}, final loss {}, {} of {} skipped\n", code(lane.name),
                       lane_verdict(lane), loss_cell(lane.last_loss), lane.skipped,
                       counted(lane.steps, "step"));
   }

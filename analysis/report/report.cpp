@@ -20,8 +20,8 @@
 namespace halfscope {
 namespace {
 
-/// How far the small values are from being flushed. A quantile, since a single tiny value says
-/// nothing: the one that rules allow to be lost without harm.
+/// Returns how far the small values are from becoming 0. A quantile, because a single tiny value
+/// says nothing: the one that rules allow to be lost without harm.
 std::optional<double> headroom_down(const TensorStats& total, const FloatFormat& format) {
   int64_t values = 0, seen = 0;
   for (int64_t count : total.exponents) values += count;
@@ -154,7 +154,7 @@ LaneReport report_lane(const RunView& run, int lane) {
     report.last_loss_scale = rows.back().loss_scale;
   }
   if (reference >= 0 && !run.info().inference) {
-    // Of a run that goes on, as far as both have come.
+    // In a run that is still training, compare the steps that both lanes have done.
     const std::span<const StepRow> theirs = run.steps(reference);
     const size_t steps = std::min(rows.size(), theirs.size());
     if (steps > 0) report.loss_gap = loss_gap(rows.first(steps), theirs.first(steps));
@@ -169,7 +169,7 @@ LaneReport report_lane(const RunView& run, int lane) {
   return report;
 }
 
-/// What the findings ask of each layer, in the words of the table's last column.
+/// Adds what the findings advise for each layer, in the words of the table's last column.
 void add_layer_advice(Report& report) {
   std::map<std::pair<int, std::string>, std::string> words;
   for (const Finding& finding : report.findings) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The steps of make_report that have a file of their own, and the sums and words several writers
-// share. Private to the reports.
+// The steps of make_report that have their own file, and helpers that several writers share.
+// Private to the reports.
 #pragma once
 
 #include <cstdint>
@@ -14,50 +14,50 @@ namespace halfscope::report {
 
 using halfscope::Rates;
 
-/// 0 if there is nothing to take a share of.
+/// Returns part / whole, or 0 if `whole` is 0.
 inline double share(int64_t part, int64_t whole) noexcept { return share_of(part, whole); }
 
-/// Of one tensor over the whole run.
+/// Returns the rates of one tensor over the whole run.
 Rates rates_of(const SiteReport& site) noexcept;
-/// The largest of each over the tensors of a layer.
+/// Returns the largest of each rate over the tensors of a layer.
 Rates worst_rates(const LayerReport& layer) noexcept;
-/// For choosing which layers to show first: an overflow spreads, so one weighs more than any
-/// share that is flushed or lost. What it spread to is innocent.
+/// Returns how much a layer loses, for choosing which layers to show first. Any overflow weighs
+/// more than underflow or lost updates, because it spreads. Inherited NaN and infinity do not
+/// count.
 double suffering(const LayerReport& layer) noexcept;
-/// Shorter runs have not shown the way of a loss scale yet: what follows from them is said with
-/// care.
+/// Shorter runs do not show yet how a loss scale develops, so conclusions from them are cautious.
 inline constexpr int64_t kFewSteps = 50;
-/// Layers below this are not worth a line where room is short.
+/// Layers that lose less than this share get no row where space is short.
 inline constexpr double kWorthShowing = 0.01;
 
-/// "0.4%"; "not finite" for an infinite or NaN gap.
+/// Returns "0.4%"; "not finite" for an infinite or NaN gap.
 std::string gap_text(double gap);
-/// "Test loss"; "Test loss (averages)" where evaluations took the moving averages.
+/// Returns "Test loss", or "Test loss (averages)" where evaluations used the moving averages.
 std::string of_evaluation(const RunInfo& run, const std::string& measure);
-/// One line a rule, so that a plan can be read and pasted.
+/// Returns the plan with one rule per line, to be read and pasted.
 std::string compact_plan(const std::string& plan_json);
 
-/// The advice, or what its proof left of it, as text to paste.
+/// Returns the advice (the proved part of it, if a proof holds) as text to paste.
 std::string fix_of(const Report& report, const Recommendation& advice, FixTarget target);
 
-/// The findings' worst of a lane at or above a severity; null if none.
+/// Returns a lane's worst finding at or above a severity; null if there is none.
 const Finding* worst_of(const Report& report, int lane, Severity at_least);
 
-// What make_report adds to a report that has lanes, layers, findings and recommendation.
+// The steps of make_report, called once the report has lanes, layers, findings and recommendation.
 void add_lane_states(Report& report);
 void find_cure(const RunView& run, Report& report);
-/// The lane of this run that has the advice for `lane` in it already, if it is the cure: it keeps
-/// `layers` in fp32.
+/// Returns the cure of `lane` in this run if it follows the advice already, that is, keeps `layers`
+/// in fp32; else null.
 const LaneReport* cure_with(const Report& report, int lane, std::span<const std::string> layers);
 Verdict judge(const Report& report);
 void add_errors(const RunView& run, Report& report);
 void add_sums(const RunView& run, Report& report);
 void add_kernels(const RunView& run, Report& report);
-/// The sums that lose most, overflows first, of those where it is worth a line.
+/// Returns the sums that lose most, overflows first, without those that lose next to nothing.
 std::vector<const SumReport*> worst_sums(const Report& report, size_t limit);
 void add_proofs(const RunView& run, Report& report);
-/// Where a search has found another cure than the rules advise, that takes the advice's place, and
-/// findings that know no cause get the one that was proved.
+/// Adds the diagnosis. If a search has found another cure than the rules advise, it replaces the
+/// advice, and findings without a known cause get the proved one.
 void add_diagnosis(const RunView& run, Report& report);
 void add_events(const RunView& run, Report& report);
 void add_actions(const RunView& run, Report& report);

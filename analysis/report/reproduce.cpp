@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The commands that give a run and its report again, on any machine: no folders of this one, no
-// flags that only say where results went. The exact command line is kept in the JSON report.
+// The commands that reproduce a run and its report on any machine: without folders of this one and
+// without flags that only name output files. The JSON report has the exact command line.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// "mnist:/data/me/mnist" becomes "mnist:mnist": what comes after the last slash of a path that
+/// Returns "mnist:mnist" for "mnist:/data/me/mnist": what comes after the last slash of a path that
 /// starts at the root, after "KIND:" or "NAME=". Values with a relative path stay as they are.
 std::string without_folders(const std::string& value) {
   size_t path = 0;
@@ -30,7 +30,7 @@ std::string without_folders(const std::string& value) {
   return value.substr(0, path) + name.substr(name.rfind('/') + 1);
 }
 
-/// The same for every item of a list; plans that are spelled out stay as they are.
+/// Does the same for every item of a list. Plans given as JSON are unchanged.
 std::string list_without_folders(const std::string& list) {
   std::string text;
   for (const std::string& item : split_lanes(list)) {
@@ -39,7 +39,7 @@ std::string list_without_folders(const std::string& list) {
   return text;
 }
 
-/// Arguments as a shell takes them, with files by their names alone.
+/// Returns arguments for a shell, with files by their names alone.
 std::string shell_words(const std::vector<std::string>& words) {
   const std::vector<std::string> of_files{"--model", "--data",   "--init",
                                           "--input", "--labels", "--lanes"};
@@ -61,7 +61,7 @@ bool is_preset(const LaneReport& lane) {
   return stored == Json::parse(plan_to_json(*preset));
 }
 
-/// What `train` uses where nothing is said, for lanes that need scaling.
+/// The default of `train` for lanes that need scaling.
 constexpr const char* kUsualScaling = "dynamic:65536";
 
 bool scaled_by_default(const LaneReport& lane) {
@@ -72,7 +72,7 @@ bool scaled_by_default(const LaneReport& lane) {
   }
 }
 
-/// The loss scaling to ask for; "" if it is the usual one, or if lanes differ in it.
+/// Returns the value of --loss-scale; "" if it is the default, or if lanes differ in it.
 std::string unusual_scaling(const Report& report) {
   std::string asked;
   for (const LaneReport& lane : report.lanes) {
@@ -85,7 +85,7 @@ std::string unusual_scaling(const Report& report) {
   return asked;
 }
 
-/// The lanes of a run that does not say how its lanes were asked for.
+/// Returns arguments for the lanes of a run that does not record them.
 std::string guessed_lane_arguments(const Report& report) {
   std::string lanes;
   for (const LaneReport& lane : report.lanes) {
@@ -127,10 +127,11 @@ void add_reproduction(const RunView& view, Report& report) {
                       "halfscope report run.hscope --html report.html"};
   const std::span<const StepRow> rows = view.steps(0);
   if (!rows.empty() && rows.front().step > 0) {
-    report.reproduce.push_back(fmt::format(
-        "# resumed from a checkpoint after step {}; from the start it is the same, if the "
-        "steps before were trained like this",
-        rows.front().step));
+    report.reproduce.push_back(
+        fmt::format("# resumed from a checkpoint after step {}; a run from the start is the same "
+                    "if the earlier "
+                    "steps used these settings",
+                    rows.front().step));
   }
 }
 

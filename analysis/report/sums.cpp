@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What happened inside the sums of products, over all sampled steps.
+// Statistics of accumulators in sums of products, over all sampled steps.
 #include <algorithm>
 
 #include "analysis/report/report_parts.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The verdict: one sentence that stands for the whole run, what else one has to know before
-// acting on it, and how each lane fares by itself.
+// The verdict: one sentence about the whole run, what else to know before acting on it, and the
+// state of each lane.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,69 +37,99 @@ namespace {
 
 using State = Verdict::State;
 
-/// Numbers of one comparison have equally many digits.
+constexpr const char* kTrainTwins =
+    "Run halfscope diagnose to find out: it trains float32 again to see how far correct runs drift "
+    "apart.";
+
+/// Returns three significant digits, trailing zeros included, so that compared losses line up.
 std::string loss_text(double loss) {
   const double size = std::fabs(loss);
   return size >= 1e-3 && size < 100.0 ? fmt::format("{:#.3g}", loss) : short_number(loss);
 }
 
-/// "its loss ends at 0.310, float32's at 0.300"; a run that is not complete has no end yet.
-std::string compared(const Report& report, const LaneReport& lane) {
-  if (!lane.last_loss) return "";
-  const LaneReport* reference =
-      report.reference >= 0 ? &report.lanes[static_cast<size_t>(report.reference)] : nullptr;
-  const bool ended = report.status == RunStatus::complete;
-  std::string text =
-      fmt::format("its loss {} {}", ended ? "ends at" : "stands at", loss_text(*lane.last_loss));
-  const bool other = reference != nullptr && reference != &lane;
-  if (other && reference->last_loss && !reference->lost) {
-    text += fmt::format(", {}'s at {}", reference->name, loss_text(*reference->last_loss));
-  }
-  return text;
+/// Returns the reference that `lane` can be compared with; null if there is none.
+const LaneReport* reference_beside(const Report& report, const LaneReport& lane) {
+  if (report.reference < 0) return nullptr;
+  const LaneReport* reference = &report.lanes[static_cast<size_t>(report.reference)];
+  return reference == &lane || reference->lost ? nullptr : reference;
 }
 
-/// Skipped steps worry everybody who sees them first, so a sentence says when they are normal.
+/// Returns " is healthy: final loss 0.310 (float32: 0.300)", or " matches float32: final loss 0.310
+/// in both"; without a colon where there are no losses.
+std::string health_words(const Report& report, const LaneReport& lane, bool early) {
+  const char* so_far = early ? " so far" : "";
+  const LaneReport* reference = reference_beside(report, lane);
+  if (!lane.last_loss) {
+    const bool compares = reference != nullptr && lane.harm.unchecked.empty();
+    return fmt::format(" is healthy{}{}", so_far,
+                       compares && report.run.inference
+                           ? fmt::format(": its outputs match {}'s", reference->name)
+                           : "");
+  }
+  const char* final = report.status == RunStatus::complete ? "final loss" : "current loss";
+  const std::string loss = loss_text(*lane.last_loss);
+  if (reference == nullptr || !reference->last_loss) {
+    return fmt::format(" is healthy{}: {} {}", so_far, final, loss);
+  }
+  const std::string theirs = loss_text(*reference->last_loss);
+  return theirs == loss
+             ? fmt::format(" matches {}{}: {} {} in both", reference->name, so_far, final, loss)
+             : fmt::format(" is healthy{}: {} {} ({}: {})", so_far, final, loss, reference->name,
+                           theirs);
+}
+
+/// Returns a sentence that says when skipped steps are normal, because they worry everyone who sees
+/// them for the first time.
 std::string calm_skips(const Report& report, int lane) {
   const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
   if (info.skipped == 0) return "";
   for (const Finding& finding : report.findings) {
     if (finding.lane != lane || finding.rule != "first_non_finite") continue;
-    const std::string what = counted(info.skipped, "skipped step");
-    const char* verb = info.skipped == 1 ? "is" : "are";
+    const char* verb = info.skipped == 1 ? "was" : "were";
     if (info.last_skipped < 64) {
-      return fmt::format("{} in the first {} {} the normal start of dynamic scaling.", what,
-                         info.last_skipped + 1, verb);
+      const int64_t first = info.last_skipped + 1;
+      const std::string steps = first == 1 ? "step" : counted(first, "step");
+      const std::string which = info.skipped == first
+                                    ? "The first " + steps
+                                    : fmt::format("{} of the first {}", info.skipped, steps);
+      return fmt::format("{} {} skipped: that is the normal start of dynamic scaling.", which,
+                         verb);
     }
-    return fmt::format("{} in {} {} normal: dynamic scaling now and then tries too large a scale.",
-                       what, counted(info.steps, "step"), verb);
+    return fmt::format(
+        "{} of {} {} skipped, which is normal: dynamic scaling sometimes tries a scale that is too "
+        "large.",
+        info.skipped, counted(info.steps, "step"), verb);
   }
   return "";
 }
 
-/// What a short run can not have shown yet: the scale's way down, its growth, slow drift.
+/// Returns a warning about short runs, which cannot show a falling or growing loss scale or slow
+/// drift.
 std::string too_short(const Report& report) {
   if (report.steps >= kFewSteps || report.status == RunStatus::running) return "";
   if (report.run.inference) return "";
-  return fmt::format("{} {} to judge by: train for at least {} before you rely on it.",
-                     counted(report.steps, "step"), report.steps == 1 ? "is little" : "are few",
-                     kFewSteps);
+  return fmt::format("Only {} so far. Train at least {} before relying on this verdict.",
+                     counted(report.steps, "step"), kFewSteps);
 }
 
-/// Says for which steps the verdict holds if the run did not reach its end.
+/// Returns which steps the verdict covers if the run did not reach its end.
 std::string coverage(const Report& report) {
-  const std::string steps = fmt::format("step {} of {}", report.steps, report.run.steps_planned);
+  const bool runs = report.run.inference;
+  const std::string steps = fmt::format("{} of {} {}", report.steps, report.run.steps_planned,
+                                        runs ? "batches" : "steps");
   switch (report.status) {
     case RunStatus::complete:
       return "";
     case RunStatus::running:
-      return fmt::format("The run is going on: this covers it up to {}.", steps);
+      return fmt::format("Still {}. This covers the first {}.", runs ? "running" : "training",
+                         steps);
     case RunStatus::interrupted:
-      return fmt::format("The run was stopped after {}; the verdict covers these steps.", steps);
+      return fmt::format("The run was stopped early. The verdict covers the first {}.", steps);
     case RunStatus::early_stop:
-      return fmt::format(
-          "The run stopped by its own rule after {}; the verdict covers these steps.", steps);
+      return fmt::format("Early stopping ended the run. The verdict covers {}.", steps);
     case RunStatus::died:
-      return fmt::format("The program died after {}; the verdict covers these steps.", steps);
+      return fmt::format("The {} died. The verdict covers the first {}.",
+                         runs ? "process" : "training process", steps);
   }
   return "";
 }
@@ -122,7 +152,7 @@ std::string capitalized(std::string text) {
   return text;
 }
 
-/// "Only 12 steps ..." -> "only 12 steps ..."; names keep their capitals.
+/// Returns the text with a small first letter, as after a colon. Names keep their capitals.
 std::string lowered(std::string text) {
   const bool word = text.size() > 1 && text[1] >= 'a' && text[1] <= 'z';
   if (word && text[0] >= 'A' && text[0] <= 'Z') text[0] = static_cast<char>(text[0] - 'A' + 'a');
@@ -131,24 +161,22 @@ std::string lowered(std::string text) {
 
 std::string healthy_headline(const Report& report, int lane) {
   const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
-  const std::string losses = compared(report, info);
   const bool early = report.steps < kFewSteps && !report.run.inference;
-  return info.name + (early ? " is healthy so far" : " is healthy") +
-         (losses.empty() ? "." : ": " + losses + ".");
+  return info.name + health_words(report, info, early) + ".";
 }
 
 bool judged(const Report& report, const LaneReport& lane) {
   return !lane.reference || report.lanes.size() == 1;
 }
 
-/// The first lane that was lost; -1 if none was.
+/// Returns the first lane whose backend failed; -1 if none did.
 int lost_lane(const Report& report) {
   const auto lost = std::find_if(report.lanes.begin(), report.lanes.end(),
                                  [](const LaneReport& lane) { return lane.lost.has_value(); });
   return lost == report.lanes.end() ? -1 : static_cast<int>(lost - report.lanes.begin());
 }
 
-/// The first lane that fares like this by what it computed; the worst of them if several do.
+/// Returns the first judged lane in this state whose backend did not fail; -1 if there is none.
 int lane_of(const Report& report, State state) {
   for (size_t i = 0; i < report.lanes.size(); ++i) {
     if (report.lanes[i].lost) continue;
@@ -160,11 +188,10 @@ int lane_of(const Report& report, State state) {
 }
 
 std::string health_text(const Report& report, const LaneReport& lane) {
-  const std::string losses = compared(report, lane);
-  return lane.name + " is healthy" + (losses.empty() ? "." : ": " + losses + ".");
+  return lane.name + health_words(report, lane, false) + ".";
 }
 
-/// The finding that says what went wrong, where one does.
+/// Returns the finding that says what went wrong; null if none does.
 const Finding* cause_of(const Report& report, int lane) {
   for (const Finding& finding : report.findings) {  // sorted: the worst of a lane comes first
     const bool matters = finding.lane == lane && finding.severity >= Severity::warning;
@@ -173,16 +200,17 @@ const Finding* cause_of(const Report& report, int lane) {
   return nullptr;
 }
 
-/// Why a lane is in trouble, and what that does to its results.
+/// The cause of a lane's trouble and its effect on the results.
 struct Trouble {
-  std::string why;   ///< "because conv2 overflows fp16", ": its output y is 54% off"; may be empty
+  std::string
+      why;  ///< "because conv2 overflows fp16", ": its output y differs by 54%"; may be empty
   std::string more;  ///< sentences
 };
 
 Trouble trouble_of(const Report& report, int lane) {
   const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
   const Finding* cause = cause_of(report, lane);
-  if (info.harm.items.empty()) return {cause != nullptr ? ": " + cause->mechanism : "", ""};
+  if (info.harm.items.empty()) return {cause != nullptr ? " because " + cause->mechanism : "", ""};
   const std::string& harm = info.harm.items.front().text;
   if (cause != nullptr) return {" because " + cause->mechanism, sentence(capitalized(harm))};
   const std::optional<Diagnosis>& known = report.diagnosis;
@@ -202,24 +230,26 @@ Trouble trouble_of(const Report& report, int lane) {
   return {": " + harm, is_found ? found->cause : ""};
 }
 
-/// "It keeps conv2 in fp32."; "" where the lanes differ otherwise.
+/// Returns "Keeping conv2 in fp32 fixes mixed_float16."; "" where the lanes differ in another way.
 std::string kept_in_fp32(const Report& report, int cure, int sick) {
   constexpr size_t kFewLayers = 3;
   std::vector<std::string> kept;
   for (const LayerReport& layer : report.layers) {
-    if (layer.lane != cure || layer.read != kFp32) continue;
-    const bool narrow =
-        std::any_of(report.layers.begin(), report.layers.end(), [&](const LayerReport& other) {
-          return other.lane == sick && other.path == layer.path && other.read != kFp32;
-        });
-    if (narrow) kept.push_back(layer.path);
+    if (layer.lane != cure) continue;
+    const auto other = std::find_if(
+        report.layers.begin(), report.layers.end(),
+        [&](const LayerReport& each) { return each.lane == sick && each.path == layer.path; });
+    if (other == report.layers.end() || other->read == layer.read) continue;
+    if (layer.read != kFp32) return "";
+    kept.push_back(layer.path);
   }
   if (kept.empty() || kept.size() > kFewLayers) return "";
-  return fmt::format("It keeps {} in fp32.", name_list(kept));
+  return fmt::format("Keeping {} in fp32 fixes {}.", name_list(kept),
+                     report.lanes[static_cast<size_t>(sick)].name);
 }
 
-/// A proof tried the advice on this lane, and neither the lane as it was nor the advised one
-/// passed.
+/// Returns a sentence if a proof tested the advice on this lane and neither the original nor the
+/// advised lane passed, else "".
 std::string vain_advice(const Report& report, int lane) {
   if (!report.proof || report.proof_lane != lane || report.proof->holds) return "";
   if (std::isinf(report.proof->twin_spread)) return "";  // nothing could be shown
@@ -232,27 +262,29 @@ std::string vain_advice(const Report& report, int lane) {
   }
   if (tried == nullptr) return "";
   if (!report.run.inference && tried->gap <= report.proof->tolerance) {
-    return "The advised change was tried. The loss is right with it, but other results are still "
+    return "The advised change was tested. It corrects the loss, but other results are still "
            "wrong.";
   }
   if (original != nullptr && tried->gap < 0.5 * original->gap) {
-    return fmt::format("The advised change was tried. It helps, but {} is still {} off.",
-                       report.run.inference ? "an output" : "the loss", percent(tried->gap));
+    return fmt::format(
+        "The advised change was tested. It helps, but {} still differs from fp32's by {}.",
+        report.run.inference ? "an output" : "the loss", difference_by(tried->gap));
   }
-  return "The advised change was tried and did not help.";
+  return "The advised change was tested and did not help.";
 }
 
 const char* fails(State state) { return state == State::broken ? "fails" : "loses precision"; }
 
-/// "cuda:mixed_float16 was lost at step 20: CUDA launch: unspecified launch failure."
+/// Returns "cuda:mixed_float16 stopped at step 20: CUDA launch: unspecified launch failure."
 std::string loss_of_lane(const Report& report, const LaneReport& lane) {
-  return sentence(fmt::format("{} was lost at {} {}: {}", lane.name,
+  return sentence(fmt::format("{} stopped at {} {}: {}", lane.name,
                               report.run.inference ? "batch" : "step", lane.lost->step,
                               lane.lost->why));
 }
 
-/// The other lanes in half a sentence each, so that nobody takes the fault of one for all.
-std::string neighbours(const Report& report, int but, int also_but) {
+/// Returns half a sentence on each other lane, so that nobody takes the fault of one for all.
+/// `why` is the trouble of the lane that the verdict is about.
+std::string neighbours(const Report& report, int but, int also_but, const std::string& why) {
   std::string text;
   for (size_t i = 0; i < report.lanes.size(); ++i) {
     const LaneReport& lane = report.lanes[i];
@@ -268,8 +300,9 @@ std::string neighbours(const Report& report, int but, int also_but) {
     } else if (lane.state == State::inconclusive) {
       append(text, fmt::format("{}: {}", lane.name, lane.harm.inconclusive));
     } else {
+      const std::string other = trouble_of(report, index).why;
       append(text, sentence(fmt::format("{} {}{}", lane.name, fails(lane.state),
-                                        trouble_of(report, index).why)));
+                                        other == why ? " for the same reason" : other)));
     }
   }
   return text;
@@ -278,36 +311,36 @@ std::string neighbours(const Report& report, int but, int also_but) {
 Verdict of_trouble(const Report& report, int lane, State state) {
   const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
   if (info.lost) {
-    return {state, loss_of_lane(report, info), neighbours(report, lane, -1), {}};
+    return {state, loss_of_lane(report, info), neighbours(report, lane, -1, "none"), {}};
   }
   const Trouble trouble = trouble_of(report, lane);
   if (trouble.why.empty()) {
     return {state,
             fmt::format("{} has not updated its weights yet: all {} skipped.", info.name,
                         counted(info.steps, "step") + (info.steps == 1 ? " was" : " were")),
-            "Train for longer.",
+            "Train longer.",
             {}};
   }
   const std::string what = sentence(fmt::format("{} {}{}", info.name, fails(state), trouble.why));
   if (!report.cure) {
     Verdict verdict{state, what, trouble.more, {}};
     append(verdict.more, vain_advice(report, lane));
-    append(verdict.more, neighbours(report, lane, -1));
+    append(verdict.more, neighbours(report, lane, -1, trouble.why));
     return verdict;
   }
   const LaneReport& cure = report.lanes[static_cast<size_t>(*report.cure)];
-  Verdict verdict{State::cured,
-                  fmt::format("{} works where {} {}.", cure.name, info.name, fails(state)),
-                  kept_in_fp32(report, *report.cure, lane),
-                  {}};
+  Verdict verdict{State::cured, kept_in_fp32(report, *report.cure, lane), {}, {}};
+  if (verdict.headline.empty()) {
+    verdict.headline = fmt::format("{} works where {} {}.", cure.name, info.name, fails(state));
+  }
   append(verdict.more, what);
   append(verdict.more, trouble.more);
   append(verdict.more, health_text(report, cure));
-  append(verdict.more, neighbours(report, lane, *report.cure));
+  append(verdict.more, neighbours(report, lane, *report.cure, trouble.why));
   return verdict;
 }
 
-/// No lane is known to be wrong, and none to be right.
+/// Returns the verdict on lanes of which none is known to be wrong or right.
 Verdict of_doubt(const Report& report) {
   std::vector<const LaneReport*> lanes;
   for (const LaneReport& lane : report.lanes) {
@@ -318,16 +351,14 @@ Verdict of_doubt(const Report& report) {
   verdict.headline = fmt::format("No verdict on {}: {}", lanes.front()->name, lowered(reason));
   for (size_t i = 1; i < lanes.size(); ++i) {
     const bool same = lanes[i]->harm.inconclusive == reason;
-    append(verdict.more, same ? fmt::format("The same goes for {}.", lanes[i]->name)
+    append(verdict.more, same ? fmt::format("{}: no verdict for the same reason.", lanes[i]->name)
                               : fmt::format("{}: {}", lanes[i]->name, lanes[i]->harm.inconclusive));
   }
   const bool twins_may_tell =
       !report.run.inference && std::any_of(lanes.begin(), lanes.end(), [](const LaneReport* lane) {
         return !lane->harm.unchecked.empty();
       });
-  append(verdict.more, twins_may_tell
-                           ? "Run halfscope diagnose to find out: it trains float32 again."
-                           : "No harm was found in what could be compared.");
+  append(verdict.more, twins_may_tell ? kTrainTwins : "Nothing that could be compared is wrong.");
   return verdict;
 }
 
@@ -348,7 +379,7 @@ Verdict of_health(const Report& report) {
     verdict.headline = "No precision problems found in what this run could compare.";
   } else {
     verdict.headline =
-        fmt::format("No precision problems found{}: the results of {} lanes match float32's.",
+        fmt::format("No precision problems found{}: {} lanes match float32.",
                     report.steps < kFewSteps && !report.run.inference ? " so far" : "",
                     lanes.size() == 2 ? "both" : fmt::format("all {}", lanes.size()));
   }
@@ -363,7 +394,7 @@ Verdict of_health(const Report& report) {
     }
   }
   if (!all_checked && !report.run.inference) {
-    append(verdict.more, "Run halfscope diagnose to find out: it trains float32 again.");
+    append(verdict.more, kTrainTwins);
   }
   for (int lane : lanes) {
     const std::string calm = calm_skips(report, lane);

@@ -16,9 +16,9 @@ namespace {
 constexpr double kRoundings = 8.0;
 constexpr double kMostDifference = 0.1;
 
-/// Operators whose finite results do not depend on how far beyond the range an operand is: those
-/// that choose among their operands, compare them, or are flat at that end. Of exp, softmax and the
-/// like the results of +infinity are not finite, so it was -infinity.
+/// Returns whether finite outputs of the operator do not depend on how far beyond the range an
+/// operand is: it chooses among its operands, compares them, or is flat at that end. exp, softmax
+/// and the like give no finite output for +infinity, so the operand was -infinity.
 bool saturates(const std::string& op) {
   constexpr std::array<std::string_view, 16> kFlat{
       "Clip",        "Elu",  "Equal",       "Erf",     "Exp",  "Greater", "GreaterOrEqual",
@@ -68,7 +68,7 @@ bool Absorption::agrees(int site, int64_t step) const {
   return found && *found <= tolerance_;
 }
 
-/// The results of inference, all of them.
+/// Returns whether all outputs of inference agree.
 bool Absorption::outputs_agree(int64_t step) const {
   bool any = false;
   for (const ForwardNode& node : lane_->nodes()) {
@@ -79,7 +79,7 @@ bool Absorption::outputs_agree(int64_t step) const {
   return any;
 }
 
-/// At a node that reads infinities and whose own result is finite.
+/// Returns the fate at a node that reads infinities and whose own output is finite.
 Absorption::Fate Absorption::fate_at(int node, int64_t step) {
   const ForwardNode& reader = lane_->nodes()[static_cast<size_t>(node)];
   if (reader.layer < 0) return {.unlike = true, .unsaturated = true};
@@ -92,10 +92,10 @@ Absorption::Fate Absorption::fate_at(int node, int64_t step) {
   return {.unlike = !same && !flat, .unsaturated = !same};
 }
 
-/// Which nodes a step's infinities are in, and what becomes of them.
+/// The nodes that contain a step's infinities, and the consequences.
 struct Absorption::Pass {
-  std::vector<bool> made;   ///< the node's result is not finite
-  std::vector<bool> reads;  ///< an operand is not
+  std::vector<bool> made;   ///< the node's output is not finite
+  std::vector<bool> reads;  ///< an operand is not finite
   std::vector<Fate> fates;  ///< of the nodes in `made`
 };
 
@@ -132,12 +132,12 @@ void Absorption::sort_out(RecordedStep& step) {
                                                         : fate_at(reader, step.step));
     }
   };
-  // Layers stand in execution order: backwards, readers come first. Data come last.
+  // Layers are in execution order: backwards, readers come first. Data come last.
   const size_t layers = lane_->info().layers.size();
   for (size_t node = layers; node-- > 0;) follow(node);
   for (size_t node = layers; node < nodes.size(); ++node) follow(node);
 
-  // Gradients that are not finite although none overflowed are made of them, too.
+  // Gradients that are not finite although none overflowed come from them, too.
   const bool spread = step.backward_bad && !step.gradients_overflow;
   const bool right = lane_->inference() && outputs_agree(step.step);
   std::vector<int> bad;
@@ -161,7 +161,7 @@ void Absorption::sort_out(RecordedStep& step) {
     // Infinities that are neither given nor of values beyond the range, as of 1 / 0 or log(0), may
     // stand for any number.
     const TensorStats stats = *lane_->stats(order, step.step);
-    const bool given = site.role == Role::input || holds_a_mask(site, stats);
+    const bool given = site.role == Role::input || contains_mask(site, stats);
     const bool of_range = stats.overflow > 0 || given || pass.reads[at];
     if (right || !(of_range ? fate.unlike : fate.unsaturated)) {
       step.absorbed.push_back(order);
@@ -170,7 +170,7 @@ void Absorption::sort_out(RecordedStep& step) {
     bad.push_back(order);
     step.silent.push_back(order);
   }
-  if (!step.loss_finite && !any_ends) {  // the way to the loss was not recorded
+  if (!step.loss_finite && !any_ends) {  // the path to the loss was not recorded
     bad.insert(bad.end(), step.absorbed.begin(), step.absorbed.end());
     std::sort(bad.begin(), bad.end());
     step.absorbed.clear();

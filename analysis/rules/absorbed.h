@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// What becomes of the infinities of a forward pass. A mask of -1e9 is -infinity in fp16, and the
-// softmax that reads it gives the same 0 as in fp32: nothing is wrong. A variance that overflows
-// makes every output 0 just as quietly, and everything is wrong. So an infinity counts as harmless
-// only if all values that are computed from it become finite again, and there
+// Absorption: decides which infinities of a forward pass are harmless. A mask of -1e9 is -infinity
+// in fp16, and the softmax that reads it gives the same 0 as in fp32: nothing is wrong. A variance
+// that overflows makes every output 0 just as quietly, and everything is wrong. So an infinity
+// counts as harmless only if all values that are computed from it become finite again, and there
 // - the tensor agrees with the full-precision lane's, where they were compared, or
 // - the operator gives the same for anything beyond the format's range (exp of -65504 is 0 in fp32,
-//   too), and no comparison says that the tensor is far from the full-precision lane's.
-// In training, lanes drift apart, so the first comparison after the infinity begins tells.
+//   too), and no comparison shows that the tensor is far from the full-precision lane's.
+// In training, lanes drift apart, so only the first comparison after the infinity begins counts.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +23,15 @@ class Absorption {
   /// `lane` needs its graph, not yet its recorded steps.
   explicit Absorption(const LaneFacts& lane);
 
-  /// Moves what is harmless from `bad` to `absorbed` and lists in `silent` what no output shows. To
-  /// be called for ascending steps.
+  /// Moves harmless sites from `bad` to `absorbed`, and lists in `silent` those that no output
+  /// shows. Call it for ascending steps.
   void sort_out(RecordedStep& step);
 
  private:
-  /// What follows from an infinity, over all ways from it.
+  /// Consequences of an infinity along all paths from it.
   struct Fate {
     bool reaches_end = false;  ///< the loss or an output is not finite
-    bool unlike = false;       ///< a tensor where it ends may have another value than in fp32
+    bool unlike = false;       ///< a tensor where it ends may differ from fp32's
     bool unsaturated = false;  ///< the same, if operators that saturate are not trusted
 
     void merge(const Fate& other) noexcept;

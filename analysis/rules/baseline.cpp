@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// baseline: asks of the full-precision lane whether training diverges, which is then not a problem
-// of precision.
+// baseline: checks whether the full-precision lane itself diverges, which is not a precision
+// problem.
 #include "analysis/rules/baseline.h"
 
 #include <fmt/format.h>
@@ -39,8 +39,10 @@ void find_baseline(const LaneFacts& lane, std::vector<Finding>& findings) {
   finding.severity = Severity::error;
   finding.mechanism = fmt::format("its loss goes from {} to {}", short_number(rows.front().loss),
                                   short_number(median(last_losses(rows))));
-  finding.action.text = "Lower the learning rate or fix the set-up before comparing formats.";
-  finding.text = lane.info().name + ": " + finding.mechanism + ". " + finding.action.text;
+  finding.action.text = "Lower the learning rate or fix the setup before comparing formats.";
+  finding.text = fmt::format("{}'s loss goes from {} to {}, so this is not a precision problem. {}",
+                             lane.info().name, short_number(rows.front().loss),
+                             short_number(median(last_losses(rows))), finding.action.text);
   finding.evidence = {{"first_loss", rows.front().loss}, {"last_loss", rows.back().loss}};
   findings.push_back(std::move(finding));
 }

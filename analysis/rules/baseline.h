@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the losses of the reference say of the training itself, whatever the format.
+// Facts about the training itself, whatever the format, from the losses of the reference.
 #pragma once
 
 #include <span>
@@ -9,18 +9,19 @@
 
 namespace halfscope {
 
-/// Losses of the first and of the last fifth of a run, at least four steps where it has them.
+/// Return the losses of the first or last fifth of a run, but at least four where it has as many.
 std::vector<double> first_losses(std::span<const StepRow> rows);
 std::vector<double> last_losses(std::span<const StepRow> rows);
 bool all_losses_finite(const std::vector<double>& losses);
 
-/// How much of the reference's way lies in steps that a lane skipped, 0 to 1. Adam's steps are of
-/// one length, others are as long as the gradient; the larger share of both counts.
+/// Returns how much of the reference's progress falls in steps that a lane skipped, 0 to 1. Adam's
+/// steps have equal lengths, other optimizers' are as long as the gradient; the larger share
+/// counts.
 double skipped_share(std::span<const StepRow> rows, std::span<const StepRow> reference);
 
-/// Whether the loss ends, median of its last fifth, below where it began by more than 2 %.
+/// Returns whether the loss (median of its last fifth) ends more than 2% below its start.
 bool has_learned(std::span<const StepRow> rows);
-/// Whether it ends far above where it began, or is not finite.
+/// Returns whether the loss ends far above its start, or is not finite.
 bool has_diverged(std::span<const StepRow> rows);
 
 }  // namespace halfscope

@@ -11,7 +11,7 @@ double local_of(const SiteError& error) {
   return std::isnan(error.local_fp64) ? error.local_fp32 : error.local_fp64;
 }
 
-/// The part of the harm that counts, as a relative error.
+/// Returns the smallest relative error of an operator that explains the harm.
 double explained_from(const Harm& harm) {
   return kExplainingPart * std::min(harm.items.front().error, 1.0);
 }
@@ -22,7 +22,7 @@ bool may_cause(const SiteInfo& site, HarmItem::Of of) {
   return site.phase != Phase::update;
 }
 
-/// The largest error among what a node reads, in the same step.
+/// Returns the largest error among a node's operands in the same step.
 double error_of_inputs(const LaneFacts& lane, std::span<const SiteError> errors,
                        const SiteError& of) {
   const ForwardNode& node = lane.nodes()[static_cast<size_t>(lane.node_of(of.site))];

@@ -10,40 +10,67 @@
 namespace halfscope {
 namespace {
 
-/// Changes of one node that are told together: "keep the results of a and b in fp32".
+/// Words for changes of single nodes, which are joined: "keep the outputs of a and b in fp32".
 struct NodeWords {
   FixKind kind;
   const char *one, *many;
 };
 constexpr NodeWords kNodeWords[] = {
     {FixKind::operator_fp32, "keep {} in fp32", "keep {} in fp32"},
-    {FixKind::store_fp32, "keep the result of {} in fp32", "keep the results of {} in fp32"},
-    {FixKind::accumulate_fp32, "let {} sum in fp32", "let {} sum in fp32"},
-    {FixKind::constant, "replace the constant that {} reads by one that the format has",
-     "replace the constants that {} read by numbers that the format has"},
-    {FixKind::clamp, "clamp the result of {} to the format's range",
-     "clamp the results of {} to the format's range"},
+    {FixKind::store_fp32, "keep the output of {} in fp32", "keep the outputs of {} in fp32"},
+    {FixKind::accumulate_fp32, "let {} accumulate in fp32", "let {} accumulate in fp32"},
+    {FixKind::constant, "replace the constant that {} reads with one that the format can represent",
+     "replace the constants that {} read with ones that the format can represent"},
+    {FixKind::clamp, "clamp the output of {} to the format's range",
+     "clamp the outputs of {} to the format's range"},
     {FixKind::keep_integer, "keep the integers of {} exact", "keep the integers of {} exact"},
 };
+
+std::string with_setting(const Change& change) {
+  return fix_text(change.kind) + (change.text.empty() ? "" : " (" + change.text + ")");
+}
+
+/// "scale a and b down by 128 (2^7) and their outputs back up where they are read", once for each
+/// factor.
+void add_prescale_texts(const PlanEdit& edit, std::vector<std::string>& parts) {
+  std::vector<double> values;
+  for (const Change& change : edit.changes) {
+    if (change.kind != FixKind::prescale) continue;
+    if (std::find(values.begin(), values.end(), change.value) == values.end()) {
+      values.push_back(change.value);
+    }
+  }
+  for (const double value : values) {
+    std::vector<std::string> paths;
+    for (const Change& change : edit.changes) {
+      if (change.kind == FixKind::prescale && change.value == value) paths.push_back(change.path);
+    }
+    const bool down = value < 1.0;
+    parts.push_back(fmt::format("scale {} {} by {} and {} back {} where {} read", name_list(paths),
+                                down ? "down" : "up", scale_text(down ? 1.0 / value : value),
+                                paths.size() == 1 ? "its output" : "their outputs",
+                                down ? "up" : "down", paths.size() == 1 ? "it is" : "they are"));
+  }
+}
 
 std::string lane_change_text(const Change& change) {
   switch (change.kind) {
     case FixKind::loss_scale:
       return "use a loss scale of " + scale_text(change.value);
+    case FixKind::config:
+      // The only setting that a change can correct: how ranks agree on a step.
+      if (change.text.empty() || change.text.find("vote=") != std::string::npos) {
+        return with_setting(change);
+      }
+      return "let all ranks skip a step together (" + change.text + ")";
     case FixKind::reduce_order:
     case FixKind::reduce_fp32:
-    case FixKind::config:
-      return std::string(fix_text(change.kind)) +
-             (change.text.empty() ? "" : " (" + change.text + ")");
-    case FixKind::prescale:
-      return fmt::format(
-          "compute {} at {} times its size, and scale it back where its result is read",
-          change.path, scale_text(change.value));
+      return with_setting(change);
     case FixKind::amax_floor:
-      return fmt::format("use at least {} as the largest magnitude that a scale is computed from",
+      return fmt::format("compute scales from an amax of at least {}",
                          short_number(change.value > 0.0 ? change.value : kUsualAmaxFloor));
     case FixKind::format:
-      return "use " + change.text + " wherever the lane has fewer bits than fp32";
+      return "use " + change.text + " instead of every format below fp32";
     case FixKind::stochastic_rounding:
       return "round " + change.text + " stochastically";
     default:
@@ -51,19 +78,19 @@ std::string lane_change_text(const Change& change) {
   }
 }
 
-/// The fp32 of a node's change, as something to take away; "" for kinds of the whole lane.
+/// Names a node's change as something to take away; "" for changes of the whole lane.
 std::string node_part(FixKind kind, const std::string& path) {
   switch (kind) {
     case FixKind::store_fp32:
-      return "the fp32 result of " + path;
+      return "the fp32 output of " + path;
     case FixKind::accumulate_fp32:
-      return "the fp32 sums of " + path;
+      return "the fp32 accumulation of " + path;
     case FixKind::constant:
       return "the new constant of " + path;
     case FixKind::clamp:
-      return "the clamp of " + path;
+      return "the clamping of " + path;
     case FixKind::prescale:
-      return "the scaled operands of " + path.substr(0, path.rfind(' '));
+      return "the scaling of " + path.substr(0, path.rfind(' '));
     case FixKind::keep_integer:
       return "the exact integers of " + path;
     default:
@@ -76,7 +103,7 @@ std::string lane_part(FixKind kind, const std::string& text) {
     case FixKind::loss_scale:
       return "the loss scale";
     case FixKind::weights_fp32:
-      return "the fp32 variables";
+      return "the fp32 master weights";
     case FixKind::state_fp32:
       return "the fp32 optimizer state";
     case FixKind::update_fp32:
@@ -84,13 +111,21 @@ std::string lane_part(FixKind kind, const std::string& text) {
     case FixKind::average_fp32:
       return "the fp32 averages";
     case FixKind::gradient_sum_fp32:
-      return "the fp32 sum of micro-batches";
+      return "the fp32 accumulation of micro-batches";
+    case FixKind::reduce_order:
+      return "the other order of the reduction";
+    case FixKind::reduce_fp32:
+      return "the fp32 reduction";
+    case FixKind::config:
+      return "the common decision of the ranks";
+    case FixKind::buffers_on_step:
+      return "the update of running statistics with the weights";
     case FixKind::clip_fp32:
       return "the fp32 clipping";
     case FixKind::schedule_fp32:
       return "the fp32 learning rate";
     case FixKind::amax_floor:
-      return "the lower bound of scales";
+      return "the lower bound of the amax";
     case FixKind::stochastic_rounding:
       return "the stochastic rounding of " + text;
     case FixKind::scale_round_up:
@@ -121,8 +156,9 @@ std::string edit_text(const PlanEdit& edit) {
     const bool of_a_node =
         std::any_of(std::begin(kNodeWords), std::end(kNodeWords),
                     [&](const NodeWords& words) { return words.kind == change.kind; });
-    if (!of_a_node) parts.push_back(lane_change_text(change));
+    if (!of_a_node && change.kind != FixKind::prescale) parts.push_back(lane_change_text(change));
   }
+  add_prescale_texts(edit, parts);
   const bool has_lists = std::any_of(parts.begin(), parts.end(), [](const std::string& part) {
     return part.find(" and ") != std::string::npos;
   });

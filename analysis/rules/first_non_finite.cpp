@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// first_non_finite: the first tensor of a lane that left the finite numbers, the way from there to
-// the loss, and whether it was harm or only the loss scaler finding its scale.
+// first_non_finite: the first tensor of a lane with NaN or infinity, the path from there to the
+// loss, and whether it was harmful or only the loss scaler finding its scale.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,12 +15,12 @@
 namespace halfscope {
 namespace {
 
-/// From 65536 a dynamic scaler reaches 1 after so many skipped steps; more is no calibration.
+/// A dynamic scaler goes from 65536 to 1 in this many skipped steps; more is not calibration.
 constexpr int64_t kCalibrationSkips = 16;
-/// Until this step a dynamic scale may still be looking for its place.
+/// Until this step a dynamic scale may still be searching.
 constexpr int64_t kCalibrationSteps = 4 * kCalibrationSkips;
 constexpr double kRareSkips = 0.05;
-/// Where dynamic scaling starts if nobody says otherwise, as torch's GradScaler.
+/// The default start of dynamic scaling, as in torch's GradScaler.
 constexpr double kUsualStart = 65536.0;
 constexpr size_t kChainShown = 7;
 
@@ -30,7 +30,7 @@ struct Course {
   int64_t last_skipped = -1;  ///< index of the last skipped row
   /// Skips at a scale that had just grown: how a dynamic scale finds out that it is too large.
   int64_t probes = 0;
-  int64_t last_other = -1;  ///< index of the last skipped row that was no probe
+  int64_t last_other = -1;  ///< index of the last skipped row that was not a probe
   bool loss_ends_finite = true;
   bool ends_skipped = false;
   bool harmed = false;  ///< a step that was not skipped had a non-finite loss
@@ -74,7 +74,7 @@ Course course_of(const LaneFacts& lane) {
 
 struct Start {
   int64_t step = 0;
-  int site = -1;                         ///< -1: not recorded, only the loss tells
+  int site = -1;                         ///< -1: not recorded, only the loss shows it
   const RecordedStep* record = nullptr;  ///< statistics of that step, if there are any
   const StepRow* row = nullptr;
 };
@@ -86,7 +86,7 @@ bool is_recorded(const LaneFacts& lane, int64_t step) {
   });
 }
 
-/// Whether infinities of this site are known to do no harm.
+/// Returns whether infinities of this site are known to be harmless.
 bool is_absorbed(const LaneFacts& lane, int site) {
   const std::vector<RecordedStep>& steps = lane.recorded();
   return std::any_of(steps.begin(), steps.end(), [&](const RecordedStep& step) {
@@ -94,7 +94,7 @@ bool is_absorbed(const LaneFacts& lane, int site) {
   });
 }
 
-/// Whether the lane ends without a way back.
+/// Returns whether the lane never recovers.
 bool is_lost(const Course& course) {
   return !course.loss_ends_finite || (course.ends_skipped && course.last_scale < 1.0);
 }
@@ -152,7 +152,7 @@ std::optional<Start> find_start(const LaneFacts& lane, const Course& course) {
     break;
   }
   if (start) return start;
-  // Statistics that clear every tensor of blame: the loss or the update alone tells.
+  // The statistics clear every tensor: only the loss or the update shows it.
   for (const StepRow& row : lane.steps()) {
     if (row.step < good || lane.inference()) continue;
     if (std::isfinite(row.loss) && !row.skipped) continue;
@@ -161,13 +161,13 @@ std::optional<Start> find_start(const LaneFacts& lane, const Course& course) {
   return std::nullopt;
 }
 
-/// The loss scale is read in the forward pass, but what it makes too large is gradients.
+/// The loss scale is read in the forward pass, but it overflows gradients.
 bool is_forward(const SiteInfo& site) {
   return site.phase == Phase::forward && !is_loss_scale(site);
 }
 
-/// "conv2.activation -> relu2.activation -> loss": what depends on the start and left the finite
-/// numbers in the same step.
+/// Returns "conv2.activation -> relu2.activation -> loss": tensors that depend on the start and
+/// became NaN or infinite in the same step.
 std::string chain_of(const LaneFacts& lane, const Start& start) {
   std::vector<std::string> chain{lane.site(start.site).name()};
   const bool forward = is_forward(lane.site(start.site));
@@ -198,7 +198,7 @@ std::string chain_of(const LaneFacts& lane, const Start& start) {
   return text;
 }
 
-/// A dynamic scale that comes down at the start, or now and then tries a larger value.
+/// Returns whether a dynamic scale only comes down at the start, or sometimes tries a larger value.
 bool is_calibration(const Course& course, bool dynamic) {
   const bool settles =
       course.others() <= kCalibrationSkips && course.last_other < kCalibrationSteps;
@@ -210,7 +210,7 @@ bool is_rare(const Course& course) {
          !course.ends_skipped;
 }
 
-/// Steps were skipped because gradients overflowed, and not because the forward pass did.
+/// Returns whether steps were skipped because gradients overflowed, not the forward pass.
 bool scale_skips(const LaneFacts& lane) {
   const std::vector<RecordedStep>& steps = lane.recorded();
   return std::any_of(steps.begin(), steps.end(), [](const RecordedStep& step) {
@@ -226,7 +226,7 @@ Severity severity_of(const LaneFacts& lane, const Course& course, bool forward, 
   return is_calibration(course, dynamic) || is_rare(course) ? Severity::info : Severity::warning;
 }
 
-/// A gradient that overflows again and again needs a lower scale.
+/// Advises a lower scale for a gradient that overflows again and again.
 void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& finding) {
   if (finding.severity == Severity::info || start.record == nullptr || start.row == nullptr) return;
   if (is_forward(lane.site(start.site))) return;
@@ -235,7 +235,7 @@ void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& find
   const double used = start.row->loss_scale;
   const std::optional<double> ceiling = scale_ceiling(lane);
   if (!ceiling) {
-    const char* why = "the recorded gradients do not say which static scale would fit.";
+    const char* why = "the recorded gradients do not show which static scale would work.";
     if (!dynamic) {
       finding.action.text = fmt::format("Use dynamic loss scaling: {}", why);
     } else if (used > kUsualStart) {
@@ -252,69 +252,71 @@ void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& find
                     .text = how + scale_text(scale) + "."};
 }
 
-/// Of the updates that were left out because a gradient overflowed.
+/// Describes the updates that were skipped because a gradient overflowed.
 std::string skips_text(const Course& course, Severity severity, bool dynamic) {
   const std::string steps = counted(course.steps, "step");
   const bool one = course.skipped == 1;
   if (!dynamic) {
-    return fmt::format("{} of {} {} skipped: at the static loss scale of {} gradients overflow.",
-                       course.skipped, steps, one ? "was" : "were", scale_text(course.last_scale));
+    return fmt::format(
+        "{} of {} {} skipped, because gradients overflow at the static loss scale of {}.",
+        course.skipped, steps, one ? "was" : "were", scale_text(course.last_scale));
   }
   if (course.skipped == course.steps && course.last_scale >= 1.0) {
     return fmt::format(
-        "All of {} {} skipped: the run ended while dynamic scaling was still looking for its "
-        "scale, from {} downwards.",
-        steps, course.steps == 1 ? "was" : "were", scale_text(course.first_scale));
+        "{} skipped. The run ended while dynamic scaling was still lowering its scale from {}.",
+        course.steps == 1 ? "The only step was" : fmt::format("All {} were", steps),
+        scale_text(course.first_scale));
   }
   if (severity == Severity::info && course.others() > 0 && course.last_other < kCalibrationSteps) {
-    return fmt::format("{} in the first {} {} the normal start of dynamic scaling.",
-                       counted(course.others(), "skipped step"), course.last_other + 1,
-                       course.others() == 1 ? "is" : "are");
+    return fmt::format("{} skipped in the first {}: a normal start of dynamic loss scaling.",
+                       counted(course.others(), "update"),
+                       course.last_other == 0 ? "step" : counted(course.last_other + 1, "step"));
   }
   if (severity == Severity::info) {
     return fmt::format(
-        "{} of {} {} skipped. This is normal: dynamic scaling now and then tries a scale that is "
-        "too large.",
+        "{} of {} {} skipped. This is normal: dynamic loss scaling sometimes tries too large a "
+        "scale.",
         course.skipped, steps, one ? "was" : "were");
   }
   if (course.skipped < course.steps && course.first_skipped > kCalibrationSkips) {
-    return fmt::format("The first {} were skipped: dynamic scaling started far too high, at {}.",
-                       counted(course.first_skipped, "step"), scale_text(course.first_scale));
+    return fmt::format(
+        "The first {} were skipped, because dynamic loss scaling started far too high, at {}.",
+        counted(course.first_skipped, "step"), scale_text(course.first_scale));
   }
-  return fmt::format("{} of {} {} skipped: the scale does not settle.", course.skipped, steps,
-                     one ? "was" : "were");
+  return fmt::format("{} of {} {} skipped, because the loss scale does not settle.", course.skipped,
+                     steps, one ? "was" : "were");
 }
 
 std::string outcome_text(const LaneFacts& lane, const Course& course, Severity severity,
                          bool forward) {
   if (lane.inference()) {
-    return !course.loss_ends_finite ? "The outputs are not finite."
-           : course.harmed          ? "The outputs of some batches are not finite."
+    return !course.loss_ends_finite ? "The outputs are NaN or infinite."
+           : course.harmed          ? "Some batches have NaN or infinite outputs."
                                     : "The outputs are finite.";
   }
   if (!course.loss_ends_finite)
-    return "The loss is not finite at the end: the lane does not recover.";
+    return "The lane does not recover: its loss is NaN or infinite at the end.";
   if (forward && !scale_skips(lane)) {
-    return course.harmed         ? "The loss becomes finite again later."
+    return course.harmed         ? "The loss recovers later."
            : course.skipped == 0 ? "The loss stays finite."
-                                 : "The loss stays finite or the steps are skipped.";
+                                 : "The loss stays finite in all steps that were not skipped.";
   }
   if (course.skipped == 0) return "No update was skipped, and the loss is finite at the end.";
   return skips_text(course, severity, lane.scales_dynamically());
 }
 
-/// "fc1 makes NaN in fp16 at step 3".
+/// Returns "fc1 contains NaN at step 3".
 std::string beginning(const SiteInfo& site, const std::optional<TensorStats>& stats,
                       const std::string& when) {
   if (stats && stats->overflow > 0) {
     return fmt::format("{} overflows {} {}", site.name(), format_name(site.format), when);
   }
-  if (!stats) return fmt::format("{} overflows or is not finite {}", site.name(), when);
+  if (!stats) return fmt::format("{} is NaN or infinite {}", site.name(), when);
   const bool nan = stats->nan == stats->non_finite();
   return fmt::format("{} contains {} {}", site.name(), nan ? "NaN" : "infinity", when);
 }
 
-/// Whether fp32 does no better.
+/// Returns whether the reference fails at this step, too.
 bool reference_fails(const LaneFacts& lane, int64_t step) {
   if (lane.reference() < 0 || lane.inference()) return false;
   const std::span<const StepRow> rows = lane.run().steps(lane.reference());
@@ -335,7 +337,7 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
   Finding finding{.rule = "first_non_finite", .lane = lane.lane()};
   const bool dynamic = lane.scales_dynamically();
   finding.severity = severity_of(lane, course, forward, dynamic);
-  // The network's own infinities are not worth a word where nothing comes of them.
+  // The network's own infinities are not worth a finding where nothing follows from them.
   if (lane.full_precision() && finding.severity == Severity::info) return;
   finding.step = start->step;
   finding.evidence = {{"skipped_steps", static_cast<double>(course.skipped)},
@@ -357,16 +359,16 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
                                finding.mechanism, chain);
     advise_lower_scale(lane, *start, finding);
   } else {
-    finding.mechanism =
-        fmt::format("{} {}", loss_lost ? "the loss is not finite" : "the update was skipped", when);
+    finding.mechanism = fmt::format(
+        "{} {}", loss_lost ? "the loss is NaN or infinite" : "the update was skipped", when);
     finding.text =
         fmt::format("First non-finite value: {}{}. ", finding.mechanism,
-                    is_recorded(lane, start->step) ? "" : ", a step without recorded tensors");
+                    is_recorded(lane, start->step) ? "" : " (its tensors were not recorded)");
   }
   finding.text += outcome_text(lane, course, finding.severity, forward);
   if (reference_fails(lane, start->step)) {
-    finding.text +=
-        fmt::format(" {} is not finite there, either.", lane.run().lane(lane.reference()).name);
+    finding.text += fmt::format(" {}'s loss is not finite there either.",
+                                lane.run().lane(lane.reference()).name);
   }
   findings.push_back(std::move(finding));
 }

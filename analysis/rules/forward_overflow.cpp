@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// forward_overflow: the places where the forward pass leaves the finite numbers first. Downstream
-// infinities and NaNs are symptoms and are not named. No loss scale reaches the forward pass.
-// Infinities that later operators absorb without harm, as those of a mask, are a remark.
+// forward_overflow: the places where the forward pass first becomes NaN or infinite. Downstream
+// infinities and NaNs are symptoms and are not named. No loss scale affects the forward pass.
+// Infinities that later operators absorb without harm, such as those of a mask, are a remark.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace halfscope {
 namespace {
 
-/// How many of a lane's last steps tell whether it has settled.
+/// Number of a lane's last steps that show whether it has settled.
 constexpr size_t kLastSteps = 20;
 
 struct Root {
@@ -32,7 +32,7 @@ struct Root {
   bool not_infinite() const noexcept { return nan == non_finite; }
 };
 
-/// What decides whether a value can be held: the formats a node reads and writes in.
+/// The formats that a node reads and writes, which decide whether they can represent a value.
 struct Formats {
   FloatFormat read = kFp32, write = kFp32;
 };
@@ -47,8 +47,8 @@ Formats formats_of(const LaneFacts& lane, const ForwardNode& node) {
   return {lane.site(node.output_site).format, lane.site(node.output_site).format};
 }
 
-/// The first step that moved the weights by a gradient that is not finite: what follows is not
-/// finite because they are not.
+/// Returns the first step that moved the weights by a gradient that is not finite. Later values are
+/// not finite because the weights are not.
 int64_t end_of_finite_weights(const LaneFacts& lane) {
   if (!lane.inference()) {
     for (const StepRow& row : lane.steps()) {
@@ -95,7 +95,7 @@ std::map<int, Root> gather_roots(const LaneFacts& lane) {
   return roots;
 }
 
-/// The scaler gave up, or is about to: below 1 it can only be fighting something else.
+/// The scaler gave up, or is about to: below 1, it is fighting something else.
 bool scale_collapsed(const LaneFacts& lane) {
   const std::span<const StepRow> rows = lane.steps();
   const bool below_one = std::any_of(rows.begin(), rows.end(),
@@ -107,16 +107,17 @@ bool scale_collapsed(const LaneFacts& lane) {
   return below_one || (last >= kLastSteps / 2 && static_cast<size_t>(skipped) * 2 > last);
 }
 
-/// Largest magnitude a node's output has in the reference lane; 0 if it was not recorded there.
+/// Returns the largest magnitude of a node's output in the reference; 0 if it was not recorded
+/// there.
 double reference_max(const RunView& run, int reference, const std::string& name) {
   if (reference < 0) return 0.0;
   const std::optional<int> site = run.find_site(reference, name);
   return site ? static_cast<double>(run.total(reference, *site).max_abs) : 0.0;
 }
 
-/// The layers that would overflow next if `keep` ran in fp32: what spoils the narrow lane hides
-/// them there, but the full-precision lane shows the values they would meet. Formats are followed
-/// through the graph as the plan would lay them out.
+/// Returns the layers that would overflow next if `keep` ran in fp32. The first overflow hides them
+/// in the lane itself, but the full-precision lane shows the values they would meet. Formats are
+/// followed through the graph as the plan would assign them.
 std::vector<int> hidden_behind(const LaneFacts& lane, const std::vector<int>& keep) {
   const int reference = lane.reference();
   const std::vector<ForwardNode>& nodes = lane.nodes();
@@ -132,7 +133,7 @@ std::vector<int> hidden_behind(const LaneFacts& lane, const std::vector<int>& ke
   std::vector<int> more;
   std::vector<Formats> formats(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) formats[i] = formats_of(lane, nodes[i]);
-  // Layers stand in execution order, so one pass sees every input before its readers.
+  // Layers are in execution order, so one pass sees every input before its readers.
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].layer < 0) continue;
     const LayerInfo& layer = lane.info().layers[static_cast<size_t>(nodes[i].layer)];
@@ -161,7 +162,7 @@ std::vector<int> hidden_behind(const LaneFacts& lane, const std::vector<int>& ke
   return more;
 }
 
-/// What a site is to the user, and the word for its values: "conv2", "outputs".
+/// The user's name for a site, and the word for its values: "conv2", "outputs".
 struct Subject {
   std::string name;
   const char* values;
@@ -177,7 +178,7 @@ Subject subject_of(const SiteInfo& site) {
   return {(constant ? "a constant of " : "an operand of ") + site.path, "values"};
 }
 
-/// "conv2 overflows fp16: 22% of its outputs are larger than 65504".
+/// Returns "conv2 overflows fp16: 22% of its outputs are larger than 65504".
 std::string overflow_text(const LaneFacts& lane, const SiteInfo& site) {
   const Subject subject = subject_of(site);
   return fmt::format("{} overflows {}: {} of its {} are larger than {}", subject.name,
@@ -188,7 +189,7 @@ std::string overflow_text(const LaneFacts& lane, const SiteInfo& site) {
 
 int64_t zeros_of(const TensorCounts& counts) { return counts.zero + counts.underflow; }
 
-/// Why a node reads zeros that fp32 does not have.
+/// The reason why a node reads zeros that fp32 does not have.
 struct Zeros {
   std::vector<int> way{};  ///< from the node where they begin to the one that reads them; or none
   int underflows = -1;     ///< the site where values were flushed
@@ -197,7 +198,7 @@ struct Zeros {
   bool found() const noexcept { return !way.empty(); }
 };
 
-/// An operand of its own that a node reads as zero, or its result.
+/// Returns a node's own operand that it reads as zero, or its output.
 int flushed_site(const LaneFacts& lane, int node, int64_t step) {
   for (const SiteInfo& site : lane.info().sites) {
     const bool reads = site.role == Role::input || site.role == Role::weight;
@@ -227,7 +228,7 @@ Zeros zeros_before(const LaneFacts& lane, int node, int64_t step) {
       break;
     }
   }
-  // Zeros of which nothing says that fp32 does not have them need a cause.
+  // Zeros that fp32 may have as well need a cause.
   if (zeros.way.size() == 1 || (zeros.underflows < 0 && !compared)) return {};
   if (zeros.underflows < 0) {
     for (const int input : lane.nodes()[static_cast<size_t>(zeros.way.back())].inputs) {
@@ -248,27 +249,27 @@ std::string what_happens(const LaneFacts& lane, int site, const Root& root, cons
     if (from < 0) continue;
     const double largest = lane.run().total(lane.lane(), from).max_abs;
     if (largest >= overflow_threshold(read)) {
-      return fmt::format("{} reads {} in {}, which ends at {}, but it reaches {}", info.path,
-                         lane.site(from).name(), format_name(read), short_number(read.max_finite()),
-                         short_number(largest));
+      return fmt::format("{} reads {} in {}, whose largest number is {}, but the values reach {}",
+                         info.path, lane.site(from).name(), format_name(read),
+                         short_number(read.max_finite()), short_number(largest));
     }
   }
   if (zeros.found()) {
     const ForwardNode& source = lane.nodes()[static_cast<size_t>(zeros.way.front())];
     if (zeros.underflows >= 0) {
       const SiteInfo& flushed = lane.site(zeros.underflows);
-      return fmt::format("{} is not finite: {} underflows {} to 0", info.path,
+      return fmt::format("{} becomes NaN or infinite: {} underflows {} to 0", info.path,
                          subject_of(flushed).name, format_name(flushed.format));
     }
-    return fmt::format("{} is not finite: {} rounds to 0 in {}, and not in fp32", info.path,
-                       source.path, format_name(lane.site(source.output_site).format));
+    return fmt::format("{} becomes NaN or infinite: {} rounds to 0 in {}, but not in fp32",
+                       info.path, source.path, format_name(lane.site(source.output_site).format));
   }
   const bool only_nan = root.not_infinite();
-  return fmt::format("{} makes {} in {} from finite operands", info.path,
+  return fmt::format("{} produces {} in {} from finite operands", info.path,
                      only_nan ? "NaN" : "infinity", format_name(read));
 }
 
-/// "belis/Exp": the operators that read the infinities and give finite numbers.
+/// Returns the operators that turn the infinities into finite values: "belis/Exp".
 std::vector<std::string> absorbers(const LaneFacts& lane, const RecordedStep& step, int site) {
   std::vector<bool> made(lane.nodes().size(), false);
   const auto mark = [&](const std::vector<int>& sites) {
@@ -297,26 +298,27 @@ std::vector<std::string> absorbers(const LaneFacts& lane, const RecordedStep& st
   return lane.in_order(std::move(paths));
 }
 
-/// What follows, or why nothing does.
+/// Describes the consequences, or why there are none.
 std::string outcome(const LaneFacts& lane, int site, const Root& root, bool collapsed) {
   if (root.silent) {
     const RecordedStep* step = nullptr;
     for (const RecordedStep& each : lane.recorded()) {
       if (each.step == root.first_step) step = &each;
     }
+    const std::vector<std::string> ends = absorbers(lane, *step, site);
     return fmt::format(
-        " The infinities end at {}, so no NaN shows that the results may be wrong.{}",
-        name_list(absorbers(lane, *step, site)),
-        lane.reference() < 0 ? " Add the lane float32 to see whether they are." : "");
+        " {} {} the infinities into finite values. No NaN appears, but the outputs may be wrong.{}",
+        name_list(ends), ends.size() == 1 ? "turns" : "turn",
+        lane.reference() < 0 ? " Add a float32 lane to check them." : "");
   }
-  if (lane.inference()) return root.loss_non_finite ? " The outputs are not finite." : "";
-  if (!collapsed) return " A loss scale cannot help: the forward pass does not use it.";
-  std::string text = " This is not a scale problem: it overflows at every loss scale";
+  if (lane.inference()) return root.loss_non_finite ? " The outputs are NaN or infinite." : "";
+  if (!collapsed) return " A loss scale cannot help, because the forward pass does not use it.";
+  std::string text = " Lowering the loss scale does not help";
   if (root.low_scale < root.high_scale) {
-    text += fmt::format(" (seen from {} down to {})", scale_text(root.high_scale),
+    text += fmt::format(" (it went from {} down to {})", scale_text(root.high_scale),
                         scale_text(root.low_scale));
   }
-  return text + ", because the forward pass does not use the scale.";
+  return text + ", because the forward pass does not use it.";
 }
 
 Finding describe(const LaneFacts& lane, int site, const Root& root, bool collapsed,
@@ -345,20 +347,20 @@ Finding describe(const LaneFacts& lane, int site, const Root& root, bool collaps
     finding.text += fmt::format(" The largest is {}.", short_number(root.max_abs));
     const ShownRate rate = shown_rate(lane, site, &Rates::overflow);
     if (rate.peaks()) {
-      finding.text += fmt::format(" It is worst at {}, with {} of its {}.", worst_steps(lane, rate),
+      finding.text += fmt::format(" The worst is {}, with {} of its {}.", worst_steps(lane, rate),
                                   percent(rate.worst), subject_of(info).values);
     }
   }
   finding.text += fmt::format(
-      " It happens in {} of {} recorded {}, first at {} {}. Everything it reads is finite, so it "
-      "starts here.",
+      " This happens in {} of {} recorded {}, first at {} {}. Its inputs are finite, so the "
+      "problem starts here.",
       root.steps, short_number(recorded), lane.inference() ? "batches" : "steps",
       lane.inference() ? "batch" : "step", root.first_step);
   finding.text += outcome(lane, site, root, collapsed);
   return finding;
 }
 
-/// One remark about everything that is absorbed: what is named comes first in the graph.
+/// Adds one remark about everything that is absorbed; it names the first site in the graph.
 void remark_on_absorbed(const LaneFacts& lane, std::vector<Finding>& findings) {
   const RecordedStep* first = nullptr;
   int site = -1;
@@ -384,11 +386,12 @@ void remark_on_absorbed(const LaneFacts& lane, std::vector<Finding>& findings) {
   finding.site = info.name();
   finding.layer = info.path;
   finding.step = first->step;
-  const std::string ends = name_list(absorbers(lane, *first, site));
-  finding.mechanism = fmt::format("{}, which does no harm", overflow_text(lane, info));
+  const std::vector<std::string> absorbing = absorbers(lane, *first, site);
+  const std::string ends = name_list(absorbing);
+  finding.mechanism = fmt::format("{}, which is harmless", overflow_text(lane, info));
   finding.text =
-      fmt::format("{}. The infinities end at {}, where a wider format gives the same result.",
-                  overflow_text(lane, info), ends);
+      fmt::format("{}. This is harmless: {} {} the same output in a wider format.",
+                  overflow_text(lane, info), ends, absorbing.size() == 1 ? "gives" : "give");
   finding.evidence = {
       {"steps", static_cast<double>(steps)},
       {"overflow", static_cast<double>(overflow)},
@@ -398,7 +401,7 @@ void remark_on_absorbed(const LaneFacts& lane, std::vector<Finding>& findings) {
   findings.push_back(std::move(finding));
 }
 
-/// The layers to keep in fp32 for a root, besides those that would overflow next.
+/// Returns the layers to keep in fp32 for a root, without those that would overflow next.
 std::vector<int> layers_of_root(const LaneFacts& lane, int site, const Zeros& zeros) {
   if (!zeros.found()) return lane.layers_behind(site);
   std::vector<int> layers = zeros.made_of;
@@ -433,8 +436,8 @@ void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings
     });
     if (!also.empty()) {
       finding.text += fmt::format(
-          " After it, {} would overflow next: the fp32 lane has values of that size there.",
-          name_list(also));
+          " After that, {} would overflow too: {} values in the fp32 lane are just as large.",
+          name_list(also), also.size() == 1 ? "its" : "their");
       layers.insert(layers.end(), also.begin(), also.end());
     }
     layers = lane.in_order(std::move(layers));

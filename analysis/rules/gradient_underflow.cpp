@@ -65,10 +65,10 @@ Action advise(const LaneFacts& lane, const std::optional<ScaleWindow>& window,
   return {.edit = PlanEdit::with_loss_scale(window->scale),
           .text = lane.scales_dynamically()
                       ? fmt::format("Start dynamic loss scaling at {}.", scale)
-                      : fmt::format("Use a loss scale of {}, or dynamic loss scaling.", scale)};
+                      : fmt::format("Use dynamic loss scaling, or a static scale of {}.", scale)};
 }
 
-/// "at loss scale 1024".
+/// Returns "at loss scale 1024".
 std::string at_scales(const LaneFacts& lane, const Flushed& flushed) {
   if (!lane.scales_loss()) return "without loss scaling";
   std::string text = "at loss scale " + scale_text(flushed.low_scale);
@@ -101,7 +101,7 @@ void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findin
     finding.site = site.name();
     finding.layer = site.path;
     finding.step = flushed.first_step;
-    finding.mechanism = fmt::format("{} underflows {}: {} of the non-zero values of {} become zero",
+    finding.mechanism = fmt::format("{} underflows {}: {} of the non-zero values of {} become 0",
                                     site.path, format, percent(share), site.name());
     finding.evidence = {{"flushed_share", share},
                         {"judged_flushed_share", flushed.share()},
@@ -113,12 +113,12 @@ void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findin
                         {"highest_loss_scale", flushed.high_scale}};
     finding.text = finding.mechanism;
     if (far_apart(share, flushed.share())) {
-      finding.text += fmt::format(". Without the steps that overflow, {} of them do,",
-                                  percent(flushed.share()));
+      finding.text +=
+          fmt::format(" ({} in the steps without an overflow)", percent(flushed.share()));
     }
-    finding.text += fmt::format(
-        " {}. These values are {} or smaller and carry up to {} of the gradient's energy.",
-        at_scales(lane, flushed), smallest, percent(flushed.energy_share()));
+    finding.text +=
+        fmt::format(" {}. They are {} or smaller and carry up to {} of the gradient's energy.",
+                    at_scales(lane, flushed), smallest, percent(flushed.energy_share()));
     finding.action = advise(lane, window, flushed, node);
     findings.push_back(std::move(finding));
   }

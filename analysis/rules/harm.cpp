@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// harm: a result of the lane is too far from its reference's. Where no other rule knows the cause
-// it says where the error grows.
+// harm: a result of the lane is too far from its reference's. If no other rule knows the cause, it
+// says where the error grows.
 #include "analysis/rules/harm.h"
 
 #include <fmt/format.h>
@@ -15,6 +15,25 @@
 namespace halfscope {
 namespace {
 
+bool is_loss(HarmItem::Of of) {
+  return of == HarmItem::Of::loss || of == HarmItem::Of::training || of == HarmItem::Of::test_loss;
+}
+
+/// Returns whether another item already says the same: that a loss is not finite, or that nothing
+/// was learned.
+bool is_implied(std::span<const HarmItem> items, size_t i) {
+  const HarmItem& item = items[i];
+  const auto before = items.first(i);
+  if (is_loss(item.of) && std::isinf(item.error)) {
+    return std::any_of(before.begin(), before.end(), [](const HarmItem& each) {
+      return is_loss(each.of) && std::isinf(each.error);
+    });
+  }
+  if (item.of != HarmItem::Of::weight && item.of != HarmItem::Of::average) return false;
+  return std::any_of(items.begin(), items.end(),
+                     [](const HarmItem& each) { return each.of == HarmItem::Of::steps; });
+}
+
 Finding finding_of(const LaneFacts& lane, const Harm& harm) {
   const HarmItem& worst = harm.items.front();
   Finding finding;
@@ -27,8 +46,11 @@ Finding finding_of(const LaneFacts& lane, const Harm& harm) {
                       {"name", worst.name},
                       {"error", worst.error},
                       {"tolerance", worst.tolerance}};
-  finding.text = lane.info().name + ": " + worst.text + ".";
+  const bool possessive = worst.text.starts_with("its ");
+  finding.text =
+      lane.info().name + (possessive ? "'s " + worst.text.substr(4) : ": " + worst.text) + ".";
   for (size_t i = 1; i < harm.items.size(); ++i) {
+    if (is_implied(harm.items, i)) continue;
     std::string text = harm.items[i].text;
     text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
     finding.text += " " + text + ".";
@@ -36,14 +58,14 @@ Finding finding_of(const LaneFacts& lane, const Harm& harm) {
   return finding;
 }
 
-/// Where the error grows, as far as comparisons show it; "" if they do not.
+/// Returns where the error grows, as far as comparisons show it; "" if they do not.
 std::string where_it_grows(const LaneFacts& lane, const Harm& harm) {
   const std::optional<ErrorSource> source = grows_error(lane, harm);
   if (!source) return "";
   const auto size = [](double error) {
     return error > 1.0 ? std::string("more than 100%") : percent(error);
   };
-  return fmt::format(": the error grows at {}, from {} to {}", lane.site(source->site).name(),
+  return fmt::format(" The error grows at {}, from {} to {}.", lane.site(source->site).name(),
                      size(source->before), size(source->after));
 }
 
@@ -52,7 +74,7 @@ void find_harm(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (harm.items.empty()) return;
   Finding finding = finding_of(lane, harm);
   if (!cause_is_known(findings)) {
-    const std::string unknown = "The cause was not found" + where_it_grows(lane, harm) + ".";
+    const std::string unknown = "The cause was not found." + where_it_grows(lane, harm);
     finding.evidence["unknown_cause"] = unknown;
     finding.text += " " + unknown;
   }

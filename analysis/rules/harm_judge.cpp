@@ -21,13 +21,13 @@ namespace {
 using Of = Deviation::Of;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// From these distances on a result is of no use.
+/// Beyond these distances a result is useless.
 constexpr double kSevereGradient = 0.5, kSevereLoss = 0.2, kSevereMovement = 0.5;
-/// Where gradients of right results are this far apart, right trainings go other ways.
+/// If gradients of correct results are this far apart, correct trainings take different paths.
 constexpr double kVagueGradients = 0.2;
-/// Where more of the way than this was skipped, its length says little.
+/// If more of the path than this was skipped, its length says little.
 constexpr double kMuchSkipped = 0.05;
-/// A way that only leads further to the side is held against a lane from this many times on.
+/// A path that only leads further to the side counts against a lane from this many times on.
 constexpr double kFarTooLong = 3.0;
 /// Standard deviations of a difference of accuracies that chance explains.
 constexpr double kChance = 3.0;
@@ -45,7 +45,7 @@ double upper_median_of(std::vector<double> values) {
   return *middle;
 }
 
-/// Everything that is measured of one result, over the steps at which it was.
+/// All measurements of one result over the steps.
 struct Series {
   std::vector<double> errors, spreads;
   int64_t broken = 0, n = 0, first_broken = -1, first = -1;
@@ -62,8 +62,7 @@ class Judge {
 
   Harm run() {
     if (reference_ < 0) {
-      harm_.inconclusive =
-          "Without a float32 lane in this run there is nothing to compare its results with.";
+      harm_.inconclusive = "This run has no float32 lane to compare with.";
       return std::move(harm_);
     }
     judge_outputs();
@@ -94,8 +93,9 @@ class Judge {
     for (const Deviation& each : deviations()) {
       if (each.of != Of::output) continue;
       if (each.noise > kNoise) {
-        harm_.unchecked.push_back(fmt::format(
-            "Its output {} was not compared: float32's own result is rounding noise.", each.name));
+        harm_.unchecked.push_back(
+            fmt::format("Its output {} was not compared, because float32's is only rounding noise.",
+                        each.name));
         continue;
       }
       if (std::isnan(each.error) && each.broken == 0) continue;
@@ -120,10 +120,10 @@ class Judge {
          .error = kInfinity,
          .severe = true,
          .text =
-             fmt::format("all {} of its updates were skipped, so it never learns", rows.size())});
+             fmt::format("all {} of its updates were skipped, so it never learned", rows.size())});
   }
 
-  /// Loss and gradients at the lane's own weights.
+  /// Judges loss and gradients at the lane's own weights.
   void judge_batches() {
     std::map<std::pair<Of, std::string>, Series> all;
     for (const Deviation& each : deviations()) {
@@ -147,7 +147,8 @@ class Judge {
                .step = series.first_broken,
                .error = kInfinity,
                .severe = true,
-               .text = fmt::format("its loss is not finite at step {}, unlike float32's",
+               .text = fmt::format("its loss is {} at step {}, but float32's is finite",
+                                   non_finite_word(loss_at(series.first_broken)),
                                    series.first_broken)});
         } else {
           gradients.push_back({.of = HarmItem::Of::gradient,
@@ -175,7 +176,8 @@ class Judge {
                     .severe = error >= (loss ? kSevereLoss : kSevereGradient),
                     .text = ""};
       if (loss) {
-        item.text = "its loss of one batch is " + off_text(error, tolerance);
+        item.text =
+            "its loss on the same batch with the same weights " + difference_text(error, tolerance);
         add(std::move(item));
       } else {
         gradients.push_back(std::move(item));
@@ -184,24 +186,38 @@ class Judge {
     if (!gradients.empty()) add(worst_gradient(gradients));
   }
 
-  /// One item stands for all gradients.
+  /// Returns one item that stands for all gradients.
   static HarmItem worst_gradient(const std::vector<HarmItem>& gradients) {
     const auto worst =
         std::max_element(gradients.begin(), gradients.end(),
                          [](const HarmItem& a, const HarmItem& b) { return a.error < b.error; });
     HarmItem item = *worst;
-    const std::string what =
-        item.name.empty() ? "the gradient of all weights" : "the gradient of " + item.name;
-    item.text = std::isinf(item.error) ? what + " is not finite, unlike float32's"
-                                       : what + " is " + off_text(item.error, item.tolerance);
     const auto others = std::count_if(gradients.begin(), gradients.end(),
                                       [&](const HarmItem& each) { return !each.name.empty(); }) -
                         1;
-    if (!item.name.empty() && others > 0) {
-      item.text += others == 1 ? ", and the gradient of 1 more variable"
-                               : fmt::format(", and the gradients of {} more variables", others);
-    }
+    const bool several = !item.name.empty() && others > 0;
+    const std::string what = item.name.empty() ? "the gradient of all weights"
+                             : several ? fmt::format("the gradients of {} and {}", item.name,
+                                                     counted(others, "other variable"))
+                                       : "the gradient of " + item.name;
+    const char* const verb = several ? "are" : "is";
+    item.text = std::isinf(item.error)
+                    ? fmt::format("{} {} NaN or infinite, unlike float32's", what, verb)
+                : several ? fmt::format("{} differ from float32's by up to {} ({} is allowed)",
+                                        what, difference_by(item.error), percent(item.tolerance))
+                          : what + " " + difference_text(item.error, item.tolerance);
     return item;
+  }
+
+  double loss_at(int64_t step) const {
+    for (const StepRow& row : lane_.steps()) {
+      if (row.step == step) return row.loss;
+    }
+    return 0.0;
+  }
+
+  static const char* non_finite_word(double loss) {
+    return std::isnan(loss) ? "NaN" : std::isinf(loss) ? "infinite" : "NaN or infinite";
   }
 
   double error_of(Of of, const std::string& name) const {
@@ -228,7 +244,8 @@ class Judge {
       add({.of = HarmItem::Of::training,
            .error = kInfinity,
            .severe = true,
-           .text = "its loss is not finite at the end, unlike float32's"});
+           .text = fmt::format("its loss is {} at the end, but float32's is finite",
+                               non_finite_word(rows.back().loss))});
       return;
     }
     if (static_cast<int64_t>(rows.size()) < kLeastSteps) return;
@@ -242,7 +259,7 @@ class Judge {
     // Where there are twins, they and the lane are measured in the same way.
     const bool measured = proven && std::isfinite(twins->error);
     const double gap = measured ? twins->error : loss_gap(rows, theirs);
-    // Of losses that jump about, the medians do so as well.
+    // If losses jump about, their medians do, too.
     const double usual = proven ? std::max(kLossFloor, kHarmFactor * spread)
                                 : std::max(kUnprovenGap, 2.0 * loss_scatter(theirs));
     const double tolerance = usual + calibration_gap(rows, theirs);
@@ -257,21 +274,21 @@ class Judge {
            .unproven = !proven,
            .text = stalled ? fmt::format("its loss stays at {}, while float32's falls to {}",
                                          short_number(end), short_number(target))
-                           : fmt::format("its loss over the last fifth of the steps is {}",
-                                         off_text(gap, tolerance))});
+                           : fmt::format("its loss over the last fifth of the steps {}",
+                                         difference_text(gap, tolerance))});
     } else if (!proven && gap > kLossFloor) {
       if (gap > kUnprovenGap) noisy_gap_ = gap;
       harm_.unchecked.push_back(fmt::format(
-          "Over the last fifth of the steps its loss is {} from float32's. This run does not show "
-          "whether correct runs end as far apart.",
-          percent(gap)));
+          "Its loss over the last fifth of the steps differs from float32's by {}. This run cannot "
+          "show whether two correct runs differ as much.",
+          difference_by(gap)));
     }
   }
 
   void judge_movements() {
     std::vector<HarmItem> found;
-    // While the loss scale comes down nothing moves, and a short run has hardly done anything else:
-    // twins, which skip nothing, do not show how far right ones come.
+    // While the loss scale comes down nothing moves, and a short run has hardly done anything else.
+    // Twins skip nothing, so they do not show how far a correct run gets.
     const double skipped = skipped_share(lane_.steps(), run_.steps(reference_));
     const bool searches = skipped > 0.0 && static_cast<int64_t>(lane_.steps().size()) < kLeastSteps;
     for (const Deviation& each : deviations()) {
@@ -281,7 +298,7 @@ class Judge {
              .name = each.name,
              .error = kInfinity,
              .severe = true,
-             .text = fmt::format("the running statistic {} is not finite", each.name)});
+             .text = fmt::format("the running statistic {} contains NaN or infinity", each.name)});
         continue;
       }
       if (each.of != Of::weight && each.of != Of::average) continue;
@@ -300,7 +317,8 @@ class Judge {
                                          : "the variable " + each.name;
       if (each.broken > 0) {
         if (whole) continue;
-        found.push_back(item(kInfinity, 0.0, true, what + " is not finite, unlike float32's"));
+        found.push_back(
+            item(kInfinity, 0.0, true, what + " contains NaN or infinity, unlike in float32"));
         continue;
       }
       if (searches || std::isnan(each.error) || std::isnan(each.ratio)) continue;
@@ -308,19 +326,19 @@ class Judge {
       const double variable = average ? error_of(Of::weight, each.name) : std::nan("");
       const bool proven = !std::isnan(each.spread) || !std::isnan(variable);
       const double spread = std::fmax(each.spread, variable);
-      // Where gradients hang on every ulp, or much of the way was skipped in search of a loss
-      // scale, only a way that was hardly begun says something.
+      // If gradients depend on every ulp, or much of the path was skipped in search of a loss
+      // scale, only a path that hardly began says something.
       const bool vague = gradient_spread_ > kVagueGradients || skipped > kMuchSkipped;
       const double unproven =
           vague ? kSevereMovement : (whole ? 1.0 : 2.0) * (kUnprovenMovement + 2.0 * skipped);
       const double floor = average ? kUnprovenMovement : kMovementFloor;
       const double tolerance = proven ? std::max(floor, kHarmFactor * spread) : unproven;
       const double length = std::fabs(each.ratio - 1.0);
-      // How far the lane came along float32's way, a projection. Movement in other directions does
+      // How far the lane came along float32's path, a projection. Movement in other directions does
       // not count: where a gradient is only rounding noise, as for a bias in front of a softmax,
       // Adam still takes steps of full length.
       const double along = 0.5 * (1.0 + each.ratio * each.ratio - each.error * each.error);
-      // As far in another direction may be another way to the same end; a shorter way is not.
+      // As far in another direction may be another path to the same end; a shorter path is not.
       const bool far_too_long = each.ratio >= kFarTooLong;
       const double by_length =
           vague && each.ratio > 1.0 && !far_too_long ? 0.0 : std::min(length, each.error);
@@ -332,7 +350,7 @@ class Judge {
       found.push_back(item(
           error, tolerance, each.ratio < 1.0 - kSevereMovement || each.ratio > 2.0 || error > 1.0,
           length > tolerance
-              ? fmt::format("{} moved {} as far as in float32", what, times(each.ratio))
+              ? movement_text(what, each.ratio)
               : fmt::format("{} ended {} away from float32's", what, percent(each.error))));
       found.back().unproven = !proven;
     }
@@ -341,8 +359,10 @@ class Judge {
     }
   }
 
-  static std::string times(double ratio) {
-    return ratio < 2.0 ? percent(ratio) : short_number(ratio) + " times";
+  static std::string movement_text(const std::string& what, double ratio) {
+    if (ratio == 0.0) return what + " never moved";
+    return fmt::format("{} moved {}{} as far as in float32", what, ratio < 1.0 ? "only " : "",
+                       ratio < 2.0 ? percent(ratio) : short_number(ratio) + " times");
   }
 
   void add_worst_movement(const std::vector<HarmItem>& found, HarmItem::Of of) {
@@ -360,14 +380,14 @@ class Judge {
     });
     const int64_t others = item.name.empty() ? 0 : single - 1;
     if (others > 0) {
-      item.text += others == 1 ? "; 1 other variable is off, too"
-                               : fmt::format("; {} other variables are off, too", others);
+      item.text += others == 1 ? "; 1 other variable is wrong, too"
+                               : fmt::format("; {} other variables are wrong, too", others);
     }
     add(std::move(item));
   }
 
-  /// A proof has shown that the lane is right: what was held against it for lack of twins is void.
-  /// Averages are no part of what a proof by the loss can show.
+  /// A proof has shown that the lane is right, so accusations for lack of twins are dropped. A
+  /// proof by the loss says nothing about averages.
   void believe_proof() {
     std::erase_if(harm_.items, [](const HarmItem& item) {
       return item.unproven && item.of != HarmItem::Of::average && std::isfinite(item.error);
@@ -387,7 +407,7 @@ class Judge {
            .step = own.step,
            .error = kInfinity,
            .severe = true,
-           .text = "its test loss is not finite, unlike float32's"});
+           .text = "its test loss is NaN or infinite, but float32's is finite"});
       return;
     }
     if (!std::isfinite(own.accuracy) || !std::isfinite(other.accuracy)) return;
@@ -402,7 +422,7 @@ class Judge {
          .error = drop,
          .tolerance = tolerance,
          .severe = drop >= 0.1,
-         .text = fmt::format("its {} is {}, float32's {}",
+         .text = fmt::format("its {} is {}, but float32's is {}",
                              lane_.inference() ? "accuracy" : "test accuracy",
                              percent(own.accuracy), percent(other.accuracy))});
   }
@@ -422,21 +442,21 @@ class Judge {
     const int64_t steps = static_cast<int64_t>(lane_.steps().size());
     if (steps == 0) return "";
     if (!harm_.measured) {
-      return harm_.unchecked.empty() ? "Its results were not compared with float32's in this run."
+      return harm_.unchecked.empty() ? "This run did not compare its results with float32's."
                                      : harm_.unchecked.front();
     }
     if (nothing_narrowed() && !full_precision_plan(lane_.info())) {
-      return "It rounds nothing in this network: every layer runs in fp32.";
+      return "Its plan rounds nothing in this network: every layer runs in fp32.";
     }
     if (lane_.inference()) return "";
     if (twins_part_) {
-      return "Float32 trainings that start one ulp apart part without bound, so their losses say "
-             "nothing about it.";
+      return "Even two float32 runs that start one ulp apart diverge completely, so losses prove "
+             "nothing here.";
     }
     if (noisy_gap_ > 0.0) {
       return fmt::format(
-          "Over the last fifth of the steps its loss is {} from float32's, which jumps about too "
-          "much to tell whether that is harm.",
+          "Its loss over the last fifth of the steps differs from float32's by {}. The loss of "
+          "float32 itself varies too much to tell whether that is harmful.",
           percent(noisy_gap_));
     }
     const std::span<const StepRow> theirs = run_.steps(reference_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// kernel_fault: a kernel that is not the emulator's returned what its operator does not give on the
-// same operands: what is not finite, sums that no order of summing explains, or, of an operator
-// that sums nothing, other bits. No format and no scale fixes that.
+// kernel_fault: a kernel other than the emulator's returned wrong values for its operands: NaN or
+// infinity, sums that no summation order explains, or, for an operator that sums nothing, different
+// bits. No format and no scale fixes that.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,16 +15,16 @@
 namespace halfscope {
 namespace {
 
-/// From the worst on.
+/// Worst first.
 enum class Fault : uint8_t { not_finite, beyond, other_bits };
 
 struct FaultySite {
   Fault fault;
   int64_t step;
   int site;
-  int64_t elements, n;  ///< of beyond and other_bits
+  int64_t elements, n;  ///< for beyond and other_bits
   double max_ulps;
-  std::string kernel{};  ///< of a library
+  std::string kernel{};  ///< the library's kernel
 
   bool is_error() const { return fault != Fault::other_bits || std::isinf(max_ulps); }
   /// Errors first; then by step, then in execution order.
@@ -54,9 +54,9 @@ std::vector<FaultySite> faults_of(const LaneFacts& lane) {
   return faults;
 }
 
-/// "by at most 3 ulps".
+/// Returns "by at most 3 ulps".
 std::string distance_text(double ulps) {
-  if (std::isinf(ulps)) return "some of them finite in one of the two only";
+  if (std::isinf(ulps)) return "some of them finite in only one of the two";
   if (ulps == 0.0) return "in the sign of zeros";
   return fmt::format("by at most {} {}", short_number(ulps), ulps == 1.0 ? "ulp" : "ulps");
 }
@@ -71,32 +71,32 @@ void describe_fault(const FaultySite& first, const SiteInfo& site, const LaneFac
   switch (first.fault) {
     case Fault::not_finite:
       finding.mechanism = fmt::format(
-          "the kernel of {} fails: {} is not finite at {}, but the emulator computes "
-          "finite numbers from the same operands",
+          "{}'s kernel is wrong: {} contains NaN or infinity at {}, but the emulator computes "
+          "finite values from the same operands",
           site.path, name, when);
       finding.text = fmt::format(
           "{} contains NaN or infinity at {}. From the same operands, the emulator computes finite "
-          "numbers within {}. The kernel of {} fails here, not the format.",
+          "values within {}. The {} kernel is wrong here, not the format.",
           name, when, format, backend);
       return;
     case Fault::beyond:
       finding.mechanism = fmt::format(
-          "the kernel of {} fails: {} of the values of {} are further from the exact sums at {} "
-          "than any order of summing explains",
-          site.path, percent(part), name, when);
+          "{}'s kernel is wrong: at {}, {} of the values of {} are further from the exact sums "
+          "than any summation order explains",
+          site.path, when, percent(part), name);
       finding.text = fmt::format(
-          "At {}, {} of the values of {} are further from the exact sums of the same operands than "
-          "any order of summing explains. The kernel of {} fails here, not the format.",
+          "At {}, {} of the values of {} are too far from the exact sums for any summation order. "
+          "The {} kernel is wrong here, not the format.",
           when, percent(part), name, backend);
       return;
     case Fault::other_bits:
       finding.mechanism =
-          fmt::format("{} of the values of {} have other bits than the emulator's at {}",
-                      percent(part), name, when);
+          fmt::format("{} of the values of {} differ from the emulator's bits at {}", percent(part),
+                      name, when);
       finding.text = fmt::format(
-          "At {}, {} of the values of {} have other bits than the emulator computes from the same "
-          "operands, {}. This is one of HalfScope's own kernels, which should agree to the last "
-          "bit: the lanes differ by more than the format.",
+          "At {}, {} of the values of {} differ from what the emulator computes from the same "
+          "operands, {}. This is one of HalfScope's own kernels, which should match bit for bit. "
+          "The lanes differ by more than the format.",
           when, percent(part), name, distance_text(first.max_ulps));
       return;
   }
@@ -124,8 +124,8 @@ void find_kernel_fault(const LaneFacts& lane, std::vector<Finding>& findings) {
     finding.evidence["elements"] = static_cast<double>(first.elements);
     finding.evidence["max_ulps"] = first.max_ulps;
   }
-  if (sites > 1) finding.text += fmt::format(" {} tensors in all are wrong like this.", sites);
-  // Libraries first; where it is one of our own kernels there is the emulator.
+  if (sites > 1) finding.text += fmt::format(" {} tensors in total are wrong in this way.", sites);
+  // A library's kernel is replaced by our own, and our own by the emulator.
   const bool library =
       backend != "cuda-own" && (first.fault == Fault::not_finite || !first.kernel.empty());
   const std::string kernel = first.kernel.empty()

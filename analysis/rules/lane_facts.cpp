@@ -15,17 +15,17 @@
 namespace halfscope {
 namespace {
 
-/// Values that left the finite numbers. Codes of scaled operands saturate where others overflow.
-int64_t count_gone(const SiteInfo& site, const TensorCounts& counts) {
+/// Counts overflows, NaN and infinities. Codes of scaled operands saturate where others overflow.
+int64_t count_non_finite(const SiteInfo& site, const TensorCounts& counts) {
   return (site.scale.empty() ? counts.overflow : 0) + counts.non_finite();
 }
 
 bool is_forward_result(const SiteInfo& site) {
-  // What training does not read back says nothing of its forward pass.
+  // Tensors that training does not read back say nothing about its forward pass.
   return site.phase == Phase::forward && site.role != Role::state && !is_loss_scale(site);
 }
 
-/// Rows of the steps a window covers.
+/// Returns the rows of the steps that a window covers.
 std::span<const StepRow> rows_of(std::span<const StepRow> rows, int64_t step, int64_t count) {
   const auto before = [](const StepRow& row, int64_t value) { return row.step < value; };
   const auto first = std::lower_bound(rows.begin(), rows.end(), step, before);
@@ -74,11 +74,11 @@ std::optional<TensorCounts> LaneFacts::reference_counts(int site, int64_t step) 
   return window ? std::optional(window->counts()) : std::nullopt;
 }
 
-/// The network's own infinities: log(0), or a mask that is given.
+/// Returns whether the infinities are the network's own: log(0), or a given mask.
 bool LaneFacts::as_in_reference(const SiteInfo& site, int64_t step,
                                 const TensorCounts& counts) const {
   const std::optional<TensorCounts> theirs = reference_counts(site.order, step);
-  return theirs && count_gone(site, counts) <= theirs->overflow + theirs->non_finite();
+  return theirs && count_non_finite(site, counts) <= theirs->overflow + theirs->non_finite();
 }
 
 void LaneFacts::gather_bad(std::map<int64_t, RecordedStep>& by_step) const {
@@ -88,9 +88,9 @@ void LaneFacts::gather_bad(std::map<int64_t, RecordedStep>& by_step) const {
       record.step = window.step;
       record.step_count = std::max(record.step_count, window.step_count);
       const TensorCounts counts = window.counts();
-      if (count_gone(site, counts) == 0) continue;
+      if (count_non_finite(site, counts) == 0) continue;
       if (as_in_reference(site, window.step, counts)) continue;
-      record.bad.push_back(site.order);  // ascending, since sites stand in execution order
+      record.bad.push_back(site.order);  // ascending, since sites are in execution order
       if (is_forward_result(site)) record.forward_bad = true;
       if (site.phase != Phase::backward && !is_loss_scale(site)) continue;
       if (!record.backward_bad) record.gradients_overflow = counts.overflow > 0;
@@ -129,7 +129,7 @@ void LaneFacts::gather_windows() {
   }
 }
 
-/// In inference they stand for the loss: the activations that no layer reads.
+/// Activations that no layer reads stand for the loss in inference.
 bool LaneFacts::outputs_finite(const RecordedStep& record) const {
   return std::none_of(record.bad.begin(), record.bad.end(), [&](int order) {
     const ForwardNode& node = nodes_[static_cast<size_t>(node_of(order))];
@@ -218,7 +218,7 @@ std::vector<int> LaneFacts::forward_roots(const RecordedStep& step) const {
     if (!bad_node[node]) open.push_back(static_cast<int>(node));
     bad_node[node] = true;
   }
-  while (!open.empty()) {  // everything below a bad node reads what it spoiled
+  while (!open.empty()) {  // everything downstream of a bad node reads corrupt values
     const int node = open.back();
     open.pop_back();
     for (int reader : nodes_[static_cast<size_t>(node)].readers) {
@@ -290,7 +290,7 @@ bool full_precision_lane(const LaneInfo& lane) {
 
 namespace {
 
-/// The lane's plan; of one that cannot be read a plan that is as wide as the lane's layers.
+/// Returns the lane's plan; if it cannot be read, a plan as wide as the lane's layers.
 Plan readable_plan(const LaneInfo& lane) {
   Plan plan;
   try {

@@ -11,17 +11,17 @@ namespace halfscope {
 namespace {
 
 void find_lane_lost(const LaneFacts& lane, std::vector<Finding>& findings) {
-  const std::optional<LostLane>& lost = lane.run().lost(lane.lane());
+  const std::optional<FailedLane>& lost = lane.run().lost(lane.lane());
   if (!lost) return;
   const bool inference = lane.run().info().inference;
   const char* const unit = inference ? "batch" : "step";
   Finding finding{
       .rule = "lane_lost", .lane = lane.lane(), .severity = Severity::error, .step = lost->step};
-  finding.mechanism = fmt::format("lost at {} {}: {}", unit, lost->step, lost->why);
+  finding.mechanism = fmt::format("its backend failed at {} {}: {}", unit, lost->step, lost->why);
   finding.text =
-      fmt::format("The backend of this lane, {}, failed at {} {}: {}. It has no result{}.",
+      fmt::format("The {} backend of this lane failed at {} {}: {}. The lane has no result{}.",
                   lane.info().backend, unit, lost->step, lost->why,
-                  lost->step > 0 ? "; the findings cover what was recorded until then" : "");
+                  lost->step > 0 ? "; its findings cover the steps before that" : "");
   finding.evidence = {{"backend", lane.info().backend}, {"why", lost->why}};
   finding.action.text = fmt::format(
       "Check the device with nvidia-smi, lower --batch if memory ran out, and {} the lane again.",

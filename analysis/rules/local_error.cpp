@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// local_error: where no other rule knows why a lane's results are wrong, the operator whose own
-// arithmetic makes most of the error, as its result shows beside fp64's from the same operands.
+// local_error: if no other rule knows why a lane's results are wrong, names the operator whose own
+// arithmetic causes most of the error, measured against fp64 on the same operands.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace halfscope {
 namespace {
 
-/// "mul flushes 98% of its results to zero in fp16"; without such a reason how far off it is.
+/// Returns "mul flushes 98% of its outputs to zero in fp16"; without such a reason, the error.
 std::string what_it_does(const LaneFacts& lane, const ErrorSource& source) {
   constexpr double kMany = 0.01;
   const SiteInfo& site = lane.site(source.site);
@@ -27,15 +27,16 @@ std::string what_it_does(const LaneFacts& lane, const ErrorSource& source) {
       return site.phase == Phase::backward
                  ? fmt::format("{} of {} that is not 0 becomes 0 in {}", percent(share), what,
                                format)
-                 : fmt::format("{} flushes {} of its non-zero results to zero in {}", what,
+                 : fmt::format("{} flushes {} of its non-zero outputs to zero in {}", what,
                                percent(share), format);
     }
   }
   if (!std::isfinite(source.after)) {
-    return fmt::format("{}, computed in {}, is not finite although its operands are", what, format);
+    return fmt::format("{} is NaN or infinite in {}, although its operands are finite", what,
+                       format);
   }
-  return fmt::format("{}, computed in {}, is {} off its exact result", what, format,
-                     percent(source.after));
+  return fmt::format("{} computed in {} differs from its exact value by {}", what, format,
+                     difference_by(source.after));
 }
 
 void find_local_error(const LaneFacts& lane, std::vector<Finding>& findings) {
@@ -52,8 +53,7 @@ void find_local_error(const LaneFacts& lane, std::vector<Finding>& findings) {
   finding.step = source->step;
   finding.mechanism = what_it_does(lane, *source);
   finding.evidence = {{"local_error", source->after}};
-  finding.text =
-      fmt::format("{}. No other operator makes a larger error by itself.", finding.mechanism);
+  finding.text = fmt::format("{}. No other operator adds a larger error.", finding.mechanism);
   if (finding.text.starts_with("the gradient of ")) finding.text[0] = 'T';
   std::vector<std::string> layers;
   for (const int layer : lane.layers_behind(source->site)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// loss_scale_window: the interval of loss scales that suits every layer's gradients, and if there
+// loss_scale_window: the interval of loss scales that works for every layer's gradients. If there
 // is none, the fewest layers to keep in fp32 so that there is one.
 #include "analysis/rules/loss_scale_window.h"
 
@@ -53,7 +53,7 @@ Magnitudes gather(const LaneFacts& lane, int site) {
   std::map<double, WindowBin> bins;
   const double limit = overflow_threshold(lane.site(site).format);
   for (const RecordedStep& step : lane.recorded()) {
-    // Behind a forward overflow gradients mean nothing; without one scale they cannot be unscaled.
+    // After a forward overflow, gradients mean nothing; without one scale they cannot be unscaled.
     if (step.forward_bad || !(step.loss_scale > 0.0) || !std::isfinite(step.loss_scale)) continue;
     const std::optional<TensorStats> stats = lane.stats(site, step.step);
     if (!stats || stats->n == 0) continue;
@@ -77,8 +77,8 @@ Magnitudes gather(const LaneFacts& lane, int site) {
   return result;
 }
 
-/// Lowest scales at which the limits on flushed values hold. Conservative: a bin counts as lost
-/// with all its values, each as large as the bin allows, unless it survives as a whole.
+/// Returns the lowest scales at which the limits on flushed values hold. Conservative: a bin counts
+/// as lost with all its values, each as large as the bin allows, unless it survives as a whole.
 SiteScales scales_of(int site, const FloatFormat& format, const Magnitudes& values) {
   const double flush = flush_threshold(format);
   int64_t lost = 0;
@@ -125,22 +125,23 @@ double last_scale_used(const LaneFacts& lane) {
   return scale;
 }
 
-/// What to do where one scale suits all layers.
+/// Returns what to do if one scale works for all layers.
 Action advise_within(const LaneFacts& lane, const ScaleWindow& window, double used) {
   const bool scales = lane.scales_loss();
   if (window.shown().contains(used)) {
-    return {.text = scales ? fmt::format("The last loss scale, {}, is in the window: nothing needs "
-                                         "to change.",
+    return {.text = scales ? fmt::format("Nothing to change: the last loss scale, {}, works for "
+                                         "every gradient.",
                                          scale_text(used))
-                           : std::string("The gradients fit without loss scaling: nothing needs to "
-                                         "change.")};
+                           : std::string("Nothing to change: the gradients fit without loss "
+                                         "scaling.")};
   }
   const char* place = window.shown().contains(window.scale)
-                          ? "is in the window"
-                          : "is the next power of two below the window, which contains none";
-  std::string text = fmt::format("A static loss scale of {} {}; ", scale_text(window.scale), place);
-  text += scales ? fmt::format("the last one, {}, is outside.", scale_text(used))
-                 : std::string("without loss scaling the gradients are outside.");
+                          ? "works for every gradient"
+                          : "is the next power of two below the range that works";
+  std::string text =
+      fmt::format("Use a static loss scale of {}, which {}; ", scale_text(window.scale), place);
+  text += scales ? fmt::format("the last one, {}, does not work.", scale_text(used))
+                 : std::string("without loss scaling, gradients are out of range.");
   return {.edit = PlanEdit::with_loss_scale(window.scale), .text = std::move(text)};
 }
 
@@ -214,16 +215,17 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
 
   if (!window.usable.empty()) {
     finding.mechanism =
-        fmt::format("loss scales from {} suit all {}", interval_text(shown),
+        fmt::format("loss scales from {} work for all {}", interval_text(shown),
                     counted(static_cast<int64_t>(window.sites.size()), "gradient tensor"));
     finding.text = fmt::format(
-        "Loss scales from {} suit every gradient, a window {:.1f} powers of two wide. Above it, {} "
+        "Loss scales from {} work for every gradient: a range of {:.1f} powers of two. Above it, "
+        "{} "
         "overflows first; below it, {} underflows first.",
         interval_text(shown), std::log2(shown.high / shown.low), ceiling, floor);
     if (window.comfortable.empty()) {
       finding.text +=
-          " No scale keeps 99% of the non-zero values of every gradient, but the values that "
-          "underflow within the window carry less than 0.1% of its energy.";
+          " No scale keeps 99% of the non-zero values of every gradient. But the values that "
+          "underflow carry less than 0.1% of its energy.";
     }
     const double used = last_scale_used(lane);
     finding.evidence["last_scale_used"] = used;
@@ -254,14 +256,13 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
       floor, std::log2(window.usable.low), ceiling, std::log2(window.usable.high));
   finding.text = fmt::format(
       "No single loss scale works: {} underflows below 2^{:.1f}, while {} overflows above "
-      "2^{:.1f}. "
-      "Every scale, also a dynamic one, is wrong for one of them.",
+      "2^{:.1f}. Every scale, static or dynamic, is wrong for one of them.",
       floor, std::log2(window.usable.low), ceiling, std::log2(window.usable.high));
   finding.action = keep_in_fp32(layers);
   if (window.scale > 0.0) {
     finding.action.edit.set_loss_scale(window.scale);
     finding.action.text +=
-        fmt::format(" Loss scales from {} then suit all other layers, for example {}.",
+        fmt::format(" Then loss scales from {} work for all other layers, for example {}.",
                     interval_text(window.rest), scale_text(window.scale));
   }
   findings.push_back(std::move(finding));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which loss scales suit the gradients of a lane, worked out from their recorded histograms.
+// The loss-scale window: the loss scales that work for the gradients of a lane, from their recorded
+// histograms.
 // A gradient value g recorded at scale s would be g / s * S at scale S; it is flushed to zero up
 // to the format's flush threshold and overflows from its overflow threshold on.
 #pragma once
@@ -13,16 +14,16 @@
 
 namespace halfscope {
 
-/// What may be flushed to zero without harm: this share of the non-zero values, and this share
-/// of the gradient's energy (sum of squares). Both exceeded means information is being lost.
+/// Limits for flushing to zero: this share of the non-zero values, and this share of the gradient's
+/// energy (sum of squares). Beyond both, information is lost.
 inline constexpr double kFlushedShare = 0.01;
 inline constexpr double kFlushedEnergy = 1e-3;
 
-/// The scales one gradient tensor allows.
+/// Scales that one gradient tensor allows.
 struct SiteScales {
   int site = 0;
   ScaleInterval comfortable;  ///< both limits hold
-  ScaleInterval usable;       ///< at least one of them holds: nothing that matters is lost
+  ScaleInterval usable;       ///< at least one limit holds: nothing that matters is lost
 };
 
 struct LayerScales {
@@ -33,19 +34,20 @@ struct LayerScales {
 struct ScaleWindow {
   std::vector<SiteScales> sites;    ///< gradient tensors in narrow-exponent formats with data
   std::vector<LayerScales> layers;  ///< the same, intersected per layer
-  ScaleInterval comfortable;        ///< scales that suit every layer; may be empty
+  ScaleInterval comfortable;        ///< scales that work for every layer; may be empty
   ScaleInterval usable;
-  int floor_site = -1;       ///< who sets the lower end of shown()
-  int ceiling_site = -1;     ///< who sets its upper end
-  std::vector<int> outside;  ///< if `usable` is empty: the fewest nodes to take out
-  ScaleInterval rest;        ///< what suits all others then
-  double scale = 0.0;        ///< advised static scale, for the rest if need be
+  int floor_site = -1;       ///< sets the lower end of shown()
+  int ceiling_site = -1;     ///< sets its upper end
+  std::vector<int> outside;  ///< if `usable` is empty: the fewest nodes to leave out
+  ScaleInterval rest;        ///< the window of all others
+  double scale = 0.0;        ///< advised static scale, for `rest` if `usable` is empty
 
-  /// The stricter of the two windows that is not empty; the usable one if both are.
+  /// Returns the stricter of the two windows that is not empty; the usable one if both are.
   const ScaleInterval& shown() const noexcept { return comfortable.empty() ? usable : comfortable; }
 };
 
-/// Nothing if the lane has no narrow gradients or never recorded a step with finite ones.
+/// Returns the window; nothing if the lane has no gradients in narrow formats or never recorded a
+/// step with finite ones.
 std::optional<ScaleWindow> loss_scale_window(const LaneFacts& lane);
 
 }  // namespace halfscope

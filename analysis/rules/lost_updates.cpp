@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // lost_updates: variables kept in a narrow format whose updates are mostly too small to change
 // them: an update below half the spacing at w is not zero, yet w + update rounds back to w. What
-// fp32 loses at the same place as well does not count. Moving averages of variables, which take
-// small steps by their nature, are judged by themselves.
+// fp32 loses at the same place does not count. Moving averages of variables, which take small steps
+// by design, are judged separately.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,26 +21,27 @@ namespace {
 
 constexpr double kLostShare = 0.5;
 
-/// What the plan keeps variables in; the update's own format if the plan does not say.
+/// Returns the format of the variables; the update's own format if the plan does not say.
 FloatFormat storage_of(const LaneFacts& lane, const SiteInfo& site) {
   const std::string storage = plan_text(lane.info().plan_json, "/variables/storage");
   return parse_format(storage).value_or(site.format);
 }
 
-/// New weights are rounded up or down at random, so that a small update moves one in many.
-bool is_made_up_for(const LaneFacts& lane) {
+/// Returns whether new weights are rounded up or down at random, so that a small update moves a few
+/// of them.
+bool rounds_stochastically(const LaneFacts& lane) {
   const auto rounding = parse_rounding(plan_text(lane.info().plan_json, "/variables/rounding"));
   return rounding && rounding->mode == RoundingMode::stochastic;
 }
 
-/// Of the updates of a variable, those that its format loses and fp32 does not.
+/// Returns the share of non-zero updates that the format loses beyond those that fp32 loses.
 double excess_share(const LaneFacts& lane, int site, const LostCounts& lost) {
   const std::optional<int> theirs = lane.reference_site(site);
   if (!theirs) return lost.share();
   return lost.share() - count_lost(lane.run(), lane.reference(), *theirs).share();
 }
 
-/// What is added to a moving average.
+/// Returns whether the site is the update of a moving average.
 bool moves_average(const LaneFacts& lane, const SiteInfo& site) {
   constexpr std::string_view kUpdate = "_update";
   const std::string name = site.name();
@@ -59,7 +60,7 @@ struct LostSites {
   FloatFormat storage = kFp32;
 };
 
-/// Those of variables, or of their averages.
+/// Returns the lost updates of variables or of their averages.
 LostSites find_sites(const LaneFacts& lane, bool averages) {
   LostSites found;
   for (const SiteInfo& site : lane.info().sites) {
@@ -86,7 +87,7 @@ LostSites find_sites(const LaneFacts& lane, bool averages) {
   return found;
 }
 
-/// What findings of both kinds say alike.
+/// Returns a finding with the fields that both kinds have in common.
 Finding finding_of(const LaneFacts& lane, const LostSites& found) {
   const SiteInfo& site = lane.site(found.worst_site);
   Finding finding{.rule = "lost_updates", .lane = lane.lane()};
@@ -103,20 +104,20 @@ Finding finding_of(const LaneFacts& lane, const LostSites& found) {
   return finding;
 }
 
-/// What is added: "weight decay steps" of the adamw that rounds each of its operations.
+/// Returns "updates", or "weight decay steps" for the adamw that rounds each of its operations.
 const char* noun_of(const SiteInfo& site) {
   return site.tensor.ends_with("_decay_update") ? "weight decay steps" : "updates";
 }
 
-/// "fc1 and fc2 lose updates in bf16: 80% of the non-zero ones ..., so adding them changes
+/// Returns "fc1 and fc2 lose updates in bf16: 80% of the non-zero ones ... Adding them changes
 /// nothing."
 std::string losses_text(const LaneFacts& lane, const LostSites& found, const std::string& what,
                         const std::string& format, const std::string& of) {
   std::string text = fmt::format(
-      "{} {} {} in {}: {} of the non-zero ones are smaller than half the spacing of {} at the {}, "
-      "so adding them changes nothing.",
+      "{} {} {} in {}: {} of the non-zero ones are smaller than half an ulp of the {}. Adding them "
+      "changes nothing.",
       name_list(found.layers), found.layers.size() == 1 ? "loses" : "lose", what, format,
-      percent(found.all.share()), format, of);
+      percent(found.all.share()), of);
   const std::string worst = percent(found.worst_share);
   if (worst != percent(found.all.share())) {
     text += fmt::format(" The worst is {} with {}.", lane.site(found.worst_site).name(), worst);
@@ -126,15 +127,16 @@ std::string losses_text(const LaneFacts& lane, const LostSites& found, const std
 
 void find_lost_averages(const LaneFacts& lane, std::vector<Finding>& findings) {
   const LostSites found = find_sites(lane, true);
-  if (found.worst_site < 0 || is_made_up_for(lane)) return;
+  if (found.worst_site < 0 || rounds_stochastically(lane)) return;
   Finding finding = finding_of(lane, found);
   const std::string format = format_name(found.storage);
   finding.mechanism = fmt::format(
       "{} loses updates of its moving average: {} of the non-zero ones leave the {} average "
       "unchanged",
       finding.layer, percent(found.worst_share), format);
-  finding.text = losses_text(lane, found, "updates of moving averages", format, "average") +
-                 " Training does not use the averages. Evaluations with them use old weights.";
+  finding.text =
+      losses_text(lane, found, "updates of moving averages", format, "average") +
+      " Training does not use the averages, but evaluations with them use outdated weights.";
   finding.action = {.layers = found.layers,
                     .text =
                         "Keep the averages in fp32: \"variables\": {\"ema\": \"fp32\"} in the "
@@ -142,7 +144,7 @@ void find_lost_averages(const LaneFacts& lane, std::vector<Finding>& findings) {
   const std::string compute = plan_text(lane.info().plan_json, "/variables/ema_compute");
   if (!compute.empty()) {
     finding.action.text += fmt::format(
-        " Compute them in fp32, too, not in {}: \"ema_compute\": \"fp32\", or compute=fp32.",
+        " Also compute them in fp32 instead of {}: \"ema_compute\": \"fp32\", or compute=fp32.",
         compute);
   }
   findings.push_back(std::move(finding));
@@ -157,25 +159,25 @@ void find_lost_weights(const LaneFacts& lane, std::vector<Finding>& findings) {
   finding.mechanism =
       fmt::format("{} loses {}: {} of the non-zero ones leave the {} weight unchanged", worst.path,
                   noun_of(worst), percent(found.worst_share), format);
-  if (is_made_up_for(lane)) {
+  if (rounds_stochastically(lane)) {
     finding.severity = Severity::info;
-    finding.mechanism += ", which stochastic rounding makes up for";
+    finding.mechanism += ", which stochastic rounding compensates";
     finding.text = fmt::format(
         "{} of the non-zero updates of {} leave their {} weights unchanged, each by chance. "
-        "Rounded stochastically, they count in full on average.",
+        "Stochastic rounding compensates: on average, no update is lost.",
         percent(found.all.share()), name_list(found.layers), format);
     findings.push_back(std::move(finding));
     return;
   }
   finding.text = losses_text(lane, found, noun_of(worst), format, "weight");
   if (lane.scales_loss()) {
-    finding.text += " A loss scale does not help: it is divided out before the update.";
+    finding.text += " A loss scale does not help, because it is divided out before the update.";
   }
-  finding.text += " Weights in fp32 (master weights) keep them.";
+  finding.text += " Master weights in fp32 keep them.";
   finding.action = {.edit = PlanEdit::of(FixKind::weights_fp32),
                     .layers = found.layers,
                     .text =
-                        "Keep the variables in fp32 (master weights): "
+                        "Keep fp32 master weights: "
                         "\"variables\": {\"storage\": \"fp32\"} in the plan."};
   findings.push_back(std::move(finding));
 }

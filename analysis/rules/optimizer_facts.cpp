@@ -7,12 +7,12 @@
 namespace halfscope {
 namespace {
 
-/// Of the largest term: what rounding leaves of a sum of some thousand fp32 terms that is zero.
+/// The rounding error of a zero sum of some thousand fp32 terms, relative to the largest term.
 constexpr double kRoundingError = 0x1p-20;
 constexpr double kMostlyLost = 0.5;
 constexpr std::string_view kGradient = "_grad";
 
-/// Statistics of a site of the reference over the run; nullptr if it has none.
+/// Returns the statistics of a reference site over the run; nullptr if it has none.
 const TensorStats* reference_total(const LaneFacts& lane, const std::string& name) {
   const std::optional<int> site = lane.run().find_site(lane.reference(), name);
   if (!site) return nullptr;
@@ -76,7 +76,7 @@ bool is_negligible_gradient(const LaneFacts& lane, const SiteInfo& site) {
       stats != nullptr && stats->non_finite() == 0 && stats->non_zero() == 0) {
     return true;
   }
-  // Gradients run from a node to all that it was computed from.
+  // Gradients flow from a node to everything that it was computed from.
   std::vector<bool> reached(lane.nodes().size(), false);
   std::vector<int> open{lane.node_of(site.order)};
   reached[static_cast<size_t>(open.back())] = true;

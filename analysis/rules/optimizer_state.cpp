@@ -20,11 +20,11 @@
 namespace halfscope {
 namespace {
 
-/// Below this share of its values a state may be flushed without a word.
+/// A state may flush up to this share of its values without a finding.
 constexpr double kStateFlushedShare = 0.05;
-/// Updates so many times the reference's largest have another cause than the course of training.
+/// Updates this many times the reference's largest are not explained by the course of training.
 constexpr double kBlownUp = 16.0;
-/// Without a reference: more than weights, which are around 1 at most, can take.
+/// The limit without a reference: more than weights, which are around 1 at most, can take.
 constexpr double kBlownUpAlone = 1.0;
 
 struct State {
@@ -34,8 +34,8 @@ struct State {
   double share() const { return share_of(flushed, non_zero); }
 };
 
-/// The first step that was taken although something in it was not finite. From then on the state is
-/// spoiled from outside and says nothing about its format.
+/// Returns the first step that was taken although something in it was not finite. From then on the
+/// state is corrupted from outside and says nothing about its format.
 int64_t first_harm(const LaneFacts& lane) {
   for (const RecordedStep& step : lane.recorded()) {
     if (!step.skipped && (step.forward_bad || step.backward_bad)) return step.step;
@@ -43,7 +43,7 @@ int64_t first_harm(const LaneFacts& lane) {
   return std::numeric_limits<int64_t>::max();
 }
 
-/// Of its values, those that fp32 keeps.
+/// Measures which of the state's values are lost that fp32 keeps.
 State measure_state(const LaneFacts& lane, const SiteInfo& site, int64_t harm) {
   State state{.site = site.order};
   for (const PackedWindow& window : lane.run().windows(lane.lane(), site.order)) {
@@ -61,14 +61,14 @@ State measure_state(const LaneFacts& lane, const SiteInfo& site, int64_t harm) {
   return state;
 }
 
-/// The first update of a layer that is out of proportion.
+/// The first update of a layer that is far too large.
 struct BlowUp {
   int64_t step = -1;
   double update = 0.0;
   double usual = 0.0;  ///< the largest that the full-precision lane ever makes; 0 if unknown
 };
 
-/// An update that is not finite any more is as large as can be.
+/// A non-finite update counts as infinitely large.
 double largest_of(const TensorStats& stats) {
   return stats.non_finite() > 0 ? INFINITY : static_cast<double>(stats.max_abs);
 }
@@ -79,7 +79,7 @@ BlowUp find_blow_up(const LaneFacts& lane, const std::string& path, int64_t harm
   for (const SiteInfo& site : lane.info().sites) {
     if (site.role != Role::update || site.path != path) continue;
     const std::optional<int> theirs = lane.reference_site(site.order);
-    // Of the whole run: near the end of training updates of both may be next to nothing.
+    // Over the whole run: near the end of training, updates of both may be tiny.
     const double usual = theirs ? largest_of(lane.run().total(lane.reference(), *theirs)) : 0.0;
     const double limit = usual > 0.0 ? kBlownUp * usual : kBlownUpAlone;
     for (const PackedWindow& window : lane.run().windows(lane.lane(), site.order)) {
@@ -93,24 +93,24 @@ BlowUp find_blow_up(const LaneFacts& lane, const std::string& path, int64_t harm
   return first;
 }
 
-/// What the user can change: the setting that keeps state so narrow.
+/// Advises changing the setting that keeps the state in a narrow format.
 Action advise_wide_state(const LaneFacts& lane, std::vector<std::string> layers) {
   const std::string compute = plan_text(lane.info().plan_json, "/variables/update_compute");
   if (!compute.empty()) {  // state is kept no wider than that
-    return {.text = fmt::format("Let the optimizer compute in fp32, not in {}: without "
-                                "--optimizer-compute, or \"update_compute\": \"fp32\" under "
-                                "\"variables\" of the plan.",
+    return {.text = fmt::format("Let the optimizer compute in fp32 instead of {}: remove "
+                                "--optimizer-compute, or set \"update_compute\": \"fp32\" under "
+                                "\"variables\" in the plan.",
                                 compute)};
   }
   const std::string storage = plan_text(lane.info().plan_json, "/variables/storage");
   const std::optional<FloatFormat> stored = parse_format(storage);
   if (stored && full_precision(*stored)) {  // only the state is narrow
-    return {.text = "Keep the optimizer state in fp32: leave out --optimizer-state."};
+    return {.text = "Keep the optimizer state in fp32: remove --optimizer-state."};
   }
   return {.edit = PlanEdit::of(FixKind::weights_fp32),
           .layers = std::move(layers),
           .text =
-              "Keep variables and optimizer state in fp32: "
+              "Keep weights and optimizer state in fp32: "
               "\"variables\": {\"storage\": \"fp32\"} in the plan."};
 }
 
@@ -122,10 +122,10 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
   BlowUp worst_blow_up;
   for (const SiteInfo& site : lane.info().sites) {
     if (site.role != Role::state || site.phase != Phase::update) continue;
-    if (lane.is_average(site)) continue;  // the training takes no notice of it
+    if (lane.is_average(site)) continue;  // training does not read it
     if (full_precision(site.format)) continue;
     BlowUp blow_up = divides_steps(site) ? find_blow_up(lane, site.path, harm) : BlowUp{};
-    // What the state is like after updates have blown up says nothing about why they did.
+    // The state after updates have blown up says nothing about why they did.
     State state = measure_state(lane, site, blow_up.step < 0 ? harm : blow_up.step + 1);
     if (state.share() < kStateFlushedShare) blow_up = {};
     if (blow_up.step < 0 && state.overflow == 0) continue;
@@ -156,7 +156,7 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
     finding.evidence["largest_update"] = worst_blow_up.update;
     if (worst_blow_up.usual > 0.0) finding.evidence["usual_update"] = worst_blow_up.usual;
     const ShownRate rate = shown_rate(lane, worst.site, &Rates::underflow, worst_blow_up.step + 1);
-    std::string flushed = fmt::format("{} of the non-zero values of {} become zero",
+    std::string flushed = fmt::format("{} of the non-zero values of {} become 0",
                                       percent(rate.peaks() ? rate.worst : rate.run), site.name());
     if (rate.peaks()) {
       flushed +=
@@ -167,14 +167,14 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
                     format, flushed, reach);
     const std::string usual =
         worst_blow_up.usual > 0.0
-            ? fmt::format(" The largest of fp32 is {}.", short_number(worst_blow_up.usual))
+            ? fmt::format(" The largest update in fp32 is {}.", short_number(worst_blow_up.usual))
             : "";
     finding.text = fmt::format(
-        "The optimizer state of {} underflows {}: {}. Steps are divided by its root, so updates "
-        "reach {} at step {}.{} What goes wrong after that follows from it.",
+        "The optimizer state of {} underflows {}: {}. Updates are divided by its square root, so "
+        "they reach {} at step {}.{} Later problems follow from this.",
         name_list(layers), format, flushed, reach, worst_blow_up.step, usual);
     if (lane.scales_loss()) {
-      finding.text += " A loss scale does not help: it is divided out before.";
+      finding.text += " A loss scale does not help, because it is divided out before.";
     }
   } else {
     const ShownRate rate = shown_rate(lane, worst.site, &Rates::overflow);
@@ -187,10 +187,10 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
                                format, overflow);
     if (rate.peaks()) {
       finding.text +=
-          fmt::format(" It is worst at {}, with {}.", worst_steps(lane, rate), percent(rate.worst));
+          fmt::format(" The worst is {}, with {}.", worst_steps(lane, rate), percent(rate.worst));
     }
   }
-  finding.text += " In fp32 it fits.";
+  finding.text += " fp32 can represent it.";
   finding.action = advise_wide_state(lane, layers);
   findings.push_back(std::move(finding));
 }

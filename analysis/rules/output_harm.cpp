@@ -15,7 +15,7 @@
 namespace halfscope {
 namespace {
 
-/// From these distances on an output, or one of its samples, is of no use.
+/// Beyond these distances an output, or one of its samples, is useless.
 constexpr double kSevereSample = 0.5, kSevereOutput = 0.2;
 
 }  // namespace
@@ -25,9 +25,10 @@ double tolerance_of(double floor, double spread, double cap) {
   return std::max(floor, std::min(kHarmFactor * spread, cap));
 }
 
-std::string off_text(double error, double tolerance) {
-  if (std::isinf(error)) return "not comparable: float32's is zero";
-  return fmt::format("{} off ({} is allowed)", percent(error), percent(tolerance));
+std::string difference_text(double error, double tolerance) {
+  if (std::isinf(error)) return "cannot be compared, because float32's is 0";
+  return fmt::format("differs from float32's by {} ({} is allowed)", difference_by(error),
+                     percent(tolerance));
 }
 
 double harm_floor(const LaneInfo& lane) {
@@ -54,7 +55,7 @@ double slice_tolerance(double spread) {
   return spread >= 0.0 ? std::max(kSliceFloor, kSliceFactor * spread) : kSliceFloor;
 }
 
-/// The sample, the channel or the differences that are wrong in an output whose norm is right.
+/// Returns the sample, channel or differences that are wrong in an output whose norm is right.
 std::optional<HarmItem> wrong_part(const Deviation& output) {
   std::optional<HarmItem> worst;
   const auto judge = [&](double error, double spread, const auto& text) {
@@ -66,18 +67,18 @@ std::optional<HarmItem> wrong_part(const Deviation& output) {
                      .error = error,
                      .tolerance = tolerance,
                      .severe = error >= kSevereSample,
-                     .text = text(off_text(error, tolerance))};
+                     .text = text(difference_text(error, tolerance))};
   };
   judge(output.worst, output.worst_spread, [&](const std::string& off) {
-    return fmt::format("its output {} is {} in the worst sample", output.name, off);
+    return fmt::format("the worst sample of its output {} {}", output.name, off);
   });
   judge(output.worst_channel, output.worst_channel_spread, [&](const std::string& off) {
-    return fmt::format("channel {} (axis {}) of its output {} is {}", output.channel,
+    return fmt::format("channel {} (axis {}) of its output {} {}", output.channel,
                        output.channel_axis, output.name, off);
   });
   judge(output.differences, output.differences_spread, [&](const std::string& off) {
-    return fmt::format("in each sample of its output {}, the difference between the values is {}",
-                       output.name, off);
+    return fmt::format("in each sample of its output {}, the spread of the values {}", output.name,
+                       off);
   });
   return worst;
 }
@@ -85,7 +86,7 @@ std::optional<HarmItem> wrong_part(const Deviation& output) {
 }  // namespace
 
 double output_tolerance(const LaneInfo& lane, const Deviation& output) {
-  // Of decisions: a hundredth may change, three of a hundred at most.
+  // For decisions: one in a hundred may change, three at most.
   if (is_of_decisions(output)) {
     return tolerance_of(std::sqrt(kDecisionFloor), std::sqrt(2.0) / kHarmFactor * output.spread,
                         std::sqrt(kDecisionCap));
@@ -101,8 +102,9 @@ std::vector<HarmItem> wrong_outputs(const LaneInfo& lane, std::span<const Deviat
     if (each.broken > 0) {
       item.error = INFINITY;
       item.severe = true;
-      item.text = fmt::format("{} of the {} values of output {} are not finite, unlike float32's",
-                              each.broken, each.n, each.name);
+      item.text =
+          fmt::format("{} of the {} values of its output {} are NaN or infinite, unlike float32's",
+                      each.broken, each.n, each.name);
       wrong.push_back(std::move(item));
       continue;
     }
@@ -111,13 +113,14 @@ std::vector<HarmItem> wrong_outputs(const LaneInfo& lane, std::span<const Deviat
       item.error = each.error;
       item.tolerance = tolerance;
       item.severe = each.error >= kSevereOutput;
-      item.text = fmt::format("its output {} is {}", each.name, off_text(each.error, tolerance));
+      item.text =
+          fmt::format("its output {} {}", each.name, difference_text(each.error, tolerance));
       if (is_of_decisions(each)) {
         item.severe = each.error * each.error >= kSevereOutput;
         item.text = fmt::format("{} of the {} values of its output {} differ from float32's",
                                 percent(each.error * each.error), each.n, each.name);
       }
-      // A part of it may be of no use where the whole is not.
+      // A part of it may be useless although the whole is not.
       std::optional<HarmItem> part = wrong_part(each);
       wrong.push_back(part && part->severe && !item.severe ? std::move(*part) : std::move(item));
     } else if (std::optional<HarmItem> part = wrong_part(each)) {

@@ -29,11 +29,10 @@ void find_rank_disagreement(const LaneFacts& lane, std::vector<Finding>& finding
       std::max_element(rows.begin(), rows.end(), [](const RankSpread& a, const RankSpread& b) {
         return a.distance < b.distance;
       })->distance;
-  const std::string apart =
-      std::isfinite(last.distance)
-          ? fmt::format("the weights of the rank furthest from rank 0 differ by {}",
-                        percent(last.distance))
-          : "the weights of a rank are not finite";
+  const std::string apart = std::isfinite(last.distance)
+                                ? fmt::format("the weights of one rank differ from rank 0's by {}",
+                                              percent(last.distance))
+                                : "the weights of one rank are NaN or infinite";
   Finding finding{.rule = "rank_disagreement", .lane = lane.lane()};
   finding.severity = largest > kFarApart ? Severity::error : Severity::warning;
   finding.step = first.step;
@@ -45,13 +44,12 @@ void find_rank_disagreement(const LaneFacts& lane, std::vector<Finding>& finding
                       {"distance", last.distance},
                       {"largest_distance", largest}};
   finding.text = fmt::format(
-      "At step {} {} of {} ranks skipped the update and the others did not, because each decides "
-      "by "
-      "its own gradient. They disagreed in {}, and at step {} {}. Only rank 0 is evaluated.",
+      "At step {}, {} of {} ranks skipped the update and the others did not. Each rank decides by "
+      "its own gradient. They disagreed in {}; at step {}, {}. Only rank 0 is evaluated.",
       first.step, first.skipped, first.ranks, counted(times, "step"), last.step, apart);
   finding.action.text =
-      "All-reduce the overflow flag, so that all ranks skip a step together (\"reduce\" with "
-      "vote=all).";
+      "All-reduce the overflow flag, so that all ranks skip a step together: vote=all in "
+      "\"reduce\".";
   finding.action.edit = reduction_edit(lane);
   findings.push_back(std::move(finding));
 }

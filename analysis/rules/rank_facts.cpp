@@ -9,14 +9,14 @@
 namespace halfscope {
 namespace {
 
-/// A reduced gradient may be off by this many times the error of one rounding to its format.
+/// A reduced gradient may have this many times the error of one rounding to its format.
 constexpr double kFewStores = 3.0;
 /// The smallest error that matters, the same as for the gradient of all weights (Harm).
 constexpr double kMattersFrom = 0.01;
 /// An order of additions is to blame where another one removes at least this share of the error.
 constexpr double kMostOfIt = 0.5;
 
-/// The text of the training's own setting; "" if there is none.
+/// Returns the text of the training's own setting; "" if there is none.
 std::string reduce_setting(const RunInfo& run) {
   for (size_t i = 0; i + 1 < run.settings.size(); ++i) {
     if (run.settings[i] == "--reduce") return run.settings[i + 1];
@@ -99,7 +99,7 @@ std::string reduction_advice(const LaneFacts& lane, const Reduction& advised) {
   Reduction same_vote = before;
   same_vote.vote = advised.vote;
   const char* vote = advised.vote == Reduction::Vote::all ? "let all ranks skip a step together"
-                                                          : "let each rank skip steps by itself";
+                                                          : "let each rank skip steps on its own";
   if (same_vote == advised && before != advised) return vote;
   const std::string text = "reduce over ranks by " + reduction_text(advised);
   return before.vote == advised.vote ? text : text + " and " + vote;

@@ -33,11 +33,11 @@ std::string how_it_helps(const Reduction& advised) {
     Reduction fp32 = advised;
     fp32.format = kFp32;
     return fmt::format(
-        "Let each rank sum its part of all gradients in fp32 and store it once (\"reduce\": \"{}\" "
-        "in the plan's variables; as many bytes are sent), or reduce in fp32 (\"{}\").",
+        "Let each rank sum its part of the gradients in fp32 and round it once (\"reduce\": \"{}\" "
+        "under \"variables\" in the plan). This sends no more bytes. Or reduce in fp32 (\"{}\").",
         reduction_text(advised), reduction_text(fp32));
   }
-  return fmt::format("Reduce in fp32 (\"reduce\": \"{}\" in the plan's variables).",
+  return fmt::format("Reduce in fp32 (\"reduce\": \"{}\" under \"variables\" in the plan).",
                      reduction_text(advised));
 }
 
@@ -64,8 +64,8 @@ void find_rank_reduction(const LaneFacts& lane, std::vector<Finding>& findings) 
   const std::string off = worst.broken > 0
                               ? fmt::format("{} values of {} overflow while {} ranks sum them",
                                             worst.broken, site.name(), worst.ranks)
-                              : fmt::format("the sum over {} ranks puts {} {} off", worst.ranks,
-                                            site.name(), percent(worst.error));
+                              : fmt::format("the sum over {} ranks makes {} wrong by {}",
+                                            worst.ranks, site.name(), difference_by(worst.error));
   finding.mechanism = fmt::format("{} ({} in {})", off, named, format);
   std::vector<std::string> layers;
   for (const InexactReduction& each : inexact) layers.push_back(lane.site(each.worst.site).path);
@@ -80,15 +80,16 @@ void find_rank_reduction(const LaneFacts& lane, std::vector<Finding>& findings) 
                       {"reduction", reduction_text(how)},
                       {"format", format}};
   finding.text = fmt::format(
-      "The reduction over {} ranks ({} in {}) loses precision in {}. The worst is {}, {} off the "
-      "exact mean of the ranks' gradients at step {}; stored once, it would be {} off.",
+      "The reduction over {} ranks ({} in {}) loses precision in {}. The worst is {}: it differs "
+      "from the exact mean of the ranks' gradients by {} at step {}. Rounded once, it would differ "
+      "by {}.",
       worst.ranks, named, format, name_list(layers), site.name(), percent(worst.error), worst.step,
       percent(worst.stored));
   if (worst.broken > 0) {
-    finding.text += fmt::format(" {} of its values overflow on the way.", worst.broken);
+    finding.text += fmt::format(" {} of its values overflow in partial sums.", worst.broken);
   }
   if (const std::string grows = growth(lane, worst); !grows.empty()) {
-    finding.text += fmt::format(" The same gradients, the first ones alone: {}.", grows);
+    finding.text += fmt::format(" The error by number of ranks: {}.", grows);
   }
   if (worst.swamped > 0) {
     finding.text += fmt::format(" {} of the additions change nothing.",
@@ -99,7 +100,8 @@ void find_rank_reduction(const LaneFacts& lane, std::vector<Finding>& findings) 
     finding.action.edit = reduction_edit(lane);
     finding.action.text = how_it_helps(*advised);
   } else {
-    finding.action.text = "Nothing to do: gradients are known to fewer digits than that.";
+    finding.action.text =
+        "Nothing to do: this is less than the rounding error of the gradients themselves.";
   }
   findings.push_back(std::move(finding));
 }

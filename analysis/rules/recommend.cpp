@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kSuffix = "+fp32";
 
-/// The lane's plan; a bare one if the file holds none that can be read.
+/// Returns the lane's plan; a default one if the stored plan cannot be read.
 Plan plan_of(const LaneInfo& lane) {
   try {
     return plan_from_json(lane.plan_json);
@@ -36,25 +36,25 @@ std::string sentence(const PlanEdit& edit, const LaneFacts& lane) {
   std::vector<std::string> parts;
   if (!edit.fp32_layers().empty())
     parts.push_back("keep " + name_list(edit.fp32_layers()) + " in fp32");
-  if (edit.has(FixKind::weights_fp32))
-    parts.push_back("keep the variables in fp32 (master weights)");
+  if (edit.has(FixKind::weights_fp32)) parts.push_back("keep fp32 master weights");
   if (edit.has(FixKind::buffers_on_step))
-    parts.push_back("let running statistics move with the update");
+    parts.push_back("update running statistics only with the weights");
   if (edit.has(FixKind::schedule_fp32)) parts.push_back("compute the learning rate in fp32");
   if (edit.reduction()) parts.push_back(reduction_advice(lane, *edit.reduction()));
   if (edit.loss_scale()) {
     const std::string scale = scale_text(*edit.loss_scale());
-    parts.push_back(dynamic ? "start dynamic loss scaling at " + scale +
-                                  " or use that as a static scale"
-                            : "use dynamic loss scaling or a static scale of " + scale);
+    parts.push_back(dynamic
+                        ? "start dynamic loss scaling at " + scale + " or use it as a static scale"
+                        : "use dynamic loss scaling or a static scale of " + scale);
   }
   std::string text = name_list(parts) + ".";
   text[0] = static_cast<char>(text[0] - 'a' + 'A');  // every part starts with a small letter
   return text;
 }
 
-/// Where the forward pass overflows, nothing is seen of the gradients: with that mended, the scale
-/// may turn out to be out of reach. Dynamic scaling comes down by itself, if not from anywhere.
+/// If the forward pass overflows, the run shows nothing of the gradients: once that is fixed, the
+/// scale may turn out to be out of reach. Dynamic scaling comes down on its own, but not from any
+/// start.
 std::optional<double> hidden_scale(const LaneFacts& lane) {
   constexpr double kComesDown = 0x1p16;
   const std::optional<double> ceiling = scale_ceiling(lane);
@@ -64,7 +64,7 @@ std::optional<double> hidden_scale(const LaneFacts& lane) {
   return scale_below(*ceiling);
 }
 
-/// Whether it is about what the lane computed; no plan keeps a device from failing.
+/// Returns whether the finding is about the lane's numbers; no plan keeps a device from failing.
 bool is_of_numbers(const Finding& finding) {
   const Rule* rule = rule_of(finding);
   return rule == nullptr || rule->of_numbers;

@@ -20,11 +20,11 @@ struct Recommendation {
   std::string text{};       ///< one sentence
 };
 
-/// Nothing if no finding of the lane is a warning or worse, or none of them can be acted on.
+/// Returns the advice for a lane; nothing if it has no warning or error that a change can fix.
 std::optional<Recommendation> recommend(const RunView& run, std::span<const Finding> findings,
                                         int lane);
 
-/// The lane to speak about if the user names none: the first with a warning or error, else the
+/// Returns the lane to discuss if the user names none: the first with a warning or error, else the
 /// first with any finding, else the first that is not a reference. -1 if the run has no lanes.
 int default_lane(const RunView& run, std::span<const Finding> findings);
 

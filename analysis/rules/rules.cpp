@@ -32,7 +32,7 @@ void demote_consequences(std::vector<Finding>& findings) {
   }
 }
 
-/// What does no harm is a remark: rules see ranges, harm is measured.
+/// Turns harmless findings into remarks: rules see ranges, harm is measured.
 void demote_harmless(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (is_reference(lane.run(), lane.lane())) {
     // An output of a network may be infinite: the logarithm of a probability that is 0.
@@ -57,7 +57,7 @@ void demote_harmless(const LaneFacts& lane, std::vector<Finding>& findings) {
       continue;
     }
     finding.severity = Severity::info;
-    finding.action = {.text = "Nothing to change: it did no harm in this run."};
+    finding.action = {.text = "Nothing to change: it is harmless in this run."};
   }
 }
 

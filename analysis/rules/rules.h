@@ -12,25 +12,25 @@
 namespace halfscope {
 
 struct Rule {
-  const char* id;  ///< as in docs/contracts.md: "forward_overflow"
+  const char* id;  ///< as in docs/reference/verdicts.md: "forward_overflow"
   void (*run)(const LaneFacts& lane, std::vector<Finding>& findings);
-  /// Which mechanism its findings show; unknown if they only show that something is wrong.
+  /// The mechanism that its findings show; unknown if they only show that something is wrong.
   Mechanism mechanism = Mechanism::unknown;
-  /// An error of this rule explains what others find from its step on: they become notes with this
+  /// An error of this rule explains later findings of other rules: they become notes with this
   /// advice. Null if it explains nothing else.
   const char* explains = nullptr;
   /// Its findings are never explained by another rule's.
   bool stands_alone = false;
-  /// Its findings are no mere remarks where the lane's results are right.
+  /// Its findings keep their severity even where the lane's results are right.
   bool matters_without_harm = false;
-  /// About what the lane computed; else no change of plan helps.
+  /// It is about the lane's numbers; otherwise no change of the plan helps.
   bool of_numbers = true;
 };
 
-/// The row that a finding is of; null if none is.
+/// Returns the rule of a finding; null if there is none.
 const Rule* rule_of(const Finding& finding) noexcept;
 
-/// Every finding of a run: by lane, then severity (worst first), then execution order.
+/// Returns every finding of a run by lane, then severity (worst first), then execution order.
 std::vector<Finding> run_rules(const RunView& run);
 
 /// The rows, each in the file of its rule.

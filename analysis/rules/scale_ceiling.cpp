@@ -19,7 +19,7 @@ struct Seen {
 Seen measure(const LaneFacts& lane, int site) {
   Seen seen;
   for (const RecordedStep& step : lane.recorded()) {
-    // Behind a forward overflow gradients mean nothing; without one scale they cannot be unscaled.
+    // After a forward overflow, gradients mean nothing; without one scale they cannot be unscaled.
     if (step.forward_bad || !(step.loss_scale > 0.0) || !std::isfinite(step.loss_scale)) continue;
     const std::optional<TensorStats> stats = lane.stats(site, step.step);
     if (!stats || stats->n == 0) continue;
@@ -30,8 +30,9 @@ Seen measure(const LaneFacts& lane, int site) {
   return seen;
 }
 
-/// The same tensor in the full-precision lane. A copy that this lane makes to read a gradient in a
-/// narrow format does not exist there; it is a copy of the gradient of the node's output.
+/// Returns the largest magnitude of the tensor in the full-precision lane. A copy that this lane
+/// makes to read a gradient in a narrow format does not exist there; it is a copy of the gradient
+/// of the node's output.
 double reference_largest(const RunView& run, int reference, const SiteInfo& site) {
   std::optional<int> theirs = run.find_site(reference, site.name());
   if (!theirs) theirs = run.find_site(reference, site.path + ".activation_grad");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The loss scale from which on some gradient overflows, as far as a run can tell. A tensor that
-// was recorded while all of its values were finite tells it itself; behind the first overflow
-// gradients are infinities and NaNs, and there the full-precision lane has the magnitudes.
+// The loss scale from which on some gradient overflows, as far as a run shows it. A tensor that was
+// recorded while all of its values were finite shows it itself. After the first overflow, gradients
+// are NaN and infinity, and the full-precision lane has the magnitudes.
 #pragma once
 
 #include <optional>
@@ -10,9 +10,10 @@
 
 namespace halfscope {
 
-/// Nothing if the magnitudes of a recorded gradient of a narrow format are known from nowhere.
+/// Returns that scale; nothing if the magnitudes of some recorded gradient in a narrow format are
+/// unknown.
 std::optional<double> scale_ceiling(const LaneFacts& lane);
-/// The static scale to advise below a ceiling: a power of two with another one of room.
+/// Returns the static scale to advise below a ceiling: a power of two, with another one to spare.
 double scale_below(double ceiling) noexcept;
 
 }  // namespace halfscope

@@ -7,7 +7,7 @@
 namespace halfscope {
 namespace {
 
-/// Scales beyond these are of no use to anybody; they also stand for "no bound" in logarithms.
+/// Scales beyond these are useless; they also stand for "no bound" in logarithms.
 constexpr double kSmallestScale = 0x1p-126;
 constexpr double kLargestScale = 0x1p+126;
 

@@ -22,12 +22,12 @@
 namespace halfscope {
 namespace {
 
-/// So many of the values that are not zero say by their number alone that one scale cannot serve
-/// them: a few outliers may hold nearly all of the energy.
+/// This share of the non-zero values shows by itself that one scale cannot serve them: a few
+/// outliers may contain nearly all of the energy.
 constexpr double kFlushedMost = 0.25;
 
-/// Delayed scaling knows nothing in its first step, and what saturates there makes the next layers'
-/// values, and so their first scales, something else than they will be.
+/// Delayed scaling knows nothing in its first step. Values that saturate there change the next
+/// layers' values, and so their first scales.
 constexpr int64_t kSettling = 10;
 
 struct LostValues {
@@ -89,11 +89,11 @@ Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const LostVal
   finding.layer = site.path;
   finding.step = clips ? lost.first_clipped : lost.first_flushed;
   finding.mechanism =
-      clips ? fmt::format("{} of the values of {}, scaled by {}, exceed {}, the largest {} value",
-                          percent(share), site.name(), site.scale,
-                          short_number(site.format.max_finite()), format)
-            : fmt::format("{} of the non-zero values of {}, scaled by {}, become zero in {}",
-                          percent(share), site.name(), site.scale, format);
+      clips ? fmt::format("{} saturates {}: {} of its values are larger than {} (scaled by {})",
+                          site.name(), format, percent(share),
+                          short_number(site.format.max_finite()), site.scale)
+            : fmt::format("{} underflows {}: {} of its non-zero values become 0 (scaled by {})",
+                          site.name(), format, percent(share), site.scale);
   finding.evidence = {{"scale", site.scale},
                       {"format", format},
                       {clips ? "clipped_share" : "flushed_share", share},
@@ -101,22 +101,22 @@ Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const LostVal
                       {"lost_energy_share_at_most", energy},
                       {"largest_code", lost.max_abs},
                       {"max_finite", site.format.max_finite()}};
+  const std::string energy_text = energy < 1e-4 ? "Less than 0.01%" : "Up to " + percent(energy);
   finding.text =
-      clips
-          ? fmt::format(
-                "{} outgrows its scale: {} of its values saturate, the largest at {} times the "
-                "largest {} value. Up to {} of its energy is lost. A scale from the tensor itself "
-                "(current) cannot be outgrown; a margin leaves room.",
-                site.name(), percent(share), short_number(lost.max_abs / site.format.max_finite()),
-                format, percent(energy))
-          : fmt::format(
-                "{} spans more than {} can represent with one scale: {} of its non-zero values "
-                "become zero, and up to {} of its energy is lost. Scales by block or a format with "
-                "more exponent bits reach further.",
-                site.name(), format, percent(share), percent(energy));
+      clips ? fmt::format(
+                  "{} outgrows its scale: {} of its values saturate, the largest at {} times the "
+                  "largest {} value. {} of its energy is lost. Use current scaling, which "
+                  "always fits the tensor, or add a margin.",
+                  site.name(), percent(share),
+                  short_number(lost.max_abs / site.format.max_finite()), format, energy_text)
+            : fmt::format(
+                  "{} spans more than {} can represent with one scale: {} of its non-zero values "
+                  "become 0. {} of its energy is lost. Use block scales, or a format with more "
+                  "exponent bits.",
+                  site.name(), format, percent(share), energy_text);
   if (far_apart(share, judged)) {
     finding.text += fmt::format(
-        " Without steps that overflow{}, it is {}.",
+        " Without the steps that overflow{}, the share is {}.",
         site.scale.starts_with("delayed") ? fmt::format(" and the first {}", kSettling) : "",
         percent(judged));
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// schedule_rounding: learning rates of a lane that are not those of its reference, because the
-// schedule was computed in few bits: its numbers become 0 or infinite there, and a quotient of two
-// of them NaN (tinygrad PR 2981). The network has no part in it.
+// schedule_rounding: learning rates of a lane that differ from its reference's because the schedule
+// was computed in few bits: its numbers become 0 or infinite there, and a quotient of two of them
+// NaN (tinygrad PR 2981). The network is not to blame.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 namespace halfscope {
 namespace {
 
-/// Rates that are off by more than this part of all that the reference had change the training.
+/// Rates that differ by more than this part of the reference's sum change the training.
 constexpr double kRatesApart = 0.02;
 
 struct RateErrors {
-  int64_t lost_step = -1;  ///< the first whose rate is not finite
+  int64_t lost_step = -1;  ///< the first step whose rate is not finite
   double lost = 0.0;       ///< that rate
   int64_t first_zero = -1;
   int64_t zeros = 0;   ///< rates that are 0 where the reference's are not
@@ -59,7 +59,7 @@ void find_schedule_rounding(const LaneFacts& lane, std::vector<Finding>& finding
   if (!lost && errors.apart <= kRatesApart) return;
   const std::string format = plan_text(lane.info().plan_json, "/variables/schedule");
   const std::string computed =
-      format.empty() ? "in another format than the reference's" : "in " + format;
+      format.empty() ? "in a different format from the reference" : "in " + format;
   Finding finding{.rule = "schedule_rounding", .lane = lane.lane()};
   finding.severity = lost ? Severity::error : Severity::warning;
   finding.step = lost ? errors.lost_step : errors.zeros > 0 ? errors.first_zero : 0;
@@ -69,15 +69,16 @@ void find_schedule_rounding(const LaneFacts& lane, std::vector<Finding>& finding
                       {"zeros", static_cast<double>(errors.zeros)}};
   if (lost) {
     finding.text = fmt::format(
-        "The learning rate is {} from step {} on, because the schedule is computed {}. Updates with "
-        "such a rate spoil every weight; the layers have no part in it.",
+        "The learning rate is {} from step {} on, because the schedule is computed {}. It corrupts "
+        "every weight. No layer is to blame.",
         std::isnan(errors.lost) ? "NaN" : "infinite", errors.lost_step, computed);
   } else {
-    finding.text = fmt::format("Learning rates are {} off: the schedule is computed {}{}.",
-                               percent(errors.apart), computed,
-                               errors.zeros > 0 ? fmt::format(", where the rates of {} become 0",
-                                                              counted(errors.zeros, "step"))
-                                                : "");
+    finding.text = fmt::format(
+        "Learning rates are wrong by {}, because the schedule is computed {}{}.",
+        percent(errors.apart), computed,
+        errors.zeros > 0
+            ? fmt::format(", where the rate of {} becomes 0", counted(errors.zeros, "step"))
+            : "");
   }
   finding.action = {.edit = PlanEdit::of(FixKind::schedule_fp32),
                     .text =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The numbers that a finding's text gives for a tensor: the same that tables and the viewer show.
+// The rates that a finding's text gives for a tensor: the same as in tables and in the viewer.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace halfscope {
 
-/// One rate of a tensor over the whole run, and in the recorded window in which it is largest.
+/// A rate of a tensor over the whole run, and in the recorded window with its maximum.
 struct ShownRate {
   double run = 0.0;
   double worst = 0.0;
@@ -25,7 +25,7 @@ struct ShownRate {
 ShownRate shown_rate(const LaneFacts& lane, int site, double Rates::*rate,
                      int64_t before = std::numeric_limits<int64_t>::max());
 
-/// Returns "step 12", "steps 8 to 15" or, of inference, "batch 3".
+/// Returns "step 12", "steps 8 to 15" or, in inference, "batch 3".
 std::string worst_steps(const LaneFacts& lane, const ShownRate& rate);
 
 /// Returns whether the share over some of the steps differs so much from the whole run's that a

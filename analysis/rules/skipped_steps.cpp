@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// skipped_steps: a training ends elsewhere only because dynamic loss scaling skipped steps on its
+// skipped_steps: a training ends differently only because dynamic loss scaling skipped steps on the
 // way down to a scale that works. In a long training these steps do not matter.
 #include <fmt/format.h>
 
@@ -14,8 +14,9 @@
 namespace halfscope {
 namespace {
 
-/// Harm that a way cut short explains: it shows at the end only, and where ways were measured, they
-/// lack little more than what was skipped. At equal weights the lane computes what it should.
+/// Returns whether skipped steps explain the harm: it shows at the end only, and where movements
+/// were measured, little more is missing than what was skipped. With the same weights the lane is
+/// right.
 bool explained_by(const HarmItem& item, double share) {
   using Of = HarmItem::Of;
   constexpr double kAtMost = 4.0;  // steps at the beginning lead further than later ones
@@ -43,16 +44,16 @@ void find_skipped_steps(const LaneFacts& lane, std::vector<Finding>& findings) {
   finding.step = rows.front().step;
   const int64_t skipped = taken - rows.begin();
   finding.mechanism =
-      fmt::format("{} of its {} steps {} skipped while the loss scale came down from {} to {}",
-                  skipped, rows.size(), skipped == 1 ? "was" : "were",
-                  scale_text(rows.front().loss_scale), scale_text(taken->loss_scale));
+      fmt::format("{} of {} steps {} skipped while the loss scale came down from {} to {}", skipped,
+                  rows.size(), skipped == 1 ? "was" : "were", scale_text(rows.front().loss_scale),
+                  scale_text(taken->loss_scale));
   finding.evidence = {{"skipped_steps", static_cast<double>(skipped)},
                       {"share_of_way", share},
                       {"first_loss_scale", rows.front().loss_scale},
                       {"loss_scale", taken->loss_scale}};
   finding.text = fmt::format(
-      "{}. At equal weights its loss and gradients are right. Start the scale lower, or train for "
-      "longer: then these steps matter less.",
+      "{}. With the same weights, the loss and gradients are right. Start with a lower scale, or "
+      "train longer, so that these steps matter less.",
       finding.mechanism);
   finding.action = {
       .edit = PlanEdit::with_loss_scale(taken->loss_scale),

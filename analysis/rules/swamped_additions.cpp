@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // swamped_additions: sums whose accumulator is so coarse, or has grown so large, that a good part
 // of the products added to it change nothing. Only what the reference does not lose at the same
-// place counts: terms that are tiny because the data are, as the tail of a softmax, change no sum
-// in any format. Where the result was computed again in double, it must have suffered, too.
+// place counts: terms that are tiny because the data are, like the tail of a softmax, change no sum
+// in any format. If the output was computed again in double, it must have suffered, too.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,16 +16,16 @@
 namespace halfscope {
 namespace {
 
-/// Of the additions of products that are not zero. Measured on digits with lenet and an mlp: fp32
+/// A share of the additions of non-zero products. Measured on digits with lenet and an mlp: fp32
 /// chains and tensor cores stay below 0.1%; chains in fp16 and bf16 lose up to 8% over 200 terms,
 /// and 11 to 22 % (bf16) or 6 to 15 % (fp16) over 700 to 3000.
 constexpr double kSwampedShare = 0.1;
-/// Shorter sums add too little up for it to matter.
+/// Shorter sums add too few terms for it to matter.
 constexpr double kFewProducts = 64.0;
-/// A sum that is off by less than so many roundings of its result lost nothing that matters.
+/// A sum with an error below this many roundings of its output lost nothing that matters.
 constexpr double kFewRoundings = 4.0;
 
-/// What the sums of a tensor lost.
+/// Losses of the sums of a tensor.
 struct Swamped {
   SumDiagnostics counts;
   double excess = 0.0;  ///< share of the products, beyond that of the reference
@@ -54,8 +54,8 @@ std::optional<double> reference_share(const LaneFacts& lane, int site) {
   return counts.products > 0 ? std::optional(swamped_share(counts)) : std::nullopt;
 }
 
-/// The largest error that the operator itself added, over the compared steps; nothing if it was not
-/// measured.
+/// Returns the largest error that the operator itself added, over the compared steps; nothing if it
+/// was not measured.
 std::optional<double> own_error(const LaneFacts& lane, int site) {
   std::optional<double> largest;
   for (const SiteError& error : lane.run().errors(lane.lane())) {
@@ -96,10 +96,10 @@ bool loses_terms(const LaneFacts& lane, const SiteInfo& site, Swamped& sums) {
 std::string cures_of(const Accumulation& accumulation, const std::string& layers) {
   std::string text;
   if (accumulation.sums_in_format() || accumulation.half_accumulator) {
-    text = fmt::format(
-        "Give {} a wider accumulation (\"accumulate\": \"fp32\" in a rule of the plan)", layers);
+    text = fmt::format("Let {} accumulate in fp32 (\"accumulate\": \"fp32\" in a rule of the plan)",
+                       layers);
   } else {
-    text = fmt::format("Give {} another accumulation: \"pairwise\"", layers);
+    text = fmt::format("Use another accumulation for {}: \"pairwise\"", layers);
   }
   constexpr int64_t kShort = 64;
   if (accumulation.promote == 0 || accumulation.promote > kShort) {
@@ -146,9 +146,9 @@ void find_swamped_additions(const LaneFacts& lane, std::vector<Finding>& finding
   finding.layer = worst.layer;
   finding.step = step;
   finding.mechanism = fmt::format(
-      "{} accumulates in too few bits: {} of the non-zero products summed into {} do not change "
-      "the sum",
-      worst.layer, percent(worst_share), site.name());
+      "{} accumulates in too few bits: {} of the non-zero products are too small to change the "
+      "running sum",
+      worst.layer, percent(worst_share));
   finding.evidence = {{"swamped_share", swamped_share(all)},
                       {"swamped", static_cast<double>(all.swamped)},
                       {"products", static_cast<double>(all.products)},

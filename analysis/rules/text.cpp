@@ -9,7 +9,7 @@ namespace halfscope {
 
 namespace {
 
-/// "22.4 times", "2.2e4 times": nobody reads "2.24e+06%".
+/// Returns "22.4 times", "2.2e4 times": nobody reads "2.24e+06%".
 std::string times(double factor) {
   if (factor < 999.5) return fmt::format("{:.3g} times", factor);
   int power = static_cast<int>(std::floor(std::log10(factor)));
@@ -43,11 +43,25 @@ std::string percent(double share) {
   return value < 1.0 ? fmt::format("{:.2f}%", value) : fmt::format("{:.3g}%", value);
 }
 
+std::string difference_by(double share) {
+  return percent(share) + (share >= 10.0 && std::isfinite(share) ? " its size" : "");
+}
+
 std::string short_number(double value) {
   if (std::isnan(value)) return "NaN";
   const double magnitude = std::fabs(value);
   if (value == std::floor(value) && magnitude < 1e6) return fmt::format("{:.0f}", value);
-  return fmt::format("{:.3g}", value);
+  if (magnitude >= 1e3 && magnitude < 999500.0) {
+    const double unit = std::pow(10.0, std::floor(std::log10(magnitude)) - 2.0);
+    return fmt::format("{:.0f}", std::round(value / unit) * unit);
+  }
+  std::string text = fmt::format("{:.3g}", value);  // "1.2e+06" becomes "1.2e6"
+  const size_t exponent = text.find('e');
+  if (exponent == std::string::npos) return text;
+  if (text[exponent + 1] == '+') text.erase(exponent + 1, 1);
+  const size_t digits = exponent + (text[exponent + 1] == '-' ? 2 : 1);
+  if (text[digits] == '0') text.erase(digits, 1);
+  return text;
 }
 
 std::string scale_text(double scale) {

@@ -14,13 +14,13 @@ namespace halfscope {
 namespace {
 
 constexpr const char* kCure =
-    "Update them with the weights only: \"variables\": {\"buffers\": \"on_step\"} in the plan.";
+    "Update them only with the weights: \"variables\": {\"buffers\": \"on_step\"} in the plan.";
 
 bool commits_always(const LaneInfo& lane) {
   return plan_text(lane.plan_json, "/variables/buffers") == "always";
 }
 
-/// Skipped steps whose tensors were not recorded, as with --every N.
+/// Returns skipped steps whose tensors were not recorded, as with --every N.
 std::vector<int64_t> unseen_skips(const LaneFacts& lane) {
   std::vector<int64_t> steps;
   for (const StepRow& row : lane.steps()) {
@@ -34,7 +34,7 @@ std::vector<int64_t> unseen_skips(const LaneFacts& lane) {
   return steps;
 }
 
-/// Nothing bad was seen, but nobody looked.
+/// Reports a risk: nothing bad was seen, but nothing was recorded.
 void suspect_unseen_skips(const LaneFacts& lane, std::vector<Finding>& findings) {
   const auto& sites = lane.info().sites;
   const auto buffer = std::find_if(sites.begin(), sites.end(), [](const SiteInfo& site) {
@@ -48,12 +48,11 @@ void suspect_unseen_skips(const LaneFacts& lane, std::vector<Finding>& findings)
   finding.layer = buffer->path;
   finding.step = steps.front();
   finding.mechanism =
-      fmt::format("{} may contain infinity or NaN of skipped steps", buffer->name());
+      fmt::format("{} may contain NaN or infinity from skipped steps", buffer->name());
   finding.evidence = {{"unrecorded_skips", static_cast<double>(steps.size())}};
   finding.text = fmt::format(
-      "Batch-norm statistics may contain NaN or infinity: {} skipped, first step {}, but the "
-      "forward "
-      "pass had already updated them. The tensors of these steps were not recorded.",
+      "Batch-norm statistics may contain NaN or infinity. {} skipped (first: step {}), but the "
+      "forward pass had already updated them. These steps were not recorded.",
       steps.size() == 1 ? "1 step was"
                         : counted(static_cast<int64_t>(steps.size()), "step") + " were",
       steps.front());
@@ -87,13 +86,12 @@ void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings) 
   finding.layer = site.path;
   finding.step = first_step;
   finding.mechanism =
-      fmt::format("{} contains values of the skipped step {}", site.name(), first_step);
+      fmt::format("{} contains values from the skipped step {}", site.name(), first_step);
   finding.evidence = {{"layers", static_cast<double>(layers.size())}};
   finding.text = fmt::format(
       "Batch-norm statistics of {} contain NaN or infinity: step {} was skipped, but the forward "
-      "pass "
-      "had already updated them. Training is not affected; every evaluation after that step is "
-      "wrong.",
+      "pass had already updated them. Training is not affected, but every evaluation after that "
+      "step is wrong.",
       name_list(layers), first_step);
   finding.action = {
       .edit = PlanEdit::of(FixKind::buffers_on_step), .layers = layers, .text = kCure};

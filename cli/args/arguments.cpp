@@ -64,15 +64,15 @@ const CLI::Option* find_flag(const CLI::App& app, const std::string& name) {
 }
 
 std::string list_of_flags(const CLI::App& sub) {
-  return fmt::format("halfscope {} --help lists the flags", sub.get_name());
+  return fmt::format("see halfscope {} --help", sub.get_name());
 }
 
-/// "for example: halfscope inspect run.hscope", from the footer of the subcommand's help.
+/// Returns "try halfscope inspect run.hscope", from the footer of the subcommand's help.
 std::string example_of(const CLI::App& sub) {
   const std::string footer = sub.get_footer();
   const size_t start = footer.find("halfscope ");
   if (start == std::string::npos) return list_of_flags(sub);
-  return "for example: " + footer.substr(start, footer.find('\n', start) - start);
+  return "try " + footer.substr(start, footer.find('\n', start) - start);
 }
 
 Error unknown_flag(const CLI::App& root, const CLI::App& sub, const std::string& flag) {
@@ -124,7 +124,7 @@ class Checker {
     if (++seen_[option] > 1 && !many) {
       const std::string hint = offered(*option) && offered(*option)->list
                                    ? "separate several values with commas"
-                                   : "keep the one that is meant";
+                                   : "keep one of them";
       throw usage_error(flag + " is given twice", hint);
     }
     if (equals != std::string::npos) {
@@ -138,8 +138,9 @@ class Checker {
 
   static Error lacks_value(const CLI::Option& option) {
     const std::string flag = long_name(option);
-    return usage_error(flag + " needs a value", fmt::format("{} {}: {}", flag, value_name(option),
-                                                            option.get_description()));
+    return usage_error(
+        flag + " needs a value",
+        fmt::format("write {} {}. {}", flag, value_name(option), option.get_description()));
   }
 
   void check_positionals() const {
@@ -152,7 +153,7 @@ class Checker {
       if (least > positionals_.size() && missing.empty()) missing = value_name(*option);
     }
     for (const std::string& word : positionals_) {
-      if (word.empty()) throw usage_error(fmt::format("{}: an empty argument", sub_.get_name()));
+      if (word.empty()) throw usage_error(fmt::format("{}: an argument is empty", sub_.get_name()));
     }
     if (positionals_.size() < least) {
       throw usage_error(fmt::format("{} needs {}", sub_.get_name(), article(missing)),
@@ -162,7 +163,7 @@ class Checker {
       const std::string& extra = positionals_[most];
       std::string meant = flag_of_value(sub_, extra);
       if (meant.empty()) meant = near_flag(sub_, extra);
-      throw usage_error(fmt::format("{}: one argument too many: {}", sub_.get_name(), extra),
+      throw usage_error(fmt::format("{}: unexpected argument '{}'", sub_.get_name(), extra),
                         meant.empty() ? example_of(sub_) : question(meant));
     }
   }
@@ -233,7 +234,7 @@ std::optional<Offer> offered(const CLI::Option& option) {
 }
 
 CLI::Option* add_run_file(CLI::App& app, std::string& file) {
-  CLI::Option* option = app.add_option("run", file, "Run file, as `halfscope train` writes it")
+  CLI::Option* option = app.add_option("run", file, "Run file written by halfscope train or run")
                             ->required()
                             ->type_name("RUN")
                             ->group(group::kArguments);
@@ -247,7 +248,7 @@ CLI::Option* add_output(CLI::App& app, const std::string& flag, std::string& fil
 }
 
 CLI::Option* add_fail_on(CLI::App& app, std::string& severity) {
-  const char* meaning = "Exit with 1 if a finding is at least info, warning or error";
+  const char* meaning = "Exit with code 1 from this severity on: info, warning or error [never]";
   CLI::Option* option = app.add_option("--fail-on", severity, meaning)->type_name("SEVERITY");
   return offer(option->group(group::kOther), {.words = {"info", "warning", "error"}});
 }
@@ -297,7 +298,7 @@ uint64_t parse_integer(const std::string& flag, const std::string& text, uint64_
 void check_arguments(const CLI::App& app, const std::vector<std::string>& words) {
   if (words.empty()) {
     throw usage_error("a command is required",
-                      "halfscope --help lists them; start with: halfscope train");
+                      "start with halfscope train, or see halfscope --help");
   }
   const std::string& first = words[0];
   if (is_flag(first)) {
@@ -309,7 +310,7 @@ void check_arguments(const CLI::App& app, const std::vector<std::string>& words)
       hint = fmt::format("flags follow the command: halfscope {} {}", sub->get_name(), name);
       break;
     }
-    if (hint.empty()) hint = "halfscope --help lists flags and commands";
+    if (hint.empty()) hint = "see halfscope --help";
     throw usage_error("unknown flag " + name, hint);
   }
   std::vector<std::string> names;
@@ -321,7 +322,7 @@ void check_arguments(const CLI::App& app, const std::vector<std::string>& words)
     Checker(app, *sub).check(rest);
     return;
   }
-  throw usage_error("there is no command " + first,
+  throw usage_error("unknown command '" + first + "'",
                     did_you_mean(first, names, "commands: " + comma_list(names)));
 }
 

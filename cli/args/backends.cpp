@@ -27,7 +27,7 @@ std::vector<std::string> backend_names() {
 void check_backend_name(const std::string& name) {
   const std::vector<std::string> names = backend_names();
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  throw usage_error("unknown backend " + name,
+  throw usage_error("unknown backend '" + name + "'",
                     did_you_mean(name, names, "backends: " + comma_list(names)));
 }
 

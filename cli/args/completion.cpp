@@ -118,7 +118,7 @@ std::string bash_values(const CLI::App& sub) {
   return text;
 }
 
-/// What stands after a subcommand where no flag's value does.
+/// Returns the offers after a subcommand that are not a flag's value.
 std::string bash_words(const CLI::App& sub) {
   const std::vector<const CLI::Option*> positionals = positionals_of(sub);
   const std::optional<Offer> values =
@@ -254,9 +254,7 @@ std::string bash_completion(const CLI::App& app) {
   for (const CLI::App* sub : subcommands_of(app)) text += bash_values(*sub);
   text += "  esac\n  case $command in\n";
   text += fmt::format("    '') _halfscope_values {} '' '' '' ;;\n",
-                      shell_word(subcommand_names(app) + " help " + flag_names(app)));
-  text += fmt::format("    help) _halfscope_values {} '' '' '' ;;\n",
-                      shell_word(subcommand_names(app)));
+                      shell_word(subcommand_names(app) + " " + flag_names(app)));
   for (const CLI::App* sub : subcommands_of(app)) text += bash_words(*sub);
   return text + "  esac\n}\n\ncomplete -F _halfscope halfscope\n";
 }

@@ -16,19 +16,21 @@ std::string name_of(Commands command) { return command == kTrain ? "train" : "ru
 
 std::string schema_of(Commands command) { return "halfscope." + name_of(command) + "-config/1"; }
 
-/// The text with every word of more than 60 characters cut.
+/// Returns the text with every word of more than 60 characters cut, its closing quote kept.
 std::string shortened(const std::string& text) {
   constexpr size_t kLongest = 60;
-  const std::string cut = "...";
   std::string result;
   for (size_t start = 0; start < text.size();) {
     const size_t end = std::min(text.find_first_of(" \n", start), text.size());
-    size_t kept = end - start;
-    if (kept > kLongest) {
-      kept = kLongest - cut.size();
+    if (end - start <= kLongest) {
+      result += text.substr(start, end - start);
+    } else {
+      const size_t closing = text.find_last_not_of("'\",:;", end - 1) + 1;
+      const std::string rest = "..." + text.substr(closing, end - closing);
+      size_t kept = kLongest - std::min(kLongest, rest.size());
       while (kept > 0 && !begins_character(text[start + kept])) --kept;
+      result += text.substr(start, kept) + rest;
     }
-    result += text.substr(start, kept) + (kept < end - start ? cut : "");
     if (end < text.size()) result += text[end];
     start = end + 1;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Settings in a JSON file (docs/contracts.md, "Training JSON", "Run JSON").
+// Settings in a JSON file (docs/reference/json.md, "Configuration files").
 #pragma once
 
 #include <set>

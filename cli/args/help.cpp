@@ -8,18 +8,16 @@
 #include <vector>
 
 #include "cli/args/arguments.h"
+#include "cli/args/topics.h"
 #include "cli/terminal/output.h"
 
 namespace halfscope {
 namespace {
 
-/// A term and what it means.
+/// A term and its meaning.
 using Row = std::pair<std::string, std::string>;
 
-/// A blank that wrapped() leaves alone.
-constexpr char kNoBreak = '\x01';
-
-/// Headings and what is listed under them, in the order in which they first come up.
+/// Headings and their rows, in the order in which add_row() first meets the headings.
 using Groups = std::vector<std::pair<std::string, std::vector<Row>>>;
 
 void add_row(Groups& groups, const std::string& heading, Row row) {
@@ -32,11 +30,26 @@ void add_row(Groups& groups, const std::string& heading, Row row) {
   }
 }
 
+/// Stands for a blank inside `code`, which must not be broken.
+constexpr char kNoBreak = '\x01';
+
+/// Returns the text in lines of at most `width` characters, with `code` in one piece.
+std::vector<std::string> wrapped_meaning(std::string text, size_t width) {
+  bool code = false;
+  for (char& c : text) {
+    if (c == '`') code = !code;
+    if (c == ' ' && code) c = kNoBreak;
+  }
+  std::vector<std::string> lines = wrapped(text, width);
+  for (std::string& line : lines) std::replace(line.begin(), line.end(), kNoBreak, ' ');
+  return lines;
+}
+
 std::string table(const std::string& title, const std::vector<Row>& rows, size_t column,
                   size_t width) {
   std::string text = "\n" + title + ":\n";
   for (const auto& [term, meaning] : rows) {
-    const std::vector<std::string> lines = wrapped(meaning, width - column - 4);
+    const std::vector<std::string> lines = wrapped_meaning(meaning, width - column - 4);
     text += fmt::format("  {:<{}}  {}\n", term, column, lines[0]);
     for (size_t i = 1; i < lines.size(); ++i) {
       text += fmt::format("{:<{}}{}\n", "", column + 4, lines[i]);
@@ -55,9 +68,7 @@ Row row_of(const CLI::Option& option) {
   }
   std::string meaning = option.get_description();
   const std::string value = option.get_default_str();
-  if (takes_value(option) && !value.empty()) {
-    meaning += fmt::format(" [default:{}{}]", kNoBreak, value);
-  }
+  if (takes_value(option) && !value.empty()) meaning += fmt::format(" [{}]", value);
   return {term, meaning};
 }
 
@@ -77,10 +88,19 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string /*name*/,
                                      CLI::AppFormatMode /*mode*/) const {
   std::string text = app->get_description() + "\n\nUsage: " + usage(*app) + "\n";
   Groups groups;
+  const std::string common = group::kCommon;
+  const auto has_common = [&common](const CLI::Option* option) {
+    return option->get_group() == common;
+  };
+  const std::vector<const CLI::Option*> all = app->get_options();
+  for (const CLI::Option* option : positionals_of(*app)) {
+    add_row(groups, group::kArguments, row_of(*option));
+  }
+  if (std::any_of(all.begin(), all.end(), has_common)) groups.push_back({common, {}});
   std::vector<Row> others;  // the group that CLI11 puts --help into comes last
   for (const CLI::Option* option : app->get_options()) {
     const std::string& name = option->get_group();
-    if (name.empty() || name == group::kElsewhere) continue;
+    if (name.empty() || name == group::kElsewhere || option->get_positional()) continue;
     if (name == "Options" || name == group::kOther) {
       others.push_back(row_of(*option));
       continue;
@@ -94,6 +114,9 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string /*name*/,
   for (const CLI::App* sub : subcommands_of(*app)) {
     add_row(groups, sub->get_group(), {sub->get_name(), sub->get_description()});
   }
+  if (app->get_parent() == nullptr) {
+    for (const Topic& topic : topics()) add_row(groups, "Topics", {topic.name, topic.summary});
+  }
   groups.push_back({groups.empty() ? "Flags" : group::kOther, others});
 
   size_t column = 0;
@@ -101,7 +124,6 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string /*name*/,
     for (const Row& row : rows) column = std::max(column, row.first.size());
   }
   for (const auto& [name, rows] : groups) text += table(name, rows, column, width_);
-  std::replace(text.begin(), text.end(), kNoBreak, ' ');
   return text + "\n" + app->get_footer() + "\n";
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How --help looks: one line of what it does, usage, the flags by group with their defaults, an
-// example.
+// The layout of --help: a summary, the usage, the flags by group with their defaults, an example.
 #pragma once
 
 #include <CLI/App.hpp>

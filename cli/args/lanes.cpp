@@ -16,7 +16,7 @@
 namespace halfscope {
 namespace {
 
-/// Of what comes after the gradients, whatever the plan says.
+/// Sets the formats of the update, which override the plan.
 void set_update_formats(Plan& plan, const Settings& settings) {
   const auto set = [](auto& target, const std::optional<FloatFormat>& format) {
     if (format) target = *format;
@@ -41,7 +41,7 @@ LossScalerConfig scaler_of(const Plan& plan, const Settings& settings) {
   return needs_loss_scaling(plan) ? parse_loss_scale("dynamic") : LossScalerConfig{};
 }
 
-/// Where the lane runs; --fast moves lanes from cuda to cuda-fast.
+/// Returns the lane's backend; --fast replaces cuda by cuda-fast.
 std::string backend_of(const LaneRequest& lane, const Settings& settings) {
   const std::string name = lane.backend.empty() ? settings.backend : lane.backend;
   const bool moves = settings.fast && name == gpu_backend_name(GpuProducts::library);
@@ -70,7 +70,7 @@ LaneConfig lane_of(const LaneRequest& request, const Settings& settings) {
   return lane;
 }
 
-/// Settings that no lane follows.
+/// Throws Error (usage) for settings that no lane follows.
 void check_followed(const Settings& settings, const std::vector<LaneConfig>& lanes) {
   const std::string fast = gpu_backend_name(GpuProducts::fast);
   const auto is_fast = [&](const LaneConfig& lane) { return lane.backend->name() == fast; };

@@ -78,11 +78,7 @@ NetworkOptions network_options(const Settings& settings) {
 }
 
 OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOptions& options) {
-  std::error_code failed;
-  if (!std::filesystem::exists(file, failed)) {
-    throw Error("cannot read " + file.string() + ": no such file", "check the path")
-        .about({"model", "network"});
-  }
+  check_network_exists(file.string());
   OnnxImport import = about({"model", "network", "dimension"}, [&] {
     return read_onnx(file, {.batch = options.batch,
                             .dimensions = options.dimensions,
@@ -126,6 +122,13 @@ std::vector<std::string> plan_words() {
 }
 
 bool is_network_file(const std::string& spec) { return spec.ends_with(".onnx"); }
+
+void check_network_exists(const std::string& spec) {
+  std::error_code failed;
+  if (!is_network_file(spec) || std::filesystem::exists(spec, failed)) return;
+  throw Error("cannot open '" + spec + "': file not found", "check the path")
+      .about({"model", "network"});
+}
 
 constexpr int64_t kUsualClasses = 10;  // of MNIST and CIFAR-10, which the built-in ones are for
 

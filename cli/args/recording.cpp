@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kModel = "--model";
 
-/// The first flag that `command` has and the other one has not.
+/// Returns the first given flag that only `command` has.
 std::optional<std::string> flag_of_one(const CLI::App& app, Commands command) {
   return given_recording_flag(app, [command](const std::string& flag, unsigned commands) {
     return flag != kModel && commands == command;
@@ -37,7 +37,7 @@ Commands command_for(const CLI::App& app, const std::string& network) {
   return is_network_file(network) ? kRun : kTrain;
 }
 
-/// A flag that what is done does not have.
+/// Throws Error (usage) if a flag is given that `command` does not have.
 void check_flags(const CLI::App& app, Commands command, const std::string& network) {
   const bool trains = command == kTrain;
   const std::optional<std::string> wrong = flag_of_one(app, trains ? kRun : kTrain);
@@ -52,7 +52,7 @@ void check_flags(const CLI::App& app, Commands command, const std::string& netwo
       hint);
 }
 
-/// What diagnosing needs.
+/// Throws Error (usage) if these settings record too little to diagnose.
 void check_diagnosable(const Settings& settings) {
   if (settings.no_record || settings.no_errors) {
     const char* key = settings.no_record ? "no_record" : "no_errors";
@@ -63,7 +63,8 @@ void check_diagnosable(const Settings& settings) {
   const bool reference_alone =
       settings.command == kRun && settings.plans.empty() && !settings.is_given("lanes");
   if (reference_alone) {
-    throw usage_error("there is no lane to diagnose: only float32 is given", "add --plan PLAN");
+    throw usage_error("nothing to diagnose: float32 is the only lane",
+                      "add a plan, for example --plan mixed_float16");
   }
 }
 
@@ -79,17 +80,17 @@ bool names_network(const std::string& text) {
 
 void add_recording_flags(CLI::App& app) {
   const std::vector<Shown> shown{
-      {kModel, "Network to record, in place of NETWORK"},
+      {kModel, "Network to record (same as NETWORK)"},
       {"--data", "Data set: digits, mnist:DIR, cifar10:DIR or FILE.npz[,test=FILE.npz]"},
-      {"--input", "Samples to run it on: x.npy, x.npz or NAME=x.npy"},
-      {"--random-input", "Random samples from this seed to run it on"},
-      {"--plan", "Plan to diagnose beside float32, a preset or a file"},
-      {"--lanes", "Plans to record, float32 among them, separated by commas"},
-      {"--loss", "What an ONNX file is trained for: cross-entropy, mse or an output"},
-      {"--optimizer", "sgd, adam, adamw or rmsprop, with options after a colon"},
+      {"--input", "Samples to run on: x.npy, x.npz or NAME=x.npy (repeatable)"},
+      {"--random-input", "Random samples to run on, drawn from this seed"},
+      {"--plan", "Plan to diagnose (see `help plans`)"},
+      {"--lanes", "Plans to record, including float32, separated by commas"},
+      {"--loss", "Loss to train an ONNX file with: cross-entropy, mse or an output"},
+      {"--optimizer", "Optimizer (see `help optimizers`)"},
       {"--steps", "Optimizer steps to train"},
-      {"--batch", "Samples at once"},
-      {"--config", "Read these settings from a file of `train` or `run`"}};
+      {"--batch", "Samples per batch"},
+      {"--config", "Read these settings from a file (--config of train or run)"}};
   add_recording_settings(app, "Network to record first", shown, {"--no-record", "--no-errors"});
 }
 
@@ -103,7 +104,7 @@ Settings recording_settings(const CLI::App& app, const std::string& network) {
   check_flags(app, command, named.empty() ? "the network of --config" : named);
   Settings settings = read_recording_settings(app, command, named);
   if (settings.model.empty()) {
-    throw usage_error("the configuration file names no network", "add NETWORK")
+    throw usage_error("the configuration file names no network", "add --model NAME")
         .about({"model", "network"});
   }
   naming_keys(settings, [&] {

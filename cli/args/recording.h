@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a command that records a network before it looks at it is told about that: the flags of
-// `train` and of `run`, and which of the two it does.
+// Flags of a command that first records a network: those of `train` and `run`, and the choice
+// between the two.
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@
 namespace halfscope {
 namespace {
 
-/// The texts that a value must be given to be as it is, with its flag.
+/// Appends the words that set the value again, with its flag.
 void add_words(const Setting& setting, const Settings& settings, std::vector<std::string>& words) {
   for (const std::string& text : setting.value.texts(settings)) {
     if (!setting.is_argument()) words.push_back(setting.flag);
@@ -50,7 +50,7 @@ void fold_learning_rate(Settings& settings) {
 using OptionOf = std::function<const CLI::Option*(const Setting& row)>;
 
 CLI::Option* add_option(CLI::App& app, const Setting& row) {
-  // What was typed is read when all of it is known: read_settings().
+  // read_settings() reads the values once it knows all flags.
   const auto later = [](const CLI::results_t&) { return true; };
   const SettingValue& value = row.value;
   CLI::Option* option = value.name == nullptr ? app.add_flag(row.flag, row.help)
@@ -65,7 +65,7 @@ CLI::Option* add_option(CLI::App& app, const Setting& row) {
 void read_option(Settings& settings, const Setting& row, const CLI::Option& option) {
   if (option.count() > 1 && row.value.name != nullptr &&
       !row.value.many) {  // another command's row allows it
-    throw usage_error(row.flag + " is given twice", "keep the one that is meant");
+    throw usage_error(row.flag + " is given twice", "keep one of them");
   }
   // CLI11 gives a switch a result, too, which its read() ignores.
   for (const std::string& text : option.results()) row.value.read(settings, row.flag, text);

@@ -16,9 +16,9 @@
 
 namespace halfscope {
 
-/// How the value of a setting is read and printed.
+/// Functions that read and print the value of a setting.
 struct SettingValue {
-  const char* name = nullptr;  ///< what help calls it: "N"; null for a switch
+  const char* name = nullptr;  ///< name in help: "N"; null for a switch
   bool many = false;           ///< may be given several times
   /// Sets the member from a text, or adds the text to it. Throws Error (usage).
   std::function<void(Settings& settings, const std::string& flag, const std::string& text)> read{};
@@ -30,7 +30,7 @@ struct SettingValue {
   std::function<Json(const Settings& settings)> json{};
 };
 
-/// Where a setting is kept.
+/// Files that store a setting.
 enum class Kept {
   nothing,       ///< nowhere: output files, and what the command prints
   file,          ///< in configuration files
@@ -47,7 +47,7 @@ struct Setting {
   std::string help;
   SettingValue value;
   Kept kept = Kept::nothing;
-  std::optional<Offer> offer{};         ///< what a shell completes
+  std::optional<Offer> offer{};         ///< values for shell completion
   std::vector<std::string> replaces{};  ///< other keys of a file that this flag replaces
 
   bool is_argument() const { return !flag.starts_with("--"); }
@@ -70,13 +70,13 @@ void add_settings(CLI::App& app, Commands command);
 /// and the key.
 Settings read_settings(const CLI::App& app, Commands command);
 
-/// How a command shows a setting of other commands in its help.
+/// Help text of a command for a setting of other commands.
 struct Shown {
   const char* flag;
   std::string help;
 };
-/// Declares --config and the flags of `train` and `run` that configuration files have keys for, but
-/// for those of `left_out`: for a command that trains or runs a network first. Help lists those
+/// Declares --config and the flags of `train` and `run` that configuration files have keys for,
+/// except `left_out`. For a command that trains or runs a network first. Help lists those
 /// `shown`, in their order and under `heading`; completion offers all.
 void add_recording_settings(CLI::App& app, const char* heading, const std::vector<Shown>& shown,
                             const std::vector<std::string>& left_out);

@@ -130,102 +130,93 @@ std::vector<Setting> network_rows() {
   const Offer networks{.words = network_words(), .files = "*.onnx"};
   const Offer data_sets{.words = {"digits", "mnist:", "cifar10:"},
                         .folders_after = {"mnist:", "cifar10:"}};
-  const std::string known = "lenet, lenet-hot, resnet20, mlp:A-B-...-Z, zoo:ID or a file *.onnx";
+  const std::string known = "lenet, lenet-hot, resnet20, mlp:A-B-...-Z, zoo:ID or FILE.onnx";
   return {
       {"network", kRun | kConvert, group::kArguments, "Network: " + known,
        text("NETWORK", &Settings::model), Kept::always, networks},
-      {"--model", kTrain, kNetwork, "Network to train: " + known, text("NAME", &Settings::model),
-       Kept::always, networks},
-      {"--model", kDoctor, kNetwork,
-       "Check which layers of this network fit tensor cores: " + known,
+      {"--model", kTrain, group::kCommon, "Network to train: " + known,
+       text("NAME", &Settings::model), Kept::always, networks},
+      {"--model", kDoctor, kNetwork, "Network whose layers to check for tensor cores: " + known,
        text("NAME", &Settings::model), Kept::nothing, networks},
       {"--loss", kTrain, kNetwork,
-       "Loss: cross-entropy or mse of the first output, or of another one after a colon, or the "
-       "name of an output that is the loss; built-in networks use cross-entropy",
+       "Loss: cross-entropy[:OUTPUT], mse[:OUTPUT] or the name of an output that is the loss "
+       "[cross-entropy for built-in networks]",
        text("LOSS", &Settings::loss), Kept::settings, Offer{.words = {"cross-entropy", "mse"}}},
       {"--running-variance", kTrain, kNetwork,
-       "Batch variance that running variances follow: sample (as in PyTorch) or population (as in "
-       "ONNX) [default: population in files exported in training mode, else sample]",
+       "Batch variance that running variances follow: sample (PyTorch) or population (ONNX) "
+       "[the file's, else sample]",
        choice("WHICH", &Settings::running_variance, {"sample", "population"}), Kept::settings,
        Offer{.words = {"sample", "population"}}},
       {"--input",
        kRun,
-       kNetwork,
-       "Samples along the first dimension: x.npy, x.npz (arrays by name) or NAME=x.npy; may be "
-       "given several times",
+       group::kCommon,
+       "Samples to run on: x.npy, x.npz (arrays by name) or NAME=x.npy (repeatable)",
        texts("FILE", &Settings::inputs),
        Kept::settings,
        Offer{.files = "*.np[yz]"},
        {"data", "random_input"}},
       {"--input", kConvert, kNetwork,
-       "Samples to check a typed file with: x.npy, x.npz or NAME=x.npy; may be given several times "
-       "[default: random numbers]",
+       "Samples to check a typed file with: x.npy, x.npz or NAME=x.npy (repeatable) [random]",
        texts("FILE", &Settings::inputs), Kept::nothing, Offer{.files = "*.np[yz]"}},
-      {"--data", kTrain, kNetwork,
-       "Data set: digits (embedded), mnist:DIR, cifar10:DIR or FILE.npz[,test=FILE.npz] with one "
-       "array per input of the network",
+      {"--data", kTrain, group::kCommon,
+       "Data set: digits, mnist:DIR, cifar10:DIR or FILE.npz[,test=FILE.npz]",
        text("SPEC", &Settings::data), Kept::always, data_sets},
       {"--data",
        kRun,
-       kNetwork,
-       "Test part of digits, mnist:DIR or cifar10:DIR, with its labels; or FILE.npz, of which "
-       "test=FILE.npz is the test part",
+       group::kCommon,
+       "Data set whose test part to run on: digits, mnist:DIR, cifar10:DIR or "
+       "FILE.npz[,test=FILE.npz]",
        text("SPEC", &Settings::data),
        Kept::settings,
        data_sets,
        {"input", "random_input"}},
       {"--data", kConvert | kDoctor, kNetwork,
-       "Data set whose shape a built-in network takes: digits, mnist:DIR, cifar10:DIR or FILE.npz",
+       "Data set that sets the input shape of a built-in network: digits, mnist:DIR, cifar10:DIR "
+       "or FILE.npz",
        text("SPEC", &Settings::data), Kept::nothing, data_sets},
       {"--random-input",
        kRun,
-       kNetwork,
-       "Random samples in [-1, 1) from this seed",
+       group::kCommon,
+       "Random samples between -1 and 1, drawn from this seed",
        random_seed(),
        Kept::settings,
        {},
        {"input", "data"}},
       {"--normalize", kTrain | kRun, kNetwork,
-       "How image bytes become numbers: unit (0 to 1), raw (0 to 255) or MEAN/DEVIATION after "
-       "unit, per channel [default: the data set's own]",
+       "Image scaling: unit (0 to 1), raw (0 to 255) or MEAN/DEVIATION [the data set's]",
        text("HOW", &Settings::normalize), Kept::settings, Offer{.words = {"unit", "raw"}}},
-      {"--labels", kRun, kNetwork, "Class of each sample, a .npy or .npz; prints accuracies",
+      {"--labels", kRun, kNetwork, "Class of each sample, to print accuracies: a .npy or .npz",
        text("FILE", &Settings::labels), Kept::settings, Offer{.files = "*.np[yz]"}},
-      {"--limit", kRun, kNetwork, "Take only the first N samples",
+      {"--limit", kRun, group::kCommon, "Number of samples to run, from the first [all]",
        whole(&Settings::limit, 1, kMostSamples), Kept::settings},
-      {"--batch", kRun, kNetwork,
-       "Samples at once, if the network does not fix them [default: 128, or all if fewer]",
+      {"--batch", kRun, group::kCommon, "Samples per batch [the network's, else up to 128]",
        whole(&Settings::batch, 1, kMostSamples), Kept::always},
-      {"--batch", kDoctor, kNetwork,
-       "Samples at once, if the network does not fix them [default: 128]",
+      {"--batch", kDoctor, kNetwork, "Samples per batch [the network's, else 128]",
        whole(&Settings::batch, 1, kMostSamples)},
       {"--batch", kConvert, kNetwork,
-       "Samples at once [default: any number if the network's file allows it, else 1]",
+       "Samples per batch [any number if the network allows it, else 1]",
        whole(&Settings::batch, 1, kMostSamples)},
-      {"--batch", kInspect, kNetwork, "Samples at once, if the network does not fix them [1]",
+      {"--batch", kInspect, kNetwork, "Samples per batch [the network's, else 1]",
        whole(&Settings::batch, 1, kMostSamples)},
       {"--dimension", kTrain | kRun | kConvert | kDoctor | kInspect, kNetwork,
-       "Size of a dimension that the network's file leaves open, other than the number of "
-       "samples; may be given several times",
-       dimensions(), Kept::settings},
+       "Size of an open dimension (repeatable)", dimensions(), Kept::settings},
       {"--trainable", kTrain | kRun | kConvert | kInspect, kNetwork,
-       "Train weights of an ONNX file whose names match, where they look like constants; may be "
-       "given several times",
-       texts("GLOB", &Settings::trainable), Kept::settings},
+       "Train these weights of an ONNX file (repeatable)", texts("GLOB", &Settings::trainable),
+       Kept::settings},
       {"--frozen", kTrain | kRun | kConvert | kInspect, kNetwork,
-       "Keep weights of an ONNX file whose names match as they are; may be given several times",
-       texts("GLOB", &Settings::frozen), Kept::settings},
+       "Freeze these weights of an ONNX file (repeatable)", texts("GLOB", &Settings::frozen),
+       Kept::settings},
       {"--untie", kTrain | kRun | kConvert | kInspect, kNetwork,
-       "Give every layer that reads a weight of an ONNX file whose name matches its own copy; "
-       "may be given several times",
-       texts("GLOB", &Settings::untied), Kept::settings},
-      {"--init", kTrain, kNetwork, "Initial weights: an .npz, keyed by variable path",
+       "Untie these weights of an ONNX file (repeatable)", texts("GLOB", &Settings::untied),
+       Kept::settings},
+      {"--init", kTrain, kNetwork, "Initial weights from an .npz file [random]",
        text("FILE", &Settings::init), Kept::settings, Offer{.files = "*.npz"}},
-      {"--init", kRun | kConvert, kNetwork, "Weights: an .npz, keyed by variable path",
-       text("FILE", &Settings::init), Kept::settings, Offer{.files = "*.npz"}},
-      {"--no-shuffle", kTrain, kNetwork, "Take samples in file order",
+      {"--init", kRun | kConvert, kNetwork,
+       "Weights from an .npz file [the network's, else random]", text("FILE", &Settings::init),
+       Kept::settings, Offer{.files = "*.npz"}},
+      {"--no-shuffle", kTrain, kNetwork, "Take samples in file order in every epoch",
        toggle(&Settings::no_shuffle), Kept::settings},
-      {"--seed", kRun, kNetwork, "Seed for missing weights and for stochastic rounding",
+      {"--seed", kRun, kNetwork, "Seed for missing weights and stochastic rounding",
        whole(&Settings::seed, 0, kMostSeed), Kept::always},
       {"--seed", kConvert, kNetwork, "Seed for missing weights",
        whole(&Settings::seed, 0, kMostSeed)},
@@ -235,63 +226,47 @@ std::vector<Setting> network_rows() {
 std::vector<Setting> training_rows() {
   const Offer formats{.words = format_names()};
   return {
-      {"--steps", kTrain, kTraining, "Optimizer steps to train",
+      {"--steps", kTrain, group::kCommon, "Optimizer steps to train",
        whole(&Settings::steps, 1, kMostCounted), Kept::always},
-      {"--batch", kTrain, kTraining, "Samples per step", whole(&Settings::batch, 1, kMostCounted),
-       Kept::always},
+      {"--batch", kTrain, group::kCommon, "Samples per step",
+       whole(&Settings::batch, 1, kMostCounted), Kept::always},
       {"--optimizer",
        kTrain,
-       kTraining,
-       "sgd, adam, adamw or rmsprop, with options after a colon: "
-       "sgd:momentum=0.9,weight_decay=1e-4",
+       group::kCommon,
+       "Optimizer: sgd, adam, adamw or rmsprop, with options (see `help optimizers`)",
        parsed("NAME", &Settings::optimizer, parse_optimizer, optimizer_text),
        Kept::always,
        Offer{.words = {"sgd", "adam", "adamw", "rmsprop"}},
        {"lr"}},
-      {"--lr", kTrain, kTraining,
-       "Learning rate [default: 0.1 for sgd, 0.01 for rmsprop, 0.001 for adam and adamw]",
-       learning_rate(), Kept::file},
-      {"--schedule", kTrain, kTraining,
-       "Learning-rate schedule: constant, step:every=N,gamma=G, cosine, linear or onecycle; "
-       "all take format=F, all but onecycle warmup=N",
+      {"--lr", kTrain, group::kCommon,
+       "Learning rate [0.1 for sgd, 0.01 for rmsprop, 0.001 for adam and adamw]", learning_rate(),
+       Kept::file},
+      {"--schedule", kTrain, kTraining, "Rate schedule (see `help optimizers`)",
        parsed("S", &Settings::schedule, parse_schedule, schedule_text), Kept::settings,
        Offer{.words = {"constant", "step:every=", "cosine", "linear", "onecycle"}}},
-      {"--clip-norm", kTrain, kTraining, "Clip the gradients to this 2-norm [default: no clipping]",
+      {"--clip-norm", kTrain, kTraining, "Clip gradients to this 2-norm [no clipping]",
        real(&Settings::clip_norm, kMostReal), Kept::settings},
-      {"--micro-batches", kTrain, kTraining,
-       "Split each batch into N micro-batches and accumulate their gradients",
+      {"--micro-batches", kTrain, kTraining, "Micro-batches to accumulate gradients over",
        whole(&Settings::micro_batches, 1, kMostCounted), Kept::settings},
-      {"--accumulate-grads", kTrain, kTraining,
-       "Format that micro-batches accumulate gradients in [default: the variable's]",
+      {"--accumulate-grads", kTrain, kTraining, "Format of accumulated gradients [the variable's]",
        format(&Settings::accumulate_grads), Kept::settings, formats},
-      {"--ranks", kTrain, kTraining,
-       "Train as N data-parallel ranks, simulated in one process; each takes its share of the "
-       "batch",
+      {"--ranks", kTrain, kTraining, "Data-parallel ranks to simulate",
        whole(&Settings::ranks, 1, kMostRanks), Kept::settings},
-      {"--reduce", kTrain, kTraining,
-       "How ranks sum their gradients: ring, tree, halving or all-to-all, with options after a "
-       "colon: ring:format=bf16,average=after,vote=one [default: ring]",
+      {"--reduce", kTrain, kTraining, "Sum over ranks (see `help reduce`) [ring]",
        parsed("RECIPE", &Settings::reduction, parse_reduction, reduction_text), Kept::settings,
        Offer{.words = {reduction_names().begin(), reduction_names().end()}}},
-      {"--optimizer-state", kTrain, kTraining,
-       "Format of the optimizer's state [default: the variable's]",
+      {"--optimizer-state", kTrain, kTraining, "Format of the optimizer's state [the variable's]",
        format(&Settings::optimizer_state), Kept::settings, formats},
-      {"--optimizer-compute", kTrain, kTraining,
-       "Format that every operation of the optimizer rounds to, except in fp32 and fp64 reference "
-       "lanes [default: fp32]",
+      {"--optimizer-compute", kTrain, kTraining, "Format of the optimizer's arithmetic [fp32]",
        format(&Settings::optimizer_compute), Kept::settings, formats},
-      {"--clip-format", kTrain, kTraining,
-       "Format that gradients are unscaled and clipped in, with --clip-norm, except in reference "
-       "lanes [default: fp32]",
+      {"--clip-format", kTrain, kTraining, "Format for unscaling and clipping gradients [fp32]",
        format(&Settings::clip_format), Kept::settings, formats},
-      {"--ema", kTrain, kTraining,
-       "Keep moving averages of the weights with this decay; options after a colon: "
-       "0.999:format=bf16,compute=bf16,form=average",
-       average(), Kept::settings},
+      {"--ema", kTrain, kTraining, "Average the weights (see `help optimizers`) [off]", average(),
+       Kept::settings},
       {"--early-stop", kTrain, kTraining,
-       "Stop after N evaluations in a row that improve no lane's loss; needs --eval-every",
+       "Stop after N evaluations without improvement; needs --eval-every",
        whole(&Settings::early_stop, 1, kMostCounted), Kept::settings},
-      {"--seed", kTrain, kTraining, "Seed for initial weights, shuffling and stochastic rounding",
+      {"--seed", kTrain, kTraining, "Seed for weights, shuffling and rounding",
        whole(&Settings::seed, 0, kMostSeed), Kept::always},
   };
 }
@@ -306,36 +281,35 @@ std::vector<Setting> lane_rows() {
     return Setting{std::move(flag),  commands,    kLanes,          std::move(help),
                    std::move(value), Kept::lanes, std::move(offer)};
   };
-  Setting lane_list = row("--lanes", kTrain | kRun,
-                          "Plans to run side by side, presets or files, separated by commas; "
-                          "emulated:PLAN, cuda:PLAN and so on also choose the backend",
-                          lanes("PLAN,...", &Settings::lanes, true), starts);
+  Setting lane_list =
+      row("--lanes", kTrain | kRun, "Plans to compare, separated by commas (see `help plans`)",
+          lanes("PLAN,...", &Settings::lanes, true), starts);
+  lane_list.group = group::kCommon;
   lane_list.replaces = {"plan"};
   lane_list.kept = Kept::always_lanes;
-  Setting one = row("--plan", kTrain, "Short for --lanes float32,PLAN",
+  Setting one = row("--plan", kTrain, "Plan to compare with float32: --lanes float32,PLAN",
                     lanes("PLAN", &Settings::plans, false), plans);
+  one.group = group::kCommon;
   one.replaces = {"lanes"};
   one.kept = Kept::file;
-  Setting each = row("--plan", kRun, "Add a lane of this plan beside float32; may be repeated",
+  Setting each = row("--plan", kRun, "Plan to compare with float32 (repeatable)",
                      lanes("PLAN", &Settings::plans, false, true), plans);
+  each.group = group::kCommon;
   each.replaces = {"lanes"};
   each.kept = Kept::file;
-  Setting format_source = row("--plan", kDoctor,
-                              "Plan that decides each layer's input format [default: "
-                              "mixed_float16]",
-                              lanes("PLAN", &Settings::plans, false), plans);
-  Setting shown =
-      row("--plan", kConvert, "Plan whose rounding the file shows as Casts [default: none]",
+  Setting format_source =
+      row("--plan", kDoctor, "Plan that decides each layer's input format [mixed_float16]",
           lanes("PLAN", &Settings::plans, false), plans);
+  Setting shown = row("--plan", kConvert, "Plan whose rounding to write as Cast nodes [no plan]",
+                      lanes("PLAN", &Settings::plans, false), plans);
   Setting typed = row("--typed", kConvert,
-                      "Give tensors the types of --plan's formats and let operators run in them, "
-                      "for runtimes that take a strongly typed file",
+                      "Write tensors and operators in the types of --plan, for runtimes that take "
+                      "strongly typed files",
                       toggle(&Settings::typed));
-  Setting typed_io = row("--typed-io", kConvert, "Type inputs and outputs, too; implies --typed",
+  Setting typed_io = row("--typed-io", kConvert,
+                         "Write inputs and outputs in the plan's types, too; implies --typed",
                          toggle(&Settings::typed_io));
-  Setting kernels = row("--kernels", kTrain | kRun,
-                        "Print the kernel that runs each matrix product on the GPU and, at the "
-                        "end, what was launched as CUDA graphs",
+  Setting kernels = row("--kernels", kTrain | kRun, "Print the GPU kernels of matrix products",
                         toggle(&Settings::kernels));
   kernels.kept = Kept::nothing;
   return {
@@ -347,8 +321,7 @@ std::vector<Setting> lane_rows() {
       typed,
       typed_io,
       row("--backend", kTrain | kRun,
-          "Backend of lanes without an explicit one: emulated (this processor), cuda (an NVIDIA "
-          "GPU, with cuBLASLt and cuDNN) or cuda-own (our own kernels, with the emulator's bits)",
+          "Backend: emulated (CPU), cuda, cuda-own (our kernels) or cuda-fast",
           parsed(
               "NAME", &Settings::backend,
               [](const std::string& name) {
@@ -358,16 +331,13 @@ std::vector<Setting> lane_rows() {
               [](const std::string& name) { return name; }),
           Offer{.words = backend_names()}),
       row("--fast", kTrain | kRun,
-          "Let the GPU libraries choose in lanes on cuda: bits may change from run to run, and "
-          "product statistics may be taken after rounding",
+          "Use the fastest kernels in cuda lanes; bits may differ from run to run",
           toggle(&Settings::fast)),
       kernels,
-      row("--fp32", kTrain | kRun,
-          "Keep layers whose path matches in fp32; may be given several times",
+      row("--fp32", kTrain | kRun, "Layers to keep in fp32, by path (repeatable)",
           texts("GLOB", &Settings::fp32)),
       row("--accumulate", kTrain | kRun,
-          "How lanes sum: fp32, fp64, pairwise, kahan, format, format-mul-add, fma32-then-round "
-          "or tensor-core:ARCH, with options such as promote=128 [default: the plan's]",
+          "Order and precision of sums (see `help accumulation`) [the plan's]",
           parsed(
               "A", &Settings::accumulation,
               [](const std::string& text) {
@@ -378,8 +348,7 @@ std::vector<Setting> lane_rows() {
               accumulation_name),
           Offer{.words = Texts(accumulation_names().begin(), accumulation_names().end())}),
       row("--loss-scale", kTrain,
-          "Loss scale: dynamic, dynamic:INIT, static:X or none [default: dynamic for lanes with "
-          "formats of fewer than 8 exponent bits, unless their operands are scaled]",
+          "Loss scale (see `help loss-scale`) [dynamic where a format needs it]",
           parsed("S", &Settings::loss_scale, parse_loss_scale, loss_scale_text),
           Offer{.words = {"dynamic", "dynamic:", "static:", "none"}}),
   };
@@ -403,34 +372,30 @@ std::vector<Setting> recording_rows() {
     return Setting{std::move(flag), commands,         kRecording,
                    std::move(help), std::move(value), Kept::settings};
   };
-  Setting compare =
-      row("--compare", kTrain | kRun,
-          "Two lanes to compare; may be repeated [default: each with the fp32 baseline]",
-          compared_lanes());
+  Setting compare = row("--compare", kTrain | kRun,
+                        "Two lanes to compare (repeatable) [each with fp32]", compared_lanes());
   compare.kept = Kept::lanes;  // it names them
   return {
       row("--every", kTrain, "Record statistics every N steps",
           whole(&Settings::every, 1, 1'000'000'000)),
       row("--every", kRun, "Record statistics every N batches; needs --record",
           whole(&Settings::every, 1, 1'000'000'000)),
-      row("--no-record", kTrain, "Record steps and evaluations only, no statistics",
+      row("--no-record", kTrain, "Record no statistics, only steps and evaluations",
           toggle(&Settings::no_record)),
-      row("--eval-every", kTrain, "Also evaluate on the test part every N steps",
+      row("--eval-every", kTrain, "Evaluate every N steps [only at the end]",
           whole(&Settings::eval_every, 1, kMostCounted)),
-      row("--no-eval", kTrain, "Skip the evaluation on the test part at the end",
-          toggle(&Settings::no_eval)),
-      row("--eval-ema", kTrain, "Evaluate the moving averages of --ema instead of the weights",
+      row("--no-eval", kTrain, "Skip the evaluation at the end", toggle(&Settings::no_eval)),
+      row("--eval-ema", kTrain, "Evaluate the averages of --ema, not the weights",
           toggle(&Settings::evaluate_average)),
       row("--errors-every", kTrain,
-          "Compare the lanes' tensors and watch their sums every N steps [default: first, middle "
-          "and last]",
+          "Compare the lanes' tensors every N steps [first, middle and last]",
           whole(&Settings::errors_every, 1, kMostCounted)),
       row("--errors-every", kRun,
-          "Compare the lanes' tensors and watch their sums every N batches; needs --record "
-          "[default: first, middle and last]",
+          "Compare the lanes' tensors every N batches; needs --record [first, middle and last]",
           whole(&Settings::errors_every, 1, kMostCounted)),
       compare,
-      row("--no-errors", kTrain | kRun, "Do not compare tensors", toggle(&Settings::no_errors)),
+      row("--no-errors", kTrain | kRun, "Skip the comparison of tensors between lanes",
+          toggle(&Settings::no_errors)),
   };
 }
 
@@ -446,19 +411,20 @@ std::vector<Setting> output_rows() {
                    Offer{.files = std::move(glob)}};
   };
   return {
-      file("--out", kTrain, &Settings::out, "*.hscope", "Run file to write"),
-      file("--out", kRun, &Settings::out, "*.np[yz]", "Write the outputs of all samples, by name"),
-      file("--out", kConvert, &Settings::out, "*.onnx", "ONNX file to write"),
+      file("--out", kTrain, &Settings::out, "*.hscope", "Run file to write", group::kCommon),
+      file("--out", kRun, &Settings::out, "*.np[yz]", "Write the outputs to a .npz or .npy file",
+           group::kCommon),
+      file("--out", kConvert, &Settings::out, "*.onnx",
+           "ONNX file to write (- for standard output)", group::kCommon),
       file("--record", kRun, &Settings::record, "*.hscope",
-           "Write a run file with statistics and errors"),
+           "Write a run file with statistics and errors", group::kCommon),
       file("--save-weights", kTrain, &Settings::save_weights, "*.npz",
-           "Write the last lane's weights after the last step"),
+           "Write the last lane's final weights"),
       file("--save-ema", kTrain, &Settings::save_ema, "*.npz",
-           "Write the last lane's moving averages, keyed like the weights"),
+           "Write the last lane's moving averages"),
       file("--checkpoint", kTrain, &Settings::checkpoint, "*.npz",
-           "Write a checkpoint to FILE at the end and on Ctrl-C"),
-      {"--checkpoint-every", kTrain, group::kOutput,
-       "Also write the checkpoint every N steps; needs --checkpoint",
+           "Write a checkpoint at the end and on Ctrl-C"),
+      {"--checkpoint-every", kTrain, group::kOutput, "Write the checkpoint every N steps, too",
        whole(&Settings::checkpoint_every, 1, kMostCounted)},
       {"--force", kTrain | kRun | kConvert, group::kOutput, "Replace existing output files",
        toggle(&Settings::force)},
@@ -467,22 +433,17 @@ std::vector<Setting> output_rows() {
       {"--quiet", kTrain | kRun, group::kOutput, "Print no progress and no table",
        toggle(&Settings::quiet)},
       file("--config", kTrain | kRun, &Settings::config, "*.json",
-           "Read settings from a JSON file; flags on the command line take precedence",
-           group::kOther),
+           "Settings from a JSON file; flags take precedence", group::kOther),
       {"--print-config", kTrain | kRun, group::kOther,
-       "Print all settings as a configuration file, and exit", toggle(&Settings::print_config)},
+       "Print the settings as JSON for --config, and exit", toggle(&Settings::print_config)},
       file("--resume", kTrain, &Settings::resume, "*.npz",
-           "Resume from this checkpoint (bit-for-bit identical to an uninterrupted run)",
-           group::kOther),
-      {"--verify", kTrain, group::kOther,
-       "Prove the advice: train it beside fp32, fp32 noise twins and the original",
+           "Resume from this checkpoint, bit for bit", group::kOther),
+      {"--verify", kTrain, group::kOther, "Prove the advice by training it beside fp32",
        toggle(&Settings::verify)},
       {"--verify", kRun, group::kOther,
-       "Prove the advice: run it beside fp32 and the original; needs --record",
-       toggle(&Settings::verify)},
+       "Prove the advice by running it beside fp32; needs --record", toggle(&Settings::verify)},
       {"--threads", kTrain | kRun, group::kOther,
-       "Threads to use; they do not change results [default: all cores]",
-       whole(&Settings::threads, 1, 1024)},
+       "Threads to use; results stay the same [all cores]", whole(&Settings::threads, 1, 1024)},
   };
 }
 

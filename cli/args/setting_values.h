@@ -90,7 +90,7 @@ inline SettingValue real(double Settings::*member, double most) {
       .json = [member](const Settings& s) { return s.*member == 0.0 ? Json() : Json(s.*member); }};
 }
 
-/// What `parse` makes of a text and `print` makes a text of; not set while an optional is empty.
+/// Any value with a parser and a printer; not set while an optional is empty.
 template <typename Member, typename Parse, typename Print>
 SettingValue parsed(const char* name, Member Settings::*member, Parse parse, Print print) {
   return {.name = name,

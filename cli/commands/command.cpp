@@ -36,7 +36,7 @@ int exit_code(std::span<const Finding> findings, const std::string& threshold) {
     const auto reached = [each](const Finding& finding) { return finding.severity >= each; };
     return std::any_of(findings.begin(), findings.end(), reached) ? 1 : 0;
   }
-  throw usage_error("unknown severity " + threshold,
+  throw usage_error("unknown severity '" + threshold + "'",
                     did_you_mean(threshold, names, "use info, warning or error"));
 }
 

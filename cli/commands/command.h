@@ -17,9 +17,9 @@
 
 namespace halfscope {
 
-/// What was typed, and what is to be done about it.
+/// A command line and the action that it selects.
 struct Invocation {
-  std::string line;             ///< the words as a shell would take them again
+  std::string line;             ///< the command line, quoted for a shell
   std::function<int()> action;  ///< returns the exit code; set by the command that was typed
 };
 
@@ -29,18 +29,22 @@ struct Invocation {
 
 /// Adds all commands, in the order of --help.
 void add_commands(CLI::App& app, Invocation& call);
-/// "diagnose" of "recommend": the command that an old name stands for, or the name itself.
+/// Returns the current name of a command: "diagnose" for the old "recommend".
 std::string command_name(const std::string& name);
 
-/// Does what `train` or `run` does with these settings, which `command_line` repeats. Returns the
-/// exit code.
-int train(const Settings& settings, const std::string& command_line);
-int run_network(const Settings& settings, const std::string& command_line);
+/// Runs `train` or `run` with these settings, which `command_line` repeats. Calls `started` once
+/// all settings and files are checked, before any output. Returns the exit code.
+int train(
+    const Settings& settings, const std::string& command_line,
+    const std::function<void()>& started = [] {});
+int run_network(
+    const Settings& settings, const std::string& command_line,
+    const std::function<void()>& started = [] {});
 
 inline constexpr const char* kVersion = HALFSCOPE_VERSION;
 
-/// Exit code 1 if a finding reaches `threshold` ("info", "warning", "error"), else 0; "" never
-/// fails. Throws Error (usage) for another word.
+/// Returns exit code 1 if a finding reaches `threshold` ("info", "warning", "error"), else 0; for
+/// "" always 0. Throws Error (usage) for another word.
 int exit_code(std::span<const Finding> findings, const std::string& threshold);
 
 }  // namespace halfscope

@@ -14,10 +14,9 @@ namespace halfscope {
 
 void add_completion(CLI::App& app, Invocation& call) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* sub = app.add_subcommand("completion", "Print the completion script of a shell");
-  sub->footer(
-      "Example:  halfscope completion bash > ~/.local/share/bash-completion/completions/halfscope");
-  offer(sub->add_option("shell", *shell, "bash, zsh or fish")
+  CLI::App* sub = app.add_subcommand("completion", "Print a completion script for your shell");
+  sub->footer("Example:  halfscope completion bash > hs.bash && source hs.bash");
+  offer(sub->add_option("shell", *shell, "Shell: bash, zsh or fish")
             ->required()
             ->type_name("SHELL")
             ->group(group::kArguments),
@@ -32,7 +31,7 @@ void add_completion(CLI::App& app, Invocation& call) {
       } else if (*shell == "fish") {
         write_out(fish_completion(app));
       } else {
-        throw usage_error("there is no completion for " + *shell,
+        throw usage_error("there is no completion for '" + *shell + "'",
                           did_you_mean(*shell, shells, "shells: " + comma_list(shells)));
       }
       return 0;

@@ -26,7 +26,7 @@
 namespace halfscope {
 namespace {
 
-/// Numbers of samples that tell what depends on them: more than one, and no multiples.
+/// Two batch sizes that show what depends on the batch: above one, and not multiples.
 constexpr int64_t kSamples = 2, kMoreSamples = 19;
 
 /// The network as a file.
@@ -61,8 +61,8 @@ Written written(const Settings& settings, const NetworkOptions& wanted, int64_t 
   return {onnx_bytes(lower_inference(network, plan), network.name, weights, shown), batch};
 }
 
-/// For any number of samples, if the file leaves it open and all that the network does can be said
-/// without it; else for one.
+/// Writes the network for any number of samples if its file leaves that open and no node depends on
+/// it; else for one sample.
 Written written_open(const Settings& settings, const NetworkOptions& wanted) {
   if (!is_network_file(settings.model)) return written(settings, wanted, 1);
   const std::string dimension = load_network_file(settings.model, wanted).open_batch;
@@ -111,7 +111,7 @@ void check_typed_settings(const Settings& settings) {
   }
 }
 
-/// What feeds the network's own file may have to convert its arrays for the new one.
+/// Notes inputs whose type changed: programs must convert their arrays for the new file.
 void tell_types(const Settings& settings, const NetworkOptions& wanted, const std::string& bytes) {
   if (!is_network_file(settings.model)) return;
   const auto before = load_network_file(settings.model, wanted).input_types;
@@ -125,7 +125,8 @@ void tell_types(const Settings& settings, const NetworkOptions& wanted, const st
 }
 
 int convert_network(const Settings& settings) {
-  if (settings.out.empty()) throw usage_error("nothing to write", "add --out net.onnx");
+  if (settings.out.empty())
+    throw usage_error("convert needs a file to write", "add --out net.onnx");
   check_typed_settings(settings);
   std::vector<std::string> files = input_files(settings);
   for (const std::string& file : input_array_files(settings.inputs)) files.push_back(file);

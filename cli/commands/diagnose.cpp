@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "analysis/report/report.h"
@@ -13,6 +14,7 @@
 #include "cli/args/config_file.h"
 #include "cli/args/network.h"
 #include "cli/args/recording.h"
+#include "cli/args/zoo_case.h"
 #include "cli/commands/command.h"
 #include "cli/tasks/advised_fix.h"
 #include "cli/tasks/audit.h"
@@ -33,7 +35,7 @@ struct DiagnoseOptions {
   /// The run file, or the network that is recorded with `recorded`.
   std::string run, lane, out, fail_on, budget, fix_as, record;
   std::optional<Settings> recorded{};
-  std::string line{};  ///< what was typed
+  std::string line{};  ///< the command line
   bool audit = false, verify = false, no_twins = false, force = false, json = false, quiet = false;
   int threads = 0;
 };
@@ -71,11 +73,11 @@ int lane_of(const RunView& run, const DiagnoseOptions& options, const Report& re
   if (const std::optional<int> found = run.find_lane(options.lane)) return *found;
   std::vector<std::string> names;
   for (const LaneInfo& each : run.info().lanes) names.push_back(each.name);
-  throw usage_error("the run has no lane " + options.lane,
+  throw usage_error("the run has no lane '" + options.lane + "'",
                     did_you_mean(options.lane, names, "lanes: " + comma_list(names)));
 }
 
-/// The arguments that repeat the training but for outputs, threads and lanes. Runs of other
+/// Returns the arguments that repeat the training, except outputs, threads and lanes. Runs of other
 /// programs and old files have no settings.
 std::vector<std::string> settings_of(const RunInfo& info) {
   if (!info.settings.empty()) return info.settings;
@@ -87,14 +89,14 @@ std::vector<std::string> settings_of(const RunInfo& info) {
           "--seed",      std::to_string(info.seed)};
 }
 
-/// What `train` would do without --loss-scale.
+/// Returns the default of --loss-scale for the plan.
 std::string usual_loss_scale(const std::string& plan_json) {
   return needs_loss_scaling(plan_from_json(plan_json))
              ? loss_scale_text(parse_loss_scale("dynamic"))
              : "none";
 }
 
-/// What is to be tried next: of advice that was proved, what the proof was about.
+/// The change to try next: the proved one if there is a proof, else the advice.
 struct NextTry {
   PlanEdit edit;
   std::string plan_json;
@@ -124,7 +126,7 @@ std::string without_formats(const std::string& value) {
   return value.substr(0, colon) + (options.empty() ? "" : ":" + options);
 }
 
-/// The arguments without those that would take a change of the lane back: flags win over the plan.
+/// Returns the arguments without flags that would undo a change: flags win over the plan.
 std::vector<std::string> without_undone(const std::vector<std::string>& words,
                                         const PlanEdit& edit) {
   std::vector<std::string> kept;
@@ -167,7 +169,7 @@ std::string shell_line(const std::vector<std::string>& words) {
   return line;
 }
 
-/// The findings and the advice in the form that the report's JSON gives them.
+/// Returns the findings and the advice in the form of the report's JSON.
 Json advice_json(Report report, const std::optional<Recommendation>& advice, int lane) {
   const std::string name = report.lanes[static_cast<size_t>(lane)].name;
   report.recommendation = advice;
@@ -182,7 +184,7 @@ Json advice_json(Report report, const std::optional<Recommendation>& advice, int
   return json;
 }
 
-/// What the findings of a lane ask for where no plan can follow; "" if nothing.
+/// Returns the advice of a lane's findings that a plan cannot express, or "".
 std::string other_advice(const std::vector<Finding>& findings, int lane) {
   for (const Finding& finding : findings) {
     const bool asks = finding.lane == lane && finding.severity >= Severity::warning;
@@ -218,13 +220,13 @@ std::string no_advice_text(const std::vector<Finding>& findings, int lane) {
   return "advice: none that a plan could follow" + (other.empty() ? "" : ". " + other);
 }
 
-/// What the report advises on a lane, or would if it were asked about that one.
+/// Returns the advice for a lane, computed if the report is about another lane.
 std::optional<Recommendation> advice_on(const RunView& run, const Report& report, int lane) {
   if (report.recommendation && report.recommendation->lane == lane) return report.recommendation;
   return recommend(run, report.findings, lane);
 }
 
-/// The proof that the run file has of the lane's advice, if that holds.
+/// Returns the stored proof of the lane's advice, if it succeeded.
 std::optional<Proof> stored_proof(const RunView& run, int lane) {
   std::optional<Proof> proof = read_proof(run.proof(lane));
   return proof && proof->holds ? proof : std::nullopt;
@@ -251,7 +253,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// The command to go on with, if nothing is written yet.
+/// Returns the command to run next, if nothing is written yet.
 std::string next_line(const DiagnoseOptions& options, const RunView& run, const Report& report,
                       int lane, bool advised, const DiagnosedRun& file) {
   if (!file.name().empty()) {
@@ -264,7 +266,7 @@ std::string next_line(const DiagnoseOptions& options, const RunView& run, const 
   return options.line + (proves ? " --verify" : "") + " --out " + free_name("plan", ".json");
 }
 
-/// What ends every form of output.
+/// Prints the last notes and throws the error of failed lanes; every output form ends here.
 int finish(const DiagnosedRun& file, const Verified& verified, int code) {
   std::string why = file.not_stored();
   if (verified.not_stored) why = verified.not_stored->what();
@@ -295,6 +297,23 @@ void check_options(const DiagnoseOptions& options) {
     throw usage_error("--record is for networks, but " + options.run + " is recorded already",
                       "leave it out");
   }
+}
+
+/// Throws Error if the argument is neither a network nor an existing file. Files *.hscope are left
+/// to RunView::open().
+void check_argument(const std::string& name) {
+  check_network_exists(name);
+  std::error_code failed;
+  if (name.empty() || names_network(name) || name.ends_with(".hscope")) return;
+  if (std::filesystem::exists(name, failed)) return;
+  if (name + ":" == zoo::kPrefix) {
+    throw Error("'zoo' is not a network: the case is missing",
+                "name a case, for example: halfscope diagnose zoo:F7");
+  }
+  throw Error(
+      "there is no run file or network '" + name + "'",
+      did_you_mean(name, network_words(),
+                   "name a run file, a file *.onnx or one of: " + comma_list(network_words())));
 }
 
 DiagnosedRun run_of(const DiagnoseOptions& options) {
@@ -346,7 +365,7 @@ int diagnose(const DiagnoseOptions& options) {
   RunView run = RunView::open(file.file());
   Report report = make_report(run);
   const int lane = lane_of(run, options, report);
-  // What goes into the file is judged from the file, as `report` does.
+  // Judge from the file what was stored there, as `report` does.
   const auto read_again = [&] {
     run = RunView::open(file.file());
     report = make_report(run);
@@ -367,7 +386,7 @@ int diagnose(const DiagnoseOptions& options) {
 
   const bool refuted = advice && options.verify && !(verified.proof && verified.proof->holds);
   const int code = refuted ? 1 : exit_code(report.findings, options.fail_on);
-  // What an earlier --verify found needs no second one.
+  // Use the proof of an earlier --verify.
   const std::optional<Proof> proof = options.verify ? verified.proof : stored_proof(run, advised);
   std::vector<std::string> next;
   const bool written = (advice || proof) && !refuted && !options.out.empty();
@@ -431,54 +450,49 @@ int diagnose(const DiagnoseOptions& options) {
 
 void add_diagnose(CLI::App& app, Invocation& call) {
   auto options = std::make_shared<DiagnoseOptions>();
-  CLI::App* sub =
-      app.add_subcommand("diagnose", "Say what went wrong in a run or a network and what fixes it");
+  CLI::App* sub = app.add_subcommand(
+      "diagnose", "Explain what went wrong in a run or a network, and what fixes it");
   sub->footer(
       "Example:  halfscope diagnose hot.hscope --out plan.json\n"
       "          halfscope diagnose zoo:F7 --verify\n"
       "          halfscope diagnose net.onnx --input x.npz --plan float16\n"
-      "An ONNX file runs forward; with --loss, or another flag of `train`, it trains.\n"
-      "Other settings of `halfscope train` and `halfscope run` work here, too.");
+      "An ONNX file runs forward. It trains if you add --loss or another flag of train.\n"
+      "All other settings of halfscope train and halfscope run work here, too.");
   offer(sub->add_option("run", options->run,
                         "Run file to diagnose, or network to record first: lenet, lenet-hot, "
-                        "resnet20, mlp:A-B-...-Z, zoo:ID or a file *.onnx")
+                        "resnet20, mlp:A-B-...-Z, zoo:ID or FILE.onnx")
             ->type_name("RUN|NETWORK")
             ->group(group::kArguments),
         {.words = network_words(), .files = "*.[ho][sn]*[ex]"});
-  sub->add_option("--lane", options->lane,
-                  "Lane to advise on [default: the first one with trouble]")
+  sub->add_option("--lane", options->lane, "Lane to advise on [the first one with a problem]")
       ->type_name("NAME")
       ->group("Advice");
-  add_output(*sub, "--out", options->out, "*.json", "Write the advised plan here");
+  add_output(*sub, "--out", options->out, "*.json", "Write the advised plan to this file");
   add_output(*sub, "--record", options->record, "*.hscope",
-             "Keep the run file of a network that is recorded first");
+             "Keep the run file of a network that is recorded first [not kept]");
   add_force(*sub, options->force);
-  offer(
-      sub->add_option("--fix-as", options->fix_as,
-                      "Print only the advice, as text to paste: " + comma_list(fix_target_names()))
-          ->type_name("FRAMEWORK")
-          ->group("Advice"),
-      {.words = fix_target_names()});
+  offer(sub->add_option("--fix-as", options->fix_as,
+                        "Print only the advice, ready to paste: " + comma_list(fix_target_names()))
+            ->type_name("FRAMEWORK")
+            ->group("Advice"),
+        {.words = fix_target_names()});
   sub->add_flag("--verify", options->verify,
-                "Prove the advice by trying it beside fp32 and the lane as it was; write a plan "
-                "only if it holds")
+                "Prove the advice by trying it; write a plan only if the proof succeeds")
       ->group("Advice");
-  sub->add_option(
-         "--budget", options->budget,
-         "With --verify: end the search for the smallest change after N trials, or after a "
-         "time; the next --verify goes on there")
+  sub->add_option("--budget", options->budget,
+                  "Trials (40) or time (90s, 10m) that --verify may search for the smallest change")
       ->type_name("N|Ns|Nm")
       ->group("Advice");
   sub->add_flag("--no-twins", options->no_twins,
-                "Train no further float32 runs to find out how far apart right trainings end")
+                "Skip the extra float32 runs that measure how far healthy runs drift apart")
       ->group("Advice");
   sub->add_flag("--audit", options->audit,
-                "Run nothing; list what the constants of network and training become in the "
-                "lane's formats, and which do harm")
+                "List what constants become in the lane's formats, and which do harm, without "
+                "running anything")
       ->group("Advice");
   add_recording_flags(*sub);
   add_integer(*sub, "--threads", options->threads, 1, 1024,
-              "Threads to use; they do not change results [default: all cores]")
+              "Threads to use; results stay the same [all cores]")
       ->group(group::kOther);
   sub->add_flag("--json", options->json, "Print findings and advice as JSON")
       ->group(group::kOutput);
@@ -490,8 +504,9 @@ void add_diagnose(CLI::App& app, Invocation& call) {
       const bool named = sub->get_option("--model")->count() + sub->get_option("--config")->count();
       if (options->run.empty() && !named) {
         throw usage_error("diagnose needs a run file or a network",
-                          "for example: halfscope diagnose hot.hscope");
+                          "try halfscope diagnose hot.hscope");
       }
+      check_argument(options->run);
       if (options->run.empty() || names_network(options->run)) {
         options->recorded = recording_settings(*sub, options->run);
       } else {

@@ -61,7 +61,7 @@ std::optional<DoctorNetwork> examined(const Settings& settings) {
 
 void add_doctor(CLI::App& app, Invocation& call) {
   CLI::App* sub = app.add_subcommand(
-      "doctor", "Show what this machine offers, and which layers fit tensor cores");
+      "doctor", "Show this machine's hardware and which layers fit tensor cores");
   sub->footer("Example:  halfscope doctor --model lenet --plan mixed_float16 --batch 256");
   add_settings(*sub, kDoctor);
   sub->callback([sub, &call] {

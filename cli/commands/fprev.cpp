@@ -26,7 +26,7 @@ struct FprevOptions {
 
 int fprev(const FprevOptions& options) {
   if (options.sized && options.choice.backend.empty()) {
-    throw usage_error("--rows and --columns are of a backend's product", "name one by --backend");
+    throw usage_error("--rows and --columns need a backend", "add --backend NAME");
   }
   const FprevModel model = make_fprev_model(options.choice, options.n);
   const std::string& backend = options.choice.backend;
@@ -35,7 +35,7 @@ int fprev(const FprevOptions& options) {
   const std::string formats =
       fmt::format("{} operands, {} accumulator", model.input, model.accumulator);
   if (options.n > model.most) {
-    throw usage_error(fmt::format("--n {}: {} with {} can tell at most {} summands apart",
+    throw usage_error(fmt::format("--n {}: {} with {} can tell apart at most {} summands",
                                   options.n, name, formats, model.most),
                       fmt::format("use --n {} or less", model.most));
   }
@@ -96,33 +96,32 @@ void add_fprev(CLI::App& app, Invocation& call) {
   sub->footer("Example:  halfscope fprev --model h100 --input bf16 --n 64 --split-k 2");
   std::vector<std::string> models = fprev_model_names(), inputs = mma_input_names();
   offer(sub->add_option("--model", choice.model,
-                        "What sums: an accumulation as train --accumulate takes it, done by our "
-                        "kernel, or the model of a tensor core")
+                        "Accumulation to probe (see `help accumulation`), or a tensor core")
             ->type_name("NAME")
             ->capture_default_str(),
         {.words = models});
   add_integer(*sub, "--n", options->n, 2, kMostSummands, "Number of summands")->default_str("64");
   std::vector<std::string> backends = backend_names();
   offer(sub->add_option("--backend", choice.backend,
-                        "Look into the matrix product of this backend, with --model as its "
-                        "accumulation: [rows x n] times the transposed of [columns x n]")
+                        "Probe a matrix product of this backend, summed as --model says")
             ->type_name("NAME"),
         {.words = backends});
-  add_integer(*sub, "--rows", choice.rows, 1, kMostSide, "Rows of a backend's product")
+  add_integer(*sub, "--rows", choice.rows, 1, kMostSide, "Rows of the backend's product")
       ->default_str("128");
-  add_integer(*sub, "--columns", choice.columns, 1, kMostSide, "Its columns")->default_str("128");
+  add_integer(*sub, "--columns", choice.columns, 1, kMostSide, "Columns of the backend's product")
+      ->default_str("128");
   offer(sub->add_option("--input", choice.input,
-                        "Operands of a tensor core (fp16 if not given) or a backend (fp32)")
+                        "Format of the operands [fp16 for tensor cores, fp32 for backends]")
             ->type_name("FORMAT"),
         {.words = inputs});
-  offer(sub->add_option("--output", choice.output, "Its accumulator (fp32 if not given)")
+  offer(sub->add_option("--output", choice.output, "Format of the accumulator [fp32]")
             ->type_name("FORMAT"),
         {.words = {"fp32", "fp16"}});
-  add_plan_flag(*sub, "--split-k", choice.plan.slices, choice, "Contiguous slices of K");
+  add_plan_flag(*sub, "--split-k", choice.plan.slices, choice, "Contiguous slices of K [1]");
   add_plan_flag(*sub, "--promote", choice.plan.promote_every, choice,
-                "Elements after which a chain is added to a total in fp32");
+                "Terms after which a chain is added to an fp32 total [never]");
   add_plan_flag(*sub, "--interleave", choice.plan.interleave, choice,
-                "Warps that share every tile of K");
+                "Warps that share every tile of K [1]");
   add_plan_flag(*sub, "--tile", choice.plan.tile, choice, "Elements of K per tile");
   sub->add_flag("--json", options->json, "Print the result as JSON")->group(group::kOutput);
   sub->callback([sub, options, &call] {

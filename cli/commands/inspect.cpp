@@ -35,7 +35,7 @@ Json run_json(const std::string& file, const RunView& run) {
   return json;
 }
 
-/// What a training would make of the file; nothing is trained.
+/// Prints which weights of the file would train. Trains nothing.
 int inspect_network(const std::string& file, const Settings& settings) {
   NetworkOptions wanted = network_options(settings);
   wanted.batch = std::max<int64_t>(settings.batch, 1);
@@ -96,7 +96,8 @@ int inspect(const std::vector<std::string>& files, const Settings& settings) {
     return inspect_runs(files, settings);
   }
   if (files.size() > 1)
-    throw usage_error("inspect takes one ONNX file at a time", "inspect " + *network + " alone");
+    throw usage_error("inspect takes one ONNX file at a time",
+                      "run halfscope inspect " + *network + " alone");
   return inspect_network(*network, settings);
 }
 
@@ -104,19 +105,17 @@ int inspect(const std::vector<std::string>& files, const Settings& settings) {
 
 void add_inspect(CLI::App& app, Invocation& call) {
   auto files = std::make_shared<std::vector<std::string>>();
-  CLI::App* sub = app.add_subcommand(
-      "inspect",
-      "List the lanes in run files, including runs still in progress, or what would train in an "
-      "ONNX file");
+  CLI::App* sub =
+      app.add_subcommand("inspect", "List the lanes in run files, or the weights of an ONNX file");
   sub->footer(
       "Example:  halfscope inspect run.hscope hot.hscope\n"
       "          halfscope inspect net.onnx");
-  offer(sub->add_option("run", *files,
-                        "Run files, as `halfscope train` writes them, or one ONNX file")
-            ->required()
-            ->type_name("RUN")
-            ->group(group::kArguments),
-        {.files = "*.[ho][sn]*[ex]"});
+  offer(
+      sub->add_option("run", *files, "Run files, also of runs still in progress, or one ONNX file")
+          ->required()
+          ->type_name("RUN")
+          ->group(group::kArguments),
+      {.files = "*.[ho][sn]*[ex]"});
   add_settings(*sub, kInspect);
   sub->callback([files, sub, &call] {
     call.action = [files, sub] {

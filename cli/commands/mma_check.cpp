@@ -40,7 +40,7 @@ struct Result {
   std::vector<Mismatch> first{};
 };
 
-/// What "A100_bf16_fp32.txt.gz" says; "" where a name does not.
+/// Parts of "A100_bf16_fp32.txt.gz"; "" for missing ones.
 struct NameParts {
   std::string gpu, input, output;
 };
@@ -56,7 +56,7 @@ NameParts parts_of(const std::string& file) {
           name.substr(output + 1)};
 }
 
-/// The first that says anything.
+/// Returns the first text that is not empty.
 std::string first_of(const std::string& option, const std::string& header, const std::string& name,
                      const std::string& file, const char* flag) {
   for (const std::string& each : {option, header, name}) {
@@ -67,7 +67,7 @@ std::string first_of(const std::string& option, const std::string& header, const
       fmt::format("use {}, or name the file GPU_INPUT_OUTPUT.txt", flag));
 }
 
-/// True if the format has the number. Of tf32 the hardware cuts the lower bits itself.
+/// Returns whether the format has the number. For tf32 the hardware cuts the lower bits.
 bool is_value(float x, const FloatFormat& format) {
   if (format == kTf32) return true;
   if (std::isnan(x)) return format.has_nan();
@@ -80,9 +80,9 @@ void check_values(const std::string& file, const MmaVector& vector, const FloatF
     for (size_t i = 0; i < operand->size(); ++i) {
       const float x = (*operand)[i];
       if (is_value(x, format)) continue;
-      throw Error(fmt::format("{}, line {}: {}[{}] = {:08x} is no value of {}", file, vector.line,
-                              operand == &vector.a ? 'a' : 'b', i, std::bit_cast<uint32_t>(x),
-                              format_name(format)),
+      throw Error(fmt::format("{}, line {}: {}[{}] = {:08x} is not a value of {}", file,
+                              vector.line, operand == &vector.a ? 'a' : 'b', i,
+                              std::bit_cast<uint32_t>(x), format_name(format)),
                   "check the input format, or set it with --input");
     }
   }
@@ -127,7 +127,8 @@ Result check(const std::string& file, const MmaCheckOptions& options) {
     ++result.mismatches;
     if (result.first.size() < options.show) result.first.push_back({vector.line, vector.d, got});
   }
-  if (result.vectors == 0) throw Error(file + ": holds no vectors", "only its header is there");
+  if (result.vectors == 0)
+    throw Error(file + ": the file contains no vectors", "choose a file with more than a header");
   return result;
 }
 
@@ -194,26 +195,29 @@ int mma_check(const MmaCheckOptions& options) {
 
 void add_mma_check(CLI::App& app, Invocation& call) {
   auto options = std::make_shared<MmaCheckOptions>();
-  CLI::App* sub = app.add_subcommand("mma-check", "Check the tensor-core model on GPU results");
+  CLI::App* sub =
+      app.add_subcommand("mma-check", "Check the tensor-core model against results of a GPU");
   sub->footer("Example:  halfscope mma-check A100_bf16_fp32.txt.gz");
   offer(sub->add_option("file", options->files,
-                        "Results of a GPU, gzipped or not; the header or the name "
-                        "GPU_INPUT_OUTPUT.txt says of what")
+                        "Results of a GPU, named GPU_INPUT_OUTPUT.txt or .txt.gz")
             ->required()
             ->type_name("FILE")
             ->group(group::kArguments),
         {.files = "*.gz"});
   std::vector<std::string> archs = mma_arch_names(), inputs = mma_input_names();
-  offer(sub->add_option("--arch", options->arch, "Architecture, whatever the files say")
+  offer(sub->add_option("--arch", options->arch, "Architecture [from the file's header or name]")
             ->type_name("NAME"),
         {.words = archs});
-  offer(sub->add_option("--input", options->input, "Format of the operands")->type_name("FORMAT"),
-        {.words = inputs});
-  offer(sub->add_option("--output", options->output, "Format of c and of the results")
+  offer(
+      sub->add_option("--input", options->input, "Format of the operands [from the header or name]")
+          ->type_name("FORMAT"),
+      {.words = inputs});
+  offer(sub->add_option("--output", options->output,
+                        "Format of c and of the results [from the header or name]")
             ->type_name("FORMAT"),
         {.words = {"fp32", "fp16"}});
-  sub->add_flag("--ignore-c", options->ignore_c, "The results were made with c = 0");
-  add_integer(*sub, "--show", options->show, 0, 1000000, "Mismatches to print of each file")
+  sub->add_flag("--ignore-c", options->ignore_c, "Compute with c = 0");
+  add_integer(*sub, "--show", options->show, 0, 1000000, "Mismatches to print per file")
       ->default_str("3");
   sub->add_flag("--json", options->json, "Print the result as JSON")->group(group::kOutput);
   sub->callback([options, &call] { call.action = [options] { return mma_check(*options); }; });

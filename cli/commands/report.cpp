@@ -23,15 +23,15 @@ struct ReportOptions {
   bool force = false, quiet = false, summary = false;
 };
 
-/// What a file is to hold.
+/// An output file and the function that makes its content.
 struct ResultFile {
   const std::string& file;
   std::string (*report)(const Report&);  ///< null for a table
   void (*table)(const RunView&, std::ostream&) = nullptr;
 };
 
-/// The report, made when it is first asked for: on a large run it takes a while, and tables need
-/// none.
+/// A report that is made on first use: on a large run it takes a while, and tables do not need
+/// it.
 class LazyReport {
  public:
   explicit LazyReport(const RunView& run) : run_(run) {}
@@ -96,22 +96,21 @@ void add_report(CLI::App& app, Invocation& call) {
   CLI::App* sub = app.add_subcommand("report", "Explain a run as HTML, Markdown, JSON or CSV");
   sub->footer("Example:  halfscope report run.hscope --html report.html");
   add_run_file(*sub, options->run);
-  add_output(*sub, "--html", options->html, "*.html", "One self-contained page");
+  add_output(*sub, "--html", options->html, "*.html", "Write one self-contained page");
   add_output(*sub, "--md", options->md, "*.md",
-             "Markdown that fits a pull-request comment; printed if no file is named");
-  add_output(*sub, "--json", options->json, "*.json", "Everything, for programs");
-  add_output(*sub, "--csv", options->csv, "*.csv", "The table of layers");
+             "Write Markdown, short enough for a pull request [printed]");
+  add_output(*sub, "--json", options->json, "*.json", "Write everything as JSON, for programs");
+  add_output(*sub, "--csv", options->csv, "*.csv", "Write the table of layers");
   const auto table = [&](const char* flag, std::string& file, const char* rows) {
     add_output(*sub, flag, file, "*.csv", rows)->group("Tables, as CSV");
   };
   table("--steps", options->steps, "One row per lane and step");
   table("--stats", options->stats, "One row per lane, step and tensor");
-  table("--sums", options->sums, "One row per lane, compared step and sum of products");
-  table("--kernels", options->kernels,
-        "One row per GPU lane, compared step and tensor: the kernel against the emulator");
+  table("--sums", options->sums, "One row per lane, compared step and matrix product");
+  table("--kernels", options->kernels, "One row per GPU lane, compared step and tensor");
   add_force(*sub, options->force);
   sub->add_flag("--summary", options->summary,
-                "Print about ten lines of Markdown, for a build's summary page")
+                "Print about ten lines of Markdown, for a CI summary")
       ->group(group::kOutput);
   sub->add_flag("--quiet", options->quiet, "Print nothing")->group(group::kOutput);
   add_fail_on(*sub, options->fail_on);

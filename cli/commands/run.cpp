@@ -11,6 +11,7 @@
 #include "analysis/output_file.h"
 #include "cli/args/config_file.h"
 #include "cli/args/lanes.h"
+#include "cli/args/network.h"
 #include "cli/args/setting.h"
 #include "cli/commands/command.h"
 #include "cli/tasks/forward.h"
@@ -32,7 +33,7 @@ namespace {
 
 constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
-/// Flags that describe the run file need one.
+/// Throws Error (usage) for flags of the run file without --record.
 void check_record_flags(const Settings& settings) {
   for (const char* key : {"every", "errors_every", "compare", "verify"}) {
     const bool typed = settings.is_given(key) && !settings.from_file.contains(key);
@@ -43,7 +44,7 @@ void check_record_flags(const Settings& settings) {
   }
 }
 
-/// Everything that can be wrong without any work.
+/// Checks all file names before any work.
 void check_run_files(const Settings& settings) {
   std::vector<std::string> files = input_files(settings);
   for (const std::string& file : input_array_files(settings.inputs)) files.push_back(file);
@@ -96,7 +97,7 @@ struct LaneResult {
   bool reference = false;
   int64_t samples = 0, non_finite = 0;
   double accuracy = 0.0, error = 0.0, seconds = 0.0;
-  std::string problem{};  ///< why it was lost; empty if it was not
+  std::string problem{};  ///< why it failed; empty if it did not
 
   double rate() const { return static_cast<double>(samples) / seconds; }
 };
@@ -120,7 +121,7 @@ std::vector<LaneResult> results_of(const Runner& runner, const RunInfo& info) {
                        .error = compares ? output_error(each.outputs, runner.result(other).outputs)
                                          : kNotMeasured,
                        .seconds = each.seconds});
-    for (const LostLane& lost : runner.lost_lanes()) {
+    for (const FailedLane& lost : runner.lost_lanes()) {
       if (lost.name != lanes[i].name) continue;
       results.back().problem = fmt::format("lost at batch {}: {}", lost.step, lost.why);
       results.back().samples = std::min(results.back().samples, lost.step * runner.batch());
@@ -159,7 +160,7 @@ Json json_of(const Settings& settings, const Runner& runner, const RunInfo& info
   json["out"] = file(settings.out);
   json["record"] = file(settings.record);
   json["outputs"] = Json::array();
-  size_t whole = 0;  // a lane that is not lost, if there is one
+  size_t whole = 0;  // a lane that did not fail, if any
   while (whole + 1 < lanes.size() && !runner.has_lane(whole)) ++whole;
   for (const std::string& name : runner.output_names()) {
     const auto& outputs = runner.result(whole).outputs;
@@ -204,11 +205,12 @@ void write_outputs(const Settings& settings, const Runner& runner, const RunInfo
 
 }  // namespace
 
-int run_network(const Settings& settings, const std::string& command_line) {
+int run_network(const Settings& settings, const std::string& command_line,
+                const std::function<void()>& started) {
   check_sources(settings);
   check_record_flags(settings);
   const RunnerConfig config = runner_config(settings);
-  active_isa();  // a bad HALFSCOPE_ISA shows before the work
+  active_isa();  // reports a bad HALFSCOPE_ISA before the work
   check_run_files(settings);
   if (settings.out.ends_with(".npy") && config.lanes.size() > 1) {
     throw usage_error("--out " + settings.out + " holds the outputs of one lane",
@@ -222,6 +224,7 @@ int run_network(const Settings& settings, const std::string& command_line) {
                           std::to_string(runner->output_names().size()),
                       "write a .npz");
   }
+  started();
   forward.run();
   const std::vector<LaneResult> results = results_of(*runner, info);
   if (!settings.out.empty() && runner->samples_done() > 0) write_outputs(settings, *runner, info);
@@ -236,14 +239,14 @@ int run_network(const Settings& settings, const std::string& command_line) {
     if (!settings.out.empty()) text += "outputs: " + settings.out + "\n";
     write_out(text);
   }
-  // Lanes that were lost have no results to prove anything of.
+  // Failed lanes have no outputs to compare.
   const bool proves = settings.verify && !catch_stop_signals() && runner->lost_lanes().empty();
   Verified verified;
   std::optional<Error> not_proved;
   try {
     if (proves) verified = verify_run(settings.record, settings.quiet);
   } catch (const Error& e) {
-    not_proved = e;  // the verdict is worth having all the same
+    not_proved = e;  // still print the verdict
   }
   const Conclusion conclusion =
       recorded && (speaks || settings.json) ? conclude(settings.record) : Conclusion{};
@@ -275,16 +278,17 @@ int print_run_settings(const Settings& settings) {
 void add_run(CLI::App& app, Invocation& call) {
   CLI::App* sub = app.add_subcommand("run", "Run a network forward in several precisions");
   sub->footer(
-      "Example:  halfscope run lenet --init weights.npz --data digits --plan float16 --record "
-      "r.hscope");
+      "Example:  halfscope run lenet --data digits --plan float16 --record r.hscope\n"
+      "Topics:   plans, formats, accumulation (for example: halfscope help plans)");
   add_settings(*sub, kRun);
   sub->callback([sub, &call] {
     call.action = [sub, line = call.line] {
       const Settings settings = read_settings(*sub, kRun);
       if (settings.model.empty()) {
-        throw usage_error("run needs a NETWORK", "halfscope run --help");
+        throw usage_error("run needs a network", "try halfscope run lenet --data digits");
       }
       return naming_keys(settings, [&] {
+        check_network_exists(settings.model);
         return settings.print_config ? print_run_settings(settings) : run_network(settings, line);
       });
     };

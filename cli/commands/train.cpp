@@ -25,7 +25,7 @@
 namespace halfscope {
 namespace {
 
-/// "65536"; what is no whole number as a power of two: "2^-43".
+/// "65536"; fractions as a power of two: "2^-43".
 std::string scale_text(double scale) {
   int exponent = 0;
   if (scale < 1.0 && std::frexp(scale, &exponent) == 0.5) return fmt::format("2^{}", exponent - 1);
@@ -34,7 +34,7 @@ std::string scale_text(double scale) {
                       : scale);
 }
 
-/// With short headings, so that the lanes one usually has fit in 80 columns.
+/// With short headings, so that the usual lanes fit in 80 columns.
 std::string closing_table(std::span<const LaneSummary> lanes, size_t width) {
   std::vector<std::vector<std::string>> rows{
       {"lane", "steps", "loss", "skipped", "scale", "test loss", "test acc", "ms/step"}};
@@ -70,7 +70,7 @@ Json closing_json(const Settings& settings, const RecordedTraining& training, bo
   return json;
 }
 
-/// Everything that can be wrong without any work.
+/// Checks all file names before any work.
 void check_training_files(const Settings& settings) {
   std::vector<std::string> files = input_files(settings);
   files.insert(files.end(),
@@ -90,12 +90,12 @@ void check_training_files(const Settings& settings) {
   }
 }
 
-/// Of the last lane; false if it was lost, and its weights with it.
+/// Writes the last lane's weights. Returns false if that lane failed.
 bool write_weights(const Trainer& trainer, int lane, const Settings& settings) {
   if (!trainer.has_lane(static_cast<size_t>(lane))) {
     for (const std::string& file : {settings.save_weights, settings.save_ema}) {
       if (file.empty()) continue;
-      fmt::print(stderr, "note: {} is not written: the last lane was lost\n", file);
+      fmt::print(stderr, "note: {} was not written, because the last lane failed\n", file);
     }
     return false;
   }
@@ -114,11 +114,13 @@ bool write_weights(const Trainer& trainer, int lane, const Settings& settings) {
 
 }  // namespace
 
-int train(const Settings& settings, const std::string& command_line) {
-  train_config(settings);  // what is wrong with the settings shows first
-  active_isa();            // a bad HALFSCOPE_ISA shows before the work
+int train(const Settings& settings, const std::string& command_line,
+          const std::function<void()>& started) {
+  train_config(settings);  // reports bad settings before any work
+  active_isa();            // likewise a bad HALFSCOPE_ISA
   check_training_files(settings);
   RecordedTraining training(settings, command_line);
+  started();
   training.run();
   const bool saved = write_weights(training.trainer(), training.lane_count() - 1, settings);
   const bool speaks = !settings.json && !settings.quiet;
@@ -138,7 +140,7 @@ int train(const Settings& settings, const std::string& command_line) {
   try {
     if (proves) verified = verify_run(settings.out, settings.quiet);
   } catch (const Error& e) {
-    not_proved = e;  // the verdict is worth having all the same
+    not_proved = e;  // still print the verdict
   }
   // After the proof, which may change the verdict.
   const Conclusion conclusion = speaks || settings.json ? conclude(settings.out) : Conclusion{};
@@ -151,7 +153,7 @@ int train(const Settings& settings, const std::string& command_line) {
   conclusion.check();
   if (lost > 0) {
     if (!settings.checkpoint.empty()) {
-      fmt::print(stderr, "note: no checkpoint was written after lane {} was lost\n",
+      fmt::print(stderr, "note: no checkpoint was written after lane {} failed\n",
                  training.trainer().lost_lanes().front().name);
     }
     throw Error(*training.lost());
@@ -174,9 +176,11 @@ int print_training_settings(const Settings& settings) {
 
 void add_train(CLI::App& app, Invocation& call) {
   CLI::App* sub =
-      app.add_subcommand("train", "Train a network in several precisions, and record it");
+      app.add_subcommand("train", "Train a network in several precisions and record it");
   sub->footer(
-      "Example:  halfscope train --model lenet-hot --lanes float32,mixed_float16 --out hot.hscope");
+      "Example:  halfscope train --model lenet-hot --plan mixed_float16 --out h.hscope\n"
+      "Topics:   plans, formats, accumulation, loss-scale, optimizers, reduce\n"
+      "          (for example: halfscope help plans)");
   add_settings(*sub, kTrain);
   sub->callback([sub, &call] {
     call.action = [sub, line = call.line] {

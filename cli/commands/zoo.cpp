@@ -8,8 +8,10 @@
 #include "cli/args/arguments.h"
 #include "cli/args/config_file.h"
 #include "cli/args/lanes.h"
+#include "cli/args/network.h"
 #include "cli/args/zoo_case.h"
 #include "cli/commands/command.h"
+#include "cli/terminal/lane_summary.h"  // aligned
 #include "cli/terminal/output.h"
 #include "core/error.h"
 #include "core/near_miss.h"
@@ -104,7 +106,7 @@ std::string place_text(const Graph& graph, const std::string& path) {
   return path;
 }
 
-/// What a teacher wants to say of the case once the class has seen the verdict.
+/// Returns the explanation of the case, to print after the verdict.
 std::string story_of(const zoo::Case& which, const TextStyle& style) {
   const zoo::Setup& setup = zoo_setup(spec_of(which));
   const Graph& graph = setup.model.graph;
@@ -159,8 +161,12 @@ int run(const ZooOptions& options) {
   const Commands command = which.trains() ? kTrain : kRun;
   Settings settings = parse_settings(command, {words.begin() + 1, words.end()});
   take_case_settings(settings);
-  if (!options.quiet) write_out(line + "\n\n");
-  const int code = which.trains() ? train(settings, line) : run_network(settings, line);
+  // Results go to standard output only once the settings are known to work.
+  const auto started = [&] {
+    if (!options.quiet) write_out(line + "\n\n");
+  };
+  const int code =
+      which.trains() ? train(settings, line, started) : run_network(settings, line, started);
   if (!options.quiet) write_out(story_of(which, text_style(STDOUT_FILENO)));
   return code;
 }
@@ -170,15 +176,16 @@ int zoo_command(const ZooOptions& options) {
   if (options.action == "list") {
     if (!options.id.empty() || !options.plan.empty() || !options.out.empty()) {
       throw usage_error("zoo list takes neither a case nor --plan nor --out",
-                        "halfscope zoo run CASE");
+                        "run one case with halfscope zoo run CASE");
     }
     return list(options);
   }
   if (options.action != "run") {
-    throw usage_error("zoo: unknown action " + options.action,
+    throw usage_error("zoo: unknown action '" + options.action + "'",
                       did_you_mean(options.action, actions, "use list or run"));
   }
-  if (options.id.empty()) throw usage_error("zoo run needs a CASE", "halfscope zoo list");
+  if (options.id.empty())
+    throw usage_error("zoo run needs a case", "list the cases with halfscope zoo list");
   if (options.json) {
     throw usage_error("--json is for zoo list", "add --json to the command that zoo run prints");
   }
@@ -189,22 +196,21 @@ int zoo_command(const ZooOptions& options) {
 
 void add_zoo(CLI::App& app, Invocation& call) {
   auto options = std::make_shared<ZooOptions>();
-  CLI::App* sub = app.add_subcommand(
-      "zoo", "List documented failures of reduced precision, or run one beside fp32");
+  CLI::App* sub =
+      app.add_subcommand("zoo", "List documented failures of reduced precision, or run one");
   sub->footer(
       "Example:  halfscope zoo list\n"
       "          halfscope zoo run F7");
-  offer(sub->add_option("action", options->action, "list, or run one case")
+  offer(sub->add_option("action", options->action, "Action: list, or run (one case)")
             ->required()
             ->type_name("ACTION")
             ->group(group::kArguments),
         {.words = {"list", "run"}});
-  sub->add_option("case", options->id, "Case to run, as the list names it: F7")
+  sub->add_option("case", options->id, "Case to run, for example F7")
       ->type_name("CASE")
       ->group(group::kArguments);
   std::vector<std::string> plans = plan_words();
-  offer(sub->add_option("--plan", options->plan,
-                        "Run under this plan [default: the plan that the list shows]")
+  offer(sub->add_option("--plan", options->plan, "Plan to run under [the plan in the list]")
             ->type_name("PLAN"),
         {.words = plans, .files = "*.json"});
   add_output(*sub, "--out", options->out, "*.hscope", "Run file to write [CASE.hscope]");

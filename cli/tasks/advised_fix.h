@@ -17,8 +17,8 @@ std::vector<std::string> fix_target_names();
 /// Throws Error (usage) that lists the names.
 FixTarget parse_fix_as(const std::string& text);
 
-/// What the proof was about, if there is one, else the advice; without advice the text says that
-/// nothing has to change.
+/// Returns the proved change if there is a proof, else the advice. Without advice the text says
+/// that nothing has to change.
 std::string advised_fix(FixTarget target, const LaneInfo& lane,
                         const std::optional<Recommendation>& advice,
                         const std::optional<Proof>& proof);

@@ -51,10 +51,11 @@ std::vector<NamedPlan> rounding_plans(const std::vector<NamedPlan>& all, const s
     if (name.empty() || each.lane == name) plans.push_back(each);
   }
   if (names.empty()) {
-    throw usage_error("every lane is in full precision: no constant is rounded", "add --plan PLAN");
+    throw usage_error("nothing to audit: all lanes run in full precision",
+                      "add a plan, for example --plan mixed_float16");
   }
   if (plans.empty()) {
-    throw usage_error("no lane that rounds is named " + name,
+    throw usage_error("no reduced-precision lane is named '" + name + "'",
                       did_you_mean(name, names, "lanes: " + comma_list(names)));
   }
   return plans;

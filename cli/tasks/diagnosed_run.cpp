@@ -76,9 +76,11 @@ DiagnosedRun::DiagnosedRun(const std::string& run, bool changes) : file_(run), n
     if (suffix[0] == '\0' || fs::exists(run + suffix, ignored)) {
       fs::copy_file(run + suffix, file_ + suffix, error);
     }
+    if (!error && fs::exists(file_ + suffix, ignored)) {
+      fs::permissions(file_ + suffix, fs::perms::owner_read | fs::perms::owner_write, error);
+    }
     if (error) throw Error("cannot copy " + run + ": " + error.message());
   }
-  fs::permissions(file_, fs::perms::owner_read | fs::perms::owner_write, error);
   not_stored_ = "it or its folder is read-only";
 }
 

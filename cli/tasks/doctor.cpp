@@ -54,7 +54,7 @@ std::optional<double> leading_number(const std::string& text) {
 /// In bytes; nothing where the system does not say.
 struct Memory {
   std::optional<double> total, available;
-  std::optional<double> limit;  ///< what a container may use, if that is less than the machine has
+  std::optional<double> limit;  ///< limit of a container, if below the machine's memory
 };
 
 Memory query_memory() {

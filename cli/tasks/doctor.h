@@ -26,15 +26,15 @@ struct DoctorNetwork {
 /// not an error. `version` is HalfScope's own. Throws Error for an unusable HALFSCOPE_ISA.
 int run_doctor(std::ostream& out, std::string_view version, const DoctorNetwork* network = nullptr);
 
-/// The same as `halfscope.doctor/1` of docs/contracts.md.
+/// The same as `halfscope.doctor/1` of docs/reference/json.md.
 nlohmann::ordered_json doctor_json(std::string_view version,
                                    const DoctorNetwork* network = nullptr);
 
-/// What a GPU is used for, given what there is: one line.
+/// Returns one line about what a GPU is used for on this machine.
 std::string backends_text(const GpuReport& gpus);
 
-/// Whether the layers of a network suit tensor cores: a table, and what to know about it. Says of
-/// every device whether it has tensor cores for what the layers read.
+/// Returns a table of layers and whether tensor cores can run them, with notes. Says for every
+/// device whether it has tensor cores for the formats that the layers read.
 std::string layers_text(const DoctorNetwork& network, std::span<const GpuDevice> devices);
 nlohmann::ordered_json layers_json(std::span<const TensorCoreFit> layers);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What `halfscope doctor --model` says of a network's layers.
+// Text and JSON of `halfscope doctor --model` about a network's layers.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -27,7 +27,7 @@ std::string verdict(const TensorCoreFit& fit) {
   return fmt::format("{}", fmt::join(fit.advice(), "; "));
 }
 
-/// What the layers are read as, each once.
+/// Returns each format that layers read, once.
 std::vector<TensorCoreInput> inputs_of(std::span<const TensorCoreFit> layers) {
   std::vector<TensorCoreInput> inputs;
   for (const TensorCoreFit& fit : layers) {
@@ -84,7 +84,7 @@ std::string layers_text(const DoctorNetwork& network, std::span<const GpuDevice>
                           has_tensor_cores(devices[i], input) ? "" : "no ", input.name);
     }
   }
-  // Where the batch is not fixed.
+  // Only if the batch is not fixed.
   odd_rows = odd_rows && network.batch > 0;
   odd_columns = odd_columns && network.batch > 0;
   for (const char* samples : {odd_rows ? "rows" : "", odd_columns ? "columns" : ""}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What every command that runs networks forward does first.
+// Preparation of a forward run, for every command that runs networks forward.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace halfscope {
 
-/// The samples, and the labels that go with them.
+/// Samples and their labels.
 struct Samples {
   Dataset data;
   std::vector<int32_t> labels;
 };
 
-/// What is run, and on what.
+/// The network and its samples.
 struct Work {
   Model network;
   Samples samples;

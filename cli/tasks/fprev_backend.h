@@ -25,7 +25,7 @@ class BackendProduct {
   /// out[r] = sum over j of a[r * k + j] * b[r * k + j]: the diagonals of as many products as it
   /// takes.
   void dot(std::span<const float> a, std::span<const float> b, std::span<float> out);
-  /// What computes it; "" if the backend has one way only.
+  /// Kernel of the product; "" if the backend has only one.
   std::string kernel() const;
 
  private:

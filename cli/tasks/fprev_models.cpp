@@ -123,15 +123,14 @@ FprevModel tensor_core_model(const TensorCoreArch& arch, const FprevChoice& choi
 /// tensor cores that keep least.
 FprevModel backend_model(const FprevChoice& choice, int n) {
   if (choice.has_plan || !choice.output.empty()) {
-    throw usage_error("--backend: its products write fp32, and have plans of K of their own",
-                      "drop --output and the plan's flags; --model takes accumulations such as "
-                      "fp32:split-k=2");
+    throw usage_error("--output and the flags of tensor-core plans do not work with --backend",
+                      "remove them; use --model with options instead, for example fp32:split-k=2");
   }
   const std::optional<Accumulation> accumulation = parse_accumulation(choice.model);
   if (!accumulation || accumulation->sums_in_format() || accumulation->half_accumulator ||
       accumulation->rounds_otherwise() || accumulation->kind == Accumulation::fp64) {
-    throw usage_error("--backend: no order of " + choice.model + " can be found there",
-                      "accumulations that sum in fp32, such as fp32, pairwise, tensor-core:h100");
+    throw usage_error("--backend cannot show the order of '" + choice.model + "'",
+                      "use an accumulation in fp32: fp32, pairwise or tensor-core:h100");
   }
   const FloatFormat input = mma_format("--input", choice.input.empty() ? "fp32" : choice.input);
   const std::optional<FprevValues> values = values_of(input, false);
@@ -164,23 +163,24 @@ FprevModel make_fprev_model(const FprevChoice& choice, int n) {
   }
   const std::optional<Accumulation> accumulation = parse_accumulation(choice.model);
   if (!accumulation) {
-    throw usage_error("unknown model " + choice.model,
-                      did_you_mean(choice.model, fprev_model_names(),
-                                   "models: " + comma_list(fprev_model_names())));
+    throw usage_error(
+        "unknown model " + choice.model,
+        did_you_mean(choice.model, fprev_model_names(),
+                     "see halfscope help accumulation, or use a tensor core such as h100"));
   }
   if (choice.has_plan || !choice.output.empty()) {
     throw usage_error(
-        "accumulators and plans have flags for tensor cores only, not for " + choice.model,
-        "use --model h100, or options such as fp32:promote=16");
+        "--output and the plan's flags are for tensor cores, not for '" + choice.model + "'",
+        "use --model h100, or an option, for example fp32:promote=16");
   }
   if (accumulation->rounds_otherwise()) {
-    throw usage_error("a rounding does not change in which order " + choice.model + " sums",
-                      "drop the option; the order is found with rounding to nearest even");
+    throw usage_error("the rounding option does not change the order of '" + choice.model + "'",
+                      "remove the option");
   }
   if (accumulation->kind != Accumulation::tensor_core) {
     if (choice.input.empty()) return product_model(*accumulation);
-    throw usage_error("--input is of tensor cores, not of " + choice.model,
-                      "use --model h100, or drop the flag");
+    throw usage_error("--input is for tensor cores, not for '" + choice.model + "'",
+                      "use --model h100, or remove --input");
   }
   // The values are those of the model; the sums are our product kernel's.
   FprevChoice same = choice;

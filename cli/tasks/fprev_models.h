@@ -13,11 +13,11 @@ namespace halfscope {
 
 struct FprevChoice {
   std::string model = "fp32";  ///< an accumulation, or an architecture of tensor cores
-  std::string input, output;   ///< of tensor cores; "" for the first that there is
+  std::string input, output;   ///< formats for tensor cores; "" for the first
   TensorCorePlan plan;
   bool has_plan = false;              ///< a flag of the plan was given
   std::string backend;                ///< whose matrix product it is; "" for none
-  int64_t rows = 128, columns = 128;  ///< of that product
+  int64_t rows = 128, columns = 128;  ///< size of that product
 };
 
 struct FprevModel {
@@ -25,7 +25,7 @@ struct FprevModel {
   FprevValues values;
   std::string input, accumulator;  ///< formats
   int most = 0;                    ///< summands that the values can tell apart
-  std::string kernel{};            ///< of a backend: what computes the product
+  std::string kernel{};            ///< kernel of a backend's product
   TensorCorePlan plan{};           ///< as asked for, by flags or in the name
 };
 

@@ -43,12 +43,10 @@ void check_sources(const Settings& settings) {
   const int sources = !settings.inputs.empty() + !settings.data.empty() +
                       static_cast<int>(settings.random_input.has_value());
   if (sources == 0) {
-    throw usage_error("there is nothing to run the network on",
-                      "give one of --input, --data and --random-input");
+    throw usage_error("run needs samples", "add --data, --input or --random-input");
   }
   if (sources > 1) {
-    throw usage_error("--input, --data and --random-input exclude each other",
-                      "give one of --input, --data and --random-input")
+    throw usage_error("--input, --data and --random-input exclude each other", "keep one of them")
         .about({"input", "data", "random_input"});
   }
   if (!settings.normalize.empty() && settings.data.empty()) {
@@ -104,8 +102,8 @@ void ForwardRun::run() {
 std::optional<Error> ForwardRun::lost() const {
   if (runner_->lost_lanes().empty()) return std::nullopt;
   std::string text;
-  for (const LostLane& lost : runner_->lost_lanes()) {
-    text += fmt::format("{}lane {} was lost at batch {}: {}", text.empty() ? "" : "; ", lost.name,
+  for (const FailedLane& lost : runner_->lost_lanes()) {
+    text += fmt::format("{}lane {} failed at batch {}: {}", text.empty() ? "" : "; ", lost.name,
                         lost.step, lost.why);
   }
   return Error(text, runner_->lost_lanes().front().hint);

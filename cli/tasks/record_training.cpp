@@ -44,7 +44,7 @@ class Summary final : public TapSink {
   void reduction(int lane, const ReductionError& error) override { next_.reduction(lane, error); }
   void ranks(int lane, const RankSpread& spread) override { next_.ranks(lane, spread); }
   void lost(int lane, int64_t step, const std::string& why) override {
-    lanes_[static_cast<size_t>(lane)].lost = LostLane{step, why};
+    lanes_[static_cast<size_t>(lane)].lost = FailedLane{step, why};
     next_.lost(lane, step, why);
   }
   void end(RunEnd how) override {
@@ -67,11 +67,12 @@ class Summary final : public TapSink {
   RunStatus status_ = RunStatus::running;
 };
 
-/// Lanes that are lost before the first step, as a long training says so at its end only.
+/// Prints lanes that failed before the first step. Otherwise a long training would say so at its
+/// end.
 void print_lost(const Trainer& trainer, const Settings& settings) {
-  for (const LostLane& lost : trainer.lost_lanes()) {
-    fmt::print(stderr, "note: lane {} is lost: {}; the others go on{}\n", lost.name, lost.why,
-               settings.checkpoint.empty() ? "" : ", without checkpoints");
+  for (const FailedLane& lost : trainer.lost_lanes()) {
+    fmt::print(stderr, "note: lane {} failed: {}; the other lanes continue{}\n", lost.name,
+               lost.why, settings.checkpoint.empty() ? "" : ", without checkpoints");
   }
 }
 
@@ -126,8 +127,8 @@ void RecordedTraining::run() {
 std::optional<Error> RecordedTraining::lost() const {
   if (trainer_->lost_lanes().empty()) return std::nullopt;
   std::string text;
-  for (const LostLane& lost : trainer_->lost_lanes()) {
-    text += fmt::format("{}lane {} was lost at step {}: {}", text.empty() ? "" : "; ", lost.name,
+  for (const FailedLane& lost : trainer_->lost_lanes()) {
+    text += fmt::format("{}lane {} failed at step {}: {}", text.empty() ? "" : "; ", lost.name,
                         lost.step, lost.why);
   }
   return Error(text, trainer_->lost_lanes().front().hint);

@@ -20,13 +20,13 @@ struct InputText {
 
 InputText split_text(const std::string& text) {
   const size_t equals = text.find('=');
-  // A name may hold anything but a slash; a file that is there is meant as it stands.
+  // A name has no slash. An existing file of this name wins.
   const bool named = equals != std::string::npos && equals > 0 && !std::filesystem::exists(text) &&
                      text.find('/') > equals;
   return named ? InputText{text.substr(0, equals), text.substr(equals + 1)} : InputText{"", text};
 }
 
-/// How many rows a node picks from by this value; 2 if none does.
+/// Returns the number of rows that this value indexes, or 2 if no node uses it as an index.
 int64_t rows_picked(const Graph& graph, ValueId index) {
   int64_t rows = 0;
   for (const Node& node : graph.nodes()) {
@@ -39,7 +39,7 @@ int64_t rows_picked(const Graph& graph, ValueId index) {
   return rows == 0 ? 2 : rows;
 }
 
-/// Throws Error if so many samples of so many numbers are more than this machine can hold.
+/// Throws Error if `samples` of `each` numbers do not fit in this machine's memory.
 void check_memory(int64_t samples, int64_t each) {
   const double wanted = static_cast<double>(samples) * static_cast<double>(each) * sizeof(float);
   const double memory =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What `run` feeds a network: arrays from files, the test part of a data set, or random numbers.
+// Inputs of `run`: arrays from files, the test part of a data set, or random numbers.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,22 @@
 
 namespace halfscope {
 
-/// The arrays of --input: "x.npy" (for the only input), "x.npz" (by name) or "NAME=x.npy", as the
-/// test part of a data set. Throws Error.
+/// Reads the arrays of --input: "x.npy" (for the only input), "x.npz" (by name) or "NAME=x.npy", as
+/// the test part of a data set. Throws Error.
 Dataset read_inputs(const std::vector<std::string>& texts);
-/// The files behind them.
+/// Returns their files.
 std::vector<std::string> input_array_files(const std::vector<std::string>& texts);
 
-/// Uniform numbers in [-1, 1) for every real input of the network, positions below the number of
-/// rows that are picked from for the others: the same for the same seed on every machine. Inputs
-/// whose first dimension is `batch` have it for samples; samples of others have the input's shape.
+/// Returns uniform numbers in [-1, 1) for every real input of the network, positions below the
+/// number of rows that are picked from for the others: the same for the same seed on every machine.
+/// Inputs whose first dimension is `batch` have it for samples; samples of others have the input's
+/// shape.
 Dataset random_inputs(const Model& network, int64_t batch, int64_t samples, uint64_t seed);
 
-/// One label per sample: the only array of a .npy or .npz, or its "labels" or "y". Throws Error.
+/// Reads one label per sample: the only array of a .npy or .npz, or its "labels" or "y". Throws
+/// Error.
 std::vector<int32_t> read_labels(const std::string& file);
-/// Those that came with the samples, if any did.
+/// Returns the labels stored with the samples, if any.
 std::vector<int32_t> labels_of(const Split& split);
 
 /// Drops all samples after the first `count`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What every command that trains does first.
+// Preparation of a training, for every command that trains.
 #pragma once
 
 #include <memory>
@@ -12,30 +12,31 @@
 
 namespace halfscope {
 
-/// Everything but the initial weights and a network from a file, which are read later. Throws Error
-/// (usage).
+/// Returns the configuration without initial weights and network files, which are read later.
+/// Throws Error (usage).
 TrainConfig train_config(const Settings& settings);
 
-/// Whether --checkpoint goes on writing the file that --resume reads.
+/// Returns whether --checkpoint and --resume name the same file.
 bool resumes_own_checkpoint(const Settings& settings);
 
-/// The files that a training or a run reads besides its samples: plans, weights, the network.
+/// Returns the files that a training or a run reads besides its samples: plans, weights, the
+/// network.
 std::vector<std::string> input_files(const Settings& settings);
 
 /// Reads --init: an .npz of finite values, or nothing without it. Throws Error that names the
 /// tensor and the element otherwise.
 NamedTensors read_initial_weights(const Settings& settings);
 
-/// The data of --data, as --normalize has them.
+/// Loads the data of --data, scaled by --normalize.
 Dataset load_training_data(const Settings& settings);
 
-/// Adds to the configuration how the network and its loss are built, where that is no built-in
-/// classifier of images. What is understood of a network's file is written to `summary`, which must
-/// outlive the configuration, when the network is built. Throws Error if it cannot be loaded.
+/// Adds the builder of the network and its loss, except for built-in image classifiers. Building a
+/// network from a file fills `summary`, which must outlive the configuration. Throws Error if the
+/// network cannot be loaded.
 void attach_network(TrainConfig& config, const Settings& settings, const Dataset& data,
                     NetworkSummary* summary = nullptr);
 
-/// Errors about initial weights name the file they are from, which the trainer does not know.
+/// Returns the trainer. Errors about initial weights name the file `init`.
 std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const Dataset& data,
                                       const std::string& init);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a strongly typed file computes, beside the lane whose plan it was made of: the file is read
-// back, its own types are a plan, and both run on the same samples.
+// Check of a strongly typed file against the lane of its plan: the file is read back, its types
+// become a plan, and both run on the same samples.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 namespace halfscope {
 
 struct TypedCheck {
-  int64_t nodes = 0;     ///< whose formats were compared
+  int64_t nodes = 0;     ///< nodes whose formats were compared
   int64_t outputs = 0;   ///< elements that were compared
-  int64_t max_ulps = 0;  ///< of an output, in ulps of its format in the lane
-  /// What differs, a sentence each; empty where all formats are equal and no output is more than
-  /// one ulp off.
+  int64_t max_ulps = 0;  ///< largest difference of an output, in ulps of the lane's format
+  /// Differences, a sentence each. Empty if all formats are equal and all outputs are within one
+  /// ulp.
   std::vector<std::string> differences{};
 
   std::string summary() const;

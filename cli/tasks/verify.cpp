@@ -28,7 +28,7 @@ class ProofLine {
   ProofLine(const char* what, const RunInfo& run, int64_t steps, bool quiet)
       : what_(what), inference_(run.inference), steps_(steps), quiet_(quiet) {}
 
-  /// Of trials that run side by side it shows the one that began last.
+  /// Shows the newest of the trials that run side by side.
   void operator()(const std::string& name, int lane, const StepRow& row) {
     if (lane < lane_) return;
     if (lane > lane_) {
@@ -61,12 +61,12 @@ void check_repeatable(const std::string& file, const RunInfo& info) {
                     info.inference ? "run" : "train"));
   }
   if (has_live_writer(file)) {
-    throw usage_error(file + " is still being recorded",
+    throw usage_error("'" + file + "' is still being recorded",
                       "wait for its end, or stop it with Ctrl-C");
   }
 }
 
-/// What a recorded training trained on. It is not copied, as the network is built from it.
+/// Returns the data of a recorded training. It is not copied, as the network is built from it.
 struct TrainingAgain {
   explicit TrainingAgain(const RunInfo& info)
       : settings(parse_settings(kTrain, info.settings)), config(train_config(settings)) {
@@ -107,7 +107,7 @@ std::optional<Twins> twins_beside(const RunView& run, int lane, const TrainingAg
                                   bool quiet) {
   const LaneInfo& info = run.lane(lane);
   const std::string backend = run.lane(reference_lane(run, lane)).backend;
-  // What was trained in double is compared with fp32 on the lane's own backend.
+  // Trainings in double are compared with fp32 on the lane's own backend.
   const bool is_double = backend == "float64";
   TwinRequest request{.training = again.config, .plan = plan_from_json(info.plan_json)};
   request.backend = &backend_for(reference_of(request.plan), is_double ? info.backend : backend);

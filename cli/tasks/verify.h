@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What repeats a recorded run to learn more about it: twins, which show how far apart right
-// trainings end, and proofs of the advice. Both go into the run file. `train`, `run` and `diagnose`
-// with --verify, and `diagnose` itself.
+// Repeats of a recorded run: twins, which show how far healthy trainings drift apart, and proofs of
+// the advice. Both go into the run file. Used by `diagnose`, and by `train`, `run` and `diagnose`
+// with --verify.
 #pragma once
 
 #include <map>
@@ -16,14 +16,14 @@
 
 namespace halfscope {
 
-/// What came of twins.
+/// Result of training twins.
 struct TwinCheck {
   std::map<int, Twins> twins{};  ///< by the lane that they were trained beside
-  int trainings = 0;             ///< that are in the run file now
+  int trainings = 0;             ///< twins in the run file
   double seconds = 0.0;
-  std::vector<std::string> problems{};  ///< what could not be checked and why, a line each
+  std::vector<std::string> problems{};  ///< failed checks and their reasons, a line each
 
-  /// "checked against 2 further float32 trainings (3.2 s)", and the problems.
+  /// Returns "checked against 2 further float32 trainings (3.2 s)", and the problems.
   std::vector<std::string> lines() const;
 };
 
@@ -34,10 +34,10 @@ TwinCheck check_with_twins(const std::string& file, const RunView& run, bool qui
 struct Verified {
   TwinCheck check{};
   std::optional<Recommendation> advice{};  ///< nothing if there is none
-  std::optional<Proof> proof{};            ///< of it; nothing if the user stopped it, too
-  std::optional<Error> not_stored{};       ///< why the proof is not in the run file, if it is not
+  std::optional<Proof> proof{};       ///< nothing if there is no advice, or the user stopped it
+  std::optional<Error> not_stored{};  ///< why the proof is not in the run file, if it is not
 
-  /// Throws Error about not_stored: after the result has been told.
+  /// Throws `not_stored`, if any. Call it after printing the result.
   void check_stored() const;
 };
 

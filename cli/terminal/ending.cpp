@@ -24,25 +24,17 @@ Colour colour_of(Verdict::State state) {
   return Colour::yellow;
 }
 
-/// " (mixed_float16)" where several lanes are judged, so that one has to say which is meant.
+/// Returns " (mixed_float16)" where several lanes are judged, to say which one is meant.
 std::string of_lane(const Report& report, int lane) {
   const auto judged = std::count_if(report.lanes.begin(), report.lanes.end(),
                                     [](const LaneReport& each) { return !each.reference; });
   return judged > 1 ? fmt::format(" ({})", report.lanes[static_cast<size_t>(lane)].name) : "";
 }
 
-/// If full precision fails, too, it is not a matter of formats: other lanes fail for the same
-/// reason, and what their findings ask for does not help.
-bool reference_fails(const Report& report) {
-  return std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& finding) {
-    return finding.lane == report.reference && finding.severity == Severity::error;
-  });
-}
-
-/// The findings about the sick lane that the verdict does not tell already: the first of each rule
-/// and of each layer, as eight layers with the same trouble are one cause, and a layer with two
-/// troubles usually has one. Harm is no cause.
-std::vector<const Finding*> untold_causes(const Report& report) {
+/// Returns the findings about the sick lane that the verdict does not mention: the first of each
+/// rule and of each layer, because eight layers with the same trouble are one cause, and a layer
+/// with two troubles usually has one. Harm is an effect, so it is left out.
+std::vector<const Finding*> further_causes(const Report& report) {
   std::vector<const Finding*> causes;
   const bool healthy = report.verdict.state == Verdict::State::healthy;
   if (report.sick < 0 || healthy || reference_fails(report)) return causes;
@@ -57,19 +49,8 @@ std::vector<const Finding*> untold_causes(const Report& report) {
   return causes;
 }
 
-/// The most important action; "" if nothing has to change.
-std::string advice_text(const Report& report) {
-  if (report.verdict.state == Verdict::State::healthy) return "";
-  if (report.recommendation) {
-    return fmt::format("advice{}: {}", of_lane(report, report.recommendation->lane),
-                       report.recommendation->text);
-  }
-  if (report.actions.empty() || reference_fails(report)) return "";
-  const ActionReport& action = report.actions.front();
-  return fmt::format("advice{}: {}", of_lane(report, action.lane), action.text);
-}
-
-/// The training again with statistics; "" if this one had some, or does not say how it was made.
+/// Returns the command that trains again with statistics; "" if this run has some, or does not say
+/// how it was made.
 std::string command_that_records(const RunInfo& info) {
   if (info.every > 0 || info.inference || info.settings.empty()) return "";
   std::string line = "halfscope train";
@@ -147,12 +128,21 @@ std::string ending_text(const Conclusion& conclusion, const std::string& file,
   if (conclusion.report) {
     const Report& report = *conclusion.report;
     text += "\n" + verdict_text(report.verdict, style);
-    for (const Finding* cause : untold_causes(report)) {
+    for (const Finding* cause : further_causes(report)) {
       text += paragraph(fmt::format("cause{}: {}.", of_lane(report, cause->lane), cause->mechanism),
                         style, 0, kHanging);
     }
-    const std::string advice = advice_text(report);
-    if (!advice.empty()) text += paragraph(advice, style, 0, kHanging);
+    const Answer answer = answer_of(report);
+    if (!answer.todo.empty()) {
+      text += paragraph(fmt::format("advice{}: {}", of_lane(report, answer.lane), answer.todo),
+                        style, 0, kHanging);
+    }
+    // With --verify the lines of the proof follow, which are what it rests on.
+    if (!answer.confidence.empty()) {
+      text += paragraph(
+          "confidence: " + answer.confidence + (proof.empty() ? ". " + answer.basis : "."), style,
+          0, kHanging);
+    }
   }
   for (size_t at = 0; at < proof.size();) {
     const size_t end = std::min(proof.find('\n', at), proof.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How `train`, `run` and `diagnose` sum a run up: the report's verdict, what caused it, what to do
+// Closing text of `train`, `run` and `diagnose`: the report's verdict, its cause, what to do
 // and the command to run next. Nothing is judged here, so these commands and `report` agree.
 #pragma once
 

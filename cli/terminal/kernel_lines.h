@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What --kernels of `train` and `run` prints on standard error, line by line.
+// Lines that `train` and `run` print on standard error with --kernels.
 #pragma once
 
 #include <span>

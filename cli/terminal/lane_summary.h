@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a lane came to, in a line: the closing table of `train` and the list of `inspect`.
+// Summary of a lane in one line, for the closing table of `train` and the list of `inspect`.
 #pragma once
 
 #include <optional>
@@ -17,14 +17,14 @@ struct LaneSummary {
   bool reference = false;
   bool inference = false;          ///< there are no losses
   bool averages = false;           ///< evaluated are the moving averages of the weights
-  int64_t steps = 0, skipped = 0;  ///< of this run; one that was resumed began later than step 0
-  double ms = 0.0;                 ///< of all steps together
+  int64_t steps = 0, skipped = 0;  ///< in this run, which may have resumed after step 0
+  double ms = 0.0;                 ///< total over all steps
   StepRow last{};                  ///< means nothing without steps
   std::optional<EvalRow> eval{};
-  std::optional<LostLane> lost{};
+  std::optional<FailedLane> lost{};
 
   void add(const StepRow& row);
-  /// How far the training is, with what was done before it was resumed.
+  /// Returns the steps done, including those before a resume.
   int64_t steps_done() const { return steps > 0 ? last.step + 1 : 0; }
   double ms_per_step() const;
   /// Why its figures are no result; "" if they are.
@@ -37,7 +37,7 @@ struct LaneSummary {
 std::vector<LaneSummary> untrained_lanes(const RunInfo& info);
 std::vector<LaneSummary> lane_summaries(const RunView& run);
 
-/// The `lanes` of docs/contracts.md, "Results as JSON".
+/// The `lanes` of docs/reference/json.md.
 Json to_json(std::span<const LaneSummary> lanes);
 
 /// Columns aligned to their widest cell, two blanks between; numbers to the right. The first row

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What was understood of a network's file, in words and as JSON: what trains, what is tied, what
-// stays constant, what is doubtful.
+// Summary of an imported network file, as text and as JSON: weights that train, are tied, stay
+// constant or are doubtful.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ struct NetworkSummary {
   std::vector<std::string> notes;
   int64_t batch = 1;              ///< samples that the imported network takes at once
   std::string open_batch{};       ///< the file's name for that dimension; "" if the file fixes it
-  int64_t constant_elements = 0;  ///< of constant tensors of more than one number that nodes read
+  int64_t constant_elements = 0;  ///< in constant tensors of more than one number
 };
 
-/// `batch` is how many samples the network takes at once.
+/// Returns the summary; `batch` is the number of samples per batch.
 NetworkSummary summary_of(const OnnxImport& import, const std::string& file, int64_t batch);
 
-/// What can be done about doubts.
+/// Hint that follows doubts.
 inline constexpr const char* kDoubtHint =
     "docs/onnx.md shows the export that leaves the fewest doubts; --trainable, --frozen and "
     "--untie "

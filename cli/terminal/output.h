@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Standard output, which holds results and nothing else.
+// Standard output, which is for results and nothing else.
 #pragma once
 
 #include <cstddef>
@@ -18,39 +18,39 @@ using Json = nlohmann::ordered_json;
 /// The name that stands for standard output where a result goes to a file.
 inline constexpr std::string_view kStandardOutput = "-";
 
-/// What can be wrong with the file of a result before there is one. Throws Error.
+/// Throws Error if the result could not be written to this file.
 void check_result_file(const std::string& file, bool force);
 /// Writes a result to its file, or to standard output.
 void write_result(const std::string& file, std::string_view text, bool force);
-/// Throws Error (usage) if standard output is asked for, where `what` ("a run file") needs a file.
+/// Throws Error (usage) if `file` is standard output, but `what` ("a run file") needs a file.
 void check_is_file_name(const std::string& file, const char* what);
-/// Throws Error (usage) if two of the files, empty names left aside, are one and the same.
+/// Throws Error (usage) if two of the files are the same. Ignores empty names.
 void check_distinct(std::span<const std::string> files);
 void check_distinct(std::initializer_list<std::string> files);
 /// Returns `stem` + `ending`, or the first of "stem2", "stem3" ... that is not a file yet: for
 /// commands that are suggested to the user.
 std::string free_name(const std::string& stem, const std::string& ending);
-/// Text for people: to standard error where a result has taken standard output.
+/// Writes text for people, to standard error if a result uses standard output.
 void write_message(std::string_view text, bool output_taken);
 
-/// Writes to standard output at once. A reader that went away is no error: the rest is dropped.
+/// Writes to standard output at once. A closed pipe is not an error: the rest is dropped.
 /// Throws Error if the text cannot be written, as on a full disk.
 void write_out(std::string_view text);
 /// The same for a JSON result.
 void write_json(const Json& json);
 
-/// A number as docs/contracts.md has it in JSON: "inf", "-inf" and "nan" are words.
+/// Returns a number for JSON (docs/reference/json.md): "inf", "-inf" and "nan" are words.
 Json json_number(double value);
 
-/// A number as a table shows it: four significant digits, "-" for NaN.
+/// Returns a number for a table: four significant digits, "-" for NaN.
 std::string table_number(double value);
-/// 0.956 as "95.60%", "-" for NaN.
+/// Returns 0.956 as "95.60%", and NaN as "-".
 std::string percentage(double value);
 
-/// `text` broken into lines of at most `width` characters at blanks.
+/// Returns `text` in lines of at most `width` characters at blanks.
 std::vector<std::string> wrapped(std::string_view text, size_t width);
 
-/// How text for people looks on a stream.
+/// Style of text for people on a stream.
 struct TextStyle {
   size_t width = 0;     ///< paragraphs are wrapped to this many columns; 0: one line each
   bool colour = false;  ///< important words are coloured with escape codes
@@ -67,12 +67,13 @@ std::string coloured(std::string_view text, Colour colour, const TextStyle& styl
 /// blanks, the others with `other`.
 std::string paragraph(std::string_view text, const TextStyle& style, size_t first, size_t other);
 
-/// How wide the terminal of a file descriptor is; 80 if it does not say.
+/// Returns the width of a terminal, or 80 if it is unknown.
 size_t window_width(int terminal);
-/// The width of the terminal that standard output is, 0 if it is none.
+/// Returns the width of the terminal at standard output, or 0 if it is not a terminal.
 size_t output_width();
 
-/// The shortest text that reads back as the same number, without "e+05" below 2^53: "65536".
+/// Returns the shortest text that reads back as the same number, without "e+05" below 2^53:
+/// "65536".
 std::string shortest(double value);
 
 }  // namespace halfscope

@@ -18,7 +18,7 @@ namespace {
 constexpr std::chrono::milliseconds kRedraw{100};
 constexpr const char* kClearLine = "\r\033[K";
 
-/// What a line has room for.
+/// Parts of the line that fit.
 struct Detail {
   bool rate = true, notes = true, left = true;
   size_t lanes = 0;

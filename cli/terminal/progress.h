@@ -32,7 +32,7 @@ class RateMeter {
 struct LaneProgress {
   std::string name;
   double loss = 0.0;
-  double accuracy = 0.0;  ///< of all batches so far, in inference; NaN without labels
+  double accuracy = 0.0;  ///< mean over the batches so far (inference); NaN without labels
   double first_scale = 1.0, scale = 1.0;
   int64_t skipped = 0;
 };

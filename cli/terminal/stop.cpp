@@ -26,8 +26,8 @@ void say(std::string_view text) {
   static_cast<void>(unused);
 }
 
-/// What a second Ctrl-C removes: the run file with SQLite's files beside it, then their folder. A
-/// signal handler may neither allocate nor list folders.
+/// Files that a second Ctrl-C removes: the run file with SQLite's files beside it, then their
+/// folder. A signal handler may neither allocate nor list folders.
 constexpr size_t kLongestName = 4096;
 std::array<std::array<char, kLongestName>, 5> g_names{};
 std::atomic<bool> g_removes{false};

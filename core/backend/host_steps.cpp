@@ -9,7 +9,8 @@ void HostSteps::open(const StepState* state) {
   if (state != nullptr) state_ = *state;
   current_ = {};
   measured_.reset();
-  // The gradients of the parts, each a mean over its samples, add up to that of the whole batch.
+  // Each micro-batch's gradient is a mean over its samples; together they add up to the whole
+  // batch's.
   program_.write_scalar(executable_.loss_scale,
                         static_cast<double>(state_.scaler.scale) / static_cast<double>(parts_));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The StepQueue of programs that do all they are told before they return.
+// The StepQueue of programs that finish each call before they return.
 #pragma once
 
 #include <bitset>
@@ -12,7 +12,7 @@ namespace halfscope {
 
 class HostSteps : public StepQueue {
  public:
-  /// `program` runs `executable`; both outlive this.
+  /// `program` runs `executable`; both must outlive this object.
   HostSteps(Program& program, const Executable& executable, const StepRules& rules,
             int64_t micro_batches)
       : program_(program), executable_(executable), rules_(rules), parts_(micro_batches) {}
@@ -25,7 +25,7 @@ class HostSteps : public StepQueue {
   StepReport collect() override;
 
  protected:
-  /// Skips the step, or writes what the update reads and runs it.
+  /// Skips the step, or writes the inputs of the update and runs it.
   void apply(const StepDecision& decision, double sum_sq, bool measured);
 
   Program& program_;
@@ -36,8 +36,9 @@ class HostSteps : public StepQueue {
   StepReport current_{};
 
  private:
-  std::bitset<kEntryCount> measured_;    ///< entries of the current step
-  std::vector<TensorStats> part_stats_;  ///< of a further micro-batch
+  std::bitset<kEntryCount> measured_;  ///< entries of the current step
+  std::vector<TensorStats>
+      part_stats_;  ///< statistics of the second and later micro-batches, before merging
   std::deque<StepReport> closed_;
 };
 

@@ -22,7 +22,7 @@ LossScalerConfig parse_loss_scale(std::string_view text) {
     static const std::vector<std::string> kKinds{"dynamic", "static", "none"};
     const std::string near = closest(kind, kKinds);
     const char* forms = "use dynamic, dynamic:INIT, static:X or none";
-    throw usage_error("unknown loss scale " + std::string(text),
+    throw usage_error("unknown loss scale '" + std::string(text) + "'",
                       near.empty() || near == kind ? forms : did_you_mean(kind, kKinds));
   }
   config.kind = dynamic ? LossScalerConfig::Kind::dynamic : LossScalerConfig::Kind::constant;
@@ -33,8 +33,8 @@ LossScalerConfig parse_loss_scale(std::string_view text) {
         std::from_chars(number.data(), number.data() + number.size(), config.initial);
     if (error != std::errc() || end != number.data() + number.size() || !(config.initial > 0.0f) ||
         !std::isfinite(config.initial) || !std::isfinite(1.0f / config.initial)) {
-      throw usage_error("loss scale " + std::string(text) + ": \"" + std::string(number) +
-                        "\" is not a positive number with a finite inverse");
+      throw usage_error("loss scale '" + std::string(text) + "': " + std::string(number) +
+                        " is not a positive number with a finite inverse");
     }
   }
   return config;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// LossScaler: the loss scale as a pure state machine with one transition, for host and device.
-// Rules of torch.cuda.amp.GradScaler (amp_update_scale): on a non-finite gradient the scale is
-// multiplied by `backoff` and the tracker starts anew; after `growth_interval` finite steps in a
-// row it is multiplied by `growth`, unless the product is not finite.
+// LossScaler: the loss scale as a pure state machine with one transition function, for host and
+// device. Follows torch.cuda.amp.GradScaler (amp_update_scale): a non-finite gradient multiplies
+// the scale by `backoff` and resets the tracker. After `growth_interval` finite steps in a row the
+// scale is multiplied by `growth`, unless the product is not finite.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace halfscope {
 struct LossScalerConfig {
   enum class Kind : uint8_t {
     none,      ///< scale 1, no step is ever skipped
-    constant,  ///< fixed scale; non-finite steps are skipped
+    constant,  ///< fixed scale; steps with non-finite gradients are skipped
     dynamic,   ///< torch's rules
   };
   Kind kind = Kind::none;
@@ -34,7 +34,7 @@ HS_HD constexpr LossScalerState initial_state(const LossScalerConfig& config) no
   return {config.kind == LossScalerConfig::Kind::none ? 1.0f : config.initial, 0};
 }
 
-/// The state after a step whose gradients were all finite or not.
+/// Returns the state after a step whose gradients were all `finite` or not.
 HS_HD constexpr LossScalerState next_state(LossScalerState state, const LossScalerConfig& config,
                                            bool finite) noexcept {
   if (config.kind != LossScalerConfig::Kind::dynamic) return state;
@@ -45,15 +45,15 @@ HS_HD constexpr LossScalerState next_state(LossScalerState state, const LossScal
   return {representable ? grown : state.scale, 0};
 }
 
-/// Whether the optimizer leaves the step out.
+/// Returns whether the optimizer skips the step.
 HS_HD constexpr bool skips(const LossScalerConfig& config, bool finite) noexcept {
   return config.kind != LossScalerConfig::Kind::none && !finite;
 }
 
-/// "dynamic", "dynamic:INIT", "static:X", "none". Throws Error (usage).
+/// Parses "dynamic", "dynamic:INIT", "static:X" or "none". Throws Error (usage).
 LossScalerConfig parse_loss_scale(std::string_view text);
-/// The form that parse_loss_scale reads, with the number always there: "dynamic:65536". What the
-/// text has no place for (growth, backoff, interval) is left out.
+/// Returns the text that parse_loss_scale reads, always with the number: "dynamic:65536". Growth,
+/// backoff and interval have no place in that text and are left out.
 std::string loss_scale_text(const LossScalerConfig& config);
 
 }  // namespace halfscope

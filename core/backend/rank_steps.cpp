@@ -44,13 +44,13 @@ void RankSteps::load(const std::map<ValueId, std::vector<double>>& variables) {
 void RankSteps::open(const StepState* state) {
   HostSteps::open(state);
   finite_.assign(static_cast<size_t>(ranks_), true);
-  at_start_ = read(buffers_);
+  buffers_at_start_ = read(buffers_);
 }
 
 /// All ranks begin a step with the buffers of rank 0, as torch's DistributedDataParallel does.
 void RankSteps::begin_rank(int64_t rank) {
   if (!replicas_.empty()) load(replicas_[static_cast<size_t>(rank)].variables);
-  if (rank > 0 || !replicas_.empty()) load(at_start_);
+  if (rank > 0 || !replicas_.empty()) load(buffers_at_start_);
   program_.write_scalar(executable_.rank, static_cast<double>(rank));
   const StepState& state = replicas_.empty() ? state_ : replicas_[static_cast<size_t>(rank)].state;
   program_.write_scalar(executable_.loss_scale,
@@ -60,17 +60,17 @@ void RankSteps::begin_rank(int64_t rank) {
 void RankSteps::end_rank(int64_t rank) {
   finite_[static_cast<size_t>(rank)] = std::isfinite(program_.read_scalar(executable_.rank_norm));
   if (rank == 0) {
-    of_first_ = read(buffers_);
-  } else {  // what delayed scales remember is the largest magnitude on any rank
+    buffers_of_rank_0_ = read(buffers_);
+  } else {  // the history of delayed scales gets the largest magnitude on any rank
     for (const ValueId history : histories_) {
       const std::vector<double> own = program_.read_exact(history);
-      std::vector<double>& kept = of_first_.at(history);
+      std::vector<double>& kept = buffers_of_rank_0_.at(history);
       for (size_t i = 0; i < kept.size(); ++i) kept[i] = std::max(kept[i], own[i]);
     }
   }
   if (rank + 1 < ranks_) return;
   if (!replicas_.empty()) load(replicas_.front().variables);
-  load(of_first_);
+  load(buffers_of_rank_0_);
   std::vector<float> takes_part(static_cast<size_t>(ranks_), 1.0f);
   if (ranks_vote_alone()) {
     for (size_t i = 0; i < takes_part.size(); ++i) takes_part[i] = finite_[i] ? 1.0f : 0.0f;
@@ -89,7 +89,7 @@ void RankSteps::update(bool measured) {
   const bool all_finite = std::find(finite_.begin(), finite_.end(), false) == finite_.end();
   current_.ranks = ranks_;
   if (!ranks_vote_alone()) {
-    // A format without infinities may have made numbers of them.
+    // A format without infinities may have turned them into numbers.
     const bool lost = std::isfinite(sum_sq) && !all_finite;
     apply(decide(state_, rules_, lost ? std::numeric_limits<double>::infinity() : sum_sq),
           lost ? std::numeric_limits<double>::infinity() : sum_sq, measured);
@@ -110,7 +110,7 @@ void RankSteps::update(bool measured) {
   }
   part(decisions);
   const std::map<ValueId, std::vector<double>> before = read(buffers_);
-  for (size_t rank = replicas_.size(); rank-- > 0;) {  // rank 0 comes last, and stays
+  for (size_t rank = replicas_.size(); rank-- > 0;) {  // rank 0 comes last, so its variables stay
     load(replicas_[rank].variables);
     load(before);
     apply(decisions[rank], sum_sq, measured && rank == 0);
@@ -119,13 +119,13 @@ void RankSteps::update(bool measured) {
   current_.rank_distance = largest_distance();
 }
 
-/// Gives each rank a copy of the variables, unless it has one.
+/// Gives each rank its own copy of the variables, unless it already has one.
 void RankSteps::part(const std::vector<StepDecision>& decisions) {
   if (!replicas_.empty()) return;
   replicas_.assign(decisions.size(), {state_, read(own_)});
 }
 
-/// The largest 2-norm of the difference of a rank's weights from those of rank 0, over the latter.
+/// Returns the largest distance ||w - w_0|| / ||w_0|| of any rank's weights from rank 0's.
 double RankSteps::largest_distance() const {
   double largest = 0.0, norm = 0.0;
   for (const ValueId weight : weights_) {
@@ -139,7 +139,7 @@ double RankSteps::largest_distance() const {
       for (size_t i = 0; i < a.size(); ++i) difference += (a[i] - b[i]) * (a[i] - b[i]);
     }
     const double distance = difference == 0.0 ? 0.0 : std::sqrt(difference / norm);
-    if (!(distance <= largest)) largest = distance;  // a NaN, too
+    if (!(distance <= largest)) largest = distance;  // also catches NaN
     if (!std::isfinite(largest)) return std::numeric_limits<double>::infinity();
   }
   return largest;

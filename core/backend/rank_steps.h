@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The StepQueue of data-parallel ranks in one program of the processor. While all ranks agree they
-// share its variables; from the first step that only some of them skip on, each has a copy of its
-// own, and between steps the program holds those of rank 0.
+// The StepQueue of data-parallel ranks that share one program on the CPU. While all ranks agree
+// they share its variables. From the first step that only some of them skip, each rank has its own
+// copy; between steps the program contains the variables of rank 0.
 //
 //   open, { begin_rank, run(begin), parts ..., end_rank } per rank, run(norm), update, close
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace halfscope {
 
-/// A rank that has parted from the others.
+/// State of a rank that no longer agrees with the others.
 struct Replica {
   StepState state{};
   std::map<ValueId, std::vector<double>> variables{};
@@ -22,7 +22,8 @@ struct Replica {
 
 class RankSteps final : public HostSteps {
  public:
-  /// `program` runs `executable`, which is lowered for several ranks; both outlive this.
+  /// `program` runs `executable`, which is lowered for several ranks; both must outlive this
+  /// object.
   RankSteps(Program& program, const Executable& executable, const StepRules& rules,
             int64_t micro_batches);
 
@@ -31,7 +32,7 @@ class RankSteps final : public HostSteps {
   void end_rank(int64_t rank) override;
   void update(bool measured) override;
 
-  /// One per rank; empty while all ranks agree.
+  /// Returns one replica per rank; empty while all ranks agree.
   std::vector<Replica> replicas() const;
   void set_replicas(std::vector<Replica> replicas);
 
@@ -43,12 +44,13 @@ class RankSteps final : public HostSteps {
   double largest_distance() const;
 
   const int64_t ranks_;
-  std::vector<ValueId> own_;        ///< variables that are not rows for the ranks' gradients
-  std::vector<ValueId> buffers_;    ///< of these, what the forward pass moves
-  std::vector<ValueId> weights_;    ///< of these, what is trained
-  std::vector<ValueId> histories_;  ///< of the buffers, what delayed scales remember
-  std::vector<bool> finite_;        ///< by rank: its own gradient, in this step
-  std::map<ValueId, std::vector<double>> at_start_, of_first_;  ///< buffers in this step
+  std::vector<ValueId> own_;        ///< all variables except the stacks of the ranks' gradients
+  std::vector<ValueId> buffers_;    ///< the ones among them that the forward pass updates
+  std::vector<ValueId> weights_;    ///< the ones among them that are trained
+  std::vector<ValueId> histories_;  ///< the buffers that contain the history of delayed scales
+  std::vector<bool> finite_;        ///< by rank: whether its gradient was finite in this step
+  std::map<ValueId, std::vector<double>> buffers_at_start_,
+      buffers_of_rank_0_;  ///< buffers at the start of this step, and after rank 0
   std::vector<Replica> replicas_;
 };
 

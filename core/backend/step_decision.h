@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the norm of a step's gradients decides, for host and device: whether the step is skipped,
-// what its update reads, and with what the next step begins.
+// Turns the norm of a step's gradients into decisions, for host and device: whether the step is
+// skipped, what its update reads, and the state in which the next step begins.
 #pragma once
 
 #include <cmath>
@@ -12,40 +12,41 @@
 
 namespace halfscope {
 
-/// The same in every step.
+/// Rules that are the same in every step.
 struct StepRules {
   LossScalerConfig scaler;
-  double clip_norm = 0.0;  ///< largest 2-norm of all unscaled gradients; 0 for no clipping
+  double clip_norm = 0.0;  ///< largest 2-norm of all unscaled gradients; 0: no clipping
   double beta1 = 0.9, beta2 = 0.999;
 };
 
-/// What a lane takes from step to step beside its variables.
+/// State that a lane carries from step to step besides its variables.
 struct StepState {
   LossScalerState scaler;
-  int64_t updates = 0;  ///< optimizer steps done, for Adam's bias correction
+  int64_t updates = 0;  ///< optimizer steps done so far, for Adam's bias correction
 };
 
 struct StepDecision {
   bool skipped = false;
-  // Of the update, if there is one.
+  // Inputs of the update, if there is one.
   float inverse_scale = 1.0f;
   double clip = 1.0;
   double correction_1 = 1.0, correction_2 = 1.0;
   StepState next{};
 };
 
-/// 2-norm of the unscaled gradients; `sum_sq` is the sum of squares of the scaled ones.
+/// Returns the 2-norm of the unscaled gradients; `sum_sq` is the sum of squares of the scaled ones.
 HS_HD inline double unscaled_norm(double sum_sq, const LossScalerState& scaler) noexcept {
   return std::sqrt(sum_sq) / static_cast<double>(scaler.scale);
 }
 
-/// `finite`: what the step is skipped by.
+/// Decides whether the step is skipped and how its update and the next step run. `finite`: whether
+/// all gradients are finite.
 HS_HD inline StepDecision decide(const StepState& state, const StepRules& rules, double sum_sq,
                                  bool finite) noexcept {
   const auto is_finite = [](double x) { return x - x == 0.0; };
   StepDecision decision;
-  // As torch: the inverse is taken in double and rounded to fp32. Of a scale that has collapsed
-  // below 2^-128 it is infinite, and 0 * inf would make NaN of every weight.
+  // Computed in double and rounded to fp32, like torch's. The inverse is infinite if the scale has
+  // collapsed below 2^-128, and then 0 * inf would turn every weight into NaN.
   decision.inverse_scale = static_cast<float>(1.0 / static_cast<double>(state.scaler.scale));
   const bool has_inverse = is_finite(static_cast<double>(decision.inverse_scale));
   decision.skipped = skips(rules.scaler, finite && has_inverse);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What operators do with single elements. The operands of arithmetic are values of narrow formats,
-// and fp32 is wide enough for a single later rounding of +, -, *, / and sqrt to nearest even to be
-// the correct one (24 >= 2p + 2). Other roundings need the exact result: exact(), a double that is
-// rounded to odd.
+// Operations on single elements. The operands of arithmetic are values of reduced formats. fp32 has
+// enough bits (24 >= 2p + 2) that one later rounding of +, -, *, / and sqrt to nearest even is
+// correct. Other roundings need the exact result: exact() returns a double that is rounded to odd.
 #pragma once
 
 #include <cmath>
@@ -17,7 +16,7 @@
 
 namespace halfscope {
 
-/// What is read through a pointer, or through what a backend has for one.
+/// Type of the elements read through a pointer, or through a backend's replacement for one.
 template <class In>
 using ElementOf = std::remove_cvref_t<decltype(std::declval<const In&>()[int64_t{}])>;
 
@@ -26,7 +25,7 @@ HS_HD constexpr bool is_nan(T x) noexcept {
   return x != x;
 }
 
-/// A result computed in double, such that the later rounding to `write` is the only one.
+/// Delivers a result computed in double so that the later rounding to `write` is the only one.
 template <class T>
 HS_HD inline T delivered(double value, const FloatFormat& write) noexcept;
 template <>
@@ -38,7 +37,7 @@ HS_HD inline double delivered<double>(double value, const FloatFormat&) noexcept
   return value;
 }
 
-/// The same for a later rounding that may be another one than to nearest even.
+/// The same, for a later rounding that need not be to nearest even.
 template <class T>
 HS_HD inline T delivered(double value, const FloatFormat& write, const Rounding& rounding) noexcept;
 template <>
@@ -51,7 +50,7 @@ HS_HD inline double delivered<double>(double value, const FloatFormat&, const Ro
   return value;
 }
 
-// An operation that takes long enough for a GPU to wait for it, not for memory, is marked kWaits.
+// Operations marked kWaits take so long that a GPU waits for them, not for memory.
 
 struct AddOp {
   static constexpr const char* kName = "Add";
@@ -108,7 +107,7 @@ struct ReluOp {
   static constexpr const char* kName = "Relu";
   template <class T>
   HS_HD T operator()(T x) const {
-    return x <= T{0} ? T{0} : x;  // NaN compares false and stays
+    return x <= T{0} ? T{0} : x;  // NaN compares false and passes through
   }
 };
 struct ReluGradOp {
@@ -119,8 +118,8 @@ struct ReluGradOp {
   }
 };
 
-/// An operation, or a function of doubles, for a later rounding that is not to nearest even: its
-/// exact() where it has one. `down`: toward -infinity.
+/// An operation or a function of doubles for a later rounding that is not to nearest even. Uses
+/// exact() if the function has one. `down`: rounding toward -infinity.
 template <class Function>
 struct Exactly {
   Function f{};
@@ -136,7 +135,7 @@ struct Exactly {
   }
 };
 
-// Relations and logic make 1 or 0; indices that are not zero are true.
+// Relations and logic return 1 or 0; nonzero indices are true.
 
 struct EqualOp {
   static constexpr const char* kName = "Equal";
@@ -186,12 +185,12 @@ struct NotOp {
   HS_HD int32_t operator()(int32_t x) const { return x == 0 ? 1 : 0; }
 };
 
-// What every backend makes kernels of.
+// Every backend makes kernels from these lists.
 using UnaryElements = FunctionList<NegOp, SqrtOp, ReluOp>;
 using BinaryElements = FunctionList<AddOp, SubOp, MulOp, DivOp, ReluGradOp>;
-/// Of two reals or two indices.
+/// Relations between two reals or two indices.
 using Relations = FunctionList<EqualOp, LessOp, LessOrEqualOp, GreaterOp, GreaterOrEqualOp>;
-/// Of two indices.
+/// Logic on two indices.
 using Connectives = FunctionList<AndOp, OrOp>;
 
 }  // namespace halfscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Bodies that make indices, read them, or look elements up by them. `In` and `Out` are pointers, or
-// what a backend reads and writes elements through. Indices are in range: backends check them.
+// Bodies that compute indices, read them, or look elements up by them. `In` and `Out` are pointers,
+// or a backend's replacement for them. Indices are in range: backends check that.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@
 
 namespace halfscope {
 
-/// A negative index counts from the end.
+/// Counts a negative index from the end.
 HS_HD constexpr int64_t from_end(int64_t index, int64_t length) noexcept {
   return index < 0 ? index + length : index;
 }
 
-/// Item: a line of x. A NaN is larger than any number.
+/// One item is a line of x. NaN counts as larger than any number.
 template <class In>
 struct ArgMax {
   In x;
   int32_t* y;
   AxisLines lines;
-  bool last;  ///< of equal elements the last one
+  bool last;  ///< choose the last of equal elements
 
   HS_HD void operator()(int64_t item) const {
     const In line = x + lines.first(item);
@@ -44,7 +44,7 @@ struct ArgMax {
   }
 };
 
-/// Item: a line, whose prefix sums are taken.
+/// One item is a line, whose prefix sums are computed.
 struct CumulateIndices {
   const int32_t* x;
   int32_t* y;
@@ -63,7 +63,7 @@ struct CumulateIndices {
   }
 };
 
-/// Item: an element.
+/// One item is an element.
 template <class T, class Out>
 struct IndexToReal {
   const int32_t* x;
@@ -75,7 +75,7 @@ struct IndexToReal {
   }
 };
 
-/// Item: an element.
+/// One item is an element.
 template <class In>
 struct RealToIndex {
   In x;
@@ -83,19 +83,19 @@ struct RealToIndex {
   HS_HD void operator()(int64_t i) const { y[i] = integers::truncated(static_cast<double>(x[i])); }
 };
 
-/// x as [outer, length, inner], of which `count` lines are read for each outer one. Size is
-/// int64_t, or a number by which a backend divides faster.
+/// x as [outer, length, inner], of which `count` lines are read for each outer index. Size is
+/// int64_t, or a number type by which a backend divides faster.
 template <class Size>
 struct GatherShape {
   Size length = 1, inner = 1, count = 1;
 
-  /// The line of x that line `row` of the result is.
+  /// Returns the line of x that becomes line `row` of the result.
   HS_HD int64_t line(const int32_t* index, int64_t row) const {
     return row / count * length + from_end(index[row % count], length);
   }
 };
 
-/// Item: a row, of which element index[row] is read; a negative index reads 0.
+/// One item is a row: reads its element index[row], or 0 if that index is negative.
 template <class In, class Out>
 struct GatherLabels {
   In x;

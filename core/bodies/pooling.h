@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Windows of pools: where they lie, what a sum is divided by, and the largest element. Ties go to
+// Pooling windows: their position, the divisor of an average, and the largest element. Ties go to
 // the first element in row-major order, and the last NaN wins over everything, as in PyTorch.
 #pragma once
 
@@ -10,14 +10,15 @@
 
 namespace halfscope {
 
-/// How the windows of a pool lie on its input.
+/// Shape and position of the windows of a pool on its input.
 struct PoolWindow {
   int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
-  bool counts_padding = false;  ///< of averages
+  bool counts_padding = false;  ///< averages only
 };
 
-/// Windows on planes of one size. Size is int64_t, or a number by which a backend divides faster.
+/// Windows on planes of one size. Size is int64_t, or a number type by which a backend divides
+/// faster.
 template <class Size>
 struct PoolGeometry {
   int64_t height, out_height, kernel_h;
@@ -45,13 +46,14 @@ struct PoolGeometry {
         plane(high * wide),
         out_plane(out_high * out_wide) {}
 
-  /// Row i of the windows in line p, column j of those in line q; outside on the padding.
+  /// Return the input row of line i of the windows in output row p, and the input column of element
+  /// j of the windows in output column q. They can lie in the padding.
   HS_HD int64_t row(int64_t p, int64_t i) const { return p * stride_h - pad_top + i * dilation_h; }
   HS_HD int64_t column(int64_t q, int64_t j) const {
     return q * stride_w - pad_left + j * dilation_w;
   }
 
-  /// Calls f(place in the plane) for the elements of window (p, q), in row-major order.
+  /// Calls f(index in the plane) for the elements of window (p, q), in row-major order.
   template <class F>
   HS_HD void for_window(int64_t p, int64_t q, const F& f) const {
     for (int64_t i = 0; i < kernel_h; ++i) {
@@ -64,7 +66,7 @@ struct PoolGeometry {
     }
   }
 
-  /// What the sum of window (p, q) is divided by.
+  /// Returns the number by which the sum of window (p, q) is divided.
   HS_HD int64_t divisor(int64_t p, int64_t q) const {
     const bool all = counts_padding;
     int64_t rows = 0, columns = 0;
@@ -80,7 +82,8 @@ struct PoolGeometry {
   }
 };
 
-/// Place in the plane of the largest element of window (p, q); -1 if the window has none.
+/// Returns the index in the plane of the largest element of window (p, q), or -1 if the window is
+/// empty.
 template <class In, class Size>
 HS_HD int64_t place_of_largest(In plane, const PoolGeometry<Size>& s, int64_t p, int64_t q) {
   int64_t best = -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Scaled operands (core/ops/quantize.cpp): factors, codes, and the state of delayed scaling. Codes
-// are exact here and rounded later, as any other value: so they are measured, and rounded in any
+// are exact here and rounded later like any other value, so they can be measured and rounded in any
 // mode.
 #pragma once
 
@@ -17,8 +17,9 @@
 
 namespace halfscope {
 
-/// The number that the elements of a tensor with one scale are multiplied with, given its largest
-/// magnitude (of current) and the state of delayed scaling (0: none yet).
+/// Returns the factor for the elements of a tensor that has a single scale. `amax` is its largest
+/// magnitude (used by current scaling), `state` the scale that delayed scaling has stored (0: none
+/// yet).
 HS_HD inline float tensor_factor(const TensorScale& choice, const FloatFormat& code, float amax,
                                  float state) noexcept {
   switch (choice.kind) {
@@ -35,21 +36,22 @@ HS_HD inline float tensor_factor(const TensorScale& choice, const FloatFormat& c
   }
 }
 
-/// x over a scale that is a power of two: exact but where it leaves fp32 downwards, and there it
-/// matters that it is not zero. A NaN scale makes NaN.
+/// Returns x over a scale that is a power of two. That is exact unless the quotient underflows
+/// fp32, where only its not being zero matters. A NaN scale gives NaN.
 template <class T>
 HS_HD T code_by_power_of_two(T x, T scale) noexcept {
   const T ratio = x * (1 / scale);
   return ratio == 0 && x != 0 ? std::copysign(std::numeric_limits<T>::denorm_min(), x) : ratio;
 }
 
-/// x over a scale in fp32; 0 / 0 for zeros of a block without a guard.
+/// Returns x over a scale in fp32; 0 / 0 for a block of zeros whose scale has no guard.
 template <class T>
 HS_HD T code_by_quotient(T x, T scale) noexcept {
   return x / scale;
 }
 
-/// x over the product of both scales. Where that vanished codes do, but as what is flushed to zero.
+/// Returns x over the product of both scales. If that product vanished, so do the codes, and they
+/// count as flushed to zero.
 HS_HD inline double over_two_scales(double x, double scale, double tensor_scale) noexcept {
   const double by = scale * tensor_scale;
   if (by != 0 || x == 0) return x == 0 ? x : x / by;
@@ -62,24 +64,24 @@ HS_HD T code_by_two_scales(T x, T scale, T tensor_scale, const FloatFormat& writ
                       write);
 }
 
-/// What a code stands for, saturated; NaN stays.
+/// Returns the value that a code represents, saturated; NaN stays NaN.
 template <class T>
 HS_HD T value_of_code(T code, T scale, T tensor_scale) noexcept {
   constexpr T kLargest = static_cast<T>(detail::kLargestFloat);
   const T value = static_cast<T>(static_cast<double>(code) *
                                  (static_cast<double>(scale) * static_cast<double>(tensor_scale)));
-  // One comparison, of which vectors can be made: of two the compiler makes branches.
+  // A single comparison can be vectorized; the compiler turns two into branches.
   return std::fabs(value) > kLargest ? std::copysign(kLargest, value) : value;
 }
 
-/// The state of delayed scaling holds the scale (0: none yet, which means 1), where in the history
-/// the next entry goes, and the history.
+/// Layout of the state of delayed scaling: the scale (0: none yet, which means 1), the position of
+/// the next history entry, and the history itself.
 inline constexpr int64_t kScaleStateHead = 2;
 
-/// Moves it on by a step.
+/// Advances the state by one step.
 template <class T>
-HS_HD void move_scale_state(T* state, int64_t history, float amax, const FloatFormat& code,
-                            AmaxChoice choice, int margin) noexcept {
+HS_HD void advance_scale_state(T* state, int64_t history, float amax, const FloatFormat& code,
+                               AmaxChoice choice, int margin) noexcept {
   T* const ring = state + kScaleStateHead;
   const double place = static_cast<double>(state[1]);
   const bool inside = place >= 0 && place < static_cast<double>(history);

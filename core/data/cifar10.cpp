@@ -18,14 +18,14 @@ constexpr size_t kImageValues = 3 * 32 * 32;
 constexpr size_t kRecord = 1 + kImageValues;
 constexpr int kCifarClasses = 10;
 constexpr const char* kGetCifarAgain =
-    "get CIFAR-10's \"binary version (suitable for C programs)\" again";
+    "download CIFAR-10's \"binary version (suitable for C programs)\" again";
 
 void append_records(const fs::path& file, Split& split) {
   const std::vector<uint8_t> bytes = read_file(file);
   if (bytes.empty() || bytes.size() % kRecord != 0) {
     throw Error(file.string() + ": " + std::to_string(bytes.size()) +
-                    " bytes are no whole number of records of " + std::to_string(kRecord) +
-                    " bytes: truncated, or not CIFAR-10's binary version",
+                    " bytes are not a multiple of the " + std::to_string(kRecord) +
+                    " bytes of a record: truncated, or not CIFAR-10's binary version",
                 kGetCifarAgain);
   }
   for (size_t at = 0; at < bytes.size(); at += kRecord) {
@@ -48,8 +48,8 @@ Split load_split(const fs::path& folder, std::string_view prefix) {
   }
   if (files.empty()) {
     throw Error(
-        folder.string() + ": no " + std::string(prefix) + "*.bin in it",
-        "name the folder with CIFAR-10's data_batch_1.bin to data_batch_5.bin and test_batch.bin");
+        "folder '" + folder.string() + "' contains no " + std::string(prefix) + "*.bin",
+        "use the folder with CIFAR-10's data_batch_1.bin to data_batch_5.bin and test_batch.bin");
   }
   std::sort(files.begin(), files.end());
   Split split;
@@ -62,9 +62,9 @@ Split load_split(const fs::path& folder, std::string_view prefix) {
 Dataset load_cifar10(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) {
-    throw Error(
-        folder.string() + (fs::exists(folder, ignored) ? " is not a folder" : ": no such folder"),
-        "name the folder that holds CIFAR-10's binary files, or use the embedded \"digits\"");
+    throw Error(fs::exists(folder, ignored) ? "'" + folder.string() + "' is not a folder"
+                                            : "folder not found: '" + folder.string() + "'",
+                "use the folder with CIFAR-10's binary files, or the embedded data set 'digits'");
   }
   return {.name = "cifar10",
           .sample_shape = {3, 32, 32},

@@ -23,10 +23,10 @@ constexpr FolderSet kFolderSets[] = {
 };
 
 std::string known_specs() {
-  std::string text = "possible: \"digits\" (embedded)";
+  std::string text = "data sets: 'digits' (embedded)";
   for (const FolderSet& set : kFolderSets)
-    text += std::string(", \"") + set.name + ":DIR\" (" + set.what + ")";
-  return text + ", \"FILE.npz\" (arrays by name)";
+    text += std::string(", '") + set.name + ":DIR' (" + set.what + ")";
+  return text + ", 'FILE.npz' (arrays by name)";
 }
 
 }  // namespace
@@ -56,8 +56,9 @@ Dataset load_dataset(const std::string& spec) {
       };
       if (!std::equal(data.train.arrays.begin(), data.train.arrays.end(), data.test.arrays.begin(),
                       data.test.arrays.end(), same)) {
-        throw usage_error(files[1] + " does not hold the arrays of " + files[0],
-                          "both need the same names, and samples of the same shapes");
+        throw usage_error(
+            "'" + files[1] + "' does not contain the same arrays as '" + files[0] + "'",
+            "use the same array names and the same sample shapes in both files");
       }
     }
     return data;
@@ -69,11 +70,11 @@ Dataset load_dataset(const std::string& spec) {
     names.push_back(set.name);
     if (name != set.name) continue;
     if (colon + 1 >= spec.size())
-      throw usage_error("data set \"" + spec + "\" lacks its folder", known_specs());
+      throw usage_error("data set '" + spec + "' needs a folder", known_specs());
     return set.load(spec.substr(colon + 1));
   }
   const std::string near = did_you_mean(name, names);
-  throw usage_error("unknown data set \"" + spec + "\"",
+  throw usage_error("unknown data set '" + spec + "'",
                     near + (near.empty() ? "" : " ") + known_specs());
 }
 

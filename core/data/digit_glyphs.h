@@ -2,7 +2,7 @@
 // Pen skeletons of the ten digits, several styles each, for make_digits(). x grows to the right,
 // y downwards; a digit is about 2 high (-1..1). Between two points the pen follows a Catmull-Rom
 // spline; a corner breaks the tangent, a lift starts a new stroke. Changing a number changes
-// every image, and so the results of everybody who trains on them: add a data set instead.
+// every image, and so the results of everyone who trains on them: add a data set instead.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct GlyphPoint {
 
 using Glyph = std::span<const GlyphPoint>;
 
-// Short names, because the tables below are read as drawings.
+// Short names keep the tables below readable as drawings.
 inline constexpr Pen L = Pen::lift;
 inline constexpr Pen C = Pen::curve;
 inline constexpr Pen K = Pen::corner;
@@ -133,7 +133,7 @@ inline constexpr Glyph kSeven[] = {kSevenPlain, kSevenCrossed, kSevenSerif, kSev
 inline constexpr Glyph kEight[] = {kEightSwing, kEightRings, kEightSlim};
 inline constexpr Glyph kNine[] = {kNineStraight, kNineHook, kNineSwung};
 
-/// The styles of each digit; one is drawn with equal chance.
+/// Styles of each digit; each style has the same probability.
 inline constexpr std::array<std::span<const Glyph>, 10> kStyles = {
     kZero, kOne, kTwo, kThree, kFour, kFive, kSix, kSeven, kEight, kNine};
 

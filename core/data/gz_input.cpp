@@ -16,8 +16,8 @@ GzInput::GzInput(const std::filesystem::path& file)
     : file_(file), handle_(gzopen(file.c_str(), "rb")) {
   if (!handle_) {
     const int code = errno;
-    throw Error("cannot open " + file.string() + ": " +
-                    (code != 0 ? std::generic_category().message(code) : "out of memory"),
+    throw Error("cannot open '" + file.string() +
+                    "': " + (code != 0 ? std::generic_category().message(code) : "out of memory"),
                 "check the path and its permissions");
   }
 }
@@ -40,12 +40,12 @@ size_t GzInput::read(uint8_t* target, size_t size) {
 
 void GzInput::throw_damaged(int code, const char* message) const {
   const std::string name = file_.string();
-  if (code == Z_BUF_ERROR) throw Error(name + ": the gzip stream is cut short", kGetAgain);
+  if (code == Z_BUF_ERROR) throw Error(name + ": the gzip stream is truncated", kGetAgain);
   if (code == Z_ERRNO) {
-    throw Error("cannot read " + name + ": " + std::generic_category().message(errno),
-                "check that it is a regular file and readable");
+    throw Error("cannot read '" + name + "': " + std::generic_category().message(errno),
+                "check that it is a readable regular file");
   }
-  throw Error(name + ": damaged gzip stream (" + message + ")", kGetAgain);
+  throw Error(name + ": the gzip stream is damaged (" + message + ")", kGetAgain);
 }
 
 void GzInput::Close::operator()(gzFile_s* handle) const noexcept { gzclose_r(handle); }

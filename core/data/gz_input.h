@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads a gzipped or a plain file from front to back on zlib's gz functions, which tell the two
-// apart by their content.
+// Reads a gzipped or a plain file from front to back with zlib's gz functions, which recognize gzip
+// by the content.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ namespace halfscope {
 
 class GzInput {
  public:
-  /// What helps against most of what can be wrong with such a file.
+  /// Hint that helps in most cases.
   static constexpr const char* kGetAgain =
       "download the file again, or unpack it with gzip -d to check it";
 
-  /// Throws Error that names the file if it cannot be opened.
+  /// Opens a file. Throws Error that names the file if it cannot be opened.
   explicit GzInput(const std::filesystem::path& file);
 
-  /// Gives fewer bytes than asked for only at the end. Throws Error for a damaged or truncated
-  /// stream; reading past the end checks the checksum too.
+  /// Reads bytes and returns their number, which is only at the end smaller than `size`. Throws
+  /// Error for a damaged or truncated stream; reading past the end also checks the checksum.
   size_t read(uint8_t* target, size_t size);
 
  private:

@@ -36,7 +36,7 @@ uint32_t big_endian(const uint8_t* bytes) noexcept {
   return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
 }
 
-/// The first of the usual spellings of a file's name that is there.
+/// Returns the first of the usual spellings of a file's name that exists.
 fs::path find_file(const fs::path& folder, const std::string& stem, const std::string& rank) {
   std::string looked_for;
   for (const std::string& name : {stem + "-" + rank, stem + "-" + rank + ".gz", stem + "." + rank,
@@ -46,9 +46,10 @@ fs::path find_file(const fs::path& folder, const std::string& stem, const std::s
     looked_for += (looked_for.empty() ? "" : ", ") + name;
   }
   throw Error(
-      folder.string() + " has no file with the " + stem + " of MNIST; looked for " + looked_for,
-      "the folder must hold the four MNIST files train-images, train-labels, t10k-images "
-      "and t10k-labels, gzipped or not");
+      "folder '" + folder.string() + "' has no " + stem + " file of MNIST; looked for " +
+          looked_for,
+      "put the four MNIST files train-images, train-labels, t10k-images and t10k-labels into the "
+      "folder, gzipped or not");
 }
 
 Split load_split(const fs::path& folder, const std::string& name, Shape& image_shape) {
@@ -57,15 +58,16 @@ Split load_split(const fs::path& folder, const std::string& name, Shape& image_s
   IdxArray images = read_idx(images_file, 3);
   const IdxArray labels = read_idx(labels_file, 1);
   if (images.shape[0] != labels.shape[0]) {
-    throw Error(images_file.string() + " has " + std::to_string(images.shape[0]) + " images, but " +
-                    labels_file.string() + " has " + std::to_string(labels.shape[0]) + " labels",
-                "both files must come from the same data set");
+    throw Error("'" + images_file.string() + "' has " + std::to_string(images.shape[0]) +
+                    " images, but '" + labels_file.string() + "' has " +
+                    std::to_string(labels.shape[0]) + " labels",
+                "use two files of the same data set");
   }
   const Shape shape = {1, images.shape[1], images.shape[2]};
   if (!image_shape.empty() && shape != image_shape) {
-    throw Error(images_file.string() + " has images of shape " + to_string(shape) +
-                    ", the training images have " + to_string(image_shape),
-                "all four files must come from the same data set");
+    throw Error("'" + images_file.string() + "' has images of shape " + to_string(shape) +
+                    ", but the training images have shape " + to_string(image_shape),
+                "use four files of the same data set");
   }
   image_shape = shape;
   const auto bad = std::find_if(labels.bytes.begin(), labels.bytes.end(),
@@ -73,7 +75,7 @@ Split load_split(const fs::path& folder, const std::string& name, Shape& image_s
   if (bad != labels.bytes.end()) {
     throw Error(labels_file.string() + ": label " + std::to_string(bad - labels.bytes.begin()) +
                     " is " + std::to_string(*bad) + ", expected 0 to 9",
-                "only data sets with ten classes can be read");
+                "use a data set with ten classes");
   }
   return {.pixels = std::move(images.bytes),
           .labels = std::vector<int32_t>(labels.bytes.begin(), labels.bytes.end())};
@@ -85,7 +87,7 @@ IdxArray read_idx(const fs::path& file, int dimensions) {
   const std::string name = file.string();
   std::error_code ignored;
   if (fs::is_directory(file, ignored)) {
-    throw Error("cannot read " + name + ": it is a folder", "name the IDX file itself");
+    throw Error("cannot read '" + name + "': it is a folder", "name the IDX file itself");
   }
   GzInput input(file);
 
@@ -97,12 +99,12 @@ IdxArray read_idx(const fs::path& file, int dimensions) {
                           hex(expected_magic) + " (IDX, unsigned bytes, " +
                           std::to_string(dimensions) +
                           (dimensions == 1 ? " dimension)" : " dimensions)"),
-                      "images have 3 dimensions and labels 1: are two files swapped, or is this "
-                      "not an IDX file?");
+                      "check that this is an IDX file and that no files are swapped: images have 3 "
+                      "dimensions, labels 1");
   }
   if (header_read < header.size()) {
-    throw Error(name + ": truncated: " + in_bytes(header_read) + ", but the header alone has " +
-                    std::to_string(header.size()),
+    throw Error(name + ": truncated: the file has " + in_bytes(header_read) +
+                    ", but its header alone needs " + std::to_string(header.size()),
                 kGetAgain);
   }
 
@@ -111,12 +113,12 @@ IdxArray read_idx(const fs::path& file, int dimensions) {
   for (int i = 0; i < dimensions; ++i) {
     const uint32_t extent = big_endian(header.data() + 4 + 4 * i);
     array.shape.push_back(extent);
-    // The limit keeps the product far from wrapping: 2^40 * 2^32 does not fit, so divide.
+    // Divide before multiplying: 2^40 * 2^32 does not fit in 64 bits.
     size = extent != 0 && size > kMaxBytes / extent ? kMaxBytes + 1 : size * extent;
     if (extent == 0 || size > kMaxBytes) {
-      throw Error(name + ": the header declares dimension " + std::to_string(i + 1) + " of " +
-                      std::to_string(dimensions) + " as " + std::to_string(extent) +
-                      ", expected at least 1 and at most 2^40 values in all",
+      throw Error(name + ": in the header, dimension " + std::to_string(i + 1) + " of " +
+                      std::to_string(dimensions) + " is " + std::to_string(extent) +
+                      ", expected at least 1 and at most 2^40 values in total",
                   kGetAgain);
     }
   }
@@ -129,14 +131,14 @@ IdxArray read_idx(const fs::path& file, int dimensions) {
     const size_t got = input.read(array.bytes.data() + before, wanted);
     if (got < wanted) {
       throw Error(name + ": truncated: " + in_bytes(before + got) + " of data, but the header " +
-                      to_string(array.shape) + " announces " + std::to_string(size),
+                      to_string(array.shape) + " declares " + std::to_string(size),
                   kGetAgain);
     }
   }
   uint8_t extra = 0;  // reading past the end also makes zlib check the gzip checksum
   if (input.read(&extra, 1) != 0) {
     throw Error(name + ": more data than the " + in_bytes(size) + " that the header " +
-                    to_string(array.shape) + " announces",
+                    to_string(array.shape) + " declares",
                 kGetAgain);
   }
   return array;
@@ -145,11 +147,12 @@ IdxArray read_idx(const fs::path& file, int dimensions) {
 Dataset load_mnist(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) {
-    throw Error(folder.string() +
-                    (fs::exists(folder, ignored) ? " is not a folder" : ": no such folder") +
-                    "; looked for train-images-idx3-ubyte(.gz), train-labels-idx1-ubyte(.gz), "
-                    "t10k-images-idx3-ubyte(.gz) and t10k-labels-idx1-ubyte(.gz) in it",
-                "name the folder that holds the four MNIST files, or use the embedded \"digits\"");
+    throw Error((fs::exists(folder, ignored) ? "'" + folder.string() + "' is not a folder"
+                                             : "folder not found: '" + folder.string() + "'") +
+                    "; it should contain train-images-idx3-ubyte(.gz), "
+                    "train-labels-idx1-ubyte(.gz), t10k-images-idx3-ubyte(.gz) and "
+                    "t10k-labels-idx1-ubyte(.gz)",
+                "use the folder with the four MNIST files, or the embedded data set 'digits'");
   }
   Dataset dataset{.name = "mnist", .sample_shape = {}, .classes = 10, .train = {}, .test = {}};
   dataset.train = load_split(folder, "train", dataset.sample_shape);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // IDX files of unsigned bytes, the container MNIST comes in: two zero bytes, a type code (0x08 =
 // unsigned byte), the number of dimensions, each dimension as big-endian 32-bit integer, then
-// the values, last dimension fastest. Plain and gzipped files are told apart by their content.
+// the values, last dimension fastest. Gzip is recognized by the content.
 #pragma once
 
 #include <cstdint>

@@ -15,10 +15,11 @@ namespace {
 constexpr size_t kBuffer = size_t{1} << 16;
 constexpr size_t kMaxLine = 9 * (2 * size_t{MmaVectorReader::kMaxK} + 2) + 64;
 constexpr const char* kForm =
-    "a line is a[0..k-1] b[0..k-1] c d in 8 hex digits each, below a header \"# ... k=N\"";
+    "start the file with a header '# ... k=N'; each line after it is a[0..k-1] b[0..k-1] c d in 8 "
+    "hex digits each";
 constexpr std::string_view kBlanks = " \t\r;,";
 
-/// The next word of `text`, which is shortened; "" at the end.
+/// Takes the next word off `text` and returns it; "" at the end.
 std::string_view next_word(std::string_view& text, std::string_view blanks) {
   text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
   const std::string_view word = text.substr(0, text.find_first_of(blanks));
@@ -26,7 +27,7 @@ std::string_view next_word(std::string_view& text, std::string_view blanks) {
   return word;
 }
 
-/// What a message shows of a word, which may be anything.
+/// Returns a word, which may be anything, in a form that fits into a message.
 std::string printable(std::string_view word) {
   constexpr size_t kMost = 24;
   std::string text;
@@ -34,7 +35,7 @@ std::string printable(std::string_view word) {
   return text + (word.size() > kMost ? "..." : "");
 }
 
-std::string shown(std::string_view word) { return "\"" + printable(word) + "\""; }
+std::string shown(std::string_view word) { return "'" + printable(word) + "'"; }
 
 bool parse_bits(std::string_view word, float& value) {
   uint32_t bits = 0;
@@ -50,7 +51,7 @@ MmaVectorReader::MmaVectorReader(const std::filesystem::path& file)
     : name_(file.string()), input_file_(file), buffer_(kBuffer) {
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) {
-    throw Error("cannot read " + name_ + ": it is a folder", "name the files in it");
+    throw Error("cannot read '" + name_ + "': it is a folder", "name the files in it");
   }
   std::string line;
   while (read_line(line)) {
@@ -63,7 +64,7 @@ MmaVectorReader::MmaVectorReader(const std::filesystem::path& file)
 }
 
 void MmaVectorReader::parse_header(const std::string& line) {
-  if (!line.starts_with('#')) fail("there is no header with k= before the first vector");
+  if (!line.starts_with('#')) fail("no header with k= before the first vector");
   std::string_view rest = line;
   std::string_view k;
   for (std::string_view word = next_word(rest, kBlanks); !word.empty();
@@ -137,8 +138,8 @@ bool MmaVectorReader::next(MmaVector& vector) {
     }
     if (count == 0) continue;
     if (count != wanted) {
-      fail(std::to_string(count) + (count == 1 ? " number" : " numbers") + ", expected " +
-           std::to_string(wanted) + " for k=" + std::to_string(k_));
+      fail("found " + std::to_string(count) + (count == 1 ? " number" : " numbers") +
+           ", expected " + std::to_string(wanted) + " for k=" + std::to_string(k_));
     }
     return true;
   }

@@ -26,14 +26,15 @@ class MmaVectorReader {
   /// Opens the file and reads the header. Throws Error that names file and line.
   explicit MmaVectorReader(const std::filesystem::path& file);
 
-  /// From the header, "" where it does not say.
+  /// Return entries of the header, "" for missing ones.
   const std::string& gpu() const noexcept { return gpu_; }
   const std::string& input() const noexcept { return input_; }
   const std::string& output() const noexcept { return output_; }
   int k() const noexcept { return k_; }
 
-  /// The next dot product; false at the end. Throws Error that names file and line for a word that
-  /// is no number, too few or too many of them, a line without end, a damaged gzip stream.
+  /// Reads the next dot product; returns false at the end. Throws Error that names file and line
+  /// for a word that is not a number, too few or too many words, a line that is too long, or a
+  /// damaged gzip stream.
   bool next(MmaVector& vector);
 
   static constexpr int kMaxK = 4096;

@@ -26,7 +26,7 @@ constexpr uint64_t kMaxHeader = uint64_t{1} << 20;
 constexpr const char* kOtherType =
     "save it as numbers: numpy.save(file, array.astype(numpy.float32))";
 
-/// What "<f4" says.
+/// A scalar type of NumPy, such as "<f4".
 struct ScalarType {
   char kind = 0;  // f, i, u or b
   size_t size = 0;
@@ -50,8 +50,8 @@ ScalarType parse_descr(std::string_view descr, const std::string& name) {
   constexpr std::string_view kKnown[] = {"f2", "f4", "f8", "i1", "i2", "i4",
                                          "i8", "u1", "u2", "u4", "u8", "b1"};
   if (std::find(std::begin(kKnown), std::end(kKnown), rest) == std::end(kKnown)) {
-    throw usage_error(name + ": values of type \"" + std::string(descr) +
-                          "\", expected a float of 2, 4 or 8 bytes, an integer or bool",
+    throw usage_error(name + ": values have type '" + std::string(descr) +
+                          "', expected a float of 2, 4 or 8 bytes, an integer or bool",
                       kOtherType);
   }
   type.kind = rest[0];
@@ -74,7 +74,8 @@ class HeaderParser {
       expect(':');
       if (key == "descr" && !type) {
         if (peek() == '[' || peek() == '(') {
-          throw usage_error(name_ + ": structured records, expected plain numbers", kOtherType);
+          throw usage_error(name_ + ": values are structured records, expected plain numbers",
+                            kOtherType);
         }
         type = parse_descr(quoted(), name_);
       } else if (key == "fortran_order" && !fortran_order) {
@@ -82,7 +83,7 @@ class HeaderParser {
       } else if (key == "shape" && !shape) {
         shape = tuple();
       } else {
-        fail("unknown or repeated key \"" + std::string(key) + "\"");
+        fail("unknown or repeated key '" + std::string(key) + "'");
       }
       if (!accept(',')) {
         expect('}');
@@ -112,14 +113,14 @@ class HeaderParser {
   }
 
   void expect(char wanted) {
-    if (!accept(wanted)) fail("no '" + std::string(1, wanted) + "' where one is due");
+    if (!accept(wanted)) fail("'" + std::string(1, wanted) + "' expected");
   }
 
   std::string_view quoted() {
     const char quote = peek();
-    if (quote != '\'' && quote != '"') fail("no quoted text where one is due");
+    if (quote != '\'' && quote != '"') fail("quoted text expected");
     const size_t end = text_.find(quote, at_ + 1);
-    if (end == std::string_view::npos) fail("unfinished quoted text");
+    if (end == std::string_view::npos) fail("a quote is not closed");
     const std::string_view text = text_.substr(at_ + 1, end - at_ - 1);
     at_ = end + 1;
     return text;
@@ -228,14 +229,14 @@ std::optional<uint64_t> checked_count(const Shape& shape) noexcept {
   return empty ? 0 : static_cast<uint64_t>(product);
 }
 
-/// Result is Tensor or DoubleTensor.
+/// Reads an array; `Result` is Tensor or DoubleTensor.
 template <class Result>
 Result read_array(ByteSource& source, const std::string& name) {
   uint64_t left = source.size();
   const auto take = [&](uint64_t count) {
     if (count > left) {
       throw Error(name + ": truncated: the .npy header needs " + std::to_string(count - left) +
-                      " bytes more than the " + std::to_string(source.size()) + " there are",
+                      " bytes more than the " + std::to_string(source.size()) + " in the file",
                   kDamagedFileHint);
     }
     std::vector<uint8_t> bytes(count);
@@ -247,11 +248,11 @@ Result read_array(ByteSource& source, const std::string& name) {
   const std::vector<uint8_t> preamble = take(kPreamble);
   if (std::memcmp(preamble.data(), kMagic.data(), kMagic.size()) != 0) {
     throw usage_error(name + ": not a .npy array: it does not begin with \\x93NUMPY",
-                      "make it with numpy.save or numpy.savez");
+                      "write it with numpy.save or numpy.savez");
   }
   const int version = preamble[6];
   if (version < 1 || version > 3 || preamble[7] != 0) {
-    throw usage_error(name + ": .npy version " + std::to_string(version) + "." +
+    throw usage_error(name + ": unsupported .npy version " + std::to_string(version) + "." +
                           std::to_string(preamble[7]) + ", expected 1.0, 2.0 or 3.0",
                       kDamagedFileHint);
   }
@@ -259,7 +260,7 @@ Result read_array(ByteSource& source, const std::string& name) {
   const std::vector<uint8_t> length = take(version == 1 ? 2 : 4);
   for (size_t i = length.size(); i-- > 0;) header_size = header_size << 8 | length[i];
   if (header_size > kMaxHeader) {
-    throw Error(name + ": .npy header of " + std::to_string(header_size) +
+    throw Error(name + ": the .npy header has " + std::to_string(header_size) +
                     " bytes, expected at most " + std::to_string(kMaxHeader),
                 kDamagedFileHint);
   }
@@ -270,7 +271,7 @@ Result read_array(ByteSource& source, const std::string& name) {
   const std::optional<uint64_t> count = checked_count(header.shape);
   if (!count || *count > left / header.type.size || *count * header.type.size != left) {
     throw Error(name + ": shape " + to_string(header.shape) + " with " +
-                    std::to_string(header.type.size) + " bytes per value does not fit the " +
+                    std::to_string(header.type.size) + " bytes per value does not match the " +
                     std::to_string(left) + " bytes of data",
                 kDamagedFileHint);
   }
@@ -299,12 +300,12 @@ std::vector<uint8_t> read_file(const std::filesystem::path& file) {
   const char* const kCheck = "check the path and its permissions";
   std::error_code code;
   const uint64_t size = fs::file_size(file, code);  // fails for folders, too
-  if (code) throw Error("cannot read " + file.string() + ": " + code.message(), kCheck);
+  if (code) throw Error("cannot read '" + file.string() + "': " + code.message(), kCheck);
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw Error("cannot open " + file.string(), kCheck);
+  if (!stream) throw Error("cannot open '" + file.string() + "'", kCheck);
   std::vector<uint8_t> bytes(size);
   stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  if (!stream) throw Error("cannot read all of " + file.string(), kCheck);
+  if (!stream) throw Error("cannot read all of '" + file.string() + "'", kCheck);
   return bytes;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // One .npy array (numpy.lib.format): magic, version, header length, a Python dict literal with
 // descr, fortran_order and shape, padding, then the raw values. Shared by .npy files and the
-// members of .npz archives. What a file declares is checked against the bytes that are there
-// before memory is taken for it.
+// members of .npz archives. Declared sizes are checked against the bytes of the file before memory
+// is allocated.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@
 
 namespace halfscope {
 
-/// The hint of errors about damaged .npy and .npz files.
+/// Hint of errors about damaged .npy and .npz files.
 inline constexpr const char* kDamagedFileHint =
-    "the file is damaged or not finished; copy or make it again";
+    "the file is damaged or incomplete; copy or create it again";
 
-/// Bytes of known number that are read in order.
+/// A known number of bytes that are read in order.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
 
-  /// All bytes, read or not.
+  /// Returns the number of all bytes, read or not.
   virtual uint64_t size() const noexcept = 0;
 
   /// Fills `target` with the next bytes or throws Error. Callers never ask for more than is left.
@@ -45,17 +45,17 @@ class MemorySource : public ByteSource {
   uint64_t size_;
 };
 
-/// The whole file. Throws Error if it cannot be read.
+/// Reads a whole file. Throws Error if it cannot be read.
 std::vector<uint8_t> read_file(const std::filesystem::path& file);
 
-/// Reads one array that takes up exactly the source; `name` is for messages.
+/// Reads one array that fills the source exactly; `name` is for messages.
 Tensor read_npy_array(ByteSource& source, const std::string& name);
 
-/// The same in double.
+/// Reads an array as double.
 DoubleTensor read_npy_double_array(ByteSource& source, const std::string& name);
 
-/// Version 1.0 header of a C-order array, a multiple of 64 bytes as numpy writes it; `type` is
-/// "<f4" or "<f8".
+/// Returns the version 1.0 header of a C-order array, padded to a multiple of 64 bytes as numpy
+/// does; `type` is "<f4" or "<f8".
 std::vector<uint8_t> npy_header(const Shape& shape, const char* type);
 
 }  // namespace halfscope

@@ -26,8 +26,8 @@ constexpr std::string_view kSuffix = ".npy";
 static_assert(std::endian::native == std::endian::little,
               "write_npz writes floats as they are in memory, and .npz members are '<f4'");
 
-/// A file next to the target that becomes it at the end, or goes away: a reader never sees half
-/// a file, and a full disk does not cost the old one.
+/// A file next to the target that replaces it at the end, or is deleted: a reader never sees half
+/// a file, and a full disk does not destroy the old one.
 class PendingFile {
  public:
   explicit PendingFile(const fs::path& target) : target_(target), temporary_(target) {
@@ -35,8 +35,8 @@ class PendingFile {
     temporary_ += '.' + std::to_string(now) + ".tmp";
     stream_.open(temporary_, std::ios::binary | std::ios::trunc);
     if (!stream_) {
-      throw Error("cannot write " + target.string(),
-                  "check that its folder exists and can be written to");
+      throw Error("cannot write '" + target.string() + "'",
+                  "check that its folder exists and is writable");
     }
   }
   PendingFile(const PendingFile&) = delete;
@@ -51,13 +51,14 @@ class PendingFile {
   void commit() {
     stream_.close();
     if (!stream_) {
-      throw Error("cannot write all of " + target_.string(), "check the free space of the disk");
+      throw Error("cannot write all of '" + target_.string() + "'",
+                  "check the free space on the disk");
     }
     std::error_code code;
     fs::rename(temporary_, target_, code);
     if (code) {
-      throw Error("cannot write " + target_.string() + ": " + code.message(),
-                  "check that it is not a folder and may be replaced");
+      throw Error("cannot write '" + target_.string() + "': " + code.message(),
+                  "check that it is not a folder and that you may replace it");
     }
     done_ = true;
   }
@@ -76,12 +77,11 @@ Tensors parse_members(std::vector<uint8_t> bytes, const std::string& name_of_fil
   for (const ZipMember& member : archive.members()) {
     const std::string name = archive.describe(member);
     if (!member.name.ends_with(kSuffix)) {
-      throw usage_error(name + " is not a .npy array",
-                        "expected a .npz file as numpy.savez writes it");
+      throw usage_error(name + " is not a .npy array", "use a .npz file that numpy.savez wrote");
     }
     const std::string key = member.name.substr(0, member.name.size() - kSuffix.size());
     if (tensors.contains(key)) {
-      throw Error(name + " is there twice", "save the file again with one array per name");
+      throw Error(name + " occurs twice", "save the file again with one array per name");
     }
     tensors.emplace(key, read_array(*archive.open(member), name));
   }
@@ -93,8 +93,8 @@ void write_members(const fs::path& file, const Tensors& tensors, const char* typ
   std::vector<ZipContents> members;
   for (const auto& [key, tensor] : tensors) {
     if (element_count(tensor.shape) != static_cast<int64_t>(tensor.data.size())) {
-      throw Error("tensor \"" + key + "\" has " + std::to_string(tensor.data.size()) +
-                  " values, but shape " + to_string(tensor.shape));
+      throw Error("tensor '" + key + "' has " + std::to_string(tensor.data.size()) +
+                  " values, which do not fit its shape " + to_string(tensor.shape));
     }
     const std::span values(tensor.data);
     members.push_back({key + std::string(kSuffix),

@@ -14,10 +14,10 @@ namespace halfscope {
 namespace {
 
 std::string quoted_array(const std::string& name) {
-  return name.empty() ? "the array" : "array \"" + name + "\"";
+  return name.empty() ? "the array" : "array '" + name + "'";
 }
 
-/// One number, or one per channel, separated by commas.
+/// Parses one number, or one per channel, separated by commas.
 std::vector<double> parse_numbers(std::string_view text, size_t channels, const std::string& rule) {
   std::vector<double> numbers;
   for (size_t begin = 0; begin <= text.size();) {
@@ -34,10 +34,10 @@ std::vector<double> parse_numbers(std::string_view text, size_t channels, const 
       break;
     }
   }
-  throw usage_error("normalize " + rule + ": does not fit images of " + std::to_string(channels) +
-                        (channels == 1 ? " channel" : " channels"),
-                    "write unit, raw, or MEAN/DEVIATION with one number each or one per channel: "
-                    "0.49,0.48,0.45/0.25,0.24,0.26");
+  throw usage_error("normalize '" + rule + "' does not fit images with " +
+                        std::to_string(channels) + (channels == 1 ? " channel" : " channels"),
+                    "write unit, raw, or MEAN/DEVIATION with one number each or one per channel, "
+                    "for example 0.49,0.48,0.45/0.25,0.24,0.26");
 }
 
 }  // namespace
@@ -46,17 +46,18 @@ SampleArray sample_array(const std::string& name, const DoubleTensor& values,
                          const std::string& file, ArrayValues values_allowed) {
   const std::string what = file + ": " + quoted_array(name);
   if (values.shape.empty() || values.data.empty()) {
-    throw usage_error(what + " of shape " + to_string(values.shape) + " holds no samples",
-                      "its first dimension counts the samples");
+    throw usage_error(what + " of shape " + to_string(values.shape) + " contains no samples",
+                      "make its first dimension the number of samples");
   }
   bool whole = true;
   for (size_t i = 0; i < values.data.size(); ++i) {
     const double value = values.data[i];
     const bool allowed = values_allowed == ArrayValues::any && !std::isfinite(value);
     if (!allowed && !std::isfinite(static_cast<float>(value))) {
-      throw usage_error(what + position_text(values.shape, i) + " is " +
-                            (std::isfinite(value) ? "beyond fp32" : std::to_string(value)),
-                        "data must be finite");
+      throw usage_error(
+          what + position_text(values.shape, i) + " is " +
+              (std::isfinite(value) ? "outside the range of fp32" : std::to_string(value)),
+          "replace values that are not finite in fp32");
     }
     whole = whole && value == std::trunc(value) && std::fabs(value) <= 2147483647.0 &&
             !(value == 0.0 && std::signbit(value));
@@ -75,9 +76,10 @@ void check_sample_counts(const std::vector<SampleArray>& arrays, const std::stri
   for (const SampleArray& array : arrays) {
     if (array.samples == arrays[0].samples) continue;
     throw usage_error(file + ": " + quoted_array(array.name) + " has " +
-                          std::to_string(array.samples) + " samples, " +
-                          quoted_array(arrays[0].name) + " " + std::to_string(arrays[0].samples),
-                      "the first dimension counts the samples and must agree");
+                          std::to_string(array.samples) + " samples, but " +
+                          quoted_array(arrays[0].name) + " has " +
+                          std::to_string(arrays[0].samples),
+                      "make the first dimension, the number of samples, equal in all arrays");
   }
 }
 
@@ -91,15 +93,16 @@ std::vector<SampleArray> read_sample_arrays(const std::filesystem::path& file,
   for (const auto& [name, values] : read_npz_double(file)) {
     arrays.push_back(sample_array(name, values, file.string(), values_allowed));
   }
-  if (arrays.empty()) throw usage_error(file.string() + " holds no arrays");
+  if (arrays.empty()) throw usage_error("'" + file.string() + "' contains no arrays");
   check_sample_counts(arrays, file.string());
   return arrays;
 }
 
 void normalize_images(Dataset& data, const std::string& rule) {
   if (data.sample_shape.empty()) {
-    throw usage_error("normalize " + rule + ": is for images; " + data.name + " holds arrays",
-                      "store the numbers that the network is to see");
+    throw usage_error(
+        "normalize '" + rule + "' is for images, but '" + data.name + "' contains arrays",
+        "store the arrays as the network should see them");
   }
   const size_t channels = static_cast<size_t>(data.sample_shape[0]);
   if (rule == "unit") {
@@ -118,7 +121,7 @@ void normalize_images(Dataset& data, const std::string& rule) {
       slash < rule.size() ? std::string_view(rule).substr(slash + 1) : "", channels, rule);
   if (std::any_of(data.deviation.begin(), data.deviation.end(),
                   [](double d) { return d <= 0.0; })) {
-    throw usage_error("normalize " + rule + ": divides by a deviation that is not positive");
+    throw usage_error("normalize '" + rule + "' has a deviation that is not positive");
   }
 }
 

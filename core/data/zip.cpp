@@ -12,7 +12,7 @@
 namespace halfscope {
 namespace {
 
-/// An error of libzip with its text.
+/// Holds an error of libzip.
 class ZipError {
  public:
   ZipError() { zip_error_init(&error_); }
@@ -42,7 +42,7 @@ class MemberSource : public ByteSource {
     while (!target.empty()) {
       const zip_int64_t count = zip_fread(file_.get(), target.data(), target.size());
       if (count < 0) throw damaged(zip_error_strerror(zip_file_get_error(file_.get())));
-      if (count == 0) throw damaged("its data end too early");
+      if (count == 0) throw damaged("its data ends too early");
       target = target.subspan(static_cast<size_t>(count));
       left_ -= static_cast<uint64_t>(count);
     }
@@ -54,7 +54,7 @@ class MemberSource : public ByteSource {
     return Error(name_ + ": " + why, kDamagedFileHint);
   }
 
-  /// libzip compares size and checksum when it is asked for what comes after the last byte.
+  /// Checks size and checksum: libzip compares them when a read goes past the last byte.
   void check_end() {
     uint8_t more = 0;
     const zip_int64_t count = zip_fread(file_.get(), &more, 1);
@@ -71,7 +71,7 @@ class MemberSource : public ByteSource {
   uint64_t size_, left_ = 0;
 };
 
-/// An archive that is being written; what is there of it goes away unless close() succeeds.
+/// An archive that is being written; it is discarded unless close() succeeds.
 class Writer {
  public:
   explicit Writer(const std::filesystem::path& file) : file_(file) {
@@ -93,7 +93,7 @@ class Writer {
     size_t count = 0;
     for (const std::span<const uint8_t> part :
          {std::span<const uint8_t>(member.head), member.body}) {
-      // libzip only reads what it is given.
+      // The const_cast is safe: libzip only reads these buffers.
       if (!part.empty()) parts[count++] = {const_cast<uint8_t*>(part.data()), part.size()};
     }
     ZipError error;
@@ -120,30 +120,30 @@ class Writer {
 
  private:
   Error problem(const std::string& why) const {
-    return Error("cannot write " + file_.string() + ": " + why,
-                 "check its folder and the free space of the disk");
+    return Error("cannot write '" + file_.string() + "': " + why,
+                 "check its folder and the free space on the disk");
   }
 
   const std::filesystem::path& file_;
   zip_t* archive_ = nullptr;
 };
 
-/// Before anybody makes room for the contents. Throws Error.
+/// Checks a member before memory for its contents is allocated. Throws Error.
 void check_member(const zip_stat_t& stat, const std::string& name) {
   constexpr uint64_t kMaxDeflateRatio = 1032;  // 258 bytes out of two bits
-  const char* const how = "expected a .npz file as numpy.savez writes it";
+  const char* const how = "use a .npz file that numpy.savez wrote";
   if (stat.encryption_method != ZIP_EM_NONE) throw usage_error(name + " is encrypted", how);
   if (stat.comp_method != ZIP_CM_STORE && stat.comp_method != ZIP_CM_DEFLATE) {
     throw usage_error(
-        name + " is packed by method " + std::to_string(stat.comp_method) + ", not by deflate",
+        name + " is compressed with method " + std::to_string(stat.comp_method) + ", not deflate",
         how);
   }
   const bool possible = stat.comp_method == ZIP_CM_STORE
                             ? stat.size == stat.comp_size
                             : stat.size / kMaxDeflateRatio <= stat.comp_size;
   if (!possible) {
-    throw Error(name + ": " + std::to_string(stat.comp_size) + " bytes cannot hold " +
-                    std::to_string(stat.size),
+    throw Error(name + ": " + std::to_string(stat.comp_size) + " compressed bytes cannot contain " +
+                    std::to_string(stat.size) + " bytes",
                 kDamagedFileHint);
   }
 }
@@ -157,11 +157,11 @@ ZipReader::ZipReader(std::vector<uint8_t> bytes, std::string name)
   constexpr std::array<uint8_t, 2> kBeginning{'P', 'K'};
   if (bytes_.size() < 2 || !std::equal(kBeginning.begin(), kBeginning.end(), bytes_.begin())) {
     throw usage_error(name_ + ": not a ZIP archive (" + std::to_string(bytes_.size()) + " bytes)",
-                      "expected a .npz file as numpy.savez writes it");
+                      "use a .npz file that numpy.savez wrote");
   }
   ZipError error;
   const auto problem = [&] {
-    // libzip has no text for most contradictions.
+    // libzip has no message for most inconsistencies.
     return Error(name_ + ": truncated or damaged ZIP archive", kDamagedFileHint);
   };
   zip_source_t* const source =
@@ -191,7 +191,7 @@ std::unique_ptr<ByteSource> ZipReader::open(const ZipMember& member) const {
 }
 
 std::string ZipReader::describe(const ZipMember& member) const {
-  return name_ + ": member \"" + member.name + "\"";
+  return name_ + ": member '" + member.name + "'";
 }
 
 void write_zip(const std::filesystem::path& file, std::span<const ZipContents> members) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ZIP archives in memory and as files, by libzip: what .npz files need.
+// ZIP archives in memory and as files with libzip, as far as .npz files need them.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace halfscope {
 
 struct ZipMember {
   std::string name;
-  uint64_t size = 0;  ///< as the directory declares it; checked when the last byte is read
+  uint64_t size = 0;  ///< as declared in the directory; checked when the last byte is read
 };
 
 class ZipReader {
@@ -28,11 +28,11 @@ class ZipReader {
 
   const std::vector<ZipMember>& members() const noexcept { return members_; }
 
-  /// The member's contents; size and checksum are verified with the last byte read. The reader must
-  /// outlive the source.
+  /// Opens a member's contents; size and checksum are verified when the last byte is read. The
+  /// reader must outlive the source.
   std::unique_ptr<ByteSource> open(const ZipMember& member) const;
 
-  /// "FILE: member NAME", for messages.
+  /// Returns "FILE: member 'NAME'", for messages.
   std::string describe(const ZipMember& member) const;
 
  private:
@@ -46,7 +46,7 @@ class ZipReader {
   std::vector<ZipMember> members_;
 };
 
-/// A member of two parts, of which the caller keeps the second.
+/// A member in two parts; the caller owns the second one.
 struct ZipContents {
   std::string name;
   std::vector<uint8_t> head;
@@ -54,8 +54,8 @@ struct ZipContents {
 };
 
 /// Writes an archive of stored members with the time stamp 1980-01-01 00:00: the same contents give
-/// the same bytes. The file appears, or is replaced, when all is written. Throws Error. There must
-/// be a member: libzip makes no file of none.
+/// the same bytes. The file appears, or is replaced, when everything is written. Throws Error.
+/// There must be at least one member: libzip writes no file for an empty archive.
 void write_zip(const std::filesystem::path& file, std::span<const ZipContents> members);
 
 }  // namespace halfscope

@@ -7,8 +7,7 @@
 namespace halfscope {
 namespace {
 
-/// Marks the values whose gradient someone wants: variables and all that depends on them, as long
-/// as it is real.
+/// Marks the values whose gradient is needed: variables and everything real that depends on them.
 std::vector<bool> values_leading_to_variables(const Graph& graph) {
   std::vector<bool> needed(graph.values().size(), false);
   for (const Variable& variable : graph.variables()) {
@@ -66,8 +65,8 @@ GradientMap differentiate(Graph& graph, ValueId loss, ValueId seed) {
   contributions[loss].push_back(seed);
   GradientMap gradients;
 
-  // Adds up what the readers of `value` contributed; kNone if nobody did. The path is a copy, as
-  // the graph grows.
+  // Adds up the contributions of all readers of `value`; kNone if there are none. The path is a
+  // copy, because the graph grows.
   const auto settle = [&](ValueId value, NodeId owner, const std::string path) -> ValueId {
     const auto found = contributions.find(value);
     if (found == contributions.end()) return kNone;

@@ -61,7 +61,7 @@ ValueId Graph::input(const std::string& name) const {
   for (const Input& each : inputs_) {
     if (each.name == name) return each.value;
   }
-  throw Error("the graph has no input named " + name);
+  throw Error("the graph has no input named '" + name + "'");
 }
 
 Graph Graph::only(NodeId id) const {
@@ -93,7 +93,7 @@ T attribute(const Node& node, const std::string& name, T fallback) {
   const auto found = node.attributes.find(name);
   if (found == node.attributes.end()) return fallback;
   if (const T* value = std::get_if<T>(&found->second)) return *value;
-  throw Error(node.path + " (" + node.op + "): attribute " + name + " has the wrong type");
+  throw Error(node.path + " (" + node.op + "): attribute '" + name + "' has the wrong type");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// OpDef: the row of an operator, with everything but its kernels. Names and semantics are ONNX's
-// (opset 21); operators of ours are marked in `domain`. core/ops has the rows.
+// OpDef: everything about an operator except its kernels. Names and semantics are ONNX's (opset
+// 21); our own operators are marked in `domain`. The definitions are in core/ops.
 #pragma once
 
 #include <cstdint>
@@ -19,44 +19,44 @@ struct OutputType {
   ElementType type = ElementType::real;
 };
 
-/// Which format a mixed policy gives an operator. The classes follow PyTorch's autocast on
-/// CUDA (docs.pytorch.org/docs/stable/amp.html, "Autocast Op Reference"). Operators on none of its
-/// lists run in the format of their inputs, like those that TensorFlow's grappler calls "infer" and
-/// "clear" (auto_mixed_precision_lists.h).
+/// Decides the format that a mixed-precision policy gives an operator. The classes follow PyTorch's
+/// autocast on CUDA (docs.pytorch.org/docs/stable/amp.html, "Autocast Op Reference"). Operators on
+/// none of its lists run in the format of their inputs, like those that TensorFlow's grappler calls
+/// "infer" and "clear" (auto_mixed_precision_lists.h).
 enum class Autocast : uint8_t {
-  unset,     ///< no operator may stay so
-  internal,  ///< in no network: gradients follow their operator, updates and metrics their own
-             ///< rules
-  low,       ///< the policy's narrow format
+  unset,     ///< not allowed in the table
+  internal,  ///< never in a network: gradients follow their operator; updates and metrics have
+             ///< their own rules
+  low,       ///< the policy's low-precision format
   follow,    ///< the format of the input
-  promote,   ///< the widest format of the inputs
+  promote,   ///< the input format with the most precision
   fp32,
 };
 
-/// Which sum of products an operator takes; its first two inputs are the operands, the third is a
-/// bias.
+/// The kind of sum of products that an operator computes. Its first two inputs are the operands,
+/// the third is a bias.
 enum class ProductKind : uint8_t { none, matrix, conv, conv_grad_input, conv_grad_weight };
 
-/// What the indices in input 1 pick.
+/// The things that the indices in input 1 select.
 enum class Picks : uint8_t {
   nothing,
   classes,         ///< along axis 1 of input 0; negative ones are ignored
-  rows,            ///< along attribute axis of input 0
-  rows_of_result,  ///< along attribute axis of output 0
+  rows,            ///< along the attribute `axis` of input 0
+  rows_of_result,  ///< along the attribute `axis` of output 0
 };
 
-/// An attribute that has ONNX's name and meaning, and its value where a file leaves it out.
+/// An attribute with ONNX's name and meaning, and its value if a file omits it.
 struct OnnxAttribute {
   const char* name;
   std::optional<double> fallback = std::nullopt;
 };
 
-/// How ONNX files hold an operator, as far as it needs no code: core/onnx/export_nodes.cpp writes
-/// and core/onnx/translate_*.cpp read all others.
+/// How ONNX files represent an operator, as far as that needs no code. core/onnx/export_nodes.cpp
+/// and core/onnx/translate_*.cpp handle all others.
 struct OnnxForm {
-  bool written = false;   ///< with the same name, operands and attributes
-  size_t read = 0;        ///< operands to read the same way; 0: core/onnx has a function
-  bool integers = false;  ///< may be read with integer operands
+  bool written = false;   ///< exported with the same name, operands and attributes
+  size_t read = 0;        ///< operands to import unchanged; 0: core/onnx has a function
+  bool integers = false;  ///< may be imported with integer operands
   std::vector<OnnxAttribute> attributes{};
 };
 
@@ -68,50 +68,51 @@ struct Movement;        // core/ops/movement.h
 struct OpDef {
   const char* name;
   const char* domain;  ///< "" for ONNX, "halfscope" for ours
-  /// Types of all outputs. Throws Error naming the node if the inputs do not fit.
+  /// Returns the types of all outputs. Throws Error naming the node if the inputs do not fit.
   std::vector<OutputType> (*infer)(const Graph&, const Node&);
-  /// Gradients of the inputs, kNone where none is needed; null if the operator has none.
+  /// Returns the gradients of the inputs, kNone where none is needed. Null if the operator has
+  /// none.
   std::vector<ValueId> (*gradient)(GradientContext&) = nullptr;
   /// Composites: adds the primitives to `graph` under node.path + "/..." and returns the values
   /// that replace the node's outputs. Null for primitives.
   std::vector<ValueId> (*expand)(Graph& graph, const Node& node) = nullptr;
   Autocast autocast = Autocast::unset;
   OnnxForm onnx{};
-  /// Where the results have the samples of the inputs, if they are computed apart from each other
-  /// (core/ops/samples.h). Null: not known to be.
+  /// Returns where the outputs have the samples of the inputs, if samples are computed
+  /// independently (core/ops/samples.h). Null: not known to be independent.
   SampleResult (*keeps_samples)(const SampleNode&) = nullptr;
-  /// Every output element is an element of an input, so rounding it to the inputs' format
-  /// changes nothing.
+  /// Every output element is an element of an input, so rounding it to the inputs' format changes
+  /// nothing.
   bool selects = false;
   /// The output is the input's memory under another shape.
   bool view = false;
-  /// Moves elements of inputs [first, end) without looking at them, whatever they stand for.
+  /// Moves elements of inputs [first, end) without interpreting them.
   struct {
     size_t first = 0, end = 0;
   } moves{};
-  /// All it does is move boxes of elements; backends copy them (core/ops/movement.h). Null for
-  /// operators that compute.
+  /// Describes an operator that only copies boxes of elements; backends do that for it
+  /// (core/ops/movement.h). Null for operators that compute.
   Movement (*movement)(const Graph&, const Node&) = nullptr;
   /// Its kernels round the outputs themselves.
   bool rounds_itself = false;
-  /// Sums of products of the first two inputs, which tensor cores can do.
+  /// Sums products of the first two inputs, which tensor cores can compute.
   ProductKind product = ProductKind::none;
-  /// Of those: the axis of operand 0 or 1 along which blocks with one scale lie, which is summed
-  /// over; negative if it is counted from the end.
+  /// Products: returns the axis of operand 0 or 1 that is summed over, along which blocks share a
+  /// scale. A negative axis counts from the end.
   int64_t (*summed_axis)(const Node&, size_t operand) = nullptr;
-  /// Inputs from this one on are read as they are stored, whatever the node's read format; they do
-  /// not count where a node follows its inputs.
+  /// Inputs from this one on are read as they are stored, whatever the node's read format. They are
+  /// ignored when a node follows its inputs' format.
   size_t stored_inputs_from = kAllInputs;
   /// A constant of one element is read unrounded, whatever the node's read format, unless its plan
-  /// is stagewise: PyTorch computes with a Python number in fp32 and rounds the result alone.
+  /// is stagewise: PyTorch computes with a Python number in fp32 and rounds only the result.
   bool reads_numbers = false;
-  /// Outputs from this one on are not the node's result in its write format but statistics: those
-  /// of an input that they replace are written in that input's format, others in fp32.
+  /// Outputs from this one on are statistics and are not written in the node's write format. A
+  /// statistic that replaces an input is written in that input's format, others in fp32.
   size_t statistics_from = kAllInputs;
   Picks picks = Picks::nothing;
 
-  /// Composites without a kernel and a gradient of their own: lower() expands them under every
-  /// plan, and each primitive is planned as a node of its own (core/lower/add_planned.h).
+  /// Composites without their own kernel and gradient. lower() expands them under every plan, and
+  /// each primitive is planned as a separate node (core/lower/add_planned.h).
   bool always_expands = false;
 
   static constexpr size_t kAllInputs = SIZE_MAX;
@@ -121,9 +122,9 @@ struct OpDef {
 
 /// All operators, by name in ascending order.
 std::span<const OpDef> op_table();
-/// Throws Error for an unknown name.
+/// Returns all operators, in ascending order of their names.
 const OpDef& find_op(const std::string& name);
-/// Null for an unknown name.
+/// Returns the operator. Throws Error for an unknown name.
 const OpDef* lookup_op(std::string_view name);
 
 }  // namespace halfscope

@@ -8,14 +8,14 @@
 namespace halfscope {
 namespace {
 
-/// Whether the rule names the node's path, and its operator if it names one.
+/// Returns whether the rule names the node's path, and its operator if it names one.
 bool names_path(const PlanRule& rule, const Node& node) {
   const bool op_fits = rule.op.empty() || rule.op == node.op;
   return op_fits && !rule.path.empty() && glob_match(rule.path, node.path);
 }
 
-/// What a composite's primitive does: as the composite, unless a rule names its own path. Rules
-/// that applied to the composite have had their say.
+/// Returns the plan of a composite's primitive: the composite's, unless a rule names the
+/// primitive's path. Rules that select the composite have already been applied.
 NodePlan plan_of_primitive(const Plan& plan, const Node& composite, const Node& primitive) {
   Plan by_path = plan;
   by_path.defaults = composite.plan;
@@ -25,7 +25,8 @@ NodePlan plan_of_primitive(const Plan& plan, const Node& composite, const Node& 
   return resolve(by_path, primitive.path, primitive.op);
 }
 
-/// The plan with rules that select the composite selecting its parts, at their place in the order.
+/// Returns the plan in which every rule that selects the composite selects its parts, in the same
+/// order.
 Plan plan_of_parts(Plan plan, const Node& composite) {
   for (PlanRule& rule : plan.rules) {
     if (rule.path.empty() ? rule.op != composite.op : !names_path(rule, composite)) continue;
@@ -35,8 +36,8 @@ Plan plan_of_parts(Plan plan, const Node& composite) {
   return plan;
 }
 
-/// Copies constants and nodes of `parts` to `graph`, the nodes by `add`. `added` has what the
-/// inputs of `parts` are in `graph`, by value; afterwards it has all values.
+/// Copies constants and nodes of `parts` to `graph`, the nodes by `add`. `added` maps values of
+/// `parts` to values of `graph`: on entry its inputs, on return all values.
 template <class Add>
 void copy_parts(const Graph& parts, Graph& graph, std::vector<ValueId>& added, const Add& add) {
   added.resize(parts.values().size(), kNone);
@@ -57,8 +58,8 @@ void copy_parts(const Graph& parts, Graph& graph, std::vector<ValueId>& added, c
   }
 }
 
-/// Adds what a composite that always expands stands for. Its parts are laid out in a graph of their
-/// own first, as some may be composites that the plan wants stagewise.
+/// Adds the expansion of a composite that always expands. Its parts are first built in a separate
+/// graph, because some may be composites that the plan makes stagewise.
 std::vector<ValueId> add_parts(Graph& graph, const Node& node, const Plan& plan) {
   Graph parts;
   std::vector<ValueId> added;  // by value of `parts`
@@ -78,8 +79,8 @@ std::vector<ValueId> add_parts(Graph& graph, const Node& node, const Plan& plan)
   return outputs;
 }
 
-/// Adds a node that knows its plan, or what it expands to. Rules that applied to the node have had
-/// their say.
+/// Adds a node whose plan is set, or its expansion. Rules that select the node have already been
+/// applied.
 std::vector<ValueId> add_expanded(Graph& graph, const Node& node, const Plan& plan) {
   const OpDef& def = find_op(node.op);
   const size_t first = graph.nodes().size();
@@ -94,7 +95,7 @@ std::vector<ValueId> add_expanded(Graph& graph, const Node& node, const Plan& pl
   return outputs;
 }
 
-/// Adds the primitives that the file has in the composite's place. Some may be composites too.
+/// Adds the primitives that the file has in place of the composite. Some may be composites, too.
 std::vector<ValueId> add_written(Graph& graph, const Node& node, const Plan& plan) {
   const WrittenForm& form = *node.written;
   std::vector<ValueId> added(form.graph.values().size(), kNone);

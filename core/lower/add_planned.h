@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How a node of a source graph enters the executable one: as it is, or as the primitives that it
-// stands for. For the passes of core/graph.
+// Adds a source graph's node to the executable graph, either unchanged or expanded into primitives.
+// For the passes of core/graph.
 #pragma once
 
 #include <vector>
@@ -10,11 +10,11 @@
 
 namespace halfscope {
 
-/// Adds the node, whose inputs are values of `graph`, with what the plan says of it, and returns
-/// its outputs. Composites become primitives where the plan wants them stagewise: these work as the
-/// composite does unless a rule names their own path. The parts of a composite that always
-/// expands resolve by their own operator and path, as ordinary nodes do, and rules that select the
-/// composite select all of its parts.
+/// Adds the node, whose inputs are values of `graph`, with its part of the plan, and returns its
+/// outputs. Composites that the plan makes stagewise become primitives, which take the composite's
+/// plan unless a rule names their own path. The parts of a composite that always expands are
+/// planned by their own operator and path, like ordinary nodes; rules that select the composite
+/// select all of its parts.
 std::vector<ValueId> add_planned(Graph& graph, const Node& node, const Plan& plan);
 
 }  // namespace halfscope

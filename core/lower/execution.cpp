@@ -9,14 +9,14 @@
 namespace halfscope {
 
 bool is_view(const Node& node) {
-  const OpDef* def = lookup_op(node.op);  // null for places that are left empty
+  const OpDef* def = lookup_op(node.op);  // null for empty nodes
   return def != nullptr && def->view;
 }
 
 bool needs_rounding(const Graph& graph, const Node& node, const Value& output) {
   if (output.format == kFp32) return false;
   if (!find_op(node.op).selects) return true;
-  // The one value that an operator which selects may bring along.
+  // The only value that a selecting operator may add.
   if (node.op == "Pad" && real_attribute(node, "value", 0.0) != 0.0) return true;
   return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
     return input != kNone && graph.value(input).type == ElementType::real &&

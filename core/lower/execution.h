@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What every backend decides alike when it runs an executable graph: which values share memory,
-// which results are rounded and with what random words, which inner sums a plan names.
+// Decisions that all backends share when they run an executable graph: which values share memory,
+// which outputs are rounded and with which random words, which inner sums a plan names.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace halfscope {
 
-/// Where the random words of a run come from: the same for any backend.
+/// Source of a run's random words: the same for every backend.
 struct RandomSource {
   uint64_t seed = 0, step = 0;
 };
 
-/// How this value of the graph is rounded now.
+/// Returns how this value of the graph is rounded in this step.
 inline TensorRounding rounding_now(const RoundingChoice& choice, ValueId value,
                                    const RandomSource& source) noexcept {
   const bool draws = choice.mode == RoundingMode::stochastic;
@@ -26,7 +26,8 @@ inline TensorRounding rounding_now(const RoundingChoice& choice, ValueId value,
           .random_bits = choice.random_bits};
 }
 
-/// Key of the stochastic sums behind this value: other words than those of its own rounding.
+/// Returns the key of the stochastic sums that compute this value. Their random words differ from
+/// those of its own rounding.
 inline uint64_t sum_key(const RoundingChoice& choice, ValueId value,
                         const RandomSource& source) noexcept {
   if (choice.mode != RoundingMode::stochastic) return 0;
@@ -34,20 +35,24 @@ inline uint64_t sum_key(const RoundingChoice& choice, ValueId value,
   return random_key(source.seed, source.step, kSums | static_cast<uint64_t>(value));
 }
 
-/// Operators whose output is their operand under another shape.
+/// Returns whether the operator's output is its operand under another shape.
 bool is_view(const Node& node);
 
-/// Rounding cannot change what only moves values of formats that the target holds.
+/// Returns whether rounding can change the output. It cannot if the node only moves values that the
+/// output's format can represent.
 bool needs_rounding(const Graph& graph, const Node& node, const Value& output);
 
-/// Values that lie in another one's memory: a variable's next value, an operand's other shape.
+/// Returns the values that share another one's memory: a variable's next value, an operand's other
+/// shape.
 std::map<ValueId, ValueId> memory_aliases(const Graph& graph);
 
-/// How a node sums; `unrounded` results are wanted as for fp32, whatever their format.
+/// Returns how a node sums; `unrounded`: deliver the sums as for fp32, whatever the output's
+/// format.
 SumSpec sum_spec_of(const Graph& graph, const Node& node, bool unrounded = false);
 
-/// Fused operators (normalization, loss) take their inner sums in double, unless the plan names an
-/// accumulation other than an fp32 or fp64 chain; tensor cores have no part in such sums.
+/// Returns whether the plan names the inner sums of a fused operator (normalization, loss). These
+/// sums are computed in double unless the accumulation is something other than an fp32 or fp64
+/// chain; tensor cores play no role in them.
 inline bool names_inner_sums(const SumSpec& spec) noexcept {
   const Accumulation::Kind kind = spec.accumulation.kind;
   const bool plain =
@@ -55,8 +60,8 @@ inline bool names_inner_sums(const SumSpec& spec) noexcept {
   return !plain || !spec.accumulation.is_single_chain();
 }
 
-/// For further sums of the same node, with other random words. Their operands were computed in
-/// fp32: no tensor core takes them.
+/// Returns the spec of further sums in the same node, with other random words. Their operands were
+/// computed in fp32, so no tensor core reads them.
 inline SumSpec second_sums(SumSpec spec) noexcept {
   spec.key = splitmix64(spec.key);
   spec.read = kFp32;
@@ -64,8 +69,8 @@ inline SumSpec second_sums(SumSpec spec) noexcept {
   return spec;
 }
 
-/// For sums of different lengths of one node, such as those of GatherGrad: each has words of its
-/// own.
+/// Returns the spec for one of several sums of different lengths in a node (GatherGrad): each has
+/// its own random words.
 inline SumSpec sums_of_row(SumSpec spec, int64_t row) noexcept {
   spec.key = splitmix64(spec.key + static_cast<uint64_t>(row));
   return spec;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One pass per step of the flow that lower.h draws; each takes the graph of the one before.
+// Implements each step of the flow in lower.h as a pass over the previous one's graph.
 #include "core/lower/lower.h"
 
 #include <algorithm>
@@ -30,11 +30,11 @@ struct Expanded {
   ValueId operator()(ValueId source) const { return new_of.at(static_cast<size_t>(source)); }
 };
 
-/// Whether it works differently in inference.
+/// Returns whether the node works differently in inference.
 bool trains(const Node& node) { return int_attribute(node, "training_mode", 0) != 0; }
 
-/// The plan for a node that only makes the loss, and for its primitives: fp32, unless a rule names
-/// their path.
+/// Returns the plan for a node that only computes the loss, and for its primitives: fp32, unless a
+/// rule names their path.
 Plan plan_of_loss(const Plan& plan, const Node& node) {
   Plan by_path = plan;
   by_path.defaults = {};
@@ -47,7 +47,7 @@ bool makes_loss(const Model& model, NodeId id) {
   return model.first_loss_node != kNone && id >= model.first_loss_node;
 }
 
-/// By node of the graph: whether one of these values depends on it.
+/// Returns, by node, whether one of these values depends on it.
 std::vector<bool> needed_nodes(const Graph& graph, const std::vector<ValueId>& targets) {
   std::vector<bool> wanted(graph.values().size(), false), needed(graph.nodes().size(), false);
   for (ValueId target : targets) wanted[static_cast<size_t>(target)] = true;
@@ -63,8 +63,8 @@ std::vector<bool> needed_nodes(const Graph& graph, const std::vector<ValueId>& t
   return needed;
 }
 
-/// Copies the source graph, with its composites replaced where the plan wants them stagewise; for
-/// inference as it works there, and only the nodes that are needed.
+/// Copies the source graph and expands the composites that the plan makes stagewise. For inference,
+/// copies only the needed nodes, in their inference form.
 Expanded expand(const Model& model, const Plan& plan, const std::vector<bool>* needed = nullptr) {
   const Graph& source = model.graph;
   Expanded result;
@@ -94,7 +94,7 @@ Expanded expand(const Model& model, const Plan& plan, const std::vector<bool>* n
     if (needed != nullptr && trains(node)) copy.attributes["training_mode"] = int64_t{0};
     const std::vector<ValueId> outputs =
         add_planned(graph, copy, makes_loss(model, id) ? plan_of_loss(plan, node) : plan);
-    // In inference there are fewer outputs: running statistics stay.
+    // In inference there are fewer outputs: running statistics do not change.
     for (size_t i = 0; i < std::min(node.outputs.size(), outputs.size()); ++i) {
       set(node.outputs[i], outputs[i]);
     }
@@ -107,9 +107,9 @@ Expanded expand(const Model& model, const Plan& plan, const std::vector<bool>* n
   return result;
 }
 
-/// The value as in inference: nodes that work differently in training, and all that depend on
-/// them, stand in the graph a second time. Without such nodes it is the value itself. Nodes that
-/// only make the loss are copied too where the target depends on one, to compute in fp32 there.
+/// Returns the value as in inference. Nodes that work differently in training, and all that depend
+/// on them, are added a second time; without such nodes this is the value itself. Nodes that only
+/// compute the loss are copied too, if the target depends on them, to compute in fp32 there.
 ValueId add_inference(Expanded& expanded, const Model& model, const Plan& plan, ValueId target) {
   std::map<ValueId, ValueId> moved;  // source value -> its value in inference
   const auto of = [&](ValueId source) {
@@ -137,12 +137,12 @@ ValueId add_inference(Expanded& expanded, const Model& model, const Plan& plan, 
 }
 
 struct BufferValues {
-  std::vector<ValueId> moved;      ///< by the forward pass, in the order of the buffers
-  std::vector<ValueId> committed;  ///< what `update` has to run
+  std::vector<ValueId> moved;      ///< computed by the forward pass, in the order of the buffers
+  std::vector<ValueId> committed;  ///< values that `update` must compute
 };
 
-/// Gives every buffer that commits with the step its working copy; `forward_nodes` are those of
-/// training.
+/// Gives every buffer that commits with the step its working copy; `forward_nodes` is the number of
+/// training forward nodes.
 BufferValues add_working_buffers(Graph& graph, NodeId forward_nodes, BufferCommit commit) {
   BufferValues values;
   const size_t count = graph.variables().size();
@@ -181,8 +181,8 @@ bool is_constant(const Graph& graph, ValueId value) {
                      [&](const Constant& constant) { return constant.value == value; });
 }
 
-/// Products that the plan gives to tensor cores must be among those that they do; operands in fp32
-/// stay outside.
+/// Throws unless tensor cores can compute the products that the plan assigns to them. fp32 operands
+/// do not use tensor cores.
 void check_tensor_cores(const Node& node) {
   const Accumulation& how = node.plan.accumulation;
   if (how.kind != Accumulation::tensor_core || !find_op(node.op).sums_products()) return;
@@ -190,11 +190,11 @@ void check_tensor_cores(const Node& node) {
   const FloatFormat& read = node.plan.read;
   const FloatFormat gradient = node.plan.grad_read.value_or(read);
   if (node.plan.scale.by_block() && read != kFp32) {
-    throw usage_error(node.path + ": " + accumulation_name(how) + " does no products of scaled " +
-                          "blocks, but the plan has scale " + scale_name(node.plan.scale) +
-                          " there",
-                      "scale whole tensors (static, current, delayed), or sum in fp32; train lanes "
-                      "that scale by block in a run of their own")
+    throw usage_error(node.path + ": " + accumulation_name(how) +
+                          " cannot multiply operands scaled by block, but the plan sets scale " +
+                          scale_name(node.plan.scale),
+                      "scale whole tensors (static, current, delayed) or sum in fp32; train lanes "
+                      "with block scales in a separate run")
         .about({"accumulate", "lanes", "plan"});
   }
   for (const auto& [a, b] : {std::pair(read, read), std::pair(gradient, read)}) {
@@ -206,8 +206,8 @@ void check_tensor_cores(const Node& node) {
       }
     }
     const std::string what = a == b ? format_name(a) : format_name(a) + " with " + format_name(b);
-    throw usage_error(node.path + ": " + accumulation_name(how) + " does no products of " + what,
-                      "it reads " + comma_list(formats))
+    throw usage_error(node.path + ": " + accumulation_name(how) + " cannot multiply " + what,
+                      "use a format that it reads: " + comma_list(formats))
         .about({"accumulate", "lanes", "plan"});
   }
 }
@@ -216,13 +216,13 @@ void check_scale(const Node& node) {
   if (node.plan.scale.kind != TensorScale::Kind::nvfp4 || !scales_operands(node)) return;
   for (const FloatFormat& read : {node.plan.read, node.plan.grad_read.value_or(node.plan.read)}) {
     if (read == kE2m1 || read == kFp32) continue;
-    throw usage_error(node.path + ": nvfp4 scales are for e2m1, not " + format_name(read),
-                      "read e2m1, or scale by mx or block:N")
+    throw usage_error(node.path + ": nvfp4 scales need e2m1 operands, not " + format_name(read),
+                      "read in e2m1, or use scale mx or block:N")
         .about({"lanes", "plan"});
   }
 }
 
-/// Formats of variables and of all forward values.
+/// Sets the formats of variables and of all forward values.
 void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
   for (const Variable& variable : graph.variables()) graph.value(variable.value).format = storage;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
@@ -238,7 +238,7 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
             is_constant(graph, input)) {
           continue;
         }
-        // What is on the way counts as what it was made of.
+        // An intermediate result counts as the format it was computed from.
         const FloatFormat& format = is_unrounded(graph, input)
                                         ? graph.node(graph.value(input).producer).plan.read
                                         : graph.value(input).format;
@@ -251,7 +251,7 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
     check_tensor_cores(node);
     check_scale(node);
     for (ValueId input : node.inputs) {
-      // A layer kept in a wider format than the variables' storage keeps its variables in it.
+      // A layer whose format contains the storage format keeps its variables in its own.
       if (graph.variable_of(input) != nullptr &&
           node.plan.read.contains(graph.value(input).format)) {
         graph.value(input).format = node.plan.read;
@@ -264,7 +264,7 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
     }
   }
   for (const Variable& variable : graph.variables()) {
-    // Buffers hold what their format can hold of the forward pass's value.
+    // A buffer's new value is rounded to the buffer's format.
     if (variable.next != kNone)
       graph.value(variable.next).format = graph.value(variable.value).format;
     if (variable.restored != kNone)
@@ -279,11 +279,11 @@ bool reads_stored(const Graph& graph, NodeId id, ValueId value) {
                                                 node.inputs.end(), value) != node.inputs.end();
 }
 
-/// Plans and formats of the gradient nodes; see lower.h for the rule.
+/// Sets plans and formats of the gradient nodes; see lower.h for the rule.
 void settle_gradient_formats(Graph& graph, NodeId first_backward, const GradientMap& gradients) {
-  std::map<ValueId, ValueId> forward_of;  // gradient value -> what it is the gradient of
+  std::map<ValueId, ValueId> forward_of;  // gradient value -> the forward value
   for (const auto& [value, gradient] : gradients) forward_of[gradient] = value;
-  // Contributions that an Add sums are gradients of the same value as the sum.
+  // All terms of an Add are gradients of the same value as the sum.
   for (NodeId id = static_cast<NodeId>(graph.nodes().size()) - 1; id >= first_backward; --id) {
     const Node& node = graph.node(id);
     const auto found = forward_of.find(node.outputs[0]);
@@ -306,7 +306,7 @@ void settle_gradient_formats(Graph& graph, NodeId first_backward, const Gradient
       if (!scaled) {
         node.plan.write = node.plan.read;
       } else if (!find_op(node.op).sums_products()) {
-        node.plan.read = node.plan.write;  // scaled codes are for the products
+        node.plan.read = node.plan.write;  // scaled codes are only for products
         node.plan.scale = {};
       }
       const auto found = forward_of.find(node.outputs[0]);
@@ -318,14 +318,14 @@ void settle_gradient_formats(Graph& graph, NodeId first_backward, const Gradient
     for (ValueId output : node.outputs) {
       graph.value(output).format = node.plan.write;
       graph.value(output).rounding = node.plan.rounding;
-      // What a node reads as it is stored has its gradient in that format too.
+      // An input that is read as stored has its gradient in that format, too.
       const auto found = forward_of.find(output);
       if (node.forward != kNone && found != forward_of.end() &&
           reads_stored(graph, node.forward, found->second)) {
         graph.value(output).format = graph.value(found->second).format;
       }
     }
-    // Gradients of what is on the way, and all that only serves another gradient there.
+    // Gradients of intermediate results, and everything that only serves another gradient there.
     const auto of = forward_of.find(node.outputs[0]);
     const bool inside =
         of != forward_of.end()
@@ -340,7 +340,7 @@ void settle_gradient_formats(Graph& graph, NodeId first_backward, const Gradient
   }
 }
 
-/// The nodes of `order` that `targets` depend on, not looking past values in `given`.
+/// Returns the nodes of `order` that `targets` depend on, without looking past values in `given`.
 std::vector<NodeId> nodes_for(const Graph& graph, const std::vector<NodeId>& order,
                               const std::vector<ValueId>& targets, const std::set<NodeId>& given) {
   std::vector<bool> wanted(graph.values().size(), false);
@@ -361,7 +361,7 @@ std::vector<NodeId> nodes_for(const Graph& graph, const std::vector<NodeId>& ord
   return result;
 }
 
-/// The graph inputs that the needed nodes or the targets themselves read.
+/// Returns the graph inputs that the needed nodes or the targets themselves read.
 std::vector<NamedValue> used_inputs(const Model& model, const Expanded& expanded,
                                     const std::vector<bool>& needed,
                                     const std::vector<ValueId>& targets) {
@@ -377,7 +377,7 @@ std::vector<NamedValue> used_inputs(const Model& model, const Expanded& expanded
   return used;
 }
 
-/// The model's own, or the first real one among those used.
+/// Returns the model's own input, or the first real one among those used.
 ValueId main_input(const Model& model, const Expanded& expanded,
                    const std::vector<NamedValue>& used) {
   if (model.input != kNone) return expanded(model.input);
@@ -387,7 +387,7 @@ ValueId main_input(const Model& model, const Expanded& expanded,
   return kNone;
 }
 
-/// Clipping, updates and averages of the variables at `trained`, whose gradients these are.
+/// Adds clipping, updates and averages of the variables at `trained`, given their gradients.
 void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec,
                const UpdateScalars& scalars, const std::vector<size_t>& trained,
                std::vector<ValueId> gradients, SiteNames& names, std::vector<ValueId>& targets) {
@@ -446,7 +446,7 @@ Executable lower_inference(const Model& model, const Plan& as_written) {
   const Plan plan = by_paths(as_written, model.graph);
   std::vector<NamedValue> outputs = model.outputs;
   if (outputs.empty() && model.logits != kNone) outputs.push_back({"logits", model.logits});
-  if (outputs.empty()) throw Error("the network " + model.name + " has no outputs");
+  if (outputs.empty()) throw Error("network '" + model.name + "' has no outputs");
   std::vector<ValueId> sources;
   for (const NamedValue& output : outputs) sources.push_back(output.value);
   const std::vector<bool> needed = needed_nodes(model.graph, sources);
@@ -475,7 +475,7 @@ Executable lower_inference(const Model& model, const Plan& as_written) {
 }
 
 Executable lower(const Model& model, const Plan& as_written, const TrainingSpec& spec) {
-  if (model.loss == kNone) throw Error("the network " + model.name + " has no loss to train");
+  if (model.loss == kNone) throw Error("network '" + model.name + "' has no loss to train");
   const Plan plan = by_paths(as_written, model.graph);
   Expanded expanded = expand(model, plan);
   check_paths(model.graph, expanded.graph, plan);
@@ -499,7 +499,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
   out.eval_loss = eval_target;
   if (classifies) {
     const auto metric = [&](const char* op, const char* path, ValueId logits) {
-      return graph.add1(op, path, {logits, out.labels});  // NodePlan's default is fp32
+      return graph.add1(op, path, {logits, out.labels});  // a NodePlan's default is fp32
     };
     out.accuracy = metric("Accuracy", "metrics/accuracy", out.logits);
     out.eval_loss = metric("SoftmaxCrossEntropyLoss", "metrics/loss", eval_target);
@@ -527,7 +527,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
   std::vector<ValueId> grad_targets{out.loss}, sum_targets, step_gradients, rank_gradients;
   if (classifies) grad_targets.push_back(out.accuracy);
   std::vector<ValueId> update_targets = buffers.committed;
-  std::vector<size_t> trained;  // of the variables, in the order of step_gradients
+  std::vector<size_t> trained;  // indices of variables, in the order of step_gradients
   grad_targets.insert(grad_targets.end(), buffers.moved.begin(), buffers.moved.end());
   SiteNames names;
   for (size_t i = 0, buffer = 0; i < model_variables; ++i) {
@@ -557,7 +557,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
     trained.push_back(i);
   }
   if (step_gradients.empty()) {
-    throw Error("the loss of " + model.name + " depends on no variable: there is nothing to train");
+    throw Error("no variable of '" + model.name + "' affects its loss: nothing to train");
   }
   out.gradient_norm = graph.add1("GradientNorm", "metrics/gradient_norm", step_gradients);
   graph.node(graph.value(out.gradient_norm).producer).phase = Phase::backward;

@@ -67,8 +67,8 @@ class Narrower {
     }
   }
 
-  /// Whether the value is kept scaled, and fits `read` but for that: its readers undo it in
-  /// registers. Products take operands as they lie.
+  /// Returns whether the value is stored scaled and fits `read` once that is undone: its readers do
+  /// this in registers. Products cannot; they read operands as stored.
   bool undoes_prescale(NodeId reader, ValueId input, const FloatFormat& read) const {
     const int by = prescale_of(graph_, input);
     if (by == 0 || find_op(graph_.node(reader).op).sums_products()) return false;
@@ -80,7 +80,8 @@ class Narrower {
     return find_op(node.op).reads_numbers && !node.plan.stagewise && numbers_.contains(input);
   }
 
-  /// The constant with what is too large or too small for the format brought into its range.
+  /// Returns the constant with elements that are too large or too small for the format brought into
+  /// its range.
   ValueId in_range(ValueId constant, const FloatFormat& format) {
     const std::string how = format_name(format);
     const auto [place, is_new] = in_range_.try_emplace({constant, how}, constant);
@@ -107,8 +108,8 @@ class Narrower {
   }
 
   struct Scaled {
-    ValueId operand = kNone;  ///< codes, or values of scales by block
-    ValueId factor = kNone;   ///< for the product's sums; kNone by block
+    ValueId operand = kNone;  ///< codes, or the values of block-scaled operands
+    ValueId factor = kNone;   ///< factor of the product's sums; kNone for block scales
   };
 
   void scale(NodeId reader, size_t i, const FloatFormat& read, const RoundingChoice& rounding) {
@@ -171,8 +172,9 @@ class Narrower {
     return {values, kNone};
   }
 
-  /// What delayed scaling of this operand remembers. An operand of the network as in inference has
-  /// that of the same operand in training, and does not move it on.
+  /// Returns the state of delayed scaling for this operand, and whether it is advanced. An operand
+  /// of the inference copy of the network shares the state of the training operand and does not
+  /// advance it.
   std::pair<ValueId, bool> state_of(NodeId reader, size_t i, ValueId input,
                                     const TensorScale& choice) {
     const Variable* variable = graph_.variable_of(input);
@@ -185,7 +187,7 @@ class Narrower {
     return {state, true};
   }
 
-  /// Adds a node that works for `reader`.
+  /// Adds a node on behalf of `reader`.
   std::vector<ValueId> add(const char* op, NodeId reader, std::vector<ValueId> inputs,
                            Attributes attributes) {
     std::vector<ValueId> outputs =
@@ -212,7 +214,7 @@ class Narrower {
 
   Graph& graph_;
   std::set<ValueId> numbers_;            ///< constants of one element
-  std::map<ValueId, size_t> constants_;  ///< their places in Graph::constants()
+  std::map<ValueId, size_t> constants_;  ///< their indices in Graph::constants()
   std::map<std::pair<ValueId, std::string>, ValueId> in_range_;
   Narrowed result_;
   std::map<std::pair<ValueId, std::string>, ValueId> casts_;
@@ -227,7 +229,7 @@ bool scales_operands(const Node& node) {
 }
 
 FloatFormat read_format(const Graph& graph, const Node& node, size_t i) {
-  // Codes are for the products; what is added to them comes in the format of the result.
+  // Only product operands are codes; terms added to the products are read in the output's format.
   if (i >= 2 && scales_operands(node)) return node.plan.write;
   if (i < 2 && node.plan.grad_read && find_op(node.op).sums_products() &&
       carries_gradient(graph, node.inputs[i])) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Operands that a node reads in a narrower format than they are stored in: one Cast per (value,
-// format, rounding), or for scaled operands of products
+// Operands that a node reads in a format with fewer bits than they are stored in: one Cast per
+// (value, format, rounding), or for scaled operands of products
 //
 //   one scale     Quantize -> codes, scale;              the product multiplies its sums by scale
 //   by block      Quantize -> codes, scales -> Dequantize; the product sums the values
-//   delayed       Quantize also reads a state, which ScaleUpdate moves on once per forward pass
+//   delayed       Quantize also reads a state, which ScaleUpdate advances once per forward pass
 #pragma once
 
 #include <vector>
@@ -13,17 +13,18 @@
 
 namespace halfscope {
 
-/// Where a product has the factors for its sums: inputs beyond the bias, of the first operand and
-/// of the second.
+/// First of the two inputs, after the bias, by which a product multiplies its sums: the scale of
+/// its first operand, then that of its second.
 inline constexpr size_t kFirstScaleInput = 3;
 
-/// True if the node's narrow operands are scaled: it sums products, and its plan says so.
+/// Returns whether the node scales its narrow operands: it sums products, and its plan says so.
 bool scales_operands(const Node& node);
 
-/// The format in which the node reads input i; wider values than that are narrowed.
+/// Returns the format in which the node reads input i; values with more precision or range are
+/// narrowed.
 FloatFormat read_format(const Graph& graph, const Node& node, size_t i);
 
-/// The value that was narrowed to this one, or the value itself.
+/// Returns the value from which this one was narrowed, or the value itself.
 ValueId before_narrowing(const Graph& graph, ValueId value);
 
 struct Narrowed {
@@ -31,8 +32,8 @@ struct Narrowed {
   std::vector<ValueId> updates;  ///< next states of delayed scaling
 };
 
-/// Inserts the nodes drawn above. Only narrowing needs one: a value of a narrower format is a value
-/// of the wider one already.
+/// Inserts the nodes described above. A value is narrowed only if its format is not a subset of the
+/// read format.
 Narrowed narrow_operands(Graph& graph);
 
 }  // namespace halfscope

@@ -40,7 +40,7 @@ struct Kind {
   std::vector<Option> options;
 };
 
-/// Every optimizer with its options, in the order in which they are printed.
+/// Returns every optimizer with its options, in the order in which they are printed.
 const std::vector<Kind>& kinds() {
   constexpr double kAny = std::numeric_limits<double>::infinity();
   static const Option momentum{"momentum", &Optimizer::momentum, 1.0};
@@ -66,7 +66,7 @@ Optimizer defaults_of(const Kind& kind) {
 }
 
 std::string known_options(const Kind& kind) {
-  std::string text = std::string(kind.name) + " knows lr";
+  std::string text = std::string(kind.name) + " has the options lr";
   for (const Option& option : kind.options) {
     text += std::string(", ") + option.key + (std::isfinite(option.below) ? " (below 1)" : "");
   }
@@ -83,7 +83,7 @@ Optimizer parse_optimizer(std::string_view text) {
   if (kind == kinds().end()) {
     std::vector<std::string> names;
     for (const Kind& each : kinds()) names.push_back(each.name);
-    throw usage_error("unknown optimizer " + name,
+    throw usage_error("unknown optimizer '" + name + "'",
                       did_you_mean(name, names, "optimizers: " + comma_list(names)));
   }
   Optimizer optimizer = defaults_of(*kind);
@@ -96,7 +96,7 @@ Optimizer parse_optimizer(std::string_view text) {
     const auto option = std::find_if(kind->options.begin(), kind->options.end(),
                                      [&k = key](const Option& each) { return k == each.key; });
     if (option == kind->options.end() || value >= option->below) {
-      throw usage_error("optimizer: " + item + " does not fit " + name, known_options(*kind));
+      throw usage_error("optimizer: " + item + " is not valid for " + name, known_options(*kind));
     }
     optimizer.*(option->field) = value;
   }
@@ -157,7 +157,7 @@ class UpdateBuilder {
     return outputs;
   }
 
-  /// Adds the node that moves the variable itself.
+  /// Adds the node that updates the variable itself.
   Update finish(const char* op, std::vector<ValueId> inputs, const Attributes& attributes) {
     const std::vector<ValueId> outputs = add(op, std::move(inputs), attributes);
     for (ValueId output : outputs) graph_.value(output).format = graph_.value(target_.value).format;

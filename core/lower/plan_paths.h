@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The layers that the paths of a plan mean.
+// Resolves the paths in a plan to layers.
 #pragma once
 
 #include "core/graph/graph.h"
@@ -7,13 +7,13 @@
 
 namespace halfscope {
 
-/// Returns the plan with a rule for every node that one of its rules means by another name than its
-/// path: by the module that it is a part of ("layer1.0" of "layer1.0:add"), or by what an imported
-/// file calls it (Node::alias).
+/// Returns the plan with an extra rule for every node that one of its rules selects by a name other
+/// than its path: the module that contains it ("layer1.0" for "layer1.0:add"), or its name in an
+/// imported file (Node::alias).
 Plan by_paths(const Plan& plan, const Graph& graph);
 
-/// A path must match a layer, or a primitive of a composite that the plan expands. Throws Error
-/// (usage) if one does not.
+/// Throws Error (usage) unless every path matches a layer, or a primitive of a composite that the
+/// plan expands.
 void check_paths(const Graph& graph, const Graph& expanded, const Plan& plan);
 
 }  // namespace halfscope

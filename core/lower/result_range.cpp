@@ -18,10 +18,10 @@ FloatFormat with_range(const Node& node) {
   if (node.plan.prescale != 0) {
     const std::optional<FloatFormat> moved = moved_range(format, node.plan.prescale);
     if (!moved) {
-      throw usage_error(node.path + ": results in " + format_name(format) +
-                            " cannot be kept times " +
+      throw usage_error(node.path + ": outputs in " + format_name(format) +
+                            " cannot be stored times " +
                             number_text(std::ldexp(1.0, node.plan.prescale)),
-                        "only a format with a smaller range than fp32's can move: drop prescale")
+                        "remove prescale: it needs a format with a smaller range than fp32's")
           .about({"lanes", "plan"});
     }
     format = *moved;
@@ -30,7 +30,7 @@ FloatFormat with_range(const Node& node) {
   return format;
 }
 
-/// Outputs that the plan's format is for.
+/// Returns whether the plan's format applies to this output.
 bool is_result(const Graph& graph, const Node& node, size_t output, const std::set<ValueId>& next) {
   const ValueId value = node.outputs[output];
   return output < find_op(node.op).statistics_from && !is_unrounded(graph, value) &&
@@ -40,7 +40,7 @@ bool is_result(const Graph& graph, const Node& node, size_t output, const std::s
 }  // namespace
 
 void set_result_ranges(Graph& graph) {
-  std::set<ValueId> next;  // of buffers, which have their own formats
+  std::set<ValueId> next;  // next values of buffers, which have their own formats
   for (const Variable& variable : graph.variables()) next.insert(variable.next);
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     Node& node = graph.node(id);

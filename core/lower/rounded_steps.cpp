@@ -32,7 +32,7 @@ class RoundingNodes {
   FloatFormat format_;
 };
 
-/// The 2-norm of a tensor, or of numbers.
+/// Returns the 2-norm of a tensor, or of several numbers.
 ValueId norm_of(const std::vector<ValueId>& tensors, RoundingNodes& inside, RoundingNodes& result,
                 const Accumulation& accumulation) {
   ValueId sum = kNone;
@@ -65,7 +65,7 @@ class RoundedUpdate {
     graph_.value(state).format = storage_;
     return state;
   }
-  /// Sets the new value of a state, a sum.
+  /// Sets the new value of a state to a sum.
   ValueId move(ValueId state, const std::string& what, ValueId a, ValueId b) {
     const ValueId next = keep_("Add", {a, b});
     for (Variable& each : graph_.variables()) {
@@ -76,10 +76,10 @@ class RoundedUpdate {
   }
   void show(ValueId value, const std::string& what) { update_.states.emplace_back(value, what); }
 
-  /// w - change, rounded to the variable's format; returns the new value and -change.
+  /// Computes w - change, rounded to the variable's format; returns the new value and -change.
   std::vector<ValueId> subtract(ValueId w, ValueId change) {
     const ValueId one = graph_.add_constant(1.0f);
-    // The gradient and its scalars are not read where there is a direction.
+    // The gradient and its scalars are not read if a direction is given.
     const std::vector<ValueId> outputs =
         graph_.add("SgdUpdate", layer_of(target_.path), {w, change, one, one, one, change},
                    {{"weight_decay", 0.0}});
@@ -152,7 +152,7 @@ Update add_rounded_update(Graph& graph, size_t variable, ValueId gradient,
   if (optimizer.weight_decay != 0.0 && !decoupled) {
     g = round("Add", {g, round.times(w, optimizer.weight_decay)});
   }
-  // (1 - share) * g^2, and share of what there was
+  // (1 - share) * g^2 + share * the previous value
   const auto move_square = [&](const char* what, double share) {
     const ValueId state = b.add_state(what);
     const ValueId square = round("Mul", {g, g});

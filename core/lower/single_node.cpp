@@ -28,7 +28,7 @@ Executable single_node(const Graph& graph, NodeId node) {
 Executable bare_product(const Graph& graph, NodeId id) {
   const Node& whole = graph.node(id);
   if (!find_op(whole.op).sums_products()) {
-    throw Error(whole.path + " (" + whole.op + ") sums no products");
+    throw Error(whole.path + " (" + whole.op + ") does not sum products");
   }
   Executable single = single_node(graph, id);
   Node& node = single.graph.node(id);

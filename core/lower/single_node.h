@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
-// One node of an executable graph as an executable of its own, whose operands are for the caller to
-// write: to see what another backend makes of them, or the same on other operands.
+// One node of an executable graph as a separate executable, whose operands the caller writes: to
+// run it on another backend, or on other operands.
 #pragma once
 
 #include "core/lower/lower.h"
 
 namespace halfscope {
 
-/// Ids, formats, roundings and the node's plan are those of `graph`, and so are its random words.
-/// The one entry is `eval`; `inputs` are the operands, `outputs` the results.
+/// Returns the node's executable. Ids, formats, roundings, the node's plan and its random words are
+/// the same as in `graph`. The only entry is `eval`; `inputs` are the operands, `outputs` the
+/// outputs.
 Executable single_node(const Graph& graph, NodeId node);
 
-/// Of a node that sums products: those of its first two operands alone, summed as the node does and
-/// written in fp32, without bias, scales and the factors of a Gemm.
+/// Returns the executable of a product's first two operands alone, summed as the node does and
+/// written in fp32: without bias, scales and the factors of a Gemm.
 Executable bare_product(const Graph& graph, NodeId node);
 
 }  // namespace halfscope

@@ -16,7 +16,7 @@ struct VariableName {
 
 VariableName split(const std::string& variable) {
   const size_t dot = variable.rfind('.');
-  if (dot == std::string::npos) return {variable, "weight"};  // of the network itself
+  if (dot == std::string::npos) return {variable, "weight"};  // a variable of the network itself
   return {variable.substr(0, dot), variable.substr(dot + 1)};
 }
 
@@ -49,7 +49,7 @@ class SiteFinder {
 
  private:
   void visit(const Node& node) {
-    if (node.path.starts_with("metrics/")) return;  // ours, not the model's
+    if (node.path.starts_with("metrics/")) return;  // added by lower(), not part of the model
     if (node.phase == Phase::forward) {
       for (ValueId input : node.inputs) visit_source(node, input);
     }
@@ -64,7 +64,7 @@ class SiteFinder {
         add(output, name.path, name.leaf + named->second.suffix, named->second.role,
             named->second.phase, node);
       } else if (node.phase == Phase::forward) {
-        // Statistics that are nobody's next value only serve the gradient.
+        // Statistics that are not a variable's next value only serve the gradient.
         if (output != node.outputs[0] && find_op(node.op).statistics_from < node.outputs.size())
           continue;
         add(output, node.path, "activation", Role::activation, Phase::forward, node);
@@ -74,19 +74,19 @@ class SiteFinder {
     }
   }
 
-  /// Of its making are sites of operands, if any.
+  /// Their outputs are sites of operands, if anything.
   static bool narrows(const Node& node) {
     return node.op == "Cast" || node.op == "Quantize" || node.op == "Dequantize" ||
            node.op == "ScaleUpdate";
   }
 
-  /// What an input that the caller writes data to is called, or nullptr.
+  /// Returns the name of an input that the caller writes data to, or nullptr.
   const std::string* data_name(ValueId value) const {
     const auto found = data_names_.find(value);
     return found == data_names_.end() ? nullptr : &found->second;
   }
 
-  /// A variable or the data read as it is stored.
+  /// Visits a variable or data that is read as it is stored.
   void visit_source(const Node& reader, ValueId input) {
     if (input == kNone || graph_.value(input).producer != kNone || narrows(reader)) return;
     if (const std::string* name = data_name(input)) {
@@ -98,7 +98,7 @@ class SiteFinder {
     }
   }
 
-  /// The operand as it is read; of a scaled one its codes.
+  /// Visits the operand as it is read; if it is scaled, its codes.
   void visit_narrowed(const Node& node) {
     if (node.op == "Dequantize" || node.op == "ScaleUpdate") return;
     const ValueId source = node.inputs[0], output = node.outputs[0];
@@ -145,7 +145,7 @@ class SiteFinder {
       site.tensor = base + "_" + std::to_string(n);
     site.role = role;
     site.phase = phase;
-    const auto op = op_of_path_.find(path);  // the layer's, if it has one
+    const auto op = op_of_path_.find(path);  // the layer's operator, if there is one
     site.op = op != op_of_path_.end() ? op->second : path == "input" ? "Input" : node.op;
     site.format = graph_.value(value).format;
     site.shape = graph_.value(value).shape;
@@ -174,8 +174,8 @@ std::vector<Tap> find_sites(const Executable& executable, const GradientMap& gra
 
 namespace {
 
-/// A constant of more than one number: the frozen weights of an exported network. Scalars are
-/// settings, such as an epsilon.
+/// Returns whether this is a constant with more than one element: the frozen weights of an exported
+/// network. Scalars are settings, for example an epsilon.
 bool is_constant_tensor(const Graph& graph, ValueId value) {
   return element_count(graph.value(value).shape) > 1 &&
          std::any_of(graph.constants().begin(), graph.constants().end(),
@@ -202,12 +202,12 @@ std::vector<LayerInfo> describe_layers(const Graph& graph, NodeId count) {
       const ValueId source = before_narrowing(graph, input);
       if (const NodeId p = graph.value(source).producer;
           p != kNone && graph.node(p).op == "Quantize") {
-        continue;  // the factor of a scaled operand
+        continue;  // factor of a scaled operand
       }
       if (const Variable* variable = graph.variable_of(source)) {
         if (!variable->buffer)
           layer.parameters += element_count(graph.value(variable->value).shape);
-        // Nothing else tells who reads a variable that is not named after a node.
+        // A variable that is not named after a node: only this shows who reads it.
         const std::string owner = split(variable->path).path;
         if (!paths.contains(owner)) layer.inputs.push_back(owner);
       } else if (is_constant_tensor(graph, source)) {

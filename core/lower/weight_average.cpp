@@ -21,8 +21,8 @@ FloatFormat format_of(const KeyValue& item) {
     throw usage_error("average: " + item.text + ": unknown format", format_hint(item.value));
   }
   if (format->flush_in && !format->flush_out) {
-    throw usage_error("average: " + item.text + " flushes operands only",
-                      "tensors are flushed where they are written: use :ftz or :ftz-out");
+    throw usage_error("average: " + item.text + " only flushes operands",
+                      "use :ftz or :ftz-out, which flush tensors when they are written");
   }
   return *format;
 }
@@ -48,7 +48,7 @@ WeightAverage parse_weight_average(std::string_view text) {
     } else if (item.key == "compute") {
       average.compute = format_of(item);
     } else {
-      throw usage_error("average: " + item.text + " is no option of it", kHint);
+      throw usage_error("average: unknown option '" + item.text + "'", kHint);
     }
   }
   return average;

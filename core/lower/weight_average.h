@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Moving averages of the weights (EMA): state beside the optimizer's, moved on with every update
-// that is not skipped (core/ops/training.cpp has the formulas). Their formats are the plan's.
+// Moving averages of the weights (EMA): state next to the optimizer's, updated in every step that
+// is not skipped (core/ops/training.cpp has the formulas). The plan decides their formats.
 #pragma once
 
 #include <optional>
@@ -18,29 +18,29 @@ struct WeightAverage {
   };
   double decay = 0.999;  ///< above 0, below 1
   Form form = Form::lerp;
-  /// Of lanes whose plans have no formats for averages; see Plan.
+  /// Formats for lanes whose plans have none for averages; see Plan.
   std::optional<FloatFormat> format = std::nullopt, compute = std::nullopt;
 
   friend bool operator==(const WeightAverage&, const WeightAverage&) = default;
 };
 
-/// "0.999", with options after a colon: "0.9999:form=average,format=bf16,compute=bf16". Throws
-/// Error (usage).
+/// Parses "0.999", with options after a colon: "0.9999:form=average,format=bf16,compute=bf16".
+/// Throws Error (usage).
 WeightAverage parse_weight_average(std::string_view text);
-/// The form that parse_weight_average reads.
+/// Returns the text that parse_weight_average reads.
 std::string weight_average_text(const WeightAverage& average);
 
-/// Path of the variable that keeps a variable's average: "fc1.weight.ema".
+/// Returns the path of the variable that stores a variable's average: "fc1.weight.ema".
 std::string average_path(const std::string& variable);
 
 struct AverageValues {
-  ValueId average = kNone;  ///< the variable that keeps it
+  ValueId average = kNone;  ///< the variable that stores it
   ValueId next = kNone;     ///< its new value
-  ValueId update = kNone;   ///< what was to be added to it
+  ValueId update = kNone;   ///< the amount that was to be added to it
 };
 
-/// Adds the average of graph.variables()[variable], whose `next` is set, kept in `format`; every
-/// operation on the way is rounded to `compute`.
+/// Adds the average of graph.variables()[variable], whose `next` is set. It is stored in `format`;
+/// every operation on the way is rounded to `compute`.
 AverageValues add_weight_average(Graph& graph, size_t variable, const WeightAverage& average,
                                  const FloatFormat& format, const FloatFormat& compute);
 

@@ -12,14 +12,14 @@ namespace halfscope {
 namespace {
 
 const NamedValue& output_named(const Model& model, const std::string& name) {
-  if (model.outputs.empty()) throw Error("the network " + model.name + " has no outputs");
+  if (model.outputs.empty()) throw Error("network '" + model.name + "' has no outputs");
   if (name.empty()) return model.outputs.front();
   std::vector<std::string> names{"cross-entropy", "mse"};
   for (const NamedValue& output : model.outputs) {
     if (output.name == name) return output;
     names.push_back(output.name);
   }
-  throw usage_error("the network " + model.name + " has no output \"" + name + "\" for a loss",
+  throw usage_error("network '" + model.name + "' has no output '" + name + "' to use as the loss",
                     did_you_mean(name, names,
                                  "losses: cross-entropy, mse, or one of its outputs: " +
                                      comma_list(std::span(names).subspan(2))));
@@ -28,16 +28,16 @@ const NamedValue& output_named(const Model& model, const std::string& name) {
 void check_name_free(const Model& model, const std::string& name) {
   for (const Input& input : model.graph.inputs()) {
     if (input.name != name) continue;
-    throw usage_error("the network " + model.name + " has an input \"" + name +
-                          "\" already, which the loss needs for itself",
-                      "name an output that is the loss");
+    throw usage_error("network '" + model.name + "' already has an input '" + name +
+                          "', a name that the loss needs",
+                      "rename that input, or let the network compute the loss and name its output");
   }
 }
 
 void add_cross_entropy(Model& model, const NamedValue& output) {
   Graph& graph = model.graph;
   ValueId scores = output.value;
-  // The loss has a softmax of its own, which is the more accurate one.
+  // The loss has its own, more accurate softmax.
   if (const NodeId made_by = graph.value(scores).producer;
       made_by != kNone && graph.node(made_by).op == "Softmax" &&
       !zeroes_masked_lines(graph.node(made_by))) {
@@ -46,8 +46,8 @@ void add_cross_entropy(Model& model, const NamedValue& output) {
   const Shape shape = graph.value(scores).shape;
   if (shape.size() < 2 || shape.size() > 3 || graph.value(scores).type != ElementType::real) {
     throw usage_error(
-        "cross-entropy does not fit the output " + output.name + " of shape " + to_string(shape),
-        "it takes scores [samples, classes] or [samples, positions, classes]");
+        "cross-entropy cannot use output '" + output.name + "' of shape " + to_string(shape),
+        "name an output of shape [samples, classes] or [samples, positions, classes]");
   }
   check_name_free(model, "labels");
   const int64_t classes = shape.back(), rows = element_count(shape) / std::max<int64_t>(classes, 1);
@@ -64,7 +64,8 @@ void add_mean_squares(Model& model, const NamedValue& output) {
   Graph& graph = model.graph;
   const Shape shape = graph.value(output.value).shape;
   if (graph.value(output.value).type != ElementType::real) {
-    throw usage_error("mse does not fit the output " + output.name + ", which holds positions");
+    throw usage_error("mse cannot use output '" + output.name + "', which contains integers",
+                      "name an output of real numbers");
   }
   check_name_free(model, "targets");
   const ValueId targets = graph.add_input("targets", shape);
@@ -72,7 +73,7 @@ void add_mean_squares(Model& model, const NamedValue& output) {
   model.loss = graph.add1("MeanSquaredError", "loss", {output.value, targets});
 }
 
-/// Those as in inference move their statistics on from now on.
+/// Switches batch normalizations from inference to training: they update their statistics.
 void train_batch_normalizations(Model& model) {
   Graph& graph = model.graph;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
@@ -89,7 +90,7 @@ void train_batch_normalizations(Model& model) {
     graph.node(id).attributes["training_mode"] = int64_t{1};
     graph.node(id).attributes["unbiased"] = int64_t{1};
     const Shape channels = graph.value(mean).shape;
-    // The new statistics, and what the gradient needs; see core/ops/normalization.cpp.
+    // The new statistics, and the values that the gradient needs; see core/ops/normalization.cpp.
     for (int i = 0; i < 4; ++i) {
       const ValueId value = graph.add_value(channels, ElementType::real, id);
       graph.node(id).outputs.push_back(value);
@@ -114,8 +115,8 @@ LossSpec parse_loss(std::string_view text) {
     }
   }
   if (text.empty() || text.ends_with(':')) {
-    throw usage_error("loss \"" + std::string(text) + "\" names nothing",
-                      "losses: cross-entropy, mse, or an output of the network");
+    throw usage_error("loss '" + std::string(text) + "' has no name",
+                      "use cross-entropy, mse, or the name of an output of the network");
   }
   return {LossSpec::Kind::output, std::string(text)};
 }
@@ -132,8 +133,8 @@ void add_loss(Model& model, const LossSpec& spec) {
       const Value value = model.graph.value(output.value);
       if (element_count(value.shape) != 1 || value.type != ElementType::real) {
         throw usage_error(
-            "the output " + output.name + " of shape " + to_string(value.shape) + " is no loss",
-            "a loss is one number");
+            "output '" + output.name + "' of shape " + to_string(value.shape) + " is not a loss",
+            "name an output that is a single real number");
       }
       model.loss = value.shape.empty() ? output.value
                                        : model.graph.add1("Reshape", "loss", {output.value},
@@ -151,7 +152,7 @@ void set_running_variance(Model& model, RunningVariance variance) {
     any = true;
   }
   if (!any) {
-    throw usage_error("the network has no batch normalization in training",
+    throw usage_error("the network has no batch normalization that trains",
                       "leave out --running-variance");
   }
 }

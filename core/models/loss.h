@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Losses for networks that come without one.
+// Losses for networks without one.
 #pragma once
 
 #include <string>
@@ -21,26 +21,27 @@ struct LossSpec {
   friend bool operator==(const LossSpec&, const LossSpec&) = default;
 };
 
-/// "cross-entropy", "mse", each with an output after a colon ("mse:reconstruction"), or the name of
-/// a scalar output that is the loss itself.
+/// Parses "cross-entropy" or "mse", each optionally with an output after a colon
+/// ("mse:reconstruction"), or the name of a scalar output that is the loss. Throws Error (usage).
 LossSpec parse_loss(std::string_view text);
 
-/// Gives the model this loss and has its batch normalizations work as in training, if their running
-/// statistics are variables (momentum as they say it, the sample's variance, as PyTorch). Its nodes
-/// are "loss" and "loss/...", in fp32 unless a plan names them.
+/// Adds this loss to the model and switches batch normalizations whose running statistics are
+/// variables to training mode (their own momentum, the sample's variance, as PyTorch). The nodes of
+/// the loss are "loss" and "loss/...", in fp32 unless a plan names them.
 ///   cross_entropy  output [n, c] with a new input "labels" [n], or [n, t, c] with n * t labels
-///                  (row-major), one for each row; where the output is a Softmax, of what it reads
+///                  (row-major), one per row; if the output is a Softmax, its input is used
 ///   mse            output of any shape with a new input "targets" of that shape
 ///   output         an output of one element
 /// Throws Error (usage) if the model has no such output or it does not fit.
 void add_loss(Model& model, const LossSpec& spec);
 
-/// Which variance of a batch the running variances of batch normalizations in training take.
+/// Variance of a batch that running variances of batch normalizations are updated with.
 enum class RunningVariance : uint8_t {
-  sample,      ///< n / (n - 1) of the population's, as PyTorch
+  sample,      ///< n / (n - 1) times the population's, as PyTorch
   population,  ///< as ONNX
 };
-/// Throws Error (usage) if the model has no batch normalization in training.
+/// Sets the variance of all batch normalizations in training mode. Throws Error (usage) if there is
+/// none.
 void set_running_variance(Model& model, RunningVariance variance);
 
 }  // namespace halfscope

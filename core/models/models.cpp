@@ -23,15 +23,15 @@ std::vector<int64_t> mlp_widths(const std::string& name) {
     int64_t width = 0;
     const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), width);
     if (error != std::errc() || end != item.data() + item.size() || width < 1 || width > 1 << 20) {
-      throw usage_error("model " + name + ": \"" + std::string(item) + "\" is not a layer width",
-                        "write for example mlp:784-512-512-10");
+      throw usage_error("model '" + name + "': '" + std::string(item) + "' is not a layer width",
+                        "write, for example, mlp:784-512-512-10");
     }
     widths.push_back(width);
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
   }
   if (widths.size() < 2 || name.back() == '-') {
-    throw usage_error("model " + name + " needs at least two widths",
-                      "write for example mlp:784-512-512-10");
+    throw usage_error("model '" + name + "' needs at least two layer widths",
+                      "write, for example, mlp:784-512-512-10");
   }
   return widths;
 }
@@ -232,26 +232,26 @@ Model make_model(const std::string& name, int64_t batch, const Shape& sample_sha
   if (name.starts_with("mlp:")) {
     const std::vector<int64_t> widths = mlp_widths(name);
     if (widths.front() != element_count(sample_shape) || widths.back() != classes) {
-      throw usage_error("model " + name + " does not fit the data",
-                        "the first width must be " + std::to_string(element_count(sample_shape)) +
+      throw usage_error("model '" + name + "' does not fit the data",
+                        "make the first width " + std::to_string(element_count(sample_shape)) +
                             " and the last " + std::to_string(classes));
     }
     return make_mlp(widths, batch, sample_shape, with_loss);
   }
   if (name == "lenet" || name == "lenet-hot") {
     if (sample_shape.size() != 3 || sample_shape[1] < 16 || sample_shape[2] < 16) {
-      throw usage_error("model " + name + " needs images of at least 16x16 pixels");
+      throw usage_error("model '" + name + "' needs images of at least 16x16 pixels");
     }
     return make_lenet(batch, sample_shape, classes, name == "lenet-hot", with_loss);
   }
   if (name == "resnet20") {
     if (sample_shape.size() != 3 || sample_shape[1] % 4 != 0 || sample_shape[2] % 4 != 0) {
-      throw usage_error("model resnet20 needs images whose height and width are multiples of 4",
-                        "use for example --data cifar10:DIR");
+      throw usage_error("model 'resnet20' needs images whose height and width are multiples of 4",
+                        "use, for example, --data cifar10:DIR");
     }
     return make_resnet20(batch, sample_shape, classes, with_loss);
   }
-  throw usage_error("unknown model " + name,
+  throw usage_error("unknown model '" + name + "'",
                     did_you_mean(name, model_names(), "models: " + comma_list(model_names())));
 }
 
@@ -292,9 +292,9 @@ NamedTensors initial_weights(const Graph& graph, uint64_t seed, const NamedTenso
       continue;
     }
     if (count > int64_t{1} << 26 || index >= 64) {  // the counters of two variables would overlap
-      throw usage_error("the model is too large: " + variable.path + " has " +
+      throw usage_error("the model is too large: '" + variable.path + "' has " +
                             std::to_string(count) + " elements",
-                        "at most 64 random variables of 2^26 elements each");
+                        "use at most 64 randomly initialized variables of at most 2^26 elements");
     }
     const uint64_t number = index++;
     if (given.contains(variable.path)) continue;

@@ -18,8 +18,8 @@ namespace {
 constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// ||x - f|| / ||f|| over the elements where both are finite; 0 if f and x agree, infinity if only
-/// f is zero.
+/// Accumulates ||x - f|| / ||f|| over the elements where both are finite; 0 if f and x agree,
+/// infinity if only f is zero.
 class RelativeNorm {
  public:
   void add(double x, double f) noexcept {
@@ -28,7 +28,7 @@ class RelativeNorm {
     size_ += f * f;
   }
   void add(std::span<const float> x, std::span<const float> f) noexcept {
-    RelativeNorm sums = *this;  // of its own, so that they stay in registers
+    RelativeNorm sums = *this;  // a local copy, so that the sums stay in registers
     for (size_t i = 0; i < x.size(); ++i) {
       sums.add(static_cast<double>(x[i]), static_cast<double>(f[i]));
     }
@@ -43,8 +43,8 @@ class RelativeNorm {
   double difference_ = 0.0, size_ = 0.0;
 };
 
-/// ulp_distance() with the format's constants at hand, for the many values that are numbers of it
-/// or round to one; it leaves the others to that function.
+/// A faster ulp_distance() with precomputed constants of the format, for values that are or round
+/// to its numbers. Other values are passed to that function.
 class UlpDistance {
  public:
   explicit UlpDistance(const FloatFormat& format)
@@ -54,8 +54,8 @@ class UlpDistance {
                            kSmallestNormal)),
         largest_(std::bit_cast<uint32_t>(static_cast<float>(format.max_finite()))),
         below_((smallest_ >> shift_) - (uint32_t{1} << format.mantissa_bits)) {
-    // Below the smallest normal number, values are multiples of the smallest subnormal one, and
-    // that is the last place of the float 2^23 times as large.
+    // Below the smallest normal number, values are multiples of the smallest subnormal, which is
+    // the last place of the float 2^23 times as large.
     const int exponent = format.min_exponent() - format.mantissa_bits + 23;
     const bool flushes = format.flush_in || format.flush_out;
     if (flushes || format.mantissa_bits == 0 || format.min_exponent() < -126 || exponent > 127) {
@@ -83,9 +83,10 @@ class UlpDistance {
 
  private:
   static constexpr uint32_t kMagnitude = 0x7fffffffu;
-  static constexpr uint32_t kSmallestNormal = 0x00800000u;  // of fp32: steps differ below
+  static constexpr uint32_t kSmallestNormal = 0x00800000u;  // fp32's: steps differ below
 
-  /// To the format's mantissa, ties to even; right for results that are normal numbers of it.
+  /// Rounds to the format's mantissa, ties to even; correct for results that are normal numbers of
+  /// it.
   uint32_t rounded(uint32_t magnitude) const noexcept {
     if (shift_ == 0) return magnitude;
     // Without mantissa bits every significand is odd, whatever the exponent.
@@ -94,7 +95,8 @@ class UlpDistance {
     return (magnitude + half) & ~((1u << shift_) - 1);
   }
 
-  /// Of a rounded normal number, or of any magnitude below them, which is rounded here.
+  /// Returns the position of a rounded normal number, or of any smaller magnitude, which is rounded
+  /// here.
   int64_t place(uint32_t magnitude) const noexcept {
     if (magnitude >= smallest_) return (magnitude >> shift_) - below_;
     const float sum = std::bit_cast<float>(magnitude) + last_place_;
@@ -103,8 +105,8 @@ class UlpDistance {
 
   const FloatFormat& format_;
   uint32_t shift_, smallest_, largest_;
-  uint32_t below_;     ///< code of the smallest normal number, less its place
-  uint32_t tiny_ = 0;  ///< from this magnitude on it works
+  uint32_t below_;     ///< code of the smallest normal number, minus its position
+  uint32_t tiny_ = 0;  ///< smallest magnitude for which this works
   float last_place_ = 0.0f;
 };
 
@@ -113,7 +115,8 @@ size_t ulp_bin(int64_t distance) noexcept {
   return std::min<size_t>(std::bit_width(static_cast<uint64_t>(distance)), SiteError::kBins - 1);
 }
 
-/// Primitives of a stagewise normalization; the fused one's result does not depend on its buffers.
+/// Returns whether the node is a primitive of a stagewise normalization that reads an updated
+/// buffer; the fused one's output does not depend on its buffers.
 bool reads_moved_buffer(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   if (find_op(node.op).statistics_from != OpDef::kAllInputs) return false;
@@ -123,7 +126,7 @@ bool reads_moved_buffer(const Graph& graph, NodeId id) {
   });
 }
 
-/// The node that made codes of this value, or nullptr.
+/// Returns the node that computed codes of this value, or nullptr.
 const Node* quantizer_of(const Graph& graph, ValueId value) {
   const NodeId producer = graph.value(value).producer;
   return producer != kNone && graph.node(producer).op == "Quantize" ? &graph.node(producer)
@@ -132,9 +135,9 @@ const Node* quantizer_of(const Graph& graph, ValueId value) {
 
 }  // namespace
 
-NodeId node_to_run_again(const Executable& executable, const Tap& tap) {
+NodeId rerunnable_node(const Executable& executable, const Tap& tap) {
   const NodeId node = executable.graph.value(tap.value).producer;
-  // A buffer's new value lies where the old one was.
+  // A buffer's new value overwrites the old one.
   if (node == kNone || tap.site.role == Role::state || reads_moved_buffer(executable.graph, node)) {
     return kNone;
   }
@@ -143,7 +146,7 @@ NodeId node_to_run_again(const Executable& executable, const Tap& tap) {
 
 SiteError compare_values(std::span<const float> x, std::span<const float> other, double factor,
                          const FloatFormat& format) {
-  constexpr size_t kChunk = 1024;  // stays close between the two loops
+  constexpr size_t kChunk = 1024;  // stays in the cache between the two loops
   SiteError error;
   error.n = static_cast<int64_t>(x.size());
   RelativeNorm total;
@@ -169,8 +172,8 @@ SiteError compare_values(std::span<const float> x, std::span<const float> other,
       const bool finite = std::isfinite(mine[i]);
       const bool both_finite = finite && std::isfinite(theirs[i]);
       const int64_t distance = distance_of(mine[i], theirs[i]);
-      // Rounded to the format, a large value of the other lane may be infinite, too; that this
-      // lane's is must not pass for agreement.
+      // Rounded to the format, a large value of the other lane may also be infinite. An overflow in
+      // this lane must not pass for agreement with it.
       const bool overflowed = !finite && std::isfinite(theirs[i]);
       const bool counts_bits = both_finite || (distance == 0 && !overflowed);
       ++error.ulps[counts_bits ? ulp_bin(distance) : SiteError::kBins - 1];
@@ -190,7 +193,7 @@ Comparator::Comparator(const Executable& lane, const Executable& other, int othe
     : other_lane_(other_lane) {
   std::map<std::string, size_t> others;
   for (size_t i = 0; i < other.taps.size(); ++i) others[other.taps[i].site.name()] = i;
-  // What the caller writes is no result: a loss scale differs by choice.
+  // Values written by the caller are not results: a loss scale differs by choice.
   const std::set<ValueId> written{lane.loss_scale, lane.inverse_scale, lane.learning_rate,
                                   lane.clip};
   for (size_t i = 0; i < lane.taps.size(); ++i) {
@@ -198,8 +201,8 @@ Comparator::Comparator(const Executable& lane, const Executable& other, int othe
     const auto found = others.find(tap.site.name());
     if (tap.site.phase == Phase::update || found == others.end()) continue;
     if (other.taps[found->second].site.shape != tap.site.shape) continue;
-    Pair pair{i, found->second, node_to_run_again(lane, tap), 0, tap.site.phase == Phase::backward};
-    // Codes count in units of their scale; where blocks have scales of their own, no number fits.
+    Pair pair{i, found->second, rerunnable_node(lane, tap), 0, tap.site.phase == Phase::backward};
+    // Codes count in units of their scale; if each block has its own scale, no single number fits.
     const Node* const quantizer = quantizer_of(lane.graph, tap.value);
     const Node* const other_quantizer = quantizer_of(other.graph, other.taps[found->second].value);
     const auto by_block = [](const Node* node) {
@@ -222,7 +225,7 @@ Comparator::Comparator(const Executable& lane, const Executable& other, int othe
 std::vector<SiteError> Comparator::compare(int64_t step, const ComparedLane& lane,
                                            const ComparedLane& other) const {
   std::vector<SiteError> errors;
-  NodeId last = kNone;  // the outputs of one node follow each other
+  NodeId last = kNone;  // the outputs of a node are adjacent
   std::vector<std::vector<double>> exact, single;
   for (const Pair& pair : pairs_) {
     const Tap& tap = lane.executable.taps[pair.tap];

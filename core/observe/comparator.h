@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Comparator: at a sampled step, how far each tensor of a lane is from the same tensor of another
-// lane, and how much of that its own operator adds. The operator is run once more on the lane's own
-// operands, as they were before they were narrowed for it, in fp32 and in double: what differs from
-// that is *local*; what differs between that and the other lane came in with the operands, it is
-// *inherited*. Both lanes must have run `grad` and not yet `update`.
+// Comparator: measures, at a sampled step, how far each tensor of a lane is from the same tensor of
+// another lane, and how much of that its own operator adds. The operator runs once more on the
+// lane's own operands, taken before they were narrowed for it, in fp32 and in double. The
+// difference from that is the *local* error. The difference between that and the other lane arrived
+// with the operands: it is *inherited*. Both lanes must have run `grad` and not yet `update`.
 #pragma once
 
 #include <cstdint>
@@ -17,40 +17,40 @@
 
 namespace halfscope {
 
-/// One lane as the comparator sees it at a step.
+/// One lane at a step, as the comparator sees it.
 struct ComparedLane {
   const Executable& executable;
   const Program& program;
-  double loss_scale = 1.0;  ///< that the gradients are multiplied with
+  double loss_scale = 1.0;  ///< factor that the gradients carry
 };
 
-/// The node that made a tapped value, if it can be run again on its operands between the entry that
-/// ran it and the update; kNone of inputs and variables, and where a buffer has moved on by then.
-NodeId node_to_run_again(const Executable& executable, const Tap& tap);
+/// Returns the node that computed a tapped value, if it can be run again on its operands between
+/// its entry and the update. kNone for inputs and variables, and if a buffer has changed by then.
+NodeId rerunnable_node(const Executable& executable, const Tap& tap);
 
 class Comparator {
  public:
-  /// Pairs the sites of `lane` with those of the same name and shape of `other`.
+  /// Pairs the sites of `lane` with the sites of `other` that have the same name and shape.
   Comparator(const Executable& lane, const Executable& other, int other_lane);
 
-  /// Errors of all paired sites, in execution order. `step` is filled in.
+  /// Returns the errors of all paired sites, in execution order, with `step` filled in.
   std::vector<SiteError> compare(int64_t step, const ComparedLane& lane,
                                  const ComparedLane& other) const;
 
  private:
   struct Pair {
     size_t tap, other_tap;
-    NodeId node;    ///< that makes the value; kNone for inputs and variables
+    NodeId node;    ///< computes the value; kNone for inputs and variables
     size_t output;  ///< which of its outputs
     bool gradient;  ///< carries the loss scale
-    ValueId scale = kNone, other_scale = kNone;  ///< what codes are multiplied with, if they are
+    ValueId scale = kNone, other_scale = kNone;  ///< factors of codes, for scaled operands
   };
   int other_lane_;
   std::vector<Pair> pairs_;
 };
 
-/// The error of `x` against `other`, both values of a tensor, without the parts that need an
-/// operator. `x` holds values of `format`; `factor` brings `other` to the scale of `x`.
+/// Returns the error of `x` against `other`, two versions of one tensor, without the parts that
+/// need an operator. `x` contains values of `format`; `factor` brings `other` to the scale of `x`.
 SiteError compare_values(std::span<const float> x, std::span<const float> other, double factor,
                          const FloatFormat& format);
 

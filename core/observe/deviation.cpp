@@ -79,13 +79,13 @@ void DeviationMeter::write(Deviation& deviation) const {
   deviation.broken = broken_;
   if (compared_ == broken_) return;
   deviation.error = relative(difference_, truth_);
-  if (counts_) return;  // numbers that select have no size
+  if (counts_) return;  // numbers that select have no norm
   deviation.ratio = size_ == truth_ ? 1.0 : relative(size_, truth_);
 }
 
 namespace {
 
-/// The readers of each value in the forward pass.
+/// Finds the readers of each value in the forward pass.
 class PrecisionFinder {
  public:
   explicit PrecisionFinder(const Graph& graph) : graph_(graph), readers_(graph.values().size()) {
@@ -97,7 +97,7 @@ class PrecisionFinder {
     }
   }
 
-  /// Of the value itself, and of what only moves its elements.
+  /// Returns the bits for the value itself, and for nodes that only move its elements.
   int bits(ValueId value) const {
     int least = graph_.value(value).format.mantissa_bits;
     for (const NodeId id : readers_[static_cast<size_t>(value)]) {
@@ -127,7 +127,7 @@ ReadPrecision read_precision(const Executable& executable) {
   }
   for (const NamedValue& input : executable.inputs) {
     const bool real = executable.graph.value(input.value).type == ElementType::real;
-    // Moved targets would move the loss by as much as they are hard to hit.
+    // Moving targets would move the loss more the smaller it is.
     if (!real || input.name == "targets" || input.value == executable.labels) continue;
     result.inputs[input.name] = finder.bits(input.value);
   }
@@ -136,7 +136,7 @@ ReadPrecision read_precision(const Executable& executable) {
 
 namespace {
 
-/// Bits from the leading one to the last one.
+/// Returns the number of bits from the leading one to the last one.
 int bits_of(float value) {
   const uint32_t code = std::bit_cast<uint32_t>(value), fraction = code & 0x7fffffu;
   if ((code & 0x7f800000u) == 0) {
@@ -174,8 +174,9 @@ void move_by_ulp(std::span<float> values, int significand_bits, uint64_t key) {
     // 2^(exponent - significand bits), with the exponent of the value.
     const float ulp = std::ldexp(1.0f, std::ilogb(values[i]) - significand_bits);
     const float moved = values[i] + (up ? ulp : -ulp);
-    values[i] =
-        std::isfinite(moved) ? moved : values[i] + (up ? -ulp : ulp);  // the largest: inward
+    values[i] = std::isfinite(moved)
+                    ? moved
+                    : values[i] + (up ? -ulp : ulp);  // the largest number moves inward
   }
 }
 

@@ -19,7 +19,7 @@
 namespace halfscope {
 namespace {
 
-/// Writes the operands of a single node as the lane holds them, or their magnitudes.
+/// Writes the operands of a single node with the lane's values, or with their magnitudes.
 void copy_operands(const Program& from, const Executable& single, Program& to,
                    bool magnitudes = false) {
   for (const NamedValue& operand : single.inputs) {
@@ -59,18 +59,18 @@ KernelCheck compared(std::span<const float> made, std::span<const float> expecte
   return check;
 }
 
-/// Elements of a product that are further from the exact result than its bound.
+/// Finds elements of a product that are further from the exact result than its bound.
 class BoundCheck {
  public:
-  /// `free`: libraries choose freely. They may add parts of a sum in 16 bits that they write, and
-  /// transform convolutions (Winograd, FFT), where errors of one result are those of its
+  /// `free`: libraries choose their method. They may add parts of a sum in 16 bits that they write,
+  /// and transform convolutions (Winograd, FFT), where errors of one result come from its
   /// neighbours.
   BoundCheck(const Graph& graph, NodeId id, const Program& lane, const Backend& emulator, bool free)
       : node_(graph.node(id)), terms_(ProductTerms::of(graph, node_)) {
     if (!terms_) return;
     format_ = graph.value(node_.outputs[0]).format;
     read_ = read_format(graph, node_, 0);
-    // Of the parts of a split sum there are some dozens at most.
+    // A split sum has some dozens of parts at most.
     const bool parts_rounded = free && format_.bits() <= 16;
     if (parts_rounded) part_unit_ = 64.0 * std::ldexp(0.5, -format_.mantissa_bits);
     const auto input = [&](size_t i) { return i < node_.inputs.size() ? node_.inputs[i] : kNone; };
@@ -93,7 +93,7 @@ class BoundCheck {
     }
   }
 
-  /// -1 if the terms are not known.
+  /// Returns -1 if the terms are not known.
   int64_t beyond(std::span<const float> made) const {
     if (!terms_) return -1;
     int64_t beyond = 0;
@@ -117,7 +117,7 @@ class BoundCheck {
                               magnitudes_[i] >= kFp32.max_finite() || sums >= kFp32.max_finite();
     if (!std::isfinite(made)) return may_overflow;
     const double value = static_cast<double>(made);
-    if (std::fabs(value) >= most && std::fabs(exact) >= most) {  // held at the largest number
+    if (std::fabs(value) >= most && std::fabs(exact) >= most) {  // saturated at the largest number
       return (value > 0.0) == (exact > 0.0);
     }
     return std::fabs(value - exact) <= bound;
@@ -131,7 +131,7 @@ class BoundCheck {
   std::vector<double> exact_, magnitudes_;
 };
 
-/// What decides how a library computes a product.
+/// Returns a key of everything that decides how a library computes a product.
 std::string product_key(const Graph& graph, const Node& node, const std::string& kernel) {
   std::string key = kernel + "|" + node.op;
   for (const ValueId value : {node.inputs[0], node.inputs[1], node.outputs[0]}) {
@@ -147,8 +147,8 @@ std::string product_key(const Graph& graph, const Node& node, const std::string&
   return key;
 }
 
-/// How the hardware may sum such operands: in their own format or, where a library has no kernel
-/// for that, in tf32, if it holds their values.
+/// An order in which the hardware may sum such operands: in their own format, or in tf32 if it can
+/// represent their values and a library has no kernel for their format.
 struct KnownOrder {
   SumOrder order;
   TensorCoreProfile core;
@@ -171,7 +171,7 @@ std::vector<KnownOrder> known_orders(const Backend& backend, const SumSpec& spec
   return known;
 }
 
-/// With the tensor core among those known whose blocks are those of the tree.
+/// Returns the order with the known tensor core whose blocks match the tree's.
 std::optional<SumOrder> order_of(const SummationTree& tree, std::span<const KnownOrder> known) {
   if (std::optional<TreeSum> sum = TreeSum::of(tree, std::nullopt)) {
     return SumOrder{{}, std::make_shared<const TreeSum>(std::move(*sum)), {}};
@@ -182,7 +182,7 @@ std::optional<SumOrder> order_of(const SummationTree& tree, std::span<const Know
                                       [&](int child) { return tree.is_leaf(child); });
     largest = std::max(largest, static_cast<size_t>(leaves));
   }
-  // The smallest that takes them: parts of a sum may be shorter than its blocks.
+  // The smallest core that fits: parts of a sum may be shorter than its blocks.
   std::vector<KnownOrder> cores(known.begin(), known.end());
   std::stable_sort(cores.begin(), cores.end(), [](const KnownOrder& a, const KnownOrder& b) {
     return a.core.dot.products < b.core.dot.products;
@@ -202,13 +202,13 @@ std::vector<KernelCheck> KernelChecker::check(int64_t step, const Program& progr
                                               const RandomSource& random) {
   const Graph& graph = executable_.graph;
   std::vector<KernelCheck> checks;
-  std::unique_ptr<Program> emulated;  // of `last`: results of one node follow each other
+  std::unique_ptr<Program> emulated;  // for node `last`: outputs of a node are adjacent
   NodeId last = kNone;
   for (const Tap& tap : executable_.taps) {
-    const NodeId id = node_to_run_again(executable_, tap);
+    const NodeId id = rerunnable_node(executable_, tap);
     if (tap.site.phase == Phase::update || id == kNone) continue;
     const Node& node = graph.node(id);
-    // The state of delayed scaling has moved on.
+    // Delayed scaling has already advanced its state.
     const bool moved = node.op == "Quantize" && node.inputs.size() > 1;
     if (node.phase == Phase::update || moved) continue;
     if (id != last) {
@@ -272,10 +272,10 @@ void KernelChecker::explain(NodeId id, const Program& program, KernelCheck& chec
   check.order = best.text();
 }
 
-/// What an earlier run found, if it is the same kernel on the same machine.
+/// Returns the result of an earlier run on the same kernel and machine, or probes.
 ProbedOrder KernelChecker::kept_or_probed(NodeId id, const std::string& kernel,
                                           const std::string& product) {
-  // To be raised when FPRev or its operands change what is found.
+  // Increase this when FPRev or its operands change the results.
   constexpr const char* kVersion = "order 1";
   const Graph& graph = executable_.graph;
   const auto probe = [&] { return probe_order(graph, id, backend_, kernel); };
@@ -288,8 +288,8 @@ ProbedOrder KernelChecker::kept_or_probed(NodeId id, const std::string& kernel,
     if (!kept->tree || (terms && terms->terms() == kept->tree->leaves)) return std::move(*kept);
   }
   ProbedOrder found = probe();
-  // That a kernel follows no tree is only kept if it says so twice: it may be one that does not
-  // repeat itself.
+  // "Follows no tree" is only stored if the kernel gives the same answer twice: its results may not
+  // be repeatable.
   const auto repeats = [&] { return found.tree || probe().why == found.why; };
   if (found.of_kernel && repeats()) orders_->store(key, found);
   return found;
@@ -306,14 +306,14 @@ const KernelChecker::Found& KernelChecker::probed(NodeId id, const std::string& 
     ProbedOrder order = kept_or_probed(id, kernel, place->first);
     tree = std::move(order.tree);
     found.why = std::move(order.why);
-  } catch (const Error& error) {  // the lane may do without; a device may be full
+  } catch (const Error& error) {  // the lane works without it; the device may be full
     found.why = error.what();
   }
   if (!tree) return found;
   const std::optional<SumOrder> order =
       order_of(*tree, known_orders(backend_, sum_spec_of(graph, node)));
   if (!order) {
-    found.why = "no tensor core is known that sums it: " + describe(*tree);
+    found.why = "no known tensor core sums in this order: " + describe(*tree);
     return found;
   }
   found.orders.push_back(*order);

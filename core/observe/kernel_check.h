@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// KernelChecker: whether the kernels of a lane do what the emulator does. Trajectories of two lanes
-// drift apart for good reasons, so each operator is judged by itself: the emulator runs it on the
-// operands that the lane's kernel read.
+// KernelChecker: checks whether the kernels of a lane do what the emulator does. Trajectories of
+// two lanes drift apart for good reasons, so each operator is checked alone: the emulator runs it
+// on the operands that the lane's kernel read.
 //
 //   operands in the lane --> the node alone on the emulator --> other bits?
 //   of a product: --> exact sums, sums of magnitudes --> further off than any order explains?
@@ -24,20 +24,20 @@ namespace halfscope {
 
 class KernelChecker {
  public:
-  /// All are used as long as the checker lives. `orders` may be null.
+  /// Keeps references to all arguments. `orders` may be null.
   KernelChecker(const Executable& executable, const Backend& backend, const Backend& emulator,
                 SumOrderCache* orders = nullptr)
       : executable_(executable), backend_(backend), emulator_(emulator), orders_(orders) {}
 
-  /// Of all taps of values that nodes of the forward and backward pass made, in execution order.
-  /// `program` has run `grad` (or an inference's `eval`) with these random words, and not yet
-  /// `update`. Orders that were found are tried first the next time.
+  /// Checks all taps of values that nodes of the forward and backward pass computed, in execution
+  /// order. `program` has run `grad` (or an inference's `eval`) with these random words, and not
+  /// yet `update`. Orders that were found are tried first the next time.
   std::vector<KernelCheck> check(int64_t step, const Program& program, const RandomSource& random);
 
  private:
   struct Found {
     std::vector<SumOrder> orders;
-    std::string why;  ///< there are none
+    std::string why;  ///< why there are none
   };
   void explain(NodeId node, const Program& program, KernelCheck& check);
   const Found& probed(NodeId node, const std::string& kernel);

@@ -18,7 +18,7 @@ struct Distance {
   double error() const { return difference == 0.0 ? 0.0 : std::sqrt(difference / norm); }
 };
 
-/// One variable's gradients on all ranks, and how they are reduced.
+/// One variable's gradients on all ranks, and their reduction.
 struct RankStack {
   Reduction how;
   FloatFormat format;
@@ -48,7 +48,7 @@ ReductionError check_ranks(const RankStack& stack, int64_t ranks) {
         mean += static_cast<double>(terms[rank]);
       }
       mean /= static_cast<double>(ranks);
-      if (!std::isfinite(mean)) continue;  // no matter of the reduction
+      if (!std::isfinite(mean)) continue;  // not caused by the reduction
       copy = terms;
       const double x =
           static_cast<double>(reduce_element(stack.how, additions, stack.format, terms, &row));

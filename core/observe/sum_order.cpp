@@ -14,8 +14,8 @@
 namespace halfscope {
 namespace {
 
-/// M and u as factors of the operand that is marked; the other one is 1 everywhere. With `most`
-/// summands M + n * u is M in sums that keep 26 bits. Nothing where the range is too narrow.
+/// M and u as factors of the marked operand; the other operand is 1 everywhere. With at most `most`
+/// summands, M + n * u is M in sums that keep 26 bits. Nothing if the range is too small.
 struct Marks {
   float big, small;
   int64_t most;
@@ -26,11 +26,11 @@ std::optional<Marks> marks_of(const FloatFormat& format) {
   return std::nullopt;
 }
 
-/// The longest sums that FPRev looks into, and the elements that it may write and read for it: some
+/// Longest sums that FPRev probes, and the number of elements it may write and read for that: some
 /// seconds on a device.
 constexpr double kMostProbed = 4096, kMostWritten = 0x1p30;
 
-/// Calls `program` with one operand of the node chosen freely.
+/// Runs `program` with freely chosen values of one operand.
 class Probe {
  public:
   Probe(const Executable& single, NodeId node, const ProductTerms& terms,
@@ -46,7 +46,7 @@ class Probe {
     program.write(other, std::span<const float>(ones));
   }
 
-  /// out[r] = sum over k of a[r * n + k].
+  /// Computes out[r] = sum over k of a[r * n + k].
   void sums(std::span<const float> a, std::span<float> out) {
     const size_t n = static_cast<size_t>(terms_.terms()), at_once = apart_.results.size();
     for (size_t first = 0; first < out.size(); first += at_once) {
@@ -117,7 +117,7 @@ std::optional<ProductSample> ProductSample::of(const Graph& graph, NodeId id,
   sample.a_.reserve(static_cast<size_t>(count) * sample.terms_);
   sample.b_.reserve(static_cast<size_t>(count) * sample.terms_);
   for (int64_t e = 0; e < count; ++e) {
-    // One out of every stretch of the result, at a random place of it.
+    // One element from every stretch of the result, at a random position in it.
     const int64_t first = e * terms->results() / count, end = (e + 1) * terms->results() / count;
     const int64_t at = first + static_cast<int64_t>(splitmix64(static_cast<uint64_t>(e)) %
                                                     static_cast<uint64_t>(end - first));
@@ -135,7 +135,7 @@ std::optional<ProductSample> ProductSample::of(const Graph& graph, NodeId id,
   return sample;
 }
 
-/// As kernels of libraries end: the sum is an fp32 number, and the bias is added to it.
+/// Finishes a sum as library kernels do: it is an fp32 number, and the bias is added to it.
 float ProductSample::finished(float sum, float bias) const {
   float value = scaled_ ? sum * factor_ : sum;
   if (has_bias_) value = scaled_ ? value + beta_ * bias : value + bias;
@@ -171,7 +171,7 @@ ProbedOrder probe_order(const Graph& graph, NodeId node, const Backend& backend,
   const Node& product = single.graph.node(node);
   const std::optional<ProductTerms> terms = ProductTerms::of(single.graph, product);
   if (!terms) {
-    why = "no terms of " + product.op + " are known";
+    why = "the terms of " + product.op + " are not known";
     return order;
   }
   const ProductTerms::Apart apart = terms->apart();
@@ -185,19 +185,19 @@ ProbedOrder probe_order(const Graph& graph, NodeId node, const Backend& backend,
     why = "both operands are one tensor";
     return order;
   }
-  // FPRev takes about 9 n probes of blocks of 16, and as many that check the tree.
+  // FPRev needs about 9 n probes for blocks of 16, and as many again to check the tree.
   if (!marks) {
-    why = "its operands have too narrow a range to mark summands";
+    why = "the format of its operands has too small a range to mark summands";
   } else if (rows == 0.0) {
     why = "every result has taps on padding";
   } else if (n > kMostProbed || terms->terms() > marks->most ||
              std::ceil(18.0 * n / rows) * operand > kMostWritten) {
-    why = "there are too many summands to look at";
+    why = "there are too many summands";
   }
   if (!why.empty()) return order;
   const std::unique_ptr<Program> program = backend.compile(single);
   if (const std::string found = program->kernel_of(node); found != kernel) {
-    why = "alone it is computed by " + found;
+    why = "run alone, it is computed by " + found;
     return order;
   }
   Probe probe(single, node, *terms, apart, *program);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// In which order a kernel that is not ours sums products, found from what it returns: among the
-// accumulations that the hardware is known for, else by FPRev on the kernel itself. What an order
-// explains is told on elements of a real result: each is summed again in that order, element by
-// element, and compared.
+// Finds the order in which a kernel that is not ours sums products, from what it returns: first
+// among the known accumulations of the hardware, then by FPRev on the kernel itself. An order is
+// tested on elements of a real result: each is summed again in that order and compared.
 #pragma once
 
 #include <cstdint>
@@ -19,35 +18,37 @@
 
 namespace halfscope {
 
-/// An accumulation, or a summation tree that none has.
+/// An accumulation, or a summation tree that no accumulation describes.
 struct SumOrder {
   Accumulation accumulation{};
   std::shared_ptr<const TreeSum> tree{};
-  /// Format that the operands are multiplied in, if it is another one that holds their values.
+  /// Format in which the operands are multiplied, if it is a different one that represents their
+  /// values.
   std::optional<FloatFormat> read{};
 
-  /// "tensor-core:h100", "tensor-core:h100 on tf32", or the structure of the tree in words.
+  /// Returns "tensor-core:h100", "tensor-core:h100 on tf32", or the structure of the tree in words.
   std::string text() const;
 };
 
-/// Elements of a product's result as they were read, with all that they are made of.
+/// Sampled elements of a product's result, with all operands that they are computed from.
 class ProductSample {
  public:
-  /// Of a node that sums products, after `program` ran it: elements spread over the result,
-  /// kMostTerms terms of products in all. Nothing where elements cannot be made again one by one:
-  /// another operator, results that are rounded other than to nearest, sums in a format.
+  /// Samples the result of a node that sums products, after `program` ran it: elements spread over
+  /// the result, with kMostTerms terms of products in total. Returns nothing if elements cannot be
+  /// recomputed one by one: another operator, rounding other than to nearest, sums in a reduced
+  /// format.
   static std::optional<ProductSample> of(const Graph& graph, NodeId node, const Program& program);
 
   int64_t size() const noexcept { return static_cast<int64_t>(elements_.size()); }
-  /// How many of the elements the order explains to the last bit (+0 and -0 count as equal).
+  /// Returns how many elements the order explains to the last bit (+0 and -0 count as equal).
   int64_t explained_by(const SumOrder& order) const;
 
  private:
   static constexpr int64_t kMostTerms = int64_t{1} << 22, kMostElements = 1 << 14;
 
   struct Element {
-    float value;   ///< as it was read
-    size_t first;  ///< of its terms in a_ and b_
+    float value;   ///< as the program returned it
+    size_t first;  ///< index of its first term in a_ and b_
     float bias;
   };
   ProductSample() = default;
@@ -62,21 +63,22 @@ class ProductSample {
   std::vector<Element> elements_;
 };
 
-/// What FPRev finds in a kernel.
+/// The result of FPRev on a kernel.
 struct ProbedOrder {
   std::optional<SummationTree> tree{};
-  /// There is none: formats too narrow to mark summands, too many of them, results that follow no
-  /// tree, another kernel than the one asked for.
+  /// Why there is no tree: formats with too few bits to mark summands, too many summands, results
+  /// that follow no tree, or a kernel other than the requested one.
   std::string why{};
-  bool of_kernel = false;  ///< the kernel itself was asked
+  bool of_kernel = false;  ///< the kernel itself was probed
 };
 
-/// FPRev on the node's product as `backend` computes it, with operands and results of its shapes.
+/// Runs FPRev on the node's product as `backend` computes it, with operands and results of its
+/// shapes.
 ProbedOrder probe_order(const Graph& graph, NodeId node, const Backend& backend,
                         const std::string& kernel);
 
-/// Keeps what was found, under keys that hold all that decides it. Nothing fails here: what cannot
-/// be kept is found anew.
+/// Stores summation orders under keys that contain everything that decides them. Never fails: what
+/// cannot be stored is searched again.
 class SumOrderCache {
  public:
   virtual ~SumOrderCache() = default;

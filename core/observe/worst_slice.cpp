@@ -7,9 +7,9 @@
 namespace halfscope {
 namespace {
 
-/// Slices that are smaller than this beside the usual one do not matter.
+/// Slices smaller than this share of the usual one do not matter.
 constexpr double kSmallestShare = 1e-5;
-/// Few numbers may be small by chance.
+/// Slices with fewer numbers may be small by chance.
 constexpr int64_t kFewNumbers = 8;
 constexpr double kSmallestShareOfFew = 0.1;
 constexpr int64_t kMostChannels = 65536;
@@ -17,7 +17,7 @@ constexpr int64_t kMostChannels = 65536;
 /// Sums of squares over one slice.
 struct SliceSums {
   double difference = 0.0, size = 0.0, noise = 0.0;
-  int64_t numbers = 0;  ///< that are not zero
+  int64_t numbers = 0;  ///< nonzero elements
 };
 
 struct Slices {
@@ -30,7 +30,8 @@ double square_of_difference(float a, float b) {
   return difference * difference;
 }
 
-/// Elements that are not finite in the lane or in the truth are left out: they are counted.
+/// Sums up the slices. Elements that are not finite in the lane or in the truth are left out; they
+/// are counted elsewhere.
 Slices sum_up(const SlicedOutput& output, size_t axis) {
   const Shape& shape = output.shape;
   int64_t outer = 1, inner = 1;
@@ -62,15 +63,15 @@ Slices sum_up(const SlicedOutput& output, size_t axis) {
   return slices;
 }
 
-/// How much of its tolerance an error takes up.
+/// Returns an error as a share of its tolerance.
 double share_of_tolerance(double error, double spread) {
   return error / std::max(kSliceFloor, kSliceFactor * spread);
 }
 
-/// The norm of the largest of several sums of squares.
+/// Returns the norm of the largest of several sums of squares.
 double furthest(std::span<const double> squares) {
   double most = 0.0;
-  // NaN: the reference overflows where right results may be.
+  // NaN: the reference overflows where correct results may be.
   for (const double sum : squares) most = std::isnan(sum) ? INFINITY : std::max(most, sum);
   return std::sqrt(most);
 }
@@ -136,7 +137,8 @@ WorstSlice compare_differences(const SlicedOutput& output) {
   const size_t rows = static_cast<size_t>(output.shape[0]);
   double whole = 0.0, size = 0.0;
   std::vector<bool> counts(width);
-  /// Sum of squares of what remains of `x` - `y` without the mean of each row; `y` may be empty.
+  /// Returns the sum of squares of `x` - `y` after the mean of each row is removed; `y` may be
+  /// empty.
   const auto remainder = [&](std::span<const float> x, std::span<const float> y, size_t row) {
     double sum = 0.0, squares = 0.0, n = 0.0;
     const auto value = [&](size_t k) {

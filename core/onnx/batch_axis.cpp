@@ -12,15 +12,15 @@
 namespace halfscope::onnx_files {
 namespace {
 
-const char* const kNumberOfSamples = "computes with the number of samples";
+const char* const kNumberOfSamples = "it computes with the number of samples";
 
 std::string described(const Node& node) { return node.path + " (" + node.op + ")"; }
 
-/// What a node does with the samples.
+/// Returns what a node does with the samples.
 SampleResult result_of(const Graph& graph, const Node& node, const SamplePlaces& places,
                        std::span<const int64_t> sources) {
   const OpDef& def = find_op(node.op);
-  if (def.keeps_samples == nullptr) return samples::unfit("is not known to keep samples apart");
+  if (def.keeps_samples == nullptr) return samples::unfit("it is not known to keep samples apart");
   SampleResult result = def.keeps_samples(SampleNode(graph, node, places, sources));
   if (!result.refusal.empty() || !result.place) return result;
   const size_t outputs = std::min(node.outputs.size(), def.statistics_from);
@@ -28,7 +28,7 @@ SampleResult result_of(const Graph& graph, const Node& node, const SamplePlaces&
     const Shape& shape = graph.value(node.outputs[i]).shape;
     const auto [axis, before] = *result.place;
     if (axis >= shape.size() || before < 1 || shape[axis] < 1 || shape[axis] % before != 0)
-      return samples::unfit("leaves no dimension for the samples");
+      return samples::unfit("its output has no dimension for the samples");
   }
   return result;
 }
@@ -98,14 +98,14 @@ void SampleAxes::expect(ValueId value, const Shape& several, const std::string& 
   const auto axis = only_difference(graph_.value(value).shape, several, batch_);
   const NodeId made_by = graph_.value(value).producer;
   if (!axis || place(value) || made_by == kNone || graph_.node(made_by).op != "Expand") {
-    refuse(what, "its shape depends on the number of samples in another way than its operand's");
+    refuse(what, "its shape and its operand's depend on the number of samples in different ways");
     return;
   }
   places_[value] = {*axis, 1};
 }
 
 void SampleAxes::picked(ValueId value, size_t axis, const std::string& what) {
-  if (const auto at = place(value); at && at->axis == axis) refuse(what, "picks samples");
+  if (const auto at = place(value); at && at->axis == axis) refuse(what, "it picks samples");
 }
 
 void SampleAxes::follow() {
@@ -162,22 +162,23 @@ void SampleAxes::finish(const std::vector<NamedValue>& outputs) {
   for (const NamedValue& output : outputs) {
     const auto at = place(output.value);
     if (at && (at->axis != 0 || graph_.value(output.value).shape[0] != 1))
-      refuse("output " + output.name, "its first dimension does not hold the samples");
+      refuse("output " + output.name, "its first dimension is not the number of samples");
   }
   if (std::none_of(outputs.begin(), outputs.end(), [&](const NamedValue& output) {
         return place(output.value).has_value() || joint_.contains(output.value);
       })) {
-    refuse("output " + outputs.front().name, "has no dimension for the samples");
+    refuse("output " + outputs.front().name, "it has no dimension for the samples");
   }
   constexpr size_t kMostVisits = 100'000'000;
   if (others_.size() * graph_.nodes().size() > kMostVisits)
-    refuse(described(graph_.node(others_.begin()->first)), "may have the samples in many places");
+    refuse(described(graph_.node(others_.begin()->first)),
+           "the samples may be in too many different dimensions");
   for (auto each = others_.begin(); each != others_.end() && refusal_.empty(); ++each) {
     for (const SamplePlace& other : each->second) {
       const std::string mixer = mixed_from(each->first, other);
       if (mixer.empty()) continue;
-      refuse(mixer, "mixes samples, if dimension " + std::to_string(other.axis) + " of " +
-                        described(graph_.node(each->first)) + " is theirs");
+      refuse(mixer, "it mixes samples if they are in dimension " + std::to_string(other.axis) +
+                        " of " + described(graph_.node(each->first)));
       break;
     }
   }
@@ -242,8 +243,8 @@ class Writer {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const Shape& shape = copy_.graph().value(outputs.at(i)).shape;
       if (i < results && shape != axes_.shape(node.outputs[i])) {
-        throw Error(described(node) + ": gives " + to_string(shape) + " for " +
-                    std::to_string(axes_.batch()) + " samples, not " +
+        throw Error(described(node) + ": its output has shape " + to_string(shape) + " for " +
+                    std::to_string(axes_.batch()) + " samples, expected " +
                     to_string(axes_.shape(node.outputs[i])));
       }
       copy_.set(node.outputs[i], outputs[i]);
@@ -278,7 +279,7 @@ class Writer {
       const auto found = std::find_if(all.begin(), all.end(), [&](const Constant& each) {
         return each.value == node.inputs.at(i);
       });
-      if (found == all.end()) throw Error(described(node) + ": its statistics are not known");
+      if (found == all.end()) throw Error(described(node) + ": its statistics are not constants");
       const std::string path = free_path(node.path + name);
       copy_.result().initial[path] = found->tensor;
       changed.inputs[i] = copy_.graph().add_buffer(path, found->tensor.shape, {});
@@ -317,9 +318,9 @@ void check_size(const Graph& graph, const SampleAxes& axes) {
 }  // namespace
 
 Error too_many_numbers(const std::string& what) {
-  return Error(
-      what + ": up to here the network has over " + std::to_string(kMostElements) + " numbers",
-      "lower the batch or the sizes of its inputs");
+  return Error(what + ": up to this node, the network has more than " +
+                   std::to_string(kMostElements) + " numbers",
+               "use a smaller batch or smaller inputs");
 }
 
 std::optional<Model> with_batch(const Model& one, SampleAxes& axes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Networks that a file fixes at one sample take several: SampleAxes follows the samples through the
-// graph of one while it is imported, and with_batch() makes the graph of several.
+// Converts networks that a file fixes at one sample to several: SampleAxes follows the samples
+// through the graph while it is imported, and with_batch() makes the graph for several samples.
 #pragma once
 
 #include <cstdint>
@@ -19,36 +19,37 @@ namespace halfscope::onnx_files {
 
 class SampleAxes {
  public:
-  /// Of `graph`, which must outlive this, with that many samples.
+  /// `graph` must outlive this; `batch` is the number of samples.
   SampleAxes(const Graph& graph, int64_t batch) : graph_(graph), batch_(batch) {}
 
-  /// An input whose dimension 0, of size 1, holds the samples.
+  /// Adds an input whose dimension 0, of size 1, is that of the samples.
   void add_input(ValueId input) { places_[input] = {}; }
-  /// A constant that was computed from the number of samples, and what it is for several.
+  /// Adds a constant that was computed from the number of samples, with its value for several.
   void add_constant(ValueId constant, const KnownTensor& several, const std::string& what);
-  /// DimensionSource of the result of the node that is added next.
+  /// Sets the DimensionSource of each dimension of the next node's output.
   void set_sources(std::vector<int64_t> sources) { next_sources_ = std::move(sources); }
-  /// Follows the samples through the nodes that were added since.
+  /// Follows the samples through the nodes added since the last call.
   void follow();
-  /// What the shape of a value must be for several samples; an Expand may get them only there.
+  /// Declares the shape that a value must have for several samples; the samples may enter an Expand
+  /// only there.
   void expect(ValueId value, const Shape& several, const std::string& what);
-  /// An operator picked a part of that dimension which, with one sample, is all of it.
+  /// Reports that an operator picked a part of a dimension that is all of it with one sample.
   void picked(ValueId value, size_t axis, const std::string& what);
   void refuse(const std::string& what, const std::string& reason);
 
-  /// Why the network cannot take several samples, beginning with the node; empty if it can. Only
-  /// the first reason is kept.
+  /// Returns why the network cannot take several samples, beginning with the node; empty if it can.
+  /// Only the first reason is kept.
   const std::string& refusal() const { return refusal_; }
-  /// Looks at the outputs, and at what else the ambiguous shapes in the file may mean: where a
-  /// Reshape could have put the samples elsewhere such that a node mixes them, it refuses.
+  /// Checks the outputs and the other meanings of ambiguous shapes in the file: refuses if a
+  /// Reshape could have put the samples elsewhere, so that a node mixes them.
   void finish(const std::vector<NamedValue>& outputs);
 
   int64_t batch() const { return batch_; }
   std::optional<SamplePlace> place(ValueId value) const;
-  /// The shape with several samples.
+  /// Returns the shape for several samples.
   Shape shape(ValueId value) const;
   const std::map<ValueId, KnownTensor>& constants() const { return constants_; }
-  /// Of the inputs of a node.
+  /// Returns the copies that the inputs of a node need.
   std::vector<SampleCopies> copies(NodeId node) const;
 
  private:
@@ -58,7 +59,7 @@ class SampleAxes {
   const Graph& graph_;
   int64_t batch_ = 1;
   SamplePlaces places_;
-  std::map<ValueId, KnownTensor> constants_;  ///< what they are for several samples
+  std::map<ValueId, KnownTensor> constants_;  ///< their values for several samples
   std::vector<int64_t> next_sources_;
   std::map<NodeId, std::vector<int64_t>> sources_;
   std::map<NodeId, std::vector<SamplePlace>> others_;
@@ -68,11 +69,11 @@ class SampleAxes {
   std::string refusal_;
 };
 
-/// The network with several samples, where `axes`, which followed them through its graph, refuses
-/// nothing; or nothing, and `axes` says why. Throws Error if it is too large.
+/// Returns the network for several samples, or nothing if `axes`, which followed them through its
+/// graph, then says why not. `axes` must not have refused before. Throws Error if it is too large.
 std::optional<Model> with_batch(const Model& one, SampleAxes& axes);
 
-/// The Error for networks of more than kMostElements numbers.
+/// Returns the Error for networks of more than kMostElements numbers.
 Error too_many_numbers(const std::string& what);
 
 }  // namespace halfscope::onnx_files

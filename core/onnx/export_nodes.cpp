@@ -193,7 +193,7 @@ void logical(Exporter& e, const Node& node, const Names& outputs) {
 
 void gather_elements(Exporter& e, const Node& node, const Names& outputs) {
   if (int_attribute(node, "labels", 0) != 0)
-    throw Error(node.path + " (GatherElements): picking by labels cannot be written as ONNX");
+    throw Error(node.path + " (GatherElements): picking by labels cannot be exported to ONNX");
   ::onnx::NodeProto& proto = e.add("GatherElements", node.path, input_names(e, node), outputs);
   copy_attributes(node, proto, {"axis"});
 }
@@ -218,7 +218,7 @@ void scattered_sums(Exporter& e, const Node& node, const Names& outputs) {
     return;
   }
   if (int_attribute(node, "axis", 0) != 0)
-    throw Error(node.path + " (GatherGrad): sums along another axis cannot be written as ONNX");
+    throw Error(node.path + " (GatherGrad): sums along another axis cannot be exported to ONNX");
   const Names tuples{node.path + "/tuples"};
   e.add("Unsqueeze", node.path + "/tuples", {indices, e.ints(node, "last", {-1})}, tuples);
   ::onnx::NodeProto& proto = e.add("ScatterND", node.path, {data, tuples[0], updates}, outputs);

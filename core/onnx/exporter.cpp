@@ -55,12 +55,12 @@ bool takes_sums(const Node& node) {
 DataType needed_type(const FloatFormat& format, const std::string& what) {
   const std::optional<DataType> type = type_of(format);
   if (type && format.saturate && !is_float8(*type)) {
-    throw Error(what + ": ONNX's Cast to " + type_name(*type) + " does not saturate",
-                "export a plan without \"overflow\": \"saturate\" there");
+    throw Error(what + ": a Cast to " + type_name(*type) + " cannot saturate in ONNX",
+                "remove \"overflow\": \"saturate\" for this node from the plan");
   }
   if (type) return *type;
   throw Error(what + ": ONNX has no type for " + format_name(format),
-              "formats with one are float16, bfloat16 and the 8-bit ones of OCP and AMD");
+              "use float16, bfloat16 or an 8-bit format of OCP or AMD in the plan");
 }
 
 Exporter::Exporter(Graph graph, const NamedTensors& weights, PlanForm form)
@@ -132,10 +132,10 @@ std::string Exporter::name_of(ValueId value) {
 
 const Tensor& Exporter::weight(const Variable& variable) const {
   const auto found = weights_.find(variable.path);
-  if (found == weights_.end()) throw Error("no weights for " + variable.path);
+  if (found == weights_.end()) throw Error("variable '" + variable.path + "' has no weights");
   if (found->second.shape != graph_.value(variable.value).shape) {
-    throw Error(variable.path + " has shape " + to_string(found->second.shape) +
-                ", but the network wants " + to_string(graph_.value(variable.value).shape));
+    throw Error("'" + variable.path + "' has shape " + to_string(found->second.shape) +
+                ", but the network needs " + to_string(graph_.value(variable.value).shape));
   }
   return found->second;
 }
@@ -181,7 +181,8 @@ void Exporter::add_source(ValueId value) {
     add_initializer(tensor, name);
     return;
   }
-  throw Error("a value of the network is made by nothing that can be exported");
+  throw Error("value " + std::to_string(value) +
+              " is not an input, variable, constant or node output, so it cannot be exported");
 }
 
 /// The Cast of a value that the graph keeps narrower than float32, and the one back.
@@ -189,7 +190,7 @@ void Exporter::round_output(ValueId value, const std::string& exact) {
   const Value& of = graph_.value(value);
   const Node& node = graph_.node(of.producer);
   if (of.rounding.mode != RoundingMode::nearest_even) {
-    throw Error(node.path + ": ONNX rounds to nearest, not " + rounding_name(of.rounding));
+    throw Error(node.path + ": ONNX can only round to nearest, not " + rounding_name(of.rounding));
   }
   const DataType type = needed_type(of.format, node.path);
   const std::string narrow = fresh(exact + "_" + type_name(type)), wide = fresh(exact + "_rounded");
@@ -201,11 +202,11 @@ void Exporter::add_node(NodeId id) {
   const Accumulation& sums = node.plan.accumulation;
   if (form_ != PlanForm::none && takes_sums(node) &&
       (sums.kind != Accumulation::Kind::fp32 || !sums.is_single_chain())) {
-    throw Error(node.path + " (" + node.op + "): ONNX cannot say how its sums are taken",
+    throw Error(node.path + " (" + node.op + "): ONNX cannot express how this operator accumulates",
                 "export a plan that accumulates in fp32");
   }
   if (node.op == "Quantize" || node.op == "Dequantize") {
-    throw Error(node.path + ": ONNX cannot say how the scale of its operands is found",
+    throw Error(node.path + ": ONNX cannot express how the scale of its operands is computed",
                 "export a plan without scales");
   }
   if (typed()) return add_typed_node(node);
@@ -233,12 +234,12 @@ void Exporter::add_node(NodeId id) {
   }
 }
 
-/// What opset 21 does not have is written in primitives, which compute in float32 as the fused
+/// Writes composites that opset 21 lacks as primitives, which compute in float32 as the fused
 /// operator does inside.
 void Exporter::add_composite(const Node& node) {
   const OpDef& def = find_op(node.op);
   if (def.expand == nullptr)
-    throw Error(node.path + " (" + node.op + "): ONNX has no such operator");
+    throw Error(node.path + " (" + node.op + "): this operator cannot be exported to ONNX");
   const auto first = static_cast<NodeId>(graph_.nodes().size());
   const std::vector<ValueId> results = def.expand(graph_, node);
   const NodeId last = graph_.value(results.at(0)).producer;
@@ -294,7 +295,8 @@ void Exporter::name_output(const NamedValue& output) {
              types_.at(input.value));
     const Value& value = graph_.value(input.value);
     if (form_ == PlanForm::casts && value.type == ElementType::real && value.format != kFp32)
-      throw Error("input " + input.name + " is kept in " + format_name(value.format));
+      throw Error("input '" + input.name + "' is stored in " + format_name(value.format) +
+                  ", expected float32");
   }
   for (NodeId id : nodes) add_node(id);
   for (const NamedValue& output : outputs) {
@@ -333,7 +335,7 @@ std::vector<NodeId> needed_nodes(const Graph& graph, const std::vector<NamedValu
   return nodes;
 }
 
-/// Of those inputs, the ones that the nodes read.
+/// Returns the inputs that the nodes read.
 std::vector<NamedValue> read_inputs(const Graph& graph, const std::vector<NodeId>& nodes) {
   std::vector<NamedValue> inputs;
   for (const Input& input : graph.inputs()) {
@@ -354,7 +356,7 @@ namespace halfscope {
 std::string onnx_bytes(const Model& model, const NamedTensors& weights) {
   std::vector<NamedValue> outputs = model.outputs;
   if (outputs.empty() && model.logits != kNone) outputs.push_back({"logits", model.logits});
-  if (outputs.empty()) throw Error(model.name + " has no outputs to export");
+  if (outputs.empty()) throw Error("network '" + model.name + "' has no outputs to export");
   const std::vector<NodeId> nodes = onnx_files::needed_nodes(model.graph, outputs);
   onnx_files::Exporter exporter(model.graph, weights, onnx_files::PlanForm::none);
   return onnx_files::model_bytes(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Exporter turns nodes of our graph into nodes of a file. For the sources of this folder.
+// Exporter turns nodes of our graph into nodes of a file. Internal to this folder.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 
 namespace halfscope::onnx_files {
 
-/// The later one is for operators on bfloat16: only from there on do Conv, pools and others take
-/// it.
+/// Opsets of exported files. kBfloat16Opset is for operators on bfloat16: Conv, pools and others
+/// only support it from this opset on.
 inline constexpr int64_t kExportOpset = 21, kBfloat16Opset = 22;
 
-/// What a file says of the graph's formats.
+/// How a file expresses the graph's formats.
 enum class PlanForm : uint8_t {
   none,
-  casts,  ///< operators compute in float32; a Cast and one back stand where values round
-  types,  ///< tensors and operators have the formats for types; inputs and outputs are float32
-  types_and_io,  ///< inputs and outputs, too
+  casts,  ///< operators compute in float32; a Cast and one back where values round
+  types,  ///< tensors and operators have the formats as types; inputs and outputs are float32
+  types_and_io,  ///< inputs and outputs have them, too
 };
 
 class Exporter {
@@ -33,33 +33,33 @@ class Exporter {
   /// `weights` must outlive this.
   Exporter(Graph graph, const NamedTensors& weights, PlanForm form);
 
-  /// The nodes in execution order that the outputs depend on.
+  /// Exports `nodes`, the nodes that the outputs depend on, in execution order.
   ::onnx::ModelProto run(const std::string& name, const std::vector<NodeId>& nodes,
                          const std::vector<NamedValue>& inputs,
                          const std::vector<NamedValue>& outputs);
 
-  // For the rules of single operators.
+  // For the functions that export single operators.
   const Graph& graph() const { return graph_; }
-  /// The name of a value, in the type that the node computes in; "" for an input left out.
+  /// Returns the name of a value in the type that the node computes in; "" for a missing input.
   std::string name_of(ValueId value);
-  /// The name of a value that the node may read in another type than others.
+  /// Returns the name of a value that the node may read in a different type than its other inputs.
   std::string stored_name_of(ValueId value);
-  /// The type that the current node computes reals in.
+  /// Returns the type that the current node computes reals in.
   DataType real_type() const { return compute_; }
-  /// An initializer "PATH.WHAT".
+  /// Adds an initializer "PATH.WHAT" and returns its name; so do ints() and scalar().
   std::string constant(const Node& node, const std::string& what, const KnownTensor& tensor);
   std::string ints(const Node& node, const std::string& what, std::vector<int64_t> values);
   std::string scalar(const Node& node, const std::string& what, double value);
-  /// Booleans as Where and Not want them.
+  /// Returns the name of a value as booleans, for Where and Not.
   std::string condition(ValueId value);
-  /// Numbers as arithmetic wants them, where the file has booleans.
+  /// Returns the name of a value as integers, for arithmetic, if the file has it as booleans.
   std::string integer(ValueId value);
-  /// The value as another type.
+  /// Adds a Cast of the value to another type.
   std::string cast(ValueId value, const std::string& suffix, DataType type);
   ::onnx::NodeProto& add(const std::string& op, const std::string& name,
                          const std::vector<std::string>& inputs,
                          const std::vector<std::string>& outputs);
-  /// A name that no value has yet.
+  /// Returns an unused name for a value.
   std::string fresh(const std::string& wanted);
   void mark_boolean(ValueId value) { booleans_.insert(value); }
   bool is_boolean(ValueId value) const { return booleans_.contains(value); }
@@ -71,11 +71,11 @@ class Exporter {
   void round_output(ValueId value, const std::string& exact);
   void name_output(const NamedValue& output);
   void add_initializer(const KnownTensor& tensor, const std::string& name);
-  /// Of a variable; checked.
+  /// Returns the weight of a variable. Throws Error if it is missing or has another shape.
   const Tensor& weight(const Variable& variable) const;
   std::string add_cast(const std::string& from, const std::string& to, const FloatFormat& format);
 
-  // Of PlanForm::types.
+  // For PlanForm::types and types_and_io.
   bool typed() const { return form_ >= PlanForm::types; }
   std::string typed_name(ValueId value, DataType type);
   bool is_source(ValueId value) const;
@@ -86,14 +86,14 @@ class Exporter {
   void narrow_result(const Node& node, ValueId value);
   void type_input(ValueId value, const std::vector<NodeId>& nodes);
 
-  Graph graph_;  // a copy, which composites are expanded in
+  Graph graph_;  // a copy in which composites are expanded
   const NamedTensors& weights_;
   PlanForm form_;
   DataType compute_ = DataType::float32;
-  std::map<ValueId, DataType> types_;  ///< of names_
+  std::map<ValueId, DataType> types_;  ///< types of names_
   /// Names of a value in other types.
   std::map<std::pair<ValueId, DataType>, std::string> copies_;
-  /// Casts of variables and constants, which are initializers: what they round.
+  /// Casts of variables and constants, which become initializers, with the values they round.
   std::map<ValueId, ValueId> rounded_sources_;
   bool has_bfloat16_ = false;
   ::onnx::ModelProto file_;
@@ -103,11 +103,11 @@ class Exporter {
   std::set<ValueId> booleans_;
 };
 
-/// The type of a format. Throws Error naming `what` if ONNX has none.
+/// Returns the type of a format. Throws Error naming `what` if ONNX has none.
 DataType needed_type(const FloatFormat& format, const std::string& what);
 
-/// Adds the node's operator; `outputs` are the names of what it makes. False for operators that
-/// have no counterpart in ONNX.
+/// Adds the node's operator; `outputs` are the names of its outputs. Returns false for operators
+/// without a counterpart in ONNX.
 bool export_node(Exporter& exporter, const Node& node, const std::vector<std::string>& outputs);
 
 void set_attribute(::onnx::NodeProto& node, const std::string& name, int64_t value);

@@ -41,7 +41,7 @@ bool is_rounded_to(const FloatFormat& format, const std::vector<float>& numbers)
 void check_rounding(const Graph& graph, ValueId value) {
   const Value& of = graph.value(value);
   if (of.rounding.mode == RoundingMode::nearest_even) return;
-  throw Error(graph.node(of.producer).path + ": ONNX rounds to nearest, not " +
+  throw Error(graph.node(of.producer).path + ": ONNX can only round to nearest, not " +
               rounding_name(of.rounding));
 }
 
@@ -84,7 +84,8 @@ std::string Exporter::typed_name(ValueId value, DataType type) {
     return name;
   }
   if (!is_source(value))
-    throw Error("a value of the network is made by nothing that can be exported");
+    throw Error("value " + std::to_string(value) +
+                " is not an input, variable, constant or node output, so it cannot be exported");
   ValueId first = value;
   while (rounded_sources_.contains(first)) first = rounded_sources_.at(first);
   const Variable* variable = graph_.variable_of(first);
@@ -125,7 +126,7 @@ DataType Exporter::type_to_compute(const Node& node) const {
   if (result.type == ElementType::real) formats.push_back(result.format);
   const DataType type = common_type(formats);
   const FloatFormat format = *format_of(type);
-  // What is rounded again must not be rounded before.
+  // Values that are rounded again must not be rounded before.
   const bool rounds_twice =
       result.type == ElementType::real && result.format != format && !find_op(node.op).selects;
   // Numbers that the type does not have are read unrounded.

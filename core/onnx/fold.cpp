@@ -33,7 +33,7 @@ Result constant(const FoldCall& c) {
     result.reals = std::move(*values);
     return one(std::move(result));
   }
-  throw Error(c.what + ": is a constant of a kind that is not supported");
+  throw Error(c.what + ": this kind of constant is not supported");
 }
 
 Result constant_of_shape(const FoldCall& c) {
@@ -59,7 +59,8 @@ Result range(const FoldCall& c) {
   if (start.count() != 1 || limit.count() != 1 || step.count() != 1)
     throw Error(c.what + ": start, limit and delta must be scalars");
   const double steps = std::ceil((limit.number(0) - start.number(0)) / step.number(0));
-  if (!(steps <= static_cast<double>(kMostFolded))) throw Error(c.what + ": has too many steps");
+  if (!(steps <= static_cast<double>(kMostFolded)))
+    throw Error(c.what + ": the range has too many steps");
   const auto count = static_cast<int64_t>(std::max(0.0, steps));
   KnownTensor result{.type = start.type, .shape = {count}};
   for (int64_t i = 0; i < count; ++i) {
@@ -100,7 +101,7 @@ Result cast_like(const FoldCall& c) { return cast_as(c, c.input(1).type); }
 Result where(const FoldCall& c) {
   const KnownTensor &condition = c.input(0), &x = c.input(1), &y = c.input(2);
   if (condition.real()) throw Error(c.what + ": its condition must be booleans");
-  if (x.real() != y.real()) throw Error(c.what + ": mixes reals and integers");
+  if (x.real() != y.real()) throw Error(c.what + ": its inputs mix reals and integers");
   const Shape shape = broadcast_of(condition.shape, broadcast_of(x.shape, y.shape, c.what), c.what);
   checked_count(shape, c.what, kMostFolded);
   KnownTensor result{.type = x.type, .shape = shape};
@@ -180,7 +181,8 @@ KnownTensor binary(const FoldCall& c, const BinaryRow& row, const KnownTensor& a
                    const KnownTensor& b) {
   // The exponent of Pow may be of another type; the result has the base's.
   const bool real = a.real();
-  if (real != b.real() && row.op != "Pow") throw Error(c.what + ": mixes reals and integers");
+  if (real != b.real() && row.op != "Pow")
+    throw Error(c.what + ": its inputs mix reals and integers");
   if (real && row.real == nullptr) throw Error(c.what + ": its operands must be booleans");
   const Shape shape = broadcast_of(a.shape, b.shape, c.what);
   checked_count(shape, c.what, kMostFolded);
@@ -238,7 +240,7 @@ constexpr UnaryRow kUnary[] = {
 KnownTensor unary(const FoldCall& c, const UnaryRow& row) {
   const KnownTensor& x = c.input(0);
   if (x.real() ? row.real == nullptr : row.integer == nullptr)
-    throw Error(c.what + ": does not take " + type_name(x.type));
+    throw Error(c.what + ": an input of type " + type_name(x.type) + " is not supported");
   KnownTensor result{.type = x.type, .shape = x.shape};
   for (float value : x.reals)
     result.reals.push_back(rounded(row.real(static_cast<double>(value)), x.type));
@@ -249,7 +251,8 @@ KnownTensor unary(const FoldCall& c, const UnaryRow& row) {
 /// IsNaN and IsInf.
 Result of_kind(const FoldCall& c, bool (*is)(double, const FoldCall&)) {
   const KnownTensor& x = c.input(0);
-  if (!x.real()) throw Error(c.what + ": does not take " + type_name(x.type));
+  if (!x.real())
+    throw Error(c.what + ": an input of type " + type_name(x.type) + " is not supported");
   KnownTensor result{.type = DataType::boolean, .shape = x.shape};
   for (float value : x.reals) result.ints.push_back(is(static_cast<double>(value), c) ? 1 : 0);
   return one(std::move(result));

@@ -82,7 +82,7 @@ Result transpose(const FoldCall& c) {
   std::vector<int64_t> order(x.shape.size());
   std::iota(order.rbegin(), order.rend(), int64_t{0});
   order = checked_axes(c.attributes.ints("perm", order), x.shape.size(), c.what);
-  if (order.size() != x.shape.size()) throw Error(c.what + ": perm does not fit the input");
+  if (order.size() != x.shape.size()) throw Error(c.what + ": its perm does not fit the input");
   const std::vector<int64_t> own = strides_of(x.shape);
   Shape shape;
   std::vector<int64_t> strides;
@@ -105,11 +105,12 @@ Result expand(const FoldCall& c) {
 
 Result tile(const FoldCall& c) {
   const KnownTensor &x = c.input(0), &repeats = c.input(1);
-  if (repeats.ints.size() != x.shape.size()) throw Error(c.what + ": repeats do not fit the input");
+  if (repeats.ints.size() != x.shape.size())
+    throw Error(c.what + ": its repeats do not fit the input");
   Shape shape = x.shape;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (repeats.ints[i] < 0 || repeats.ints[i] > kMostFolded)
-      throw Error(c.what + ": repeats are out of range");
+      throw Error(c.what + ": its repeats are out of range");
     shape[i] = checked_count({shape[i], repeats.ints[i]}, c.what, kMostFolded);
   }
   const int64_t count = checked_count(shape, c.what, kMostFolded);
@@ -136,7 +137,7 @@ Result concat(const FoldCall& c) {
     Shape wanted = shape;
     wanted[axis] = 0;
     if (rest != wanted || each.real() != first.real())
-      throw Error(c.what + ": its inputs do not fit together");
+      throw Error(c.what + ": the shapes of its inputs do not match");
     shape[axis] += each.shape[axis];
   }
   checked_count(shape, c.what, kMostFolded);
@@ -248,7 +249,7 @@ Result cumulative_sum(const FoldCall& c) {
 Result triangle(const FoldCall& c) {
   const KnownTensor& x = c.input(0);
   const size_t rank = x.shape.size();
-  if (rank < 2) throw Error(c.what + ": needs a matrix");
+  if (rank < 2) throw Error(c.what + ": its input must be a matrix");
   const int64_t shift = c.has(1) && !c.input(1).ints.empty() ? c.input(1).ints[0] : 0;
   const bool upper = c.attributes.integer("upper", 1) != 0;
   KnownTensor result = x;
@@ -269,7 +270,7 @@ Result triangle(const FoldCall& c) {
 /// Ones on a diagonal, in the shape of the input.
 Result eye_like(const FoldCall& c) {
   const KnownTensor& x = c.input(0);
-  if (x.shape.size() != 2) throw Error(c.what + ": needs a matrix");
+  if (x.shape.size() != 2) throw Error(c.what + ": its input must be a matrix");
   const int64_t shift = c.attributes.integer("k", 0);
   const auto to =
       static_cast<DataType>(c.attributes.integer("dtype", static_cast<int64_t>(x.type)));
@@ -301,7 +302,7 @@ Result non_zero(const FoldCall& c) {
 Result one_hot(const FoldCall& c) {
   const KnownTensor &x = c.input(0), &depth = c.input(1), &values = c.input(2);
   if (depth.count() != 1 || values.count() != 2)
-    throw Error(c.what + ": needs one depth and two values");
+    throw Error(c.what + ": it needs one depth and two values");
   const auto classes = static_cast<int64_t>(depth.number(0));
   const auto axis = checked_axis(c.attributes.integer("axis", -1), x.shape.size() + 1, c.what);
   KnownTensor result{.type = values.type, .shape = x.shape};
@@ -329,7 +330,7 @@ Result flatten(const FoldCall& c) {
 /// (x - zero) * scale, per tensor or along an axis: the weights of quantized files.
 Result dequantize(const FoldCall& c) {
   const KnownTensor &x = c.input(0), &scale = c.input(1);
-  if (x.real() || !scale.real()) throw Error(c.what + ": needs integers and a real scale");
+  if (x.real() || !scale.real()) throw Error(c.what + ": it needs integers and a real scale");
   if (c.attributes.integer("block_size", 0) != 0)
     throw Error(c.what + ": blocked scales are not supported");
   const bool whole = scale.count() == 1;
@@ -408,15 +409,15 @@ std::vector<int64_t> checked_axes(std::vector<int64_t> axes, size_t rank, const 
   std::vector<int64_t> sorted = axes;
   std::sort(sorted.begin(), sorted.end());
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
-    throw Error(what + ": names an axis twice");
+    throw Error(what + ": it names an axis twice");
   return axes;
 }
 
 int64_t checked_axis(int64_t axis, size_t rank, const std::string& what) {
   const auto dimensions = static_cast<int64_t>(rank);
   if (axis < -dimensions || axis >= dimensions) {
-    throw Error(what + ": axis " + std::to_string(axis) + " of " + std::to_string(rank) +
-                " dimensions");
+    throw Error(what + ": axis " + std::to_string(axis) + " is out of range for " +
+                std::to_string(rank) + " dimensions");
   }
   return axis < 0 ? axis + dimensions : axis;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What fold.cpp, fold_movement.cpp and fold_select.cpp share.
+// Shared by fold.cpp, fold_movement.cpp and fold_select.cpp.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace halfscope::onnx_files {
 
-/// What an operator makes.
+/// Outputs of an operator.
 using Result = std::vector<KnownTensor>;
 
 inline Result one(KnownTensor tensor) {
@@ -34,7 +34,7 @@ inline int64_t wrapping_mul(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 
-/// Towards zero; what 64 bits do not hold becomes the nearest end, NaN 0.
+/// Rounds towards zero; values outside the range of 64 bits become its nearest end, NaN becomes 0.
 inline int64_t to_integer(double value) {
   constexpr double kEnd = 9223372036854775808.0;
   if (std::isnan(value)) return 0;
@@ -43,10 +43,10 @@ inline int64_t to_integer(double value) {
   return static_cast<int64_t>(value);
 }
 
-/// The value of a real type that is nearest.
+/// Rounds to the nearest value of a real type.
 float rounded(double value, DataType type);
 
-/// The same numbers as another type.
+/// Converts a tensor to another type.
 KnownTensor converted(const KnownTensor& x, DataType to, const std::string& what);
 
 inline void append(KnownTensor& to, const KnownTensor& from, int64_t at) {
@@ -57,7 +57,7 @@ inline void append(KnownTensor& to, const KnownTensor& from, int64_t at) {
   }
 }
 
-/// Where the element of a tensor lies that broadcasts to a place of `to`.
+/// Maps an index of `to` to the element of `from` that is broadcast there.
 class Walk {
  public:
   Walk(const Shape& from, const Shape& to) : sizes_(to), strides_(to.size(), 0) {

@@ -13,7 +13,8 @@ namespace {
 /// An index counted from the end if it is negative.
 int64_t in_range(int64_t index, int64_t size, const std::string& what) {
   if (index < -size || index >= size)
-    throw Error(what + ": index " + std::to_string(index) + " of " + std::to_string(size));
+    throw Error(what + ": index " + std::to_string(index) + " is out of range for size " +
+                std::to_string(size));
   return index < 0 ? index + size : index;
 }
 
@@ -60,7 +61,7 @@ T combined(T old, T update, ScatterHow how) {
 /// stays.
 Result scattered(const FoldCall& c, const std::vector<int64_t>& rows, int64_t length) {
   const KnownTensor &x = c.input(0), &updates = c.input(2);
-  if (x.real() != updates.real()) throw Error(c.what + ": mixes reals and integers");
+  if (x.real() != updates.real()) throw Error(c.what + ": its inputs mix reals and integers");
   if (updates.count() != static_cast<int64_t>(rows.size()) * length)
     throw Error(c.what + ": its updates do not fit its indices");
   const ScatterHow how = scatter_how(c.attributes.text("reduction", "none"), c.what);
@@ -182,7 +183,7 @@ ScatterHow scatter_how(const std::string& reduction, const std::string& what) {
   if (reduction == "mul") return ScatterHow::multiply;
   if (reduction == "max") return ScatterHow::largest;
   if (reduction == "min") return ScatterHow::smallest;
-  throw Error(what + ": does not know the reduction " + reduction);
+  throw Error(what + ": the reduction '" + reduction + "' is not supported");
 }
 
 }  // namespace halfscope::onnx_files

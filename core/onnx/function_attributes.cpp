@@ -27,7 +27,7 @@ AttributeList defaults_of(const ::onnx::FunctionProto& function) {
     list.emplace_back();
     if (field.type() != google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED ||
         !list.back().ParseFromString(field.length_delimited())) {
-      throw Error("the function " + printable(function.name()) + " has a damaged attribute");
+      throw Error("function '" + printable(function.name()) + "' has a damaged attribute");
     }
   }
   return list;

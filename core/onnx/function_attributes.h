@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attributes of a file's own functions: those of a call, and the defaults that a function names.
+// Attributes of a file's own functions: values of a call and defaults of a function.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@ namespace halfscope::onnx_files {
 
 using AttributeList = std::vector<::onnx::AttributeProto>;
 
-/// Throws Error naming the function if they are damaged.
+/// Returns the defaults of a function. Throws Error naming the function if they are damaged.
 AttributeList defaults_of(const ::onnx::FunctionProto& function);
 
-/// Puts attributes into a node of a function's body where it asks for them: the call's, else the
-/// defaults; without either the attribute goes. Throws Error naming `what` for graphs that are
-/// nested too deeply.
+/// Replaces references to attributes in a node of a function's body: by the call's value, else by
+/// the default; without either the attribute is removed. Throws Error naming `what` for graphs that
+/// are nested too deeply.
 void give_attributes(::onnx::NodeProto& node, const ::onnx::NodeProto& call,
                      const AttributeList& defaults, const std::string& what, int depth = 0);
 

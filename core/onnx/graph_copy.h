@@ -12,14 +12,14 @@ namespace halfscope::onnx_files {
 class GraphCopy {
  public:
   using ShapeOf = std::function<Shape(ValueId)>;
-  /// Begins with the inputs, in the shapes that `shape_of` gives them, and the variables. `from`
-  /// must outlive this.
+  /// Copies the inputs, in the shapes that `shape_of` gives them, and the variables. `from` must
+  /// outlive this.
   GraphCopy(const Model& from, const ShapeOf& shape_of);
   explicit GraphCopy(const Model& from);
 
   Model& result() { return result_; }
   Graph& graph() { return result_.graph; }
-  /// What stands for a value of `from`; constants are copied when somebody reads them.
+  /// Returns the copy of a value of `from`; constants are copied when they are first read.
   ValueId moved(ValueId value);
   std::vector<ValueId> moved(const std::vector<ValueId>& values);
   void set(ValueId value, ValueId to) { new_of_.at(static_cast<size_t>(value)) = to; }

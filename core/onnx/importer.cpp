@@ -26,12 +26,12 @@ using Nodes = google::protobuf::RepeatedPtrField<::onnx::NodeProto>;
 
 bool is_default_domain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
 
-/// Domains whose operators we know under the names of the default one.
+/// Returns whether we support the domain's operators under the names of the default domain.
 bool is_known_domain(const std::string& domain) {
   return is_default_domain(domain) || domain == "com.microsoft";
 }
 
-/// What has been read of a tensor.
+/// Frees the elements of a tensor that has been read.
 void free_elements(::onnx::TensorProto& proto) {
   // Clearing keeps the memory for later; swapping gives it back.
   ::onnx::TensorProto empty;
@@ -52,7 +52,7 @@ Importer::Importer(::onnx::ModelProto& file, std::string name, std::filesystem::
       folder_(std::move(folder)),
       options_(std::move(options)),
       opset_(opset_of(file, name_)) {
-  if (options_.batch < 0) throw usage_error("a batch cannot be negative");
+  if (options_.batch < 0) throw usage_error("the batch size cannot be negative");
 }
 
 OnnxImport Importer::run() {
@@ -73,8 +73,8 @@ OnnxImport Importer::run() {
   read_inputs(graph, scope);
   for (const auto& [key, size] : options_.dimensions) {
     if (used_dimensions_.contains(key)) continue;
-    throw usage_error("no input has a dimension named " + printable(key),
-                      "dimensions are named as in the file, or as INPUT.INDEX");
+    throw usage_error("no input has a dimension '" + printable(key) + "'",
+                      "name the dimension as in the file, or as INPUT.INDEX");
   }
   run_nodes(graph.node(), scope, 0);
   read_outputs(graph, scope);
@@ -101,7 +101,7 @@ OnnxImport Importer::run() {
 }
 
 void Importer::check_operators() const {
-  // All at once, so that nobody mends a file one operator at a time.
+  // List all of them at once, so that nobody has to fix a file one operator at a time.
   std::vector<std::string> missing;
   std::string first;
   const std::function<void(const Nodes&, int)> look = [&](const Nodes& nodes, int depth) {
@@ -126,15 +126,15 @@ void Importer::check_operators() const {
   for (const std::string& op : missing) all += (all.empty() ? "" : ", ") + op;
   throw Error(first + ": this operator is not supported",
               missing.size() == 1
-                  ? "docs/onnx.md lists the operators that are"
-                  : "the file needs " + all + "; docs/onnx.md lists the operators that are there");
+                  ? "see docs/onnx.md for the supported operators"
+                  : "the file needs " + all + "; see docs/onnx.md for the supported operators");
 }
 
 void Importer::bind(Scope& scope, const std::string& name, BindingPtr binding,
                     const std::string& what) {
   binding->name = name;
   if (!scope.names.emplace(name, std::move(binding)).second)
-    throw Error(what + ": makes " + printable(name) + ", which exists already");
+    throw Error(what + ": its output '" + printable(name) + "' already exists");
 }
 
 bool Importer::is_training_export() const {
@@ -160,8 +160,8 @@ void Importer::bind_initializer(const ::onnx::TensorProto& proto, TensorPtr tens
   bind(scope, proto.name(), std::move(binding), "initializer " + printable(proto.name()));
 }
 
-/// Weights may be large, so the last variable that starts from a tensor takes it; only variables
-/// before it get a copy.
+/// Moves initial weights into the model. They may be large, so the last variable that starts from a
+/// tensor takes it over; only the variables before it get a copy.
 void Importer::give_weights() {
   std::map<const KnownTensor*, int> left;
   for (const auto& [path, start] : starts_) ++left[start.get()];
@@ -169,7 +169,7 @@ void Importer::give_weights() {
     Tensor& initial = model_.initial[path];
     initial.shape = start->shape;
     if (--left[start.get()] == 0) {
-      // Tensors are const for those who read names, of which none is left; they were not made so.
+      // The const_cast is safe: the tensor was not created const, and no reader is left.
       initial.data = std::move(std::const_pointer_cast<KnownTensor>(start)->reals);
     } else {
       initial.data = start->reals;
@@ -182,7 +182,8 @@ void Importer::give_weights() {
 Shape Importer::input_shape(const ::onnx::ValueInfoProto& input) {
   const std::string what = "input " + printable(input.name());
   if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape())
-    throw Error(what + ": has no shape", "export the network with the shapes of its inputs");
+    throw Error(what + ": its shape is missing",
+                "export the network with the shapes of its inputs");
   const ::onnx::TensorShapeProto& proto = input.type().tensor_type().shape();
   Shape shape;
   std::string batch_name;
@@ -213,19 +214,20 @@ Shape Importer::input_shape(const ::onnx::ValueInfoProto& input) {
       size = shape[0];
     } else if (!fixed) {
       const std::string key = dimension.dim_param().empty() ? place : dimension.dim_param();
-      throw usage_error(what + ": its dimension " + printable(key) + " is open",
-                        "say how large it is, for example --dimension " + printable(key) + "=16");
+      throw usage_error(what + ": the size of dimension '" + printable(key) + "' is not fixed",
+                        "set it, for example with --dimension " + printable(key) + "=16");
     }
     if (i == 0 && !fixed) batch_name = dimension.dim_param();
     shape.push_back(size);
   }
   checked_count(shape, what);
-  if (element_count(shape) == 0) throw Error(what + ": shape " + to_string(shape) + " is empty");
+  if (element_count(shape) == 0)
+    throw Error(what + ": shape " + to_string(shape) + " has no elements");
   return shape;
 }
 
-/// Whether the file fixes the first dimension of an input at one sample. Of real vectors, a single
-/// number may as well be the same for all samples.
+/// Returns whether the file fixes the first dimension of an input at one sample. A real vector with
+/// a single number does not count: the number may be the same for all samples.
 bool Importer::fixed_at_one(const ::onnx::ValueInfoProto& input, const Shape& shape) const {
   const ::onnx::TypeProto::Tensor& type = input.type().tensor_type();
   const auto data = static_cast<DataType>(type.elem_type());
@@ -258,8 +260,8 @@ void Importer::read_inputs(const ::onnx::GraphProto& graph, Scope& scope) {
   for (const ValueId value : one_sample) samples_->add_input(value);
 }
 
-/// Integers stay integers, unless all that a file does is to cast them to float, maybe after moving
-/// them: those, such as the pixels of an image, are numbers from the start.
+/// Returns whether an input of integers stays integer. If the file only moves the integers and
+/// casts them to float, like the pixels of an image, the input is real from the start.
 bool Importer::is_index_input(const std::string& name) const {
   std::deque<std::string> open{name};
   std::set<std::string> seen{name};
@@ -302,21 +304,21 @@ void Importer::run_nodes(const Nodes& nodes, Scope& scope, int depth) {
 }
 
 void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) {
-  if (++nodes_run_ > kMostNodes) throw Error(name_ + ": has more than a million nodes");
+  if (++nodes_run_ > kMostNodes) throw Error(name_ + ": the network has more than a million nodes");
   const std::string what = describe(node);
   const NodeAttributes attributes(node, what);
   std::vector<BindingPtr> inputs;
   for (const std::string& input : node.input()) {
     inputs.push_back(input.empty() ? nullptr : scope.find(input));
     if (!input.empty() && inputs.back() == nullptr && !scope.names.contains(input))
-      throw Error(what + ": reads " + printable(input) + ", which nothing makes");
+      throw Error(what + ": its input '" + printable(input) + "' is not produced by any node");
   }
   // Exporters write initializers of equal values once, and an Identity for every other one.
   const bool copies = node.op_type() == "Identity" && find_function(node) == nullptr &&
                       inputs.size() == 1 && node.output_size() == 1 && !node.output(0).empty();
   if (copies && inputs[0] != nullptr && inputs[0]->known && inputs[0]->trainable) {
     if (!scope.names.emplace(node.output(0), inputs[0]).second)
-      throw Error(what + ": makes " + printable(node.output(0)) + ", which exists already");
+      throw Error(what + ": its output '" + printable(node.output(0)) + "' already exists");
     return;
   }
   if (scope.outer == nullptr && depth == 0) {
@@ -344,14 +346,16 @@ void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) 
   if (run_unrolled(node, attributes, inputs, scope, path, what, depth)) return;
   const Translate translate = find_translator(node.op_type());
   if (translate == nullptr) {
-    throw Error(what + ": works on values that are only known at run time, which is not supported",
-                "docs/onnx.md lists what is");
+    throw Error(what +
+                    ": this operator is only supported for values that are known when the file "
+                    "is read, but its inputs are computed at run time",
+                "see docs/onnx.md for the supported operators");
   }
   const std::vector<BindingPtr> made = translated(translate, node, attributes, inputs, path, what);
   for (int i = 0; i < node.output_size(); ++i) {
     const std::string& output = node.output(i);
     if (output.empty()) continue;
-    // Outputs that we do not make, such as statistics, only matter if somebody reads them.
+    // Outputs that we do not produce, such as statistics, only matter if a node reads them.
     if (static_cast<size_t>(i) < made.size() && made[static_cast<size_t>(i)] != nullptr)
       bind(scope, output, made[static_cast<size_t>(i)], what);
   }
@@ -364,7 +368,7 @@ std::vector<BindingPtr> Importer::translated(Translate translate, const ::onnx::
   const size_t first = model_.graph.nodes().size();
   Translation translation(*this, node, attributes, inputs, path, what);
   translate(translation);
-  // Nodes of other types have said so.
+  // Nodes with other types have already been entered by set_node_type().
   for (size_t i = first; i < model_.graph.nodes().size(); ++i)
     node_types_.try_emplace(model_.graph.nodes()[i].path, translation.result_type());
   return translation.outputs();
@@ -406,8 +410,8 @@ bool Importer::fold_node(const ::onnx::NodeProto& node, const NodeAttributes& at
     binding->several = fold_with_batch(call, inputs, *tensor, static_cast<size_t>(i));
     folded_ += tensor->count() + (binding->several ? binding->several->count() : 0);
     if (folded_ > kMostFolded)
-      throw Error(what + ": constants up to here have over " + std::to_string(kMostFolded) +
-                  " elements");
+      throw Error(what + ": up to this node, the constants have more than " +
+                  std::to_string(kMostFolded) + " elements");
     binding->type = tensor->type;
     binding->known = std::move(tensor);
     if (results->rounds_within[static_cast<size_t>(i)] && binding->several == nullptr)
@@ -417,14 +421,14 @@ bool Importer::fold_node(const ::onnx::NodeProto& node, const NodeAttributes& at
   return true;
 }
 
-/// Lanes in other formats get other numbers from such a node, so it stands in the graph as soon as
-/// something computes with its result.
+/// Lanes in different formats get different numbers from such a node, so it is added to the graph
+/// once something computes with its output.
 void Importer::compute_at_run_time(Binding& binding, const ::onnx::NodeProto& node,
                                    const std::vector<BindingPtr>& inputs, const std::string& prefix,
                                    int output) {
   const Translate translate = find_translator(node.op_type());
   if (translate == nullptr) return;
-  // The node of a function's body may be gone by then.
+  // The node of a function's body may no longer exist when this is called.
   const auto copy = std::make_shared<::onnx::NodeProto>(node);
   binding.at_run_time = [this, copy, translate, inputs, prefix, output] {
     const std::string what = describe(*copy);
@@ -449,13 +453,13 @@ void Importer::run_branch(const ::onnx::NodeProto& node, const NodeAttributes& a
   const BindingPtr condition = node.input_size() > 0 ? scope.find(node.input(0)) : nullptr;
   if (condition == nullptr || condition->known == nullptr || condition->known->count() != 1) {
     throw Error(what + ": its condition is only known at run time, which is not supported",
-                "export the network for one kind of input");
+                "export the network so that it always takes the same branch");
   }
   if (condition->several != nullptr && samples() != nullptr)
     samples()->refuse(what, "its condition depends on the number of samples");
   const ::onnx::GraphProto* branch =
       attributes.graph(condition->known->number(0) != 0.0 ? "then_branch" : "else_branch");
-  if (branch == nullptr) throw Error(what + ": lacks a branch");
+  if (branch == nullptr) throw Error(what + ": a branch is missing");
   Scope inner{.outer = &scope, .prefix = path + "/"};
   for (const ::onnx::TensorProto& proto : branch->initializer())
     bind_initializer(proto, initializer(proto), inner);
@@ -464,7 +468,7 @@ void Importer::run_branch(const ::onnx::NodeProto& node, const NodeAttributes& a
     if (node.output(i).empty()) continue;
     const BindingPtr result =
         i < branch->output_size() ? inner.find(branch->output(i).name()) : nullptr;
-    if (result == nullptr) throw Error(what + ": its branch lacks an output");
+    if (result == nullptr) throw Error(what + ": an output of its branch is missing");
     bind(scope, node.output(i), std::make_shared<Binding>(*result), what);
   }
 }
@@ -485,7 +489,8 @@ void Importer::run_function(const ::onnx::NodeProto& node, const ::onnx::Functio
   for (int i = 0; i < node.output_size() && i < function.output_size(); ++i) {
     if (node.output(i).empty()) continue;
     const BindingPtr result = inner.find(function.output(i));
-    if (result == nullptr) throw Error(what + ": its function lacks output " + function.output(i));
+    if (result == nullptr)
+      throw Error(what + ": output '" + function.output(i) + "' of its function is missing");
     bind(scope, node.output(i), std::make_shared<Binding>(*result), what);
   }
 }
@@ -494,9 +499,9 @@ void Importer::read_outputs(const ::onnx::GraphProto& graph, const Scope& scope)
   for (const ::onnx::ValueInfoProto& output : graph.output()) {
     const std::string what = "output " + printable(output.name());
     const BindingPtr binding = scope.find(output.name());
-    if (binding == nullptr) throw Error(what + ": nothing makes it");
+    if (binding == nullptr) throw Error(what + ": no node produces it");
     if (binding->sequence != nullptr)
-      throw Error(what + ": is a list of tensors, which is not supported");
+      throw Error(what + ": it is a list of tensors, which is not supported");
     if (binding->value == kNone) {
       note(what + " does not depend on any input and is left out");
       continue;
@@ -508,7 +513,7 @@ void Importer::read_outputs(const ::onnx::GraphProto& graph, const Scope& scope)
 
 namespace {
 
-/// `wanted`, or the first of wanted_2, wanted_3 ... that is free.
+/// Returns `wanted`, or the first unused one of wanted_2, wanted_3 ...
 std::string free_path(std::map<std::string, int>& taken, const std::string& wanted) {
   int& last = taken[wanted];
   if (++last == 1) return wanted;
@@ -546,11 +551,12 @@ std::vector<ValueId> Importer::add(const std::string& op, const std::string& pat
 ValueId Importer::index_value(Binding& binding, const std::string& what) {
   if (binding.known == nullptr) {
     if (model_.graph.value(binding.value).type == ElementType::index) return binding.value;
-    throw Error(what + ": selects by numbers that are computed, which is not supported");
+    throw Error(what +
+                ": its indices are real numbers computed at run time, which is not supported");
   }
   if (binding.as_index != kNone) return binding.as_index;
   const KnownTensor& known = *binding.known;
-  if (known.real()) throw Error(what + ": selects by reals");
+  if (known.real()) throw Error(what + ": its indices must be integers");
   std::vector<int32_t> indices;
   for (int64_t value : known.ints) {
     if (value < INT32_MIN || value > INT32_MAX)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Importer walks the nodes of a model: what is known is folded, the rest becomes nodes of our graph
-// by the translators (translate.h). For the sources of this folder.
+// Importer walks the nodes of a model: nodes with known inputs are folded, the translators
+// (translate.h) turn the rest into nodes of our graph. Internal to this folder.
 #pragma once
 
 #include <cstdint>
@@ -25,30 +25,30 @@
 
 namespace halfscope::onnx_files {
 
-/// What a name of a file stands for.
+/// The value behind a name of a file.
 struct Binding {
   std::string name;
-  std::shared_ptr<const KnownTensor> known{};  ///< null for what is computed at run time
-  ValueId value = kNone;                       ///< of known ones made when a node computes with it
-  ValueId as_index = kNone;                    ///< of known integers that a node selects with
+  std::shared_ptr<const KnownTensor> known{};  ///< null if it is computed at run time
+  ValueId value = kNone;     ///< of known tensors: set once a node computes with it
+  ValueId as_index = kNone;  ///< known integers that a node uses as indices
   DataType type = DataType::float32;
-  bool trainable = false;   ///< an initializer that a training changes
-  bool frozen = false;      ///< does not train, even where weights are
-  bool computed = false;    ///< the exporter computed it: its elements may be some several times
-  std::string parameter{};  ///< what the user calls it: "layer1.0.conv1.weight"
-  std::shared_ptr<Binding> form_of{};  ///< it is made of that parameter as `form` says
+  bool trainable = false;              ///< an initializer that trains
+  bool frozen = false;                 ///< does not train, even as a weight
+  bool computed = false;               ///< computed by the exporter, so its elements may repeat
+  std::string parameter{};             ///< the user's name: "layer1.0.conv1.weight"
+  std::shared_ptr<Binding> form_of{};  ///< the parameter that it is computed from, see `form`
   Reading form{};
-  /// Of a list of tensors, which has nothing else.
+  /// The elements, for a list of tensors; all other members are then unused.
   std::shared_ptr<const std::vector<std::shared_ptr<Binding>>> sequence{};
-  /// Of known ones that depend on the number of samples: what they are for the batch.
+  /// The value for the whole batch, if a known tensor depends on the number of samples.
   std::shared_ptr<const KnownTensor> several{};
-  /// Of known ones that roundings on the way change: adds the nodes that compute it in every lane's
-  /// formats.
+  /// Set if intermediate roundings change a known tensor: adds the nodes that compute it in each
+  /// lane's formats.
   std::function<ValueId()> at_run_time{};
 };
 using BindingPtr = std::shared_ptr<Binding>;
 
-/// Names of one graph; those of the graphs around it are visible too.
+/// Names of one graph; names of the enclosing graphs are visible, too.
 struct Scope {
   const Scope* outer = nullptr;
   std::string prefix{};  ///< of node paths: "call1/"
@@ -67,39 +67,39 @@ class Translation;
 
 class Importer {
  public:
-  /// `file` must outlive this; what is read of its tensors is freed in it.
+  /// `file` must outlive this; elements of its tensors are freed once they are read.
   Importer(::onnx::ModelProto& file, std::string name, std::filesystem::path folder,
            ImportOptions options);
-  /// Once.
+  /// Imports the file. May be called once.
   OnnxImport run();
 
   Graph& graph() { return model_.graph; }
   const ImportOptions& options() const { return options_; }
   int64_t opset() const { return opset_; }
-  /// Whether some node of the file works as in training.
+  /// Returns whether some node of the file is in training mode.
   bool is_training_export() const;
 
-  /// The binding's value as an operand. A known one becomes a variable "PATH.ROLE" if it is
-  /// trainable or `weight` says that it stands for a weight, else a constant. Throws Error naming
-  /// `what` for integers that nodes compute.
+  /// Returns the binding's value as an operand. A known tensor becomes a variable "PATH.ROLE" if it
+  /// is trainable or `weight` marks it as a weight, else a constant. Throws Error naming `what` for
+  /// integers that are computed at run time.
   ValueId real_value(Binding& binding, const std::string& path, const std::string& role,
                      bool weight, const std::string& what);
   ValueId index_value(Binding& binding, const std::string& what);
-  /// A buffer "PATH.ROLE" that starts from the known tensor.
+  /// Adds a buffer "PATH.ROLE" that starts from the known tensor.
   ValueId buffer(const KnownTensor& start, const std::string& path, const std::string& role);
   void set_buffer_next(ValueId buffer, ValueId next);
 
-  /// Adds a node and checks the sizes of what it makes.
+  /// Adds a node and checks the sizes of its outputs.
   std::vector<ValueId> add(const std::string& op, const std::string& path,
                            std::vector<ValueId> inputs, Attributes attributes);
-  /// A path that no node has yet.
+  /// Returns an unused node path.
   std::string unique_path(const std::string& wanted);
   void note(const std::string& text);
-  /// A node that writes another type than the others of its translation.
+  /// Sets the type that a node writes, if it differs from that of its translation.
   void set_node_type(const std::string& path, DataType type) { node_types_[path] = type; }
 
-  /// Where the file fixes the batch at 1 and the options ask for more: follows the samples. Null
-  /// without, and once they cannot be followed.
+  /// Returns the object that follows the samples if the file fixes the batch at 1 and the options
+  /// request more; null otherwise, and once the samples cannot be followed.
   SampleAxes* samples() {
     return samples_ != nullptr && samples_->refusal().empty() ? samples_.get() : nullptr;
   }
@@ -123,7 +123,7 @@ class Importer {
   void run_branch(const ::onnx::NodeProto& node, const NodeAttributes& attributes, Scope& scope,
                   const std::string& path, const std::string& what, int depth);
   struct Unrolled;
-  /// Loop, Scan, and operators on lists of tensors; false for others.
+  /// Unrolls Loop, Scan and operators on lists of tensors; returns false for others.
   bool run_unrolled(const ::onnx::NodeProto& node, const NodeAttributes& attributes,
                     const std::vector<BindingPtr>& inputs, Scope& scope, const std::string& path,
                     const std::string& what, int depth);
@@ -162,13 +162,13 @@ class Importer {
   std::filesystem::path folder_;
   ImportOptions options_;
   int64_t opset_ = 0;
-  int64_t fixed_batch_ = 0;               ///< first dimension of inputs, where the file fixes it
-  std::string open_batch_, given_batch_;  ///< of OnnxImport, as are
-  std::map<std::string, std::string> input_types_;  ///< these
+  int64_t fixed_batch_ = 0;               ///< first dimension of inputs, if the file fixes it
+  std::string open_batch_, given_batch_;  ///< members of OnnxImport
+  std::map<std::string, std::string> input_types_;  ///< member of OnnxImport
   Model model_;
   std::unique_ptr<SampleAxes> samples_;
-  std::map<std::string, TensorPtr> starts_;            ///< of Model::initial
-  std::map<std::string, int> paths_, variable_paths_;  ///< how often they were asked for
+  std::map<std::string, TensorPtr> starts_;            ///< future Model::initial
+  std::map<std::string, int> paths_, variable_paths_;  ///< number of requests for each path
   std::set<std::string> used_dimensions_;
   std::map<const ::onnx::FunctionProto*, AttributeList> function_defaults_;
   Initializers initializers_;  ///< of the file's own graph
@@ -176,11 +176,11 @@ class Importer {
   Readings readings_;
   ModuleOfPath modules_;
   std::map<std::string, BindingPtr> identities_;  ///< of readings
-  std::map<std::string, DataType> node_types_;    ///< what nodes write, by path
+  std::map<std::string, DataType> node_types_;    ///< types that nodes write, by path
   std::map<DataType, int64_t> weight_types_;      ///< elements of trainable initializers
   std::vector<std::string> notes_;
   int64_t elements_ = 0;  ///< of all tensors
-  int64_t folded_ = 0;    ///< elements of what was computed while reading
+  int64_t folded_ = 0;    ///< elements computed while reading
   size_t nodes_run_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The parts of Importer that turn one sample into a batch.
+// The parts of Importer that convert a network of one sample to a batch.
 #include <algorithm>
 
 #include "core/error.h"
@@ -7,7 +7,8 @@
 
 namespace halfscope::onnx_files {
 
-/// What a folded node gives for the batch; null if that is the same as for one sample.
+/// Returns the output of a folded node for the whole batch; null if it is the same as for one
+/// sample.
 std::shared_ptr<const KnownTensor> Importer::fold_with_batch(const FoldCall& call,
                                                              const std::vector<BindingPtr>& inputs,
                                                              const KnownTensor& one,
@@ -48,7 +49,7 @@ bool Importer::is_one(ValueId value) const {
   });
 }
 
-/// Replaces the network of one sample by one that takes the batch.
+/// Replaces the network for one sample by one for the batch.
 void Importer::take_batch(OnnxImport& result) {
   if (samples_ == nullptr) return;
   if (samples() != nullptr) samples_->finish(model_.outputs);
@@ -58,14 +59,13 @@ void Importer::take_batch(OnnxImport& result) {
     for (const Node& node : model_.graph.nodes()) {
       if (node.op == "Div" && samples_->place(node.inputs[0]) && is_one(node.inputs[1]))
         note(node.path +
-             " divides by 1: if that is the number of samples, export the network with "
-             "an open batch");
+             " divides by 1; if that is the batch size, export the network with an open batch");
     }
     model_ = std::move(*several);
     return;
   }
   result.one_sample = samples_->refusal();
-  note("the file takes one sample at a time: " + result.one_sample);
+  note("the network can only take one sample at a time: " + result.one_sample);
 }
 
 }  // namespace halfscope::onnx_files

@@ -54,7 +54,7 @@ Shape with_one(Shape shape, size_t axis) {
 
 }  // namespace
 
-/// What a node of the file is while it is repeated or while it makes lists.
+/// State of a node of the file while it is repeated or while it makes lists.
 struct Importer::Unrolled {
   Importer& importer;
   const ::onnx::NodeProto& node;
@@ -76,12 +76,12 @@ struct Importer::Unrolled {
   int64_t number(const Binding& of, const char* name) const {
     if (of.known == nullptr || of.known->count() != 1) {
       throw Error(what + ": its " + name + " is only known at run time, which is not supported",
-                  "export the network for one kind of input");
+                  "export the network with fixed shapes");
     }
     return static_cast<int64_t>(of.known->number(0));
   }
   const std::vector<BindingPtr>& list(size_t i) const {
-    if (input(i).sequence == nullptr) throw Error(what + ": needs a list of tensors");
+    if (input(i).sequence == nullptr) throw Error(what + ": its input must be a list of tensors");
     return *input(i).sequence;
   }
   void set(int output, const BindingPtr& binding) {
@@ -95,7 +95,8 @@ struct Importer::Unrolled {
   }
 
   Shape shape_of(const Binding& of) {
-    if (of.sequence != nullptr) throw Error(what + ": takes a list of tensors, not a tensor");
+    if (of.sequence != nullptr)
+      throw Error(what + ": its input must be a tensor, not a list of tensors");
     return of.known != nullptr ? of.known->shape : graph().value(of.value).shape;
   }
   ValueId value_of(Binding& of) {
@@ -137,7 +138,7 @@ struct Importer::Unrolled {
   Nodes prepare(const ::onnx::GraphProto& body, Scope& shared);
   BindingPtr result(const ::onnx::GraphProto& body, const Scope& inner, int i) const {
     const BindingPtr found = i < body.output_size() ? inner.find(body.output(i).name()) : nullptr;
-    if (found == nullptr) throw Error(what + ": its body lacks an output");
+    if (found == nullptr) throw Error(what + ": an output of its body is missing");
     return found;
   }
   void give(Scope& inner, const ::onnx::GraphProto& body, int i, const BindingPtr& value) {
@@ -145,8 +146,10 @@ struct Importer::Unrolled {
     importer.bind(inner, body.input(i).name(), std::make_shared<Binding>(*value), what);
   }
   void too_many(int64_t turns) const {
-    throw Error(what + ": has " + std::to_string(turns) + " turns, which is too many to unroll",
-                "up to " + std::to_string(kMostTurns) + " are possible; lower the batch");
+    throw Error(what + ": " + std::to_string(turns) + " turns are too many to unroll",
+                "use at most " + std::to_string(kMostTurns) +
+                    " turns, for example with a smaller "
+                    "batch");
   }
 };
 
@@ -183,7 +186,8 @@ std::vector<BindingPtr> Importer::Unrolled::parts(Binding& of, size_t axis, bool
 
 BindingPtr Importer::Unrolled::joined(const std::vector<BindingPtr>& parts, int64_t axis,
                                       bool new_axis, const std::string& name) {
-  if (parts.empty()) throw Error(what + ": joins no tensors, whose shape is not known");
+  if (parts.empty())
+    throw Error(what + ": the list is empty, so the shape of the result is unknown");
   const size_t rank = shape_of(*parts[0]).size() + (new_axis ? 1 : 0);
   const auto along = static_cast<size_t>(checked_axis(axis, rank, what));
   const bool known = std::all_of(parts.begin(), parts.end(), [](const BindingPtr& part) {
@@ -200,7 +204,7 @@ BindingPtr Importer::Unrolled::joined(const std::vector<BindingPtr>& parts, int6
       Shape rest = shape, wanted = all.shape;
       if (shape.size() == rank) rest[along] = wanted[along] = 0;
       if (rest != wanted || part->known->real() != first.real())
-        throw Error(what + ": its tensors do not fit together");
+        throw Error(what + ": the shapes or types of its tensors do not match");
       all.shape[along] += shape[along];
     }
     for (size_t o = 0; o < around.outer; ++o) {
@@ -255,7 +259,7 @@ Nodes Importer::Unrolled::prepare(const ::onnx::GraphProto& body, Scope& shared)
 void Importer::Unrolled::loop() {
   const ::onnx::GraphProto* body = attributes.graph("body");
   if (body == nullptr) throw Error(what + ": lacks a body");
-  if (!has(0) && !has(1)) throw Error(what + ": never ends");
+  if (!has(0) && !has(1)) throw Error(what + ": the loop never ends");
   const int64_t turns = has(0) ? number(*inputs[0], "number of turns") : kMostTurns + 1;
   if (has(0) && !has(1) && turns > kMostTurns) too_many(turns);
   bool goes_on = !has(1) || number(*inputs[1], "condition") != 0;
@@ -290,7 +294,7 @@ void Importer::Unrolled::loop() {
 void Importer::Unrolled::scan() {
   const ::onnx::GraphProto* body = attributes.graph("body");
   if (body == nullptr) throw Error(what + ": lacks a body");
-  if (importer.opset_ < 9) throw Error(what + ": is of opset 8, whose Scan is not supported");
+  if (importer.opset_ < 9) throw Error(what + ": the Scan of opset 8 is not supported");
   const auto scanned = static_cast<int>(attributes.integer("num_scan_inputs", 0));
   const int carried = static_cast<int>(inputs.size()) - scanned;
   const int stacked = body->output_size() - carried;
@@ -346,7 +350,7 @@ void Importer::Unrolled::split_to_sequence() {
     const bool ones =
         sizes != nullptr && !sizes->real() && !sizes->ints.empty() &&
         std::all_of(sizes->ints.begin(), sizes->ints.end(), [](int64_t size) { return size == 1; });
-    if (!ones) throw Error(what + ": splits into parts of more than 1, which is not supported");
+    if (!ones) throw Error(what + ": splitting into parts larger than 1 is not supported");
   }
   set_list(parts(from, axis, keep, "parts"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The parts of Importer that say in which formats the file itself computes.
+// The parts of Importer that find the formats in which the file itself computes.
 #include <algorithm>
 #include <cmath>
 
@@ -20,7 +20,7 @@ bool is_rounded_by(const FloatFormat& format, float number) {
 DataType Importer::type_of_node(const Node& node) const {
   const std::string& path = node.alias.empty() ? node.path : node.alias;
   auto found = node_types_.find(path);
-  // What with_batch() adds is of the type of the node that it serves.
+  // Nodes that with_batch() adds have the type of the node that they belong to.
   if (found == node_types_.end()) found = node_types_.find(path.substr(0, path.rfind('/')));
   return found == node_types_.end() ? DataType::float32 : found->second;
 }
@@ -29,10 +29,10 @@ FloatFormat Importer::format_of_node(const Node& node) const {
   return format_of(type_of_node(node)).value_or(kFp32);
 }
 
-/// What the file does inside a composite that it computes in a narrow type. Where the file writes
-/// it in primitives, each of them rounds. ONNX gives layer and group normalizations an attribute
-/// `stash_type`, float32 by default, for their statistics; those of InstanceNormalization have the
-/// type of its input.
+/// Adds the types inside a composite that the file computes in a type narrower than float32. If the
+/// file has it as primitives, each of them rounds. ONNX gives layer and group normalizations an
+/// attribute `stash_type`, float32 by default, for their statistics; those of InstanceNormalization
+/// have the type of its input.
 void Importer::add_inner_types(const Node& node, Plan& plan) const {
   const FloatFormat own = format_of_node(node);
   const auto compute_stagewise = [&] {
@@ -45,7 +45,7 @@ void Importer::add_inner_types(const Node& node, Plan& plan) const {
     if (own != kFp32) compute_stagewise();
     return;
   }
-  // An attention computes in its parts anyway. Some may stand between Casts, such as a softmax.
+  // An attention always computes in primitives. Some may be between Casts, such as a softmax.
   for (const Node& part : node.written->graph.nodes()) {
     const FloatFormat format = format_of_node(part);
     if (part.path.empty() || format == own) continue;
@@ -55,8 +55,8 @@ void Importer::add_inner_types(const Node& node, Plan& plan) const {
   }
 }
 
-/// Numbers that the file casts to a narrow type are known unrounded here, but the file computes
-/// with what the Cast leaves of them.
+/// Adds rules for numbers that the file casts to a narrower type: they are known unrounded here,
+/// but the file computes with the rounded ones.
 void Importer::add_cast_numbers(const Node& node, const std::map<ValueId, float>& numbers,
                                 Plan& plan) const {
   const FloatFormat own = format_of_node(node);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The parts of Importer that make variables of initializers, and say which.
+// The parts of Importer that turn initializers into variables and list them.
 #include <utility>
 
 #include "core/error.h"
@@ -14,7 +14,7 @@ ValueId Importer::real_value(Binding& binding, const std::string& path, const st
   if (binding.value != kNone) {
     if (model_.graph.value(binding.value).type == ElementType::real) return binding.value;
     throw Error(what +
-                ": computes with integers that are only known at run time, which is not "
+                ": computing reals from integers that are only known at run time is not "
                 "supported");
   }
   const KnownTensor& known = *binding.known;
@@ -22,7 +22,7 @@ ValueId Importer::real_value(Binding& binding, const std::string& path, const st
     const ValueId made = std::exchange(binding.at_run_time, nullptr)();
     if (made != kNone) return binding.value = made;
   }
-  // PyTorch has parameters among the initializers; what it writes as a constant is one.
+  // PyTorch writes parameters as initializers, so its constants are not parameters.
   const bool may_train = weight && !binding.frozen && readings_.readings.empty();
   if (known.real() &&
       (binding.trainable || (may_train && !known.shape.empty() && known.count() > 0))) {
@@ -36,7 +36,7 @@ ValueId Importer::real_value(Binding& binding, const std::string& path, const st
   return binding.value;
 }
 
-/// A variable and what makes of it the tensor that the file has.
+/// Adds a variable and the nodes that compute the file's tensor from it.
 ValueId Importer::variable(Binding& binding, const std::string& wanted) {
   if (binding.form_of != nullptr) return form(binding, wanted);
   if (!binding.known->unrounded.empty()) {  // lanes round it to what they store it in
@@ -82,7 +82,7 @@ ValueId Importer::variable(Binding& binding, const std::string& wanted) {
   return add("Transpose", unique_path(name + "/table"), {shaped}, {{"perm", order}}).front();
 }
 
-/// What a file has in place of a parameter: its transpose, a function of it ...
+/// Adds the nodes that compute the file's form of a parameter: its transpose, a function of it ...
 ValueId Importer::form(const Binding& binding, const std::string& wanted) {
   const Reading& form = binding.form;
   Binding& of = *binding.form_of;
@@ -94,7 +94,7 @@ ValueId Importer::form(const Binding& binding, const std::string& wanted) {
         .front();
   };
   if (form.padding_row >= 0) {
-    // Only the rows around it get a gradient.
+    // Only the rows before and after it get a gradient.
     const int64_t row = form.padding_row, rows = model_.graph.value(value).shape[0];
     const auto part = [&](int64_t begin, int64_t end) {
       return then("Slice", "part", {value},
@@ -140,7 +140,7 @@ BindingPtr Importer::binding_of(const Reading& reading, const BindingPtr& stored
   if (reading.padding_row >= 0) {
     home.padding_row = -1;
   } else {
-    // Its home is a tensor of another name, or one that the file does not have.
+    // The base tensor has another name, or is not in the file.
     home.transposed = home.spread = false;
     home.functions.clear();
     home.computed = reading.computed && !reading.functions.empty();
@@ -174,8 +174,9 @@ void Importer::restore_bias(const ::onnx::NodeProto& node, const NodeAttributes&
                                                 .parameter = printable(found->second)});
 }
 
-/// Layers that took in what comes after them, and those that TorchScript does not call as a module
-/// (the projection of an attention), are called by their weight.
+/// Returns the module of a node. Layers that the exporter merged with their successors, and layers
+/// that TorchScript does not call as a module (the projection of an attention), are named by their
+/// weight.
 std::string Importer::module_of(const ::onnx::NodeProto& node, const NodeOrigin& origin) const {
   const Reading* weight = readings_.find(node, 1);
   if (weight == nullptr || weight->trains == Trains::no) return origin.module;

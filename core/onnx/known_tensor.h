@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // KnownTensor: a tensor of an ONNX file whose values are known when the file is read: initializers,
-// constants, and all that is computed from them and from shapes.
+// constants, and everything computed from them and from shapes.
 #pragma once
 
 #include <cstdint>
@@ -40,25 +40,25 @@ enum class DataType : int32_t {
   int4 = 22,
 };
 
-/// "float16"; "type 99" for numbers that ONNX does not have.
+/// Returns "float16", or "type 99" for numbers that ONNX does not define.
 std::string type_name(DataType type);
 
-/// Numbers in a float container; complex ones and strings are neither real nor integers.
+/// Returns whether values are floats. Complex numbers and strings are neither real nor integers.
 bool is_real(DataType type) noexcept;
 bool is_integer(DataType type) noexcept;  ///< booleans too
 
-/// The format whose values a real type has; nothing for float64 and for other types.
+/// Returns the format of a real type; nothing for float64 and other types.
 std::optional<FloatFormat> format_of(DataType type);
-/// The type that has exactly the values of a format, whether it saturates or not.
+/// Returns the type that has exactly the values of a format, whether the format saturates or not.
 std::optional<DataType> type_of(const FloatFormat& format);
 
-/// No tensor of a file or of a network may have more elements, and no dimension may be larger.
+/// Largest number of elements of a tensor in a file or network, and largest dimension.
 inline constexpr int64_t kMostElements = int64_t{1} << 33;
-/// Tensors that are computed while a file is read stay below this.
+/// Largest number of elements that may be computed while a file is read.
 inline constexpr int64_t kMostFolded = int64_t{1} << 28;
 
-/// Product of the dimensions. Throws Error naming `what` if one is negative or there are more than
-/// `most` elements.
+/// Returns the product of the dimensions. Throws Error naming `what` if one is negative or there
+/// are more than `most` elements.
 int64_t checked_count(const Shape& shape, const std::string& what, int64_t most = kMostElements);
 
 struct KnownTensor {
@@ -66,13 +66,13 @@ struct KnownTensor {
   Shape shape{};
   std::vector<float> reals{};   ///< of real types
   std::vector<int64_t> ints{};  ///< of integer types; booleans are 0 and 1
-  /// The numbers before the file rounded them to a narrower type, where they are known and differ
-  /// from `reals`: rounding them once gives these.
+  /// The numbers before the file rounded them to a narrower type, if they are known and differ from
+  /// `reals`. Rounding them once gives `reals`.
   std::vector<float> unrounded{};
 
   int64_t count() const noexcept { return element_count(shape); }
   bool real() const noexcept { return is_real(type); }
-  /// What a lane in fp32 computes with; narrower ones round it.
+  /// Returns the numbers that a lane in fp32 computes with; lanes in narrower formats round them.
   const std::vector<float>& true_reals() const noexcept {
     return unrounded.empty() ? reals : unrounded;
   }
@@ -83,7 +83,7 @@ struct KnownTensor {
 };
 
 KnownTensor known_ints(std::vector<int64_t> values, Shape shape, DataType type = DataType::int64);
-/// One dimension.
+/// Returns a tensor of one dimension.
 KnownTensor known_list(std::vector<int64_t> values);
 
 }  // namespace halfscope::onnx_files

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the recognition of composites shares: a match, and questions about the graph around a node.
-// recognise.cpp puts the matches that the functions below find in place of their nodes.
+// Shared by the recognition of composites: matches, and queries about the graph around a node.
+// recognise.cpp replaces the nodes of the matches that the functions below find.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@
 
 namespace halfscope::onnx_files {
 
-/// A scale or bias that the file does not have or has in another shape: made when the graph is
+/// A scale or bias that the file lacks or has in another shape; created when the graph is
 /// rewritten.
 struct Parameter {
   Shape shape;
-  ValueId from = kNone;  ///< a variable or a constant of as many elements; kNone: `value` repeated
+  ValueId from = kNone;  ///< variable or constant with the same element count; kNone: `value`
   float value = 1.0f;
 };
 
-/// One composite found: the nodes it replaces, of which the last makes the result.
+/// A composite that was found, and the nodes it replaces; the last one produces the output.
 struct Match {
   std::string op;
   std::vector<ValueId> inputs;
@@ -34,14 +34,14 @@ struct Match {
   std::vector<Parameter> parameters{};  ///< further inputs, after the others
 };
 
-/// A product taken apart: what is multiplied, and the product of its constants.
+/// A product: its factors, and the product of its constants.
 struct Product {
   std::vector<ValueId> factors;
   double constant = 1.0;
   std::set<NodeId> nodes;
 };
 
-/// A graph with its readers and known numbers. The model must outlive it.
+/// A graph with the readers of its values and its constants. The model must outlive it.
 class Surroundings {
  public:
   using TypeOf = std::function<FloatFormat(const Node&)>;
@@ -50,29 +50,30 @@ class Surroundings {
   const Graph& graph() const { return graph_; }
   const Shape& shape(ValueId value) const { return graph_.value(value).shape; }
   NodeId producer(ValueId value) const { return graph_.value(value).producer; }
-  /// The node that makes the value, if it is of that operator.
+  /// Returns the node that produces the value if it has that operator, else null.
   const Node* made_by(ValueId value, const char* op) const;
-  /// The only node that reads the value; null if there are more, or if it is an output too.
+  /// Returns the only node that reads the value; null if there are more or it is also an output.
   const Node* only_reader(ValueId value) const;
-  /// Whether it is an input of the network or depends on one.
+  /// Returns whether a value is an input of the network or depends on one.
   bool is_computed(ValueId value) const { return computed_.contains(value); }
 
-  /// The number that a constant of one element is.
+  /// Returns the number of a constant with one element.
   std::optional<double> scalar(ValueId value) const;
-  /// The other operand of a node of two of which one is that scalar.
+  /// Returns the other operand of a node with two operands, if one is this constant.
   std::optional<ValueId> beside(const Node& node, double constant) const;
-  /// Whether it is a constant, or a variable that starts as one, that only repeats that number.
+  /// Returns whether a value is a constant, or a variable by its initial value, that only repeats
+  /// that number.
   bool repeats(ValueId value, float number) const;
 
-  /// The starting value of a variable; null if it has none.
+  /// Returns the initial value of a variable; null if it has none.
   const Tensor* start_of(ValueId value) const;
 
-  /// The value behind Identities that nobody else reads, which join `nodes`. Those that are Casts
-  /// to a narrower format than on both sides stay, as they round.
+  /// Returns the value before Identities that nothing else reads, and adds these to `nodes`. Casts
+  /// to a narrower format than on both sides stay because they round.
   ValueId through_identities(ValueId value, std::set<NodeId>& nodes) const;
   Product product_of(ValueId value) const;
 
-  /// Whether nobody outside reads what the nodes compute, the root's result aside.
+  /// Returns whether no other node reads outputs of these nodes, except the root's.
   bool is_closed(const Match& match) const;
 
  private:
@@ -87,16 +88,16 @@ class Surroundings {
   std::map<ValueId, const Constant*> constants_;
 };
 
-/// Whether a is b as a float, or what narrow files make of b: it or its inverse in float16 or
-/// bfloat16.
+/// Returns whether a is b as a float, or b or its inverse rounded to float16 or bfloat16, as in
+/// files of these types.
 bool is_close(double a, double b);
 
-/// The nodes of a match as they stand in the file. Null where they need a value that is no operand
-/// of the composite.
+/// Returns the nodes of a match as they are in the file; null if they need a value that is not an
+/// operand of the composite.
 std::shared_ptr<const WrittenForm> written_form(const Surroundings& in, const Match& match);
 
-/// The match that this node is the root of, or for normalizations, at the end of the primitives
-/// before scale and bias.
+/// Return the match with this node as its root or, for normalizations, as the last of the
+/// primitives before scale and bias.
 std::optional<Match> match_attention(const Surroundings& in, NodeId id);
 std::optional<Match> match_softmax(const Surroundings& in, NodeId id);
 std::optional<Match> match_normalization(const Surroundings& in, NodeId id);

@@ -27,7 +27,7 @@ std::string in_snake_case(const std::string& op) {
   return text;
 }
 
-/// What a node is to its module: those with the smallest number stand for it.
+/// Returns the rank of a node in its module: the nodes with the smallest number represent it.
 int rank_of(const Graph& graph, const Node& node) {
   constexpr std::array<std::string_view, 8> kMain{"LayerNormalization",
                                                   "RMSNormalization",
@@ -124,8 +124,8 @@ class Namer {
     }
   }
 
-  /// Of a node that an exporter made without saying for what: the module that what it reads and
-  /// what reads it are in. Nothing where one of the two is not known.
+  /// Returns the module of a node that an exporter made without a name: the one that contains both
+  /// its operands and its readers. Returns nothing if one of the two is unknown.
   std::optional<std::string> module_around(
       NodeId id, const std::vector<std::optional<std::string>>& module_of) const {
     std::optional<std::string> before, after;
@@ -222,7 +222,7 @@ class Namer {
       const auto found = renamed_.find(variable.path.substr(0, dot));
       if (found == renamed_.end()) continue;
       std::string path = found->second;
-      // What a part of a module reads is the module's.
+      // A variable that a part of a module reads belongs to the module.
       if (const size_t part = path.find(':'); part != std::string::npos) path.resize(part);
       path += variable.path.substr(dot);
       if (!paths.insert(path).second) path = found->second + variable.path.substr(dot);

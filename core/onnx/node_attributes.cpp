@@ -21,7 +21,7 @@ const ::onnx::AttributeProto* NodeAttributes::find(const char* name,
   if (found == nullptr) return nullptr;
   // Very old files leave the type out.
   if (found->has_type() && found->type() != Type::UNDEFINED && found->type() != type) {
-    throw Error(what_ + ": attribute " + name + " is not " + type_text);
+    throw Error(what_ + ": attribute '" + name + "' is not " + type_text);
   }
   return found;
 }
@@ -42,7 +42,7 @@ std::string NodeAttributes::text(const char* name, const std::string& fallback) 
 }
 
 std::vector<std::string> NodeAttributes::texts(const char* name) const {
-  const auto* found = find(name, Type::STRINGS, "a list of texts");
+  const auto* found = find(name, Type::STRINGS, "a list of strings");
   if (found == nullptr) return {};
   return {found->strings().begin(), found->strings().end()};
 }

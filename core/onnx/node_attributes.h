@@ -18,16 +18,16 @@ class NodeAttributes {
       : node_(node), what_(what) {}
 
   bool has(const char* name) const { return find(name) != nullptr; }
-  /// The fallback where the attribute is missing; Error where it has another type.
+  /// Return the attribute, or the fallback if it is missing. Throw Error if it has another type.
   int64_t integer(const char* name, int64_t fallback) const;
   double real(const char* name, double fallback) const;
   std::string text(const char* name, const std::string& fallback) const;
-  std::vector<std::string> texts(const char* name) const;  ///< none where missing
+  std::vector<std::string> texts(const char* name) const;  ///< empty if missing
   std::optional<std::vector<int64_t>> ints(const char* name) const;
   std::vector<int64_t> ints(const char* name, const std::vector<int64_t>& fallback) const;
   std::optional<std::vector<float>> reals(const char* name) const;
-  const ::onnx::TensorProto* tensor(const char* name) const;  ///< null where missing
-  const ::onnx::GraphProto* graph(const char* name) const;    ///< null where missing
+  const ::onnx::TensorProto* tensor(const char* name) const;  ///< null if missing
+  const ::onnx::GraphProto* graph(const char* name) const;    ///< null if missing
 
  private:
   const ::onnx::AttributeProto* find(const char* name) const;

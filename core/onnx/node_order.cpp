@@ -46,7 +46,7 @@ std::string printable(std::string text) {
 std::string describe(const ::onnx::NodeProto& node) {
   std::string name = node.name();
   if (name.empty() && node.output_size() > 0) name = node.output(0);
-  if (name.empty()) name = "a node";
+  if (name.empty()) name = "an unnamed node";
   const NodeOrigin origin = origin_of(node);
   const std::string op = printable(node.op_type());
   if (origin.module.empty() || !origin.known) return printable(name) + " (" + op + ")";

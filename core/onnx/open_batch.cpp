@@ -20,7 +20,7 @@ using ::onnx::NodeProto;
 using ::onnx::TensorProto;
 using onnx_files::KnownTensor;
 
-/// What keeps the number fixed.
+/// A reason why the number of samples is fixed.
 struct Obstacle {
   std::string text;
 };
@@ -51,7 +51,7 @@ class Opener {
       taken_.insert(graph_.input(i).name());
       open_dimensions(*graph_.mutable_input(i), other_.input(i), true);
     }
-    if (source_.empty()) throw Obstacle{"no input has the samples for a dimension"};
+    if (source_.empty()) throw Obstacle{"no input has a dimension for the samples"};
     for (int i = 0; i < graph_.output_size(); ++i)
       open_dimensions(*graph_.mutable_output(i), other_.output(i), false);
     const int initializers = graph_.initializer_size();
@@ -81,7 +81,7 @@ class Opener {
     if (graph_.node_size() != other_.node_size() || graph_.input_size() != other_.input_size() ||
         graph_.output_size() != other_.output_size() ||
         graph_.initializer_size() != other_.initializer_size()) {
-      throw Obstacle{"the network has other nodes for other numbers of samples"};
+      throw Obstacle{"the nodes of the network depend on it"};
     }
   }
 
@@ -101,7 +101,7 @@ class Opener {
       const int64_t times = multiple(a, b);
       if (times == 0 || (input && times != 1))
         throw Obstacle{info.name() + " has " + std::to_string(a) + " for " +
-                       std::to_string(samples_) + " samples, and " + std::to_string(b) + " for " +
+                       std::to_string(samples_) + " samples, but " + std::to_string(b) + " for " +
                        std::to_string(more_)};
       shape.mutable_dim(d)->clear_value();
       if (times == 1) shape.mutable_dim(d)->set_dim_param(dimension_);
@@ -130,7 +130,7 @@ class Opener {
     const TensorProto &a = graph_.initializer(i), &b = other_.initializer(i);
     const bool same_shape =
         std::equal(a.dims().begin(), a.dims().end(), b.dims().begin(), b.dims().end());
-    if (a.name() != b.name()) throw Obstacle{a.name() + " has another name"};
+    if (a.name() != b.name()) throw Obstacle{"the name of " + a.name() + " depends on it"};
     if (same_shape && a.raw_data() == b.raw_data() &&
         (!a.raw_data().empty() || a.SerializeAsString() == b.SerializeAsString())) {
       return;
@@ -188,7 +188,7 @@ class Opener {
     for (const KnownTensor* each : {&mine, &theirs}) {
       const KnownTensor repeated = rows_of(row, axis, each->shape[axis]);
       if (repeated.reals != each->reals || repeated.ints != each->ints)
-        throw Obstacle{where + " has numbers of its own for every sample"};
+        throw Obstacle{where + " has different numbers for each sample"};
     }
     const std::string name = graph_.initializer(at).name();
     graph_.mutable_initializer(at)->Clear();
@@ -232,7 +232,7 @@ class Opener {
         continue;
       }
       const int64_t times = multiple(mine[d], theirs[d]);
-      if (times == 0) throw Obstacle{where + " has a size that is no multiple of it"};
+      if (times == 0) throw Obstacle{where + " has a size that is not a multiple of it"};
       end_fixed();
       parts.push_back(samples_times(times));
     }

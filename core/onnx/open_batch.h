@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Files that leave the number of samples open, made from two that fix it: what differs between them
-// is what depends on it.
+// Makes a file with an open batch dimension from two files that fix it: the differences between
+// them are exactly what depends on the number of samples.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace halfscope {
 
 struct OpenedBatch {
-  std::string bytes;     ///< empty where the number cannot be left open
-  std::string obstacle;  ///< why, naming a node
+  std::string bytes;     ///< empty if the number cannot be left open
+  std::string obstacle;  ///< the reason, naming a node
 };
 
 /// The same network written for `samples` and for `more` samples at once, as onnx_bytes() does.
@@ -21,9 +21,9 @@ struct BatchPair {
   int64_t more;
 };
 
-/// Dimensions of inputs and outputs that are the number of samples become `dimension`; targets of
-/// Reshape have -1 there, and what else has that size takes it from an input when it runs. Throws
-/// Error naming `name` if the bytes are no ONNX files.
+/// Opens the batch dimension. Dimensions of inputs and outputs that are the number of samples
+/// become `dimension`; targets of Reshape get -1 there, and other values of that size read it from
+/// an input at run time. Throws Error naming `name` if the bytes are not valid ONNX files.
 OpenedBatch open_batch(const BatchPair& pair, const std::string& dimension,
                        const std::string& name);
 

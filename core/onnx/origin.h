@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What PyTorch's exporters leave in a file about where things come from: the module that a node
-// belongs to, the call it was made for, and which tensors are parameters. Dynamo writes this as
-// metadata ("pkg.torch.onnx.name_scopes" and others), TorchScript as the names of nodes.
+// Origins that PyTorch's exporters record in a file: the module of a node, the call it was made
+// for, and which tensors are parameters. Dynamo writes this as metadata
+// ("pkg.torch.onnx.name_scopes" and others), TorchScript as the names of nodes.
 #pragma once
 
 #include <cstdint>
@@ -16,55 +16,55 @@
 namespace halfscope::onnx_files {
 
 /// Returns the metadata of a message whose field `number` holds key-value pairs. Older classes of
-/// ONNX do not know the field and keep it among the unknown ones.
+
 std::map<std::string, std::string> metadata_of(const google::protobuf::Message& message,
                                                int number);
 
 /// Field numbers of metadata_props (onnx.proto3, IR version 10).
 inline constexpr int kNodeMetadata = 9, kValueMetadata = 4, kGraphMetadata = 16;
 
-/// Where a node comes from.
+/// Origin of a node.
 struct NodeOrigin {
   std::string module{};  ///< "layer1.0.conv2"; "" for the network itself
-  /// The module as it is written: of further calls of one module, "layer1.0.conv2_1".
+  /// The module as written in the file: for further calls of a module, "layer1.0.conv2_1".
   std::string module_call{};
-  /// The call that it was made for, unique in the network: "linear_4". Empty without metadata.
+  /// The call it was made for, unique in the network: "linear_4". Empty without metadata.
   std::string call{};
-  std::string what{};                    ///< "linear", what the call computes
+  std::string what{};                    ///< operation of the call: "linear"
   std::vector<std::string> arguments{};  ///< names that the call read: "p_layer1_weight", "relu"
-  std::optional<int64_t> padding_row{};  ///< of a call of an embedding: -1 if it has none
-  bool known = false;                    ///< the file says which module it is
-  bool rewritten = false;                ///< an optimizer of the exporter made it out of others
+  std::optional<int64_t> padding_row{};  ///< for calls of an embedding: -1 if it has none
+  bool known = false;                    ///< the file contains the module
+  bool rewritten = false;                ///< the exporter's optimizer made it from other nodes
 };
 
-/// Reads "pkg.torch.onnx.name_scopes" and "pkg.torch.onnx.fx_node", else the node's name where it
-/// is a path as TorchScript writes it ("/layer1/layer1.0/conv1/Conv").
+/// Reads "pkg.torch.onnx.name_scopes" and "pkg.torch.onnx.fx_node", else the node's name if it is a
+/// path as TorchScript writes it ("/layer1/layer1.0/conv1/Conv").
 NodeOrigin origin_of(const ::onnx::NodeProto& node);
 
-/// "/layer1/layer1.0/conv1" as "layer1.0.conv1": modules in lists and sequences repeat the name of
-/// what they are in.
+/// Returns "layer1.0.conv1" for "/layer1/layer1.0/conv1": modules in lists and sequences repeat the
+/// name of the enclosing module.
 std::string module_of_scopes(std::string_view path);
 
 /// Origins of the nodes of a graph, by node.
 using Origins = std::map<const ::onnx::NodeProto*, NodeOrigin>;
-/// As origin_of(), but a module that is called several times has one name: TorchScript calls the
-/// second call of "shared" "shared_1".
+/// Returns origin_of() for all nodes, with one name for a module that is called several times:
+/// TorchScript names the second call of "shared" "shared_1".
 Origins origins_of(const ::onnx::GraphProto& graph);
 
-/// Results of Identity nodes that copy an initializer, and its name. Exporters store equal tensors
-/// once and write such a node for every other one.
+/// Returns the outputs of Identity nodes that copy an initializer, with its name. Exporters store
+/// equal tensors once and write such a node for every other one.
 std::map<std::string, std::string> copied_initializers(const ::onnx::GraphProto& graph);
 
-/// What a file says that a tensor is.
+/// Kind of a tensor according to the file.
 enum class TensorKind : uint8_t { unknown, parameter, buffer, constant };
 
-/// What dynamo says of the tensors that the network reads.
+/// Dynamo's metadata about the tensors that the network reads.
 struct Signature {
   struct Entry {
     TensorKind kind = TensorKind::unknown;
     std::string name;  ///< as in named_parameters(): "layer1.0.conv1.weight"
   };
-  std::map<std::string, Entry> arguments{};   ///< by what calls say: "p_layer1_0_conv1_weight"
+  std::map<std::string, Entry> arguments{};   ///< by argument of calls: "p_layer1_0_conv1_weight"
   std::map<std::string, TensorKind> kinds{};  ///< by names as in named_parameters()
   /// Names that an initializer was computed from, by the initializer.
   std::map<std::string, std::vector<std::string>> folded_from{};
@@ -77,10 +77,10 @@ struct Signature {
 };
 Signature signature_of(const ::onnx::GraphProto& graph);
 
-/// Names that exporters number: "onnx::MatMul_12", "val_7", "362".
+/// Returns whether an exporter generated the name by numbering: "onnx::MatMul_12", "val_7", "362".
 bool is_numbered(const std::string& name);
 
-/// "['a', 'b']" as a list of texts; what is damaged is left out.
+/// Parses "['a', 'b']"; damaged entries are left out.
 std::vector<std::string> parse_python_list(std::string_view text);
 
 }  // namespace halfscope::onnx_files

@@ -29,7 +29,7 @@ bool matches(const std::vector<std::string>& globs, const std::vector<std::strin
   });
 }
 
-/// What the user says goes before all guesses, and settles doubts.
+/// Applies the user's options, which override all guesses and resolve doubts.
 class Wishes {
  public:
   Wishes(ReadingWork& work, const ImportOptions& options) : work_(work), options_(options) {}
@@ -39,8 +39,8 @@ class Wishes {
     for (const auto* globs : {&options_.trainable, &options_.frozen, &options_.untied}) {
       for (const std::string& glob : *globs) {
         if (met_.contains(glob)) continue;
-        throw usage_error("no weight matches \"" + glob + "\"",
-                          "`halfscope inspect` lists the weights of a file");
+        throw usage_error("no weight matches '" + glob + "'",
+                          "list the weights of the file with `halfscope inspect`");
       }
     }
   }
@@ -256,8 +256,8 @@ void ReadingWork::batch_norms_folded(const std::vector<std::string>& names) {
                                    joined(names) + "), so this file trains without them");
 }
 
-/// What reads the padding row of an embedding does not train it. Dynamo says which row that is;
-/// else PyTorch made its values zeros.
+/// Finds padding rows of embeddings, which do not train where they are looked up. Dynamo's metadata
+/// names the row; otherwise it is the row that PyTorch set to zeros.
 static void find_padding_rows(ReadingWork& work) {
   if (!work.from_torch) return;
   for (Use& use : work.uses) {
@@ -281,10 +281,12 @@ static void note_padding_rows(ReadingWork& work) {
     if (use.reading.padding_row < 0) continue;
     const bool said = !use.origin->call.empty();
     const std::string name = use.reading.name.empty() ? printable(use.copy) : use.reading.name;
-    const std::string note = "row " + std::to_string(use.reading.padding_row) + " of " + name +
-                             " is padding" + (said ? "" : ", as it is zero,") +
-                             " and does not train where " + name + " is looked up; --trainable " +
-                             name + " trains it";
+    const std::string row = "row " + std::to_string(use.reading.padding_row) + " of " + name;
+    const std::string note = row +
+                             (said ? " is the padding row and does not train"
+                                   : " contains only zeros, so it counts as padding and does not "
+                                     "train") +
+                             " where " + name + " is looked up; --trainable " + name + " trains it";
     if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
   }
 }

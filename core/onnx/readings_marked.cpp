@@ -43,7 +43,7 @@ constexpr std::array<std::string_view, 26> kHarmless{
     "to",        "arange",  "alias", "detach",  "_to_copy",  "contiguous", "select",
     "add",       "sub",     "cat",   "shape",   "expand_as"};
 
-/// Those of them that commute with functions of single elements.
+/// The operators among them that commute with functions of single elements.
 constexpr std::array<std::string_view, 17> kMoves{
     "transpose", "permute", "view",       "reshape",   "unsqueeze", "squeeze",
     "expand",    "clone",   "t",          "flatten",   "alias",     "detach",
@@ -158,7 +158,7 @@ class Marked {
       if (is_fused(*use) && sources.size() == 1) {
         train(*use, sources[0]);
       } else if (work_.is_of_groups(*use)) {
-        work_.hold(*use, "scale or bias of groups");
+        work_.hold(*use, "scale or bias of a group normalization");
       } else if (sources.size() > 1) {
         for (const std::string& source : sources) take(source);
         by_own_name(*use);
@@ -171,7 +171,7 @@ class Marked {
         left.push_back(use);
       }
     }
-    // What is left was stored once with a tensor of another call that has the same values.
+    // The remaining tensors were merged with a tensor of another call that has the same values.
     std::vector<std::string> buffers;
     for (const std::string& argument : uses.front()->origin->arguments) {
       const auto found = signature_.arguments.find(argument);
@@ -188,7 +188,7 @@ class Marked {
         train(*use, open.front());
         open.erase(open.begin());
       } else if (!buffers.empty() && signature_.is_parameter(use->stored)) {
-        work_.hold(*use, "a buffer of the same values as " + printable(use->stored));
+        work_.hold(*use, "a buffer with the same values as " + printable(use->stored));
         use->reading.identity = "buffer " + buffers.front();
         buffers.erase(buffers.begin());
       } else {
@@ -206,8 +206,9 @@ class Marked {
     }
   }
 
-  /// Parameters that were computed with before the call, and came out equal because they start as
-  /// one number: the call names tensors that the file lacks, and nobody reads those parameters.
+  /// Separates parameters that were transformed before the call and came out equal because they
+  /// start as one number: the call names tensors that the file lacks, and no node reads those
+  /// parameters.
   void part_merged(const std::vector<Use*>& uses) {
     const NodeOrigin& origin = *uses.front()->origin;
     std::vector<Use*> merged;
@@ -243,7 +244,7 @@ class Marked {
       }
     }
     if (open.empty() || open.size() != merged.size() || lost.size() != merged.size()) return;
-    // All start equal, so which is which only matters for names: by what the parameters are called.
+    // All start equal, so the assignment only matters for names: use the parameters' names.
     for (Use* use : merged) {
       auto name = std::find_if(open.begin(), open.end(), [&](const std::string& each) {
         return each.ends_with("." + role_of(*use)) || each == role_of(*use);
@@ -255,7 +256,7 @@ class Marked {
     }
   }
 
-  /// By what the initializer is, where the call does not say it.
+  /// Decides by the initializer's own name and kind, if the call does not name the parameter.
   void by_own_name(Use& use) {
     const std::vector<std::string> sources = sources_of(use.stored);
     const auto kind = signature_.kinds.find(use.stored);
@@ -265,19 +266,19 @@ class Marked {
       use.reading.name = printable(use.stored);
     } else if (sources.size() == 1 && !folded && !use.origin->call.empty() &&
                !is_within(use.origin->module, owner_of(sources[0]))) {
-      // The initializer's name is that of the parameter, which this is not.
+      // The initializer has the parameter's name, but this tensor is not the parameter.
       const std::string copy = std::exchange(use.copy, describe(*use.node));
-      work_.hold(use, "a constant of the same values as " + printable(sources[0]));
+      work_.hold(use, "a constant with the same values as " + printable(sources[0]));
       use.copy = copy;
     } else if (sources.size() == 1) {
       train(use, sources[0]);
     } else if (const std::string same = spread_source(use, sources); !same.empty()) {
-      // A product with zeros, such as the first state of a loop, left only this.
+      // A product with zeros, such as the first state of a loop, reduced to this tensor.
       work_.train(use, same);
       use.reading.spread = true;
       use.reading.stored = same;
     } else if (sources.size() > 1) {
-      // Several nodes may read it, and it is theirs together, unless it is equal by chance.
+      // Several nodes may read it, and they share it unless it is equal by chance.
       const bool apart = is_shared(use) && is_one_number(*use.tensor);
       const Use& named = apart ? use : first_of(use.stored);
       const std::string own =
@@ -290,7 +291,7 @@ class Marked {
     }
   }
 
-  /// The one of several parameters that a computed tensor repeats; "" if it does not.
+  /// Returns the parameter, of several, that a computed tensor repeats; "" if there is none.
   std::string spread_source(const Use& use, const std::vector<std::string>& sources) const {
     if (sources.size() < 2 || is_one_number(*use.tensor)) return "";
     for (const std::string& source : sources) {
@@ -310,7 +311,7 @@ class Marked {
     if (!undo_functions(use, name)) check_fold(use, name);
   }
 
-  /// A function of a parameter, which is known again from its values.
+  /// Recovers a parameter from a function of it, by its values.
   bool undo_functions(Use& use, const std::string& source) {
     std::vector<std::string> steps = signature_.folded_from.at(use.stored), functions;
     steps.push_back(use.stored);
@@ -326,18 +327,18 @@ class Marked {
         return false;
       }
     }
-    // Of two, the file says only which is the last.
+    // If there are two functions, the file only says which is the last.
     const bool last = function_of(without_number(use.stored)) != nullptr;
     if (calls == 0 || calls > (last ? 2u : 1u)) return false;
     use.reading.undone = undo(*use.tensor, functions);
     if (use.reading.undone == nullptr) return false;
     use.reading.functions = functions;
     work_.doubt(printable(source), "the exporter computed " + printable(use.stored) +
-                                       " from it; its values were computed back from those");
+                                       " from it; HalfScope recovered its values from that tensor");
     return true;
   }
 
-  /// A row that was repeated for each sample, such as a class token.
+  /// Returns whether a row was repeated for each sample, such as a class token.
   bool is_for_samples(const Use& use) const {
     const auto& inputs = work_.file.graph().input();
     if (inputs.empty() || use.tensor->shape.size() < 2) return false;
@@ -345,7 +346,7 @@ class Marked {
     return shape.dim_size() > 0 && shape.dim(0).dim_value() == use.tensor->shape[0];
   }
 
-  /// What the exporter computed must train like the parameter that it comes from.
+  /// Adds a doubt if a tensor that the exporter computed may not train like its parameter.
   void check_fold(const Use& use, const std::string& source) {
     std::vector<std::string> steps = signature_.folded_from.at(use.stored);
     steps.push_back(use.stored);
@@ -357,17 +358,18 @@ class Marked {
       if (is_one_of(kHarmless, call) || is_one_of(kPicks, call)) continue;
       work_.doubt(printable(source), "the exporter computed " + printable(use.stored) +
                                          " from it (" + printable(call) +
-                                         "), and that trains in its place");
+                                         "), and that tensor trains in its place");
       return;
     }
     if (picks && is_one_number(*use.tensor)) {
       work_.doubt(printable(source), "the exporter picked " + printable(use.stored) +
-                                         " from it, and which elements were picked twice cannot "
-                                         "be seen");
+                                         " from it, and the file does not show which elements it "
+                                         "picked twice");
     }
   }
 
-  /// A parameter that is stored in two forms: one is the transpose of the other.
+  /// Joins two stored forms of a parameter, of which one is the transpose or a function of the
+  /// other.
   void join_forms() {
     std::map<std::string, std::vector<Use*>> forms;
     for (Use& use : work_.uses) {
@@ -398,12 +400,12 @@ class Marked {
         use->reading.identity += " as " + use->stored;
         work_.doubt(printable(name), "the exporter stored it as " + printable(home.stored) +
                                          " and as " + printable(use->stored) +
-                                         ", which train apart");
+                                         "; the two train separately");
       }
     }
   }
 
-  /// Whether the tensor was computed of one that the file has, too.
+  /// Returns whether the tensor was computed from one that is also in the file.
   static bool is_function_of(const Use& use, const Use& home) {
     if (use.reading.functions.empty() || !home.reading.functions.empty() ||
         use.reading.undone->shape != home.tensor->shape) {
@@ -415,7 +417,7 @@ class Marked {
     });
   }
 
-  /// Exporters leave detach() out, and gradients would flow on.
+  /// Adds doubts for detach(), which exporters leave out, so that gradients flow through.
   void doubt_detached() {
     for (const ::onnx::NodeProto& node : work_.file.graph().node()) {
       const NodeOrigin& origin = work_.origins.at(&node);
@@ -424,12 +426,12 @@ class Marked {
                       [](const std::string& name) { return without_number(name) == "detach"; });
       if (!detached) continue;
       work_.doubt(origin.module.empty() ? describe(node) : origin.module,
-                  "it reads a detached value, but the file has no detach(): gradients flow "
-                  "through it here");
+                  "it reads a detached value, but ONNX files cannot express detach(), so gradients "
+                  "flow through it");
     }
   }
 
-  /// Rewriters drop a bias of zeros, and then it would not train.
+  /// Restores biases of zeros that rewriters dropped, because they would not train.
   void restore_biases() {
     for (const ::onnx::NodeProto& node : work_.file.graph().node()) {
       const NodeOrigin& origin = work_.origins.at(&node);
@@ -468,14 +470,14 @@ class Marked {
       } else {
         work_.doubt(
             printable(name),
-            "no node reads this parameter: the network does not use it, or the exporter computed a "
-            "constant from it");
+            "no node reads this parameter; either the network does not use it, or the exporter "
+            "replaced it by a constant");
       }
     }
     if (!folded.empty()) work_.batch_norms_folded(folded);
   }
 
-  /// A module whose parameter is lost may read that of another one: then the two are one.
+  /// Returns the reading of a parameter of another module in place of a lost one: the two are tied.
   const Use* read_in_place_of(const std::string& name) const {
     const std::string owner = owner_of(name);
     const auto found = std::find_if(work_.uses.begin(), work_.uses.end(), [&](const Use& use) {

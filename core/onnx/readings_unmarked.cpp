@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Readings of files without marks: TorchScript's names and Identity nodes say most of it, values
-// and modules the rest.
+// Readings of files without dynamo's metadata: decided by TorchScript's names and Identity nodes,
+// then by values and modules.
 #include <algorithm>
 
 #include "core/onnx/node_order.h"
@@ -51,14 +51,14 @@ class Unmarked {
     const bool weight = is_weight_input(use.node->op_type(), use.input);
     const bool numbered = is_numbered(use.copy);
     if (work_.is_of_groups(use)) {
-      work_.hold(use, "scale or bias of groups");
+      work_.hold(use, "scale or bias of a group normalization");
       return;
     }
     if (work_.declared && !numbered) {
       if (work_.declared->contains(use.copy)) {
         work_.train(use, use.copy);
       } else {
-        work_.hold(use, "not among the parameters that the file lists");
+        work_.hold(use, "not in the file's list of parameters");
       }
       return;
     }
@@ -85,28 +85,32 @@ class Unmarked {
       reading.name = shown;
     }
     if (reading.computed && work_.from_torch && !follows_instance_norm(use)) {
-      work_.doubt(shown, "the exporter computed it, perhaps from parameters; --frozen " + shown +
-                             " keeps it as it is");
+      work_.doubt(shown,
+                  "the exporter computed it, perhaps from parameters; if it should not "
+                  "train, use --frozen " +
+                      shown);
     } else if (use.tensor->count() == 1 && !weight) {
-      work_.doubt(shown, "it is one number, a parameter or a constant; --frozen " + shown +
-                             " keeps it as it is");
+      work_.doubt(shown,
+                  "it is a single number, either a parameter or a constant; if it is a "
+                  "constant, use --frozen " +
+                      shown);
     } else if (numbered && is_computed_weight(use)) {
       work_.doubt(shown, "the exporter computed it, perhaps from several parameters");
     } else if (may_be_parameter_or_buffer(use, weight, numbered)) {
       work_.doubt(shown,
                   "the file does not say whether it is a parameter or a buffer; if it is a "
-                  "buffer, --frozen " +
-                      shown + " keeps it as it is");
+                  "buffer, use --frozen " +
+                      shown);
     } else if (may_be_buffer(use, numbered)) {
       work_.doubt(shown,
-                  "it repeats one number and is cast first, as buffers are; if it is one, "
-                  "--frozen " +
-                      shown + " keeps it as it is");
+                  "it repeats one number and is cast first, like many buffers; if it is a buffer, "
+                  "use --frozen " +
+                      shown);
     }
   }
 
-  /// TorchScript transposes weights of a MatMul, but has no reason to compute those of others:
-  /// batch normalizations that it folded are told apart.
+  /// Returns whether the exporter computed a weight: TorchScript transposes weights of a MatMul,
+  /// but has no reason to compute others. Folded batch normalizations are handled separately.
   bool is_computed_weight(const Use& use) const {
     const std::string& op = use.node->op_type();
     const bool has_bias = use.node->input_size() > 2 && is_numbered(use.node->input(2));
@@ -114,22 +118,24 @@ class Unmarked {
            (op == "Gemm" || ((op == "Conv" || op == "ConvTranspose") && !has_bias));
   }
 
-  /// Tensors that are not called as layers call their weights, where any tensor may be.
+  /// Returns whether a tensor may be a parameter or a buffer: it is not named like the weight of a
+  /// layer, and is read where any tensor may be.
   bool may_be_parameter_or_buffer(const Use& use, bool weight, bool numbered) const {
     const std::string name = use.copy.substr(use.copy.rfind('.') + 1);
     return work_.from_torch && !weight && !numbered && name.find("weight") == std::string::npos &&
            name.find("bias") == std::string::npos;
   }
 
-  /// Networks rarely cast a parameter of ones or zeros, except for scales of normalizations.
+  /// Returns whether a tensor may be a buffer: networks rarely cast a parameter of ones or zeros,
+  /// except for scales of normalizations.
   bool may_be_buffer(const Use& use, bool numbered) const {
     const std::string name = use.copy.substr(use.copy.rfind('.') + 1);
     return work_.from_torch && !numbered && use.node->op_type() == "Cast" &&
            is_one_number(*use.tensor) && name != "weight" && name != "bias";
   }
 
-  /// A file without folded tensors may be an export for training, and its batch normalizations may
-  /// have been in eval().
+  /// Adds a doubt if all batch normalizations are in inference: a file without folded tensors may
+  /// be an export for training with them in eval().
   void doubt_frozen_batch_norms() {
     const bool folded =
         work_.has_copies || std::any_of(work_.uses.begin(), work_.uses.end(),
@@ -147,8 +153,8 @@ class Unmarked {
     }
     if (first.empty()) return;
     work_.doubt(first,
-                "all batch normalizations are exported as in inference; here they train "
-                "with the statistics of each batch");
+                "all batch normalizations are exported for inference; HalfScope trains them with "
+                "the statistics of each batch");
   }
 
   void report_lost() {
@@ -160,18 +166,18 @@ class Unmarked {
     for (const std::string& name : *work_.declared) {
       if (read.contains(printable(name))) continue;
       work_.doubt(printable(name),
-                  "no node reads this parameter: the network does not use it, or "
-                  "the exporter computed a constant from it");
+                  "no node reads this parameter; either the network does not use it, or the "
+                  "exporter replaced it by a constant");
     }
   }
 
-  /// Whether the name is a path that the reader's module agrees with.
+  /// Returns whether the name is a path within the reader's module.
   bool has_owner(const Use& use) const {
     return use.origin->known && (work_.from_torch || !owner_of(use.copy).empty()) &&
            is_within(owner_of(use.copy), use.origin->module);
   }
 
-  /// Why a tensor without a mark does not train; "" if it does.
+  /// Returns why a tensor without metadata does not train; "" if it trains.
   std::string why_constant(const Use& use, bool weight, bool numbered) {
     const KnownTensor& tensor = *use.tensor;
     if (tensor.count() == 0) return "empty";
@@ -182,14 +188,16 @@ class Unmarked {
       return "part of a frozen batch normalization";
     if (!work_.from_torch || !follows_formula(tensor)) return "";
     const std::string shown = numbered ? module_name(use, role_of(use)) : printable(use.copy);
-    work_.doubt(shown, "its values follow a formula, so it is kept as it is; --trainable " + shown +
-                           " trains it");
+    work_.doubt(shown,
+                "its values follow a formula, so it does not train; if it is a parameter, "
+                "use --trainable " +
+                    shown);
     return "follows a formula";
   }
 
-  /// Finds frozen batch normalizations that are written out: a variance is a tensor of which, plus
-  /// a small number, the root is taken. What is computed with it, and with other tensors alone,
-  /// belongs to them.
+  /// Finds frozen batch normalizations that are written as primitives: a variance is a tensor that
+  /// is added to a small number before a root. Everything computed from it and from other tensors
+  /// alone belongs to the normalization.
   void find_frozen_statistics() {
     const std::vector<const NodeProto*> nodes = in_order(work_.file.graph().node());
     std::map<std::string, std::set<std::string>> leaves;  // of results of initializers alone
@@ -231,7 +239,7 @@ class Unmarked {
     return use.node->input_size() == 2 ? work_.maker(use.node->input(1 - use.input)) : nullptr;
   }
 
-  /// Mul and Add of numbered constants per channel after a convolution without a bias.
+  /// Returns whether a node is a Mul or Add of numbered constants per channel after a convolution.
   bool is_frozen_norm(const Use& use) const {
     const std::string& op = use.node->op_type();
     const Shape& shape = use.tensor->shape;
@@ -252,7 +260,7 @@ class Unmarked {
     return before != nullptr && before->op_type() == "Conv";
   }
 
-  /// Scale and bias of a group normalization, which only had to be reshaped.
+  /// Returns whether a tensor is scale or bias of a group normalization, which was only reshaped.
   bool follows_instance_norm(const Use& use) const {
     const NodeProto* before = other_operand(use);
     for (int i = 0; before != nullptr && i < 3; ++i) {
@@ -262,7 +270,8 @@ class Unmarked {
     return false;
   }
 
-  /// A tensor that several nodes read: equal by chance, in copies of one module, or truly one.
+  /// Decides about a tensor that several nodes read: equal by chance, in copies of a module, or
+  /// tied.
   void settle_shared(const std::vector<Use*>& uses) {
     if (work_.stores_equal_apart) {
       for (Use* use : uses) use->reading.identity = use->copy;
@@ -273,8 +282,8 @@ class Unmarked {
     }
   }
 
-  /// Ones or zeros that exporters store once are a tensor for each node, unless the name says
-  /// otherwise, or the nodes share a weight that is not equal by chance.
+  /// Separates ones or zeros that exporters store once: each node gets its own tensor, unless the
+  /// name says otherwise or the nodes share a weight that is not equal by chance.
   void part_equal(const std::vector<Use*>& uses) {
     for (size_t i = 1; i < uses.size(); ++i) {
       Use& use = *uses[i];
@@ -287,7 +296,7 @@ class Unmarked {
       work_.doubt(use.origin->known ? own : describe(*use.node),
                   "its " + role_of(use) + " starts equal to the " + role_of(*uses.front()) +
                       " of " + describe(*uses.front()->node) +
-                      ", and the file stores both once; HalfScope trains them apart");
+                      ", and the file stores only one of them; HalfScope trains them separately");
     }
   }
 
@@ -300,7 +309,7 @@ class Unmarked {
     });
   }
 
-  /// Random values are equal where the network ties them, or where a module was copied.
+  /// Ties equal random values, unless they come from copies of a module.
   void tie_random(const std::vector<Use*>& uses) {
     Use& first = *uses.front();
     for (size_t i = 1; i < uses.size(); ++i) {
@@ -321,8 +330,8 @@ class Unmarked {
     }
   }
 
-  /// Whether one module was made as a copy of the other: they differ in one part of their paths,
-  /// and all that is below it reads the same tensors.
+  /// Returns whether one module was created as a copy of the other: their paths differ in one part,
+  /// and everything below it reads the same tensors.
   bool are_copies(const std::string& a, const std::string& b) const {
     const std::vector<std::string> of_a = parts_of(a), of_b = parts_of(b);
     if (of_a.size() != of_b.size()) return false;
@@ -337,7 +346,7 @@ class Unmarked {
     return !contents.empty() && contents == contents_of(joined_path(of_b, at + 1));
   }
 
-  /// What the nodes of a module read, by where; empty if that is too little to compare.
+  /// Returns the tensors that the nodes of a module read, by place; empty if too few to compare.
   std::multiset<std::string> contents_of(const std::string& root) const {
     std::multiset<std::string> contents;
     std::set<std::string> random;
@@ -351,7 +360,7 @@ class Unmarked {
     return contents;
   }
 
-  /// A tied table that the exporter transposed for the product that reads it.
+  /// Joins a tied table with its transpose, which the exporter wrote for the product that reads it.
   void join_transposed() {
     std::map<std::string, std::vector<Use*>> matrices;
     for (Use& use : work_.uses) {
@@ -376,7 +385,8 @@ class Unmarked {
     }
   }
 
-  /// All convolutions have a bias, and TorchScript numbers both: it computed them.
+  /// Finds convolutions with folded batch normalizations: TorchScript numbers weight and bias
+  /// because it computed them.
   void find_folded_batch_norms() {
     std::vector<std::string> folded;
     for (const NodeProto& node : work_.file.graph().node()) {

@@ -31,7 +31,7 @@ std::optional<Match> match_at(const Surroundings& in, NodeId id) {
   return std::nullopt;
 }
 
-/// What a composite calls its input i, if that is a variable; "" where the name stays.
+/// Returns a composite's name for its input i, if that is a variable; "" if the name stays.
 std::string parameter_name(const Graph& graph, const Match& match, const std::string& path,
                            size_t i) {
   if (match.op != "Attention") return i == 0 ? "" : path + (i == 1 ? ".weight" : ".bias");
@@ -65,7 +65,7 @@ class Rewriting {
       as_they_are_.insert(match.inputs.begin(), match.inputs.end());
       for (const Parameter& each : match.parameters) {
         const auto [found, first] = wanted_shapes_.emplace(each.from, each.shape);
-        // Whoever wants another shape gets a Reshape.
+        // Nodes that need another shape get a Reshape.
         if (!first && found->second != each.shape) as_they_are_.insert(each.from);
       }
     }

@@ -147,7 +147,7 @@ std::optional<ValueId> take_parameter(const Surroundings& in, Match& match, cons
   return other;
 }
 
-/// What multiplies or is added to every channel, as a Parameter [channels] of the match.
+/// A factor or summand of every channel, as a Parameter [channels] of the match.
 struct ChannelParameters {
   const Surroundings& in;
   Match& match;

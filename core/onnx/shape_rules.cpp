@@ -10,7 +10,7 @@ namespace halfscope::onnx_files {
 
 std::vector<int64_t> split_sizes(const std::optional<std::vector<int64_t>>& given, int parts,
                                  int64_t size, const std::string& what) {
-  if (parts < 1) throw Error(what + ": splits into nothing");
+  if (parts < 1) throw Error(what + ": it splits into no parts");
   std::vector<int64_t> sizes;
   if (given) {
     sizes = *given;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Detours that exporters write, as one node.
+// Replaces roundabout sequences of nodes that exporters write by one node.
 #pragma once
 
 #include "core/graph/model.h"
 
 namespace halfscope::onnx_files {
 
-/// A Transpose of the last dimensions between two Reshapes that merge the dimensions in front and
-/// split them again is a Transpose alone: PyTorch's exporter writes the keys of attention so.
+/// Replaces a Transpose of the last dimensions between two Reshapes, which merge and split the
+/// leading dimensions, by one Transpose: PyTorch's exporter writes the keys of attention this way.
 Model simplified(Model model);
 
 }  // namespace halfscope::onnx_files

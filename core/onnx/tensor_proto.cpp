@@ -153,7 +153,7 @@ std::vector<uint8_t> external_bytes(const ::onnx::TensorProto& proto,
       } catch (const std::exception&) {
       }
       if (used == 0 || used != entry.value().size())
-        throw Error(what + ": " + entry.key() + " of its external data is no number");
+        throw Error(what + ": " + entry.key() + " of its external data is not a number");
       return value;
     };
     if (entry.key() == "location") location = entry.value();
@@ -178,34 +178,34 @@ std::vector<uint8_t> external_bytes(const ::onnx::TensorProto& proto,
   location = printable(location);  // for messages
   if (leaves) {
     throw Error(
-        what + ": its external data lies at \"" + location + "\", outside the folder of the model",
-        "put the data file beside the model, and refer to it by its name");
+        what + ": its external data file '" + location + "' is outside the folder of the model",
+        "put the data file into the folder of the model, and refer to it by its name");
   }
   if (failed || !std::filesystem::is_regular_file(base / relative, failed)) {
-    throw Error(what + ": its external data file " + location + " cannot be read",
-                "put it beside the model");
+    throw Error(what + ": cannot read its external data file '" + location + "'",
+                "put the data file into the folder of the model");
   }
   const uint64_t size = std::filesystem::file_size(base / relative, failed);
   if (failed || offset > size || wanted > size - offset || length.value_or(wanted) != wanted) {
-    throw Error(what + ": its external data in " + location + " is not " + std::to_string(wanted) +
-                " bytes at " + std::to_string(offset));
+    throw Error(what + ": its external data file '" + location + "' does not contain " +
+                std::to_string(wanted) + " bytes at offset " + std::to_string(offset));
   }
   std::ifstream in(base / relative, std::ios::binary);
   in.seekg(static_cast<std::streamoff>(offset));
   std::vector<uint8_t> bytes(wanted);
   in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(wanted));
-  if (!in) throw Error(what + ": its external data file " + location + " cannot be read");
+  if (!in) throw Error(what + ": cannot read its external data file '" + location + "'");
   return bytes;
 }
 
-/// The typed fields. 16-bit floats and small integers stand in int32_data, one element per entry.
+/// Decodes the typed fields. 16-bit floats and small integers are in int32_data, one per entry.
 void decode_fields(const ::onnx::TensorProto& proto, const TypeRow& row, KnownTensor& tensor,
                    const std::string& what) {
   const int64_t count = tensor.count();
   const auto check = [&](int64_t there) {
     if (there != count) {
-      throw Error(what + ": has " + std::to_string(there) + " elements, but shape " +
-                  to_string(tensor.shape));
+      throw Error(what + ": it has " + std::to_string(there) +
+                  " elements, which do not fit its shape " + to_string(tensor.shape));
     }
   };
   if (tensor.type == DataType::float32) {
@@ -304,7 +304,7 @@ KnownTensor read_tensor(const ::onnx::TensorProto& proto, const std::filesystem:
   if (row == nullptr || row->bits == 0 || !(row->real || row->integer)) {
     throw Error(what + ": tensors of " + type_name(tensor.type) + " are not supported");
   }
-  if (proto.has_segment()) throw Error(what + ": tensors in segments are not supported");
+  if (proto.has_segment()) throw Error(what + ": tensors stored in segments are not supported");
   const int64_t count = checked_count(tensor.shape, what);
   const auto bytes_wanted = static_cast<uint64_t>((count * row->bits + 7) / 8);
   if (proto.data_location() == ::onnx::TensorProto::EXTERNAL) {
@@ -312,7 +312,7 @@ KnownTensor read_tensor(const ::onnx::TensorProto& proto, const std::filesystem:
   } else if (proto.has_raw_data()) {
     const std::string& raw = proto.raw_data();
     if (raw.size() != bytes_wanted) {
-      throw Error(what + ": has " + std::to_string(raw.size()) + " bytes, but shape " +
+      throw Error(what + ": it has " + std::to_string(raw.size()) + " bytes, but shape " +
                   to_string(tensor.shape) + " of " + row->name + " needs " +
                   std::to_string(bytes_wanted));
     }
@@ -353,7 +353,7 @@ void write_tensor(const KnownTensor& tensor, const std::string& name, ::onnx::Te
       for (int64_t value : tensor.ints) put(static_cast<uint8_t>(value != 0));
       break;
     default:
-      throw Error(name + ": tensors of " + type_name(tensor.type) + " are not written");
+      throw Error(name + ": tensors of " + type_name(tensor.type) + " cannot be written");
   }
 }
 

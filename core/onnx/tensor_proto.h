@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// TensorProto to KnownTensor and back. What a file declares is checked against the bytes that are
-// there before memory is taken for it.
+// TensorProto to KnownTensor and back. Declared sizes are checked against the bytes of the file
+// before memory is allocated.
 #pragma once
 
 #include <filesystem>
@@ -11,12 +11,13 @@
 
 namespace halfscope::onnx_files {
 
-/// Reads all encodings: raw bytes, the typed fields, and external data, whose files must lie in
+/// Reads all encodings: raw bytes, the typed fields, and external data, whose files must be in
 /// `folder` or below. Throws Error naming `what`.
 KnownTensor read_tensor(const ::onnx::TensorProto& proto, const std::filesystem::path& folder,
                         const std::string& what);
 
-/// Raw little-endian bytes of type FLOAT, FLOAT16, BFLOAT16, an 8-bit float, INT64, INT32 or BOOL.
+/// Writes raw little-endian bytes of type FLOAT, FLOAT16, BFLOAT16, an 8-bit float, INT64, INT32 or
+/// BOOL.
 void write_tensor(const KnownTensor& tensor, const std::string& name, ::onnx::TensorProto& proto);
 
 }  // namespace halfscope::onnx_files

@@ -30,7 +30,7 @@ Translation::Translation(Importer& importer, const ::onnx::NodeProto& node,
 const Binding& Translation::binding(size_t i) const {
   if (!has(i)) throw error("input " + std::to_string(i) + " is missing");
   if (inputs_[i]->sequence != nullptr)
-    throw error("takes a list of tensors, which is not supported");
+    throw error("its input is a list of tensors, which is not supported");
   return *inputs_[i];
 }
 
@@ -54,9 +54,10 @@ bool Translation::computes_integers(size_t first, size_t end) const {
 
 ValueId Translation::integers(size_t i) {
   const DataType type = binding(i).type;
-  if (!is_index(i)) throw error("mixes reals and integers");
+  if (!is_index(i)) throw error("its inputs mix reals and integers");
   if (type != DataType::int32 && type != DataType::int64)
-    throw error("computes with " + type_name(type) + " at run time; int32 and int64 are supported");
+    throw error("computing with " + type_name(type) +
+                " at run time is not supported; int32 and int64 are");
   return index(i);
 }
 
@@ -91,7 +92,7 @@ ValueId Translation::index(size_t i) {
   return followed(i, importer_.index_value(*inputs_[i], what_));
 }
 
-/// Tells what follows the samples of constants that depend on their number.
+/// Reports constants that depend on the number of samples to SampleAxes, which follows the samples.
 ValueId Translation::followed(size_t i, ValueId value) {
   if (inputs_[i]->several != nullptr && importer_.samples() != nullptr)
     importer_.samples()->add_constant(value, *inputs_[i]->several, what_);
@@ -102,11 +103,11 @@ const KnownTensor& Translation::known(size_t i, const char* name) const {
   const Binding& of = binding(i);
   if (of.known == nullptr) {
     throw Error(what_ + ": its " + name + " is only known at run time, which is not supported",
-                "export the network with fixed shapes, or simplify it");
+                "export the network with fixed shapes, or simplify the file");
   }
   if (of.several != nullptr && importer_.samples() != nullptr)
-    importer_.samples()->refuse(what_,
-                                std::string("takes its ") + name + " from the number of samples");
+    importer_.samples()->refuse(
+        what_, std::string("it takes its ") + name + " from the number of samples");
   return *of.known;
 }
 
@@ -220,7 +221,7 @@ void Translation::set_start(size_t output, size_t input) {
   auto known = std::make_shared<KnownTensor>(*binding(input).known);
   known->type = outputs_[output]->type;
   outputs_[output]->known = std::move(known);
-  // What is computed from it must not become a constant either.
+  // Values computed from it must not become constants either.
   outputs_[output]->trainable = binding(input).trainable;
   outputs_[output]->frozen = binding(input).frozen;
 }
@@ -266,7 +267,7 @@ std::vector<std::string> translated_operators() {
 }
 
 bool is_understood(std::string_view op) {
-  // Those that are only folded or unrolled.
+  // Operators that are only folded or unrolled.
   constexpr std::array<std::string_view, 18> kFolded{"ConcatFromSequence",
                                                      "Constant",
                                                      "ConstantOfShape",
@@ -331,7 +332,7 @@ void set_named(Translation& t, ValueId value) {
 void check_domain(const Translation& t) {
   const std::string& domain = t.node().domain();
   if (!domain.empty() && domain != "ai.onnx")
-    throw t.error("this operator of domain " + domain + " is not supported");
+    throw t.error("this operator of domain '" + domain + "' is not supported");
 }
 
 std::vector<int64_t> bounded(const Translation& t, std::vector<int64_t> values, int64_t least,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Translators: one function per ONNX operator that adds the nodes it stands for to our graph.
+// Translators: one function per ONNX operator that adds the equivalent nodes to our graph.
 #pragma once
 
 #include <cstdint>
@@ -34,45 +34,46 @@ class Translation {
   Shape shape(size_t i) const;
   DataType type(size_t i) const { return binding(i).type; }
   bool is_known(size_t i) const { return has(i) && binding(i).known != nullptr; }
-  /// Whether the input is an initializer that trains.
+  /// Returns whether the input is an initializer that trains.
   bool is_trained(size_t i) const { return is_known(i) && binding(i).trainable; }
-  /// Whether the input is integers, known or not.
+  /// Returns whether the input has integers, known or not.
   bool is_index(size_t i) const;
 
-  /// An operand. Error if it is left out.
+  /// Returns a real operand. Throws Error if it is missing.
   ValueId real(size_t i, const char* role = "weight");
-  /// The same, rounded to its type by a node of its own where the file knows it unrounded.
+  /// Returns a real operand, rounded to its type by an extra node if its unrounded numbers are
+  /// known.
   ValueId rounded_real(size_t i);
-  /// The same of a weight, which becomes a variable even if the file has it as a constant.
+  /// Returns a weight, which becomes a variable even if the file has it as a constant.
   ValueId weight(size_t i, const char* role);
-  /// The same, but one number repeated in a constant stays that: exporters write ones and zeros
-  /// where a normalization has no scale and bias of its own.
+  /// Returns a weight, except that a constant of one repeated number stays a constant: exporters
+  /// write ones and zeros for normalizations without scale and bias.
   ValueId scale_or_bias(size_t i, const char* role);
   ValueId index(size_t i);
-  /// An operand of either kind: what integers are stays such.
+  /// Returns an operand, real or integer.
   ValueId any(size_t i, const char* role = "weight") {
     return is_index(i) ? index(i) : real(i, role);
   }
-  /// Whether one of the inputs from `first` up to `end` is made of integers at run time, so that
-  /// the node computes with integers.
+  /// Returns whether one of the inputs from `first` up to `end` has integers known only at run
+  /// time, so that the node computes with integers.
   bool computes_integers(size_t first, size_t end) const;
-  /// An operand of integer arithmetic. Error unless it is int32 or int64: our integers have 32 bits
-  /// and do not wrap earlier.
+  /// Returns an operand of integer arithmetic. Throws Error unless it is int32 or int64: our
+  /// integers have 32 bits and do not wrap earlier.
   ValueId integers(size_t i);
-  /// Error "NAME must be known when the file is read" if it is not.
+  /// Returns the values of an input. Throws Error naming it if they are only known at run time.
   const KnownTensor& known(size_t i, const char* name) const;
   std::vector<int64_t> known_ints(size_t i, const char* name) const;
-  /// A shape that the output shall have, which may depend on the number of samples; `several`, if
-  /// given, becomes what it is for the batch where that differs.
+  /// Returns the requested shape of the output, which may depend on the number of samples;
+  /// `several`, if given, is set to the shape for the whole batch if that differs.
   std::vector<int64_t> known_shape(size_t i, std::vector<int64_t>* several = nullptr) const;
-  /// Sizes that dimensions `axes` of `value` shall have; the samples may keep their dimension.
+  /// Returns the requested sizes of dimensions `axes` of `value`; the samples may keep theirs.
   std::vector<int64_t> known_sizes(size_t i, const char* name, ValueId value,
                                    const std::vector<int64_t>& axes) const;
-  /// Whether the input is zeros that do not train, for one sample and for several. It then has the
-  /// shape `one`, whose dimension `axis` is `several` there.
+  /// Returns whether the input is zeros that do not train, of shape `one` for one sample; for
+  /// several samples dimension `axis` is `several`.
   bool is_zeros(size_t i, const Shape& one, size_t axis, int64_t several) const;
   double known_scalar(size_t i, const char* name) const;
-  /// The first of attribute and input, whichever the file's opset has.
+  /// Returns the attribute, else the input; which one exists depends on the file's opset.
   std::optional<std::vector<int64_t>> ints(const char* attribute, size_t i) const;
 
   /// Adds a node under this one's path, or path/SUFFIX.
@@ -80,21 +81,21 @@ class Translation {
               const std::string& suffix = "");
   std::vector<ValueId> add_all(const char* op, std::vector<ValueId> inputs,
                                Attributes attributes = {}, const std::string& suffix = "");
-  /// The same of a step on the way to the result, which PyTorch does not round.
+  /// Adds an intermediate step, which PyTorch does not round.
   ValueId add_step(const char* op, std::vector<ValueId> inputs, Attributes attributes,
                    const std::string& suffix);
-  /// Adds a Reshape unless the value has that shape. `sources`: a DimensionSource for each of its
-  /// dimensions, where they are known.
+  /// Adds a Reshape unless the value has that shape. `sources`: a DimensionSource for each
+  /// dimension, if known.
   ValueId reshape(ValueId value, const Shape& shape, const std::string& suffix = "",
                   std::vector<int64_t> sources = {});
-  /// Output `output`: the value with that shape, by a Reshape with the name of the node.
+  /// Sets an output to the value in that shape, with a Reshape that has the name of the node.
   void set_reshaped(size_t output, ValueId value, const Shape& shape, std::vector<int64_t> sources);
   Shape shape_of(ValueId value) { return graph().value(value).shape; }
 
   void set(size_t output, ValueId value);
   void set_boolean(size_t output, ValueId value);
   void set_integers(size_t output, ValueId value, DataType type);
-  /// The output is computed, but what it starts from is known: the numbers of that input.
+  /// Sets the known initial numbers of a computed output to those of an input.
   void set_start(size_t output, size_t input);
   void set_known(size_t output, KnownTensor tensor);
   void set_type(DataType type) { type_ = type; }
@@ -134,16 +135,16 @@ std::span<const Translator> resize_translators();
 std::span<const Translator> sampling_translators();
 std::span<const Translator> scatter_translators();
 std::span<const Translator> window_translators();
-/// Operators that files hold as we do (OpDef::onnx).
+/// Translates operators that are the same in files and here (OpDef::onnx).
 void translate_same(Translation& translation);
-/// Null for operators that are not translated.
+/// Returns the translator of an operator, or null.
 Translate find_translator(std::string_view op);
-/// All operators that are.
+/// Returns all operators that have a translator.
 std::vector<std::string> translated_operators();
-/// Whether nodes of this operator may be met at all, known or not.
+/// Returns whether the operator is supported, at run time or for known inputs only.
 bool is_understood(std::string_view op);
 
-/// Rows of one axis by constant positions.
+/// Picks rows of one axis at constant positions.
 ValueId gather_rows(Translation& t, ValueId x, int64_t axis, const std::vector<int64_t>& rows,
                     const std::string& suffix);
 /// Sets output 0 to these rows of axis 0, arranged as `places`, where the axis is all of one sample
@@ -151,20 +152,21 @@ ValueId gather_rows(Translation& t, ValueId x, int64_t axis, const std::vector<i
 /// places of one sample. Returns false for others, without a result.
 bool set_rows_of_each_sample(Translation& t, ValueId x, const Shape& places,
                              std::vector<int64_t> rows);
-/// Output 0. The node that makes it, which must be the translation's own, gets its name: use where
-/// the last node is not known before.
+/// Sets output 0 and gives its node, which this translation must have added, the node's name. For
+/// translations whose last node is not known in advance.
 void set_named(Translation& t, ValueId value);
-/// Cast and its like: input 0 as this type.
+/// Translates Cast and similar operators: input 0 as this type.
 void cast_to(Translation& t, DataType to);
-/// The axes of a reduction and keepdims, from attributes or input 1.
+/// Returns the axes of a reduction and keepdims, from attributes or input 1.
 Attributes reduction_attributes(Translation& t, size_t rank);
-/// Whether a reduction leaves its input as it is.
+/// Returns whether a reduction leaves its input unchanged.
 bool reduces_nothing(Translation& t);
-/// Throws Error unless the node is of ONNX's own domain, where another one has an operator of that
-/// name with another meaning.
+/// Throws Error unless the node is in ONNX's own domain. For operators that mean something else in
+/// another domain.
 void check_domain(const Translation& t);
 
-/// Attribute values that arithmetic on sizes can bear. Throws Error naming the node.
+/// Returns attribute values after checking that they are from `least` to `most`, so that arithmetic
+/// on sizes cannot overflow. Throws Error naming the node.
 std::vector<int64_t> bounded(const Translation& t, std::vector<int64_t> values, int64_t least,
                              int64_t most, const char* name);
 

@@ -21,14 +21,14 @@ class AttentionNode {
   void run() {
     if (t_.has(6)) throw t_.error("nonpad_kv_seqlen is not supported");
     if (t_.node().output_size() > 3 && !t_.node().output(3).empty())
-      throw t_.error("its scores as an output are not supported");
+      throw t_.error("scores as an output are not supported");
     const size_t rank = t_.shape(0).size();
     if ((rank != 3 && rank != 4) || t_.shape(1).size() != rank || t_.shape(2).size() != rank)
-      throw t_.error("needs queries, keys and values of three or four dimensions");
+      throw t_.error("its queries, keys and values must have three or four dimensions");
     flat_ = rank == 3;
     const ValueId q = heads(0, "q");
     ValueId k = with_past(heads(1, "k"), 4, "k"), v = with_past(heads(2, "v"), 5, "v");
-    if (t_.has(4) != t_.has(5)) throw t_.error("has past keys or past values only");
+    if (t_.has(4) != t_.has(5)) throw t_.error("past keys and past values must be given together");
     past_ = t_.has(4) ? t_.shape(4)[2] : 0;
     if (t_.node().output_size() > 1) t_.set(1, k);
     if (t_.node().output_size() > 2) t_.set(2, v);
@@ -83,7 +83,8 @@ class AttentionNode {
 
   ValueId with_past(ValueId x, size_t i, const std::string& name) {
     if (!t_.has(i)) return x;
-    if (t_.shape(i).size() != 4) throw t_.error("past keys and values need four dimensions");
+    if (t_.shape(i).size() != 4)
+      throw t_.error("its past keys and values must have four dimensions");
     if (element_count(t_.shape(i)) == 0) return x;  // an empty cache
     const ValueId past = t_.real(i, "past");
     return t_.add("Concat", {past, x}, {{"axis", int64_t{2}}}, name + "_with_past");
@@ -94,7 +95,8 @@ class AttentionNode {
     Shape s = t_.shape_of(x);
     if (s[1] == wanted) return x;
     if (s[1] < 1 || wanted % s[1] != 0)
-      throw t_.error(std::to_string(wanted) + " heads cannot share " + std::to_string(s[1]));
+      throw t_.error(std::to_string(wanted) + " heads cannot share " + std::to_string(s[1]) +
+                     " heads of keys or values");
     const int64_t times = wanted / s[1];
     const ValueId column = t_.reshape(x, {s[0], s[1], 1, s[2], s[3]}, name + "_group");
     const ValueId wide = t_.add(
@@ -102,7 +104,7 @@ class AttentionNode {
     return t_.reshape(wide, {s[0], wanted, s[2], s[3]}, name + "_shared");
   }
 
-  /// Which keys every query may see by is_causal and the window of opset 25, by positions.
+  /// Returns the keys that every query may see by is_causal and the window of opset 25.
   std::optional<KnownTensor> visible() {
     const bool causal = t_.attributes().integer("is_causal", 0) != 0;
     const int64_t left = t_.attributes().integer("left_window_size", -1);
@@ -185,7 +187,7 @@ class AttentionNode {
       return guarded(t_.add("Where", {mask, scores, hidden}, {}, "mask"));
     }
     if (positions) mask = t_.add("Where", {condition(*positions), mask, hidden}, {}, "both_masks");
-    // Trained masks are numbers that hide nothing.
+    // Trained masks are plain numbers and do not hide keys.
     if (!t_.is_known(3) || positions) {
       const ValueId largest = t_.add("ReduceMax", {mask}, row, "largest");
       some_key_ = t_.add("Greater", {largest, hidden}, {}, "some_key");
@@ -275,7 +277,8 @@ ValueId slice_last(Translation& t, ValueId x, int64_t start, int64_t end, int64_
 void rotary_embedding(Translation& t) {
   check_domain(t);
   const Shape shape = t.shape(0);
-  if (shape.size() != 3 && shape.size() != 4) throw t.error("needs three or four dimensions");
+  if (shape.size() != 3 && shape.size() != 4)
+    throw t.error("its input must have three or four dimensions");
   const bool flat = shape.size() == 3;
   ValueId x = t.real(0);
   if (flat) {
@@ -287,7 +290,8 @@ void rotary_embedding(Translation& t) {
   const int64_t size = t.shape_of(x)[3];
   int64_t turned = t.attributes().integer("rotary_embedding_dim", 0);
   if (turned == 0) turned = size;
-  if (turned < 2 || turned > size || turned % 2 != 0) throw t.error("cannot turn its dimensions");
+  if (turned < 2 || turned > size || turned % 2 != 0)
+    throw t.error("the number of rotated dimensions is out of range or odd");
   const int64_t half = turned / 2, sequence = flat ? shape[1] : shape[2];
   const auto angles = [&](size_t i, const std::string& name) {
     const ValueId all = table(t, i, name);

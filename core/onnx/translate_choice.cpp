@@ -26,7 +26,7 @@ void one_hot(Translation& t) {
   const size_t rank = shape.size() + 1;
   const int64_t axis = checked_axis(t.attributes().integer("axis", -1), rank, t.what());
   const KnownTensor& values = t.known(2, "values");
-  if (values.count() != 2) throw t.error("needs two values");
+  if (values.count() != 2) throw t.error("its values must be exactly two numbers");
   ValueId index = t.is_index(0) ? t.index(0) : t.add("RealToIndex", {t.real(0)}, {}, "classes");
   const auto integer = [&](int64_t value) {
     return t.graph().add_index_constant({}, {static_cast<int32_t>(value)});

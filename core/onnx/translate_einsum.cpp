@@ -75,7 +75,7 @@ class Einsum {
     if (const size_t dots = rest.find("..."); dots != std::string::npos) rest.erase(dots, 3);
     for (char letter : rest) {
       const bool known = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
-      if (!known) throw t_.error("does not understand the equation");
+      if (!known) throw t_.error("its equation is not valid");
     }
   }
 
@@ -95,7 +95,7 @@ class Einsum {
       const size_t rank = t_.shape(i).size();
       if (rank < named || (named == part.size() && rank != named))
         throw t_.error("its equation does not fit " + to_string(t_.shape(i)));
-      if (rank - named > 16) throw t_.error("has too many dimensions");
+      if (rank - named > 16) throw t_.error("its inputs have too many dimensions");
       most_dots_ = std::max(most_dots_, rank - named);
       parts_.push_back(letters_of(part, rank));
     }
@@ -113,7 +113,7 @@ class Einsum {
     check_output();
   }
 
-  /// What comes once, in order of the alphabet, after the ellipsis.
+  /// Makes the implicit output: letters that occur once, in alphabetical order, after the ellipsis.
   void implicit_output() {
     std::map<char, int> count;
     for (const Letters& part : parts_) {
@@ -127,11 +127,12 @@ class Einsum {
 
   void check_output() const {
     const std::set<char> different(output_.begin(), output_.end());
-    if (different.size() != output_.size()) throw t_.error("its output repeats a letter");
+    if (different.size() != output_.size())
+      throw t_.error("its equation repeats a letter in the output");
     for (char letter : output_) {
       const bool found = std::any_of(parts_.begin(), parts_.end(),
                                      [&](const Letters& part) { return contains(part, letter); });
-      if (!found) throw t_.error("its output has a letter that no input has");
+      if (!found) throw t_.error("its equation has a letter in the output that is in no input");
     }
   }
 
@@ -169,7 +170,8 @@ class Einsum {
   void take_diagonal(Term& term, size_t a, size_t b) {
     const Shape shape = t_.shape_of(term.value);
     const int64_t size = shape[a];
-    if (shape[b] != size) throw t_.error("repeats a letter for dimensions of different sizes");
+    if (shape[b] != size)
+      throw t_.error("its equation repeats a letter for dimensions of different sizes");
     Letters rest;
     std::vector<int64_t> order;
     Shape flat;
@@ -306,7 +308,7 @@ class Einsum {
     const int64_t x = size_of(a, letter), y = size_of(b, letter);
     if (x == y || (stretches && (x == 1 || y == 1))) return;
     throw t_.error("dimensions of " + std::to_string(x) + " and " + std::to_string(y) +
-                   " have one letter");
+                   " have the same letter");
   }
 
   /// [batch ..., first, second]. Without a batch the rows of the left operand stay apart.
@@ -341,7 +343,7 @@ class Einsum {
 };
 
 void einsum(Translation& t) {
-  if (t.input_count() == 0) throw t.error("has no inputs");
+  if (t.input_count() == 0) throw t.error("its inputs are missing");
   Einsum(t).run();
 }
 

@@ -93,7 +93,7 @@ void is_infinite(Translation& t) {
   const double infinity = std::numeric_limits<double>::infinity();
   ValueId x = t.real(0);
   if (negative && positive) x = t.add("Abs", {x}, {}, "size");
-  // Of neither, nothing is more than infinite.
+  // If neither counts, no magnitude is greater than infinity.
   const char* op = negative || positive ? "Equal" : "Greater";
   t.set_boolean(0, t.add(op, {x, constant(t, positive || !negative ? infinity : -infinity)}));
 }
@@ -142,7 +142,7 @@ void reduce_log_sum_exp(Translation& t) {
   t.set(0, t.add("Reshape", {y}, {{"shape", reduced(t)}, {"allowzero", int64_t{1}}}));
 }
 
-/// The product of all elements along an axis: halves are multiplied until one is left.
+/// Computes the product of all elements along an axis: halves are multiplied until one is left.
 ValueId product_along(Translation& t, ValueId x, int64_t axis) {
   const Shape from = t.shape_of(x);
   const size_t at = static_cast<size_t>(axis);
@@ -168,7 +168,7 @@ ValueId product_along(Translation& t, ValueId x, int64_t axis) {
 
 void reduce_product(Translation& t) {
   const Shape shape = t.shape(0);
-  if (element_count(shape) == 0) throw t.error("has no elements");
+  if (element_count(shape) == 0) throw t.error("its input has no elements");
   ValueId x = t.real(0);
   if (reduces_nothing(t) || shape.empty()) return t.set(0, t.add("Identity", {x}));
   const Attributes lines = reduction_attributes(t, shape.size());
@@ -187,7 +187,7 @@ void lp_normalization(Translation& t) {
   const int64_t axis =
       checked_axis(t.attributes().integer("axis", -1), t.shape(0).size(), t.what());
   const int64_t p = t.attributes().integer("p", 2);
-  if (p != 1 && p != 2) throw t.error("p is 1 or 2");
+  if (p != 1 && p != 2) throw t.error("p must be 1 or 2");
   const Attributes lines{{"axes", std::vector<int64_t>{axis}}, {"keepdims", int64_t{1}}};
   const ValueId x = t.real(0), one = constant(t, 1.0);
   const ValueId powers =
@@ -212,10 +212,10 @@ void mean_variance_normalization(Translation& t) {
   t.set(0, t.add("Div", {centred, t.add("Add", {deviation, constant(t, 1e-9)}, {}, "divisor")}));
 }
 
-/// The elements on one side of a diagonal, zeros elsewhere, whatever stands there.
+/// Keeps the elements on one side of a diagonal; the others become zero, whatever their value.
 void triangle(Translation& t) {
   const Shape shape = t.shape(0);
-  if (shape.size() < 2) throw t.error("needs a matrix");
+  if (shape.size() < 2) throw t.error("its input must be a matrix");
   const auto shift = t.has(1) ? static_cast<int64_t>(t.known_scalar(1, "k")) : 0;
   const bool upper = t.attributes().integer("upper", 1) != 0;
   const int64_t rows = shape[shape.size() - 2], columns = shape.back();

@@ -33,12 +33,12 @@ void arithmetic(Translation& t) {
 
 void modulo(Translation& t) {
   if (t.attributes().integer("fmod", 0) != 0 || !of_integers(t, 2))
-    throw t.error("works on reals, or as fmod, at run time, which is not supported");
+    throw t.error("Mod of reals and fmod are not supported at run time");
 }
 
 /// Sum, Mean, Min and Max of any number of operands, from the left.
 ValueId from_left(Translation& t, const char* op) {
-  if (t.input_count() == 0) throw t.error("has no inputs");
+  if (t.input_count() == 0) throw t.error("its inputs are missing");
   const bool integers = t.computes_integers(0, t.input_count());
   const auto operand = [&](size_t i) { return integers ? t.integers(i) : t.real(i); };
   ValueId result = operand(0);
@@ -66,7 +66,7 @@ void parametric_relu(Translation& t) {
   t.set(0, t.add("PRelu", {x, t.weight(1, "weight")}));
 }
 
-/// Of integers: the larger of it and `min`, and the smaller of that and `max`.
+/// Clips integers: the larger of the value and `min`, then the smaller of that and `max`.
 void clip_integers(Translation& t) {
   ValueId result = t.integers(0);
   const bool high = t.has(2);
@@ -91,7 +91,7 @@ void clip(Translation& t) {
 
 void gelu(Translation& t) {
   const std::string how = t.attributes().text("approximate", "none");
-  if (how != "none" && how != "tanh") throw t.error("approximate is none or tanh");
+  if (how != "none" && how != "tanh") throw t.error("approximate must be none or tanh");
   t.set(0, t.add("Gelu", {t.real(0)}, {{"tanh", int64_t{how == "tanh"}}}));
 }
 
@@ -132,7 +132,7 @@ void is_nan(Translation& t) {
 void where(Translation& t) {
   const ValueId condition = t.index(0);
   if (t.computes_integers(1, 3) || (t.is_index(1) && t.is_index(2))) {
-    if (!t.is_index(1) || !t.is_index(2)) throw t.error("mixes reals and integers");
+    if (!t.is_index(1) || !t.is_index(2)) throw t.error("its inputs mix reals and integers");
     t.set_integers(0, t.add("Where", {condition, t.index(1), t.index(2)}), t.type(1));
     return;
   }
@@ -140,7 +140,7 @@ void where(Translation& t) {
   t.set(0, t.add("Where", {condition, t.real(1), t.real(2)}));
 }
 
-/// Of a softmax, which up to opset 12 took everything from the axis on as one.
+/// Translates a softmax, which up to opset 12 treated all dimensions from the axis on as one.
 void softmax(Translation& t) {
   const Shape shape = t.shape(0);
   const std::string op = t.node().op_type();

@@ -19,7 +19,7 @@ void to_shape(Translation& t, const Shape& shape, std::vector<int64_t> sources) 
   t.set_reshaped(0, x, shape, std::move(sources));
 }
 
-/// What the shape is for several samples, if the number is part of it where the file is read. Files
+/// Adds the shape for several samples where their number is part of the shape in the file. Files
 /// that have it as a number in other places say nothing about it.
 void expect_reshaped(Translation& t, const std::vector<int64_t>& several, bool zero_is_size) {
   SampleAxes* samples = t.importer().samples();
@@ -75,7 +75,7 @@ void squeeze(Translation& t) {
 
 void unsqueeze(Translation& t) {
   const auto axes = t.ints("axes", 1);
-  if (!axes) throw t.error("has no axes");
+  if (!axes) throw t.error("its axes are missing");
   const Shape from = t.shape(0);
   std::vector<int64_t> sources(from.size() + axes->size(), 0);
   for (const int64_t axis : checked_axes(*axes, sources.size(), t.what()))
@@ -91,7 +91,7 @@ void transpose(Translation& t) {
   std::vector<int64_t> order(t.shape(0).size());
   std::iota(order.rbegin(), order.rend(), int64_t{0});
   order = checked_axes(t.attributes().ints("perm", order), t.shape(0).size(), t.what());
-  if (order.size() != t.shape(0).size()) throw t.error("perm does not fit the input");
+  if (order.size() != t.shape(0).size()) throw t.error("its perm does not fit the input");
   t.set(0, t.add("Transpose", {t.any(0)}, {{"perm", order}}));
 }
 
@@ -101,10 +101,10 @@ void concat(Translation& t) {
   for (size_t i = 0; i < t.input_count(); ++i) {
     // Parts without elements, such as an empty cache, add nothing.
     if (element_count(t.shape(i)) == 0) continue;
-    if (integers && !t.is_index(i)) throw t.error("mixes reals and integers");
+    if (integers && !t.is_index(i)) throw t.error("its inputs mix reals and integers");
     inputs.push_back(integers ? t.index(i) : t.real(i));
   }
-  if (inputs.empty()) throw t.error("has no elements");
+  if (inputs.empty()) throw t.error("its input has no elements");
   const int64_t axis =
       checked_axis(t.attributes().integer("axis", 0), t.shape_of(inputs[0]).size(), t.what());
   t.set(0,
@@ -183,7 +183,7 @@ std::vector<int64_t> padded_rows(Translation& t, const std::string& mode, int64_
                                  int64_t before, int64_t after) {
   std::vector<int64_t> rows;
   if (size == 0 || (mode == "reflect" && (before >= size || after >= size)))
-    throw t.error("pads are larger than the input");
+    throw t.error("its pads are larger than the input");
   for (int64_t i = -before; i < size + after; ++i) {
     if (mode == "edge") {
       rows.push_back(std::clamp<int64_t>(i, 0, size - 1));
@@ -205,7 +205,7 @@ void pad(Translation& t) {
   std::vector<int64_t> axes(rank);
   std::iota(axes.begin(), axes.end(), int64_t{0});
   if (t.has(3)) axes = checked_axes(t.known_ints(3, "axes"), rank, t.what());
-  if (given.size() != 2 * axes.size()) throw t.error("pads do not fit the input");
+  if (given.size() != 2 * axes.size()) throw t.error("its pads do not fit the input");
   std::vector<int64_t> pads(2 * rank, 0);
   Shape result = shape;
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -225,11 +225,12 @@ void pad(Translation& t) {
     return;
   }
   if (mode != "reflect" && mode != "edge" && mode != "wrap")
-    throw t.error("does not know the mode " + mode);
+    throw t.error("the mode '" + mode + "' is not supported");
   ValueId y = t.any(0);
   for (size_t axis = 0; axis < rank; ++axis) {
     if (pads[axis] == 0 && pads[axis + rank] == 0) continue;
-    if (pads[axis] < 0 || pads[axis + rank] < 0) throw t.error("has negative pads");
+    if (pads[axis] < 0 || pads[axis + rank] < 0)
+      throw t.error("negative pads are not supported in this mode");
     y = gather_rows(t, y, static_cast<int64_t>(axis),
                     padded_rows(t, mode, shape[axis], pads[axis], pads[axis + rank]),
                     "axis" + std::to_string(axis));
@@ -250,7 +251,7 @@ void expand(Translation& t) {
   try {
     samples->expect(y, broadcast_of(samples->shape(x), several, t.what()), t.what());
   } catch (const Error&) {
-    samples->refuse(t.what(), "cannot expand several samples to its shape");
+    samples->refuse(t.what(), "it cannot expand several samples to its shape");
   }
 }
 
@@ -259,7 +260,7 @@ void tile(Translation& t) {
   const Shape shape = t.shape(0);
   const std::vector<int64_t> repeats =
       bounded(t, t.known_ints(1, "repeats"), 1, int64_t{1} << 30, "a repeat");
-  if (repeats.size() != shape.size()) throw t.error("repeats do not fit the input");
+  if (repeats.size() != shape.size()) throw t.error("its repeats do not fit the input");
   Shape split, wide, result;
   std::vector<int64_t> sources;
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -284,7 +285,8 @@ void gather(Translation& t) {
     for (int64_t index : indices) {
       const int64_t size = shape[static_cast<size_t>(axis)];
       if (index < -size || index >= size)
-        throw t.error("index " + std::to_string(index) + " of " + std::to_string(size));
+        throw t.error("index " + std::to_string(index) + " is out of range for size " +
+                      std::to_string(size));
     }
     if (axis == 0 && set_rows_of_each_sample(t, x, t.shape(1), indices)) return;
   }
@@ -301,7 +303,7 @@ void identity(Translation& t) { t.set(0, t.add("Identity", {t.any(0)})); }
 
 /// As in inference: everything passes.
 void dropout(Translation& t) {
-  t.importer().note("dropout is left out: nodes work as in inference");
+  t.importer().note("dropout is left out, as in inference");
   identity(t);
 }
 
@@ -318,7 +320,7 @@ void cast_like(Translation& t) {
 /// Whether the place in a block comes before the channel, or after it.
 bool is_deep(Translation& t) {
   const std::string mode = t.attributes().text("mode", "DCR");
-  if (mode != "DCR" && mode != "CRD") throw t.error("does not know the mode " + mode);
+  if (mode != "DCR" && mode != "CRD") throw t.error("the mode '" + mode + "' is not supported");
   return mode == "DCR";
 }
 
@@ -326,7 +328,7 @@ void depth_to_space(Translation& t) {
   const Shape shape = t.shape(0);
   const int64_t block = t.attributes().integer("blocksize", 0);
   if (shape.size() != 4 || block < 1 || block > 1024 || shape[1] % (block * block) != 0)
-    throw t.error("the block does not fit " + to_string(shape));
+    throw t.error("its block size does not fit " + to_string(shape));
   const int64_t n = shape[0], c = shape[1] / (block * block), h = shape[2], w = shape[3];
   const bool deep = is_deep(t);
   const ValueId split =
@@ -342,7 +344,7 @@ void space_to_depth(Translation& t) {
   const Shape shape = t.shape(0);
   const int64_t block = t.attributes().integer("blocksize", 0);
   if (shape.size() != 4 || block < 1 || shape[2] % block != 0 || shape[3] % block != 0)
-    throw t.error("the block does not fit " + to_string(shape));
+    throw t.error("its block size does not fit " + to_string(shape));
   const int64_t n = shape[0], c = shape[1], h = shape[2] / block, w = shape[3] / block;
   const ValueId split = t.reshape(t.real(0), {n, c, h, block, w, block}, "split",
                                   {0, 1, kAnything, kAnything, kAnything, kAnything});
@@ -415,7 +417,7 @@ void cast_to(Translation& t, DataType to) {
   const bool wide = to == DataType::int32 || to == DataType::int64;
   const bool keeps = t.is_index(0) && (boolean || to == t.type(0));
   if (!is_integer(to) || !(wide || keeps))
-    throw t.error("casts to " + type_name(to) + " at run time, which is not supported");
+    throw t.error("a cast to " + type_name(to) + " at run time is not supported");
   ValueId value = kNone;
   if (!t.is_index(0)) {
     value = t.add("RealToIndex", {t.real(0)});

@@ -40,7 +40,7 @@ void batch_normalization(Translation& t) {
   if (t.attributes().integer("spatial", 1) != 1)
     throw t.error("statistics per activation are not supported");
   const Shape shape = t.shape(0);
-  if (shape.size() < 2) throw t.error("needs a batch and channels");
+  if (shape.size() < 2) throw t.error("its input must have a batch and channels");
   const ValueId x = t.real(0), scale = t.scale_or_bias(1, "weight"),
                 bias = t.scale_or_bias(2, "bias");
   const KnownTensor &mean = t.known(3, "mean"), &variance = t.known(4, "variance");
@@ -97,11 +97,11 @@ void instance_normalization(Translation& t) {
 
 void group_normalization(Translation& t) {
   const Shape shape = t.shape(0);
-  if (shape.size() < 2) throw t.error("needs a batch and channels");
+  if (shape.size() < 2) throw t.error("its input must have a batch and channels");
   const int64_t groups = t.attributes().integer("num_groups", 0);
   if (groups < 1 || shape[1] % groups != 0)
     throw t.error(std::to_string(groups) + " groups do not fit " + to_string(shape));
-  // Up to opset 20 the scale and the bias stand for groups, not for channels.
+  // Up to opset 20, scale and bias are per group, not per channel.
   const auto per_channel = [&](size_t i, const char* role) {
     const ValueId value = t.scale_or_bias(i, role);
     if (t.shape_of(value) == Shape{shape[1]}) return value;
@@ -119,10 +119,10 @@ void group_normalization(Translation& t) {
 void cross_entropy(Translation& t) {
   if (t.has(2)) throw t.error("class weights are not supported");
   if (t.attributes().text("reduction", "mean") != "mean")
-    throw t.error("only the mean is supported");
+    throw t.error("only the reduction 'mean' is supported");
   ValueId scores = t.real(0), labels = t.index(1);
   const Shape shape = t.shape(0);
-  if (shape.size() < 2) throw t.error("needs scores [n, c, ...]");
+  if (shape.size() < 2) throw t.error("its scores must have the shape [n, c, ...]");
   if (shape.size() > 2) {  // [n, c, d ...] as [n d ..., c]
     std::vector<int64_t> order(shape.size());
     std::iota(order.begin(), order.end(), int64_t{0});

@@ -49,7 +49,7 @@ std::vector<Activation> read_activations(Translation& t, size_t count,
   for (size_t i = 0; names.size() < count && t.attributes().texts("activations").empty(); ++i)
     names.push_back(defaults[i % defaults.size()]);
   if (names.size() != count) {
-    throw t.error("needs " + std::to_string(count) + " activations, not " +
+    throw t.error("it needs " + std::to_string(count) + " activations, not " +
                   std::to_string(names.size()));
   }
   const auto factors = [&](const char* name) {
@@ -63,10 +63,10 @@ std::vector<Activation> read_activations(Translation& t, size_t count,
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     const auto row = std::find_if(kActivations.begin(), kActivations.end(),
                                   [&](const ActivationRow& each) { return each.name == name; });
-    if (row == kActivations.end()) throw t.error("does not know the activation " + name);
+    if (row == kActivations.end()) throw t.error("the activation '" + name + "' is not supported");
     const bool alpha_left = next_alpha < alphas.size(), beta_left = next_beta < betas.size();
     if (row->needs_factors && !(alpha_left && (beta_left || !row->has_beta)))
-      throw t.error("the activation " + name + " has no factors");
+      throw t.error("the activation '" + name + "' takes no factors");
     Activation made{name, row->alpha, row->beta};
     if (row->has_alpha && alpha_left) made.alpha = alphas[next_alpha++];
     if (row->has_beta && beta_left) made.beta = betas[next_beta++];
@@ -106,8 +106,8 @@ ValueId activate(Translation& t, const Activation& of, ValueId x, const std::str
   return t.add("Where", {above, x, constant(0.0f)}, {}, suffix);
 }
 
-/// What the three operators share. A state that is all zeros is kNone: the first step then leaves
-/// out what it would multiply, and no constant in the graph depends on the batch.
+/// The common part of the three operators. A state that is all zeros is kNone: the first step then
+/// leaves out what it would multiply, and no constant in the graph depends on the batch.
 class Recurrence {
  public:
   Recurrence(Translation& t, int64_t gates, size_t functions,
@@ -194,7 +194,7 @@ Recurrence::Recurrence(Translation& t, int64_t gates, size_t functions,
     : t_(t), gates_(gates) {
   const Shape x = t.shape(0), w = t.shape(1), r = t.shape(2);
   if (x.size() != 3 || w.size() != 3 || r.size() != 3)
-    throw t.error("needs X, W and R of three dimensions");
+    throw t.error("X, W and R must have three dimensions");
   batch_first_ = t.attributes().integer("layout", 0) != 0;
   steps_ = x[batch_first_ ? 1 : 0];
   batch_ = x[batch_first_ ? 0 : 1];
@@ -203,10 +203,11 @@ Recurrence::Recurrence(Translation& t, int64_t gates, size_t functions,
   clip_ = t.attributes().real("clip", 0.0);
   const std::string direction = t.attributes().text("direction", "forward");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
-    throw t.error("does not know the direction " + direction);
+    throw t.error("the direction '" + direction + "' is not supported");
   directions_ = direction == "bidirectional" ? 2 : 1;
   const auto number = static_cast<int64_t>(directions_);
-  if (steps_ < 1 || batch_ < 1 || hidden_ < 1) throw t.error("has no steps, samples or features");
+  if (steps_ < 1 || batch_ < 1 || hidden_ < 1)
+    throw t.error("its input has no steps, samples or features");
   if (t.attributes().integer("hidden_size", hidden_) != hidden_)
     throw t.error("hidden_size is not the last dimension of R " + to_string(r));
   const int64_t rows = checked_count({gates, hidden_}, t.what());
@@ -216,9 +217,9 @@ Recurrence::Recurrence(Translation& t, int64_t gates, size_t functions,
   check(7, {number, 3 * hidden_}, "P");
   if (steps_ > kMostStepNodes / (12 * number)) {
     throw Error(
-        t.what() + ": has " + std::to_string(steps_) + " steps, which is too many to unroll",
-        "a sequence may have up to " + std::to_string(kMostStepNodes / (12 * number)) +
-            " steps; export a shorter one, or say how long it is with --dimension");
+        t.what() + ": its sequence of " + std::to_string(steps_) + " steps is too long to unroll",
+        "use at most " + std::to_string(kMostStepNodes / (12 * number)) +
+            " steps: export a shorter sequence, or set its length with --dimension");
   }
   const std::vector<Activation> functions_of_all =
       read_activations(t, functions * directions_, default_activations);
@@ -249,7 +250,7 @@ std::vector<ValueId> Recurrence::states(size_t i, const char* name) {
   const Shape wanted =
       batch_first_ ? Shape{batch_, number, hidden_} : Shape{number, batch_, hidden_};
   check(i, wanted, name);
-  // Exporters write the zeros that a network starts from, and nobody trains those.
+  // Exporters write the initial zeros of a network as constants, which do not train.
   if (t_.is_zeros(i, wanted, batch_first_ ? 0 : 1, several_)) return none;
   ValueId state = t_.real(i, name);
   if (batch_first_) {

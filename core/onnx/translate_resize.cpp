@@ -14,7 +14,7 @@ namespace {
 
 constexpr float kMostTaps = 256.0f;  // of a filter, each of which becomes a few nodes
 
-/// How one axis is resized.
+/// Resizing of one axis.
 struct Axis {
   int64_t index = 0, from = 0, to = 0;
   float scale = 1.0f;
@@ -40,7 +40,7 @@ float resized_place(Translation& t, int64_t row, const Axis& axis, const std::st
     if (axis.to == 1) return 0.5f * (axis.roi_begin + axis.roi_end) * last;
     return axis.roi_begin * last + x * (axis.roi_end - axis.roi_begin) * last / last_to;
   }
-  throw t.error("the coordinates " + coordinates + " are not supported");
+  throw t.error("the coordinates '" + coordinates + "' are not supported");
 }
 
 /// The row that such a place takes, by the rounding rules; "simple" is that of opset 10 and before.
@@ -61,7 +61,7 @@ int64_t nearest_row(Translation& t, float at, int64_t from, float scale,
   } else if (nearest == "simple") {
     row = scale < 1.0f ? std::ceil(at) : below;
   } else {
-    throw t.error("the rounding " + nearest + " is not supported");
+    throw t.error("the rounding '" + nearest + "' is not supported");
   }
   return std::clamp<int64_t>(static_cast<int64_t>(row), 0, from - 1);
 }
@@ -140,7 +140,7 @@ ValueId antialiased(Translation& t, ValueId x, const Axis& axis, std::optional<f
                     bool only_inside, const std::string& suffix) {
   const float step = 1.0f / axis.scale, width = std::max(step, 1.0f);
   const float support = (a ? 2.0f : 1.0f) * width;
-  if (!(2.0f * support < kMostTaps)) throw t.error("would sum too many rows for antialias");
+  if (!(2.0f * support < kMostTaps)) throw t.error("antialias would sum too many rows");
   std::vector<std::vector<int64_t>> rows;
   std::vector<std::vector<float>> weights;
   size_t most = 0;
@@ -152,7 +152,7 @@ ValueId antialiased(Translation& t, ValueId x, const Axis& axis, std::optional<f
       begin = std::max<int64_t>(begin, 0);
       end = std::min(end, axis.from);
     }
-    if (begin >= end) throw t.error("cannot be antialiased at this scale");
+    if (begin >= end) throw t.error("antialias is not supported at this scale");
     rows.emplace_back();
     weights.emplace_back();
     float sum = 0.0f;
@@ -181,7 +181,7 @@ ValueId antialiased(Translation& t, ValueId x, const Axis& axis, std::optional<f
   return total;
 }
 
-/// What a node asks for.
+/// A request of a Resize node.
 struct Request {
   std::vector<Axis> axes{};
   Shape result{};
@@ -214,7 +214,7 @@ Request request_of(Translation& t, const std::string& coordinates) {
   }
   const size_t count = axes.size();
   if ((scales.empty() ? to.size() : scales.size()) != count)
-    throw t.error("scales or sizes do not fit the input");
+    throw t.error("its scales or sizes do not fit the input");
   Request request{.result = shape, .crops = coordinates == "tf_crop_and_resize"};
   std::vector<float> roi;
   if (request.crops && t.has(1)) roi = known_reals(t, 1, "roi");
@@ -223,7 +223,7 @@ Request request_of(Translation& t, const std::string& coordinates) {
   const bool keeps_ratio = policy != "stretch" && scales.empty();
   if (keeps_ratio) {
     if (policy != "not_larger" && policy != "not_smaller")
-      throw t.error("the policy " + policy + " is not supported");
+      throw t.error("the policy '" + policy + "' is not supported");
     for (size_t k = 0; k < count; ++k)
       scales.push_back(static_cast<float>(to[k]) /
                        static_cast<float>(shape[static_cast<size_t>(axes[k])]));
@@ -250,7 +250,7 @@ Request request_of(Translation& t, const std::string& coordinates) {
     request.result[at] = axis.to;
     request.axes.push_back(axis);
   }
-  if (checked_count(request.result, t.what()) == 0) throw t.error("gives no elements");
+  if (checked_count(request.result, t.what()) == 0) throw t.error("its output has no elements");
   return request;
 }
 
@@ -273,7 +273,7 @@ void resize(Translation& t) {
   const bool old = t.opset() < 11;
   const std::string mode = t.attributes().text("mode", "nearest");
   if (mode != "nearest" && mode != "linear" && mode != "cubic")
-    throw t.error("the mode " + mode + " is not supported; nearest, linear and cubic are");
+    throw t.error("the mode '" + mode + "' is not supported; nearest, linear and cubic are");
   const bool antialias = t.attributes().integer("antialias", 0) != 0 && mode != "nearest";
   const bool only_inside = t.attributes().integer("exclude_outside", 0) != 0;
   const std::string coordinates =
@@ -282,12 +282,13 @@ void resize(Translation& t) {
       t.attributes().text("nearest_mode", old ? "simple" : "round_prefer_floor");
   const auto a = static_cast<float>(t.attributes().real("cubic_coeff_a", -0.75));
   if (antialias && coordinates != "half_pixel" && coordinates != "pytorch_half_pixel") {
-    throw Error(t.what() + ": antialias with the coordinates " + coordinates + " is not supported",
-                "export it with antialias=False or align_corners=False");
+    throw Error(
+        t.what() + ": antialias with the coordinates '" + coordinates + "' is not supported",
+        "export it with antialias=False or align_corners=False");
   }
   const Request request = request_of(t, coordinates);
   ValueId y = t.real(0);
-  // What keeps its shape is left alone, whatever the scales say.
+  // A tensor that keeps its shape is left alone, whatever the scales say.
   const bool works = request.crops || request.result != shape;
   for (const Axis& axis : works ? request.axes : std::vector<Axis>{}) {
     if (axis.to == axis.from && axis.scale == 1.0f && axis.roi_begin == 0.0f &&

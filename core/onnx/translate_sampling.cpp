@@ -34,10 +34,11 @@ class GridSample {
   void read() {
     const Shape x = t_.shape(0), grid = t_.shape(1);
     const size_t d = x.size() < 2 ? 0 : x.size() - 2;
-    if (d != 2 && d != 3) throw t_.error("works on images and volumes, not on " + to_string(x));
+    if (d != 2 && d != 3)
+      throw t_.error("only images and volumes are supported, not " + to_string(x));
     if (grid.size() != x.size() || grid[0] != x[0] || grid.back() != static_cast<int64_t>(d))
       throw t_.error("the grid " + to_string(grid) + " does not fit the input " + to_string(x));
-    if (element_count(x) == 0) throw t_.error("has no pixels");
+    if (element_count(x) == 0) throw t_.error("its input has no pixels");
     sizes_.assign(x.begin() + 2, x.end());
     samples_ = x[0];
     channels_ = x[1];
@@ -46,7 +47,7 @@ class GridSample {
     if (mode_ == "bilinear") mode_ = "linear";
     if (mode_ == "bicubic") mode_ = "cubic";
     if (mode_ != "linear" && mode_ != "nearest" && mode_ != "cubic")
-      throw t_.error("does not know the mode " + mode_);
+      throw t_.error("the mode '" + mode_ + "' is not supported");
     if (mode_ == "cubic" && d != 2) throw t_.error("cubic sampling of volumes is not supported");
     const std::string padding = t_.attributes().text("padding_mode", "zeros");
     if (padding == "border") {
@@ -54,7 +55,7 @@ class GridSample {
     } else if (padding == "reflection") {
       outside_ = Outside::reflection;
     } else if (padding != "zeros") {
-      throw t_.error("does not know the padding " + padding);
+      throw t_.error("the padding '" + padding + "' is not supported");
     }
     corners_ = t_.attributes().integer("align_corners", 0) != 0;
     points_ = checked_count({grid.begin() + 1, grid.end() - 1}, t_.what());
@@ -106,7 +107,7 @@ class GridSample {
     return held(y, size, name);
   }
 
-  /// Within the input; on its borders there is no gradient either.
+  /// Clamps a place to the input; there is no gradient on its borders either.
   ValueId held(ValueId x, int64_t size, const std::string& name) {
     const double last = static_cast<double>(size - 1);
     const ValueId after = add("Greater", {x, number(0.0)}, name + "is_after");
@@ -168,7 +169,7 @@ class GridSample {
     return taps;
   }
 
-  /// Of a pixel at distance r + 1: ((a u - 5 a) u + 8 a) u - 4 a with u = r + 1.
+  /// Returns the weight of a pixel at distance r + 1: ((a u - 5 a) u + 8 a) u - 4 a with u = r + 1.
   ValueId far_weight(ValueId r, double a, const std::string& name) {
     const ValueId u = add("Add", {r, number(1.0)}, name + "u");
     ValueId y = add("Mul", {u, number(a)}, name + "w1");
@@ -176,7 +177,7 @@ class GridSample {
     y = add("Add", {add("Mul", {y, u}, name + "w3"), number(8.0 * a)}, name + "w4");
     return add("Sub", {add("Mul", {y, u}, name + "w5"), number(4.0 * a)}, name + "weight");
   }
-  /// Of a pixel at distance r: ((a + 2) r - (a + 3)) r r + 1.
+  /// Returns the weight of a pixel at distance r: ((a + 2) r - (a + 3)) r r + 1.
   ValueId near_weight(ValueId r, double a, const std::string& name) {
     ValueId y = add("Mul", {r, number(a + 2.0)}, name + "w1");
     y = add("Sub", {y, number(a + 3.0)}, name + "w2");
@@ -201,7 +202,7 @@ class GridSample {
     std::vector<ValueId> indices, weights;
     for (const Tap& each : all) {
       ValueId index = each.index;
-      // What is outside reads the zero after the last pixel.
+      // Places outside the image read the zero after the last pixel.
       if (leaves()) index = add("Where", {each.inside, index, integer(pixels)}, "or_zero");
       indices.push_back(index);
       if (each.weight != kNone)
@@ -271,7 +272,7 @@ void affine_grid(Translation& t) {
   std::vector<int64_t> several;
   const std::vector<int64_t> size =
       bounded(t, t.known_shape(1, &several), 1, int64_t{1} << 30, "a size");
-  if (size.size() != 4 && size.size() != 5) throw t.error("works on images and volumes");
+  if (size.size() != 4 && size.size() != 5) throw t.error("only images and volumes are supported");
   const size_t d = size.size() - 2;
   const auto dimensions = static_cast<int64_t>(d);
   if (theta != Shape{size[0], dimensions, dimensions + 1})
@@ -308,7 +309,7 @@ void affine_grid(Translation& t) {
   SampleAxes* samples = t.importer().samples();
   if (samples == nullptr || several.empty()) return;
   // The channels of the image are in its size, but not in the grid.
-  if (several.size() != size.size()) throw t.error("works on images and volumes");
+  if (several.size() != size.size()) throw t.error("only images and volumes are supported");
   Shape wanted{several[0]};
   wanted.insert(wanted.end(), several.begin() + 2, several.end());
   wanted.push_back(dimensions);

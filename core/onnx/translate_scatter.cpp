@@ -17,7 +17,7 @@ constexpr size_t kMostRepeats = 64;  // of one row among the updates
 ValueId constant_of(Translation& t, const Shape& shape, const std::vector<int64_t>& values) {
   std::vector<int32_t> numbers;
   for (int64_t value : values) {
-    if (value > INT32_MAX) throw t.error("selects among more than 2^31 rows");
+    if (value > INT32_MAX) throw t.error("selecting among more than 2^31 rows is not supported");
     numbers.push_back(static_cast<int32_t>(value));
   }
   return t.graph().add_index_constant(shape, std::move(numbers));
@@ -29,7 +29,8 @@ ValueId computed_rows(Translation& t, const TupleShapes& shapes) {
   ValueId rows = t.integers(1);
   // Gather itself counts negative indices from the end, but sums of several do not.
   if (length == 1 && shapes.first_rows.empty()) return t.reshape(rows, shapes.places, "rows");
-  if (shapes.rows > INT32_MAX / 2) throw t.error("selects among more than 2^30 rows");
+  if (shapes.rows > INT32_MAX / 2)
+    throw t.error("selecting among more than 2^30 rows is not supported");
   const ValueId given = rows, sizes = constant_of(t, {length}, shapes.sizes);
   rows = t.add("Mod", {given, sizes}, {}, "from_start");
   // An index in range moved by nothing or by the size. Others must not reach another row: `beyond`
@@ -106,7 +107,7 @@ std::vector<std::vector<int64_t>> rounds_of(Translation& t, const std::vector<in
   for (size_t k = 0; k < targets.size(); ++k) {
     const size_t round = written[targets[k]]++;
     if (round == kMostRepeats)
-      throw t.error("changes a row more than " + std::to_string(kMostRepeats) + " times");
+      throw t.error("it changes a row more than " + std::to_string(kMostRepeats) + " times");
     if (round == rounds.size()) rounds.emplace_back();
     rounds[round].push_back(static_cast<int64_t>(k));
   }
@@ -121,12 +122,12 @@ void scatter(Translation& t, const std::vector<int64_t>& targets, const Shape& a
   update_rows[0] = static_cast<int64_t>(targets.size());
   if (element_count(t.shape(2)) != element_count(update_rows))
     throw t.error("its updates " + to_string(t.shape(2)) + " do not fit its indices");
-  if (t.is_index(0) != t.is_index(2)) throw t.error("mixes reals and integers");
+  if (t.is_index(0) != t.is_index(2)) throw t.error("its inputs mix reals and integers");
   ValueId data = t.reshape(t.any(0), as_rows, "data");
   const ValueId updates = t.reshape(t.any(2, "updates"), update_rows, "updates");
   const std::vector<std::vector<int64_t>> rounds = rounds_of(t, targets);
   if (how == ScatterHow::replace && rounds.size() > 1)
-    throw t.error("writes the same place twice, and ONNX leaves open which value stays");
+    throw t.error("it writes the same element twice, and ONNX does not define which value stays");
   for (const std::vector<int64_t>& round : rounds) {
     std::vector<int64_t> rows;
     for (int64_t k : round) rows.push_back(targets[static_cast<size_t>(k)]);
@@ -149,7 +150,8 @@ bool adds_at_computed(Translation& t) {
   if (t.attributes().text("reduction", "none") == "add" && !t.is_index(0) && !t.is_index(2))
     return true;
   throw Error(t.what() + ": its indices are only known at run time",
-              "only sums of reals (reduction = add) can be scattered then");
+              "use reduction = add on reals, the only scatter with computed indices, or export "
+              "fixed indices");
 }
 
 /// The data plus `sums` of its shape; nothing is added to zeros.

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMostSize = int64_t{1} << 20;    // of strides, dilations, pads and kernels
 constexpr int64_t kMostSlices = int64_t{1} << 22;  // of a volume, counted once per window
 
-/// How windows lie on the input along one dimension.
+/// Position of windows on the input along one dimension.
 struct Along {
   int64_t kernel = 1, stride = 1, dilation = 1, begin = 0, end = 0;
 
@@ -39,13 +39,13 @@ Padding padding_of(Translation& t) {
   if (how == "SAME_UPPER") return Padding::same_upper;
   if (how == "SAME_LOWER") return Padding::same_lower;
   if (how == "VALID") return Padding::none;
-  if (how != "NOTSET" && !how.empty()) throw t.error("does not know the padding " + how);
+  if (how != "NOTSET" && !how.empty()) throw t.error("the padding '" + how + "' is not supported");
   return Padding::given;
 }
 
 Windows windows_of(Translation& t, const std::vector<int64_t>& kernel, const Shape& input) {
   const size_t d = kernel.size();
-  if (d > 3) throw t.error("works on one to three dimensions, not on " + to_string(input));
+  if (d > 3) throw t.error("only one to three dimensions are supported, not " + to_string(input));
   if (input.size() != d + 2) throw t.error("its kernel does not fit the input");
   const auto given = [&](const char* attribute, size_t count, int64_t least, const char* name) {
     const std::vector<int64_t> fallback(count, least);
@@ -56,7 +56,7 @@ Windows windows_of(Translation& t, const std::vector<int64_t>& kernel, const Sha
   const std::vector<int64_t> dilations = given("dilations", d, 1, "a dilation");
   const std::vector<int64_t> pads = given("pads", 2 * d, 0, "a pad");
   if (strides.size() != d || dilations.size() != d || pads.size() != 2 * d)
-    throw t.error("strides, dilations and pads do not fit its kernel");
+    throw t.error("its strides, dilations or pads do not fit its kernel");
   const Padding padding = padding_of(t);
   Windows w(d);
   for (size_t i = 0; i < d; ++i) {
@@ -68,7 +68,7 @@ Windows windows_of(Translation& t, const std::vector<int64_t>& kernel, const Sha
   return w;
 }
 
-/// Of the last two dimensions; one dimension has a height of 1.
+/// Windows of the last two dimensions; a single dimension has a height of 1.
 Attributes attributes_of(const Windows& w) {
   const Along width = w.back(), height = w.size() == 1 ? Along{} : w[w.size() - 2];
   return {{"strides", std::vector<int64_t>{height.stride, width.stride}},
@@ -130,7 +130,7 @@ std::vector<int64_t> kernel_of(Translation& t) {
   if (weight.size() < 3) throw t.error("its weight has no kernel");
   std::vector<int64_t> kernel(weight.begin() + 2, weight.end());
   if (t.attributes().ints("kernel_shape", kernel) != kernel)
-    throw t.error("kernel_shape differs from the weight's");
+    throw t.error("kernel_shape differs from the shape of the weight");
   return kernel;
 }
 
@@ -143,7 +143,7 @@ ValueId window_slices(Translation& t, ValueId x, const Along& depth) {
   if (depth.trivial()) return as_slices(t, x);
   x = with_slices_around(t, x, depth.begin, depth.end);
   const Shape s = t.shape_of(x);
-  if (s[2] < depth.reach()) throw t.error("the kernel is larger than the padded input");
+  if (s[2] < depth.reach()) throw t.error("its kernel is larger than the padded input");
   const int64_t out = (s[2] - depth.reach()) / depth.stride + 1;
   checked_count({s[0], s[1], out, depth.kernel, s[3], s[4]}, t.what());
   checked_count({out, depth.kernel}, t.what(), kMostSlices);
@@ -177,7 +177,7 @@ void conv(Translation& t) {
   t.set(0, volume ? from_slices(t, y, t.shape(0)[0]) : from_image(t, y, w));
 }
 
-/// Of a ConvTranspose along one dimension: `begin` and `end` are cut off what the windows give,
+/// A ConvTranspose along one dimension: `begin` and `end` elements are cut off the windows' sum,
 /// then `more` zeros follow.
 struct Spread {
   int64_t begin = 0, end = 0, more = 0, size = 0;
@@ -324,7 +324,7 @@ ValueId pool_image(Translation& t, ValueId x, const Pool& pool, const Windows& w
 
 Pool pool_of(Translation& t, const char* op) {
   const std::vector<int64_t> kernel = t.attributes().ints("kernel_shape", {});
-  if (kernel.empty()) throw t.error("has no kernel_shape");
+  if (kernel.empty()) throw t.error("kernel_shape is missing");
   return {.op = op,
           .windows = windows_of(t, kernel, t.shape(0)),
           .ceil_mode = t.attributes().integer("ceil_mode", 0),
@@ -384,7 +384,7 @@ void lp_pool(Translation& t) {
 Attributes pixels(Translation& t) {
   std::vector<int64_t> axes(std::max<size_t>(t.shape(0).size(), 2) - 2);
   std::iota(axes.begin(), axes.end(), int64_t{2});
-  if (axes.empty()) throw t.error("has nothing to pool");
+  if (axes.empty()) throw t.error("its input has no dimensions to pool");
   return {{"axes", axes}, {"keepdims", int64_t{1}}};
 }
 
@@ -400,7 +400,7 @@ void global_lp_pool(Translation& t) {
 /// x / (bias + alpha * the mean of the squares of neighbouring channels)^beta.
 void local_response(Translation& t) {
   const Shape shape = t.shape(0);
-  if (shape.size() < 3) throw t.error("needs a batch, channels and pixels");
+  if (shape.size() < 3) throw t.error("its input must have a batch, channels and pixels");
   const int64_t size = bounded(t, {t.attributes().integer("size", 0)}, 1, kMostSize, "a size")[0];
   const auto constant = [&](const char* name, float fallback) {
     const double value = t.attributes().real(name, static_cast<double>(fallback));
@@ -425,20 +425,21 @@ void col_to_im(Translation& t) {
   const std::vector<int64_t> block = t.known_ints(2, "block_shape");
   const Shape columns = t.shape(0);
   if (image.size() != block.size() || block.empty() || block.size() > 2)
-    throw t.error("works on images of one or two dimensions");
+    throw t.error("only images of one or two dimensions are supported");
   Shape pixels{columns[0], 1};
   pixels.insert(pixels.end(), image.begin(), image.end());
   Windows w = windows_of(t, block, pixels);
   if (w.size() == 1) image.insert(image.begin(), 1);
   const Along width = w.back(), height = w.size() == 1 ? Along{} : w[0];
   const int64_t window = checked_count({height.kernel, width.kernel}, t.what());
-  if (columns.size() != 3 || columns[1] % window != 0) throw t.error("blocks do not fit its input");
+  if (columns.size() != 3 || columns[1] % window != 0)
+    throw t.error("its blocks do not fit its input");
   const auto count = [](int64_t size, const Along& a) {
     return (size + a.begin + a.end - a.reach()) / a.stride + 1;
   };
   const Shape blocks{columns[0], columns[1], count(image[0], height), count(image[1], width)};
   if (blocks[2] < 1 || blocks[3] < 1 || blocks[2] * blocks[3] != columns[2])
-    throw t.error("blocks do not fit its image");
+    throw t.error("its blocks do not fit its image");
   const int64_t channels = columns[1] / window;
   Tensor kernel{{columns[1], 1, height.kernel, width.kernel}, {}};
   checked_count({columns[1], window}, t.what(), kMostFolded);

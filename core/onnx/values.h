@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the values of a tensor tell about where it comes from.
+// Clues in the values of a tensor about its origin.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,20 @@
 
 namespace halfscope::onnx_files {
 
-/// All elements are equal: tensors such as ones and zeros, which are equal by chance.
+/// Returns whether all elements are equal, as in tensors of ones or zeros, which may match by
+/// chance.
 bool is_one_number(const KnownTensor& tensor);
 
-/// Two values, of which one is 0 and the other is 1 or at most -10: it hides or selects positions.
+/// Returns whether a tensor has two values, 0 and either 1 or at most -10: a mask that hides or
+/// selects positions.
 bool is_mask(const KnownTensor& tensor);
 
-/// Along some axis of at least four elements all lines are arithmetic or geometric sequences or
-/// samples of a sine, and not all are constant: positions, frequencies, their sines.
+/// Returns whether, along some axis of at least four elements, all lines are arithmetic or
+/// geometric sequences or samples of a sine, and not all are constant: positions, frequencies,
+/// their sines.
 bool follows_formula(const KnownTensor& tensor);
 
-/// `b` has two dimensions and is the transpose of `a`, bit for bit.
+/// Returns whether `b` has two dimensions and is the transpose of `a`, bit for bit.
 bool is_transpose(const KnownTensor& a, const KnownTensor& b);
 bool same_values(const KnownTensor& a, const KnownTensor& b);
 
@@ -30,24 +33,25 @@ bool same_values(const KnownTensor& a, const KnownTensor& b);
 /// source element index[i].
 struct Repeats {
   KnownTensor source;
-  Shape kept{};                 ///< source expanded to the tensor's shape gives it, if not empty
+  Shape kept{};                 ///< if not empty: source expanded to this shape gives the tensor
   std::vector<int64_t> rows{};  ///< else: rows of source, in order
-  size_t axis = 0;              ///< along which a row lies in the tensor
+  size_t axis = 0;              ///< axis of the tensor along which a row runs
 };
-/// Dimensions along which all slices are alike become 1; vectors that repeat (a table of positions
-/// that was gathered from) are kept once. Nothing for tensors that do not repeat. A tensor of one
-/// number repeats along its first axis only, if that has `batch` elements.
+/// Finds repeats: dimensions along which all slices are equal become 1; vectors that repeat (a
+/// table of positions that was gathered from) are kept once. Returns nothing for tensors that do
+/// not repeat. A tensor of one number repeats along its first axis only, if that has `batch`
+/// elements.
 std::optional<Repeats> find_repeats(const KnownTensor& tensor, int64_t batch);
 
-/// The tensor of which these operators, one after the other, make this one; null if one of them is
-/// not known, or if its inverse loses digits.
+/// Returns the tensor from which these operators, one after the other, compute this one; null if
+/// one of them is unknown or its inverse loses digits.
 std::shared_ptr<const KnownTensor> undo(const KnownTensor& tensor,
                                         const std::vector<std::string>& operators);
 
-/// The only row of a table that is zero; -1 if there is none.
+/// Returns the only row of a table that is zero; -1 if there is none or more than one.
 int64_t find_zero_row(const KnownTensor& table);
 
-/// Whether the tensor only repeats the other one along the dimensions in front of it.
+/// Returns whether the tensor only repeats the other one along its leading dimensions.
 bool is_spread(const KnownTensor& tensor, const KnownTensor& of);
 
 }  // namespace halfscope::onnx_files

@@ -10,7 +10,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-/// What a node is called below the composite, by what it computes; the expansions of core/ops use
+/// Names of nodes below the composite, by the value they compute; the expansions of core/ops use
 /// the same words. "" for nodes of an Attention that none of its parts stands for.
 class PartNames {
  public:
@@ -136,7 +136,7 @@ class FormBuilder {
       // Ones and zeros that train in no composite; their shape may have been given up.
       made = form_.graph.add_constant(Tensor{in_.shape(value), start->data});
     } else if (const Node* reshape = in_.made_by(value, "Reshape")) {
-      // Of a parameter that several composites read.
+      // Form of a parameter that several composites read.
       const auto from = at_.find(reshape->inputs[0]);
       if (from != at_.end()) made = as(from->second, in_.shape(value), "parameter");
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Element-wise operators: Add, Sub, Mul, Div with numpy broadcasting; Neg, Exp, Log, Sqrt. All but
-// the last three take indices too, see core/numeric/elementary/integers.h.
+// the last three also accept indices, see core/numeric/elementary/integers.h.
 #include "core/ops/definitions.h"
 #include "core/ops/samples.h"
 

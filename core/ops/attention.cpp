@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Attention (ours), as exporters write it in primitives, so that a plan can name it as one:
+// Attention (ours), as exporters write it in primitives, so that a plan can name it as one
+// operator:
 //   y = softmax(mask(q k * scale)) v
-// q [..., n, d], k [..., d, m] (transposed already), v [..., m, e] -> y [..., n, e]; the dimensions
-// in front broadcast as in MatMul, the softmax runs over m. Inputs after v are masks, one after the
-// other:
+// q [..., n, d], k [..., d, m] (already transposed), v [..., m, e] -> y [..., n, e]; the leading
+// dimensions broadcast as in MatMul, the softmax runs over m. Inputs after v are masks, in order:
 //   mask              real: added to the scores
-//   condition, fill   index and real: scores where the condition is nonzero, else the fill; the
-//                     other way round where bit i of attribute fill_where_true is set, of mask i
-// all broadcast with the scores. With attribute zero_masked, rows in which everything is masked
-// give zeros (core/ops/softmax.cpp). Attribute `scale` is what the scores are multiplied by, or
-// with attribute `divide` divided by, in fp32; without it they are not scaled.
+//   condition, fill   index and real: scores where the condition is nonzero, otherwise the fill;
+//   the
+//                     other way round for mask i if bit i of attribute fill_where_true is set
+// All masks broadcast with the scores. With attribute zero_masked, fully masked rows give zeros
+// (core/ops/softmax.cpp). The scores are multiplied by attribute `scale`, or with attribute
+// `divide` divided by it, in fp32; without it they are not scaled.
 //
-// It has no kernel and no gradient: lower() always makes it MatMul PATH/scores, Mul or Div
+// It has no kernel and no gradient: lower() always expands it into MatMul PATH/scores, Mul or Div
 // PATH/scale, Add or Where PATH/mask (PATH/mask_2 ...), Softmax PATH/softmax and MatMul PATH/mix.
 #include "core/ops/definitions.h"
 #include "core/ops/softmax.h"

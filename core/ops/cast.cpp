@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Cast: the same numbers rounded to another format. lower() inserts it where a node
-// reads an operand in a format that does not hold all its values; the target is the output's
-// format.
+// Cast: the same numbers rounded to another format, the output's. lower() inserts it where a node
+// reads an operand in a format that cannot represent all its values.
 #include "core/ops/definitions.h"
 
 namespace halfscope::ops {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Operators that decide and choose, as in ONNX, with numpy broadcasting. ONNX's booleans are index
+// Operators that compare and select, as in ONNX, with numpy broadcasting. ONNX's booleans are index
 // tensors here, nonzero meaning true:
-//   Equal, Less, LessOrEqual, Greater, GreaterOrEqual   of two real or two index operands
-//   And, Or, Not                                        of index operands
+//   Equal, Less, LessOrEqual, Greater, GreaterOrEqual   two real or two index operands
+//   And, Or, Not                                        index operands
 //   ArgMax       position of the largest element along `axis` (keepdims, select_last_index); a NaN
 //                counts as larger than everything
-//   Where(c, x, y)   x where c is true, else y, both real or both indices; one of them that is left
-//                out stands for zeros (ours), which the gradient needs
+//   Where(c, x, y)   x where c is true, else y, both real or both indices; an omitted one means
+//                    zeros (ours), which the gradient needs
 #include "core/ops/definitions.h"
 #include "core/ops/samples.h"
 
@@ -16,7 +16,7 @@ namespace {
 std::vector<OutputType> infer_compare(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 2, "needs two inputs");
   const Value &a = graph.value(node.inputs[0]), &b = graph.value(node.inputs[1]);
-  check_node(node, a.type == b.type, "compares real numbers or indices, not one with the other");
+  check_node(node, a.type == b.type, "cannot compare real numbers with indices");
   return {{broadcast_shapes(node, a.shape, b.shape), ElementType::index}};
 }
 
@@ -47,7 +47,8 @@ std::vector<OutputType> infer_arg_max(const Graph& graph, const Node& node) {
 
 std::vector<OutputType> infer_where(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 3, "needs three inputs");
-  check_node(node, node.inputs[1] != kNone || node.inputs[2] != kNone, "has nothing to choose");
+  check_node(node, node.inputs[1] != kNone || node.inputs[2] != kNone,
+             "has no values to choose from");
   check_index(graph, node, 0);
   Shape shape = graph.value(node.inputs[0]).shape;
   for (size_t i = 1; i < 3; ++i) {

@@ -104,8 +104,8 @@ std::vector<ValueId> gradient(GradientContext& c) {
   return result;
 }
 
-// Of ConvGradInput(x, w) as a layer, a transposed convolution: its gradient by x is the convolution
-// that it is the transpose of, and w takes part in both alike.
+// A ConvGradInput(x, w) used as a layer is a transposed convolution: its gradient with respect to x
+// is the convolution that it transposes, and w enters both in the same way.
 std::vector<ValueId> transposed_gradient(GradientContext& c) {
   const ValueId dy = c.output_gradient(0);
   std::vector<ValueId> result(2, kNone);

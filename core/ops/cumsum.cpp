@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // CumSum: prefix sums along attribute axis, as in ONNX (exclusive: without the element itself;
-// reverse: from the end). Each is a sum of its own under the node's accumulation, in the order in
-// which the elements are passed; the gradient runs the other way. Of indices they are exact.
+// reverse: from the end). Each one is a separate sum under the node's accumulation, in the order of
+// the elements; the gradient runs the other way. Sums of indices are exact.
 #include "core/ops/definitions.h"
 #include "core/ops/samples.h"
 

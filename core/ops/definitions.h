@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Private to core/ops: the operators that each file defines. table.cpp puts them together.
+// Private to core/ops: the operators that each file defines. table.cpp collects them.
 #pragma once
 
 #include <vector>

@@ -7,8 +7,8 @@
 //   Max, Min     the gradient goes to the winner, half of it to each of two equals
 //   Pow          0 for the base where the exponent is 0, and for the exponent of 0^b, b >= 0
 //   Abs          dy * Sign(x);  Sign, Floor, Ceil and Round let no gradient through
-//   LeakyRelu, PRelu, Elu at 0: the derivative from the left; Clip and HardSigmoid: their corners let
-//   no gradient through
+//   LeakyRelu, PRelu, Elu at 0: the derivative from the left; Clip and HardSigmoid: their corners
+//   let no gradient through
 // Gelu and Swish are composites: stagewise Gelu is x / sqrt(2), Erf, + 1, * x, * 0.5, or, with
 // tanh, 0.5 x (1 + Tanh(sqrt(2 / pi) (x + 0.044715 x^3))); Swish is x * Sigmoid(alpha x).
 #include "core/ops/functions.h"
@@ -21,7 +21,7 @@ namespace {
 
 using Gradients = std::vector<ValueId>;
 
-/// Of indices only those that integers have, see core/numeric/elementary/integers.h.
+/// Index operands support only the functions of core/numeric/elementary/integers.h.
 ElementType result_type(const Graph& graph, const Node& node) {
   const bool of_indices = node.op == "Abs" || node.op == "Min" || node.op == "Max";
   for (size_t i = 0; i < node.inputs.size() && !of_indices; ++i) check_real(graph, node, i);
@@ -81,7 +81,7 @@ Gradients cos_gradient(GradientContext& c) {
   return {c.add("Neg", {c.add("Mul", {c.output_gradient(0), c.add("Sin", {c.input(0)})})})};
 }
 
-/// Of the larger operand; the smaller of (a, b) is where b is the larger of (b, a).
+/// Gradient of Max(a, b). For Min(a, b), the smaller operand is treated as the larger of (b, a).
 Gradients extreme_gradient(GradientContext& c) {
   const ValueId dy = c.output_gradient(0);
   const bool smallest = c.node().op == fn::Min::kName;
@@ -171,7 +171,8 @@ OpDef gradient_def(bool selects = false) {
 
 OnnxForm same_in_onnx() { return {.written = true, .read = 1}; }
 
-/// A function of one element. ONNX has it under the same name, but for what `onnx` says.
+/// A function of one element. ONNX has it under the same name, except for the differences in
+/// `onnx`.
 template <class Function>
 OpDef unary(std::vector<ValueId> (*gradient)(GradientContext&), OnnxForm onnx = same_in_onnx(),
             Autocast autocast = Autocast::follow) {

@@ -8,7 +8,7 @@
 
 namespace halfscope {
 
-/// The function with the node's attributes; a gradient has those of its operator.
+/// Returns the function with the node's attributes; a gradient has those of its operator.
 template <class Function>
 Function function_of(const Node& node) {
   Function f{};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Gather(x, indices): slices of x along `axis`, and GatherElements(x, indices): single elements
-// along `axis`, as in ONNX, of reals or indices; a negative index counts from the end. Their
-// gradients of ours, with attribute `shape`, are sums: what was read several times adds up, in
-// ascending order of the positions in `indices`. Imported networks scatter with them: they have
-// gradients of their own, which read again what was added.
+// along `axis`, as in ONNX, for reals or indices; a negative index counts from the end. Their
+// gradients (ours, with attribute `shape`) are sums: elements that were read several times are
+// added in ascending order of the positions in `indices`. Imported networks use them to scatter, so
+// they have gradients of their own, which read the added elements again.
 //
-// With attribute labels = 1 of ours GatherElements takes one index [n] for each row of x [n, c];
-// a negative one stands for "ignore this row": it reads 0 and its gradient row is 0.
+// With attribute labels = 1 (ours), GatherElements reads one index [n] for each row of x [n, c]. A
+// negative one means "ignore this row": it reads 0, and its gradient row is 0.
 #include "core/ops/definitions.h"
 #include "core/ops/samples.h"
 
@@ -72,7 +72,7 @@ std::vector<ValueId> elements_gradient(GradientContext& c) {
   return {c.add("GatherElementsGrad", {c.output_gradient(0), c.input(1)}, with_shape(c)), kNone};
 }
 
-/// What reads an axis again: Gather or GatherElements.
+/// Reads an axis again: Gather or GatherElements.
 template <bool Elements>
 std::vector<ValueId> sums_gradient(GradientContext& c) {
   const Attributes axis{{"axis", int_attribute(c.node(), "axis", 0)}};
@@ -80,25 +80,27 @@ std::vector<ValueId> sums_gradient(GradientContext& c) {
   return {c.add(op, {c.output_gradient(0), c.input(1)}, axis), kNone};
 }
 
-/// Rows of a table that every sample picks, or the same rows of every sample.
+/// Every sample selects rows of a table, or the same rows are selected from every sample.
 SampleResult gather_keeps_samples(const SampleNode& n) {
   const size_t axis = n.axis(n.rank(0), 0), indices = n.rank(1);
-  if (n.place(0) && n.place(1)) return samples::mixes("picks from each sample for the others, too");
+  if (n.place(0) && n.place(1))
+    return samples::mixes("it picks from each sample for the others, too");
   if (n.place(1)) return samples::at(SamplePlace{axis + n.place(1)->axis, n.place(1)->before});
   SamplePlace place = n.place(0).value();
-  if (place.axis == axis) return samples::mixes("picks samples");
+  if (place.axis == axis) return samples::mixes("it picks samples");
   if (place.axis > axis) place.axis += indices - 1;
   return samples::at(place);
 }
 
-/// Of every sample what its own indices pick; data or indices that all samples share are copied.
+/// Every sample's indices select from that sample; data or indices shared by all samples are
+/// copied.
 SampleResult elements_keep_samples(const SampleNode& n) {
   const auto x = n.place(0), indices = n.place(1);
   const SamplePlace place = x ? *x : indices.value();
   if (takes_labels(n.node()) || (x && indices && x != indices) ||
       n.shape(0)[place.axis] != n.shape(1)[place.axis])
     return samples::unfit("its operands have the samples in different places");
-  if (n.axis(n.rank(0), 0) == place.axis) return samples::mixes("picks samples");
+  if (n.axis(n.rank(0), 0) == place.axis) return samples::mixes("it picks samples");
   SampleResult result = samples::at(place);
   if (!x || !indices) result.copies.push_back({x ? size_t{1} : size_t{0}, place});
   return result;

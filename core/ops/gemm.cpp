@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Gemm: y = alpha op(A) op(B) + beta C with attributes transA, transB, alpha, beta; op(A) is
-// [m, k], op(B) is [k, n], C broadcasts to [m, n]. One row of biases [n] with factors of 1 is part
-// of the sums; another C, or other factors, come after them, in fp32.
+// Gemm: y = alpha op(A) op(B) + beta C with attributes transA, transB, alpha, beta; op(A) is [m,
+// k], op(B) is [k, n], C broadcasts to [m, n]. A bias row [n] with factors of 1 is part of the
+// sums; any other C, or other factors, are applied after them, in fp32.
 // Gradients: dA = alpha dy op(B)^T, dB = alpha op(A)^T dy, dC = beta times the sums of dy.
 #include "core/ops/definitions.h"
 #include "core/ops/samples.h"
@@ -51,7 +51,7 @@ int64_t summed_axis(const Node& node, size_t operand) {
   return (operand == 0) == transposed ? 0 : 1;
 }
 
-/// dC: the sums of dy over what C is stretched along, times beta.
+/// Returns dC: the sums of dy over the dimensions along which C is stretched, times beta.
 ValueId bias_gradient(GradientContext& c, ValueId dy) {
   const Shape shape = c.input_shape(2);
   const double beta = real_attribute(c.node(), "beta", 1.0);
@@ -76,7 +76,7 @@ std::vector<ValueId> gradient(GradientContext& c) {
   const bool ta = int_attribute(c.node(), "transA", 0) != 0;
   const bool tb = int_attribute(c.node(), "transB", 0) != 0;
   std::vector<ValueId> result(c.node().inputs.size(), kNone);
-  // The bias first: it is cheap, and it shows a bad dy before the products do.
+  // The bias comes first: it is cheap, and it shows a bad dy before the products do.
   if (has_bias && c.needed(2)) result[2] = bias_gradient(c, dy);
   if (c.needed(1)) {
     result[1] = tb ? c.add("Gemm", {dy, a}, transposes(true, ta))
@@ -91,12 +91,12 @@ std::vector<ValueId> gradient(GradientContext& c) {
 
 /// The samples are rows of A or columns of B, and C broadcasts.
 SampleResult keeps_samples(const SampleNode& n) {
-  if (n.place(0) && n.place(1)) return samples::mixes("multiplies samples with each other");
+  if (n.place(0) && n.place(1)) return samples::mixes("it multiplies samples with each other");
   std::optional<SamplePlace> place;
   for (size_t i = 0; i < 2; ++i) {
     if (!n.place(i)) continue;
     if (static_cast<int64_t>(n.place(i)->axis) == summed_axis(n.node(), i))
-      return samples::unfit("sums over the samples");
+      return samples::unfit("it sums over the samples");
     place = SamplePlace{i, n.place(i)->before};
   }
   std::vector<samples::Operand> operands;

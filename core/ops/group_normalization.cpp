@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT
-// Normalizations within a sample, as in ONNX: neighbours in groups with statistics of their own,
+// Normalizations within a sample, as in ONNX: groups of neighbouring elements, each with its own
+// statistics,
 //   y = (x - mean) / sqrt(var + epsilon) * scale + bias
-//   LayerNormalization(x, scale, bias?; axis)       a group is all from `axis` (-1) on; scale and
-//                                                   bias have the shape of a group
+//   LayerNormalization(x, scale, bias?; axis)       a group is everything from `axis` (-1) on;
+//   scale
+//                                                   and bias have the shape of a group
 //   RMSNormalization(x, scale; axis)                (opset 23) the same with a mean of 0
 //   GroupNormalization(x, scale, bias; num_groups)  x [n, c, ...]: neighbouring channels of a
 //                                                   sample; scale and bias [c] (opset 21)
-//   InstanceNormalization(x, scale, bias)           the same, each channel a group
-// Further outputs serve the gradient: every group's mean (not of RMSNormalization) and
-// 1 / sqrt(var + epsilon), flat. NormalizationGrad(dy, x, scale, mean?, inverse) with attributes
-// size and inner (NormGroups) -> dx, dscale and, with attribute bias, dbias; h = (x - mean)
-// inverse:
+//   InstanceNormalization(x, scale, bias)           the same, each channel is a group
+// Further outputs serve the gradient: every group's mean (except for RMSNormalization) and 1 /
+// sqrt(var + epsilon), flat. NormalizationGrad(dy, x, scale, mean?, inverse) with attributes size
+// and inner (NormGroups) -> dx, dscale and, with attribute bias, dbias; h = (x - mean) inverse:
 //   dbias = sum dy;  dscale = sum dy h;  dx = inverse (g - sum g / size - h sum g h / size)
-// where g = dy scale and sum g is 0 without a mean. Fused, statistics and sums are taken in double,
-// the rest in fp32; parameters and statistics are fp32 beside any activations. Stagewise they
-// become ReduceMean, Sub, Mul, ReduceMean, Add, Sqrt, Div, Mul, Add.
+// where g = dy scale, and sum g is 0 without a mean. Fused, statistics and sums are computed in
+// double and the rest in fp32; parameters and statistics are fp32 whatever the activations' format.
+// Stagewise they become ReduceMean, Sub, Mul, ReduceMean, Add, Sqrt, Div, Mul, Add.
 #include <algorithm>
 
 #include "core/ops/definitions.h"
@@ -36,7 +37,7 @@ size_t first_axis(const Node& node, size_t rank) {
   return static_cast<size_t>(axis);
 }
 
-/// What scale and bias look like.
+/// Returns the shape of scale and bias.
 Shape parameter_shape(const Node& node, const Shape& x) {
   if (by_channel(node)) return {x.at(1)};
   return Shape(x.begin() + static_cast<std::ptrdiff_t>(first_axis(node, x.size())), x.end());
@@ -89,7 +90,7 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   };
   const Shape shape = graph.value(node.inputs[0]).shape;
   const NormGroups groups = norm_groups(node, shape);
-  // Groups of channels are no axis of x: they get one.
+  // Groups of channels are not an axis of x, so they get one.
   const bool reshaped = node.op == "GroupNormalization";
   ValueId x = node.inputs[0];
   std::vector<int64_t> axes;
@@ -123,7 +124,7 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   if (node.inputs.size() > 2 && node.inputs[2] != kNone) {
     y = add("Add", "shift", {y, parameter("bias", node.inputs[2])});
   }
-  // The others serve the fused gradient; the primitives have gradients of their own.
+  // The other outputs serve the fused gradient; the primitives have their own gradients.
   if (!has_mean(node)) return {y, deviation};
   return {y, mean, deviation};
 }
@@ -132,7 +133,7 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
 SampleResult keeps_rows(const SampleNode& n) {
   if (n.others_hold_samples()) return samples::unfit("its parameters differ between samples");
   if (n.place(0)->axis >= n.axis(n.rank(0), -1))
-    return samples::mixes("normalizes over the samples");
+    return samples::mixes("it normalizes over the samples");
   return samples::at(n.place(0));
 }
 
@@ -195,7 +196,7 @@ NormGroups norm_groups(const Node& node, const Shape& x) {
     result.params = result.size;
     result.groups = result.size == 0 ? 0 : count / result.size;
   }
-  check_node(node, result.size > 0, "groups of no elements have no mean");
+  check_node(node, result.size > 0, "empty groups have no mean");
   return result;
 }
 

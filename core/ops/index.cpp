@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What only index tensors have: Mod(a, b), as in ONNX with fmod = 0, and the ways between them and
-// real numbers, which ONNX calls Cast too. IndexToReal(x) is rounded to the node's write format;
-// RealToIndex(x) goes towards zero, and what 32 bits do not hold becomes the nearest end, NaN 0.
-// Neither lets a gradient through.
+// Operators for index tensors only: Mod(a, b), as in ONNX with fmod = 0, and conversions from and
+// to real numbers, which ONNX also calls Cast. IndexToReal(x) is rounded to the node's write
+// format; RealToIndex(x) rounds toward zero, values out of the 32-bit range become its nearest end,
+// and NaN becomes 0. No gradient passes either of them.
 #include <algorithm>
 
 #include "core/ops/definitions.h"

@@ -13,7 +13,7 @@ using BinaryIndexFunctions =
                  integers::Min, integers::Max>;
 using UnaryIndexFunctions = FunctionList<integers::Neg, integers::Abs>;
 
-/// Whether all that the node reads and makes are indices.
+/// Returns whether the node reads and writes only indices.
 bool works_on_indices(const Graph& graph, const Node& node);
 
 }  // namespace halfscope

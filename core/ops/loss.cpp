@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 // SoftmaxCrossEntropyLoss(logits [n, c], labels [n]): mean over rows of
 //   log sum_j exp(x_j - max) - (x_label - max),
-// rows with a negative label or the label of attribute ignore_index left out. Fused it is evaluated
-// in double and rounded once; stagewise it becomes ReduceMax, Sub, Exp, ReduceSum, Log,
-// GatherElements, Sub, ReduceMean of all rows, with zeros for those that are left out, and a Mul by
-// rows / labelled rows, which is 1 where none is. Accuracy(logits, labels): share of labelled rows
-// whose first largest logit is the label's; a row with a NaN counts as wrong.
-// MeanSquaredError(prediction, target): mean of (prediction - target)^2 over all elements, likewise
-// in double and rounded once; stagewise Sub, Mul, ReduceMean. MeanSquaredErrorGrad(prediction,
-// target, dloss) = (prediction - target) (2 dloss / n).
+// ignoring rows with a negative label or the label of attribute ignore_index. Fused it is computed
+// in double and rounded once. Stagewise it becomes ReduceMax, Sub, Exp, ReduceSum, Log,
+// GatherElements, Sub, ReduceMean of all rows, with zeros for ignored rows, and a Div by the share
+// of labelled rows (1 if no row is ignored).
+// Accuracy(logits, labels): share of labelled rows whose first largest logit is the label's; a row
+// with a NaN counts as wrong.
+// MeanSquaredError(prediction, target): mean of (prediction - target)^2 over all elements, also in
+// double and rounded once; stagewise Sub, Mul, ReduceMean. MeanSquaredErrorGrad(prediction, target,
+// dloss) = (prediction - target) (2 dloss / n).
 #include "core/ops/definitions.h"
 #include "core/ops/samples.h"
 
@@ -76,7 +77,7 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   const ValueId counted = graph.add1("Where", base + "Where", {column, losses, kNone});
   const ValueId mean = graph.add1("ReduceMean", base + "ReduceMean", {counted},
                                   {{"axes", std::vector<int64_t>{0, 1}}, {"keepdims", int64_t{0}}});
-  // The share of labelled rows is 1 or less, in any format.
+  // The share of labelled rows is at most 1, in any format.
   const ValueId ones =
       graph.add1("Where", base + "Ones", {column, graph.add_constant(1.0f), kNone});
   const ValueId share =

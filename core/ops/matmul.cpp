@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// MatMul: the matrix product of the last two dimensions, as numpy's matmul: a one-dimensional
-// operand is a row (the first) or a column (the second) whose dimension of 1 the result does not
-// have; all other dimensions are a batch, which broadcasts. With transA or transB (ours; not of
+// MatMul: the matrix product of the last two dimensions, as numpy's matmul. A one-dimensional
+// operand is a row (the first) or a column (the second); its dimension of 1 is missing in the
+// result. All other dimensions are a batch, which broadcasts. With transA or transB (ours; not for
 // one-dimensional operands) the last two dimensions of an operand are swapped.
-// Gradients: dA = dy op(B)^T, dB = op(A)^T dy, summed where the batch was broadcast; of a B without
-// a batch one product of all rows, as PyTorch has it.
+// Gradients: dA = dy op(B)^T, dB = op(A)^T dy, summed where the batch was broadcast. A B without a
+// batch uses one product of all rows, as in PyTorch.
 #include <algorithm>
 
 #include "core/ops/definitions.h"
@@ -17,7 +17,7 @@ bool transposes(const Node& node, const char* which) { return int_attribute(node
 
 Shape batch_of(const Shape& matrix) { return Shape(matrix.begin(), matrix.end() - 2); }
 
-/// Strides of a batch of matrices seen as broadcast to `batch`.
+/// Returns the strides of a batch of matrices when it is broadcast to `batch`.
 std::vector<int64_t> batch_strides(const Shape& matrix, const Shape& batch) {
   std::vector<int64_t> strides(batch.size(), 0);
   int64_t stride = matrix[matrix.size() - 1] * matrix[matrix.size() - 2];
@@ -75,7 +75,7 @@ std::vector<OutputType> infer(const Graph& graph, const Node& node) {
                .result}};
 }
 
-/// Counted from the end, as the shapes are not known here.
+/// Returns an axis counted from the end, because the shapes are not known here.
 int64_t summed_axis(const Node& node, size_t operand) {
   const bool transposed = transposes(node, operand == 0 ? "transA" : "transB");
   return (operand == 0) == transposed ? -2 : -1;
@@ -114,8 +114,8 @@ std::vector<ValueId> gradient(GradientContext& c) {
   return result;
 }
 
-/// Whether the samples of an operand of MatMul are a dimension of the batch, rows or columns of the
-/// result, or summed over.
+/// The samples of an operand of MatMul: a dimension of the batch, rows or columns of the result, or
+/// summed over.
 enum class Role : uint8_t { batch, free, summed };
 
 Role role_of(const SampleNode& n, size_t operand) {
@@ -140,9 +140,9 @@ SampleResult keeps_samples(const SampleNode& n) {
       batched = true;
       continue;
     }
-    if (n.place(other)) return samples::mixes("multiplies samples with each other");
-    if (role == Role::summed) return samples::unfit("sums over the samples");
-    // Rows come before columns, which are not there for an operand of one dimension.
+    if (n.place(other)) return samples::mixes("it multiplies samples with each other");
+    if (role == Role::summed) return samples::unfit("it sums over the samples");
+    // Rows come before columns, which a one-dimensional operand does not have.
     const size_t columns = n.rank(other) > 1 && i == 0 ? 1 : 0;
     return samples::at(SamplePlace{rank - 1 - columns, n.place(i)->before});
   }

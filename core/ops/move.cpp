@@ -95,8 +95,8 @@ std::vector<OutputType> infer_split(const Graph& graph, const Node& node) {
   return parts;
 }
 
-/// The parts' gradients side by side; where a part has none, those that are there with zeros around
-/// them, summed.
+/// Concatenates the parts' gradients. If a part has none, sums the existing ones with zeros around
+/// them.
 std::vector<ValueId> split_gradient(GradientContext& c) {
   const Shape x = c.input_shape(0);
   const int64_t axis = axis_attribute(c.node(), x.size(), 0);
@@ -130,12 +130,11 @@ SampleResult transpose_keeps_samples(const SampleNode& n) {
   return samples::at(place);
 }
 
-/// Operands that are the same for all samples have a copy for each.
+/// Operands that are the same for all samples are copied for each.
 SampleResult concat_keeps_samples(const SampleNode& n) {
   SampleResult result = samples::broadcast(n);
   if (!result.place) return result;
-  if (result.place->axis == n.axis(n.rank(0), 0))
-    return samples::mixes("puts samples side by side");
+  if (result.place->axis == n.axis(n.rank(0), 0)) return samples::mixes("it concatenates samples");
   result.copies.clear();
   for (size_t i = 0; i < n.input_count(); ++i) {
     if (!n.place(i)) result.copies.push_back({i, *result.place});

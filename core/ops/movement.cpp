@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The boxes of the operators that move elements.
+// Boxes of the operators that move elements.
 #include "core/ops/movement.h"
 
 #include <utility>
@@ -9,7 +9,7 @@
 namespace halfscope {
 namespace {
 
-/// The whole output, from these places of the only input.
+/// Returns the whole output, read from these positions of the only input.
 Movement gathered(const Shape& to, Strides from, int64_t first = 0) {
   Movement result;
   result.boxes.push_back({0, 0, to, std::move(from), row_major(to), first, 0});
@@ -25,7 +25,8 @@ Strides transposed(const Node& node, const Shape& x) {
   return from;
 }
 
-/// Parts of `whole` along an axis, one after the other: inputs of a Concat, outputs of a Split.
+/// Returns parts of `whole` along an axis, one after the other: inputs of a Concat, outputs of a
+/// Split.
 Movement parts(const Graph& graph, const std::vector<ValueId>& values, const Shape& whole,
                int64_t axis, bool joins) {
   const AxisSplit all = split_at(whole, axis);
@@ -47,7 +48,7 @@ Movement parts(const Graph& graph, const std::vector<ValueId>& values, const Sha
   return result;
 }
 
-/// Where the elements of a slice of `shape` lie in it.
+/// The position of a slice within `shape`.
 struct SliceBox {
   Shape sizes;
   Strides strides;
@@ -106,7 +107,7 @@ Strides broadcast_strides(const Shape& shape, const Shape& to) {
 
 Movement movement_of(const Graph& graph, const Node& node) {
   const OpDef& def = find_op(node.op);
-  check_node(node, def.movement != nullptr, "moves no boxes");
+  check_node(node, def.movement != nullptr, "does not move elements");
   return def.movement(graph, node);
 }
 

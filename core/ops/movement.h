@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Which elements go where in the operators that move elements and compute nothing: Expand,
-// Transpose, Concat, Split, Slice, SliceGrad and Pad are boxes of elements, each with strides of
-// its own in the operand and in the result. Backends only copy boxes.
+// Describes the operators that move elements and compute nothing (Expand, Transpose, Concat, Split,
+// Slice, SliceGrad, Pad) as boxes of elements, with separate strides in the operand and in the
+// result. Backends only copy boxes.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ using Strides = std::vector<int64_t>;
 
 Strides row_major(const Shape& shape);
 
-/// Strides of `shape` seen as broadcast to `to`: 0 along stretched dimensions.
+/// Returns the strides of `shape` when it is broadcast to `to`: 0 along stretched dimensions.
 Strides broadcast_strides(const Shape& shape, const Shape& to);
 
-/// All elements of a box of these sizes, from an input to an output, where the box begins at
-/// elements first_from and first_to.
+/// Copies a box of elements of these sizes from an input to an output. The box begins at elements
+/// first_from and first_to.
 struct BoxCopy {
   size_t input = 0, output = 0;
   Shape sizes;
@@ -32,14 +32,14 @@ struct BoxCopy {
 };
 
 struct Movement {
-  std::optional<double> fill;  ///< what is in the first output before
+  std::optional<double> fill;  ///< initial value of the first output's elements
   std::vector<BoxCopy> boxes;
 };
 
-/// Of a node whose operator has OpDef::movement.
+/// Returns the movement of a node whose operator has OpDef::movement.
 Movement movement_of(const Graph& graph, const Node& node);
 
-/// OpDef::movement of the operators above.
+/// Implementations of OpDef::movement for the operators above.
 namespace movements {
 Movement expand(const Graph& graph, const Node& node);
 Movement transpose(const Graph& graph, const Node& node);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 // BatchNormalization(x, scale, bias, mean, var) of x [n, c, ...] as in ONNX (opset 15).
 //   training_mode 0: y = (x - mean) / sqrt(var + epsilon) * scale + bias
-//   training_mode 1: mean and var of the batch take their place, and
+//   training_mode 1: uses mean and var of the batch instead, and
 //     running' = momentum * running + (1 - momentum) * batch
 // Outputs in training: y, running mean', running var', and, for the gradient, the batch's mean and
-// 1 / sqrt(var + epsilon). The variance is the population's, as ONNX says; with `unbiased` = 1
-// the running one is that of the sample, n / (n - 1) times larger, as PyTorch keeps it.
+// 1 / sqrt(var + epsilon). The variance is the population's, as ONNX says. With `unbiased` = 1 the
+// running variance is the sample's, n / (n - 1) times larger, as in PyTorch.
 // BatchNormalizationGrad(dy, x, scale, mean, inverse_deviation) -> dx, dscale, dbias:
 //   h = (x - mean) * inverse_deviation;  dbias = sum dy;  dscale = sum dy * h
 //   dx = scale * inverse_deviation * (dy - dbias / n - h * dscale / n)   (Ioffe and Szegedy 2015)
-// Fused, the statistics and sums are taken in double and the rest in fp32, as cuDNN's kernels keep
-// parameters and statistics in fp32 beside fp16 activations.
+// Fused, the statistics and sums are computed in double and the rest in fp32, as cuDNN's kernels
+// use fp32 parameters and statistics with fp16 activations.
 #include "core/ops/definitions.h"
 #include "core/ops/samples.h"
 
@@ -42,7 +42,7 @@ std::vector<ValueId> gradient(GradientContext& c) {
   std::vector<ValueId> result =
       c.add_all("BatchNormalizationGrad",
                 {c.output_gradient(0), c.input(0), c.input(1), c.output(3), c.output(4)});
-  result.resize(5, kNone);  // none for the running statistics
+  result.resize(5, kNone);  // no gradients for the running statistics
   return result;
 }
 
@@ -106,14 +106,14 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   const double unbiased = int_attribute(node, "unbiased", 0) != 0 ? n / (n - 1.0) : 1.0;
   const ValueId next_mean = e.running("running_mean", node.inputs[3], mean, momentum, 1.0);
   const ValueId next_var = e.running("running_var", node.inputs[4], var, momentum, unbiased);
-  // The last two serve the fused gradient; the primitives have gradients of their own.
+  // The last two outputs serve the fused gradient; the primitives have their own gradients.
   return {y, next_mean, next_var, next_mean, next_var};
 }
 
-/// The statistics of a channel are those of all samples of the batch, as they should be.
+/// A channel's statistics cover all samples of the batch, as intended.
 SampleResult keeps_samples(const SampleNode& n) {
   if (n.others_hold_samples()) return samples::unfit("its statistics differ between samples");
-  if (n.place(0)->axis == 1) return samples::unfit("has the samples for channels");
+  if (n.place(0)->axis == 1) return samples::unfit("its channels are the samples");
   return samples::at(n.place(0));
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // MaxPool and AveragePool over windows of planes (attributes kernel_shape, strides, pads,
-// dilations, ceil_mode), as in ONNX; a window that would begin beyond the last element and the
-// padding before it is left out, as in PyTorch.
+// dilations, ceil_mode), as in ONNX. A window that would begin after the last element, in the
+// trailing padding, is dropped, as in PyTorch.
 //   MaxPool      the first maximum in row-major order wins, NaN counts as larger than everything.
 //                Second output: the winner's position h * width + w within its plane (-1: a window
-//                without elements), which MaxPoolGrad(dy, indices) scatters to.
-//   AveragePool  the sum over the window's elements, over their number; with count_include_pad the
-//                padding counts, too, but not what lies beyond it. AveragePoolGrad(dy), with the
-//                same attributes and `shape`: every element gets the sum of its windows' shares.
+//                without elements), to which MaxPoolGrad(dy, indices) scatters.
+//   AveragePool  the sum over the window's elements, divided by their number; with
+//                count_include_pad the padding counts, too, but nothing beyond it.
+//                AveragePoolGrad(dy), with the same attributes and `shape`: every element gets the
+//                sum of its windows' shares.
 #include <algorithm>
 
 #include "core/ops/definitions.h"
@@ -28,7 +29,7 @@ PoolWindow pool_window(const Node& node) {
     check_node(node, strides[i] >= 1 && dilations[i] >= 1,
                "strides and dilations must be positive");
     const int64_t span = dilations[i] * (kernel[i] - 1) + 1;
-    // A wider padding would give windows without any element.
+    // More padding would give windows without any element.
     check_node(node, pads[i] >= 0 && pads[i] < span && pads[i + 2] >= 0 && pads[i + 2] < span,
                "pads must be smaller than the kernel");
   }

@@ -4,7 +4,7 @@
 namespace halfscope {
 namespace {
 
-/// The offset of product p, of `sizes` products side by side with these distances.
+/// Returns the offset of product p in an array of products with these `sizes` and distances.
 int64_t batch_offset(const Shape& sizes, const std::vector<int64_t>& distances, int64_t p) {
   int64_t offset = 0;
   for (size_t d = sizes.size(); d-- > 0;) {
@@ -18,7 +18,7 @@ struct Place4 {
   int64_t n, c, h, w;
 };
 
-/// Row-major indices of an element of a tensor of four dimensions, and back.
+/// Converts an element's position in a four-dimensional tensor to row-major indices, and back.
 Place4 unpacked(const Shape& shape, int64_t at) {
   return {at / (shape[1] * shape[2] * shape[3]), at / (shape[2] * shape[3]) % shape[1],
           at / shape[3] % shape[2], at % shape[3]};
@@ -78,7 +78,7 @@ ProductTerms::Place ProductTerms::place(int64_t result, int64_t term) const {
                 j * matrix_.b_column};
   }
   const ConvWindow& s = window_;
-  const int64_t in = w_[1], out = w_[0] / s.group;  // of one group
+  const int64_t in = w_[1], out = w_[0] / s.group;  // per group
   // One tap: element `w` of the weights brings x to y.
   Place4 x{}, w{}, y{};
   if (kind_ == ProductKind::conv) {
@@ -123,7 +123,7 @@ ProductTerms::Apart ProductTerms::apart() const {
     for (int64_t i = 0; i < matrix_.m && terms_ > 0; ++i) apart.results.push_back(i * matrix_.n);
     return apart;
   }
-  // Of one image, or one tap: a result per channel, at the first place where nothing is missing.
+  // One image, or one tap: a result per channel, at the first position with all terms.
   const Shape& shape = kind_ == ProductKind::conv              ? y_
                        : kind_ == ProductKind::conv_grad_input ? x_
                                                                : w_;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Operands with scales; lower() inserts these nodes where a product reads scaled operands.
+// Scaled operands; lower() inserts these nodes where a product reads them.
 //   Quantize(x[, state]) -> (codes, scale, tensor_scale): codes are x over its scale, rounded to
-//     the output's format. With attribute block = 0 there is one scale, and `scale` is the number
-//     that codes are multiplied with. With block = N every N elements along `axis` have one, and
-//     along axis 0 too if `square` is 1 (then axis is 1).
-//   Dequantize(codes, scale, tensor_scale) -> values, of scales by block, with the same attributes.
-//   ScaleUpdate(x, state) -> state: what delayed scaling remembers: the factor of the next step,
-//     the place of the next entry, and the largest magnitudes of the last steps.
+//     the output's format. With attribute block = 0 there is a single scale, and `scale` is the
+//     factor of the codes. With block = N every N elements along `axis` share one, and also N along
+//     axis 0 if `square` is 1 (then axis is 1).
+//   Dequantize(codes, scale, tensor_scale) -> values, for block scales, with the same attributes.
+//   ScaleUpdate(x, state) -> state: the memory of delayed scaling: the factor of the next step, the
+//     position of the next entry, and the largest magnitudes of the last steps.
 #include <algorithm>
 
 #include "core/ops/definitions.h"
@@ -16,11 +16,11 @@ namespace halfscope {
 BlockShape block_shape(const Node& node, const Shape& shape) {
   const int64_t rank = static_cast<int64_t>(shape.size());
   const int64_t given = int_attribute(node, "axis", 0);
-  // A column that is stored as one dimension has no second axis from the end.
+  // A column stored as one dimension has no second axis from the end.
   const int64_t axis = given < 0 ? std::max<int64_t>(given + rank, 0) : given;
   const bool square = int_attribute(node, "square", 0) != 0;
   check_node(node, axis >= 0 && axis < rank, "axis out of range");
-  check_node(node, !square || axis == 1, "square blocks lie along the first two axes");
+  check_node(node, !square || axis == 1, "square blocks must be along the first two axes");
   BlockShape result;
   result.length = shape[static_cast<size_t>(axis)];
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -73,7 +73,7 @@ std::vector<OutputType> infer_update(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 2, "needs two inputs");
   const Shape& state = graph.value(node.inputs[1]).shape;
   check_node(node, state.size() == 1 && state[0] > kScaleStateHead,
-             "the state holds a scale, a position and the history");
+             "the state must be a scale, a position and a history");
   return {{state}};
 }
 

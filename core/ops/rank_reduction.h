@@ -7,8 +7,8 @@
 
 namespace halfscope {
 
-/// Returns the attributes of the node that reduces in this way. The format is that of its result,
-/// and who votes is no part of it.
+/// Returns the attributes of the node that performs this reduction. They do not include the format,
+/// which is that of the node's output, nor who votes.
 Attributes reduction_attributes(const Reduction& reduction);
 Reduction reduction_of(const Node& node);
 

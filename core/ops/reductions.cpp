@@ -41,7 +41,7 @@ ValueId with_kept_axes(GradientContext& c, ValueId value) {
   return c.reshape(value, kept);
 }
 
-/// For operators of the gradient, of which no axes mean none.
+/// Returns the axes for operators of the gradient, where an empty list does not mean all.
 Attributes reduced_axes(GradientContext& c) {
   return {{"axes", reduction_axes(c.node(), c.input_shape(0).size())},
           {"noop_with_empty_axes", int64_t{1}}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Relu: max(x, 0), NaN stays NaN. ReluGrad(dy, y): 0 where y <= 0, else dy, so the derivative at
-// 0 is 0 and a NaN activation passes the gradient on, as PyTorch has it.
+// Relu: max(x, 0), NaN stays NaN. ReluGrad(dy, y): 0 where y <= 0, else dy, so the derivative at 0
+// is 0 and a NaN activation passes the gradient on, as in PyTorch.
 #include "core/ops/definitions.h"
 #include "core/ops/samples.h"
 

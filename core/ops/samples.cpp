@@ -31,7 +31,7 @@ namespace {
 const char* const kSeveralOperands = "an operand that all samples share differs between samples";
 const char* const kElsewhere = "its operands have the samples in different places";
 
-/// What a Reshape does to the samples: `left` numbers come before them.
+/// The effect of a Reshape on the samples: `left` numbers come before them.
 class Reshaping {
  public:
   Reshaping(const SampleNode& n, SamplePlace from)
@@ -41,12 +41,12 @@ class Reshaping {
   }
 
   SampleResult run() {
-    if (element_count(shape_) == 0) return unfit("has no elements");
+    if (element_count(shape_) == 0) return unfit("it has no elements");
     if (const auto kept = kept_dimension()) return at(SamplePlace{*kept, from_.before});
     if (std::find(sources_.begin(), sources_.end(), kAnything) == sources_.end() &&
         !sources_.empty() &&
         std::find(sources_.begin(), sources_.end(), kLeftOpen) == sources_.end()) {
-      return unfit("removes the dimension of the samples");
+      return unfit("it removes the dimension of the samples");
     }
     if (auto own = own_dimension(); own.place) return own;
     return merged();
@@ -55,7 +55,7 @@ class Reshaping {
  private:
   int64_t source(size_t i) const { return i < sources_.size() ? sources_[i] : kAnything; }
 
-  /// The dimension that is the operand's, for sure.
+  /// Returns the dimension that is certainly the operand's.
   std::optional<size_t> kept_dimension() const {
     int64_t before = from_.before;
     for (size_t i = 0; i < target_.size(); ++i) {
@@ -65,9 +65,9 @@ class Reshaping {
     return std::nullopt;
   }
 
-  /// Whether a Reshape that has something else to do leaves all dimensions up to `i` and that of
-  /// the samples as they are, as where features are split into heads. One that changes nothing for
-  /// one sample may have moved dimensions of 1.
+  /// Returns whether a Reshape keeps all dimensions up to `i` and that of the samples while it
+  /// changes others, for example when features are split into heads. A Reshape that changes nothing
+  /// for one sample may have moved dimensions of 1.
   bool keeps_up_to(size_t i) const {
     const size_t count = std::max(i, from_.axis) + 1;
     return shape_ != target_ && shape_[from_.axis] == 1 &&
@@ -78,8 +78,8 @@ class Reshaping {
            source(i) == kAnything;
   }
 
-  /// A dimension of 1 in the right place: one whose size the file leaves open before others, then
-  /// the one that counts as many dimensions before it as the operand's.
+  /// Finds a dimension of 1 in the right place: preferably one whose size the file leaves open,
+  /// then one with as many dimensions before it as the operand's.
   SampleResult own_dimension() const {
     std::vector<SamplePlace> found;
     int64_t before = 1;
@@ -98,8 +98,8 @@ class Reshaping {
     return {.place = found[0], .others = {found.begin() + 1, found.end()}};
   }
 
-  /// Samples become part of a dimension: of the one that they are inside of. Between two it is the
-  /// second, as where heads are merged into the batch, unless that is the last one, which holds
+  /// Samples become part of the dimension that contains them. Between two dimensions it is the
+  /// second, as when heads are merged into the batch, unless that is the last one, which contains
   /// the features.
   SampleResult merged() const {
     std::vector<SamplePlace> found;
@@ -110,7 +110,7 @@ class Reshaping {
       if (inside && source(i) != kAdded) found.push_back({i, left_ / before});
       before *= target_[i];
     }
-    if (found.empty()) return unfit("splits samples");
+    if (found.empty()) return unfit("it splits samples");
     const auto rank = [&](const SamplePlace& place) {
       const bool same = place.axis == from_.axis && place.before == from_.before &&
                         shape_[from_.axis] == target_[place.axis] && shape_[from_.axis] > 1;
@@ -154,7 +154,7 @@ SampleResult broadcast_to(size_t rank, std::span<const Operand> operands) {
       const bool outer = std::all_of(operands.begin(), operands.end(), [&](const Operand& other) {
         return size_at(other, own.axis) == 1 && size_at(other, place->axis) == 1;
       });
-      return outer ? mixes("combines each sample with the others") : unfit(kElsewhere);
+      return outer ? mixes("it combines each sample with the others") : unfit(kElsewhere);
     } else if (*place != own || size != own_size) {
       return unfit(kElsewhere);
     }
@@ -165,7 +165,8 @@ SampleResult broadcast_to(size_t rank, std::span<const Operand> operands) {
     const int64_t own = size_at(each, place->axis);
     if (own == 1) continue;
     if (own != size)
-      return unfit("an operand has " + std::to_string(own) + " numbers where others have samples");
+      return unfit("an operand has " + std::to_string(own) +
+                   " numbers in the dimension where others have samples");
     result.copies.push_back({each.input, {place->axis + each.shape.size() - rank, place->before}});
   }
   return result;
@@ -181,19 +182,19 @@ SampleResult broadcast(const SampleNode& n) {
 
 SampleResult only_first(const SampleNode& n) {
   if (n.others_hold_samples()) return unfit(kSeveralOperands);
-  if (n.place(0) && n.place(0)->axis != 0) return unfit("the samples are not in its dimension 0");
+  if (n.place(0) && n.place(0)->axis != 0) return unfit("its samples are not in dimension 0");
   return at(n.place(0));
 }
 
 SampleResult planes(const SampleNode& n) {
-  if (n.place(0) && n.place(0)->axis > 1) return mixes("sums over the samples");
+  if (n.place(0) && n.place(0)->axis > 1) return mixes("it sums over the samples");
   return at(n.place(0));
 }
 
 SampleResult along(const SampleNode& n, int64_t fallback) {
   if (n.others_hold_samples()) return unfit(kSeveralOperands);
   if (n.place(0) && n.axis(n.rank(0), fallback) == n.place(0)->axis)
-    return mixes("works along the dimension of the samples");
+    return mixes("it works along the dimension of the samples");
   return at(n.place(0));
 }
 
@@ -202,7 +203,7 @@ SampleResult reduced(const SampleNode& n, const std::vector<int64_t>& axes) {
   if (!place || n.others_hold_samples()) return unfit(kSeveralOperands);
   const auto axis = static_cast<int64_t>(place->axis);
   if (std::find(axes.begin(), axes.end(), axis) != axes.end())
-    return mixes("works along the dimension of the samples");
+    return mixes("it works along the dimension of the samples");
   if (int_attribute(n.node(), "keepdims", 1) == 0) {
     place->axis -= static_cast<size_t>(
         std::count_if(axes.begin(), axes.end(), [&](int64_t each) { return each < axis; }));

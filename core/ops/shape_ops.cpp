@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Operators that move elements, reals or indices, and compute nothing: Flatten (attribute axis),
-// Reshape and Expand with the target as attribute `shape`, Identity; StopGradient is Identity that
-// no gradient passes. As in ONNX, Reshape takes one -1 for what is left, and 0 for the input's own
-// size unless allowzero is 1. Slice (attributes starts, ends, axes, steps) and Pad in mode constant
-// (attributes pads: all beginnings, then all ends; value, 0 by default) as in ONNX, with
-// SliceGrad(dy), attribute `shape`, which puts every element back where it came from.
+// Reshape and Expand with the target as attribute `shape`, Identity. StopGradient is an Identity
+// that no gradient passes. As in ONNX, Reshape accepts one -1 for the remaining size, and 0 for the
+// input's own size unless allowzero is 1. Slice (attributes starts, ends, axes, steps) and Pad in
+// mode constant (attributes pads: all beginnings, then all ends; value, 0 by default) are as in
+// ONNX. SliceGrad(dy), with attribute `shape`, puts every element back where it came from.
 #include <algorithm>
 #include <cmath>
 
@@ -110,7 +110,7 @@ std::vector<OutputType> infer_pad(const Graph& graph, const Node& node) {
   if (common_type(graph, node) == ElementType::index) {
     const double value = real_attribute(node, "value", 0.0);
     check_node(node, std::fabs(value) <= INT32_MAX && value == std::floor(value),
-               "pads indices with a number that is none");
+               "pads indices with a value that is not an index");
   }
   Shape shape;
   for (const PadAxis& axis : pad_axes(node, graph.value(node.inputs[0]).shape)) {
@@ -119,7 +119,7 @@ std::vector<OutputType> infer_pad(const Graph& graph, const Node& node) {
   return {{shape, common_type(graph, node)}};
 }
 
-// What was added goes, and what was left out has no gradient.
+// Drops the gradient of added elements; removed elements have no gradient.
 std::vector<ValueId> pad_gradient(GradientContext& c) {
   std::vector<int64_t> pads = ints_attribute(c.node(), "pads");
   for (int64_t& pad : pads) pad = -pad;
@@ -142,7 +142,7 @@ SampleResult expand_keeps_samples(const SampleNode& n) {
   SamplePlace place = n.place(0).value();
   const int64_t size = n.shape(0)[place.axis];
   place.axis += n.result().size() - n.rank(0);
-  if (n.result()[place.axis] != size) return samples::unfit("repeats along the samples");
+  if (n.result()[place.axis] != size) return samples::unfit("it repeats along the samples");
   return samples::at(place);
 }
 
@@ -150,7 +150,7 @@ SampleResult slice_keeps_samples(const SampleNode& n) {
   const SamplePlace place = n.place(0).value();
   const SliceAxis range = slice_axes(n.node(), n.shape(0)).at(place.axis);
   if (range.step != 1 || range.count != n.shape(0)[place.axis])
-    return samples::mixes("picks or reverses samples");
+    return samples::mixes("it picks or reverses samples");
   return samples::at(place);
 }
 
@@ -158,7 +158,7 @@ SampleResult pad_keeps_samples(const SampleNode& n) {
   const std::vector<int64_t> pads = ints_attribute(n.node(), "pads");
   const SamplePlace place = n.place(0).value();
   if (pads.at(place.axis) != 0 || pads.at(place.axis + n.rank(0)) != 0)
-    return samples::mixes("adds or leaves out samples");
+    return samples::mixes("it adds or removes samples");
   return samples::at(place);
 }
 
@@ -265,7 +265,8 @@ std::vector<PadAxis> pad_axes(const Node& node, const Shape& shape) {
                       .target = std::max<int64_t>(before, 0),
                       .count = std::max<int64_t>(kept, 0),
                       .result = size + before + after});
-    check_node(node, result.back().result >= 0, "pads leave out more than there is");
+    check_node(node, result.back().result >= 0,
+               "negative pads remove more elements than there are");
   }
   return result;
 }

@@ -31,9 +31,10 @@ std::vector<SliceAxis> slice_ranges(const SliceArguments& arguments, const Shape
     named[axis] = true;
     const int64_t size = shape[axis];
     if (steps[i] == 0) throw Error(what + ": a step is zero");
-    // Longer steps than the dimension take its first element alone.
+    // A step longer than the dimension reads only its first element.
     const int64_t step = std::clamp<int64_t>(steps[i], -size - 1, size + 1);
-    // Negative positions count from the end; downwards the last place is before the first element.
+    // Negative positions count from the end. With a negative step the range ends before the first
+    // element.
     const auto place = [size](int64_t at, int64_t low, int64_t high) {
       return std::max(low, std::min(at < 0 ? at + size : at, high));
     };

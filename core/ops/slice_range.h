@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The rule of ONNX's Slice, for any arguments: positions beyond the ends are cut off, and nothing
-// overflows.
+// Resolves the arguments of ONNX's Slice, whatever they are: positions beyond the ends are clamped,
+// and nothing overflows.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ struct SliceArguments {
   std::optional<std::vector<int64_t>> axes, steps;
 };
 
-/// What is taken of every dimension. Throws Error naming `what` if the arguments do not fit.
+/// Returns the elements to read along every dimension. Throws Error naming `what` if the arguments
+/// do not fit.
 std::vector<SliceAxis> slice_ranges(const SliceArguments& arguments, const Shape& shape,
                                     const std::string& what);
 

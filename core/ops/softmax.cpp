@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Softmax and LogSoftmax along `axis` (-1) as in ONNX:
 //   y = exp(x - max) / sum exp(x - max),   y = (x - max) - log(sum exp(x - max))
-// A line of -inf alone, or with a +inf, gives NaN, as in PyTorch. With attribute zero_masked (ours)
-// Softmax gives zeros for a line of -inf alone, and no gradient, as in PyTorch's
-// scaled_dot_product_attention where everything is masked. Fused they are evaluated in double and
-// rounded once; stagewise they become ReduceMax, Sub, Exp, ReduceSum, Div, or Log, Sub; with
-// zero_masked, an Equal finds such lines and two Where take 0 for their largest and 1 for their
-// sum. SoftmaxGrad(dy, y) = y (dy - sum dy y);  LogSoftmaxGrad(dy, y) = dy - exp(y) sum dy.
+// A line of only -inf, or with a +inf, gives NaN, as in PyTorch. With attribute zero_masked (ours)
+// Softmax gives zeros for a line of only -inf, and no gradient, as in PyTorch's
+// scaled_dot_product_attention when everything is masked. Fused they are computed in double and
+// rounded once. Stagewise they become ReduceMax, Sub, Exp, ReduceSum, Div, or Log, Sub; with
+// zero_masked, an Equal finds such lines and two Where replace their maximum by 0 and their sum by
+// 1. SoftmaxGrad(dy, y) = y (dy - sum dy y);  LogSoftmaxGrad(dy, y) = dy - exp(y) sum dy.
 #include "core/ops/softmax.h"
 
 #include <limits>

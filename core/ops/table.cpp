@@ -34,7 +34,7 @@ const OpDef* lookup_op(std::string_view name) {
 
 const OpDef& find_op(const std::string& name) {
   const OpDef* def = lookup_op(name);
-  if (def == nullptr) throw Error("unknown operator " + name);
+  if (def == nullptr) throw Error("unknown operator '" + name + "'");
   return *def;
 }
 
@@ -62,7 +62,7 @@ void check_real(const Graph& graph, const Node& node, size_t i) {
 
 void check_index(const Graph& graph, const Node& node, size_t i) {
   check_node(node, graph.value(node.inputs.at(i)).type == ElementType::index,
-             "input " + std::to_string(i) + " must hold indices");
+             "input " + std::to_string(i) + " must contain indices");
 }
 
 ElementType common_type(const Graph& graph, const Node& node, size_t first) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What a training step adds after the gradients. Arithmetic is fp32 inside, each operation rounded
-// to fp32; a state is rounded to its storage format before anything reads it, as where it is kept
-// in memory in that format. With g' = (g * inverse_scale) * clip, + weight_decay * w if that is
-// not zero and not decoupled:
+// The part of a training step after the gradients. Arithmetic is fp32 inside, each operation
+// rounded to fp32; a state is rounded to its storage format before anything reads it, as where it
+// is kept in memory in that format. With g' = (g * inverse_scale) * clip, + weight_decay * w if
+// that is not zero and not decoupled:
 //
 // GradientNorm(g_1, ..., g_n): sum of squares over all elements, in double; it is finite exactly if
 //   every element is. Element i of a chunk of 4096 goes to partial i % 16, the partials are added
@@ -40,10 +40,11 @@ namespace {
 
 std::vector<OutputType> infer_norm(const Graph&, const Node&) { return {{Shape{}}}; }
 
-/// Outputs of the first input's shape, which all other inputs share but the scalars.
+/// Returns outputs with the first input's shape, which all other inputs share except the scalars.
 std::vector<OutputType> same_shapes(const Graph& graph, const Node& node, size_t least, size_t most,
                                     size_t outputs) {
-  check_node(node, node.inputs.size() >= least && node.inputs.size() <= most, "number of inputs");
+  check_node(node, node.inputs.size() >= least && node.inputs.size() <= most,
+             "has the wrong number of inputs");
   const Shape& shape = graph.value(node.inputs[0]).shape;
   for (ValueId input : node.inputs) {
     check_node(node, graph.value(input).shape == shape || graph.value(input).shape.empty(),
@@ -58,7 +59,7 @@ std::vector<OutputType> infer_same(const Graph& graph, const Node& node) {
 }
 
 std::vector<OutputType> infer_rank_gradients(const Graph& graph, const Node& node) {
-  check_node(node, node.inputs.size() == 3, "number of inputs");
+  check_node(node, node.inputs.size() == 3, "has the wrong number of inputs");
   const Shape& stack = graph.value(node.inputs[0]).shape;
   const Shape& gradient = graph.value(node.inputs[1]).shape;
   check_node(node, !stack.empty() && Shape(stack.begin() + 1, stack.end()) == gradient,
@@ -67,10 +68,10 @@ std::vector<OutputType> infer_rank_gradients(const Graph& graph, const Node& nod
 }
 
 std::vector<OutputType> infer_rank_reduction(const Graph& graph, const Node& node) {
-  check_node(node, node.inputs.size() == 2, "number of inputs");
+  check_node(node, node.inputs.size() == 2, "has the wrong number of inputs");
   const Shape& stack = graph.value(node.inputs[0]).shape;
   check_node(node, !stack.empty() && graph.value(node.inputs[1]).shape == Shape{stack[0]},
-             "one flag per rank");
+             "needs one flag per rank");
   return {{Shape(stack.begin() + 1, stack.end())}};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the rules of a plan say of a node.
+// Resolves the rules of a plan for a node.
 #include "core/plan/plan.h"
 
 #include "core/error.h"
@@ -83,7 +83,7 @@ bool glob_match(std::string_view glob, std::string_view text) noexcept {
   // Classic two-pointer matching: on a mismatch the last star takes one more character.
   size_t g = 0, t = 0, star = std::string_view::npos, resume = 0;
   while (t < text.size()) {
-    // A backslash at the very end has nothing to take and stands for itself.
+    // A backslash at the very end escapes nothing and matches itself.
     const bool escaped = g + 1 < glob.size() && glob[g] == '\\';
     const char wanted = g < glob.size() ? glob[escaped ? g + 1 : g] : '\0';
     if (!escaped && g < glob.size() && wanted == '*') {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Plan: in which format every operator reads, accumulates and writes, and how variables are
-// stored. A plan is a default and a list of rules that select nodes by path glob or operator, so
-// it applies to any model and diffs well. docs/contracts.md describes the JSON form.
+// Plan: the formats in which every operator reads, accumulates and writes, and in which variables
+// are stored. A plan is a default and a list of rules that select nodes by path glob or operator,
+// so it applies to any model and diffs well. docs/reference/plans.md describes the JSON form.
 #pragma once
 
 #include <optional>
@@ -17,42 +17,43 @@
 
 namespace halfscope {
 
-/// How one node computes; see docs/contracts.md, "Plan JSON".
+/// The arithmetic of one node; see docs/reference/plans.md, "Plan JSON".
 struct NodePlan {
   FloatFormat read = kFp32;
   FloatFormat write = kFp32;
   Accumulation accumulation = Accumulation::fp32;
-  RoundingChoice rounding{};  ///< of results, and of operands that are narrowed for the node
-  /// Of products: how operands that are narrowed for them are scaled.
+  RoundingChoice rounding{};  ///< for outputs, and for operands that are narrowed for the node
+  /// Products: how narrowed operands are scaled.
   TensorScale scale{};
-  /// Of products in the backward pass: the format and the rounding of the gradient among their
-  /// operands, where that is another than of all operands.
+  /// Products in the backward pass: format and rounding of the gradient operand, if different from
+  /// the other operand's.
   std::optional<FloatFormat> grad_read = std::nullopt;
   std::optional<RoundingChoice> grad_rounding = std::nullopt;
   bool stagewise = false;
-  bool follows = false;  ///< read and write are the widest format among the inputs
-  /// Constants that are narrowed for the node and are too large or too small for its read format
-  /// become the format's largest or smallest normal number, with their sign.
+  bool follows = false;  ///< read and write are the input format with the most precision
+  /// Constants that are too large or too small for the read format become its largest or smallest
+  /// normal number, with their sign.
   bool constants_in_range = false;
-  /// Results beyond the range of `write`, and infinities, become its largest number.
+  /// Outputs beyond the range of `write`, and infinities, become its largest number.
   bool clamps = false;
-  /// Results are kept times 2^prescale, and whoever reads them undoes it; see moved_range().
+  /// Outputs are stored multiplied by 2^prescale, and every reader undoes it; see moved_range().
   int prescale = 0;
 };
 
-/// Exponents that a plan can name.
+/// Largest absolute value of `prescale`.
 inline constexpr int kLargestPrescale = 100;
 
-/// The format with its range moved, so that x in it is x * 2^by in `format`: the same significands
-/// over other exponents. Nothing if fp32 could not hold its values.
+/// Returns the format with its range moved, in which the value stored for x is x * 2^by in
+/// `format`: the same significands with other exponents. Returns nothing if fp32 could not
+/// represent its values.
 std::optional<FloatFormat> moved_range(const FloatFormat& format, int by) noexcept;
 
-/// One rule. What is not set is left as earlier rules have it.
+/// One rule. Settings without a value keep what earlier rules say.
 struct PlanRule {
   std::string path;  ///< glob over node paths; "" matches all
   std::string op;    ///< operator name; "" matches all
   std::optional<FloatFormat> read = std::nullopt, write = std::nullopt;
-  bool follow = false;  ///< read and write are the widest format among the inputs
+  bool follow = false;  ///< read and write are the input format with the most precision
   std::optional<Accumulation> accumulation = std::nullopt;
   std::optional<RoundingChoice> rounding = std::nullopt;
   std::optional<TensorScale> scale = std::nullopt;
@@ -68,57 +69,59 @@ struct PlanRule {
   friend bool operator==(const PlanRule&, const PlanRule&) = default;
 };
 
-/// When the forward pass's own variables (running means) take their new values.
+/// When the variables that the forward pass updates (running means) take their new values.
 enum class BufferCommit : uint8_t {
-  on_step,  ///< with the update; a skipped step leaves them alone
-  always,   ///< in the forward pass itself, as frameworks do, whether the step is skipped or not
+  on_step,  ///< with the update; a skipped step does not change them
+  always,   ///< in the forward pass, as frameworks do, even if the step is skipped
 };
 
 struct Plan {
   std::string name = "float32";
   NodePlan defaults;
-  FloatFormat storage = kFp32;        ///< of variables and optimizer state
-  RoundingChoice storage_rounding{};  ///< of their new values
-  /// Of the optimizer's state, and of sums of gradients over micro-batches. What is not set here is
-  /// as the training says, and by default the variable's format.
+  FloatFormat storage = kFp32;        ///< for variables and optimizer state
+  RoundingChoice storage_rounding{};  ///< for their new values
+  /// Formats of the optimizer's state, and of gradient sums over micro-batches. If not set here,
+  /// the training settings decide; their default is the variable's format.
   std::optional<FloatFormat> state = std::nullopt, gradient_sum = std::nullopt;
   BufferCommit buffers = BufferCommit::on_step;
-  /// Of moving averages of the variables (TrainingSpec::average): what they are kept in, by default
-  /// the variable's format, and what each operation on them is rounded to.
+  /// Moving averages of the variables (TrainingSpec::average): their storage format (default: the
+  /// variable's format), and the format to which each operation on them is rounded.
   std::optional<FloatFormat> average = std::nullopt;
   FloatFormat average_compute = kFp32;
-  FloatFormat update_compute = kFp32;  ///< what each operation of the optimizer is rounded to
-  FloatFormat schedule = kFp32;        ///< that the learning rate is computed in
-  /// Gradients are unscaled, their norm taken and clipped in this format; in fp32 the norm is taken
-  /// in double. `clip_stagewise`: squares and sums are rounded, too.
+  FloatFormat update_compute = kFp32;  ///< each operation of the optimizer is rounded to it
+  FloatFormat schedule = kFp32;        ///< the learning rate is computed in it
+  /// Format in which gradients are unscaled, their norm computed and clipped. In fp32 the norm is
+  /// computed in double. `clip_stagewise`: squares and sums are rounded, too.
   FloatFormat clip = kFp32;
   bool clip_stagewise = false;
-  /// How the gradients of data-parallel ranks become one, in place of what the training says.
+  /// Reduction of the gradients of data-parallel ranks, in place of the training's setting.
   std::optional<Reduction> reduction = std::nullopt;
   std::vector<PlanRule> rules;
-  /// Computes in double throughout, without rounding or taps; the reference "float64".
+  /// Computes everything in double, without rounding or taps; the reference "float64".
   bool double_precision = false;
 };
 
 /// Adds a rule that keeps the nodes matching `glob` in fp32. Throws Error (usage) if it is empty.
 void keep_fp32(Plan& plan, const std::string& glob);
 
-/// Sets the accumulation of all nodes, whatever the plan said before.
+/// Sets the accumulation of all nodes, overriding what the plan said before.
 void accumulate_in(Plan& plan, Accumulation accumulation);
 
-/// True if the plan rounds nothing below fp32, so that its lane can serve as a reference.
+/// Returns whether the plan rounds nothing to less than fp32, so that its lane can be a reference.
 bool is_full_precision(const Plan& plan);
 
-/// Returns the plan of the reference that lanes of `plan` are judged by: float32 throughout, with
-/// composites taken apart where `plan` takes them apart, so that both lanes have the same tensors.
+/// Returns the plan of the reference with which lanes of `plan` are compared: float32 throughout.
+/// Composites are expanded where `plan` expands them, so that both lanes have the same tensors.
 Plan reference_of(const Plan& plan);
 
-/// What the rules say of a node (format "follow" is settled by lower(), which knows the inputs).
+/// Returns what the rules say about a node. lower() resolves the format "follow", because it knows
+/// the inputs.
 NodePlan resolve(const Plan& plan, const std::string& path, const std::string& op);
 
-/// `*` matches any text, `?` one character; a backslash takes the next character as it is.
+/// Returns whether `glob` matches. `*` matches any text, `?` one character; a backslash makes the
+/// next character literal.
 bool glob_match(std::string_view glob, std::string_view text) noexcept;
-/// The glob that matches this path and no other.
+/// Returns the glob that matches this path and no other.
 std::string exact_glob(std::string_view path);
 
 }  // namespace halfscope

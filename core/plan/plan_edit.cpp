@@ -21,7 +21,8 @@ void widen(std::optional<FloatFormat>& format, const FloatFormat& to) {
   if (format) widen(*format, to);
 }
 
-/// Every format below fp32 becomes another; scales for operands of fewer bits go with them.
+/// Replaces every format with fewer bits than fp32; scales for operands with fewer bits are
+/// removed.
 void replace_formats(Plan& plan, const FloatFormat& by) {
   NodePlan& node = plan.defaults;
   for (FloatFormat* each : {&node.read, &node.write, &plan.storage, &plan.average_compute,
@@ -33,7 +34,7 @@ void replace_formats(Plan& plan, const FloatFormat& by) {
     widen(*each, by);
   }
   node.scale = {};
-  node.prescale = 0;  // the new format may have no room for it, and needs none
+  node.prescale = 0;  // the new format may not allow it, and does not need it
   for (PlanRule& rule : plan.rules) {
     for (std::optional<FloatFormat>* each : {&rule.read, &rule.write, &rule.grad_read}) {
       widen(*each, by);
@@ -52,7 +53,7 @@ void set_amax_floor(TensorScale& scale, double floor) {
   scale.amax_floor = static_cast<float>(floor > 0.0 ? floor : kUsualAmaxFloor);
 }
 
-/// The exponent of a power of two that a plan can name; nothing of other numbers.
+/// Returns the exponent of a power of two that a plan can contain, or nothing for other numbers.
 std::optional<int> exponent_of(double power) noexcept {
   int exponent = 0;
   if (!(power > 0.0) || std::frexp(power, &exponent) != 0.5) return std::nullopt;
@@ -73,7 +74,7 @@ void round_stochastically(Plan& plan, const std::string& what) {
   }
 }
 
-/// How ranks reduce, in a change that says so.
+/// Returns the reduction that a change sets, if any.
 std::optional<Reduction> reduction_in(const Change& change) noexcept {
   if (change.text.empty() ||
       (change.kind != FixKind::reduce_order && change.kind != FixKind::reduce_fp32 &&
@@ -83,7 +84,7 @@ std::optional<Reduction> reduction_in(const Change& change) noexcept {
   try {
     return parse_reduction(change.text);
   } catch (const Error&) {
-    return std::nullopt;  // of a newer version
+    return std::nullopt;  // written by a newer version
   }
 }
 
@@ -316,7 +317,7 @@ void PlanEdit::add(const PlanEdit& other) {
 }
 
 Plan PlanEdit::apply(Plan plan) const {
-  // Those of the whole lane first: rules for single nodes win.
+  // Changes of the whole lane come first, because rules for single nodes take precedence.
   for (const bool of_a_node : {false, true}) {
     for (const Change& change : changes) {
       if (change.path.empty() != of_a_node) apply_change(plan, change);
@@ -330,7 +331,7 @@ std::vector<PlanEdit> PlanEdit::members() const {
   for (const Change& change : changes) {
     if (change.kind != FixKind::buffers_on_step) members.push_back({.changes = {change}});
   }
-  // As reports list them: nodes, the lane's formats, the loss scale.
+  // In the order of reports: nodes, the lane's formats, the loss scale.
   std::stable_sort(members.begin(), members.end(), [](const PlanEdit& a, const PlanEdit& b) {
     const auto rank = [](const PlanEdit& edit) {
       const Change& change = edit.changes.front();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Plans as JSON (docs/contracts.md, "Plan JSON"). Strict: an unknown key is an error, since a
-// misspelt one would silently leave a layer in low precision.
+// Plans as JSON (docs/reference/plans.md, "Plan JSON"). Strict: an unknown key is an error, because a
+// misspelt key would silently leave a layer in low precision.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr const char* kSchema = "halfscope.plan/1";
-/// Run files are SQLite databases, and somebody will take one for a plan.
+/// Run files are SQLite databases. This detects one that is passed as a plan.
 constexpr std::string_view kRunFileStart = "SQLite format 3";
 
 void check_keys(const Json& object, const std::string& where,
@@ -49,8 +49,8 @@ FloatFormat format_of(const Json& object, const char* key, const std::string& wh
                       format_hint(text));
   }
   if (format->flush_in && !format->flush_out) {
-    throw usage_error("plan: " + where + "." + key + ": \"" + text + "\" flushes operands only",
-                      "tensors are flushed where they are written: use :ftz or :ftz-out");
+    throw usage_error("plan: " + where + "." + key + ": \"" + text + "\" only flushes operands",
+                      "use :ftz or :ftz-out, which flush tensors when they are written");
   }
   return *format;
 }
@@ -101,7 +101,7 @@ bool stagewise_of(const Json& object, const char* key, const std::string& where)
 constexpr const char* kInRange = "in-range";
 constexpr const char* kAsGiven = "as-given";
 
-/// Whether constants are brought into the range of a format.
+/// Returns whether constants are moved into the range of a format.
 bool constants_of(const Json& object, const std::string& where) {
   const std::string text = text_of(object, "constants", where);
   if (text != kInRange && text != kAsGiven) {
@@ -114,7 +114,7 @@ bool constants_of(const Json& object, const std::string& where) {
 constexpr const char* kSaturate = "saturate";
 constexpr const char* kAsFormat = "as-format";
 
-/// Whether results beyond the range become the largest number.
+/// Returns whether outputs beyond the range become the largest number.
 bool clamps_of(const Json& object, const std::string& where) {
   const std::string text = text_of(object, "overflow", where);
   if (text != kSaturate && text != kAsFormat) {
@@ -124,7 +124,7 @@ bool clamps_of(const Json& object, const std::string& where) {
   return text == kSaturate;
 }
 
-/// The exponent of the power of two.
+/// Returns the exponent of the power of two.
 int prescale_in(const Json& object, const std::string& where) {
   const Json& value = object.at("prescale");
   int exponent = 0;
@@ -145,7 +145,7 @@ BufferCommit buffers_of(const Json& variables) {
                     "use on_step or always");
 }
 
-/// What the step does beside the gradients, as far as it has formats of its own.
+/// Reads the formats of what a step computes besides the gradients.
 void read_update_formats(const Json& variables, Plan& plan) {
   const auto read = [&](const char* key, auto& format) {
     if (variables.contains(key)) format = format_of(variables, key, "variables");
@@ -168,8 +168,8 @@ void read_update_formats(const Json& variables, Plan& plan) {
   if (variables.contains("clip_mode")) {
     plan.clip_stagewise = stagewise_of(variables, "clip_mode", "variables");
     if (plan.clip_stagewise && plan.clip == kFp32) {
-      throw usage_error("plan: variables.clip_mode: stagewise needs a format of clip",
-                        "add \"clip\": \"float16\", or drop clip_mode");
+      throw usage_error("plan: variables.clip_mode: stagewise needs a clip format",
+                        "add \"clip\": \"float16\", or remove clip_mode");
     }
   }
 }
@@ -189,7 +189,7 @@ void write_update_formats(const Plan& plan, Json& variables) {
   if (plan.reduction) variables["reduce"] = reduction_text(*plan.reduction);
 }
 
-/// The operators that a rule can meet.
+/// Returns the operators that a rule can select.
 std::vector<std::string> operators_of_models() {
   std::vector<std::string> names;
   for (const OpDef& def : op_table()) {
@@ -208,9 +208,9 @@ PlanRule rule_from(const Json& object, const std::string& where) {
     rule.op = text_of(object, "op", where);
     const std::vector<std::string> known = operators_of_models();
     if (std::find(known.begin(), known.end(), rule.op) == known.end()) {
-      throw usage_error(
-          "plan: " + where + ".op: unknown operator \"" + rule.op + "\"",
-          did_you_mean(rule.op, known, "gradients and updates go with the forward operator"));
+      throw usage_error("plan: " + where + ".op: unknown operator \"" + rule.op + "\"",
+                        did_you_mean(rule.op, known,
+                                     "name the forward operator: gradients and updates follow it"));
     }
   }
   if (rule.path.empty() && rule.op.empty()) {
@@ -218,8 +218,8 @@ PlanRule rule_from(const Json& object, const std::string& where) {
   }
   if (object.contains("format")) {
     if (object.contains("read") || object.contains("write")) {
-      throw usage_error("plan: " + where + " has format beside read or write",
-                        "use one or the other");
+      throw usage_error("plan: " + where + " sets format together with read or write",
+                        "use either format, or read and write");
     }
     if (text_of(object, "format", where) == "follow") {
       rule.follow = true;
@@ -267,13 +267,13 @@ Json rule_to(const PlanRule& rule) {
   return json;
 }
 
-/// `byte` is where reading stopped, counted from 1; one beyond the end if the text is too short.
+/// `byte` is where parsing stopped, counted from 1; one beyond the end if the text is truncated.
 Error not_json(std::string_view text, size_t byte) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
-    return usage_error("plan: it is empty");
+    return usage_error("plan: the text is empty");
   if (text.find('\0') != std::string_view::npos) {
-    return usage_error("plan: it is not a text file",
-                       "a plan is a JSON file; halfscope diagnose writes one");
+    return usage_error("plan: not a text file",
+                       "use a JSON plan; halfscope diagnose can write one");
   }
   const size_t at = std::min(byte > 0 ? byte - 1 : 0, text.size());
   const size_t line = static_cast<size_t>(std::count(
@@ -286,10 +286,9 @@ Error not_json(std::string_view text, size_t byte) {
     const bool printable = c > ' ' && c < 0x7f;
     what = printable ? std::string("unexpected ") + c : "something is missing or not closed";
   }
-  return usage_error(
-      "plan: not JSON: line " + std::to_string(line) + ", column " +
-          std::to_string(at - line_start + 1) + ": " + what,
-      "names and texts stand in \"double quotes\", with commas between items and none at the end");
+  return usage_error("plan: not JSON: line " + std::to_string(line) + ", column " +
+                         std::to_string(at - line_start + 1) + ": " + what,
+                     "put names and texts in \"double quotes\", and separate items with commas");
 }
 
 }  // namespace
@@ -348,7 +347,7 @@ std::string format_hint(const std::string& text) {
       if (!text.empty() && text == other) return "did you mean " + std::string(each.name) + "?";
     }
   }
-  // What looks like eXmY or has options is no misspelling of a named format.
+  // Text of the form eXmY, or with options, is not a misspelling of a named format.
   if (text.starts_with("e") || text.find(':') != std::string::npos) return format_problem(text);
   const std::string usage = "formats: " + comma_list(names) +
                             ", eXmY with X from 2 to 8 and Y from 0 to 23, each with :sat or :ftz";
@@ -358,7 +357,7 @@ std::string format_hint(const std::string& text) {
 
 Plan plan_from_json(std::string_view text) {
   Json json;
-  std::string twice;  // a key that an object has more than once; the parser would keep the last
+  std::string twice;  // a duplicate key in an object; the parser would keep the last one
   std::vector<std::set<std::string>> open;
   const auto watch = [&](int, Json::parse_event_t event, const Json& part) {
     if (event == Json::parse_event_t::object_start) open.emplace_back();
@@ -377,11 +376,11 @@ Plan plan_from_json(std::string_view text) {
   }
   if (!twice.empty()) {
     throw usage_error("plan: key \"" + twice + "\" is given twice in one object",
-                      "only one of the two could count: remove the other");
+                      "remove one of the two");
   }
   if (json.is_object() && json.contains("schema") && json["schema"].is_string() &&
       json["schema"].get<std::string>().ends_with("-config/1")) {
-    throw usage_error("plan: this is a configuration file", "give it to --config");
+    throw usage_error("plan: this is a configuration file", "pass it to --config");
   }
   check_keys(json, "the plan", {"schema", "name", "default", "variables", "rules", "precision"});
   for (const char* key : {"schema", "name"}) {
@@ -390,7 +389,7 @@ Plan plan_from_json(std::string_view text) {
   if (const std::string schema = text_of(json, "schema", "the plan"); schema != kSchema) {
     throw usage_error("plan: schema \"" + schema + "\" is not " + kSchema,
                       schema.starts_with("halfscope.report")
-                          ? "a report holds its plan in recommendation.plan"
+                          ? "extract recommendation.plan from the report"
                           : "");
   }
   Plan plan;
@@ -410,7 +409,7 @@ Plan plan_from_json(std::string_view text) {
     plan.double_precision = true;
     for (const char* key : {"default", "variables", "rules"}) {
       if (json.contains(key))
-        throw usage_error(std::string("plan: precision stands alone, without ") + key);
+        throw usage_error(std::string("plan: precision cannot be combined with ") + key);
     }
   }
   if (json.contains("default")) {
@@ -492,22 +491,23 @@ Plan load_plan(const std::string& name_or_file) {
   const std::vector<std::string> presets = preset_names();
   std::error_code ignored;
   if (std::filesystem::is_directory(name_or_file, ignored)) {
-    throw usage_error(name_or_file + " is a folder, not a plan", "presets: " + comma_list(presets));
+    throw usage_error("'" + name_or_file + "' is a folder, not a plan",
+                      "presets: " + comma_list(presets));
   }
   std::ifstream file(name_or_file, std::ios::binary);
   if (!file) {
     if (std::filesystem::exists(name_or_file, ignored)) {
-      throw Error("cannot read " + name_or_file, "check its permissions");
+      throw Error("cannot read '" + name_or_file + "'", "check its permissions");
     }
-    throw usage_error("no plan named " + name_or_file + " and no such file",
+    throw usage_error("no plan named '" + name_or_file + "', and no file with this name",
                       did_you_mean(name_or_file, presets, "presets: " + comma_list(presets)));
   }
   std::ostringstream text;
   text << file.rdbuf();
   if (text.view().starts_with(kRunFileStart)) {
     throw usage_error(
-        name_or_file + " is a run file, not a plan",
-        "halfscope diagnose " + name_or_file + " --out plan.json writes the plan it advises");
+        "'" + name_or_file + "' is a run file, not a plan",
+        "write the recommended plan with: halfscope diagnose " + name_or_file + " --out plan.json");
   }
   try {
     return plan_from_json(text.view());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Presets, made from the operators' autocast classes where they are mixed, and whether a plan
+// Presets (mixed ones are made from the operators' autocast classes), and the check whether a plan
 // needs a loss scale.
 #include <algorithm>
 
@@ -25,7 +25,8 @@ Plan mixed(std::string name, const FloatFormat& format) {
   return plan;
 }
 
-/// As model.half() and model.bfloat16(): one format for every operator, weight and state.
+/// Returns the plan of model.half() or model.bfloat16(): one format for every operator, weight and
+/// state.
 Plan pure(std::string name, const FloatFormat& format, bool stagewise) {
   Plan plan;
   plan.name = std::move(name);
@@ -34,7 +35,7 @@ Plan pure(std::string name, const FloatFormat& format, bool stagewise) {
   return plan;
 }
 
-/// bf16 throughout but for the products, whose operands are scaled to fewer bits.
+/// Returns bf16 for everything except the products, whose operands are scaled to fewer bits.
 Plan recipe(std::string name, const NodePlan& products) {
   Plan plan = mixed(std::move(name), kBf16);
   for (const OpDef& def : op_table()) {
@@ -48,8 +49,8 @@ Plan recipe(std::string name, const NodePlan& products) {
   return plan;
 }
 
-/// As the recipes of NVIDIA's Transformer Engine (common/recipe/__init__.py): DelayedScaling and
-/// Float8CurrentScaling (both HYBRID), Float8BlockScaling (that of DeepSeek-V3, arXiv:2412.19437,
+/// Returns the recipes of NVIDIA's Transformer Engine (common/recipe/__init__.py): DelayedScaling
+/// and Float8CurrentScaling (both HYBRID), Float8BlockScaling (DeepSeek-V3's, arXiv:2412.19437,
 /// with scales that are powers of two), MXFP8BlockScaling (scales as in arXiv:2506.08027) and
 /// NVFP4BlockScaling without its random Hadamard transform (arXiv:2509.25149).
 std::optional<Plan> recipe_plan(std::string_view name) {
@@ -102,7 +103,7 @@ std::optional<Plan> preset_plan(std::string_view name) {
 std::vector<std::string> split_lanes(std::string_view list) {
   std::vector<std::string> items(1);
   int depth = 0;
-  bool in_text = false, escaped = false;  // braces in texts of JSON count for nothing
+  bool in_text = false, escaped = false;  // braces in JSON strings do not count
   for (const char c : list) {
     if (c == ',' && depth == 0) {
       items.emplace_back();
@@ -120,7 +121,8 @@ std::vector<std::string> split_lanes(std::string_view list) {
 bool needs_loss_scaling(const Plan& plan) {
   if (plan.double_precision) return false;
   const auto narrow = [](const FloatFormat& format) { return format.exponent_bits < 8; };
-  // What a node of this operator and path would do; one that follows its inputs does as they do.
+  // Returns whether such a node has an unscaled format with few exponent bits. A node that follows
+  // its inputs adds no format.
   const auto unscaled = [&](const std::string& path, const OpDef& def) {
     const NodePlan node = resolve(plan, path, def.name);
     if (node.follows) return false;
@@ -129,7 +131,7 @@ bool needs_loss_scaling(const Plan& plan) {
            (!scaled && (narrow(node.read) || narrow(node.grad_read.value_or(node.read))));
   };
   const auto any_op = [&](const std::string& path, const std::string& op) {
-    // Of a rule that scales and names no operator the products are meant.
+    // A rule that scales and names no operator applies to the products.
     const bool products = op.empty() && !path.empty() && resolve(plan, path, "Gemm").scale.any();
     return std::any_of(op_table().begin(), op_table().end(), [&](const OpDef& def) {
       const bool meant = op.empty() ? !products || def.sums_products() : op == def.name;

@@ -11,7 +11,7 @@
 namespace halfscope {
 namespace {
 
-// Names of lanes hold no comma (core/policy/plan_json.cpp), so it can part them from what follows.
+// Lane names contain no comma (core/policy/plan_json.cpp), so a comma can end them.
 constexpr std::string_view kLane = "lane,", kSetup = "setup,";
 constexpr std::string_view kVariable = "variable,";
 constexpr const char* kStep = "step";
@@ -41,11 +41,12 @@ void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkp
 Checkpoint load_checkpoint(const std::filesystem::path& file) {
   const NamedDoubleTensors all = read_npz_double(file);
   if (!all.contains(kStep)) {
-    throw usage_error(file.string() + " is not a checkpoint",
-                      "give a file that --checkpoint has written");
+    throw usage_error("'" + file.string() + "' is not a checkpoint",
+                      "pass a file that --checkpoint wrote");
   }
   const auto damaged = [&](const std::string& what) {
-    return Error(file.string() + ": damaged: " + what, "use another checkpoint");
+    return Error("checkpoint '" + file.string() + "' is damaged: " + what,
+                 "use another checkpoint");
   };
   const auto scalar = [&](const std::string& key) {
     const auto found = all.find(key);
@@ -55,7 +56,7 @@ Checkpoint load_checkpoint(const std::filesystem::path& file) {
   const auto count = [&](const std::string& key) {
     const double value = scalar(key);
     if (!(value >= 0.0 && value <= kLargestCount) || value != std::floor(value)) {
-      throw damaged(key + " is no count");
+      throw damaged(key + " is not a count");
     }
     return static_cast<int64_t>(value);
   };
@@ -73,7 +74,8 @@ Checkpoint load_checkpoint(const std::filesystem::path& file) {
     if (is_new) {
       const std::string prefix = std::string(kLane) + name + ",";
       const double scale = scalar(prefix + "scale");
-      if (!(std::isfinite(scale) && scale > 0.0)) throw damaged(prefix + "scale is no loss scale");
+      if (!(std::isfinite(scale) && scale > 0.0))
+        throw damaged(prefix + "scale is not a loss scale");
       lane.scaler = {static_cast<float>(scale), static_cast<int32_t>(count(prefix + "tracker"))};
       lane.updates = count(prefix + "updates");
       lane.best_loss = scalar(prefix + "best_loss");

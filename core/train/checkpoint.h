@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A checkpoint: all that a run needs to go on with the same bits. On disk it is a .npz of float64
-// arrays: "step", "stale_evaluations", "setup,KEY", and for each lane "lane,NAME,scale" and the
-// like and "lane,NAME,variable,PATH".
+// A checkpoint: everything that a run needs to continue bit for bit. On disk it is a .npz of
+// float64 arrays: "step", "stale_evaluations", "setup,KEY", and for each lane "lane,NAME,scale" ...
+// and "lane,NAME,variable,PATH".
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,16 @@ struct LaneCheckpoint {
 
 struct Checkpoint {
   int64_t step = 0;  ///< steps done
-  /// What must be the same when the run goes on: "batch", "seed" ... and its value; of texts a
-  /// hash.
+  /// Settings that must be the same when the run resumes: "batch", "seed" ... with their values;
+  /// texts are hashed.
   std::map<std::string, double> setup;
   int64_t stale_evaluations = 0;
   std::map<std::string, LaneCheckpoint> lanes;  ///< by name
 };
 
-/// Replaces the file in one go: a reader or a crash never sees half a checkpoint. Throws Error.
+/// Replaces the file atomically: a reader or a crash never sees half a checkpoint. Throws Error.
 void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint);
-/// Throws Error if the file cannot be read, is damaged or is no checkpoint.
+/// Reads a checkpoint. Throws Error if the file cannot be read, is damaged or is not a checkpoint.
 Checkpoint load_checkpoint(const std::filesystem::path& file);
 
 }  // namespace halfscope

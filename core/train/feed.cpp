@@ -29,7 +29,7 @@ bool has_batch_of(const Shape& input, const Shape& sample) {
   return input.size() == sample.size() + 1 && std::equal(sample.begin(), sample.end(), &input[1]);
 }
 
-/// What networks are to say, not what they are told.
+/// Returns whether an array contains the expected answers, not an input of the network.
 bool is_answer(const std::string& name) {
   return name == "labels" || name == "targets" || name == "y";
 }
@@ -49,7 +49,7 @@ Feed::Feed(const Executable& executable, const Dataset& data)
   fit(executable);
 }
 
-/// Which array is for which input.
+/// Pairs arrays with inputs.
 void Feed::match(const Executable& executable) {
   const std::vector<NamedValue>& inputs = executable.inputs;
   std::vector<std::optional<Source>> found(inputs.size());
@@ -82,10 +82,10 @@ void Feed::match(const Executable& executable) {
       std::vector<std::string> wanted, names;
       for (const NamedValue& each : inputs) wanted.push_back(each.name);
       for (const SampleArray& array : arrays_) names.push_back(array.name);
-      const std::string there =
-          arrays_.empty() ? "it has images and labels" : "it has " + comma_list(names);
-      throw usage_error("the data has nothing for the network's input \"" + input.name + "\"",
-                        "the network's inputs: " + comma_list(wanted) + "; " + there)
+      const std::string there = arrays_.empty() ? "images and labels" : comma_list(names);
+      throw usage_error("the data has no array for the network's input '" + input.name + "'",
+                        "name the arrays like the inputs; inputs: " + comma_list(wanted) +
+                            "; the data has: " + there)
           .about({"model", "network", "loss", "data", "input"});
     }
     *missing = Source{.kind = Source::Kind::array, .array = left.front()};
@@ -93,7 +93,7 @@ void Feed::match(const Executable& executable) {
   for (const std::optional<Source>& source : found) sources_.push_back(*source);
 }
 
-/// How many samples each input takes, and in what form.
+/// Finds how many samples each input takes, and in what form.
 void Feed::fit(const Executable& executable) {
   for (size_t i = 0; i < sources_.size(); ++i) {
     Source& source = sources_[i];
@@ -111,18 +111,19 @@ void Feed::fit(const Executable& executable) {
                         element_count(value.shape) % source.sample == 0;
     const bool fits = source.sample > 0 && (by_axis || value.shape == sample || counts);
     if (!fits) {
-      throw usage_error("the data does not fit the network: input \"" + input.name +
-                            "\" has shape " + to_string(value.shape) + ", a sample " +
+      throw usage_error("the data does not fit the network: input '" + input.name + "' has shape " +
+                            to_string(value.shape) + ", but a sample has shape " +
                             to_string(sample),
-                        "the first dimension of an input counts samples, the others are a sample's")
+                        "give samples the shape of the input without its first dimension, which "
+                        "counts samples")
           .about({"model", "network", "data", "input"});
     }
     const int64_t batch = element_count(value.shape) / source.sample;
     if (batch_ != 0 && batch != batch_) {
-      throw usage_error("input \"" + input.name + "\" takes " + std::to_string(batch) +
-                            " samples at once, \"" + executable.inputs[0].name + "\" " +
-                            std::to_string(batch_),
-                        "the inputs of a network must agree on how many samples they take");
+      throw usage_error("input '" + input.name + "' takes " + std::to_string(batch) +
+                            " samples at once, but input '" + executable.inputs[0].name +
+                            "' takes " + std::to_string(batch_),
+                        "make all inputs of the network take the same number of samples");
     }
     batch_ = batch;
     if (input.value == executable.input || executable.input == kNone) {
@@ -133,7 +134,7 @@ void Feed::fit(const Executable& executable) {
   if (sources_.empty()) throw usage_error("the network has no inputs");
 }
 
-/// Inputs that are positions take whole numbers.
+/// Checks that inputs of integers, such as token ids, get whole numbers.
 void Feed::check_values(const NamedValue& input, const Source& source, bool index) const {
   if (!index) return;
   if (source.kind == Source::Kind::labels) return;
@@ -142,8 +143,8 @@ void Feed::check_values(const NamedValue& input, const Source& source, bool inde
         (split->arrays.empty() || split->arrays[source.array].reals.empty())) {
       continue;
     }
-    throw usage_error("input \"" + input.name + "\" takes whole numbers, not fractions",
-                      "store integers there");
+    throw usage_error("input '" + input.name + "' takes integers, but its data has fractions",
+                      "store integers in its array");
   }
 }
 
@@ -155,8 +156,8 @@ void Feed::check_labels(const Executable& executable, const Split& split, int64_
     if (array && split.arrays.empty()) continue;
     for (const int32_t label : array ? split.arrays[sources_[i].array].integers : split.labels) {
       if (label >= 0 && label < classes) continue;
-      throw Error("label " + std::to_string(label) + " in the data set " + data + " is not in 0.." +
-                  std::to_string(classes - 1));
+      throw Error("label " + std::to_string(label) + " in the data set '" + data +
+                  "' is not in 0.." + std::to_string(classes - 1));
     }
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Feed: brings samples of a data set to the inputs of a network. Inputs and arrays are paired by
-// name; what is left over on both sides is paired too if it is one of each, labels aside. Images go
-// to the main input, their labels to the labels.
+// Feed: copies samples of a data set to the inputs of a network. Inputs and arrays are paired by
+// name; if one input and one array are left over, labels aside, they are paired too. Images go to
+// the main input, their labels to the labels.
 #pragma once
 
 #include <array>
@@ -17,19 +17,20 @@ namespace halfscope {
 
 class Feed {
  public:
-  /// For `executable` and all others made of the same model. An input takes samples along its first
-  /// dimension, or one sample if it has the shape of a sample. Images are put channels last where
-  /// the input is, and take any shape of as many elements; so do labels. Throws Error (usage)
-  /// naming the input where arrays are missing or do not fit.
+  /// Pairs inputs with arrays for `executable` and all others built from the same model. An input
+  /// takes samples along its first dimension, or one sample if it has the shape of a sample. Images
+  /// are converted to channels last if the input is; images and labels fit any shape with the same
+  /// number of elements. Throws Error (usage) naming the input if its array is missing or does not
+  /// fit.
   Feed(const Executable& executable, const Dataset& data);
 
-  /// Samples that the network takes at once.
+  /// Returns the number of samples that the network takes at once.
   int64_t batch() const noexcept { return batch_; }
-  /// Whether the main input has a dimension for them.
+  /// Returns whether the main input has a dimension for samples.
   bool has_batch_axis() const noexcept { return has_batch_axis_; }
 
-  /// Writes these samples, at most batch(), to all inputs. What is missing of a batch is zeros, and
-  /// -1 of the labels.
+  /// Writes these samples, at most batch(), to all inputs. A batch that is not full is padded with
+  /// zeros, its labels with -1.
   void write(const Executable& executable, Program& program, const Split& split,
              std::span<const int64_t> indices);
 
@@ -55,7 +56,7 @@ class Feed {
   void gather_pixels(const Source& source, const Split& split, std::span<const int64_t> indices);
 
   const Dataset& data_;
-  const std::vector<SampleArray>& arrays_;  ///< names and shapes: of the part that has any
+  const std::vector<SampleArray>& arrays_;  ///< of the train or the test part, for names and shapes
   std::vector<Source> sources_;             ///< by input
   int64_t batch_ = 0;
   bool has_batch_axis_ = true;

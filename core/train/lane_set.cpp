@@ -19,14 +19,14 @@ LaneInfo describe_lane(const LaneConfig& lane, const Executable& executable) {
   info.plan_json = plan_to_json(lane.plan);
   info.loss_scale = loss_scale_text(lane.scaler);
   info.layers = executable.layers;
-  // A program that computes in double has no formats, hence no sites.
+  // A program that computes in double has no formats and therefore no sites.
   if (!lane.plan.double_precision) {
     for (const Tap& tap : executable.taps) info.sites.push_back(tap.site);
   }
   return info;
 }
 
-/// What happened in the sums behind the taps of the last run.
+/// Returns the events in the sums before the taps of the last run.
 std::vector<SiteSums> diagnosed_sums(const Executable& executable, const Program& program,
                                      int64_t step) {
   std::vector<SiteSums> sums;
@@ -55,8 +55,8 @@ Lane& LaneSet::add(const LaneConfig& config, Executable executable, const ErrorS
 }
 
 void LaneSet::set_up(Lane& lane, int64_t step, const std::function<void()>& work) {
-  LostLane lost{.step = step, .why = "out of memory", .name = lane.config.name()};
-  lost.hint = "lower --batch, or take fewer lanes";
+  FailedLane lost{.step = step, .why = "out of memory", .name = lane.config.name()};
+  lost.hint = "lower --batch, or use fewer lanes";
   try {
     work();
     return;
@@ -84,28 +84,28 @@ void LaneSet::pair_up(const ErrorSampling& errors, std::span<const LaneConfig> l
 void LaneSet::check_any() const {
   if (lost_.empty() || lost_.size() < lanes_.size()) return;
   std::string text;
-  for (const LostLane& lost : lost_) {
+  for (const FailedLane& lost : lost_) {
     text += (text.empty() ? "lane " : "; lane ") + lost.name + ": " + lost.why;
   }
   throw Error(text, lost_.front().hint);
 }
 
 void LaneSet::move_lost(int64_t step) {
-  for (LostLane& lost : lost_) lost.step = step;
+  for (FailedLane& lost : lost_) lost.step = step;
 }
 
 void LaneSet::watch(TapSink* sink, int64_t step) {
   sink_ = sink;
   for (size_t i = 0; sink != nullptr && i < lanes_.size(); ++i) {
     if (!lanes_[i]->lost) continue;
-    const auto found = std::find_if(lost_.begin(), lost_.end(), [&](const LostLane& each) {
+    const auto found = std::find_if(lost_.begin(), lost_.end(), [&](const FailedLane& each) {
       return each.name == lanes_[i]->config.name();
     });
     sink->lost(static_cast<int>(i), step, found->why);
   }
 }
 
-/// The lane goes no further: its program may be in any state, and others may need the room.
+/// Stops the lane: its program may be in any state, and other lanes may need the memory.
 void LaneSet::release(Lane& lane) {
   lane.lost = true;
   lane.steps.reset();
@@ -113,22 +113,22 @@ void LaneSet::release(Lane& lane) {
   lane.program.reset();
 }
 
-void LaneSet::lose(size_t lane, LostLane&& lost) {
+void LaneSet::lose(size_t lane, FailedLane&& lost) {
   if (before_loss_) before_loss_();
   if (lanes_[lane]->lost) return;
   release(*lanes_[lane]);
   lost_.push_back(std::move(lost));
-  const LostLane& last = lost_.back();
+  const FailedLane& last = lost_.back();
   if (sink_ != nullptr) sink_->lost(static_cast<int>(lane), last.step, last.why);
   if (lost_.size() < lanes_.size()) return;
   const bool trains = work_ == Work::training;
   if (trains && sink_ != nullptr) sink_->end(RunEnd::interrupted);
-  const std::string text = "lane " + last.name + " was lost at " + (trains ? "step " : "batch ") +
+  const std::string text = "lane " + last.name + " failed at " + (trains ? "step " : "batch ") +
                            std::to_string(last.step) + ": " + last.why;
   if (trains) throw Error(text, last.hint);
-  // What all fail over alike is no fault of a lane: an index out of range, say.
+  // If all lanes fail for the same reason, such as an index out of range, no lane is to blame.
   const bool alike = std::all_of(lost_.begin(), lost_.end(),
-                                 [&](const LostLane& each) { return each.why == last.why; });
+                                 [&](const FailedLane& each) { return each.why == last.why; });
   throw Error(alike ? last.why : text, last.hint, last.kind);
 }
 
@@ -196,9 +196,9 @@ std::vector<EntryLaunch> LaneSet::entry_launches() const {
 
 int first_bad_site(const Executable& executable, std::span<const TensorStats> stats) {
   for (size_t i = 0; i < stats.size(); ++i) {
-    // States keep what they took over from earlier steps.
+    // States may have received a bad value in an earlier step.
     if (executable.taps[i].site.role == Role::state) continue;
-    if (holds_a_mask(executable.taps[i].site, stats[i])) continue;
+    if (contains_mask(executable.taps[i].site, stats[i])) continue;
     const bool saturates = !executable.taps[i].site.scale.empty();
     if ((saturates ? 0 : stats[i].overflow) + stats[i].non_finite() > 0) return static_cast<int>(i);
   }

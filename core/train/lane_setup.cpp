@@ -20,7 +20,7 @@
 namespace halfscope {
 namespace {
 
-/// Into a variable of any format: as they are where it holds them, else rounded.
+/// Writes values to a variable of any format, rounded if it cannot represent them.
 void write_values(Program& program, const Graph& graph, ValueId from, ValueId to,
                   const std::vector<double>& values) {
   if (graph.value(to).format.contains(graph.value(from).format)) {
@@ -34,7 +34,7 @@ void write_values(Program& program, const Graph& graph, ValueId from, ValueId to
 
 namespace {
 
-/// `weights` are those that the model starts from; the others are drawn.
+/// `weights` are initial values from the model; missing ones are drawn.
 NamedTensors complete_weights(const Graph& graph, NamedTensors weights, uint64_t seed,
                               const NamedTensors& init) {
   weights.merge(initial_weights(graph, seed, weights));
@@ -55,13 +55,13 @@ NamedTensors complete_weights(const Graph& graph, NamedTensors weights, uint64_t
     const auto dotted = by_dots.find(key);
     const auto found = weights.find(dotted == by_dots.end() ? key : dotted->second);
     if (found == weights.end()) {
-      throw usage_error("initial weights: the model has no variable " + key,
+      throw usage_error("initial weights: the model has no variable '" + key + "'",
                         did_you_mean(key, paths, "variables: " + comma_list(paths)))
           .about({"init"});
     }
     if (found->second.shape != tensor.shape) {
-      throw usage_error("initial weights: " + key + " has shape " + to_string(tensor.shape) +
-                        ", the model needs " + to_string(found->second.shape))
+      throw usage_error("initial weights: '" + key + "' has shape " + to_string(tensor.shape) +
+                        ", but the model needs " + to_string(found->second.shape))
           .about({"init"});
     }
     (average ? averages[average_path(found->first)] : found->second) = tensor;
@@ -89,7 +89,7 @@ void free_tensors(NamedTensors& tensors) {
 
 namespace {
 
-/// The starting weights of a twin. `index`: of the variable in the graph.
+/// Returns the initial weights of a twin. `index` is that of the variable in the graph.
 void move_weight(Tensor& weight, const LaneConfig& lane, const std::string& path, size_t index) {
   const auto bits = lane.noise_bits.find(path);
   move_by_ulp(weight.data, bits == lane.noise_bits.end() ? kFp32.mantissa_bits : bits->second,
@@ -155,7 +155,7 @@ void put_back(Program& program, const Executable& executable,
 
 namespace {
 
-/// The lane's kernels are not the emulator's, and are checked by it.
+/// Returns whether the emulator checks the lane's kernels, because they are not its own.
 bool checks_kernels(const ErrorSampling& errors, const LaneConfig& lane) {
   return errors.enabled && errors.emulator != nullptr && has_own_kernels(lane.backend->name());
 }
@@ -201,7 +201,7 @@ std::vector<LaneConfig> with_references(std::vector<LaneConfig> lanes) {
     reference.plan.name = "float32~" + lanes[i].name();
     added.push_back(std::move(reference));
   }
-  // Beside the first one, so that the last lane is still the user's.
+  // Next to the first one, so that the last lane is still the user's.
   lanes.insert(first + 1 == lanes.end() ? first : first + 1, added.begin(), added.end());
   return lanes;
 }
@@ -215,15 +215,15 @@ std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,
     for (size_t i = 0; i < lanes.size(); ++i) {
       names.push_back(lanes[i].name());
       if (names.back() != name) continue;
-      // Its tensors have no format to count distances in, and no sites in the run.
+      // Its tensors have no format to measure distances in, and no sites in the run.
       if (lanes[i].plan.double_precision) {
-        throw usage_error("lane " + name + " computes in double and cannot be compared",
-                          "compare lanes of other plans, for example with float32")
+        throw usage_error("lane " + name + " computes in double precision and cannot be compared",
+                          "compare other lanes, for example with float32")
             .about({"compare"});
       }
       return i;
     }
-    throw usage_error("no lane is named " + name,
+    throw usage_error("there is no lane '" + name + "'",
                       did_you_mean(name, names, "lanes: " + comma_list(names)))
         .about({"compare"});
   };
@@ -242,9 +242,8 @@ std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,
     return checks_kernels(errors, lane);
   });
   if (errors.every > 0 && pairs.empty() && !checks) {
-    throw usage_error(
-        "there is nothing to compare every " + std::to_string(errors.every) + " steps",
-        "add a lane to compare with the reference, or name two with --compare")
+    throw usage_error("no two lanes to compare every " + std::to_string(errors.every) + " steps",
+                      "add a lane to compare with the reference, or name two lanes with --compare")
         .about({"errors_every"});
   }
   return pairs;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What lanes begin with: weights and averages, pairs to compare, what checks their kernels.
+// Set-up of lanes: initial weights and averages, pairs to compare, checkers of kernels.
 #pragma once
 
 #include <memory>
@@ -13,43 +13,45 @@
 
 namespace halfscope {
 
-/// What the variables of a model start from: drawn from `seed`, replaced by Model::initial,
-/// replaced by `init`. A key of `init` may write the scopes of a path with dots, as PyTorch does:
-/// "layer1.0.conv1.weight" for "layer1/0/conv1.weight". Moving averages ("fc1.weight.ema") come
-/// along as they are. Throws Error (usage) for a key that does not fit.
+/// Returns the initial values of a model's variables: drawn from `seed`, replaced by
+/// Model::initial, replaced by `init`. A key of `init` may separate the scopes of a path by dots,
+/// as PyTorch does: "layer1.0.conv1.weight" for "layer1/0/conv1.weight". Moving averages
+/// ("fc1.weight.ema") are included unchanged. Throws Error (usage) for a key that does not fit.
 NamedTensors starting_weights(const Model& model, uint64_t seed, const NamedTensors& init);
 
-/// The same for a model that is told of its Model::initial here and needs it no longer.
+/// Returns the same and frees Model::initial, which the model no longer needs.
 NamedTensors take_starting_weights(Model& model, uint64_t seed, const NamedTensors& init);
 
-/// Frees the memory of tensors that nobody needs any more, for the system to give to others.
+/// Frees the memory of tensors that are no longer needed and returns it to the system.
 void free_tensors(NamedTensors& tensors);
 
-/// What write_weights() makes of the weights of `start`.
+/// Returns the weights that write_weights() would write for `start`.
 NamedTensors moved_start(const Graph& graph, NamedTensors start, const LaneConfig& lane);
 
-/// Writes those that the program has, moved as the lane's noise seed says.
+/// Writes the weights that the program has, moved by one ulp if the lane has a noise seed.
 void write_weights(Program& program, const Graph& graph, const NamedTensors& weights,
                    const LaneConfig& lane = {});
 
-/// Starts the averages with those of `weights`, where it has none with the weights of the program.
+/// Initializes the averages from `weights`; averages that it lacks start from the program's
+/// weights.
 void write_averages(Program& program, const Executable& executable, const NamedTensors& weights);
 
-/// Puts the averages in place of the weights; returns these, for put_back().
+/// Replaces the weights by the averages; returns the weights, for put_back().
 std::vector<std::vector<double>> put_averages(Program& program, const Executable& executable);
 void put_back(Program& program, const Executable& executable,
               const std::vector<std::vector<double>>& weights);
 
-/// Lowers a plain `float32` lane as the lanes that it is the reference of, and adds a reference,
-/// `float32~LANE`, for every lane that is lowered in another way than all references there are.
-/// Without a lane in fp32 there are no references, and the lanes stay as they are.
+/// Lowers a plain `float32` lane like the lanes that it is the reference of. Adds a reference,
+/// `float32~LANE`, for every lane that is lowered differently from all existing references. Without
+/// a lane in fp32 there are no references, and the lanes are returned unchanged.
 std::vector<LaneConfig> with_references(std::vector<LaneConfig> lanes);
 
-/// Which lanes are compared with which. Throws Error (usage) for pairs that cannot be.
+/// Returns the pairs of lanes to compare. Throws Error (usage) for pairs that cannot be compared.
 std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,
                                                   std::span<const LaneConfig> lanes);
 
-/// What checks the lane's kernels; null if they are the emulator's or no checks are asked for.
+/// Returns the checker of the lane's kernels; null if they are the emulator's or no checks are
+/// requested.
 std::unique_ptr<KernelChecker> kernel_checker(const ErrorSampling& errors, const LaneConfig& lane,
                                               const Executable& executable);
 

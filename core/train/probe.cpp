@@ -14,15 +14,15 @@
 namespace halfscope {
 namespace {
 
-/// A gradient counts as at least this share of what its number of elements would have of all: some
-/// are zero but for rounding, such as those of biases before a batch normalization.
+/// A gradient counts as at least this share of its expected size, by its number of elements: some
+/// are zero except for rounding, such as those of biases before a batch normalization.
 constexpr double kLeastGradient = 0.1;
-/// The same of what training has moved.
+/// The same limit for the movement of weights.
 constexpr double kLeastMovement = 0.1;
-/// A loss below this share of the first one is as good as learned.
+/// A loss below this share of the first one counts as learned.
 constexpr double kLearnedLoss = 0.05;
-/// A result that is further off, and further than this many times its spread, is worth further runs
-/// of the reference.
+/// An output with a larger error, also larger than this many times its spread, is worth further
+/// runs of the reference.
 constexpr double kDoubtfulError = 0.05, kExplainedFactor = 2.0;
 constexpr uint64_t kFurtherMoves = 2;
 
@@ -47,7 +47,8 @@ ValueId tap_of(const Executable& executable, const std::string& site) {
   return found == executable.taps.end() ? kNone : found->value;
 }
 
-/// What the update reads: the mean over ranks or the sum over micro-batches, where there is one.
+/// Returns the gradient that the update reads: the mean over ranks or the sum over micro-batches,
+/// where there is one.
 ValueId gradient_of(const Executable& executable, const std::string& variable) {
   const std::string path =
       variable.find('.') == std::string::npos ? variable + ".weight" : variable;
@@ -87,7 +88,7 @@ int reference_for(std::span<const LaneConfig> lanes, size_t which) {
 }
 
 KeptVariables::KeptVariables(Program& program, const Graph& graph) : program_(program) {
-  // The optimizer's state has no part in gradients.
+  // The optimizer's state does not affect gradients.
   std::set<ValueId> read;
   for (const Node& node : graph.nodes()) {
     if (node.phase == Phase::forward) read.insert(node.inputs.begin(), node.inputs.end());
@@ -182,14 +183,14 @@ TrainingProbe::Result TrainingProbe::run_reference(const Batch& batch,
 
 namespace {
 
-/// Takes over the error and the ratio of results that are further apart.
+/// Copies the error and the ratio of outputs that are further apart.
 void keep_further(Deviation& kept, const Deviation& other) {
   if (!(kept.error >= other.error)) kept.error = other.error;
   const auto from_one = [](double ratio) { return std::fabs(ratio - 1.0); };
   if (!(from_one(kept.ratio) >= from_one(other.ratio))) kept.ratio = other.ratio;
 }
 
-/// Whether one move explains what a result is off.
+/// Returns whether the spread of the moved runs explains the error of an output.
 bool explained(const Deviation& each) {
   return !(each.error > std::max(kDoubtfulError, kExplainedFactor * each.spread));
 }
@@ -204,7 +205,7 @@ std::vector<Deviation> TrainingProbe::measure(const Batch& batch) {
   std::vector<Result> moved{run_moved(batch, batch.seed)};
   std::vector<Deviation> result = compare(batch, truth, moved);
   if (!std::all_of(result.begin(), result.end(), explained)) {
-    // Where gradients jump, as at a clipped ratio, one move may miss how far.
+    // If gradients jump, as at a clipped ratio, a single move may underestimate the spread.
     for (uint64_t i = 1; i <= kFurtherMoves; ++i) {
       moved.push_back(run_moved(batch, splitmix64(batch.seed + i)));
     }
@@ -240,7 +241,7 @@ std::vector<Deviation> TrainingProbe::compare(const Batch& batch, const Result& 
   std::vector<std::vector<float>> own;
   for (size_t i = 0; i < gradients_.size(); ++i) {
     own.push_back(lane_.program->read(gradients_[i].lane).data);
-    // The step is skipped, and the next one may have another scale: that shows in the steps.
+    // The step is skipped, and the next one may have another scale; the step rows show that.
     if (!all_finite(own.back()) && lane_.config.scaler.kind != LossScalerConfig::Kind::none) {
       return result;
     }
@@ -347,7 +348,7 @@ InferenceProbe::Slices InferenceProbe::find_slices(const Output& output, int64_t
   return found;
 }
 
-/// Leaves the reference's results there to be read.
+/// Leaves the reference's outputs in its program, to be read.
 void InferenceProbe::run_moved(uint64_t seed, Ulp ulp, const Feeder& feed) const {
   KeptVariables kept(*reference_.program, reference_.executable.graph);
   kept.move(precision_.variables, seed + 1, ulp);
@@ -376,7 +377,7 @@ void InferenceProbe::move(int64_t batch, int64_t samples, bool has_batch_axis, u
                found.back().differences.suspicious() || (output.real && own.error > kDoubtfulError);
   }
   if (doubtful) {
-    // One move may miss a slice by chance: the few numbers that decide about it go up or down.
+    // One move may miss a slice by chance, because only a few numbers decide about it.
     for (uint64_t i = 1; i <= kFurtherMoves; ++i) {
       run_moved(splitmix64(seed + i), Ulp::of_lane, feed);
       for (Output& output : outputs_) {
@@ -431,15 +432,15 @@ std::vector<Deviation> InferenceProbe::results(int64_t steps) const {
 
 namespace {
 
-/// A variable's way from where it began, in both lanes.
+/// Movement of a variable from its initial value, in both lanes.
 struct WeightChange {
   std::string path;
   Deviation::Of of;
   std::vector<float> own, right;
 };
 
-/// From where the lane itself began: twins have a start of their own, and it is rounded to the
-/// format that the lane keeps it in.
+/// Returns the movement from the lane's own initial values: twins have their own, rounded to the
+/// format that the lane stores them in.
 std::vector<float> less(const Tensor& values, const Tensor& start, const FloatFormat& format) {
   std::vector<float> result(values.data);
   for (size_t i = 0; i < result.size(); ++i) {
@@ -508,7 +509,7 @@ std::vector<Deviation> training_deviations(int64_t steps, const Lane& lane, cons
     const auto& [sum, elements] = usual[each.of];
     const double least = kLeastMovement * kLeastMovement * sum *
                          static_cast<double>(each.right.size()) / std::max(elements, 1.0);
-    // Of what hardly moves, neither the way nor its length says much.
+    // If a tensor hardly moves, neither the direction nor the length says much.
     if (meter.truth_energy() < least) deviation.ratio = std::numeric_limits<double>::quiet_NaN();
     rescale(deviation, meter.truth_energy(), least);
     result.push_back(std::move(deviation));

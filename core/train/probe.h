@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Probe: the truth about one batch of one lane. The lane's reference gets the lane's own weights
-// and the same samples, so that what differs is what reduced precision did in this batch, not where
-// training has drifted to. It then runs once more with weights and inputs moved by one ulp of the
-// formats that the lane reads them in: results further apart than that has made right ones are
-// wrong.
+// Probe: measures the error of one batch of one lane. The lane's reference gets the lane's own
+// weights and the same samples, so differences come from reduced precision in this batch, not from
+// drift of the training. The reference then runs once more with weights and inputs moved by one ulp
+// of the formats that the lane reads them in. A lane whose outputs are further from the reference's
+// than this second run is wrong.
 //
 //   lane: begin, grad ... | reference: lane's weights -> grad -> moved by an ulp -> grad ->
 //   restored
@@ -22,25 +22,25 @@
 
 namespace halfscope {
 
-/// The lane that `lanes[which]` is judged by: the first in full precision that takes composites
-/// apart in the same way, else the first in fp32, else the first in double. -1 for that lane
-/// itself, and where there is none.
+/// Returns the reference lane of `lanes[which]`: the first in full precision that expands
+/// composites in the same way, else the first in fp32, else the first in double. Returns -1 for
+/// that lane itself, and if there is none.
 int reference_for(std::span<const LaneConfig> lanes, size_t which);
 
-/// What inputs and weights are moved by: an ulp of the format in which the lane reads each of them,
-/// or of fp32, which shows whether the reference itself is more than rounding noise.
+/// Distance by which inputs and weights are moved: an ulp of the format in which the lane reads
+/// each of them, or of fp32, which shows whether the reference itself is more than rounding noise.
 enum class Ulp : uint8_t { of_lane, of_fp32 };
 
-/// Puts the variables of a program back as they were when it goes.
+/// Holds the variables of a program and restores them when it is destroyed.
 class KeptVariables {
  public:
   KeptVariables(Program& program, const Graph& graph);
   KeptVariables(const KeptVariables&) = delete;
   ~KeptVariables();
 
-  /// Writes the other program's variables of the same paths.
+  /// Writes the other program's variables with the same paths.
   void take(const Program& other, const Graph& other_graph);
-  /// Moves every variable but buffers by one ulp of the format in `bits`, or of fp32.
+  /// Moves every variable except buffers by one ulp of the format in `bits`, or of fp32.
   void move(const std::map<std::string, int>& bits, uint64_t seed, Ulp ulp = Ulp::of_lane);
 
  private:
@@ -54,14 +54,14 @@ class KeptVariables {
   std::vector<Kept> kept_;
 };
 
-/// Moves what has just been written to the inputs of a program.
+/// Moves the values that have just been written to the inputs of a program.
 void move_inputs(Program& program, const Executable& executable,
                  const std::map<std::string, int>& bits, uint64_t seed, Ulp ulp = Ulp::of_lane);
 
 /// Measures lanes that train.
 class TrainingProbe {
  public:
-  /// `lane` and `reference` are of the same model and outlive this.
+  /// `lane` and `reference` must be built from the same model and outlive this.
   TrainingProbe(const Lane& lane, const Lane& reference);
 
   /// Writes the samples of a micro-batch to the reference.
@@ -70,15 +70,15 @@ class TrainingProbe {
     int64_t step = 0, parts = 1;  ///< of all ranks
     int64_t ranks = 1;
     uint64_t seed = 0;
-    bool own_weights = true;  ///< the reference gets the lane's; else both are where they began
+    bool own_weights = true;  ///< the reference gets the lane's; else both have initial weights
     Feeder feed{};
   };
 
-  /// `lane` has run the gradients of this batch and not updated, `reference` has not begun it. The
-  /// deviations of loss and gradients; of the loss alone where a gradient is not finite, as happens
-  /// while the loss scale is found.
+  /// Returns the deviations of loss and gradients, or of the loss alone if a gradient is not
+  /// finite, as happens while the loss scale is being found. `lane` must have run the gradients of
+  /// this batch but not the update; `reference` must not have begun the batch.
   std::vector<Deviation> measure(const Batch& batch);
-  /// Whether gradients have been measured.
+  /// Returns whether gradients have been measured.
   bool has_gradients() const noexcept { return has_gradients_; }
 
  private:
@@ -90,7 +90,8 @@ class TrainingProbe {
     double loss = 0.0;
     std::vector<std::vector<float>> gradients;
   };
-  /// `moved_inputs`: by how much, up or down by bits of `seed`; null: not at all.
+  /// `moved_inputs`: significand bits of the ulp that inputs are moved by, up or down by bits of
+  /// `seed`; null: they are not moved.
   Result run_reference(const Batch& batch, const std::map<std::string, int>* moved_inputs,
                        uint64_t seed = 0) const;
   Result run_moved(const Batch& batch, uint64_t seed) const;
@@ -110,13 +111,14 @@ class InferenceProbe {
  public:
   InferenceProbe(const Lane& lane, const Lane& reference);
 
-  /// Compares the outputs of a batch's first `samples` samples. `has_batch_axis`: of the network's
-  /// inputs. `keeps`: move() follows, after the lanes of the same reference were compared, too.
+  /// Compares the outputs of a batch's first `samples` samples. `has_batch_axis`: whether the
+  /// network's inputs have a dimension for samples. `keeps`: move() follows, after all lanes of the
+  /// same reference have been compared.
   void compare(int64_t batch, int64_t samples, bool has_batch_axis, bool keeps);
   using Feeder = std::function<void(Program&)>;
-  /// Runs the reference once more with everything moved; `feed` writes its inputs. Where an output
-  /// is further off than roundings usually make it, further runs show how far apart right results
-  /// are, and whether the reference is more than rounding noise.
+  /// Runs the reference once more with weights and inputs moved; `feed` writes its inputs. If an
+  /// output differs by more than roundings usually cause, further runs show how far apart correct
+  /// outputs are, and whether the reference is more than rounding noise.
   void move(int64_t batch, int64_t samples, bool has_batch_axis, uint64_t seed, const Feeder& feed);
   std::vector<Deviation> results(int64_t steps) const;
 
@@ -127,7 +129,7 @@ class InferenceProbe {
     bool real = true;
     DeviationMeter difference{}, spread{}, noise{};
     WorstSlice sample{}, channel{}, differences{};
-    /// Of the batch that move() is about.
+    /// Outputs of the batch that move() works on.
     Tensor kept_own{}, kept_truth{}, moved_in_fp32{};
     std::vector<Tensor> moved{};
   };
@@ -147,8 +149,8 @@ class InferenceProbe {
   std::vector<Output> outputs_;
 };
 
-/// How far training has moved the variables and averages of a lane, beside its reference, and what
-/// running statistics hold. `start`: the weights before the first step.
+/// Compares how far training has moved the variables and averages of a lane and of its reference,
+/// and the contents of running statistics. `start`: the weights before the first step.
 std::vector<Deviation> training_deviations(int64_t steps, const Lane& lane, const Lane& reference,
                                            const NamedTensors& start);
 

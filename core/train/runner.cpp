@@ -14,7 +14,7 @@ namespace halfscope {
 
 Runner::Runner(Model model, const RunnerConfig& config, const Dataset& data)
     : config_(config), data_(data), model_name_(model.name), results_(config.lanes.size()) {
-  if (data.test.size() == 0) throw usage_error("there are no samples to run on");
+  if (data.test.size() == 0) throw usage_error("the data has no samples to run on");
   NamedTensors weights = take_starting_weights(model, config.seed, config.init);
   free_tensors(config_.init);
   for (const LaneConfig& lane_config : config_.lanes) {
@@ -26,7 +26,7 @@ Runner::Runner(Model model, const RunnerConfig& config, const Dataset& data)
     });
   }
   free_tensors(weights);
-  if (lanes_.empty()) throw usage_error("there is no lane to run");
+  if (lanes_.empty()) throw usage_error("there are no lanes to run");
   lanes_.pair_up(config_.errors, config_.lanes);
   lanes_.check_any();
   check_last_batch();
@@ -34,16 +34,16 @@ Runner::Runner(Model model, const RunnerConfig& config, const Dataset& data)
   if (static_cast<int64_t>(config_.labels.size()) != data_.test.size()) {
     throw usage_error("there are " + std::to_string(config_.labels.size()) + " labels for " +
                           std::to_string(data_.test.size()) + " samples",
-                      "give one label for each");
+                      "give one label per sample");
   }
   const Executable& first = lanes_[0].executable;
   const Value& scores = first.graph.value(first.outputs[0].value);
   const int64_t classes = element_count(scores.shape) / feed_->batch();
   if (scores.type != ElementType::real || element_count(scores.shape) % feed_->batch() != 0 ||
       classes < 2) {
-    throw usage_error("the output " + first.outputs[0].name + " of shape " +
-                          to_string(scores.shape) + " has no scores of classes",
-                      "labels need a network whose first output is [samples, classes]");
+    throw usage_error("output '" + first.outputs[0].name + "' of shape " + to_string(scores.shape) +
+                          " does not contain class scores",
+                      "use labels only if the first output has shape [samples, classes]");
   }
   for (const int32_t label : config_.labels) {
     if (label >= 0 && label < classes) continue;
@@ -61,10 +61,10 @@ void Runner::check_last_batch() const {
     if (!shape.empty() && shape[0] == batch) continue;
     int64_t divisor = batch;
     while (samples % divisor != 0) --divisor;
-    throw usage_error("the output " + output.name + " of shape " + to_string(shape) +
-                          " has no dimension for samples, and the last batch of " +
-                          std::to_string(batch) + " would have " + std::to_string(rest) +
-                          " of them only",
+    throw usage_error("output '" + output.name + "' of shape " + to_string(shape) +
+                          " has no dimension for samples, so every batch must be full; the last "
+                          "one would have " +
+                          std::to_string(rest) + " of " + std::to_string(batch) + " samples",
                       "use --batch " + std::to_string(divisor) + ", or --limit " +
                           std::to_string(samples - rest));
   }
@@ -106,8 +106,7 @@ void Runner::keep(size_t which, size_t samples) {
   for (const NamedValue& output : lane.executable.outputs) {
     const Tensor values = lane.program->read(output.value);
     Tensor& all = results_[which].outputs[output.name];
-    // Outputs of a network without a dimension for samples, or that have none themselves, are
-    // stacked.
+    // Outputs are stacked if the network or the output itself has no dimension for samples.
     const bool along =
         feed_->has_batch_axis() && !values.shape.empty() && values.shape[0] == feed_->batch();
     if (all.shape.empty()) {
@@ -125,7 +124,7 @@ void Runner::keep(size_t which, size_t samples) {
   }
 }
 
-/// Samples of the batch whose first largest score is the label's; one with a NaN is wrong.
+/// Counts samples of the batch whose first largest score is that of the label; NaN counts as wrong.
 int64_t Runner::score(const Lane& lane, std::span<const int64_t> indices) const {
   const Tensor scores = lane.program->read(lane.executable.outputs[0].value);
   const int64_t classes = static_cast<int64_t>(scores.data.size()) / feed_->batch();
@@ -169,7 +168,8 @@ StepRow Runner::run_lane(size_t which, int64_t step, std::span<const int64_t> in
   return row;
 }
 
-/// Compares outputs with those of the references. `moves`: also runs these with everything moved.
+/// Compares outputs with those of the references. `moves`: also runs the references with weights
+/// and inputs moved.
 void Runner::probe(int64_t step, std::span<const int64_t> indices, bool moves) {
   const int64_t samples = static_cast<int64_t>(indices.size());
   for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -183,7 +183,7 @@ void Runner::probe(int64_t step, std::span<const int64_t> indices, bool moves) {
       probes_[i]->compare(feed_->batch(), samples, feed_->has_batch_axis(), moves);
     });
   }
-  // Moving changes what the reference holds, so all lanes are compared before.
+  // Moving changes the reference's tensors, so all lanes are compared before.
   for (size_t i = 0; moves && i < lanes_.size(); ++i) {
     if (!probes_[i] || lanes_[i].lost) continue;
     const size_t other = static_cast<size_t>(lanes_[i].reference);
@@ -221,14 +221,14 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
         lanes_.guarded(i, step, [&](Lane&) { rows[i] = run_lane(i, step, indices); });
       }
       if (sink != nullptr) {
-        // Of a batch that is not full the zeros would be compared, too.
+        // The padding of a batch that is not full would be compared, too.
         const bool full = static_cast<int64_t>(indices.size()) == feed_->batch();
         if (full && config_.errors.samples(step, samples / feed_->batch())) {
           lanes_.compare(step, {config_.seed, static_cast<uint64_t>(step)}, [](const Lane& lane) {
             static_cast<void>(lane.program->read(lane.executable.outputs[0].value));
           });
         }
-        // A run of less than a batch has no full one.
+        // A run with fewer samples than a batch has no full one.
         probe(step, indices,
               count == 1 || (full && config_.errors.samples(step, samples / feed_->batch())));
         for (size_t i = 0; i < lanes_.size(); ++i) {

@@ -37,7 +37,7 @@ double number_of(std::string_view text, std::string_view item) {
   double value = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= 0.0) || value > 1e30) {
-    throw usage_error("schedule: " + std::string(item) + " is not a number >= 0");
+    throw usage_error("schedule: '" + std::string(item) + "' is not a number >= 0");
   }
   return value;
 }
@@ -45,13 +45,13 @@ double number_of(std::string_view text, std::string_view item) {
 int64_t count_of(std::string_view text, std::string_view item) {
   const double value = number_of(text, item);
   if (value != std::floor(value) || value > 1e15)
-    throw usage_error("schedule: " + std::string(item) + " is not a whole number");
+    throw usage_error("schedule: '" + std::string(item) + "' is not a whole number");
   return static_cast<int64_t>(value);
 }
 
 double positive_of(std::string_view text, std::string_view item) {
   const double value = number_of(text, item);
-  if (!(value > 0.0)) throw usage_error("schedule: " + std::string(item) + " must be above 0");
+  if (!(value > 0.0)) throw usage_error("schedule: '" + std::string(item) + "' must be above 0");
   return value;
 }
 
@@ -59,13 +59,13 @@ FloatFormat format_of_rates(std::string_view text) {
   const std::optional<FloatFormat> format = parse_format(text);
   if (!format) {
     throw usage_error(
-        "schedule: unknown format \"" + std::string(text) + "\"",
+        "schedule: unknown format '" + std::string(text) + "'",
         did_you_mean(std::string(text), format_names(), "formats: " + comma_list(format_names())));
   }
   return *format;
 }
 
-/// Sets what one option says.
+/// Sets one option of the schedule.
 void set_option_of(Schedule& schedule, const std::string& key, std::string_view value,
                    std::string_view item) {
   if (key == "warmup") schedule.warmup = count_of(value, item);
@@ -80,7 +80,7 @@ void set_option_of(Schedule& schedule, const std::string& key, std::string_view 
   }
   if (key == "anneal") {
     if (value != "cos" && value != "linear") {
-      throw usage_error("schedule: unknown value in " + std::string(item),
+      throw usage_error("schedule: unknown value in '" + std::string(item) + "'",
                         "write anneal=cos or anneal=linear");
     }
     schedule.anneal_cos = value == "cos";
@@ -98,7 +98,7 @@ Schedule parse_schedule(std::string_view text) {
   if (found == names().end()) {
     std::vector<std::string> known;
     for (const Name& each : names()) known.push_back(each.name);
-    throw usage_error("unknown schedule " + name,
+    throw usage_error("unknown schedule '" + name + "'",
                       did_you_mean(name, known, "schedules: " + comma_list(known)));
   }
   Schedule schedule;
@@ -107,13 +107,14 @@ Schedule parse_schedule(std::string_view text) {
   for (const auto& [key, value, item] : key_values(text, "schedule", known)) {
     if (std::find(found->options.begin(), found->options.end(), key) == found->options.end()) {
       throw usage_error(
-          "schedule: " + name + " has no option " + key,
+          "schedule: '" + name + "' has no option '" + key + "'",
           did_you_mean(key, found->options, "options: " + comma_list(found->options)));
     }
     set_option_of(schedule, std::string(key), value, item);
   }
   if (schedule.kind == Schedule::Kind::step && schedule.every < 1) {
-    throw usage_error("schedule: step needs every=N", "write for example step:every=30,gamma=0.1");
+    throw usage_error("schedule: step needs every=N",
+                      "write, for example, step:every=30,gamma=0.1");
   }
   return schedule;
 }
@@ -144,7 +145,7 @@ std::string schedule_text(const Schedule& schedule) {
 
 namespace {
 
-/// The rates of one run. `Round` is what every number and every result passes.
+/// Learning rates of one run. `Round` rounds every number and every result.
 template <class Round>
 class Rates {
  public:
@@ -186,7 +187,7 @@ class Rates {
     return round_(elementary::cos(round_(round_(std::numbers::pi) * part)));
   }
 
-  /// The part `done` of the way from a to b.
+  /// Returns the point at fraction `done` of the way from a to b.
   double between(double a, double b, double done) const {
     if (!schedule_.anneal_cos) return round_(round_(round_(b - a) * done) + a);
     return round_(b + round_(round_(round_(a - b) / 2.0) * round_(1.0 + wave(done))));
@@ -219,7 +220,7 @@ double learning_rate(const Schedule& schedule, double rate, int64_t step, int64_
     const auto exact = [](double x) { return x; };
     return Rates(schedule, rate, steps, exact).at(step);
   }
-  // Doubles have more than twice the bits of any format: each operation is rounded once.
+  // Doubles have more than twice the bits of any format, so each operation is rounded only once.
   const auto rounded = [&](double x) {
     return static_cast<double>(round_to_format(x, format).value);
   };

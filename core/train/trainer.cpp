@@ -71,8 +71,8 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
   lanes_.check_any();
 }
 
-/// References sum gradients and keep states in fp32, whatever the others do, but over ranks in the
-/// same order.
+/// References always sum gradients and store states in fp32, but reduce over ranks in the same
+/// order as the other lanes.
 TrainingSpec Trainer::spec_of(const Plan& plan) const {
   TrainingSpec spec{config_.optimizer,    config_.micro_batches, config_.sum_format,
                     config_.state_format, config_.average,       config_.clip_norm > 0.0};
@@ -86,7 +86,7 @@ TrainingSpec Trainer::spec_of(const Plan& plan) const {
   return spec;
 }
 
-/// Of what is trained, if lanes will be compared at the end.
+/// Keeps the initial values of what trains, if lanes will be compared at the end.
 void Trainer::keep_start(const NamedTensors& weights) {
   const bool compares =
       config_.errors.enabled && std::any_of(lanes_.begin(), lanes_.end(),
@@ -119,34 +119,34 @@ void Trainer::make_queue(Lane& lane) const {
 void Trainer::check_data() const {
   if (config_.batch < 1 || config_.batch > data_.train.size()) {
     throw usage_error("batch size " + std::to_string(config_.batch) + " does not fit the data",
-                      "use 1 to " + std::to_string(data_.train.size()))
+                      "use a batch size from 1 to " + std::to_string(data_.train.size()))
         .about({"batch"});
   }
   if (config_.ranks < 1 || config_.batch % config_.ranks != 0) {
     throw usage_error("a batch of " + std::to_string(config_.batch) +
-                          " cannot be divided equally over " + std::to_string(config_.ranks) +
+                          " cannot be divided equally among " + std::to_string(config_.ranks) +
                           " ranks",
-                      "use a number that divides it")
+                      "use a number of ranks that divides " + std::to_string(config_.batch))
         .about({"batch", "ranks"});
   }
   if (config_.ranks > 1 && config_.batch / config_.ranks % config_.micro_batches != 0) {
     throw usage_error("the " + std::to_string(config_.batch / config_.ranks) +
                           " samples of a rank cannot be split into " +
                           std::to_string(config_.micro_batches) + " equal micro-batches",
-                      "use a batch that ranks times micro-batches divides")
+                      "use a batch size that is a multiple of ranks times micro-batches")
         .about({"batch", "ranks", "micro_batches"});
   }
   for (const LaneConfig& lane : config_.lanes) {
     if (config_.ranks == 1 || !has_own_kernels(lane.backend->name())) continue;
-    throw usage_error(
-        "lane " + lane.name() + ": ranks are not simulated on " + std::string(lane.backend->name()),
-        "use the backend emulated, or leave out --ranks")
+    throw usage_error("lane " + lane.name() + ": backend '" + std::string(lane.backend->name()) +
+                          "' cannot simulate ranks",
+                      "use the backend 'emulated', or leave out --ranks")
         .about({"ranks", "backend", "lanes"});
   }
   if (config_.micro_batches < 1 || config_.batch % config_.micro_batches != 0) {
     throw usage_error("a batch of " + std::to_string(config_.batch) + " cannot be split into " +
                           std::to_string(config_.micro_batches) + " equal micro-batches",
-                      "use a number that divides it")
+                      "use a number of micro-batches that divides " + std::to_string(config_.batch))
         .about({"batch", "micro_batches"});
   }
 }
@@ -170,7 +170,7 @@ RunInfo Trainer::describe() const {
   return info;
 }
 
-/// A network of fixed size takes its own number of samples; labels must be classes of it.
+/// Checks that the batch fits a network of fixed size, and that all labels are among its classes.
 void Trainer::check_feed(const Executable& executable) const {
   if (feed_->batch() != micro_size_) {
     const std::string takes = std::to_string(feed_->batch());
@@ -181,7 +181,7 @@ void Trainer::check_feed(const Executable& executable) const {
   }
   if (executable.logits == kNone) {
     if (config_.evaluate && data_.test.size() > 0 && data_.test.size() < micro_size_) {
-      throw usage_error("the test part has " + std::to_string(data_.test.size()) +
+      throw usage_error("the test set has only " + std::to_string(data_.test.size()) +
                             " samples, too few for one batch",
                         "use a smaller --batch, or --no-eval")
           .about({"batch"});
@@ -194,15 +194,15 @@ void Trainer::check_feed(const Executable& executable) const {
   }
 }
 
-/// Samples of the test part that an evaluation can take: a mean over a batch that is not full can
-/// be taken of labels only, of which the missing ones do not count.
+/// Returns the number of test samples that an evaluation can use. Only losses with labels can use a
+/// batch that is not full, because missing labels do not count in the mean.
 int64_t Trainer::test_samples() const {
   const int64_t samples = data_.test.size();
   const bool partial = lanes_.empty() || lanes_[0].executable.logits != kNone;
   return partial ? samples : samples / micro_size_ * micro_size_;
 }
 
-/// Forward and backward of all micro-batches of one rank.
+/// Runs forward and backward for all micro-batches of one rank.
 void Trainer::run_rank(Lane& lane, int64_t step, int64_t rank, std::span<const int64_t> indices,
                        bool record) {
   const Executable& exe = lane.executable;
@@ -223,7 +223,7 @@ void Trainer::run_rank(Lane& lane, int64_t step, int64_t rank, std::span<const i
   }
 }
 
-/// Forward and backward of the whole batch.
+/// Runs forward and backward for the whole batch.
 void Trainer::begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& indices,
                          bool record) {
   const auto start = std::chrono::steady_clock::now();
@@ -243,7 +243,7 @@ double Trainer::learning_rate(const Lane& lane, int64_t step) const {
                                   config_.steps, lane.config.plan.schedule);
 }
 
-/// Update or skip, and the next loss scale.
+/// Updates or skips, and sets the next loss scale.
 void Trainer::end_step(Lane& lane, int64_t step, bool record) {
   const auto start = std::chrono::steady_clock::now();
   const Executable& exe = lane.executable;
@@ -254,7 +254,7 @@ void Trainer::end_step(Lane& lane, int64_t step, bool record) {
   lane.spent += std::chrono::steady_clock::now() - start;
 }
 
-/// What came of the oldest step of the lane that was launched; fills in `row`.
+/// Collects the oldest launched step of the lane and fills in `row`.
 StepReport Trainer::collect_step(Lane& lane, StepRow& row) {
   StepReport report = lane.steps->collect();
   --lane.launched;
@@ -275,7 +275,7 @@ StepReport Trainer::collect_step(Lane& lane, StepRow& row) {
   return report;
 }
 
-/// Tells of the step that is launched.
+/// Reports the launched step to the sink and to `progress`.
 void Trainer::settle() {
   if (!launched_) return;
   const Launched launched = std::move(*launched_);
@@ -331,7 +331,7 @@ EvalRow Trainer::evaluate_weights(Lane& lane, int64_t step) {
 /// Returns whether some lane's loss is its best so far.
 bool Trainer::evaluate_all(int64_t step) {
   bool better = false;
-  // One that has begun is finished: half of it would be taken for all by early stopping.
+  // Finish an evaluation that has begun: early stopping would take half of it for all.
   for (size_t i = 0; i < lanes_.size(); ++i) {
     EvalRow row;
     if (!lanes_.guarded(i, step, [&](Lane& lane) { row = evaluate(lane, step); })) continue;
@@ -342,8 +342,8 @@ bool Trainer::evaluate_all(int64_t step) {
   return better;
 }
 
-/// Besides the sampled steps at the first ones, in ever longer strides until gradients have been
-/// seen: while a loss scale is found they overflow.
+/// Returns whether to probe at a step: at the sampled steps and, at growing intervals, at early
+/// steps until gradients have been measured. They overflow while the loss scale is being found.
 bool Trainer::probes_at(int64_t step) const {
   if (sink_ == nullptr || !config_.errors.enabled) return false;
   if (config_.errors.samples(step, config_.steps)) return true;
@@ -372,7 +372,7 @@ void Trainer::probe(size_t which, int64_t step, const std::vector<int64_t>& indi
   for (const Deviation& each : found) sink_->deviation(static_cast<int>(which), each);
 }
 
-/// What training has come to in each lane beside its reference.
+/// Reports how far training has moved each lane, compared with its reference.
 void Trainer::tell_deviations() {
   if (sink_ == nullptr || start_.empty() || step_ == 0) return;
   for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -393,7 +393,7 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
   const bool has_test = test_samples() > 0;
   const bool all_wait =
       std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->waits; });
-  // A run that had stopped early is not to train on.
+  // A run that had stopped early must not continue to train.
   bool stale = config_.patience > 0 && stale_evaluations_ >= config_.patience;
   lanes_.watch(sink, step_);
   probes_.clear();
@@ -471,7 +471,7 @@ int64_t Trainer::device_bytes(int lane) const {
 const Lane& Trainer::whole_lane(int lane) const {
   const Lane& which = lanes_[static_cast<size_t>(lane)];
   if (which.lost) {
-    throw Error("lane " + which.config.name() + " was lost, and its weights with it");
+    throw Error("lane " + which.config.name() + " failed, so its weights are not available");
   }
   return which;
 }

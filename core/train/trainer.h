@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Trainer: lanes in lock step on the same batches. One step of a lane: for every micro-batch, write
 // it and the loss scale -> grad -> sum; all gradients finite? -> clip, update, or skip -> next loss
-// scale -> sink. At sampled steps lanes are compared between gradients and update. Where lanes have
-// step queues of their own, a step is launched before the one before it is collected:
+// scale -> sink. At sampled steps lanes are compared between gradients and update. If a lane has
+// its own step queue, a step is launched before the previous one is collected:
 //
 //   launch(n) | collect(n - 1) -> sink, progress | launch(n + 1) | collect(n) ...
 #pragma once
@@ -28,43 +28,44 @@
 
 namespace halfscope {
 
-/// The network for batches of so many samples. One of fixed size may be for others.
+/// Builds the network for batches of this many samples. A network of fixed size may ignore it.
 using ModelBuilder = std::function<Model(int64_t batch)>;
 
 struct TrainConfig {
   std::string model = "lenet";
-  ModelBuilder build{};  ///< what builds it, where it is none of the built-in ones
-  /// Of such a network; only to tell set-ups apart in checkpoints.
+  ModelBuilder build{};  ///< builds the network if it is not a built-in one
+  /// Settings of such a network; only used to tell set-ups apart in checkpoints.
   std::string loss{}, running_variance{};
   Optimizer optimizer;
   int64_t batch = 128;
-  /// Parts that a batch is worked off in; their gradients are summed in `sum_format`, by default
-  /// each variable's own.
+  /// Micro-batches that a batch is split into; their gradients are summed in `sum_format`, by
+  /// default the format of each variable.
   int64_t micro_batches = 1;
   std::optional<FloatFormat> sum_format = std::nullopt;
   std::optional<FloatFormat> state_format = std::nullopt;  ///< see TrainingSpec
-  /// Data-parallel ranks that a batch is divided over, each of which may have micro-batches, and
-  /// how their gradients become one. On the processor only.
+  /// Data-parallel ranks that a batch is divided among, each with its micro-batches, and how their
+  /// gradients are reduced. On the processor only.
   int64_t ranks = 1;
   Reduction reduction{};
   int64_t steps = 200;
   Schedule schedule;
-  std::optional<WeightAverage> average = std::nullopt;  ///< kept beside the weights
-  /// Evaluations take the averages in place of the weights.
+  std::optional<WeightAverage> average = std::nullopt;  ///< moving averages of the weights
+  /// Evaluations use the averages instead of the weights.
   bool evaluate_average = false;
   double clip_norm = 0.0;  ///< largest 2-norm of all unscaled gradients; 0 for no clipping
   uint64_t seed = 1;
   bool shuffle = true;
-  int every = 1;  ///< statistics every so many steps; 0 records none
+  int every = 1;  ///< steps between statistics; 0 records none
   ErrorSampling errors;
   bool evaluate = true;        ///< on the test part, after the last step
-  int64_t evaluate_every = 0;  ///< and every so many steps
-  /// Stops after so many evaluations in a row in which no lane's loss was its best; 0 never does.
+  int64_t evaluate_every = 0;  ///< and after every N steps; 0 for the end only
+  /// Stops after this many evaluations in a row in which no lane's loss was its best; 0 never
+  /// stops.
   int64_t patience = 0;
   std::filesystem::path checkpoint{};  ///< written every checkpoint_every steps and at the end
   int64_t checkpoint_every = 0;
-  /// Replaces initial weights of the same path, and initial averages ("fc1.weight.ema"), which by
-  /// default are the weights.
+  /// Replaces initial weights of the same path and initial averages ("fc1.weight.ema"), which
+  /// otherwise start from the weights.
   NamedTensors init;
   std::vector<LaneConfig> lanes;
 };
@@ -73,7 +74,8 @@ struct TrainConfig {
 class BatchOrder {
  public:
   BatchOrder(int64_t samples, int64_t batch, uint64_t seed, bool shuffle);
-  /// Indices of the samples of one step; whole batches only, a new permutation every epoch.
+  /// Returns the indices of the samples of one step; whole batches only, a new permutation every
+  /// epoch.
   std::vector<int64_t> batch(int64_t step) const;
 
  private:
@@ -86,55 +88,54 @@ class BatchOrder {
 
 class Trainer {
  public:
-  /// Compiles all lanes. One that there is no memory for, or whose device is lost, is lost before
-  /// the first step. Throws Error (usage) if the set-up does not fit together, Error if no lane is
-  /// left.
+  /// Compiles all lanes. A lane that does not fit in memory, or whose device is lost, stops before
+  /// the first step. Throws Error (usage) if the set-up is inconsistent, Error if no lane is left.
   Trainer(const TrainConfig& config, const Dataset& data);
   Trainer(const TrainConfig& config, Dataset&& data) = delete;  // it keeps a reference
 
-  /// Fills in what a run file wants to know; `command` and the like are the caller's.
+  /// Returns the description for a run file; the caller fills in `command` etc.
   RunInfo describe() const;
 
-  /// Goes on where the checkpoint was taken. Lanes may be lost over it as in the constructor.
-  /// Throws Error (usage) if it is of another set-up.
+  /// Resumes from a checkpoint. Lanes may fail as in the constructor. Throws Error (usage) if the
+  /// checkpoint comes from another set-up.
   void resume(const Checkpoint& checkpoint);
   Checkpoint checkpoint() const;
 
   using Progress = std::function<void(const std::vector<StepRow>& rows)>;
-  /// Runs all steps. `sink` may be null. Stops once `stop` is true, after the steps that are
-  /// launched: the one that is told, and where a lane is on a device the next. A lane
-  /// whose backend fails (Error, out of memory) is lost, and the others go on: its rows for
-  /// `progress` have a NaN for a loss, and no more checkpoints are written. Throws that Error once
-  /// no lane is left, after it has told `sink` that the run was interrupted.
+  /// Runs all steps. `sink` may be null. Stops once `stop` is true, after the steps already
+  /// launched: the reported one and, if a lane is on a device, the next. A lane whose backend fails
+  /// (Error, out of memory) stops, and the others continue: its rows for `progress` have NaN as the
+  /// loss, and no more checkpoints are written. Once no lane is left, reports to `sink` that the
+  /// run was interrupted and throws that Error.
   void run(TapSink* sink, const Progress& progress, const std::atomic<bool>& stop);
 
-  /// Current weights of a lane by variable path (optimizer state left out).
+  /// Returns the current weights of a lane by variable path, without optimizer state.
   NamedTensors weights(int lane) const;
-  /// The averages by the paths of their variables; empty without TrainConfig::average.
+  /// Returns the averages by the paths of their variables; empty without TrainConfig::average.
   NamedTensors averages(int lane) const;
 
-  /// Memory that the lane takes on a device; 0 on the processor.
+  /// Returns the device memory of the lane in bytes; 0 on the processor.
   int64_t device_bytes(int lane) const;
 
-  /// Steps done.
+  /// Returns the number of steps done.
   int64_t step() const noexcept { return step_; }
 
-  /// Whether that lane is not lost.
+  /// Returns whether that lane has not failed.
   bool has_lane(size_t lane) const { return !lanes_[lane].lost; }
-  /// Lanes that did not reach the end.
-  const std::vector<LostLane>& lost_lanes() const noexcept { return lanes_.lost(); }
+  /// Returns lanes that did not reach the end.
+  const std::vector<FailedLane>& lost_lanes() const noexcept { return lanes_.lost(); }
 
-  /// What computes the products of lanes whose backends have several ways.
+  /// Returns the kernels of products, for lanes whose backends have several.
   std::vector<ProductKernel> product_kernels() const { return lanes_.product_kernels(); }
-  /// How the entries of lanes on a device have been launched so far.
+  /// Returns how the entries of lanes on a device have been launched so far.
   std::vector<EntryLaunch> entry_launches() const { return lanes_.entry_launches(); }
 
  private:
-  /// A step of which nobody has seen anything yet.
+  /// A launched step that has not been reported yet.
   struct Launched {
     int64_t step;
     std::vector<bool> lanes;  ///< that have launched it
-    std::vector<double> ms;   ///< that it took them
+    std::vector<double> ms;   ///< time that each lane took to launch it
   };
 
   const Lane& whole_lane(int lane) const;
@@ -169,11 +170,11 @@ class Trainer {
   LaneSet lanes_;
   std::optional<Feed> feed_;
   NamedTensors start_;  ///< weights before the first step, while lanes are to be compared
-  std::vector<std::optional<TrainingProbe>> probes_;  ///< by lane; none of references
+  std::vector<std::optional<TrainingProbe>> probes_;  ///< by lane; none for references
   int64_t step_ = 0;
   std::optional<Launched> launched_;
   int64_t stale_evaluations_ = 0;
-  // Who sees the run; may be null.
+  // Receivers of the run; may be null.
   TapSink* sink_ = nullptr;
   const Progress* progress_ = nullptr;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Checkpoints of a training, and going on from one.
+// Writing checkpoints of a training and resuming from them.
 #include <algorithm>
 #include <cmath>
 
@@ -12,14 +12,15 @@
 namespace halfscope {
 namespace {
 
-/// FNV-1a, cut to what a double holds exactly: for telling set-ups apart in a checkpoint.
+/// FNV-1a, truncated to the bits that a double represents exactly, to compare set-ups of
+/// checkpoints.
 double text_hash(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
   return static_cast<double>(hash >> 12);
 }
 
-/// What delayed scaling remembers must be what it could have written.
+/// Checks that the state of delayed scaling is one that it could have written.
 void check_scale_states(const std::string& lane, const Graph& graph, const LaneCheckpoint& saved) {
   for (const Node& node : graph.nodes()) {
     if (node.op != "ScaleUpdate") continue;
@@ -31,19 +32,19 @@ void check_scale_states(const std::string& lane, const Graph& graph, const LaneC
                       std::none_of(state.begin() + kScaleStateHead, state.end(),
                                    [](double amax) { return amax < 0.0; });
     if (good) continue;
-    throw Error("the checkpoint of lane " + lane + " is damaged: " + variable.path +
-                    " is no state of delayed scaling",
+    throw Error("the checkpoint of lane " + lane + " is damaged: '" + variable.path +
+                    "' is not a valid state of delayed scaling",
                 "resume from another checkpoint");
   }
 }
 
-/// The gradients of ranks are made anew in every step.
+/// Returns whether a variable has gradients of ranks, which every step recomputes.
 bool is_rank_stack(const Executable& executable, ValueId variable) {
   return std::any_of(executable.reduced.begin(), executable.reduced.end(),
                      [&](const ReducedGradient& each) { return each.stack == variable; });
 }
 
-/// A rank that has parted from rank 0 is stored as if it were a lane.
+/// Returns the lane name under which a rank that diverged from rank 0 is stored.
 std::string replica_name(const std::string& lane, size_t rank) {
   return lane + "#rank" + std::to_string(rank);
 }
@@ -83,7 +84,7 @@ std::map<std::string, double> Trainer::setup() const {
   return setup;
 }
 
-/// Not without all lanes: nobody could go on from it.
+/// Writes a checkpoint, unless a lane has failed: training could not resume from it.
 void Trainer::write_checkpoint() const {
   if (!config_.checkpoint.empty() && lanes_.lost().empty()) {
     save_checkpoint(config_.checkpoint, checkpoint());
@@ -126,15 +127,16 @@ Checkpoint Trainer::checkpoint() const {
 void Trainer::resume(const Checkpoint& checkpoint) {
   if (checkpoint.step > config_.steps) {
     throw usage_error("the checkpoint was taken after step " + std::to_string(checkpoint.step) +
-                          ", beyond the " + std::to_string(config_.steps) + " steps asked for",
-                      "ask for more steps");
+                          ", but only " + std::to_string(config_.steps) + " steps are requested",
+                      "request more steps with --steps");
   }
   for (const auto& lane : lanes_) {
     const std::string& name = lane->config.name();
     if (checkpoint.lanes.contains(name)) continue;
     std::vector<std::string> names;
     for (const auto& [known, unused] : checkpoint.lanes) names.push_back(known);
-    throw usage_error("the checkpoint has no lane " + name, "its lanes: " + comma_list(names));
+    throw usage_error("the checkpoint has no lane '" + name + "'",
+                      "use its lanes: " + comma_list(names));
   }
   std::map<std::string, double> wanted = setup();
   for (const char* key : {"ranks", "reduce"}) {  // kept for several ranks only
@@ -158,14 +160,14 @@ void Trainer::resume(const Checkpoint& checkpoint) {
       if (tensor == saved.variables.end() ||
           tensor->second.shape != graph.value(variable.value).shape) {
         throw usage_error(
-            "the checkpoint of lane " + name + " does not fit: " + variable.path +
-                (tensor == saved.variables.end() ? " is missing" : " has another shape"),
+            "the checkpoint of lane " + name + " does not fit: '" + variable.path +
+                (tensor == saved.variables.end() ? "' is missing" : "' has another shape"),
             "resume with the model and optimizer of the run that wrote it");
       }
     }
     if (saved.variables.size() + lane->executable.reduced.size() != graph.variables().size()) {
       throw usage_error(
-          "the checkpoint of lane " + name + " holds variables that the run does not have",
+          "the checkpoint of lane " + name + " contains variables that the run does not have",
           "resume with the model and optimizer of the run that wrote it");
     }
   }
@@ -174,7 +176,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     check_scale_states(name, lane->executable.graph, checkpoint.lanes.at(name));
   }
   step_ = checkpoint.step;
-  start_.clear();  // of weights that have moved nobody knows how far
+  start_.clear();  // how far the weights have moved since the start is unknown
   lanes_.move_lost(step_);
   for (const auto& lane : lanes_) {
     if (lane->lost) continue;
@@ -207,7 +209,7 @@ void Trainer::resume_replicas(Lane& lane, const Checkpoint& checkpoint) const {
       if (tensor == saved->second.variables.end() ||
           tensor->second.shape != lane.executable.graph.value(variable.value).shape) {
         throw Error("the checkpoint of lane " + name + " is damaged: rank " + std::to_string(rank) +
-                        " has no " + variable.path,
+                        " has no valid '" + variable.path + "'",
                     "resume from another checkpoint");
       }
       replica.variables[variable.value] = tensor->second.data;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Kernels of single elements: one operand, or two with numpy broadcasting.
+// Elementwise kernels of one operand, or of two with numpy broadcasting.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace halfscope {
 
-/// y = f(a, b), the first two inputs of the call.
+/// Computes y = f(a, b), with the shapes of the call's first two inputs.
 template <class T, class Element, class Result, class F>
 void map_two(const KernelCall<T>& call, const Element* a, const Element* b, Result* y, const F& f) {
   const Shape& shape = call.out_shape(0);
@@ -38,7 +38,7 @@ void map_two(const KernelCall<T>& call, const Element* a, const Element* b, Resu
       const Element* const left = a + at[0];
       const Element* const right = b + at[1];
       Result* const result = y + at[2];
-      if (step_a == 1 && step_b == 1) {  // the usual cases, for the sake of vectors
+      if (step_a == 1 && step_b == 1) {  // the usual cases, written so that they vectorize
         for (int64_t i = 0; i < count; ++i) result[i] = f(left[i], right[i]);
       } else if (step_a == 1 && step_b == 0) {
         for (int64_t i = 0; i < count; ++i) result[i] = f(left[i], right[0]);
@@ -49,7 +49,7 @@ void map_two(const KernelCall<T>& call, const Element* a, const Element* b, Resu
   }
 }
 
-/// The kernel of an operation on two inputs, or on one.
+/// Kernels of an operation on two inputs, and on one.
 template <class T, class Operation>
 void binary(KernelCall<T>& call) {
   map_two(call, call.in[0], call.in[1], call.out[0], Operation{});

@@ -34,11 +34,11 @@ struct DoubleView {
   int64_t row_stride, column_stride;
 };
 
-constexpr int64_t kDepth = 256;    // of k that is packed at once
-constexpr int64_t kBreadth = 256;  // of columns: kDepth of them fit into the second-level cache
+constexpr int64_t kDepth = 256;    // elements of k that are packed at once
+constexpr int64_t kBreadth = 256;  // columns: kDepth rows of them fit into the L2 cache
 
-/// Lines [first, first + count) of X(line, k) for k in [k0, k0 + depth), as to[k * width + line];
-/// lines in between are zeros.
+/// Stores lines [first, first + count) of X(line, k) for k in [k0, k0 + depth) as to[k * width +
+/// line]; the remaining lanes are zeros.
 void pack(const double* data, int64_t line_stride, int64_t k_stride, int64_t first, int64_t count,
           int64_t k0, int64_t depth, int64_t width, double* to) {
   const double* const from = data + first * line_stride + k0 * k_stride;
@@ -56,7 +56,7 @@ void pack(const double* data, int64_t line_stride, int64_t k_stride, int64_t fir
   }
 }
 
-/// c = [c +] a b; c is m x n, dense.
+/// Computes c = [c +] a b; c is m x n, dense.
 void product(int64_t m, int64_t n, int64_t k, const DoubleView& a, const DoubleView& b, double* c,
              bool accumulate) {
   if (k <= 0) {
@@ -68,13 +68,13 @@ void product(int64_t m, int64_t n, int64_t k, const DoubleView& a, const DoubleV
   const int64_t panels = (n + tile.columns - 1) / tile.columns;
   const int64_t together = std::max<int64_t>(kBreadth / tile.columns, 1);
   constexpr int64_t kWorthThreads = 1 << 16;
-  // Threads share the tiles; every element is one chain, whoever computes it.
+  // Threads share the tiles; every element is one chain, whichever thread computes it.
 #pragma omp parallel if (m * n * k >= kWorthThreads)
   {
     std::vector<double> packed_a(static_cast<size_t>(kDepth * tile.rows));
     std::vector<double> packed_b(static_cast<size_t>(kDepth * tile.columns * together));
     double edge[kMostDoubleRows * kMostDoubleColumns];
-    // A thread has stretches of the wider side to itself.
+    // Each thread owns a contiguous part of the longer side.
     const int64_t team = omp_get_num_threads(), self = omp_get_thread_num();
     const bool by_rows = row_tiles >= panels;
     const int64_t all = by_rows ? row_tiles : panels;
@@ -123,7 +123,7 @@ struct Columns {
       : taps(s.in * s.kernel_h * s.kernel_w), pixels(s.out_height() * s.out_width()) {}
 };
 
-/// Calls f(tap, pixel, index into the image) for every tap that lies inside the image.
+/// Calls f(tap, pixel, index into the image) for every tap inside the image.
 template <class F>
 void for_each_tap(const ConvShape& s, const F& f) {
   const int64_t out_h = s.out_height(), out_w = s.out_width();
@@ -145,13 +145,13 @@ void for_each_tap(const ConvShape& s, const F& f) {
   }
 }
 
-/// The image is its own im2col matrix.
+/// Returns whether the image already is its own im2col matrix.
 bool is_pointwise(const ConvShape& s) {
   return s.kernel_h == 1 && s.kernel_w == 1 && s.stride_h == 1 && s.stride_w == 1 &&
          s.pad_top == 0 && s.pad_left == 0 && s.pad_bottom == 0 && s.pad_right == 0;
 }
 
-/// The im2col matrix of an image; `memory` keeps it.
+/// Returns the im2col matrix of an image; it is stored in `memory` unless the image itself serves.
 const double* columns_of(const ConvShape& s, const double* image, std::vector<double>& memory) {
   if (is_pointwise(s)) return image;
   const Columns size(s);
@@ -162,7 +162,7 @@ const double* columns_of(const ConvShape& s, const double* image, std::vector<do
   return memory.data();
 }
 
-/// Calls f(part, memory) for all parts: one each by the threads, unless there are few.
+/// Calls f(part, memory) for all parts: on one thread each, unless there are too few parts.
 template <class F>
 void for_parts(int64_t parts, const F& f) {
 #pragma omp parallel if (parts >= omp_get_max_threads())
@@ -183,7 +183,7 @@ void gemm_double(int64_t m, int64_t n, int64_t k, const double* a, bool trans_a,
   if (bias != nullptr) Map(c, m, n).rowwise() += Eigen::Map<const Eigen::RowVectorXd>(bias, n);
 }
 
-// Images and groups in turn: part p is group p % group of image p / group.
+// Images and groups share one index: part p is group p % group of image p / group.
 
 void conv_forward_double(const ConvShape& s, const double* x, const double* w, const double* bias,
                          double* y) {
@@ -222,7 +222,7 @@ void conv_grad_input_double(const ConvShape& s, const double* dy, const double* 
 
 void conv_grad_weight_double(const ConvShape& s, const double* x, const double* dy, double* dw) {
   const Columns size(s);
-  // By groups, each of which adds up its images in their order.
+  // Parallel over groups; each group sums its images in order.
   for_parts(s.group, [&](int64_t group, std::vector<double>& memory) {
     for (int64_t image = 0; image < s.batch; ++image) {
       const int64_t part = image * s.group + group;

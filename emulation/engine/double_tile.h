@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The register tile of the reference backend's products in double: one implementation per
-// instruction set, all with the same bits. Every element of a tile is one chain over ascending k of
-// a product, rounded, and an addition, rounded; no set fuses the two.
+// instruction set, all with the same bits. Every element is one chain over ascending k; the product
+// is rounded, then the sum is rounded. No instruction set fuses the two.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace halfscope {
 
 struct DoubleTile {
   int rows, columns;
-  /// c(i, j) = [c(i, j) +] sum over k of a[k * rows + i] * b[k * columns + j], with c(i, j) at
-  /// c[i * c_stride + j].
+  /// Computes c(i, j) = [c(i, j) +] sum over k of a[k * rows + i] * b[k * columns + j], with c(i,
+  /// j) at c[i * c_stride + j].
   void (*run)(int64_t k, const double* a, const double* b, double* c, int64_t c_stride,
               bool accumulate);
 };

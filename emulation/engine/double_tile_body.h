@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The body of double_tile.h, written once over the width of a vector. Included only by
-// double_tile_<isa>.cpp; everything has internal linkage, so that the linker cannot pick code with
+// The body of double_tile.h, written once for vectors of any width. Included only by
+// double_tile_<isa>.cpp. Everything has internal linkage, so that the linker cannot pick code with
 // wide instructions for a processor that lacks them.
 #pragma once
 
@@ -13,7 +13,7 @@ template <int kLanes, int kRows, int kVectors>
 void run_double_tile(int64_t k, const double* a, const double* b, double* c, int64_t c_stride,
                      bool accumulate) {
   using Vector [[gnu::vector_size(kLanes * sizeof(double))]] = double;
-  // As Vector, wherever its elements lie.
+  // Like Vector, but with no alignment requirement.
   using Loose [[gnu::vector_size(kLanes * sizeof(double)), gnu::aligned(8), gnu::may_alias]] =
       double;
   Vector acc[kRows][kVectors];

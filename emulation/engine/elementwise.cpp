@@ -11,13 +11,13 @@
 namespace halfscope {
 namespace {
 
-// exp and log are taken in double.
+// exp and log are computed in double.
 template <class T, class F>
 void function_of_one(KernelCall<T>& c) {
   map_elements<1>(c, F{});
 }
 
-/// In fp32, unless the result is rounded otherwise than to nearest even.
+/// Computes in fp32, unless the output is rounded in a mode other than nearest even.
 template <class T, class F, size_t N>
 void arithmetic(KernelCall<T>& c) {
   if constexpr (std::is_same_v<T, float> && has_exact<F>(std::make_index_sequence<N>{})) {

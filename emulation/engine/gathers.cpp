@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Gather, GatherElements and their gradients, which sum what an element was read for under the
-// node's accumulation, in ascending order of the positions in `indices`.
+// Gather, GatherElements and their gradients. A gradient sums the elements of dy that belong to one
+// element of x, under the node's accumulation, in ascending order of the positions in `indices`.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -18,16 +18,16 @@
 namespace halfscope {
 namespace {
 
-/// Throws Error for an index beyond the axis: it would name memory that is not ours.
+/// Throws Error for an index beyond the axis, which would address memory outside the tensor.
 void check_indices(const Node& node, const int32_t* indices, int64_t count, int64_t length) {
   for (int64_t i = 0; i < count; ++i) {
     if (indices[i] >= -length && indices[i] < length) continue;
-    throw Error(node.path + " (" + node.op + "): index " + std::to_string(indices[i]) + " of " +
-                std::to_string(length));
+    throw Error(node.path + " (" + node.op + "): index " + std::to_string(indices[i]) +
+                " is out of range: there are " + std::to_string(length) + " elements");
   }
 }
 
-/// The same of labels, of which negative ones are ignored.
+/// Same for labels; negative labels are ignored.
 void check_labels(const Node& node, const int32_t* labels, int64_t rows, int64_t columns) {
   for (int64_t row = 0; row < rows; ++row) {
     if (labels[row] >= 0) check_indices(node, labels + row, 1, columns);
@@ -49,8 +49,8 @@ void gather(KernelCall<T>& c) {
   });
 }
 
-/// Sums of one row of the table: `terms` lines of dy, given by their first elements, each `inner`
-/// long, of every one of `outer` parts of dy.
+/// Sums one row of the table over the lines of dy that start at `terms`; each line has `inner`
+/// elements. dy has `outer` parts, `part` elements apart.
 template <class T>
 void sum_lines(const SumSpec&, const AxisSplit& s, const std::vector<int64_t>& terms, int64_t part,
                const T* dy, int64_t row, T* dx) {
@@ -63,7 +63,7 @@ void sum_lines(const SumSpec&, const AxisSplit& s, const std::vector<int64_t>& t
   }
 }
 
-/// Under any other accumulation than an fp32 chain.
+/// Same for any accumulation other than an fp32 chain.
 void sum_lines_otherwise(const SumSpec& spec, const AxisSplit& s, const std::vector<int64_t>& terms,
                          int64_t part, const float* dy, int64_t row, float* dx) {
   const int64_t width = s.outer * s.inner;
@@ -90,7 +90,7 @@ void gather_grad(KernelCall<T>& c) {  // (dy, indices) -> dx
   const auto row_of = [&](int64_t i) {
     return static_cast<size_t>(from_end(c.index_in[1][i], s.length));
   };
-  // The positions that read each row, ascending: row r has places[first[r]] to places[first[r+1]].
+  // Positions that read each row, ascending: row r has places[first[r]] to places[first[r+1]].
   std::vector<int64_t> first(static_cast<size_t>(s.length) + 1, 0);
   std::vector<int64_t> places(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) ++first[row_of(i) + 1];
@@ -154,12 +154,12 @@ void gather_labels_grad(KernelCall<T>& c) {
   }
 }
 
-/// The elements of x that a GatherElements has read: of the line of x with the same coordinates
-/// along all other axes.
+/// Positions of x that a GatherElements reads. An index selects along the axis; the coordinates
+/// along all other axes are those of the index.
 struct ElementPlaces {
   AxisSplit line;
-  int64_t taken;                      ///< elements of indices along the axis
-  std::vector<int64_t> outer, inner;  ///< places in x, given those in indices
+  int64_t taken;                      ///< elements of `indices` along the axis
+  std::vector<int64_t> outer, inner;  ///< positions in x, by position in `indices`
 
   ElementPlaces(const Shape& x, const Shape& indices, int64_t axis) : line(split_at(x, axis)) {
     const size_t split = static_cast<size_t>(axis);

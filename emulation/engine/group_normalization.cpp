@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Layer, group, instance and RMS normalization, fused (core/ops/group_normalization.cpp): sums in
-// double, those of a group in the fixed order of plane_sums, those of a parameter ascending, unless
-// the plan names another accumulation; the rest in fp32. Threads share out groups, then parameters.
+// Layer, group, instance and RMS normalization, fused (core/ops/group_normalization.cpp). Sums are
+// in double unless the plan names another accumulation: over a group in the fixed order of
+// plane_sums, over a parameter in ascending order. The rest is in fp32. Threads share groups, then
+// parameters.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +16,7 @@ namespace {
 /// Groups per piece of work.
 int64_t group_grain(const NormGroups& s) { return std::max<int64_t>(1, kGrain / 4 / s.size); }
 
-/// Calls f(i, p) for the elements i of a group, ascending, and their parameters p.
+/// Calls f(i, p) for a group's elements i, ascending, and their parameters p.
 template <class F>
 void for_group(const NormGroups& s, int64_t group, const F& f) {
   const int64_t first = group * s.size;
@@ -83,7 +84,7 @@ struct NormalizationGrad {
   SumSpec spec = c.sum_spec();
   bool named = std::is_same_v<T, float> && names_inner_sums(spec);
 
-  /// (x - mean) / deviation of element i, which is in that group.
+  /// Returns (x - mean) / deviation of element i, which is in `group`.
   double normal(int64_t i, int64_t group) const {
     const double centre = mean != nullptr ? static_cast<double>(mean[group]) : 0.0;
     return (static_cast<double>(x[i]) - centre) * static_cast<double>(inverse[group]);
@@ -125,7 +126,7 @@ struct NormalizationGrad {
     });
   }
 
-  /// Parameters of [begin, end), element after element of each ascending.
+  /// Computes the gradients of parameters [begin, end), each over its elements in ascending order.
   void parameters(int64_t begin, int64_t end) const {
     std::vector<double> slopes(static_cast<size_t>(end - begin), 0.0), sums = slopes;
     for (int64_t block = 0; block < s.count(); block += s.params * s.inner) {
@@ -166,7 +167,7 @@ void normalization_grad(KernelCall<T>& c) {
   parallel_ranges(of.s.groups, group_grain(of.s), [&](int64_t begin, int64_t end) {
     for (int64_t group = begin; group < end; ++group) of.group(group);
   });
-  // Parameters that lie side by side in x are read together.
+  // Parameters that are adjacent in x are read together.
   const int64_t side_by_side = of.s.inner == 1 ? 64 : 1;
   const int64_t grain = std::max(side_by_side, kGrain / std::max<int64_t>(1, of.s.per_param()));
   parallel_ranges(of.s.params, grain,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Arithmetic and sums of index tensors, which wrap in 32 bits (core/numeric/elementary/integers.h),
-// and the ways between indices and reals.
+// and conversions between indices and reals.
 #include "core/bodies/indices.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ void add_unary(std::vector<KernelEntry<int32_t>>& list, FunctionList<F...>) {
   (list.push_back({F::kName, unary<int32_t, F>}), ...);
 }
 
-/// Every element is taken into the one of the result that it belongs to.
+/// Combines every element into the output element that it belongs to.
 template <class Function>
 void reduce(Call& c, int32_t start) {
   const Shape& x = c.in_shape(0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What an operator's kernel gets, and the table of kernels. T is float in the emulator and double
-// in the reference; one source serves both where the arithmetic is the same. Kernels write exact
-// results (as exact as the accumulation is); the Program rounds and measures them.
+// The arguments of an operator's kernel, and the table of kernels. T is float in the emulator and
+// double in the reference; one source serves both where the arithmetic is the same. Kernels write
+// unrounded outputs (as exact as the accumulation allows); the Program rounds and measures them.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,17 @@ template <class T>
 struct KernelCall {
   const Graph* graph = nullptr;
   const Node* node = nullptr;
-  std::vector<const T*> in;              ///< null for index inputs and inputs left out
+  std::vector<const T*> in;              ///< null for index inputs and omitted inputs
   std::vector<const int32_t*> index_in;  ///< null for real inputs
   std::vector<T*> out;
   std::vector<int32_t*> index_out;
-  RandomSource random{};  ///< of this run
-  bool measured = false;  ///< statistics are wanted in this run
+  RandomSource random{};  ///< draws of this run
+  bool measured = false;  ///< statistics are requested in this run
   bool unrounded =
-      false;         ///< results are wanted as for fp32, whatever format they have in the graph
+      false;         ///< outputs are requested as for fp32, whatever their format in the graph
   int64_t lost = 0;  ///< set by update kernels if measured
-  Diagnostics* diagnostics = nullptr;  ///< of the sums of products: wanted instead of results
-  std::optional<Movement> movement;    ///< of kernels that move elements, since their first run
+  Diagnostics* diagnostics = nullptr;  ///< requested instead of outputs; for sums of products
+  std::optional<Movement> movement;    ///< of kernels that move elements; set in their first run
   std::optional<double> wide;          ///< set by kernels whose scalar result needs double's range
 
   const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
@@ -49,7 +49,8 @@ struct KernelCall {
   TensorRounding out_rounding(size_t i) const {
     return rounding_now(graph->value(node->outputs[i]).rounding, node->outputs[i], random);
   }
-  /// How the first result will be rounded, for kernels that must know; fp32 is left as it is.
+  /// Returns how the Program will round the first output, for kernels that must know. fp32 is not
+  /// rounded.
   TensorRounding result_rounding() const {
     return out_format(0) == kFp32 ? TensorRounding{} : out_rounding(0);
   }
@@ -58,7 +59,7 @@ struct KernelCall {
     spec.key = sum_key(node->plan.accumulation.rounding, node->outputs[0], random);
     return spec;
   }
-  /// What a product of scaled operands multiplies its sums by; nothing if there is nothing to do.
+  /// Returns the factor for the sums of a product of scaled operands, or nothing if there is none.
   std::optional<T> sum_factor() const {
     if (in.size() <= kFirstScaleInput || unrounded) return std::nullopt;
     T factor = 1;
@@ -69,8 +70,8 @@ struct KernelCall {
   }
 };
 
-/// Returns the sum as the kernel writes it. An fp64 sum is rounded here in such a way that the
-/// Program's rounding to the format gives the same bits as rounding once.
+/// Returns the sum as the kernel writes it. An fp64 sum is rounded here so that the Program's
+/// rounding to the format gives the same bits as rounding once.
 template <class T>
 T delivered(double sum, const SumSpec& spec) {
   if constexpr (std::is_same_v<T, double>) return sum;
@@ -115,7 +116,7 @@ std::span<const KernelEntry<T>> rank_kernels();
 template <class T>
 std::span<const KernelEntry<T>> quantize_kernels();
 
-/// Of operators that move elements and compute nothing; null of others.
+/// Returns the kernel of an operator that only moves elements, or null for other operators.
 template <class T>
 Kernel<T> move_kernel(const OpDef& def);
 
@@ -125,8 +126,8 @@ std::span<const KernelEntry<T>> conversion_kernels();
 /// Arithmetic and sums of indices alone.
 std::span<const KernelEntry<int32_t>> integer_kernels();
 
-/// What computes a node: a kernel of reals, which may read or make indices, or one of T = int32_t
-/// where there is nothing but indices.
+/// The kernel of a node. `reals` may also read or write indices; `indices` is for nodes that have
+/// only indices.
 template <class T>
 struct NodeKernel {
   Kernel<T> reals = nullptr;
@@ -136,11 +137,11 @@ struct NodeKernel {
   void operator()(KernelCall<T>& call) const;
 };
 
-/// Throws Error if the operator has no kernel.
+/// Returns the kernel of `node`. Throws Error if the operator has none.
 template <class T>
 NodeKernel<T> find_kernel(const Graph& graph, const Node& node);
 
-/// Calls f(begin, end) over [0, n) in fixed pieces on all threads; small n stay on one.
+/// Calls f(begin, end) for fixed pieces of [0, n), on all threads; a small n stays on one thread.
 template <class F>
 void parallel_ranges(int64_t n, int64_t grain, const F& f) {
   const int64_t pieces = (n + grain - 1) / grain;
@@ -151,16 +152,16 @@ void parallel_ranges(int64_t n, int64_t grain, const F& f) {
   }
 }
 
-/// Calls body(i) for all i in [0, n), in such pieces: a body of core/bodies, or one like them.
+/// Calls body(i) for all i in [0, n), in the same pieces. `body` is from core/bodies or similar.
 template <class Body>
 void for_items(int64_t n, int64_t grain, const Body& body) {
   parallel_ranges(n, grain, [&](int64_t begin, int64_t end) {
-    const Body own = body;  // as far as the compiler knows, results may lie where its members are
+    const Body own = body;  // a copy: otherwise the outputs might overlap its members
     for (int64_t i = begin; i < end; ++i) own(i);
   });
 }
 
-/// Elements per piece of element-wise work.
+/// Elements per piece of elementwise work.
 inline constexpr int64_t kGrain = 16384;
 
 }  // namespace halfscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The fused losses, their gradients and the accuracy. Inside they compute in double and deliver one
-// value that the Program rounds to the node's format.
+// The fused losses, their gradients and the accuracy. They compute in double and return one value,
+// which the Program rounds to the node's format.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,7 @@
 namespace halfscope {
 namespace {
 
-/// Of one row; its memory serves the next one.
+/// Softmax of one row; the next row reuses its memory.
 struct Softmax {
   double largest = 0.0, sum = 0.0;      // sum of exp(x - largest)
   std::vector<double> shifted, powers;  // x - largest, and exp of it
@@ -45,16 +45,16 @@ void softmax_of(const T* row, int64_t classes, const SumSpec& spec, int64_t elem
   for (const double power : result.powers) result.sum += power;
 }
 
-/// Which rows count: those without a label and those of the label ignore_index do not.
+/// Decides which rows count: not those without a label or with the label ignore_index.
 class Labels {
  public:
-  /// Throws Error for a label beyond the classes: it would index memory that is not ours.
+  /// Throws Error for a label beyond the classes, which would address memory outside the tensor.
   Labels(const Node& node, const int32_t* labels, int64_t rows, int64_t classes)
       : labels_(labels), rows_(rows), ignored_(int_attribute(node, "ignore_index", -1)) {
     for (int64_t row = 0; row < rows; ++row) {
       if (counts(row) && labels[row] >= classes) {
         throw Error(node.path + " (" + node.op + "): label " + std::to_string(labels[row]) +
-                    " of " + std::to_string(classes) + " classes");
+                    " is out of range: there are " + std::to_string(classes) + " classes");
       }
     }
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Loops over functions of doubles, in the widest vectors that the instruction set in use has. The
-// bits are the same for each, as the functions are made of IEEE arithmetic and no multiply-add is
-// fused. Here an instruction set is an attribute of the loop, of which everything that it calls
-// becomes part ("flatten"); what is not inlined stays ordinary code, which every processor runs.
-// emulation/CMakeLists.txt compiles the sources that include this without trapping arithmetic, or
-// else choices between two results are not vectors.
+// Loops over functions of doubles, in the widest vectors of the active instruction set. The bits
+// are the same for every instruction set, because the functions consist of IEEE arithmetic and no
+// multiply-add is fused. Here an instruction set is an attribute of the loop, and everything that
+// the loop calls becomes part of it ("flatten"). Code that is not inlined stays ordinary code that
+// every processor runs. emulation/CMakeLists.txt compiles the sources that include this file
+// without trapping arithmetic; otherwise choices between two values would not vectorize.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 #else
 #define HALFSCOPE_FLATTEN_FOR(isa)
 #endif
-#if defined(__clang__)  // knows no such attribute
+#if defined(__clang__)  // does not know this attribute
 #define HALFSCOPE_AVX512 "avx2,avx512f,avx512bw,avx512dq,avx512vl"
 #else
 #define HALFSCOPE_AVX512 "avx2,avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"
@@ -32,7 +32,7 @@
 
 namespace halfscope {
 
-// The function is copied: as far as the compiler knows, results may lie where its members are.
+// The function is copied: as far as the compiler knows, the outputs may overlap its members.
 
 template <class F, class... X>
 void map_baseline(const F& function, double* __restrict__ y, int64_t n, const X*... x) {
@@ -52,7 +52,7 @@ void map_avx512(const F& function, double* __restrict__ y, int64_t n, const X*..
   for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]...);
 }
 
-/// y[i] = f(x[i]...) for i < n; y overlaps no x.
+/// Computes y[i] = f(x[i]...) for i < n. y must not overlap any x.
 template <class F, class... X>
 void map_values(Isa isa, const F& f, double* y, int64_t n, const X*... x) {
   switch (isa) {
@@ -65,13 +65,13 @@ void map_values(Isa isa, const F& f, double* y, int64_t n, const X*... x) {
   }
 }
 
-/// What map_elements calls for a piece of its N operands: map(y, n, x).
+/// The function that map_elements calls for each piece of its N operands: map(y, n, x).
 using PieceMap = std::function<void(double*, int64_t, const double* const*)>;
 
 template <size_t N, class T>
 void map_pieces(KernelCall<T>& call, const PieceMap& map) {
   constexpr int64_t kPiece = 256;
-  using Offsets = typename Walk<N + 1>::Offsets;  // of the operands and the result
+  using Offsets = typename Walk<N + 1>::Offsets;  // of the operands and the output
   const FloatFormat write = call.out_format(0);
   const TensorRounding rounding = call.result_rounding();
   const Shape& shape = call.out_shape(0);
@@ -102,7 +102,7 @@ void map_pieces(KernelCall<T>& call, const PieceMap& map) {
       }
     }
   };
-  Offsets flat;  // every operand has the result's shape or is one number
+  Offsets flat;  // every operand has the output's shape or is a single number
   flat[N] = 1;
   bool is_flat = true;
   for (size_t i = 0; i < N; ++i) {
@@ -124,7 +124,8 @@ void map_pieces(KernelCall<T>& call, const PieceMap& map) {
   walk.rows([&](const Offsets& at, int64_t count) { run(at, walk.step(), count); });
 }
 
-/// An operator's output as f of its first N inputs, with broadcasting: in double, delivered once.
+/// Computes an operator's output as f of its first N inputs, with broadcasting. f runs in double;
+/// the result is rounded once.
 template <size_t N, class T, class F>
 void map_with(KernelCall<T>& call, const F& f) {
   const Isa isa = active_isa();
@@ -139,7 +140,7 @@ constexpr bool has_exact(std::index_sequence<I...>) {
   return requires { F::exact((static_cast<void>(I), 0.0)..., false); };
 }
 
-/// The same, as roundings other than to nearest even want it, too.
+/// Same as map_with, but also correct for roundings other than nearest even.
 template <size_t N, class T, class F>
 void map_elements(KernelCall<T>& call, const F& f) {
   if constexpr (std::is_same_v<T, float> && has_exact<F>(std::make_index_sequence<N>{})) {

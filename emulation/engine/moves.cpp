@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Kernels that move elements and compute nothing: copies, and boxes (core/ops/movement.h).
+// Kernels that only move elements: copies, and boxes (core/ops/movement.h).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace halfscope {
 namespace {
 
-/// to[...] = from[...] over a box of these sizes, with strides of their own.
+/// Copies from[...] to to[...] over a box with these sizes; each side has its own strides.
 template <class T>
 void copy_box(const Shape& sizes, const T* from, const Strides& from_strides, T* to,
               const Strides& to_strides) {
@@ -40,7 +40,7 @@ void copy(KernelCall<T>& c) {
 template <class T>
 void fill(T* y, int64_t n, double value) {
   if (value == 0.0 && !std::signbit(value)) {
-    std::fill_n(y, n, T{0});  // faster than a number known only here
+    std::fill_n(y, n, T{0});  // faster than a number that is not known at compile time
   } else {
     std::fill_n(y, n, static_cast<T>(value));
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Batch normalization, fused (core/ops/normalization.cpp): statistics and sums in double, one
-// plane (sample, channel) after the other, each in the fixed order of plane_sums, unless the plan
-// names another accumulation, which then runs over (sample, pixel); the rest in fp32. Threads share
-// out channels, so no sum depends on them.
+// Batch normalization, fused (core/ops/normalization.cpp). Statistics and sums are in double, plane
+// after plane (sample, channel), each in the fixed order of plane_sums. If the plan names another
+// accumulation, it runs over (sample, pixel) instead. The rest is in fp32. Threads share channels,
+// so no sum depends on them.
 #include <cmath>
 
 #include "core/numeric/sums/accumulate.h"
@@ -26,7 +26,7 @@ struct Planes {
   double count() const { return static_cast<double>(batch * size); }
 };
 
-/// The elements of one channel in fp32, less `offset`: all samples, plane by plane.
+/// Returns the elements of one channel in fp32, minus `offset`: all samples, plane by plane.
 template <class T>
 std::vector<float> channel_values(const Planes& planes, int64_t channel, const T* x,
                                   double offset) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The sums of fused normalizations in double, in an order that vectors of any width can take.
+// Sums for fused normalizations, in double and in an order that suits vectors of any width.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ struct PlaneSums {
   double first = 0.0, second = 0.0;
 };
 
-/// Sums of two functions of the element over one plane: element i goes to partial i % 16, the
-/// partials are added as a balanced tree.
+/// Returns the sums of two functions of the element over one plane. Element i goes to partial sum i
+/// % 16; the partial sums are added as a balanced tree.
 template <class F>
 PlaneSums plane_sums(int64_t n, const F& f) {
   std::array<double, kPartials> first{}, second{};

@@ -14,7 +14,7 @@
 namespace halfscope {
 namespace {
 
-/// The common case: 2x2 windows side by side, no padding.
+/// The common case: adjacent 2x2 windows without padding.
 template <class T>
 void pool_plane_2x2(const T* plane, int64_t width, int64_t out_h, int64_t out_w, T* y,
                     int32_t* index) {
@@ -87,7 +87,7 @@ void max_pool_grad(KernelCall<T>& c) {
   });
 }
 
-/// The sum of a window's elements, or of an element's shares, not delivered yet.
+/// Sums a window's elements, or an element's shares; the sum is not yet delivered.
 double sum_of_window(const SumSpec& spec, const std::vector<float>& values, int64_t element) {
   if (spec.accumulation == Accumulation::fp32) {
     float sum = 0.0f;

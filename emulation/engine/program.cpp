@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The Program of both backends: one buffer per value, one kernel call per node; behind each call
-// the results pass the tap and are rounded to their format.
+// The Program of both backends: one buffer per value, one kernel call per node. After each call the
+// outputs pass the tap and are rounded to their format.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -21,7 +21,7 @@
 namespace halfscope {
 namespace {
 
-/// Zeroed memory on 64-byte boundaries. The system gives large buffers pages when they are written.
+/// Zeroed memory on 64-byte boundaries. The system allocates pages of large buffers on first write.
 template <class T>
 class Buffer {
  public:
@@ -160,7 +160,8 @@ class EngineProgram final : public Program {
     }
     std::vector<T> result(static_cast<size_t>(element_count(graph.value(node.outputs[0]).shape)));
     call.out.push_back(result.data());
-    // fp8 products made of fp16 ones are watched by the reference alone, which takes far too long.
+    // fp8 products split into fp16 ones can only be observed in the reference, which is far too
+    // slow.
     const auto profile = tensor_core_of(call.sum_spec());
     if (profile && profile->path == TensorCorePath::fp16_split) return std::nullopt;
     Diagnostics diagnostics;
@@ -247,8 +248,8 @@ class EngineProgram final : public Program {
   Call make_call(NodeId id) {
     const Graph& graph = executable_.graph;
     const Node& node = graph.node(id);
-    // A Cast is nothing but rounding, so its operand passes the tap directly; an output that lies
-    // in its operand's memory is there already.
+    // A Cast only rounds, so its operand passes the tap directly. An output that shares its
+    // operand's memory is already there.
     const bool is_cast = node.op == "Cast";
     const bool in_place = is_view(node) && real_[at(node.inputs[0])] == real_[at(node.outputs[0])];
     Call call{is_cast || in_place ? NodeKernel<T>{} : find_kernel<T>(graph, node), {}, {}};
@@ -275,7 +276,7 @@ class EngineProgram final : public Program {
     return call;
   }
 
-  /// rerun() with kernels of type U; what they read is copied where that is another type.
+  /// Same as rerun(), with kernels of type U; operands of another type are copied.
   template <class U>
   std::vector<std::vector<double>> rerun_as(NodeId id, Accumulation accumulation) const {
     const Graph& graph = executable_.graph;
@@ -310,7 +311,7 @@ class EngineProgram final : public Program {
     if (node.op == "Cast") {
       std::copy_n(call.in[0], results[0].size(), results[0].begin());
     } else if (node.op == "Quantize" && !node.plan.scale.by_block()) {
-      // With the scale of that run, which delayed scaling has replaced by now.
+      // Uses that run's scale; delayed scaling has replaced the current one since then.
       const double factor = 1.0 / static_cast<double>(*real_[at(node.outputs[1])]);
       for (size_t i = 0; i < results[0].size(); ++i) {
         results[0][i] = static_cast<U>(static_cast<double>(call.in[0][i]) * factor);
@@ -331,7 +332,7 @@ class EngineProgram final : public Program {
     }
   }
 
-  /// `out` may be null: measure only.
+  /// Rounds and measures; `out` may be null to measure only.
   static TensorStats measured(const float* in, float* out, int64_t n, const FloatFormat& format,
                               const TensorRounding& rounding = {}) {
     return measure_tensor(in, out, n, format, rounding);
@@ -394,7 +395,7 @@ Kernel<T> kernel_among(const std::string& op,
       if (op == entry.op) return entry.run;
     }
   }
-  throw Error("the emulation backend has no kernel for operator " + op);
+  throw Error("operator " + op + " is not supported by the emulation backend");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ std::span<const float> as_floats(const double* x, int64_t count, std::vector<flo
   return memory;
 }
 
-/// y = f(x, scale of the block) for all elements.
+/// Computes y = f(x, scale of the block) for all elements.
 template <class T, class F>
 void map_blocks(const BlockShape& shape, int64_t block, const T* x, const T* scales, T* y,
                 const F& f) {
@@ -110,8 +110,8 @@ void scale_update(KernelCall<T>& c) {
   if (state != c.in[1]) std::copy_n(c.in[1], c.out_count(0), state);
   std::vector<float> memory;
   const float amax = largest_magnitude(as_floats(c.in[0], c.in_count(0), memory));
-  move_scale_state(state, c.out_count(0) - kScaleStateHead, amax, c.node->plan.write, choice.amax,
-                   choice.margin);
+  advance_scale_state(state, c.out_count(0) - kScaleStateHead, amax, c.node->plan.write,
+                      choice.amax, choice.margin);
 }
 
 }  // namespace

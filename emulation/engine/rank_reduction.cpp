@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Gradients of data-parallel ranks (formulas in core/ops/training.cpp). Elements are reduced in
-// blocks that stay in the first-level caches; the Program makes the last rounding.
+// blocks that fit into the first-level caches; the Program does the final rounding.
 #include "core/ops/rank_reduction.h"
 
 #include <algorithm>

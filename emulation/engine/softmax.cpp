@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Softmax, LogSoftmax and their gradients, fused (core/ops/softmax.cpp): in double, with sums in
-// ascending order unless the plan names another accumulation. Threads share out lines.
+// ascending order unless the plan names another accumulation. Threads share lines.
 #include "core/ops/softmax.h"
 
 #include <cmath>
@@ -86,7 +86,7 @@ void softmax_grad(KernelCall<T>& c) {  // (dy, y) -> dx
                  : static_cast<double>(
                        sum_of_products(second_sums(spec), gradients, values, nullptr, line));
     }
-    thread_local std::vector<double> logs, outputs;  // of Softmax, for both operators
+    thread_local std::vector<double> logs, outputs;  // of Softmax; both operators use them
     outputs.resize(static_cast<size_t>(lines.size));
     if constexpr (kLog) {
       logs.clear();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Kernels that sum: Gemm, MatMul, Conv and its gradients, reductions. The accumulation of the
-// node's plan holds for all of them.
+// Kernels that sum: Gemm, MatMul, Conv and its gradients, reductions. All of them use the
+// accumulation of the node's plan.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -16,9 +16,9 @@
 namespace halfscope {
 namespace {
 
-/// A product: run(bias, spec) of its operands as they are. What cannot be part of the sums comes
-/// after them, in fp32: the scales of scaled operands, alpha and beta, and then any bias, of which
-/// element i of the result gets bias_at(i).
+/// Computes a product: run(bias, spec) sums the operands as they are. Factors that cannot be part
+/// of the sums are applied afterwards in fp32: the scales of scaled operands, alpha and beta. Then
+/// the bias is added; output element i gets bias_at(i).
 template <class T, class Run, class BiasAt>
 void with_factor(KernelCall<T>& c, const Run& run, const BiasAt& bias_at,
                  const GemmBias& outside = {}) {
@@ -29,7 +29,7 @@ void with_factor(KernelCall<T>& c, const Run& run, const BiasAt& bias_at,
     run(bias, spec);
     return;
   }
-  // The sum is not the result yet: it must not be made ready for the result's rounding.
+  // The sum is not the output yet, so it must not be prepared for the output's rounding.
   if (spec.accumulation.kind == Accumulation::fp64) spec.write = kFp32;
   run(nullptr, spec);
   T* const y = c.out[0];
@@ -45,7 +45,7 @@ void with_factor(KernelCall<T>& c, const Run& run, const BiasAt& bias_at,
 
 int64_t no_bias(int64_t) { return 0; }
 
-/// m x n products side by side, which c.out holds one after the other.
+/// A batch of m x n products; c.out contains them one after another.
 struct Products {
   MatMulShape s;
   bool ta, tb;
@@ -57,7 +57,7 @@ struct Products {
         tb(int_attribute(node, "transB", 0) != 0),
         count(element_count(s.products)) {}
 
-  /// Where the operands of that product begin.
+  /// Returns the offsets of a product's operands.
   std::pair<int64_t, int64_t> offsets(int64_t product) const {
     int64_t a = 0, b = 0;
     for (size_t i = s.products.size(); i-- > 0;) {
@@ -73,7 +73,7 @@ struct Products {
 void run_products(KernelCall<float>& c, const Products& p, const float* bias, const SumSpec& spec) {
   const MatMulShape& s = p.s;
   std::vector<Diagnostics> seen(c.diagnostics != nullptr ? static_cast<size_t>(p.count) : 0);
-  // Many products are shared by the threads, of which few work on one each.
+  // With many products, each runs on one thread.
 #pragma omp parallel for schedule(static) if (p.count >= 4)
   for (int64_t product = 0; product < p.count; ++product) {
     const auto [a, b] = p.offsets(product);
@@ -181,7 +181,7 @@ void conv_grad_weight_kernel(KernelCall<T>& c) {  // (dy, x) -> dw
   with_factor(c, run, no_bias);
 }
 
-/// Positions of a reduction: output element o sums x[base[o] + inner[i]] over ascending i.
+/// Positions in a reduction: output element o sums x[base[o] + inner[i]] over ascending i.
 struct Reduction {
   std::vector<int64_t> base, inner;
 
@@ -202,8 +202,8 @@ struct Reduction {
   }
 };
 
-/// A sum under an accumulation: of fp32 and fp64 chains directly, of others by the reference, as
-/// element number `element` of the results.
+/// Returns a sum under an accumulation, as output element number `element`. fp32 and fp64 chains
+/// are computed directly, others by the reference.
 double accumulate(const float* x, int64_t base, const std::vector<int64_t>& inner,
                   const SumSpec& spec, int64_t element) {
   if (spec.accumulation == Accumulation::fp32) {
@@ -233,7 +233,7 @@ template <class T>
 void reduce_sum(KernelCall<T>& c) {
   const SumSpec spec = c.sum_spec();
   if constexpr (std::is_same_v<T, float>) {
-    // Bias gradients have a fast kernel: everything but axis 1 is summed.
+    // Bias gradients have a fast kernel: they sum over every axis except 1.
     const Shape& x = c.in_shape(0);
     const std::vector<int64_t> axes = reduction_axes(*c.node, x.size());
     if (axes == std::vector<int64_t>{0} && x.size() == 2) {
@@ -262,7 +262,8 @@ void reduce_mean(KernelCall<T>& c) {
   for (size_t i = 0; i < reduction.base.size(); ++i) {
     const double sum =
         accumulate(c.in[0], reduction.base[i], reduction.inner, spec, static_cast<int64_t>(i));
-    // In double the quotient of two fp32 numbers rounds to fp32 as the fp32 quotient does.
+    // The quotient of two fp32 numbers, computed in double, rounds to the same fp32 number as the
+    // fp32 quotient.
     c.out[0][i] = delivered<T>(sum / count, spec);
   }
 }
@@ -290,7 +291,7 @@ void global_average_pool(KernelCall<T>& c) {
   }
 }
 
-/// The element that is `better` than all others; a NaN is better than any number.
+/// Finds the element that is `better` than all others; a NaN is better than any number.
 template <class T, class Better>
 void reduce_to(KernelCall<T>& c, T worst, const Better& better) {
   const Reduction reduction(*c.node, c.in_shape(0));
@@ -323,7 +324,7 @@ void reduce_max_grad(KernelCall<T>& c) {  // (dy, x, y), dy and y with kept axes
     const auto is_max = [&](int64_t offset) { return x[reduction.base[i] + offset] == largest; };
     const int64_t ties = std::count_if(reduction.inner.begin(), reduction.inner.end(), is_max);
     for (int64_t offset : reduction.inner) {
-      // Nothing equals a NaN maximum; its gradient must not vanish, and is NaN as in PyTorch.
+      // Nothing equals a NaN maximum. Its gradient must not vanish; it is NaN, as in PyTorch.
       if (ties == 0) c.out[0][reduction.base[i] + offset] = std::numeric_limits<T>::quiet_NaN();
       if (is_max(offset)) c.out[0][reduction.base[i] + offset] = c.in[0][i] / static_cast<T>(ties);
     }
@@ -337,7 +338,7 @@ void cumulative_sum(KernelCall<T>& c) {
   const bool reverse = int_attribute(*c.node, "reverse", 0) != 0;
   const bool exclusive = int_attribute(*c.node, "exclusive", 0) != 0;
   const SumSpec spec = c.sum_spec();
-  // A chain of these goes on from one prefix to the next.
+  // Such a chain continues from one prefix to the next.
   const bool running = std::is_same_v<T, double> || spec.accumulation == Accumulation::fp32 ||
                        spec.accumulation == Accumulation::fp64;
   const bool wide = std::is_same_v<T, double> || spec.accumulation == Accumulation::fp64;

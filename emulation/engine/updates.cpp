@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What a step adds after the gradients (formulas in core/ops/training.cpp). Updates work in chunks
-// on the variables' own memory: the new value is rounded to the storage format here, because
-// whether an update was lost shows only by comparing it with the old one. States are exact here;
-// the Program measures and rounds them.
+// Operators that a step runs after the gradients (formulas in core/ops/training.cpp). Updates work
+// in chunks directly on the variables' memory. They round the new value to the storage format here,
+// because only a comparison with the old value shows whether an update was lost. Optimizer states
+// are not rounded here; the Program measures and rounds them.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t kChunk = kSumChunk;
 
-/// Sum of one chunk, or of its squares: 16 interleaved partials, then a balanced tree.
+/// Returns the sum of one chunk, or of its squares: 16 interleaved partial sums, then a balanced
+/// tree.
 template <bool kSquares, class T>
 double chunk_sum(const T* x, int64_t n) {
   std::array<double, 16> partial{};
@@ -61,7 +62,7 @@ void gradient_norm(KernelCall<T>& c) {
   c.out[0][0] = static_cast<T>(total);
 }
 
-/// Rounds elements [first, first + n) of a tensor to the storage format; double-precision programs
+/// Rounds elements [first, first + n) of a tensor to the storage format. Double-precision programs
 /// do not round.
 void round_chunk(float* x, int64_t n, int64_t first, const FloatFormat& format,
                  const TensorRounding& rounding) {
@@ -69,9 +70,9 @@ void round_chunk(float* x, int64_t n, int64_t first, const FloatFormat& format,
 }
 void round_chunk(double*, int64_t, int64_t, const FloatFormat&, const TensorRounding&) {}
 
-/// Runs `make_update(begin, end, update)` per chunk, where update[i - begin] is what to add to
-/// the variable, once that has been multiplied by 1 - decay; stores the new values and counts the
-/// lost ones.
+/// Runs `make_update(begin, end, update)` per chunk. It sets update[i - begin] to the number that
+/// is added to the variable, after the variable has been multiplied by 1 - decay. Stores the new
+/// values and counts lost updates.
 template <class T, class F>
 void apply_updates(KernelCall<T>& c, const F& make_update, double decay = 0.0) {
   const T* w = c.in[0];
@@ -111,8 +112,9 @@ T attribute(const KernelCall<T>& c, const char* name) {
   return static_cast<T>(real_attribute(*c.node, name, 0.0));
 }
 
-/// g' of a chunk: unscaled, clipped, with weight decay. The first four inputs of every operator
-/// that reads a gradient are the variable, the gradient, 1 / scale and the clipping factor.
+/// Computes g' of a chunk: the gradient after unscaling, clipping and weight decay. The first four
+/// inputs of every operator that reads a gradient are the variable, the gradient, 1 / scale and the
+/// clipping factor.
 template <class T>
 class Gradient {
  public:
@@ -137,7 +139,7 @@ class Gradient {
   T inverse_scale_, clip_, decay_;
 };
 
-/// Runs f(begin, n, g') per chunk.
+/// Calls f(begin, n, g') per chunk.
 template <class T, class F>
 void for_gradient(KernelCall<T>& c, const F& f) {
   const Gradient<T> gradient(c);
@@ -152,7 +154,7 @@ template <class T>
 void gradient_sum(KernelCall<T>& c) {
   const bool keep = c.in[2][0] != T{0};
   parallel_ranges(c.out_count(0), kChunk, [&](int64_t begin, int64_t end) {
-    if (!keep) {  // what the last step left may be NaN
+    if (!keep) {  // the last step's sum may be NaN
       std::copy(c.in[1] + begin, c.in[1] + end, c.out[0] + begin);
       return;
     }
@@ -269,7 +271,7 @@ void rms(KernelCall<T>& c) {
   });
 }
 
-/// Rounds what a node computes on the way to its results to the format it writes.
+/// Rounds an intermediate value of a node to the node's write format.
 template <class T>
 void round_inside(const KernelCall<T>& c, T* x, int64_t n) {
   if (!c.unrounded) round_chunk(x, n, 0, c.node->plan.write, {});

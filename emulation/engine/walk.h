@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Walks over N tensors side by side, each with strides of its own (0 where it is stretched,
-// negative where it is read backwards): rows of neighbours, which threads share.
+// Walks over N tensors in parallel, each with its own strides (0 where it is broadcast, negative
+// where it is read backwards). The walk is cut into rows of adjacent elements, which threads share.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,8 @@ class Walk {
  public:
   using Offsets = std::array<int64_t, N>;
 
-  /// Dimensions of 1 are left out, neighbours that lie one after the other everywhere become one.
+  /// Drops dimensions of size 1 and merges neighbouring dimensions that are contiguous in all
+  /// tensors.
   Walk(const Shape& sizes, const std::array<Strides, N>& strides) {
     size_.reserve(sizes.size());
     stride_.reserve(sizes.size());
@@ -46,10 +47,10 @@ class Walk {
     }
   }
 
-  /// Distances within a row.
+  /// Returns the strides within a row.
   const Offsets& step() const { return stride_.back(); }
 
-  /// Calls f(offsets of the row, elements in it).
+  /// Calls f(offsets of the row, number of elements) for every row.
   template <class F>
   void rows(const F& f) const {
     if (empty_) return;
@@ -78,7 +79,7 @@ class Walk {
         }
       }
     };
-    if (count <= grain) return range(0, count);  // the threads would take longer to wake up
+    if (count <= grain) return range(0, count);  // waking the threads would take longer
     parallel_ranges(count, grain, range);
   }
 

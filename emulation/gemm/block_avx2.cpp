@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tensor-core tiles for AVX2 and F16C: panels of 32 columns. Integers become floats in the rounding
-// mode of the processor, which is "towards zero" while a tile runs.
+// Tensor-core tiles for AVX2 and F16C: panels of 32 columns. Integers are converted to floats in
+// the processor's rounding mode, which is "towards zero" while a tile runs.
 #include <immintrin.h>
 
 #include "emulation/gemm/block_body.h"
@@ -12,7 +12,7 @@ struct BlockVector {
   using F = __m256;
   using I = __m256i;
   static constexpr int kLanes = 8;
-  static constexpr int kUnroll = 2;  ///< with more GCC spills the sums
+  static constexpr int kUnroll = 2;  ///< with more, GCC spills the sums
   static F load(const float* p) { return _mm256_loadu_ps(p); }
   static I load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
   static void store(float* p, F x) { _mm256_storeu_ps(p, x); }
@@ -30,13 +30,13 @@ struct BlockVector {
   static F through_fp16(F x) {
     return _mm256_cvtph_ps(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
-  /// Counts zeros in bytes, which takes fewer operations than to count in integers; packing makes
-  /// no zero of anything else. At most 255 times; see counted().
+  /// Counts zeros in bytes, which takes fewer operations than counting in integers; packing turns
+  /// nothing else into a zero. At most 255 times; see counted().
   static I count_zeros(I n, I x0, I x1, I x2, I x3) {
     const I bytes = _mm256_packs_epi16(_mm256_packs_epi32(x0, x1), _mm256_packs_epi32(x2, x3));
     return _mm256_sub_epi8(n, _mm256_cmpeq_epi8(bytes, _mm256_setzero_si256()));
   }
-  /// What was counted of x0, ... x3: every four bytes are of one of them.
+  /// Returns the counts of vector v (x0 to x3): each group of four bytes belongs to one of them.
   static I counted(I n, int v) {
     const I first = _mm256_setr_epi32(-256, -255, -254, -253, -256, -255, -254, -253);
     return _mm256_shuffle_epi8(n, _mm256_add_epi32(first, _mm256_set1_epi32(4 * v)));
@@ -68,15 +68,16 @@ struct BlockVector {
   static I max_codes(I x, I y) {
     return kWide ? _mm256_max_epi16(x, y) : _mm256_max_epu8(x, y);
   }
-  /// Makes the compiler forget where a pointer comes from.
+  /// Hides from the compiler where a pointer comes from.
   template <class T>
   static void hide(const T*& p) {
     asm("" : "+r"(p));
   }
-  /// See AVX-512; here it makes GCC spill the sums, and so few steps are in order without it.
+  /// See AVX-512. Here it would make GCC spill the sums, and with so few steps the order is right
+  /// without it.
   static void pin(I&) {}
-  /// The call goes through a pointer that the compiler cannot see through: nothing of the tile
-  /// moves out of the part with the other rounding mode.
+  /// Runs the tile through a pointer that the compiler cannot see through, so that nothing moves
+  /// out of the part with the other rounding mode.
   template <void (*kRun)(const BlockTile&)>
   static void guarded(const BlockTile& t) {
     void (*run)(const BlockTile&) = kRun;

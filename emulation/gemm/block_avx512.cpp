@@ -74,12 +74,12 @@ struct BlockVector {
   static I max_codes(I x, I y) {
     return kWide ? _mm512_max_epi16(x, y) : _mm512_max_epu8(x, y);
   }
-  /// Makes the compiler forget where a pointer comes from.
+  /// Hides from the compiler where a pointer comes from.
   template <class T>
   static void hide(const T*& p) {
     asm("" : "+r"(p));
   }
-  /// Keeps the compiler from adding in an order of its own, which needs more registers.
+  /// Keeps the compiler from choosing its own order of additions, which needs more registers.
   static void pin(I& x) { asm("" : "+v"(x)); }
   template <void (*kRun)(const BlockTile&)>
   static void guarded(const BlockTile& t) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The bodies of the tensor-core tiles (block.h), written once over a vector type: four vectors of
-// floats side by side, and their exponents in one vector of bytes or two of 16-bit numbers, so
-// that the exponents of vector v lie in the same 32-bit lanes as its floats.
-// Included only by block_<isa>.cpp; internal linkage and no library templates (see tile_body.h).
+// The bodies of the tensor-core tiles (block.h), written once for any vector type: four adjacent
+// vectors of floats, and their exponents in one vector of bytes or two of 16-bit numbers. The
+// exponents of vector v are in the same 32-bit lanes as its floats. Included only by
+// block_<isa>.cpp; internal linkage and no library templates (see tile_body.h).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace {
 constexpr int kPanelVectors = 4;
 constexpr int kExponentMask = 0x7f800000, kSignBit = -0x7fffffff - 1;
 
-/// Biased exponents of vector v as exponent fields of floats.
+/// Returns the biased exponents of vector v as exponent fields of floats.
 template <class V, bool kWide, int v>
 typename V::I exponent_field(const typename V::I* codes) {
   typename V::I x;
@@ -30,7 +30,7 @@ typename V::I exponent_field(const typename V::I* codes) {
   return V::bit_and(x, V::set(kExponentMask));
 }
 
-/// What an accumulator starts a block with: trunc(c * scale), and the scale.
+/// An accumulator's value at the start of a block, trunc(c * scale), and the scale.
 template <class V>
 struct Aligned {
   typename V::I c;
@@ -42,11 +42,11 @@ Aligned<V> align(const BlockTile& t, typename V::F c, typename V::I top, int32_t
   using I = typename V::I;
   I own = V::bit_and(V::bits(c), V::set(kExponentMask));
   if constexpr (kKind == BlockKind::fp16) {
-    // Subnormals of fp16 have the exponent of the smallest normal number, zeros one by decree.
+    // fp16 subnormals have the exponent of the smallest normal number; a zero has zero_exponent.
     const I zero = V::equal(own, V::set(0));
     own = V::max(own, V::set((127 - 14) << 23));
     own = V::choose(zero, V::set(t.zero_exponent << 23), own);
-    // Infinity stays or becomes NaN; after -0 the signs of all zeros count.
+    // Infinity stays or becomes NaN; after -0 the result depends on the signs of all zeros.
     const I minus_zero = V::equal(V::bits(c), V::set(kSignBit));
     const I infinite = V::equal(own, V::set(kExponentMask));
     V::store(bad, V::bit_or(V::load(bad), V::bit_or(minus_zero, infinite)));
@@ -56,7 +56,7 @@ Aligned<V> align(const BlockTile& t, typename V::F c, typename V::I top, int32_t
   return {V::truncate(V::mul(c, scale)), scale};
 }
 
-/// The aligned sum to the accumulator's precision.
+/// Rounds the aligned sum to the accumulator's precision.
 template <class V, BlockKind kKind>
 typename V::F finish(typename V::I sum, typename V::F scale) {
   using I = typename V::I;
@@ -66,7 +66,7 @@ typename V::F finish(typename V::I sum, typename V::F scale) {
   if constexpr (kKind == BlockKind::e8m13) {
     x = V::floats(V::bit_and(V::bits(x), V::set(~0x3ff)));
   } else if constexpr (kKind == BlockKind::fp16) {
-    // Round to odd: then one more rounding is as good as one of the exact sum.
+    // Round to odd: the next rounding then gives the same value as rounding the exact sum.
     const I exact = V::equal(V::truncate(x), sum);
     x = V::floats(V::bit_or(V::bits(x), V::bit_and_not(exact, V::set(1))));
     return V::through_fp16(V::mul(x, unscale));
@@ -74,7 +74,7 @@ typename V::F finish(typename V::I sum, typename V::F scale) {
   return V::mul(x, unscale);
 }
 
-/// x + y; marks overflow.
+/// Returns x + y and marks integer overflow in `bad`.
 template <class V>
 typename V::I checked_sum(typename V::I x, typename V::I y, int32_t* bad) {
   const typename V::I sum = V::add(x, y);
@@ -90,13 +90,13 @@ void run_blocks(const BlockTile& t) {
   constexpr bool kWide = kKind == BlockKind::fp32_wide;
   constexpr int kLanes = V::kLanes, kPanel = kPanelVectors * kLanes;
   constexpr int kCodes = kWide ? 2 : 1;  // vectors of codes per k
-  // 8 terms below 4 * 2^25 and c cannot leave int32; 16 alone cannot either, but with c or with
-  // 16 more they can.
+  // 8 terms below 4 * 2^25 plus c always fit into int32. So do 16 terms alone, but not 16 terms
+  // with c or with 16 more.
   constexpr bool kChecked = kProducts >= 16;
   constexpr int kPart = kChecked ? 16 : kProducts;
   constexpr int kUnroll = kPart < V::kUnroll ? kPart : V::kUnroll;
   constexpr int64_t kPitch = kBlockRows;
-  // Products swamped in each row of c, counted in bytes for as many blocks as they last.
+  // Swamped products in each row of c, counted in bytes over as many blocks as a byte can count.
   constexpr int64_t kLasting = 255 / kProducts;
   I recent[kNotes ? kBlockRows : 1] = {};
   for (int64_t block = 0; block < t.blocks; ++block) {
@@ -109,7 +109,8 @@ void run_blocks(const BlockTile& t) {
     int32_t* bad = t.bad;
     for (int i = 0; i < t.rows; ++i, ++a, ++a_codes, c += kPanel, bad += kPanel) {
       [[maybe_unused]] I swamped = recent[kNotes ? i : 0];
-      // Not loop invariants: else the compiler keeps every address of the block on the stack.
+      // Hides that these are loop invariants; otherwise every address of the block goes to the
+      // stack.
       V::hide(b);
       V::hide(b_codes);
       I top[kCodes];
@@ -182,7 +183,7 @@ void run_blocks(const BlockTile& t) {
         V::store(c + v * kLanes, next);
         if constexpr (kNotes) {
           float* const largest = t.largest + i * kPanel + v * kLanes;
-          // Magnitudes are in the order of their bits.
+          // Magnitudes are ordered like their bits.
           const I size = V::bit_and(V::bits(next), V::set(0x7fffffff));
           V::store(largest, V::floats(V::max(V::bits(V::load(largest)), size)));
         }
@@ -198,7 +199,7 @@ void run_blocks(const BlockTile& t) {
   }
 }
 
-/// Codes and checks one vector of operands after the other.
+/// Encodes and checks one vector of operands after another.
 template <class V>
 class Encoder {
  public:
@@ -206,13 +207,14 @@ class Encoder {
   using I = typename V::I;
   explicit Encoder(const BlockCoding& c) : coding_(c) {}
 
-  /// The operands as they are read, and their codes; `lane` is where `lines` keeps its notes.
+  /// Masks the operands in `x` and returns their codes; `lane` is where `lines` keeps its facts.
   I encode(F& x, const BlockLines& lines, int64_t lane) const {
     x = V::floats(V::bit_and(V::bits(x), V::set(static_cast<int>(coding_.keep))));
     const I size = V::bit_and(V::bits(x), V::set(0x7fffffff));
     const I exponent = V::template shift_right<23>(size);
     const I low = V::greater(V::set(coding_.min_exponent), exponent);
-    // Beside the smallest normal number, mantissa bits of a subnormal lie where a normal has them.
+    // Added to the smallest normal number, a subnormal has its mantissa bits where a normal number
+    // has them.
     const F min_normal = V::floats(V::set(__builtin_bit_cast(int, coding_.min_normal)));
     const F lifted = V::add(V::floats(size), min_normal);
     const I lost = V::bit_and(low, V::bit_xor(V::bits(V::sub(lifted, min_normal)), size));

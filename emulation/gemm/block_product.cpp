@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Loops around the tensor-core tiles. K becomes segments, one per chain of the plan (split k,
-// promotion), each filled up with zeros to whole blocks. Outputs are taken in squares and K in
-// pieces, so that what is packed stays in the caches; between pieces the chains wait in `chain`.
+// Loops around the tensor-core tiles. K is cut into segments, one per chain of the plan (split k,
+// promotion), each padded with zeros to whole blocks. Outputs are processed in squares and K in
+// pieces, so that packed operands stay in the caches. Between pieces, `chain` stores the chains.
 #include "emulation/gemm/block_product.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kVectorsPerPanel = 4;
 constexpr int64_t kSquare = 1024;  // rows and columns of c at a time
-constexpr int64_t kPiece = 1024;   // elements of k at a time, filled up
+constexpr int64_t kPiece = 1024;   // elements of k at a time, after padding
 
 const BlockKernels* active_block_kernels() {
   switch (active_isa()) {
@@ -39,14 +39,14 @@ const BlockKernels* active_block_kernels() {
   }
 }
 
-/// What the tiles need to know about one profile.
+/// Constants of one profile that the tiles need.
 struct BlockPlan {
   BlockKind kind;
   int size_index;         ///< log2(products) - 2
   BlockCoding coding[2];  ///< of a and of b
   TensorCoreProfile profile;
-  /// fp8 products as fp16 ones (TensorCorePath::fp16_split): k is taken in another order, and every
-  /// chain of two blocks is added to a total in the accumulator's format.
+  /// fp8 products computed as fp16 ones (TensorCorePath::fp16_split): k is processed in another
+  /// order, and every chain of two blocks is added to a total in the accumulator's format.
   bool split;
   bool wide() const { return kind == BlockKind::fp32_wide; }
 };
@@ -88,8 +88,8 @@ std::optional<BlockPlan> plan_of(const SumSpec& spec) {
       std::max(a.mantissa_bits, b.mantissa_bits) <= 11 && size_index(dot.products) >= 0;
   if (!usual) return std::nullopt;
 
-  // Codes of bytes: values up to 127 in b, zeros below the smallest sum of two values (block.h).
-  // Of two formats both are coded for exponents of either.
+  // Byte codes: values of b have codes up to 127; zeros are below the smallest sum of two values
+  // (block.h). With two formats, both codings cover the exponents of either.
   constexpr int kByteRange = 30;
   const int lowest = std::min(a.min_exponent(), b.min_exponent());
   const int range = std::max(a.max_exponent(), b.max_exponent()) - lowest;
@@ -114,7 +114,7 @@ std::optional<BlockPlan> plan_of(const SumSpec& spec) {
     of_a.zero_code = zero + shift;
   }
   if (dot.output == BlockOutput::rne_fp16) {
-    // Blocks of zeros are aligned at less than the smallest product: c must survive that.
+    // An all-zero block is aligned lower than the smallest product; c must keep all its bits then.
     if (wide || 2 * lowest - 1 - dot.fraction_bits > -24) return std::nullopt;
     plan.kind = BlockKind::fp16;
   } else if (dot.output == BlockOutput::rz_e8m13) {
@@ -126,8 +126,9 @@ std::optional<BlockPlan> plan_of(const SumSpec& spec) {
   return plan;
 }
 
-/// Of split products: groups of 32 elements of k with those first whose place in a quarter of four
-/// is 0 or 1 (TensorCorePath). The operand as contiguous lines in that order, filled up with zeros.
+/// For split products, k is taken in groups of 32 elements. Within a group, elements at position 0
+/// or 1 of each quarter of four come first (TensorCorePath). The operand is stored as contiguous
+/// lines in that order, padded with zeros.
 constexpr int64_t kSplitGroup = 32;
 
 int64_t split_source(int64_t packed) {
@@ -155,13 +156,13 @@ SplitLines split_lines(int64_t lines, int64_t k, const float* from, int64_t line
   return result;
 }
 
-/// One chain: elements [begin, end) of k, at `packed` in the filled-up order.
+/// One chain: elements [begin, end) of k, at `packed` in the padded order.
 struct Segment {
   int64_t begin, end, packed, packed_end;
   bool ends_slice;
 };
 
-/// Follows tensor_core_dot.
+/// Cuts k as tensor_core_dot() does.
 std::vector<Segment> segments_of(const Accumulation& how, int64_t promote, int64_t k,
                                  int64_t step) {
   std::vector<Segment> segments;
@@ -182,7 +183,7 @@ std::vector<Segment> segments_of(const Accumulation& how, int64_t promote, int64
   return segments;
 }
 
-/// A part of a segment: K elements from `begin` on, `given` of them real, as whole blocks.
+/// Part of a segment: `given` elements of k from `begin`, padded to `length` in whole blocks.
 struct BlockPiece {
   int64_t begin, given, packed, length;  ///< packed: relative to the group of pieces
   bool starts, ends, ends_slice;         ///< of its chain
@@ -216,7 +217,7 @@ std::vector<Group> groups_of(const std::vector<Segment>& segments) {
   return groups;
 }
 
-/// Notes about lines, for whole vectors.
+/// Facts about lines, with room for whole vectors.
 struct LineNotes {
   std::vector<int32_t> bad, lowest, highest;
   explicit LineNotes(int64_t lines)
@@ -226,7 +227,7 @@ struct LineNotes {
   BlockLines at(int64_t line) { return {&bad[line], &lowest[line], &highest[line]}; }
 };
 
-/// Packs pieces of lines as [k][width], width in whole vectors, filled up with zeros, and calls
+/// Packs pieces of lines as [k][width], with width in whole vectors, padded with zeros. Calls
 /// encode(piece, packed lines).
 template <class F>
 void pack_pieces(const Group& group, int64_t lines, const float* from, int64_t line_stride,
@@ -243,7 +244,7 @@ void pack_pieces(const Group& group, int64_t lines, const float* from, int64_t l
   }
 }
 
-/// One product, cut into squares of c.
+/// One product, processed in squares of c.
 class BlockProduct {
  public:
   BlockProduct(const BlockPlan& plan, const BlockKernels& kernels, int64_t k, MatrixView a,
@@ -273,8 +274,7 @@ class BlockProduct {
       }
     }
     if (diagnostics_ != nullptr) {
-      // Of the elements that the tiles did: zeros, those that fill up blocks among them, are no
-      // swamped products.
+      // For elements that the tiles computed: zeros, including padding, are not swamped products.
       const int64_t products = nonzero_products(m, n) - seen_.redone_products;
       const int64_t terms = segments_.empty() ? 0 : segments_.back().packed_end;
       seen_.all.swamped += products - (m * n - seen_.redone) * terms;
@@ -294,10 +294,10 @@ class BlockProduct {
     float* largest;
   };
 
-  /// Diagnostics on the way: `all` lacks what run() adds.
+  /// Unfinished diagnostics: `all` lacks the counts that run() adds.
   struct Seen {
     SumDiagnostics all{};
-    int64_t redone = 0, redone_products = 0;  ///< elements that the reference did
+    int64_t redone = 0, redone_products = 0;  ///< elements that the reference computed
     void merge(const Seen& other) {
       all.merge(other.all);
       redone += other.redone;
@@ -339,7 +339,7 @@ class BlockProduct {
     {
       float* const packed_a = scratch<float, Purpose::rows>(kBlockRows * longest_);
       uint32_t* const a_codes = scratch<uint32_t, Purpose::rows>(kBlockRows * longest_);
-      // Every thread keeps its tiles; those who share a row tile keep notes of their own.
+      // Every thread keeps its tiles. Threads that share a row tile keep separate notes.
       LineNotes own_rows(row_tiles * kBlockRows);
       const Part mine(items, omp_get_num_threads(), omp_get_thread_num());
       std::fill(state.chain + mine.begin * tile_size, state.chain + mine.end * tile_size, 0.0f);
@@ -434,7 +434,7 @@ class BlockProduct {
     if (promote_ > 0) std::fill(promoted, promoted + size, 0.0f);
   }
 
-  /// Whether exponents in the lines keep every step in the range of the tiles.
+  /// Returns whether the lines' exponents keep every step in the range of the tiles.
   bool in_range(const BlockLines& rows, int64_t i, const BlockLines& columns, int64_t j) const {
     if (rows.bad[i] != 0 || columns.bad[j] != 0) return false;
     if (!plan_.wide()) return true;
@@ -518,7 +518,7 @@ class BlockProduct {
   const MatrixView a_, b_;
   const ResultView c_;
   const SumSpec& spec_;
-  const int64_t promote_;  ///< elements of k after which a chain is added to a total; 0: never
+  const int64_t promote_;  ///< a chain is added to a total after this many elements of k; 0: never
   const std::vector<Segment> segments_;
   const std::vector<Group> groups_;
   const bool single_;
@@ -546,7 +546,8 @@ int64_t block_product(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView 
     a = {rows.data.data(), k, 1};
     b = {columns.data.data(), 1, k};
   }
-  // A narrow c would leave most lanes idle: compute its transpose, which is the same sums.
+  // With few columns, most lanes of c would be idle: compute its transpose, which has the same
+  // sums.
   const auto covered = [&](int64_t columns) {
     const int64_t width = columns <= kernels.lanes ? kernels.lanes : 4 * kernels.lanes;
     return static_cast<double>(ceil_div(columns, width) * width) / static_cast<double>(columns);

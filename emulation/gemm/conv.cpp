@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Forward convolution. Per image it is the product
 //   y[out x pixels] = w[out x taps] x[taps x pixels]
-// Rows of a tile are output channels, vectors run along output pixels, so results go straight
+// Rows of a tile are output channels and vectors run along output pixels, so the sums go straight
 // into NCHW. The x panel of one tile (taps x 32 pixels) is gathered into the first-level cache just
-// before it is used; the matrix of all patches never exists.
+// before it is used. The matrix of all patches is never stored.
 #include <algorithm>
 #include <vector>
 
@@ -15,7 +15,7 @@ namespace halfscope {
 namespace gemm_detail {
 namespace {
 
-/// The stretches of consecutive image elements behind output pixels [first, first + count).
+/// Finds the runs of consecutive image elements under output pixels [first, first + count).
 int find_runs(const ImageLayout& layout, int64_t out_width, int64_t first, int64_t count,
               Run* runs) {
   int found = 0;
@@ -109,7 +109,7 @@ void conv_forward(const ConvShape& shape, const float* x, const float* w, const 
                   float* y, const SumSpec& spec, Diagnostics* diagnostics) {
   SumDiagnostics* const seen = gemm_detail::prepare(spec, diagnostics);
   if (shape.batch <= 0 || shape.out <= 0 || gemm_detail::output_pixels(shape) == 0) return;
-  // The tiles of this file take no notes: a matrix product with the same chains does.
+  // The tiles of this file take no notes; a matrix product with the same chains does.
   if (seen != nullptr || gemm_detail::needs_model(spec))
     return gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
       gemm_detail::model_conv_forward(shape, group, x, w, bias, y, spec, part);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Gradient of a convolution with respect to its input. One kernel tap after the other adds
+// Gradient of a convolution with respect to its input. The kernel taps, one after another, add
 //   dx[pixel moved by the tap, in] += sum over out of dy[out, pixel] * w[out, in, tap]
 // Rows of a tile are consecutive pixels of dy, read in place; vectors run along input channels.
-// The chains of one image wait in a pixel-major scratch between taps. Pixels that a tap moves
-// off the image compute into a spare row: only taps that exist take part in a chain.
-// With few input channels, as in depthwise convolutions, vectors run along pixels instead.
+// Between taps, a pixel-major scratch stores the chains of one image. Pixels that a tap moves off
+// the image are computed into a spare row: only existing taps are part of a chain. With few input
+// channels, as in depthwise convolutions, vectors run along pixels instead.
 #include <algorithm>
 #include <type_traits>
 #include <utility>
@@ -18,7 +18,7 @@ namespace halfscope {
 namespace gemm_detail {
 namespace {
 
-/// targets[pixel of dy] = row of the chain scratch that the tap (kh, kw) adds to, or `spare`.
+/// Sets targets[pixel of dy] to the row of the chain scratch that tap (kh, kw) adds to, or `spare`.
 void find_targets(const ConvShape& s, int64_t kh, int64_t kw, int64_t spare, int64_t width,
                   int64_t* targets) {
   const int64_t out_height = s.out_height(), out_width = s.out_width();
@@ -52,7 +52,7 @@ void grad_input(const Chains<T>& chains, const ConvShape& s, const float* dy, co
                  packed_w + item * s.out * panel, panel_width(chains, lines));
     }
     int64_t* const all_targets = scratch<int64_t, Purpose::offsets>(taps * pixels);
-    const int64_t capacity = in_pixels + 1;  // and the spare row
+    const int64_t capacity = in_pixels + 1;  // plus the spare row
     T* const rows = scratch<T, Purpose::chains>(capacity * panel);
     float* delivered = nullptr;
     const T* image = nullptr;
@@ -119,8 +119,8 @@ void grad_input(const Chains<T>& chains, const ConvShape& s, const float* dy, co
   }
 }
 
-/// A run of pixels of dx in one row, `stride_w` apart, that the same taps of the kernel's width
-/// reach, each from consecutive pixels of dy.
+/// Pixels of dx in one row, `stride_w` apart, that are reached by the same taps of the kernel's
+/// width, each from consecutive pixels of dy.
 struct NarrowRun {
   int64_t first, count;
   std::vector<std::pair<int64_t, int64_t>> taps;  ///< (kw, column of dy for the first pixel)
@@ -155,7 +155,7 @@ std::vector<NarrowRun> narrow_runs(const ConvShape& s, int64_t longest) {
   return runs;
 }
 
-/// For few input channels: rows of a tile are input channels, vectors run along pixels of dx.
+/// For few input channels: rows of a tile are input channels; vectors run along pixels of dx.
 template <class T>
 void narrow_grad_input(const Chains<T>& chains, const ConvShape& s, const float* dy, const float* w,
                        float* dx) {
@@ -231,7 +231,7 @@ void narrow_grad_input(const Chains<T>& chains, const ConvShape& s, const float*
   }
 }
 
-/// Whether vectors along input channels would be mostly empty.
+/// Returns whether vectors along input channels would be mostly empty.
 template <class T>
 bool is_narrow(const Chains<T>& chains, const ConvShape& s) {
   return s.in <= std::min(4, chains.kernels.rows);
@@ -278,7 +278,7 @@ Diagnostics diagnose_conv_grad_input(const ConvShape& shape, const float* dy, co
       shape.width <= 0 || gemm_detail::output_pixels(shape) == 0) {
     return diagnostics;
   }
-  // As a matrix product: the tiles of this file take no notes.
+  // Uses a matrix product, because the tiles of this file take no notes.
   std::vector<float> result(static_cast<size_t>(shape.batch * shape.x_image()));
   gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
     gemm_detail::model_conv_grad_input(shape, group, dy, w, result.data(), spec, part);

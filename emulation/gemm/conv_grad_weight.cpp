@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Gradient of a convolution with respect to its weights:
 //   dw[out, tap] = sum over (image, pixel) of x[image, tap moved by pixel] * dy[image, out, pixel]
-// Rows of a tile are taps (in, kh, kw), read from the image in place; vectors run along output
-// channels of dy, made pixel-major for a block of images at a time. The chains wait in a tap-major
-// scratch while the images pass by; threads own different taps or channels.
+// Rows of a tile are taps (in, kh, kw), read from the image in place. Vectors run along output
+// channels of dy, which is made pixel-major for a block of images at a time. A tap-major scratch
+// stores the chains from image to image. Each thread owns different taps or channels.
 #include <algorithm>
 #include <type_traits>
 #include <vector>
@@ -16,7 +16,7 @@ namespace halfscope {
 namespace gemm_detail {
 namespace {
 
-/// How threads share rows x panels: `row_parts` times `panel_parts` of them get work.
+/// How threads share rows x panels: `row_parts` times `panel_parts` threads get work.
 struct Grid {
   int64_t row_parts, panel_parts;
 };
@@ -27,7 +27,7 @@ Grid share(int64_t rows, int64_t panels, int64_t rows_per_tile, int64_t threads)
   for (int64_t panel_parts = 1; panel_parts <= std::min(panels, threads); ++panel_parts) {
     const int64_t row_parts = std::min(rows, threads / panel_parts);
     const int64_t part_rows = ceil_div(rows, row_parts);
-    constexpr int64_t kRowsInLatency = 4;  // a lower tile takes no less time
+    constexpr int64_t kRowsInLatency = 4;  // a lower tile takes just as long
     const int64_t cost = std::max(part_rows, ceil_div(part_rows, rows_per_tile) * kRowsInLatency) *
                          ceil_div(panels, panel_parts);
     if (cost < best_cost) {
@@ -41,8 +41,8 @@ Grid share(int64_t rows, int64_t panels, int64_t rows_per_tile, int64_t threads)
 template <class T>
 void grad_weight(const Chains<T>& chains, const ConvShape& s, const float* x, const float* dy,
                  float* dw) {
-  constexpr int64_t kSteps = 512;            // of k for which one panel of dy stays close
-  constexpr int64_t kPackedBytes = 1 << 20;  // of dy that is pixel-major at a time
+  constexpr int64_t kSteps = 512;            // of k, while one panel of dy stays in the cache
+  constexpr int64_t kPackedBytes = 1 << 20;  // of dy that are pixel-major at a time
   const ImageLayout layout(s);
   const int64_t pixels = output_pixels(s), out_width = s.out_width();
   const int64_t taps = s.kernel_h * s.kernel_w, rows = s.in * taps;
@@ -51,7 +51,7 @@ void grad_weight(const Chains<T>& chains, const ConvShape& s, const float* x, co
   const int64_t panels = ceil_div(s.out, panel);
   const int64_t bytes_per_image = pixels * panels * panel * static_cast<int64_t>(sizeof(T));
   const int64_t block = std::clamp<int64_t>(kPackedBytes / bytes_per_image, 1, s.batch);
-  // Small images are taken several at a time, so that a tile has enough to do.
+  // Small images are processed several at a time, so that a tile has enough work.
   const int64_t together = std::clamp<int64_t>(kSteps / 2 / pixels, 1, block);
   T* const packed_dy = scratch<T, Purpose::panels>(panels * block * pixels * panel);
   T* const sums = scratch<T, Purpose::chains>(panels * rows * panel);
@@ -67,7 +67,7 @@ void grad_weight(const Chains<T>& chains, const ConvShape& s, const float* x, co
     const Part my_rows(rows, grid.row_parts, self % grid.row_parts);
     const Part my_panels(panels, grid.panel_parts, busy ? self / grid.row_parts : 0);
     const int64_t row_tiles = ceil_div(my_rows.size(), chains.kernels.rows);
-    // Only the channels of my rows are copied.
+    // Only the channels of this thread's rows are copied.
     const int64_t first = my_rows.begin / taps, last = ceil_div(my_rows.end, taps);
     const bool plain = layout.is_plain<T>();
     const int64_t part_size = (last - first) * layout.channel_size();
@@ -160,7 +160,7 @@ void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, f
     std::fill(dw, dw + shape.group * shape.weights(), 0.0f);
     return;
   }
-  // The tiles of this file take no notes: a matrix product with the same chains does.
+  // The tiles of this file take no notes; a matrix product with the same chains does.
   if (seen != nullptr || gemm_detail::needs_model(spec))
     return gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
       gemm_detail::model_conv_grad_weight(shape, group, x, dy, dw, spec, part);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The input image as the convolution drivers read it: zero padding made real, and columns sorted
-// by their phase modulo stride_w, so that under any stride the pixels which one tap needs for a
-// row of the output lie side by side. Element of tap (channel, kh, kw) for output pixel (oh, ow):
+// The input image as the convolution drivers read it: zero padding is stored, and columns are
+// sorted by their phase modulo stride_w. So the pixels that one tap needs for an output row are
+// adjacent under any stride. The element of tap (channel, kh, kw) for output pixel (oh, ow) is
 //   image[tap_offset(channel, kh, kw) + pixel_offset(oh, ow)]
 #pragma once
 
@@ -28,7 +28,7 @@ struct ImageLayout {
         phase_width((s.width + s.pad_left + s.pad_right + s.stride_w - 1) / s.stride_w),
         pitch(phase_width * s.stride_w) {}
 
-  /// The tensor x itself has this layout: nothing to copy.
+  /// Returns whether the tensor x already has this layout, so that nothing has to be copied.
   template <class T>
   bool is_plain() const {
     return std::is_same_v<T, float> && shape.stride_w == 1 && shape.pad_top == 0 &&
@@ -55,7 +55,7 @@ struct ImageLayout {
           continue;
         }
         for (int64_t phase = 0; phase < shape.stride_w; ++phase) {
-          // The first column of x in this phase, and where it goes.
+          // First column of x in this phase, and its destination.
           const int64_t padded = (phase - shape.pad_left) % shape.stride_w;
           const int64_t first_w = padded < 0 ? padded + shape.stride_w : padded;
           T* out = to + phase * phase_width + (first_w + shape.pad_left) / shape.stride_w;
@@ -66,15 +66,16 @@ struct ImageLayout {
   }
 };
 
-/// Output pixels of one image; 0 if the kernel does not fit (out_height() needs it to fit).
+/// Returns the output pixels of one image, or 0 if the kernel does not fit (out_height() requires
+/// it).
 inline int64_t output_pixels(const ConvShape& s) {
   const int64_t spare_h = s.height + s.pad_top + s.pad_bottom - s.dilation_h * (s.kernel_h - 1) - 1;
   const int64_t spare_w = s.width + s.pad_left + s.pad_right - s.dilation_w * (s.kernel_w - 1) - 1;
   return spare_h < 0 || spare_w < 0 ? 0 : s.out_height() * s.out_width();
 }
 
-/// Calls f(group, where its diagnostics go) for all groups: by one thread each if there are enough
-/// of them (parallel regions within are not split again).
+/// Calls f(group, destination of its diagnostics) for all groups. With enough groups, each runs on
+/// one thread (nested parallel regions are not split again).
 template <class F>
 void for_groups(const ConvShape& s, SumDiagnostics* diagnostics, const F& f) {
   if (s.group == 1) return f(int64_t{0}, diagnostics);
@@ -86,7 +87,7 @@ void for_groups(const ConvShape& s, SumDiagnostics* diagnostics, const F& f) {
   for (const SumDiagnostics& each : seen) diagnostics->merge(each);
 }
 
-/// Of all chains of a convolution or one of its gradients; padding counts.
+/// Returns the steps of all chains of a convolution or of one of its gradients; padding counts.
 inline int64_t steps_of(const ConvShape& s) {
   return s.batch * s.group * s.out * output_pixels(s) * s.in * s.kernel_h * s.kernel_w;
 }

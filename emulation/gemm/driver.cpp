@@ -59,11 +59,11 @@ OperandRange range_of(int64_t rows, int64_t columns, const MatrixView& x) noexce
 
 namespace {
 
-/// Whether fp32 holds every product: at most 12 significant bits each, and no product has bits
-/// below the smallest fp32.
+/// Returns whether every product is exact in fp32: each operand has at most 12 significant bits,
+/// and no product has bits below the smallest fp32 number.
 bool products_are_exact(const OperandRange& a, const OperandRange& b) noexcept {
   if (((a.bits | b.bits) & 0xfffu) != 0) return false;
-  if (a.lowest == ~0u || b.lowest == ~0u) return true;  // nothing but zeros
+  if (a.lowest == ~0u || b.lowest == ~0u) return true;  // only zeros
   const int64_t exponents = ((a.lowest + 1) >> 23) + ((b.lowest + 1) >> 23);
   return exponents - 2 * (127 + 11) >= -149;
 }
@@ -92,7 +92,7 @@ void count_nonzeros(int64_t lines, int64_t k, const float* from, int64_t line_st
   for (int64_t i = 0; i < k; ++i) {
     const float* const x = from + i * k_stride;
     int32_t count = 0;
-    if (line_stride == 1) {  // the usual case, for the sake of vectors
+    if (line_stride == 1) {  // the usual case, written so that it vectorizes
       for (int64_t line = 0; line < lines; ++line) count += x[line] != 0.0f ? 1 : 0;
     } else {
       for (int64_t line = 0; line < lines; ++line) count += x[line * line_stride] != 0.0f ? 1 : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the drivers of gemm.h share: choosing the kernels, scratch memory, packing operands into
-// the order in which the register tiles read them, and splitting work between threads.
+// Helpers that the drivers of gemm.h share: choosing the kernels, scratch memory, packing operands
+// into the order in which register tiles read them, and splitting work between threads.
 #pragma once
 
 #include <omp.h>
@@ -22,38 +22,38 @@ template <class T>
 struct Chains {
   const Kernels<T>& kernels;
   FormatRounding rounding;
-  bool odd;            ///< deliver by round-to-odd
-  bool uncut = false;  ///< tiles must see all of a chain at once
-  SumRounding sums{};  ///< of tiles of rounded.h
+  bool odd;            ///< deliver with round-to-odd
+  bool uncut = false;  ///< a tile must compute a whole chain at once
+  SumRounding sums{};  ///< for tiles of rounded.h
 
   int lanes() const { return kernels.lanes; }
   int panel() const { return 2 * kernels.lanes; }  ///< columns of a full panel of b
-  /// Distance between two k of a packed tile of a: room for whole blocks of the transpose.
+  /// Returns the distance between two k of a packed tile of a, in whole blocks of the transpose.
   int row_pitch() const { return (kernels.rows + 7) / 8 * 8; }
 };
 
 const KernelSet& active_kernels(bool noting = false);
 FormatRounding format_rounding(const FloatFormat& format) noexcept;
 
-/// What the elements of an operand have in common.
+/// Bits and magnitudes that an operand's elements have in common.
 struct OperandRange {
-  uint32_t bits = 0;      ///< all that are set in any of them
-  uint32_t lowest = ~0u;  ///< the smallest magnitude but 0, minus 1
+  uint32_t bits = 0;      ///< bits that are set in any element
+  uint32_t lowest = ~0u;  ///< the smallest nonzero magnitude, minus 1
 };
 OperandRange range_of(int64_t count, const float* x) noexcept;
 OperandRange range_of(int64_t rows, int64_t columns, const MatrixView& x) noexcept;
 
-/// How many of the lines have something other than zero at each k.
+/// Counts, for each k, the lines with a nonzero element.
 void count_nonzeros(int64_t lines, int64_t k, const float* from, int64_t line_stride,
                     int64_t k_stride, int32_t* to) noexcept;
 
-/// What with_chains can make use of.
+/// Facts about operands that let with_chains choose faster kernels.
 struct OperandFacts {
-  bool exact_products = false;  ///< fp32 holds every product
+  bool exact_products = false;  ///< every product is exact in fp32
   bool bf16 = false;            ///< all operands, NaNs included, are values of bf16
 };
-/// Whether to look at that many operands for the sake of that many steps: without exact products
-/// chains would run in double, but operands in bf16 save a few operations only.
+/// Returns whether scanning `operands` elements pays off for `steps` steps. Without exact products,
+/// chains would have to run in double; operands in bf16 save only a few operations.
 inline bool wants_facts(const SumSpec& spec, int64_t operands, int64_t steps) noexcept {
   constexpr int64_t kWorthIt = 32;
   const Accumulation::Kind kind = spec.accumulation.kind;
@@ -62,11 +62,11 @@ inline bool wants_facts(const SumSpec& spec, int64_t operands, int64_t steps) no
   return rounds && spec.write == kBf16 && steps >= kWorthIt * operands;
 }
 OperandFacts facts_of(const OperandRange& a, const OperandRange& b) noexcept;
-/// Of arrays, for sums of that many steps in all.
+/// Same for arrays, for sums of `steps` steps in total.
 OperandFacts facts_of(const SumSpec& spec, int64_t steps, int64_t a_count, const float* a,
                       int64_t b_count, const float* b) noexcept;
 
-/// The kernels for chains of floats in a narrow format, if there are any.
+/// Returns the kernels for chains of floats in fp16 or bf16, or null if there are none.
 inline const Kernels<float>* narrow_kernels(const KernelSet& set, const SumSpec& spec,
                                             const OperandFacts& facts) {
   if (spec.write != kFp16 && spec.write != kBf16) return nullptr;
@@ -82,8 +82,8 @@ inline const Kernels<float>* narrow_kernels(const KernelSet& set, const SumSpec&
   return kernels != nullptr && kernels->rows > 0 ? kernels : nullptr;
 }
 
-/// Calls f(const Chains<float>&) or f(const Chains<double>&). `terms` of a sum are of interest if
-/// it rounds otherwise than to nearest even. Only chains with diagnostics can be `noting`.
+/// Calls f(const Chains<float>&) or f(const Chains<double>&). `terms` of a sum matter only if it
+/// rounds in a mode other than nearest even. Only chains with diagnostics can be `noting`.
 template <class F>
 void with_chains(const SumSpec& spec, const OperandFacts& facts, F f, int64_t terms = 0,
                  bool noting = false) {
@@ -100,7 +100,7 @@ void with_chains(const SumSpec& spec, const OperandFacts& facts, F f, int64_t te
   } else if (spec.accumulation.kind == Accumulation::fma32_then_round && !to_fp32) {
     f(Chains<double>{set.fma32_then_round, format_rounding(spec.write), false});
   } else if (spec.accumulation.kind == Accumulation::format && !to_fp32) {
-    // Already values of the format: the delivery is exact either way.
+    // Sums are already values of the format, so both kinds of delivery are exact.
     f(Chains<double>{set.format, format_rounding(spec.write), false});
   } else if (spec.accumulation.kind == Accumulation::kahan) {
     f(Chains<float>{set.kahan, {}, false, true});
@@ -111,14 +111,14 @@ void with_chains(const SumSpec& spec, const OperandFacts& facts, F f, int64_t te
   }
 }
 
-/// Memory that grows and is kept: one per thread and purpose.
+/// Memory that grows and is reused; one per thread and purpose.
 template <class T>
 class Scratch {
  public:
   T* get(int64_t count) {
     if (count > size_) {
       size_ = count + count / 4;
-      data_.reset();  // before the new one, not beside it
+      data_.reset();  // free the old block before allocating the new one
       data_.reset(static_cast<T*>(
           ::operator new (static_cast<size_t>(size_) * sizeof(T), std::align_val_t{kAlign})));
     }
@@ -142,7 +142,7 @@ T* scratch(int64_t count) {
   return memory.get(std::max<int64_t>(count, 1));
 }
 
-/// Half-open part `index` of [0, total) cut into `parts` nearly equal ones.
+/// Half-open part number `index` of [0, total), cut into `parts` nearly equal ones.
 struct Part {
   int64_t begin, end;
   Part(int64_t total, int64_t parts, int64_t index)
@@ -152,7 +152,7 @@ struct Part {
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Threads worth starting for that many multiply-adds.
+/// Returns the number of threads worth starting for `terms` multiply-adds.
 inline int threads_for(int64_t terms) {
   constexpr int64_t kTermsPerThread = 1 << 16;
   const int64_t useful = std::max<int64_t>(terms / kTermsPerThread, 1);
@@ -160,8 +160,8 @@ inline int threads_for(int64_t terms) {
 }
 
 /// Packs lines of X(line, k) = from[line * line_stride + k * k_stride] as to[k * width + line].
-/// `width` is a multiple of 8 and at least `lines`, which is at least 1; the lanes in between hold
-/// some values, so that whole vectors may be read.
+/// `width` is a multiple of 8 and at least `lines` >= 1. The lanes in between contain arbitrary
+/// values, so that whole vectors may be read.
 template <class T>
 void pack_lines(const Kernels<T>& kernels, int64_t lines, int64_t k, const float* from,
                 int64_t line_stride, int64_t k_stride, T* to, int64_t width) {
@@ -180,13 +180,14 @@ void pack_lines(const Kernels<T>& kernels, int64_t lines, int64_t k, const float
   for (int64_t i = 0; i < k; ++i) std::fill(to + i * width + filled, to + (i + 1) * width, T{0});
 }
 
-/// How many vectors a panel with that many columns needs.
+/// Returns how many vectors a panel of `columns` columns needs.
 template <class T>
 int vectors_for(const Chains<T>& chains, int64_t columns) {
   return columns > chains.lanes() ? 2 : 1;
 }
 
-/// Distance between two k of a packed panel of b: its vectors, in whole blocks of the transpose.
+/// Returns the distance between two k of a packed panel of b: its vectors, in whole blocks of the
+/// transpose.
 template <class T>
 int64_t panel_width(const Chains<T>& chains, int64_t columns) {
   return ceil_div(static_cast<int64_t>(vectors_for(chains, columns)) * chains.lanes(), 8) * 8;
@@ -194,9 +195,9 @@ int64_t panel_width(const Chains<T>& chains, int64_t columns) {
 
 inline constexpr int kMaxPanel = 32;  ///< columns
 
-/// Runs one tile and hands its results over: chains in float go straight to (or continue in) the
-/// float matrix at c, chains in double go through a small tile and are delivered.
-/// tile.c and tile.c_row are set here; rows of c are `stride` apart.
+/// Runs one tile and stores its sums. Chains in float go straight to the float matrix at c, or
+/// continue in it; chains in double go through a small tile and are delivered. Sets tile.c and
+/// tile.c_row; rows of c are `stride` apart.
 template <class T>
 void run_tile_to(const Chains<T>& chains, Tile<T>& tile, int rows, bool gather, float* c,
                  int64_t stride) {
@@ -222,8 +223,8 @@ void run_tile_to(const Chains<T>& chains, Tile<T>& tile, int rows, bool gather, 
   }
 }
 
-/// Length of the blocks into which k is cut: short ones keep a packed tile of a in the first-level
-/// cache. Chains in double are not cut, since c cannot hold them between blocks.
+/// Returns the length of the blocks into which k is cut: short blocks keep a packed tile of a in
+/// the first-level cache. Chains in double are not cut, because c cannot store them between blocks.
 template <class T>
 int64_t k_block(const Chains<T>& chains, int64_t k) {
   constexpr int64_t kLongest = 512;

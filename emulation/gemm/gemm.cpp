@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Matrix product and plain sums. b is packed once into panels of two vectors, shared by all
-// threads; every thread owns some row tiles of c and packs its rows of a, one tile at a time.
-// Blocks: columns so that the packed b stays in the second-level cache, k for the first (driver.h).
+// Matrix product and plain sums. b is packed once into panels of two vectors, which all threads
+// share. Every thread owns some row tiles of c and packs its rows of a, one tile at a time. Blocks
+// of columns keep the packed b in the second-level cache; blocks of k, in the first (driver.h).
 #include "emulation/gemm/gemm.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Product {
   float* c;
   Elements elements;
   const SumSpec& spec;
-  SumDiagnostics* diagnostics;  ///< null: not wanted
+  SumDiagnostics* diagnostics;  ///< null: not requested
 };
 
 /// Copies a bias to the type of the chains, with room to read a whole panel at its end.
@@ -37,11 +37,11 @@ const T* widen_bias(const Chains<T>& chains, const float* bias, int64_t n) {
   return wide;
 }
 
-/// A stretch of k that a tile works on at once.
+/// Part of k that a tile processes in one call.
 struct Piece {
   int64_t begin, length;
   bool starts, ends;  ///< a chain
-  bool ends_slice;    ///< of split k
+  bool ends_slice;    ///< a slice of split k
 };
 
 /// Consecutive pieces that are packed together.
@@ -50,7 +50,7 @@ struct Chunk {
   std::vector<Piece> pieces{};
 };
 
-/// Chains as core/numeric/sums/accumulate.h cuts them, each in pieces of at most `block`.
+/// Cuts k into chains like core/numeric/sums/accumulate.h, each in pieces of at most `block`.
 std::vector<Chunk> chunks_of(const Accumulation& how, int64_t k, int64_t block) {
   std::vector<Chunk> chunks(1);
   const int64_t slice = std::max<int64_t>(1, ceil_div(k, std::max<int64_t>(how.split_k, 1)));
@@ -78,13 +78,13 @@ std::vector<Chunk> chunks_of(const Accumulation& how, int64_t k, int64_t block) 
   return chunks;
 }
 
-/// Sums of chains in fp32, for promotion and split k: matrices like c, which holds the total.
+/// Sums of chains in fp32, for promotion and split k: matrices like c, which contains the total.
 struct PartialSums {
   float* chain = nullptr;
-  float* promoted = nullptr;  ///< null unless there are both: then a slice's own total
+  float* promoted = nullptr;  ///< a slice's own total; null unless both are used
 };
 
-/// to += from, and from = 0 if it goes on being a sum.
+/// Adds from to to; `clear` then sets from to 0, so that it can be used for the next sum.
 void add_rows(int64_t rows, int64_t columns, float* from, float* to, int64_t stride, bool clear) {
   for (int64_t i = 0; i < rows; ++i, from += stride, to += stride) {
     for (int64_t j = 0; j < columns; ++j) to[j] += from[j];
@@ -92,18 +92,18 @@ void add_rows(int64_t rows, int64_t columns, float* from, float* to, int64_t str
   }
 }
 
-/// Largest magnitude in the lines; infinity if there is a NaN.
+/// Returns the largest magnitude in the lines, or infinity if there is a NaN.
 double largest_of(int64_t lines, int64_t k, const float* from, int64_t line_stride,
                   int64_t k_stride) {
   const bool by_lines = k_stride == 1;
   const int64_t outer = by_lines ? lines : k, inner = by_lines ? k : lines;
   const int64_t outer_stride = by_lines ? line_stride : k_stride;
   const int64_t stride = by_lines ? k_stride : line_stride;
-  int32_t bits = 0;  // magnitudes are in the order of their bits
+  int32_t bits = 0;  // magnitudes are ordered like their bits
   for (int64_t i = 0; i < outer; ++i) {
     const float* const x = from + i * outer_stride;
     const auto magnitude = [](float y) { return std::bit_cast<int32_t>(y) & 0x7fffffff; };
-    if (stride == 1) {  // the usual case, for the sake of vectors
+    if (stride == 1) {  // the usual case, written so that it vectorizes
       for (int64_t j = 0; j < inner; ++j) bits = std::max(bits, magnitude(x[j]));
     } else {
       for (int64_t j = 0; j < inner; ++j) bits = std::max(bits, magnitude(x[j * stride]));
@@ -113,13 +113,14 @@ double largest_of(int64_t lines, int64_t k, const float* from, int64_t line_stri
   return std::isnan(size) ? INFINITY : size;
 }
 
-/// Where a sum can get stuck at the largest number, reaching it may be an overflow.
+/// Returns the largest number if a sum can saturate there (reaching it may be an overflow),
+/// otherwise infinity.
 double saturation_of(const SumSpec& spec) {
   const bool saturates = spec.accumulation.sums_in_format() && spec.write.saturates();
   return saturates ? spec.write.max_finite() : INFINITY;
 }
 
-/// How large a chain can become between two looks of a tile at it.
+/// Bound on a chain's magnitude between two samples of a tile.
 class Growth {
  public:
   static constexpr int64_t kLookEvery = 4;
@@ -128,8 +129,8 @@ class Growth {
     error_ = FloatFormat::power_of_two(-format.mantissa_bits - 1) + 0x1p-20;
     smallest_ = FloatFormat::power_of_two(format.min_exponent() - format.mantissa_bits);
   }
-  /// Given the largest magnitude seen, and that of a product. The result has some room to spare:
-  /// products and sums may be rounded, to fp32 too.
+  /// Returns the bound, given the largest magnitude seen and that of a product. It has some slack:
+  /// products and sums may be rounded, even to fp32.
   double bound(double seen, double product) const {
     for (int64_t i = 1; i < kLookEvery; ++i) {
       seen = (seen + product * (1 + error_) + 2 * smallest_) * (1 + error_);
@@ -141,7 +142,7 @@ class Growth {
   double error_, smallest_;
 };
 
-/// By the reference.
+/// Computes one element with the reference.
 SumDiagnostics diagnose_element(const Product& p, int64_t i, int64_t j) {
   std::vector<float> row(static_cast<size_t>(p.k)), column(static_cast<size_t>(p.k));
   for (int64_t k = 0; k < p.k; ++k) {
@@ -151,7 +152,7 @@ SumDiagnostics diagnose_element(const Product& p, int64_t i, int64_t j) {
   return diagnose_sum(p.spec, row, column).value_or(SumDiagnostics{});
 }
 
-/// One matrix product by all threads.
+/// One matrix product on all threads.
 template <class T>
 class TiledProduct {
  public:
@@ -197,7 +198,7 @@ class TiledProduct {
       Watch watch;
       for (int64_t j0 = 0; j0 < p_.n; j0 += nb) {
         const int64_t columns = std::min(nb, p_.n - j0), panels = ceil_div(columns, panel_);
-        // With few row tiles the panels are shared out too.
+        // With few row tiles, threads share the panels as well.
         const int64_t groups = std::min(panels, ceil_div(4 * team, row_tiles_));
         for (const Chunk& chunk : chunks_) {
 #pragma omp for schedule(static)
@@ -239,11 +240,11 @@ class TiledProduct {
   }
 
  private:
-  /// What a thread has seen of the sizes of chains.
+  /// Magnitudes of chains that a thread has seen.
   struct Watch {
-    double largest = 0;  ///< that will count in the end
+    double largest = 0;  ///< only magnitudes that count in the final result
     int64_t tiles = 0, again = 0;
-    /// Tiles of which many would run twice are better looked at closely at once.
+    /// If many tiles would run twice, it is cheaper to sample them closely at once.
     bool closely() const { return largest == 0 || 4 * again > tiles + 64; }
   };
 
@@ -257,7 +258,7 @@ class TiledProduct {
     }
     tile.a_stride = chains_.row_pitch();
     tile.columns = static_cast<int>(std::min<int64_t>(panel_, p_.n - j));
-    // With one row tile a packed panel would be read once: whole panels are read in place.
+    // With one row tile, a packed panel would be read only once: whole panels are read in place.
     const bool in_place = in_place_ && tile.columns == panel_;
     if (in_place) b = reinterpret_cast<const T*>(p_.b.data + chunk.begin * p_.b.row_stride + j);
     tile.b_stride = in_place ? p_.b.row_stride : panel_width(chains_, tile.columns);
@@ -294,8 +295,9 @@ class TiledProduct {
     }
   }
 
-  /// Only the largest chain of all is of interest: a tile is looked at now and then, and once more
-  /// closely if in between it may have been larger than any before it.
+  /// Runs a tile and takes notes. Only the overall largest chain matters. So a tile is sampled now
+  /// and then, and runs once more with close sampling if it may have exceeded the previous maximum
+  /// in between.
   void run_noting(Tile<T>& tile, int64_t rows, float* c, double product, Watch& watch) {
     float before[kMaxRows][kMaxPanel];
     const bool closely = watch.closely();
@@ -321,7 +323,7 @@ class TiledProduct {
     if (counts()) watch.largest = std::max(watch.largest, notes.largest);
   }
 
-  /// Numbers of operands other than zero, at each k, and their largest.
+  /// Counts the nonzero operands at each k and finds the largest.
   void survey() {
     const int64_t panels = ceil_div(p_.n, panel_);
     left_.resize(static_cast<size_t>(row_tiles_ * p_.k));
@@ -346,8 +348,8 @@ class TiledProduct {
     }
   }
 
-  /// What the notes come to. Products with a zero leave their chain as it is, too. Tiles where an
-  /// accumulator overflowed are looked at term by term.
+  /// Computes the diagnostics from the notes. Products with a zero also leave their chain
+  /// unchanged. Tiles in which an accumulator overflowed are re-examined term by term.
   SumDiagnostics evaluate() const {
     const int64_t panels = ceil_div(p_.n, panel_), tiles = row_tiles_ * panels;
     std::vector<SumDiagnostics> found(static_cast<size_t>(tiles));
@@ -368,7 +370,7 @@ class TiledProduct {
             tile.merge(diagnose_element(p_, row, column));
           }
         }
-        // Comes back with the products of all tiles.
+        // Added again with the products of all tiles.
         const int64_t products = nonzero_products(i / panels, 1, i % panels, 1);
         tile.products -= products;
         tile.swamped -= products;
@@ -380,7 +382,7 @@ class TiledProduct {
     return all;
   }
 
-  /// Of some row tiles and panels.
+  /// Returns the nonzero products of some row tiles and panels.
   int64_t nonzero_products(int64_t row_tile, int64_t row_tiles, int64_t panel,
                            int64_t panels) const {
     std::vector<int64_t> left(static_cast<size_t>(p_.k)), right(left.size());
@@ -419,15 +421,15 @@ class TiledProduct {
   const T* row_bias_ = nullptr;
   const T* column_bias_ = nullptr;
   PartialSums sums_;
-  // If diagnostics are wanted:
+  // If diagnostics are requested:
   std::vector<TileNotes> notes_;                      ///< [row tile][panel]
-  std::vector<int32_t> left_, right_;                 ///< operands not zero, [row tile or panel][k]
+  std::vector<int32_t> left_, right_;                 ///< nonzero operands, [row tile or panel][k]
   std::vector<double> left_largest_, right_largest_;  ///< [row tile or panel]
   const Growth growth_;
   const double limit_ = saturation_of(p_.spec);  ///< chains below it have not overflowed
 };
 
-/// Columns that the vectors cover beyond the n that exist, relative to n.
+/// Returns the columns that the vectors cover, relative to the n that exist.
 template <class T>
 double waste(const Chains<T>& chains, int64_t n) {
   const double covered = static_cast<double>(ceil_div(n, chains.lanes()) * chains.lanes());
@@ -436,8 +438,8 @@ double waste(const Chains<T>& chains, int64_t n) {
 
 template <class T>
 void product_either_way(const Chains<T>& chains, const Product& p) {
-  // A narrow c (10 classes) would leave most lanes idle: compute its transpose. The chains are the
-  // same, as a product does not care about the order of its factors.
+  // With few columns (10 classes), most lanes of c would be idle: compute its transpose. The chains
+  // are the same, because the order of a product's factors does not matter.
   constexpr double kWorthIt = 1.2;
   if (waste(chains, p.n) < kWorthIt * waste(chains, p.m)) {
     return TiledProduct<T>(chains, p).run();
@@ -459,15 +461,15 @@ void product_either_way(const Chains<T>& chains, const Product& p) {
   active_kernels().fp32.transpose(p.n, p.m, transposed, p.m, c, p.n, false);
 }
 
-/// Every chain adds 1 * x, which is exact. Blocks of the steps are packed so that the chains of
-/// one panel lie side by side.
+/// Sums plain values: every chain adds 1 * x, which is exact. Blocks of steps are packed so that
+/// the chains of one panel are adjacent.
 template <class T>
 void sum_chains(const Chains<T>& chains, int64_t outer, int64_t n, int64_t inner, const float* x,
                 float* out) {
   constexpr int64_t kSteps = 256;
   const T one = 1;
   const int threads = threads_for(outer * n * inner);
-  // A chain waits for each of its additions: two vectors of them cost no more time than one.
+  // A chain waits for each of its additions, so two vectors of chains take no longer than one.
   const int64_t lanes = n > chains.lanes() * threads ? chains.panel() : chains.lanes();
   const int64_t width = panel_width(chains, lanes), panels = ceil_div(n, lanes);
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -522,7 +524,7 @@ void gemm_detail::tiled_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, Matr
     facts = facts_of(range_of(m, k, a), range_of(k, n, b));
   }
   const auto run = [&](auto chains) {
-    // Chains that are summed in fp32 are rounded to it, whatever becomes of the sum.
+    // Chains that are summed in fp32 are rounded to it, whatever happens to the sum later.
     if (!spec.accumulation.is_single_chain()) chains.odd = false;
     const Product p{m, n, k, a, b, row_bias, column_bias, c, elements, spec, diagnostics};
     product_either_way(chains, p);
@@ -545,7 +547,7 @@ void sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* 
                 const SumSpec& spec) {
   if (n <= 0) return;
   SumSpec plain = spec;
-  if (spec.accumulation.kind == Accumulation::tensor_core) {  // which does no plain sums
+  if (spec.accumulation.kind == Accumulation::tensor_core) {  // which has no plain sums
     plain.accumulation.kind = Accumulation::fp32;
   }
   if (gemm_detail::needs_model(plain)) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Sums of products on the CPU: matrix product and the three convolution products, each with a
-// named accumulation (core/numeric/sums/accumulate.h, which every kernel equals bit for bit). K is
-// never split between threads, so the result is the same bits for any thread count and instruction
-// set. NaN and infinity flow as IEEE 754 says; a NaN result is always the quiet NaN 0x7fc00000.
+// Sums of products on the CPU: the matrix product and the three convolution products, each with a
+// named accumulation (core/numeric/sums/accumulate.h; every kernel equals it bit for bit). K is
+// never split between threads, so the bits do not depend on the number of threads or the
+// instruction set. NaN and infinity propagate as in IEEE 754; a NaN result is always the quiet NaN
+// 0x7fc00000.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +15,26 @@
 
 namespace halfscope {
 
-/// X(i, j) = data[i * row_stride + j * column_stride].
+/// A matrix X(i, j) = data[i * row_stride + j * column_stride].
 struct MatrixView {
   const float* data;
   int64_t row_stride, column_stride;
 };
 
-/// What happened in the sums of one product, or nothing if has_diagnostics() says so. A null
-/// pointer to one asks for nothing; a product is the same bits either way.
+/// Diagnostics of the sums of one product; empty if has_diagnostics() is false. Passing a null
+/// pointer skips them; the product has the same bits either way.
 using Diagnostics = std::optional<SumDiagnostics>;
 
-/// c[i * n + j] = sum over k of a(i, k) * b(k, j), plus bias[j] if bias is not null.
-/// a is m x k, b is k x n, c is m x n dense and overlaps neither; c[0] is element `first` of the
+/// Computes c[i * n + j] = sum over k of a(i, k) * b(k, j), plus bias[j] if bias is not null. a is
+/// m x k, b is k x n, c is m x n, dense, and overlaps neither. c[0] is element `first` of the
 /// tensor of sums.
 void gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias, float* c,
           const SumSpec& spec, Diagnostics* diagnostics = nullptr, int64_t first = 0);
 
-/// Sizes of a 2-D convolution (ONNX Conv); `in` and `out` are the channels of one group. Layouts:
-/// x [batch, group, in, height, width], w [group, out, in, kernel_h, kernel_w], y [batch, group,
-/// out, out_height, out_width]. The dilated kernel must fit into the padded input (else there is no
-/// output pixel, and nothing is done).
+/// Sizes of a 2-D convolution (ONNX Conv); `in` and `out` are the channels of one group. Layouts: x
+/// [batch, group, in, height, width], w [group, out, in, kernel_h, kernel_w], y [batch, group, out,
+/// out_height, out_width]. The dilated kernel must fit into the padded input; otherwise there is no
+/// output pixel, and nothing is computed.
 struct ConvShape {
   int64_t batch = 1, group = 1, in = 1, height = 1, width = 1, out = 1, kernel_h = 1, kernel_w = 1;
   int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
@@ -45,36 +46,35 @@ struct ConvShape {
   int64_t out_width() const noexcept {
     return (width + pad_left + pad_right - dilation_w * (kernel_w - 1) - 1) / stride_w + 1;
   }
-  /// Elements of one image, all groups.
+  /// Returns the number of elements of one input image, all groups; y_image(), of one output image.
   int64_t x_image() const noexcept { return group * in * height * width; }
   int64_t y_image() const noexcept { return group * out * out_height() * out_width(); }
-  /// Elements of the weights of one group.
+  /// Returns the number of elements of one group's weights.
   int64_t weights() const noexcept { return out * in * kernel_h * kernel_w; }
 };
 
-/// y = conv(x, w) + bias. k runs over (in, kernel_h, kernel_w) in row-major order; taps on the
-/// zero padding take part as products with zero.
+/// Computes y = conv(x, w) + bias. k runs over (in, kernel_h, kernel_w) in row-major order; taps on
+/// the zero padding count as products with zero.
 void conv_forward(const ConvShape& shape, const float* x, const float* w, const float* bias,
                   float* y, const SumSpec& spec, Diagnostics* diagnostics = nullptr);
 
-/// dx from dy. k runs over (kernel_h, kernel_w, out) in row-major order; only taps that exist
-/// take part; under pairwise and kahan sums, tensor cores, promotion, split k and roundings other
-/// than to nearest even the others do, too, as products with zero, as in an implicit matrix
-/// product.
+/// Computes dx from dy. k runs over (kernel_h, kernel_w, out) in row-major order, over existing
+/// taps only. For pairwise and kahan sums, tensor cores, promotion, split k and roundings other
+/// than nearest even, missing taps count as products with zero, as in an implicit matrix product.
 void conv_grad_input(const ConvShape& shape, const float* dy, const float* w, float* dx,
                      const SumSpec& spec, Diagnostics* diagnostics = nullptr);
 
-/// The diagnostics of conv_grad_input() without its result, in half the time.
+/// Returns the diagnostics of conv_grad_input() without computing dx, in half the time.
 Diagnostics diagnose_conv_grad_input(const ConvShape& shape, const float* dy, const float* w,
                                      const SumSpec& spec);
 
-/// dw from x and dy. k runs over (batch, out_height, out_width) in row-major order.
+/// Computes dw from x and dy. k runs over (batch, out_height, out_width) in row-major order.
 void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, float* dw,
                       const SumSpec& spec, Diagnostics* diagnostics = nullptr);
 
-/// As a sum of plain values (accumulate.h): out[j] = sum of x over the axes outer and inner of x
-/// [outer, n, inner], ascending (outer, inner): bias gradients of Gemm (inner = 1) and Conv (inner
-/// = pixels). One chain per j.
+/// Computes out[j] = sum of x over its axes outer and inner, for x [outer, n, inner], as a sum of
+/// plain values (accumulate.h). One chain per j, ascending (outer, inner). Used for the bias
+/// gradients of Gemm (inner = 1) and Conv (inner = pixels).
 void sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* out,
                 const SumSpec& spec);
 

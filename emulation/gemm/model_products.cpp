@@ -23,7 +23,7 @@ struct Rows {
   }
 };
 
-/// The diagnostics of that product by the reference.
+/// Computes the diagnostics of that product with the reference.
 SumDiagnostics diagnose_rows(int64_t m, int64_t n, const Rows& a, const Rows& b,
                              const SumSpec& spec) {
   std::vector<SumDiagnostics> rows(static_cast<size_t>(m));
@@ -38,7 +38,7 @@ SumDiagnostics diagnose_rows(int64_t m, int64_t n, const Rows& a, const Rows& b,
   return all;
 }
 
-/// c(i, j) = sum over k of a[i] * b[j].
+/// Computes c(i, j) = sum over k of a[i] * b[j].
 void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const ResultView& c,
                      const SumSpec& spec, SumDiagnostics* diagnostics) {
   if (m <= 0 || n <= 0) return;
@@ -72,7 +72,7 @@ void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const R
   if (diagnostics != nullptr) *diagnostics = diagnose_rows(m, n, a, b, spec);
 }
 
-/// The lines of a matrix along k, contiguous: copied unless they are so already.
+/// Returns the lines of a matrix along k as contiguous rows, copied if necessary.
 Rows lines_of(int64_t lines, int64_t k, const float* data, int64_t line_stride, int64_t k_stride,
               std::vector<float>& memory) {
   if (k_stride == 1 && line_stride == k) return {data, k};
@@ -92,8 +92,8 @@ void for_pixels(const ConvShape& s, const F& f) {
   }
 }
 
-/// Calls f(image, its patches) for every image: several at a time, each by one thread (parallel
-/// regions within are not split again), or one at a time by all threads if there are few.
+/// Calls f(image, its patches) for every image. Several images run at a time on one thread each
+/// (nested parallel regions are not split again); with few images, each runs on all threads.
 template <class F>
 void for_images(int64_t batch, int64_t patch_size, const F& f) {
   const int threads = batch < omp_get_max_threads() ? 1 : threads_for(batch * patch_size);
@@ -105,7 +105,7 @@ void for_images(int64_t batch, int64_t patch_size, const F& f) {
   }
 }
 
-/// Diagnostics of images that are worked on side by side.
+/// Diagnostics of images that are processed in parallel.
 class PerImage {
  public:
   PerImage(int64_t images, SumDiagnostics* total)
@@ -122,8 +122,8 @@ class PerImage {
   std::vector<SumDiagnostics> images_;
 };
 
-/// The element of one image's channel that tap (kh, kw) of output pixel (oh, ow) reads; 0 on the
-/// padding.
+/// Returns the element of one image's channel that tap (kh, kw) of output pixel (oh, ow) reads, or
+/// 0 on the padding.
 float pixel_of(const ConvShape& s, const float* channel, int64_t oh, int64_t ow, int64_t kh,
                int64_t kw) {
   const int64_t h = oh * s.stride_h + kh * s.dilation_h - s.pad_top;
@@ -132,7 +132,7 @@ float pixel_of(const ConvShape& s, const float* channel, int64_t oh, int64_t ow,
   return inside ? channel[h * s.width + w] : 0.0f;
 }
 
-/// The output pixel along one axis that reads input position `at` by tap `tap`; -1 if none does.
+/// Returns the output pixel along one axis that reads input position `at` with tap `tap`, or -1.
 int64_t reader_of(int64_t at, int64_t tap, int64_t pad, int64_t dilation, int64_t stride,
                   int64_t outputs) {
   const int64_t moved = at + pad - tap * dilation;
@@ -140,8 +140,8 @@ int64_t reader_of(int64_t at, int64_t tap, int64_t pad, int64_t dilation, int64_
   return moved / stride;
 }
 
-/// The tiles know nothing of flushing, of a format without -0 or NaN, of ties without mantissa
-/// bits.
+/// Returns whether the tiles can round to `format`. They do not support flushing, formats without
+/// -0 or NaN, and ties without mantissa bits.
 bool tiles_round_to(const FloatFormat& format) noexcept {
   const bool usual = format.encoding == Encoding::ieee || format.encoding == Encoding::finite_nan;
   return usual && format.mantissa_bits > 0 && !format.flush_in && !format.flush_out;
@@ -260,7 +260,7 @@ void model_conv_grad_weight(const ConvShape& s, int64_t group, const float* x, c
                   gradients.data() + (o * s.batch + n) * pixels);
     }
   }
-  // Patches of as many input channels as make a good product, within some memory.
+  // Patches of enough input channels for an efficient product, within a memory limit.
   constexpr int64_t kLines = 256, kElements = 1 << 24;
   const int64_t lines = std::clamp<int64_t>(kElements / std::max<int64_t>(k, 1), 1, kLines);
   const int64_t together = std::clamp<int64_t>(lines / taps, 1, s.in);
@@ -291,7 +291,7 @@ void model_conv_grad_weight(const ConvShape& s, int64_t group, const float* x, c
 void model_sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, float* out,
                       const SumSpec& spec) {
   if (spec.accumulation.rounds_otherwise() && has_tiles(spec)) {
-    // A product with ones, of the values as lines of (outer, inner).
+    // A product with ones; the values are lines of (outer, inner).
     std::vector<float> memory;
     const float one = 1.0f;
     MatrixView values{x, n, 1};

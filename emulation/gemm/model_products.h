@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// The products of gemm.h under accumulations that the convolutions have no code of their own for:
-// operands are laid out so that both factors of an output element lie in ascending k. Matrix
-// products of that run on the tiles of gemm.cpp or block_product.h, or else on the reference.
+// The products of gemm.h under accumulations for which the convolutions have no code. Operands are
+// laid out so that both factors of an output element are in ascending k. The resulting matrix
+// products run on the tiles of gemm.cpp or block_product.h, or else on the reference.
 #pragma once
 
 #include "emulation/gemm/gemm.h"
 
 namespace halfscope::gemm_detail {
 
-/// Whether convolutions and sums have no code of their own for it.
+/// Returns whether convolutions and sums have no code for `spec`, so that they need model_*().
 bool needs_model(const SumSpec& spec) noexcept;
-/// Whether tiled_gemm does it.
+/// Returns whether tiled_gemm() supports `spec`.
 bool has_tiles(const SumSpec& spec) noexcept;
 
-/// Where diagnostics go: null if they are not wanted, or mean nothing.
+/// Returns where diagnostics go, or null if they are not requested or not defined for `spec`.
 inline SumDiagnostics* prepare(const SumSpec& spec, Diagnostics* diagnostics) {
   if (diagnostics == nullptr) return nullptr;
   diagnostics->reset();
@@ -21,20 +21,20 @@ inline SumDiagnostics* prepare(const SumSpec& spec, Diagnostics* diagnostics) {
   return &diagnostics->emplace();
 }
 
-/// Which elements of a tensor of sums the elements of a product are: c(i, j) is element
-/// first + i * row + j * column.
+/// Position of a product's elements in a tensor of sums: c(i, j) is element first + i * row + j *
+/// column.
 struct Elements {
   int64_t first, row, column;
 };
 
-/// gemm() on register tiles (gemm.cpp): single chains, promotion and split k.
+/// Computes gemm() on register tiles (gemm.cpp): single chains, promotion and split k.
 void tiled_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* row_bias,
                 const float* column_bias, float* c, const SumSpec& spec, const Elements& elements,
                 SumDiagnostics* diagnostics);
 
 void model_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, const float* bias,
                 float* c, const SumSpec& spec, SumDiagnostics* diagnostics, int64_t first);
-/// Of one group; the pointers are those of the whole tensors.
+/// One group each; the pointers are to the whole tensors.
 void model_conv_forward(const ConvShape& shape, int64_t group, const float* x, const float* w,
                         const float* bias, float* y, const SumSpec& spec,
                         SumDiagnostics* diagnostics);

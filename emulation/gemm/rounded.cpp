@@ -48,7 +48,7 @@ const RoundedTiles& tiles_for(Isa isa, RoundedWay way, bool mul_add) {
 struct RoundedKernels {
   Kernels<double> of[kRoundedWays][2]{};
 
-  /// The packing and the delivery are those of the usual kernels.
+  /// Packing and delivery are taken from the usual kernels.
   RoundedKernels(Isa isa, const Kernels<double>& usual) {
     for (int way = 0; way < kRoundedWays; ++way) {
       for (int mul_add = 0; mul_add < 2; ++mul_add) {
@@ -84,7 +84,7 @@ const RoundedKernels& active_rounded_kernels() {
 
 bool has_rounded_tiles(const SumSpec& spec) noexcept {
   const RoundingChoice& how = spec.accumulation.rounding;
-  // All random bits must lie among the bits that a double drops.
+  // All random bits must be among the bits that rounding a double drops.
   return how.mode != RoundingMode::stochastic ||
          spec.write.mantissa_bits + std::clamp(how.random_bits, 1, 32) <= 52;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Register tiles whose chains round after every term in a mode other than to nearest even. They
-// stand in for the strided tiles of Kernels<double> (tile.h) and start and end their chains.
+// Register tiles whose chains round after every term, in a mode other than nearest even. They
+// replace the strided tiles of Kernels<double> (tile.h) and start and end their chains.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ struct SumSpec;
 
 namespace halfscope::gemm_detail {
 
-/// How a tile gets at the rounded sum.
+/// How a tile computes the rounded sum.
 enum class RoundedWay : uint8_t {
-  directed,  ///< up, down: the processor rounds that way, to a double and again to the format
-  added,     ///< towards zero, nearest away, stochastic: of the truncated sum, something is added
-             ///< to the bits that will be dropped, so that the carry rounds
-  odd,       ///< the sum rounded to odd, and cut
+  directed,  ///< up, down: the processor rounds that way, to double and then to the format
+  added,     ///< towards zero, nearest away, stochastic: the truncated sum plus a number
+             ///< in the bits that will be dropped, so that the carry rounds
+  odd,       ///< the sum is rounded to odd and then cut
 };
 inline constexpr int kRoundedWays = 3;
 inline constexpr int kRoundedRows = 4;
@@ -28,9 +28,9 @@ struct RoundedTiles {
   void (*run[kRoundedRows][2])(const Tile<double>&);
 };
 
-/// Whether there are tiles that do this exactly; the format must be one that tiles know.
+/// Returns whether tiles compute `spec` exactly; they must also know the format.
 bool has_rounded_tiles(const SumSpec& spec) noexcept;
-/// The kernels of the active instruction set.
+/// Returns the kernels of the active instruction set.
 const Kernels<double>& rounded_kernels(const SumSpec& spec);
 SumRounding sum_rounding(const SumSpec& spec, int64_t terms) noexcept;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tiles of rounded.h for any processor. Vectors are longer than its own, as packed panels want at
-// least 8 columns; they are passed between functions of this file only.
+// Tiles of rounded.h for any processor. Vectors are longer than the processor's, because packed
+// panels need at least 8 columns. They are only passed between functions of this file.
 #include "emulation/gemm/rounded_body.h"
 
 namespace halfscope::gemm_detail {

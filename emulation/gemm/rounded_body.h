@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The bodies of the tiles of rounded.h, written once in vectors of the compiler, as long as the
-// instruction set that the including file is compiled for has them. Internal linkage and no library
+// The bodies of the tiles of rounded.h, written once in compiler vectors of the width of the
+// instruction set that the including file is compiled for. Internal linkage and no library
 // templates, see tile_body.h.
 //
-// A double holds the product of two floats exactly. Its sum with the chain is rounded to a double
-// in a way that the second rounding, to the format, cannot tell from the exact sum: in the same
+// The product of two floats is exact in double. Its sum with the chain is rounded to double in a
+// way that the second rounding, to the format, cannot tell from the exact sum: in the same
+// direction; towards zero if only the leading dropped bits count; or to odd.
 // direction, towards zero where only leading bits of the rest count, or to odd.
 #pragma once
 
@@ -41,9 +42,9 @@ inline Doubles with_sign_of(Doubles x, Doubles magnitude) {
   return doubles(words(magnitude) | (words(x) & kDoubleSign));
 }
 
-// What becomes of rounded magnitudes r of x beyond the largest finite one.
+// These functions replace rounded magnitudes r of x above the largest finite one.
 
-/// As the sign says; infinity is another matter. A NaN x stays.
+/// Replaces by the sign of x; infinity is separate. A NaN x stays.
 inline Doubles limited_by_sign(const SumRounding& how, Doubles r, Doubles x) {
   Doubles beyond = (words(x) & kDoubleSign) != 0 ? all(how.over[1]) : all(how.over[0]);
   beyond = magnitude_of(x) == __builtin_inf() ? all(how.format.overflow) : beyond;
@@ -51,20 +52,20 @@ inline Doubles limited_by_sign(const SumRounding& how, Doubles r, Doubles x) {
   return x == x ? with_sign_of(x, r) : x;
 }
 
-/// Towards zero: the largest, but of infinity. A NaN r stays.
+/// Rounds towards zero: to the largest finite value, except for infinity. A NaN r stays.
 inline Doubles limited(const SumRounding& how, Doubles r, Doubles x) {
   r = how.format.max_finite < r ? all(how.format.max_finite) : r;
   r = magnitude_of(x) == __builtin_inf() ? all(how.format.overflow) : r;
   return with_sign_of(x, r);
 }
 
-/// To nearest and at random: overflow. A NaN x stays, but adding to its bits may have spoilt r.
+/// To nearest and stochastic: overflows. A NaN x stays; adding to its bits may have corrupted r.
 inline Doubles overflowed(const SumRounding& how, Doubles r, Doubles x) {
   r = r > how.format.max_finite ? all(how.format.overflow) : r;
   return x == x ? with_sign_of(x, r) : x;
 }
 
-/// a + b rounded to odd, from the error of TwoSum (Knuth).
+/// Returns a + b rounded to odd, using the error of TwoSum (Knuth).
 inline Doubles odd_total(Doubles a, Doubles b) {
   const Doubles s = a + b, part = s - a;
   const Doubles error = (a - (s - part)) + (b - part);
@@ -74,14 +75,14 @@ inline Doubles odd_total(Doubles a, Doubles b) {
   return doubles(words(s) + ((1 - 2 * towards_zero) & inexact & even));
 }
 
-/// What is added to a magnitude below the smallest normal number, so that its last place is where
-/// that of the format is.
+/// Returns the number to add to a magnitude below the smallest normal number, so that its last
+/// place is the format's.
 inline Doubles lift(const SumRounding& how, Doubles magnitude) {
   return doubles(words(all(how.format.min_normal)) &
                  reinterpret_cast<Words>(magnitude < how.format.min_normal));
 }
 
-/// What RoundedWay::added adds: nothing towards zero, half a last place to the nearest, draws.
+/// The number that RoundedWay::added adds: 0 (towards zero), half a last place (nearest), or draws.
 enum class Addend { none, constant, draws };
 
 template <RoundedWay kWay, Addend kAddend>
@@ -126,14 +127,14 @@ struct WayToRound<RoundedWay::odd, Addend::none> {
   }
 };
 
-/// splitmix64 of core/numeric/formats/rng.h after its first addition.
+/// Finishes splitmix64 of core/numeric/formats/rng.h, after its first addition.
 inline Words mixed(Words z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
   return z ^ (z >> 31);
 }
 
-/// What the two draws of a word, even and odd, add to the bits that will be dropped.
+/// Numbers that a word's two draws, even and odd, add to the bits that will be dropped.
 struct Addends {
   Words even, odd;
 };
@@ -149,7 +150,7 @@ struct RoundedTile {
   const Tile<double>& t;
   const SumRounding& how;
   Doubles acc[kRows][kVectors];
-  Words column[kVectors];  ///< what the draws of a column are ahead of those of the first
+  Words column[kVectors];  ///< offset of each column's draws from those of the first column
 
   explicit RoundedTile(const Tile<double>& tile) : t(tile), how(*tile.sums) {
 #pragma GCC unroll 2
@@ -162,20 +163,20 @@ struct RoundedTile {
     }
   }
 
-  /// One term. The addends are those of the product (mul_add only) and of the sum.
+  /// Adds one term. The addends are those of the product (mul_add only) and of the sum.
   static Doubles step(const SumRounding& r, Doubles p, Doubles acc, Words product, Words sum) {
     if constexpr (kMulAdd) p = Way::round(r, p, product);
     return Way::round(r, Way::sum(p, acc), sum);
   }
 
-  /// Word number `word` of the draws of an element: those of draws 2 * word and 2 * word + 1.
+  /// Returns word number `word` of an element's draws: draws 2 * word and 2 * word + 1.
   Addends draws(int i, int v, int64_t word) const {
     const uint64_t row =
         t.draws + static_cast<uint64_t>(i) * t.row_draws + static_cast<uint64_t>(word) * kDrawStep;
     return addends(how, mixed(column[v] + row));
   }
 
-  /// One term for all elements; f(i, v) is the product.
+  /// Adds one term to all elements; f(i, v) is the product.
   template <class F>
   void term(int64_t k, const F& f) {
 #pragma GCC unroll 4
@@ -201,7 +202,7 @@ struct RoundedTile {
     term(t.first_term + l, [&](int i, int v) { return product(l, i, v); });
   }
 
-  /// Terms l and l + 1, which share a word.
+  /// Adds terms l and l + 1, which share a word.
   void two(int64_t l) {
     const int64_t word = (t.first_term + l) / 2;
 #pragma GCC unroll 4
@@ -244,8 +245,8 @@ template <RoundedWay kWay, bool kMulAdd, Addend kAddend, int kRows, int kVectors
   RoundedTile<kWay, kMulAdd, kAddend, kRows, kVectors>(t).run();
 }
 
-/// In the processor's rounding that the way needs. The tile is not inlined: no operation of it may
-/// move out of here.
+/// Runs the tile in the processor rounding that its way needs. The tile is not inlined, so that
+/// none of its operations can move out of here.
 template <RoundedWay kWay, bool kMulAdd, int kRows, int kVectors>
 void rounded_tile(const Tile<double>& t) {
   const int before = std::fegetround();

@@ -56,13 +56,13 @@ struct FloatVector {
     return _mm256_and_ps(x, _mm256_cmp_ps(size, _mm256_set1_ps(__builtin_inff()), _CMP_LT_OQ));
   }
   static Reg one() { return _mm256_set1_ps(1.0f); }
-  /// Of the two neighbours of the exact value the one with an odd last bit; the value itself if it
-  /// is a float, as both are equal then, but for +0 and -0: up is what round to nearest gives.
+  /// Returns the neighbour of the exact value that has an odd last bit. If the value is a float,
+  /// both neighbours are equal to it, except for +0 and -0: `up` is the result of round to nearest.
   /// Runs in `directed` only: the processor rounds down, and -(-a * b - c) is rounded up.
   static Reg odd_fma(Reg a, Reg b, Reg c) {
     const Reg down = _mm256_fmadd_ps(a, b, c);
     Reg minus_up = _mm256_fnmsub_ps(a, b, c);
-    asm("" : "+x"(minus_up));  // the compiler must not take the two signs for none
+    asm("" : "+x"(minus_up));  // the compiler must not cancel the two signs
     const Reg up = _mm256_xor_ps(minus_up, _mm256_set1_ps(-0.0f));
     const __m256i odd = _mm256_slli_epi32(_mm256_castps_si256(down), 31);
     return _mm256_blendv_ps(up, down, _mm256_castsi256_ps(odd));
@@ -176,14 +176,15 @@ struct DoubleVector {
     const __m256i moved = _mm256_and_si256(_mm256_and_si256(inexact, even), move);
     return _mm256_castsi256_pd(_mm256_add_epi64(bits, moved));
   }
-  /// The low half of every lane of a comparison.
+  /// Returns the low half of every lane of a comparison.
   static __m128i narrow(Reg comparison) {
     const __m128 low = _mm_castpd_ps(_mm256_castpd256_pd128(comparison));
     const __m128 high = _mm_castpd_ps(_mm256_extractf128_pd(comparison, 1));
     return _mm_castps_si128(_mm_shuffle_ps(low, high, 0x88));
   }
-  /// To float. Odd: the nearest float or, if that is even and not exact, its neighbour on the
-  /// other side; the next float is one integer away. Neither zero nor infinity is odd.
+  /// Converts to float. With `odd`: the nearest float or, if that is even and inexact, its
+  /// neighbour on the other side; the next float is one integer away. Neither zero nor infinity is
+  /// odd.
   static void deliver(float* to, int n, Reg x, bool odd) {
     const __m128 nearest = _mm256_cvtpd_ps(x);
     __m128i bits = _mm_castps_si128(nearest);

@@ -13,8 +13,8 @@
 namespace halfscope::gemm_detail {
 namespace {
 
-/// The lanes of a mask as bits. Not by conversion: where GCC 12 runs out of registers, it stores
-/// the 8 or 16 bits of a mask on the stack and takes the 32 that lie there for its value.
+/// Returns the lanes of a mask as bits. It does not use a conversion: when GCC 12 runs out of
+/// registers, it stores the mask's 8 or 16 bits on the stack and reads 32 bits back.
 uint32_t lanes_of(__mmask8 mask) {
   uint32_t lanes;
   asm("kmovb %1, %0" : "=r"(lanes) : "k"(mask));
@@ -59,8 +59,8 @@ struct FloatVector {
     return _mm512_mask_mov_ps(x, _mm512_fpclass_ps_mask(x, kNanOrInfinity), zero());
   }
   static Reg one() { return _mm512_set1_ps(1.0f); }
-  /// Of the two neighbours of the exact value the one with an odd last bit; the value itself if it
-  /// is a float, as both are equal then, but for +0 and -0: up is what round to nearest gives.
+  /// Returns the neighbour of the exact value that has an odd last bit. If the value is a float,
+  /// both neighbours are equal to it, except for +0 and -0: `up` is the result of round to nearest.
   static Reg odd_fma(Reg a, Reg b, Reg c) {
     const Reg down = _mm512_fmadd_round_ps(a, b, c, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
     const Reg up = _mm512_fmadd_round_ps(a, b, c, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
@@ -150,8 +150,9 @@ struct DoubleVector {
     const __m512i move = _mm512_or_si512(_mm512_srai_epi64(away, 63), one);
     return _mm512_castsi512_pd(_mm512_mask_add_epi64(bits, both, bits, move));
   }
-  /// To float. Odd: the nearest float or, if that is even and not exact, its neighbour on the
-  /// other side; the next float is one integer away. Neither zero nor infinity is odd.
+  /// Converts to float. With `odd`: the nearest float or, if that is even and inexact, its
+  /// neighbour on the other side; the next float is one integer away. Neither zero nor infinity is
+  /// odd.
   static void deliver(float* to, int n, Reg x, bool odd) {
     const __m256 nearest = _mm512_cvtpd_ps(x);
     __m256i bits = _mm256_castps_si256(nearest);

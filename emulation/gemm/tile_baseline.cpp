@@ -77,8 +77,9 @@ struct ArrayVector {
       return std::isnan(x.lane[i]) ? std::numeric_limits<T>::quiet_NaN() : x.lane[i];
     });
   }
-  /// To float. Odd: the nearest float or, if that is even and not exact, its neighbour on the
-  /// other side; the next float is one integer away. Neither zero nor infinity is odd.
+  /// Converts to float. With `odd`: the nearest float or, if that is even and inexact, its
+  /// neighbour on the other side; the next float is one integer away. Neither zero nor infinity is
+  /// odd.
   static void deliver(float* to, int n, const Reg& x, bool odd) {
     for (int i = 0; i < n; ++i) {
       const float nearest = static_cast<float>(x.lane[i]);

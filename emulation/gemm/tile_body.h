@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The bodies of the register tiles, written once over a vector type. Included only by
-// tile_<isa>.cpp, which defines the vector types FloatVector and DoubleVector.
-// Everything has internal linkage and calls no library templates: the linker must never pick code
-// with wide instructions for a processor that lacks them.
+// The bodies of the register tiles, written once for any vector type. Included only by
+// tile_<isa>.cpp, which defines the vector types FloatVector and DoubleVector. Everything has
+// internal linkage and calls no library templates: the linker must never pick code with wide
+// instructions for a processor that lacks them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace halfscope::gemm_detail {
 namespace {
 
-/// What most steps keep of a chain: its sum.
+/// State that most steps keep of a chain: its sum.
 template <class V>
 struct SumOnly {
   using Acc = typename V::Reg;
@@ -30,7 +30,7 @@ struct FmaStep : SumOnly<V> {
   Reg add(Reg acc, Reg bias) const { return V::add(acc, bias); }
 };
 
-/// Rounds doubles to a format, nearest even, overflow as the format has it.
+/// Rounds doubles to a format, to nearest even, with the format's overflow rule.
 template <class V>
 struct Rounder {
   using Reg = typename V::Reg;
@@ -49,8 +49,8 @@ struct Rounder {
   }
 };
 
-/// p + acc, rounded to odd with the error term of TwoSum (Knuth): rounding it once more to at most
-/// 51 significant bits is correct (Boldo and Melquiond, 2008).
+/// Returns p + acc rounded to odd, using the error term of TwoSum (Knuth). Rounding it once more to
+/// at most 51 significant bits is correct (Boldo and Melquiond, 2008).
 template <class V>
 typename V::Reg odd_sum(typename V::Reg p, typename V::Reg acc) {
   using Reg = typename V::Reg;
@@ -60,7 +60,7 @@ typename V::Reg odd_sum(typename V::Reg p, typename V::Reg acc) {
   return V::to_odd(s, error);
 }
 
-/// acc = round(a * b + acc) to a narrow format. The product of two floats is exact in double.
+/// acc = round(a * b + acc) to a format. The product of two floats is exact in double.
 template <class V>
 struct FormatStep : SumOnly<V> {
   using Vector = V;
@@ -82,7 +82,7 @@ struct MulAddStep : SumOnly<V> {
   Reg add(Reg acc, Reg p) const { return round(odd_sum<V>(round(p), acc)); }
 };
 
-/// acc = round(fma of fp32): what an fp32 processor with 16-bit storage does, two roundings.
+/// acc = round(fma of fp32), two roundings, as in an fp32 processor with 16-bit storage.
 template <class V>
 struct ShortcutStep : SumOnly<V> {
   using Vector = V;
@@ -93,8 +93,8 @@ struct ShortcutStep : SumOnly<V> {
   Reg add(Reg acc, Reg p) const { return round(to_fp32(odd_sum<V>(p, acc))); }
 };
 
-/// The two roundings of floats for which processors or a few integer operations suffice: `round`
-/// in the steps of a chain, `round_any` where a bias comes in.
+/// Roundings of floats that take a few integer operations or one processor instruction: `round` in
+/// the steps of a chain, `round_any` where a bias is added.
 template <class V>
 struct ToFp16 {
   static typename V::Reg round(typename V::Reg x) { return V::through_fp16(x); }
@@ -105,8 +105,8 @@ struct ToBf16 {
   static typename V::Reg round(typename V::Reg x) { return V::through_bf16(x); }
   static typename V::Reg round_any(typename V::Reg x) { return V::through_bf16(x); }
 };
-/// For operands in bf16: processors make NaNs of the bits of an operand's or of their own, whose
-/// low halves are zero, and those come through the rounding of numbers as they are.
+/// For operands in bf16. Processors make NaNs from an operand's bits or from constants. Both have
+/// zeros in the low half, so they survive the rounding of numbers unchanged.
 template <class V>
 struct ToBf16OfBf16 {
   static typename V::Reg round(typename V::Reg x) { return V::bf16_of_number(x); }
@@ -114,12 +114,12 @@ struct ToBf16OfBf16 {
 };
 
 /// FormatStep in floats: odd_fma is the exact a * b + acc rounded to odd. Its 24 bits are at least
-/// two more than the format has, so the second rounding does no harm (Boldo and Melquiond).
+/// two more than the format has, so the second rounding is correct (Boldo and Melquiond).
 template <class V, template <class> class To>
 struct NarrowFormatStep : SumOnly<V> {
   using Vector = V;
   using Reg = typename V::Reg;
-  static constexpr bool kDirected = true;  ///< runs where V::odd_fma works
+  static constexpr bool kDirected = true;  ///< run in the rounding mode in which V::odd_fma works
   explicit NarrowFormatStep(const FormatRounding*) {}
   Reg step(Reg a, Reg b, Reg acc) const { return To<V>::round(V::odd_fma(a, b, acc)); }
   Reg add(Reg acc, Reg bias) const { return To<V>::round_any(V::odd_fma(bias, V::one(), acc)); }
@@ -147,7 +147,7 @@ struct NarrowShortcutStep : SumOnly<V> {
   Reg add(Reg acc, Reg bias) const { return To<V>::round_any(V::add(acc, bias)); }
 };
 
-/// fp32 with compensation. Such a chain cannot be continued: what was lost is not stored.
+/// fp32 with compensation. Such a chain cannot be continued, because the lost part is not stored.
 template <class V>
 struct KahanStep {
   using Vector = V;
@@ -167,8 +167,8 @@ struct KahanStep {
   Acc add(const Acc& acc, Reg bias) const { return {V::add(acc.sum, bias), acc.lost}; }
 };
 
-/// The notes of one tile (TileNotes). Lanes without a column count too: they stay +0, unless a row
-/// of a makes them NaN, and then `finite` is as false as it is for such operands.
+/// Notes of one tile (TileNotes). Lanes without a column count too. They stay +0 unless a row of a
+/// makes them NaN; in that case `finite` is false anyway.
 template <class V>
 struct LaneNotes {
   typename V::Count same = V::count_none();
@@ -316,8 +316,8 @@ void run_tile(const Tile<typename Step::Vector::Scalar>& t) {
   }
 }
 
-/// Sums of 1, 2, 4, 8, ... consecutive products, at most one of each, as the digits of a binary
-/// counter: adding one more carries as far as there are ones. This is the balanced tree.
+/// Sums of 1, 2, 4, 8, ... consecutive products, at most one of each size, like the digits of a
+/// binary counter: adding one more carries over all consecutive ones. This is the balanced tree.
 template <class V, int kVectors>
 class PairwiseCounter {
  public:
@@ -332,7 +332,7 @@ class PairwiseCounter {
     for (int v = 0; v < kVectors; ++v) digit_[level][v] = x[v];
     count_ += int64_t{1} << level;
   }
-  /// The smaller ones are the right branches.
+  /// Adds up the digits; smaller sums are the right branches.
   void total(Reg (&x)[kVectors]) const {
     bool any = false;
     for (int level = 0; count_ >> level != 0; ++level) {
@@ -351,8 +351,8 @@ class PairwiseCounter {
   Reg digit_[kLevels][kVectors];
 };
 
-/// fp32 products, added as a balanced tree: eight in registers, then by the counter. Row by row,
-/// as there is no chain to wait for.
+/// Adds fp32 products as a balanced tree: eight in registers, then by the counter. Goes row by row,
+/// because there is no chain to wait for.
 template <class V, int kVectors>
 void run_pairwise(const Tile<float>& t, int rows) {
   using Reg = typename V::Reg;
@@ -401,7 +401,7 @@ void pairwise_tile(const Tile<float>& t) {
   run_pairwise<V, kVectors>(t, kRows);
 }
 
-/// The tile, in the rounding mode that its step needs.
+/// Returns the tile function, in the rounding mode that its step needs.
 template <class Step, int kRows, int kVectors, bool kGather, bool kNotes>
 constexpr auto tile_function() {
   if constexpr (requires { Step::kDirected; }) {
@@ -411,7 +411,7 @@ constexpr auto tile_function() {
   }
 }
 
-/// Rows kRows, kRows - 1, ... 1 of the two function tables.
+/// Fills rows kRows, kRows - 1, ... 1 of the two function tables.
 template <class Step, bool kNotes, int kRows, class T>
 void fill_tiles(Kernels<T>& kernels) {
   kernels.strided[kRows - 1][0] = tile_function<Step, kRows, 1, false, kNotes>();
@@ -469,7 +469,7 @@ void fill_pairwise(Kernels<float>& kernels) {
   if constexpr (kRows > 1) fill_pairwise<V, kRows - 1>(kernels);
 }
 
-/// Strided tiles only, and from the first to the last product in one go.
+/// Pairwise kernels have strided tiles only, which must see all products in one call.
 template <class V, int kRows>
 Kernels<float> make_pairwise_kernels() {
   Kernels<float> kernels{};

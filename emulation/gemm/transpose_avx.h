@@ -16,12 +16,12 @@ inline void store8(double* to, __m256 x) {
   _mm256_storeu_pd(to + 4, _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)));
 }
 
-/// Lanes 0-3 from `low`, 4-7 from `high`.
+/// Loads lanes 0-3 from `low` and 4-7 from `high`.
 inline __m256 load_halves(const float* low, const float* high) {
   return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
 }
 
-/// to[j * to_stride + i] = line[i][j] for i, j < 8.
+/// Stores to[j * to_stride + i] = line[i][j] for 8 consecutive j and all i < 8.
 template <class T>
 void transpose8x8(const float* const* line, int64_t j, T* to, int64_t to_stride) {
   to += j * to_stride;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Rounding of fp32 bits to any valid format in any mode, written once for vectors V and, as a
-// vector of one, for plain integers. Like kernel_body.h it has internal linkage and uses nothing
-// of the standard library.
+// Rounds fp32 bits to any valid format in any mode, written once for vectors V and for plain
+// integers (a vector of one). Like kernel_body.h it has internal linkage and does not use the
+// standard library.
 //
-// A magnitude a loses its lowest d bits: add what the mode asks for below bit d, then cut. In the
-// binade of the smallest value d is 23, and the carry goes into the exponent; below it the result
-// is zero or that value, which one comparison decides. No branches: speed is one for all data.
+// A magnitude a loses its lowest d bits: add a number below bit d that depends on the mode, then
+// cut. In the binade of the smallest value d is 23, and the carry goes into the exponent. Below it
+// the result is zero or the smallest value; one comparison decides. No branches: the speed is the
+// same for all data.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@
 namespace halfscope::measure_detail {
 namespace {
 
-/// Inverted draws of consecutive elements, starting anywhere (core/numeric/formats/rng.h): an
-/// element with the dropped fraction f * 2^32 is rounded away from zero if that is above its limit.
+/// Inverted draws of consecutive elements, from any start (core/numeric/formats/rng.h). An element
+/// with the dropped fraction f * 2^32 is rounded away from zero if that is above its limit.
 template <class V>
 struct DrawLimits {
   using I = typename V::I;
@@ -27,7 +28,7 @@ struct DrawLimits {
       : state(V::draw_states(spec.draw_start + (first / 2 + 1) * kDrawStep)),
         mask(V::set32(spec.random_mask)),
         odd(first % 2 != 0) {}
-  /// Elements 2 k and 2 k + 1 are the halves of word k: as they lie in memory.
+  /// Returns the next limits. Elements 2 k and 2 k + 1 are the halves of word k, as in memory.
   I next() {
     const I now = state;
     state = V::add64(now, V::set64(V::kBytes / 8 * kDrawStep));
@@ -91,7 +92,7 @@ struct RoundGeneral {
 
   static uint32_t away_threshold(uint32_t half) { return half == 0 ? 0 : half - 1; }
 
-  /// How many bits to drop; more than 23, below the smallest value, only without the limit.
+  /// Returns how many bits to drop. More than 23 (below the smallest value) only without kLimit.
   template <bool kLimit>
   I drop(I a) const {
     I d;
@@ -103,7 +104,7 @@ struct RoundGeneral {
     return kLimit ? V::min_signed(d, drop_max) : d;
   }
 
-  /// The dropped fraction in units of 2^-32, cut off there.
+  /// Returns the dropped fraction in units of 2^-32, truncated.
   I fraction(I a) const {
     I d;
     if constexpr (kFixed) {
@@ -111,7 +112,7 @@ struct RoundGeneral {
     } else if (kAny && deep) {
       return V::left(V::template left32<9>(a), V::sub32(V::set32(23), drop<true>(a)));
     } else {
-      // An fp32 subnormal has the exponent of the smallest normal number, and no implicit bit.
+      // An fp32 subnormal has the exponent of the smallest normal number and no implicit bit.
       d = drop<false>(V::max_signed(a, implicit_bit));
       const I bit = V::min_signed(V::and_(a, infinity_bits), implicit_bit);
       const I full = V::template left32<8>(V::or_(V::and_(a, fraction_bits), bit));
@@ -123,7 +124,7 @@ struct RoundGeneral {
   template <bool kCount>
   I apply(I x) {
     const I given = V::and_(x, magnitude);
-    // NaN for now as infinity, or if nobody counts as something even larger.
+    // Treats NaN as infinity for now; without counting, it may stay even larger.
     const I a = kCount ? V::min_signed(given, infinity_bits) : given;
     I cut = keep, d = drop_max;
     if constexpr (!kFixed) {
@@ -153,8 +154,8 @@ struct RoundGeneral {
       }
     } else {
       const I mask = V::xor_(cut, ones);
-      // Half a step less 1, and 1 more if the kept significand is odd; at d = 23 all that is kept
-      // is the implicit bit. Nothing at d = 0.
+      // Half a step less 1, plus 1 if the kept significand is odd. At d = 23 only the implicit bit
+      // is kept. Nothing at d = 0.
       const I kept = V::right(kFixed ? a : V::or_(a, implicit_bit), d);
       const I parity = V::and_(V::and_(kept, mask), one);
       const I half = kFixed ? bias : V::template right32<1>(mask);
@@ -217,7 +218,7 @@ void with_way(RoundWay way, const Work& work) {
   }
 }
 
-/// Calls `work` with a null pointer to the RoundGeneral that the specification asks for.
+/// Calls `work` with a null pointer to the RoundGeneral type for `spec`.
 template <class V, class Work>
 void with_general(const RoundSpec& spec, const Work& work) {
   const auto way = [&spec, &work]<RoundWay kWay>() {

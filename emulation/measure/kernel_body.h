@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The kernels of kernels.h for vectors V of bytes, written once for AVX2 and AVX-512. Everything
-// here has internal linkage: a function that two sources compile for different instruction sets
-// must not be merged by the linker. For the same reason nothing of the standard library is used.
+// here has internal linkage: the linker must not merge a function that two sources compile for
+// different instruction sets. For the same reason the standard library is not used.
 //
 // A block is as many floats as a vector has bytes: four vectors of floats, one of exponent bytes.
-// Which byte belongs to which float does not matter, so packing needs no shuffles.
+// The assignment of bytes to floats does not matter, so packing needs no shuffles.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 namespace halfscope::measure_detail {
 namespace {
 
-// ---- rounding: one functor per kind, from a vector of fp32 bits to one ----
+// ---- rounding: one functor per kind, maps a vector of fp32 bits to another ----
 
 template <class V>
 struct RoundCopy {
@@ -56,7 +56,7 @@ struct RoundCarry {
         kept(V::set32(spec.kept)) {}
   template <bool kCount>
   I apply(I x) const {
-    // Half a step less 1, and 1 more if the kept mantissa is odd: ties go to even.
+    // Half a step less 1, plus 1 if the kept mantissa is odd: ties go to even.
     const I rounded = V::add_one_if(V::add32(x, below_half), x, last_bit);
     return V::and_(V::replace_if_nan(rounded, x, quiet_bit), kept);
   }
@@ -83,13 +83,13 @@ struct RoundMagic {
     const I power = V::min32(V::max32(V::and_(x, exponent_bits), low), high);
     const F shifted = V::fma(V::as_float(power), magic, V::as_float(x));
     const I rounded = V::as_int(V::fnma(V::as_float(power), magic, shifted));
-    // Cuts the payload of NaNs; everything else has zeros there already.
+    // Cuts the payload of NaNs; everything else already has zeros there.
     const I magnitude = V::and_(rounded, kept);
     return V::or_masked(V::replace_if_above(magnitude, max_finite, overflow), x, sign);
   }
 };
 
-/// Byte counters of result classes, and their thresholds on the exponent byte.
+/// Byte counters of the rounded values' classes, and their thresholds on the exponent byte.
 template <class V>
 struct ClassCounter {
   using I = typename V::I;
@@ -149,13 +149,13 @@ void round_loop(Round round, const float* in, float* out, int64_t n, const Round
   }
 }
 
-/// One pass over an array; `make(first)` gives the rounding of what begins with element `first`.
+/// Makes one pass over an array. `make(first)` returns the rounding that starts at element `first`.
 template <class V, bool kStore, bool kCount, class Make>
 void round_pass(const Make& make, const float* in, float* out, int64_t n, const RoundSpec& spec,
                 uint64_t first, bool stream, RoundCounts* counts) {
   using Round = decltype(make(first));
   if constexpr (kStore) {
-    // Streaming stores need alignment and others like it: a few elements go first.
+    // Streaming stores need alignment, other stores benefit from it: a few elements go first.
     if (stream || (!kCount && n >= kChunk)) {
       constexpr int64_t kStep = V::kBytes / 4;
       const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) / 4) % kStep;
@@ -220,8 +220,8 @@ void round_count(const float* in, float* out, int64_t n, const RoundSpec& spec, 
 // ---- histogram: one-hot bytes summed bit-sliced with carry-save adders ----
 //
 // Sixteen bins at a time: a byte shuffle turns `top - exponent` into one bit of two bytes (none
-// outside the sixteen). Plane p of a byte position holds bit p of its counters, all eight bins
-// side by side, so one full adder counts for 8 * V::kBytes counters at once.
+// outside the sixteen). Plane p of a byte position contains bit p of its counters for all eight
+// bins, so one full adder counts for 8 * V::kBytes counters at once.
 
 template <class V>
 struct BitCounter {
@@ -233,7 +233,7 @@ struct BitCounter {
     for (I& each : plane) each = V::zero();
   }
 
-  /// Adds v(0) .. v(7); returns the carry out of plane 2, of weight 8.
+  /// Adds v(0) .. v(7); returns the carry out of plane 2, which has weight 8.
   template <class Get>
   __attribute__((always_inline)) I add_eight(const Get& v) {
     const I a = V::full_add(plane[0], v(0), v(1));
@@ -256,8 +256,8 @@ struct BitCounter {
     }
   }
 
-  /// exponents[top - b] += number of times bit b was set. Transposes 8 x 8 bits per byte, which
-  /// makes plane[b] the byte counters of bit b, then sums bytes.
+  /// Adds to exponents[top - b] the number of times that bit b was set. Transposes 8 x 8 bits per
+  /// byte, which makes plane[b] the byte counters of bit b, then sums the bytes.
   void deliver(int top, int64_t* exponents) {
     const I pairs = V::set8(0x55), quads = V::set8(0x33), nibbles = V::set8(0x0f);
     for (int p = 0; p < 8; p += 2) {
@@ -276,19 +276,19 @@ struct BitCounter {
       plane[p] = V::select(nibbles, a, V::template left16<4>(b));
       plane[p + 4] = V::select(nibbles, V::template right16<4>(a), b);
     }
-    for (int b = 0; b < 8; b += 4) {  // four sums of at most kChunk side by side in 64 bits
+    for (int b = 0; b < 8; b += 4) {  // four sums of at most kChunk, packed into 64 bits
       const uint64_t four =
           V::sum_bytes_of_four(plane[b], plane[b + 1], plane[b + 2], plane[b + 3]);
       for (int i = 0; i < 4; ++i) {
         const int exponent = top - b - i;
-        // Exponent 0 holds zeros and padding: it is counted elsewhere.
+        // Exponent 0 contains zeros and padding, which are counted elsewhere.
         if (exponent > 0) exponents[exponent] += static_cast<int64_t>(four >> (16 * i) & 0xffff);
       }
     }
   }
 };
 
-/// `bytes` holds a multiple of sixteen vectors; the non-zero ones are in bottom..top.
+/// `bytes` contains a multiple of sixteen vectors; the nonzero bytes are in bottom..top.
 template <class V>
 void histogram(const uint8_t* bytes, int64_t size, int bottom, int top, int64_t* exponents) {
   using I = typename V::I;
@@ -306,7 +306,7 @@ void histogram(const uint8_t* bytes, int64_t size, int bottom, int top, int64_t*
 #pragma GCC unroll 8
         for (int j = 0; j < 8; ++j) {
           const I exponent = V::load(bytes + i + (8 * eight + j) * V::kBytes);
-          // 0..15 inside; outside, the saturating add sets bit 7, for which a shuffle gives 0.
+          // 0..15 inside; outside, the saturating add sets bit 7, for which a shuffle returns 0.
           index[j] = V::add8_saturating(V::sub8(first, exponent), to_bit7);
         }
         carry_upper[eight] =
@@ -322,7 +322,7 @@ void histogram(const uint8_t* bytes, int64_t size, int bottom, int top, int64_t*
   }
 }
 
-// ---- survey: sums, extremes and exponents of the exact values ----
+// ---- survey: sums, extremes and exponents of the unrounded values ----
 
 template <class V>
 struct SurveyState {
@@ -363,7 +363,7 @@ struct SurveyState {
   }
 };
 
-/// The 16 partial sums as a balanced tree (core/numeric/statistics/tensor_stats.h).
+/// Adds the 16 partial sums as a balanced tree (core/numeric/statistics/tensor_stats.h).
 template <class V>
 double add_partials(const typename V::D* parts) {
   alignas(64) double partial[16];
@@ -374,7 +374,7 @@ double add_partials(const typename V::D* parts) {
   return partial[0];
 }
 
-/// The smallest byte that is not zero; there is one.
+/// Returns the smallest nonzero byte; at least one must exist.
 template <class V>
 int smallest_byte(const uint8_t* bytes, int64_t size) {
   using I = typename V::I;
@@ -421,8 +421,8 @@ bool survey(const float* in, int64_t n, int64_t* exponents, Survey& result) {
   return true;
 }
 
-/// fp32 subnormals as the floats that their bits count: those have exponents to make a histogram
-/// of.
+/// Counts fp32 subnormals by power of two: converts their bits to floats, whose exponents make a
+/// histogram.
 template <class V>
 void subnormals(const float* in, int64_t n, int64_t* powers) {
   using I = typename V::I;
@@ -446,7 +446,7 @@ void subnormals(const float* in, int64_t n, int64_t* powers) {
     i += kBlock;
   }
   for (; i % (16 * kBlock) != 0; i += kBlock) V::store(bytes + i, V::zero());
-  int64_t exponents[256] = {};  // sixteen bins at a time, also those around the wanted ones
+  int64_t exponents[256] = {};  // sixteen bins at a time, including bins next to the needed ones
   histogram<V>(bytes, i, 127, 127 + 22, exponents);
   for (int p = 0; p <= 22; ++p) powers[p] += exponents[127 + p];
 }

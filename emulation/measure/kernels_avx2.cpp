@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Measuring kernels for AVX2, FMA and F16C: 32 bytes a vector.
+// Measuring kernels for AVX2, FMA and F16C: 32 bytes per vector.
 #include <immintrin.h>
 
 #include "emulation/measure/kernel_body.h"
@@ -11,7 +11,7 @@ struct Avx2 {
   using I = __m256i;
   using F = __m256;
   using D = __m256d;
-  using M = __m256i;  ///< all ones in the lanes it is true for
+  using M = __m256i;  ///< all ones in the lanes where it is true
   static constexpr int kBytes = 32;
   static constexpr int kDoubles = 4;
   static constexpr bool kRoundsAnyWay = false;
@@ -35,7 +35,7 @@ struct Avx2 {
   static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
   static F fnma(F a, F b, F c) { return _mm256_fnmadd_ps(a, b, c); }
 
-  // What general_round.h needs; comparisons are of signed numbers.
+  // For general_round.h; comparisons are signed.
   static I and_not(I a, I b) { return _mm256_andnot_si256(b, a); }
   static I sub32(I a, I b) { return _mm256_sub_epi32(a, b); }
   static I max_signed(I a, I b) { return _mm256_max_epi32(a, b); }
@@ -64,13 +64,13 @@ struct Avx2 {
   }
   static I subtract_if(I a, M m, I b) { return sub32(a, and_(m, b)); }
   static I count(I counter, M m) { return sub32(counter, m); }
-  /// Where a > b as unsigned numbers.
+  /// True where a > b as unsigned numbers.
   static M above(I a, I b) { return xor_(_mm256_cmpeq_epi32(max32(a, b), b), set8(0xff)); }
 
-  // What magic_round.h needs besides. There is one rounding direction only.
+  // In addition for magic_round.h. Only one rounding direction is available.
   static F fma_up(F a, F b, F c) { return fma(a, b, c); }
   static F fma_truncate(F a, F b, F c) { return fma(a, b, c); }
-  // Comparisons with NaN are false but for the last.
+  // Comparisons with NaN are false, except in the last one.
   static I count_down(I counter, M m) { return add32(counter, m); }
   static I or_if(I a, M m, I bits) { return or_masked(a, m, bits); }
   static M equal(I a, I b) { return _mm256_cmpeq_epi32(a, b); }
@@ -80,9 +80,10 @@ struct Avx2 {
   static M not_up_to(I a, F b) { return as_int(_mm256_cmp_ps(as_float(a), b, _CMP_NLE_UQ)); }
   static F multiply(F a, F b) { return _mm256_mul_ps(a, b); }
   static F subtract(F a, F b) { return _mm256_sub_ps(a, b); }
-  /// The larger of x and zero, of NaN zero.
+  /// Returns the larger of x and zero; zero if x is NaN.
   static F or_zero(F x) { return _mm256_max_ps(x, _mm256_setzero_ps()); }
-  /// Of a number below 2^32, rounded down. The conversion is signed: without the upper half first.
+  /// Rounds a number below 2^32 down. The conversion is signed, so the upper half is split off
+  /// first.
   static I to_unsigned(F x) {
     const F half = set_float(0x1p31f);
     const F upper = _mm256_cmp_ps(x, half, _CMP_GE_OQ);
@@ -118,8 +119,8 @@ struct Avx2 {
     const I cross = _mm256_mullo_epi32(a, set64(b << 32 | b >> 32));
     return add64(low, left64<32>(add64(cross, right64<32>(cross))));
   }
-  /// splitmix64 of core/numeric/formats/rng.h after its first addition, inverted where the mask has
-  /// ones, and ones elsewhere.
+  /// Finishes splitmix64 of core/numeric/formats/rng.h, after its first addition; the bits are
+  /// inverted where the mask has ones, and ones elsewhere.
   static I draw_limits(I z, I mask) {
     z = multiply64(xor_(z, right64<30>(z)), 0xBF58476D1CE4E5B9u);
     z = multiply64(xor_(z, right64<27>(z)), 0x94D049BB133111EBu);
@@ -127,29 +128,29 @@ struct Avx2 {
   }
 
   static I nan_mask(I x) { return as_int(_mm256_cmp_ps(as_float(x), as_float(x), _CMP_UNORD_Q)); }
-  /// a, or a | bits where x is NaN.
+  /// Returns a, or a | bits where x is NaN.
   static I or_if_nan(I a, I x, I bits) { return or_masked(a, nan_mask(x), bits); }
-  /// a, or x | bits where x is NaN.
+  /// Returns a, or x | bits where x is NaN.
   static I replace_if_nan(I a, I x, I bits) {
     return _mm256_blendv_epi8(a, or_(x, bits), nan_mask(x));
   }
-  /// a, plus 1 where x has one of `bits`, which is a single bit.
+  /// Returns a, plus 1 where x has the single bit of `bits`.
   static I add_one_if(I a, I x, I bits) {
     return _mm256_sub_epi32(a, _mm256_cmpeq_epi32(and_(x, bits), bits));
   }
-  /// a, or b where a as a float is above the limit.
+  /// Returns a, or b where a as a float is above the limit.
   static I replace_if_above(I a, F limit, I b) {
     return _mm256_blendv_epi8(a, b, as_int(_mm256_cmp_ps(as_float(a), limit, _CMP_GT_OQ)));
   }
-  /// a | (x & mask)
+  /// Returns a | (x & mask).
   static I or_masked(I a, I x, I mask) { return or_(a, and_(x, mask)); }
-  /// Bits of a where the mask has ones, else of b.
+  /// Returns the bits of a where the mask has ones, otherwise those of b.
   static I select(I mask, I a, I b) { return or_(and_(mask, a), _mm256_andnot_si256(mask, b)); }
   static I through_half(I x) {
     constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT;
     return as_int(_mm256_cvtph_ps(_mm256_cvtps_ph(as_float(x), kNearest)));
   }
-  /// Biased exponents of four vectors of floats, in some order.
+  /// Returns the biased exponents of four vectors of floats, in some order.
   static I exponent_bytes(I a, I b, I c, I d) {
     const I ab = _mm256_blend_epi16(_mm256_srli_epi32(a, 16), b, 0xaa);
     const I cd = _mm256_blend_epi16(_mm256_srli_epi32(c, 16), d, 0xaa);
@@ -172,7 +173,7 @@ struct Avx2 {
   static I right16(I x) {
     return _mm256_srli_epi16(x, kShift);
   }
-  /// sum <- the sum bit of sum + a + b; returns the carry bit.
+  /// Sets sum to the sum bit of sum + a + b; returns the carry bit.
   static I full_add(I& sum, I a, I b) {
     const I either = xor_(a, b);
     const I carry = or_(and_(a, b), and_(sum, either));
@@ -190,7 +191,7 @@ struct Avx2 {
     return _mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1);
   }
   static int64_t sum_bytes(I x) { return sum_of_quads(_mm256_sad_epu8(x, zero())); }
-  /// Byte sums of four vectors, 16 bits each.
+  /// Returns the byte sums of four vectors, 16 bits each.
   static uint64_t sum_bytes_of_four(I a, I b, I c, I d) {
     const I ab = or_(_mm256_sad_epu8(a, zero()), _mm256_slli_epi64(_mm256_sad_epu8(b, zero()), 16));
     const I cd = or_(_mm256_sad_epu8(c, zero()), _mm256_slli_epi64(_mm256_sad_epu8(d, zero()), 16));

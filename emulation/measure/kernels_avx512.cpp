@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Measuring kernels for AVX-512 (F, BW, DQ, VL): 64 bytes a vector.
+// Measuring kernels for AVX-512 (F, BW, DQ, VL): 64 bytes per vector.
 
-// GCC 12 believes its own intrinsics read uninitialised vectors (GCC bug 105593).
+// GCC 12 believes that its own intrinsics read uninitialised vectors (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
@@ -38,7 +38,7 @@ struct Avx512 {
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
   static F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }
 
-  // What general_round.h needs; comparisons are of signed numbers.
+  // For general_round.h; comparisons are signed.
   static I or_(I a, I b) { return _mm512_or_si512(a, b); }
   static I and_not(I a, I b) { return _mm512_andnot_si512(b, a); }
   static I sub32(I a, I b) { return _mm512_sub_epi32(a, b); }
@@ -70,17 +70,17 @@ struct Avx512 {
   static I count(I counter, M m) {
     return _mm512_mask_add_epi32(counter, m, counter, _mm512_set1_epi32(1));
   }
-  /// Where a > b as unsigned numbers.
+  /// True where a > b as unsigned numbers.
   static M above(I a, I b) { return _mm512_cmpgt_epu32_mask(a, b); }
 
-  // What magic_round.h needs besides.
+  // In addition for magic_round.h.
   static F fma_up(F a, F b, F c) {
     return _mm512_fmadd_round_ps(a, b, c, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
   }
   static F fma_truncate(F a, F b, F c) {
     return _mm512_fmadd_round_ps(a, b, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
   }
-  // Comparisons with NaN are false but for the last.
+  // Comparisons with NaN are false, except in the last one.
   static I count_down(I counter, M m) {
     return _mm512_mask_sub_epi32(counter, m, counter, _mm512_set1_epi32(1));
   }
@@ -92,9 +92,9 @@ struct Avx512 {
   static M not_up_to(I a, F b) { return _mm512_cmp_ps_mask(as_float(a), b, _CMP_NLE_UQ); }
   static F multiply(F a, F b) { return _mm512_mul_ps(a, b); }
   static F subtract(F a, F b) { return _mm512_sub_ps(a, b); }
-  /// The larger of x and zero, of NaN zero.
+  /// Returns the larger of x and zero; zero if x is NaN.
   static F or_zero(F x) { return _mm512_max_ps(x, _mm512_setzero_ps()); }
-  /// Of a number below 2^32, rounded down.
+  /// Rounds a number below 2^32 down.
   static I to_unsigned(F x) { return _mm512_cvttps_epu32(x); }
   static int64_t sum_lanes(I x) { return _mm512_reduce_add_epi32(x); }
 
@@ -113,8 +113,8 @@ struct Avx512 {
   static I right64(I x) {
     return _mm512_srli_epi64(x, kShift);
   }
-  /// splitmix64 of core/numeric/formats/rng.h after its first addition, inverted where the mask has
-  /// ones, and ones elsewhere.
+  /// Finishes splitmix64 of core/numeric/formats/rng.h, after its first addition; the bits are
+  /// inverted where the mask has ones, and ones elsewhere.
   static I draw_limits(I z, I mask) {
     z = _mm512_mullo_epi64(xor_(z, right64<30>(z)), set64(0xBF58476D1CE4E5B9u));
     z = _mm512_mullo_epi64(xor_(z, right64<27>(z)), set64(0x94D049BB133111EBu));
@@ -124,29 +124,29 @@ struct Avx512 {
   static __mmask16 nan_mask(I x) {
     return _mm512_cmp_ps_mask(as_float(x), as_float(x), _CMP_UNORD_Q);
   }
-  /// a, or a | bits where x is NaN.
+  /// Returns a, or a | bits where x is NaN.
   static I or_if_nan(I a, I x, I bits) { return _mm512_mask_or_epi32(a, nan_mask(x), a, bits); }
-  /// a, or x | bits where x is NaN.
+  /// Returns a, or x | bits where x is NaN.
   static I replace_if_nan(I a, I x, I bits) {
     return _mm512_mask_or_epi32(a, nan_mask(x), x, bits);
   }
-  /// a, plus 1 where x has one of `bits`.
+  /// Returns a, plus 1 where x has one of `bits`.
   static I add_one_if(I a, I x, I bits) {
     return _mm512_mask_add_epi32(a, _mm512_test_epi32_mask(x, bits), a, _mm512_set1_epi32(1));
   }
-  /// a, or b where a as a float is above the limit.
+  /// Returns a, or b where a as a float is above the limit.
   static I replace_if_above(I a, F limit, I b) {
     return _mm512_mask_mov_epi32(a, _mm512_cmp_ps_mask(as_float(a), limit, _CMP_GT_OQ), b);
   }
-  /// a | (x & mask)
+  /// Returns a | (x & mask).
   static I or_masked(I a, I x, I mask) { return _mm512_ternarylogic_epi32(a, x, mask, 0xf8); }
-  /// Bits of a where the mask has ones, else of b.
+  /// Returns the bits of a where the mask has ones, otherwise those of b.
   static I select(I mask, I a, I b) { return _mm512_ternarylogic_epi32(mask, a, b, 0xca); }
   static I through_half(I x) {
     constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT;
     return as_int(_mm512_cvtph_ps(_mm512_cvtps_ph(as_float(x), kNearest | _MM_FROUND_NO_EXC)));
   }
-  /// Biased exponents of four vectors of floats, in some order.
+  /// Returns the biased exponents of four vectors of floats, in some order.
   static I exponent_bytes(I a, I b, I c, I d) {
     const I upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
     const I ab = select(upper, b, _mm512_srli_epi32(a, 16));
@@ -170,7 +170,7 @@ struct Avx512 {
   static I right16(I x) {
     return _mm512_srli_epi16(x, kShift);
   }
-  /// sum <- the sum bit of sum + a + b; returns the carry bit.
+  /// Sets sum to the sum bit of sum + a + b; returns the carry bit.
   static I full_add(I& sum, I a, I b) {
     const I carry = _mm512_ternarylogic_epi32(sum, a, b, 0xe8);
     sum = _mm512_ternarylogic_epi32(sum, a, b, 0x96);
@@ -183,7 +183,7 @@ struct Avx512 {
     return _mm512_mask_add_epi8(counter, _mm512_cmpge_epu8_mask(a, b), counter, set8(1));
   }
   static int64_t sum_bytes(I x) { return _mm512_reduce_add_epi64(_mm512_sad_epu8(x, zero())); }
-  /// Byte sums of four vectors, 16 bits each.
+  /// Returns the byte sums of four vectors, 16 bits each.
   static uint64_t sum_bytes_of_four(I a, I b, I c, I d) {
     const I ab = _mm512_or_si512(_mm512_sad_epu8(a, zero()),
                                  _mm512_slli_epi64(_mm512_sad_epu8(b, zero()), 16));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Measuring kernels without intrinsics. Branch-free element functions in loops that the compiler
-// vectorises for any processor; the histogram is eight interleaved tables, so that equal
+// vectorises for any processor. The histogram consists of eight interleaved tables, so that equal
 // neighbours do not wait for each other's counter.
 #include <algorithm>
 #include <bit>
@@ -19,7 +19,7 @@ constexpr uint32_t kSign = 0x80000000u;
 constexpr uint32_t kInfinity = 0x7f800000u;
 constexpr uint32_t kQuietBit = 0x00400000u;
 
-// The cut removes payload bits that the format lacks; results that are not NaN have none there.
+// The cut removes payload bits that the format lacks; values that are not NaN have no bits there.
 
 struct RoundCopy {
   explicit RoundCopy(const RoundSpec&) {}
@@ -31,14 +31,14 @@ struct RoundCarry {
   explicit RoundCarry(const RoundSpec& spec)
       : last_bit(spec.last_bit), below_half(spec.last_bit / 2 - 1), kept(spec.kept) {}
   uint32_t operator()(uint32_t x) const {
-    // Half a step less 1, and 1 more if the kept mantissa is odd: ties go to even.
+    // Half a step less 1, plus 1 if the kept mantissa is odd: ties go to even.
     const uint32_t rounded = x + below_half + ((x & last_bit) != 0 ? 1u : 0u);
     return ((x & ~kSign) > kInfinity ? x | kQuietBit : rounded) & kept;
   }
 };
 
 struct RoundMagic {
-  // Magnitudes as signed integers: every vector unit compares those, and they order like floats.
+  // Magnitudes as signed integers: every vector unit can compare those, and they order like floats.
   int32_t low, high, kept, overflow, max_finite;
   float magic;
   explicit RoundMagic(const RoundSpec& spec)
@@ -48,7 +48,7 @@ struct RoundMagic {
         overflow(static_cast<int32_t>(spec.overflow)),
         max_finite(std::bit_cast<int32_t>(spec.max_finite)),
         magic(spec.magic) {}
-  /// The magnitude of the rounded value.
+  /// Returns the magnitude of the rounded value.
   int32_t magnitude(float x) const {
     const int32_t input = std::bit_cast<int32_t>(x) & 0x7fffffff;
     int32_t power = input & 0x7f800000;
@@ -57,7 +57,7 @@ struct RoundMagic {
     const float shift = std::bit_cast<float>(power) * magic;  // exact
     const float rounded = (x + shift) - shift;
     const int32_t result = std::bit_cast<int32_t>(rounded) & kept;
-    // A NaN stays what the addition made of it: quiet, with its payload.
+    // A NaN stays as the addition made it: quiet, with its payload.
     const int32_t limit = input > 0x7f800000 ? 0x7fffffff : max_finite;
     return result > limit ? overflow : result;
   }
@@ -85,7 +85,7 @@ struct One {
   static I sub32(I a, I b) { return a - b; }
   static I max_signed(I a, I b) { return as_signed(a) > as_signed(b) ? a : b; }
   static I min_signed(I a, I b) { return as_signed(a) < as_signed(b) ? a : b; }
-  // Counts of 32 and more, negative ones too, leave nothing.
+  // Shifts by 32 or more, or by negative counts, return 0.
   static I left(I x, I count) { return count < 32 ? x << count : 0; }
   static I right(I x, I count) { return count < 32 ? x >> count : 0; }
   template <int kShift>
@@ -116,7 +116,7 @@ struct One {
   static F set_float(float x) { return x; }
   static I max32(I a, I b) { return std::max(a, b); }
   static I min32(I a, I b) { return std::min(a, b); }
-  // The products are powers of two times a few bits: exact.
+  // The products are powers of two times a few bits, so they are exact.
   static F fma(F a, F b, F c) { return a * b + c; }
   static F fnma(F a, F b, F c) { return c - a * b; }
   static F fma_up(F a, F b, F c) { return fma(a, b, c); }
@@ -136,7 +136,7 @@ struct One {
   static I replace_if_above(I a, F limit, I b) { return as_float(a) > limit ? b : a; }
 };
 
-/// One draw at a time.
+/// Makes one draw at a time.
 template <>
 struct DrawLimits<One> {
   uint64_t start, index;
@@ -159,7 +159,7 @@ void round_loop(const float* in, float* out, int64_t n, const RoundSpec& spec) {
   }
 }
 
-/// The kinds that are written once for vectors and single numbers.
+/// Rounds with the kinds that are written once for vectors and single numbers.
 template <bool kStore, bool kCount>
 void round_shared(const float* in, float* out, int64_t n, const RoundSpec& spec, uint64_t first,
                   RoundCounts* counts) {
@@ -246,7 +246,7 @@ void find_extremes(const float* in, int64_t n, Survey& result) {
   result.min_below = min_below;
 }
 
-/// The 16 partial sums as a balanced tree (core/numeric/statistics/tensor_stats.h).
+/// Adds the 16 partial sums as a balanced tree (core/numeric/statistics/tensor_stats.h).
 double add_partials(double* partial) {
   for (int half = 8; half >= 1; half /= 2) {
     for (int j = 0; j < half; ++j) partial[j] += partial[j + half];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// RoundMagic (kernel_body.h) for every mode and option. x + M, to nearest even, has the rounded
-// value in its lowest bits, counted in units of the last place. Comparing it with x says on which
-// side it fell, so the other modes add or take one unit before M is subtracted. Shared by vectors
-// and plain integers, like general_round.h.
+// RoundMagic (kernel_body.h) for every mode and option. x + M, rounded to nearest even, contains
+// the rounded value in its lowest bits, in units of the last place. Comparing it with x shows to
+// which side it was rounded, so the other modes add or subtract one unit before M is subtracted.
+// Shared by vectors and plain integers, like general_round.h.
 #pragma once
 
 #include <cstdint>
@@ -51,13 +51,13 @@ struct RoundMagicWay {
         unsigned_zero(spec.unsigned_zero),
         limits(spec, first) {}
 
-  /// The magnitude rounded; infinities stay, and so do NaNs but for their payload.
+  /// Returns the rounded magnitude. Infinities stay; NaNs stay except for their payload.
   I rounded(I x) {
     const F power = V::as_float(V::min32(V::max32(V::and_(x, exponent_bits), low), high));
-    // Rounding down is rounding up the negative value.
+    // Rounding down is rounding the negated value up.
     const F value =
         V::as_float(kWay == RoundWay::directed ? V::xor_(x, flip) : V::and_(x, magnitude));
-    // Some instruction sets have the sum as the mode wants it at once.
+    // Some instruction sets compute the sum in the required mode directly.
     constexpr bool kAtOnce =
         V::kRoundsAnyWay && kWay != RoundWay::nearest_even && kWay != RoundWay::nearest_away;
     const F shifted = !kAtOnce                     ? V::fma(power, magic, value)
@@ -79,7 +79,7 @@ struct RoundMagicWay {
     if constexpr (kOdd) units = V::or_if(units, V::differ_float(sum, value), one);
     if constexpr (kStochastic) {
       const F cut = kAtOnce ? sum : V::fnma(power, magic, V::as_float(units));
-      // Infinity less infinity counts as no fraction.
+      // Infinity minus infinity counts as no fraction.
       const F rest = V::or_zero(V::subtract(value, cut));
       const F scale = V::as_float(V::sub32(inverse, V::as_int(power)));
       const I fraction = V::to_unsigned(V::multiply(rest, scale));
@@ -112,13 +112,13 @@ struct RoundMagicWay {
  private:
   static constexpr bool kOdd = kWay == RoundWay::odd;
 
-  /// NaN and zero are without sign.
+  /// NaN and zero have no sign.
   I finish_fnuz(I r, I larger, I x) const {
     const M beyond_max = V::not_up_to(r, max_finite);  // NaN too
     const I with_sign = V::or_masked(r, x, sign_bit);
     I result = V::keep_if(V::less(V::zero(), r), with_sign);
     if constexpr (kNearest) return V::choose(beyond_max, nan_set, result);
-    // Of each sign the larger ones become NaN or keep the sign, which one comparison tells.
+    // For each sign, larger values become NaN or keep their sign; one comparison decides which.
     const I signed_larger =
         V::choose(V::equal(larger, nan_set), larger, V::or_masked(larger, x, sign_bit));
     result = V::choose(beyond_max, signed_larger, result);

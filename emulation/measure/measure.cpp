@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The tap's driver: picks the kernels of the instruction set in use, treats the rare inputs
-// (infinities, NaNs, fp32 subnormals), and spreads chunks over threads.
-// A chunk is read completely before it is rounded, so the output may be the input.
+// The tap's driver: chooses the kernels of the active instruction set, handles rare inputs
+// (infinities, NaNs, fp32 subnormals), and distributes chunks over threads. A chunk is read
+// completely before it is rounded, so the output may be the input.
 #include "emulation/measure/measure.h"
 
 #include <omp.h>
@@ -32,7 +32,7 @@ constexpr uint32_t kMagnitude = 0x7fffffffu;
 constexpr uint32_t kInfinity = 0x7f800000u;
 constexpr uint32_t kSmallestNormal = 0x00800000u;
 
-/// Below this many elements, starting threads costs more than it saves.
+/// Below this many elements, starting threads takes longer than it saves.
 constexpr int64_t kThreadedFrom = 32768;
 
 /// 24 MiB, like the threshold that C libraries' memcpy has with large caches.
@@ -54,7 +54,7 @@ const Kernels& active_kernels() {
   return measure_detail::baseline_kernels();
 }
 
-/// What one call works with, looked up once per array.
+/// Context of one call, looked up once per array.
 struct ArrayTap {
   const Kernels& kernels;
   const FloatFormat& format;
@@ -70,13 +70,13 @@ struct ArrayTap {
         stream(past_caches) {}
 };
 
-/// Larger arrays go past the caches when they are written: they would not stay there anyway.
-/// In place the line is there already.
+/// Returns whether stores should bypass the caches. Larger arrays would not stay there anyway. In
+/// place, the line is already in the cache.
 bool should_stream(const float* in, const float* out, int64_t n) {
   return in != out && n >= kStreamFrom;
 }
 
-/// Orders a thread's streaming stores before whatever it does next.
+/// Orders a thread's streaming stores before its next operations.
 void end_streaming(const ArrayTap& tap) {
 #if defined(__x86_64__)
   if (tap.stream) _mm_sfence();
@@ -87,7 +87,8 @@ void end_streaming(const ArrayTap& tap) {
 
 uint32_t magnitude_bits(float x) noexcept { return std::bit_cast<uint32_t>(x) & kMagnitude; }
 
-/// Copies a chunk with zeros for infinities and NaNs, which it counts; returns how many.
+/// Copies a chunk with zeros in place of infinities and NaNs; counts these and returns their
+/// number.
 int64_t set_aside_non_finite(const float* in, int64_t n, float* finite, TensorStats& stats) {
   const int64_t before = stats.non_finite();
   for (int64_t i = 0; i < n; ++i) {
@@ -99,7 +100,7 @@ int64_t set_aside_non_finite(const float* in, int64_t n, float* finite, TensorSt
   return stats.non_finite() - before;
 }
 
-/// Adds fp32 subnormals to their histogram bins and returns how many there are.
+/// Adds fp32 subnormals to their histogram bins and returns their number.
 int64_t count_fp32_subnormals(const ArrayTap& tap, const float* finite, int64_t n,
                               TensorStats& stats) {
   int64_t powers[23] = {};
@@ -118,7 +119,7 @@ int64_t count_at_least(const float* finite, int64_t n, uint32_t magnitude) {
   return count;
 }
 
-/// Elements first .. first + n of the array of the call.
+/// Measures elements first .. first + n of the call's array.
 void measure_one_chunk(const ArrayTap& tap, int64_t first, const float* in, float* out, int64_t n,
                        TensorStats& stats, double* sum, double* sum_sq) {
   const uint64_t index = tap.rounding.from(first).first;
@@ -146,7 +147,7 @@ void measure_one_chunk(const ArrayTap& tap, int64_t first, const float* in, floa
   zero -= fp32_subnormal;
   stats.zero += zero;
 
-  // With fp32's exponents nothing but fp32 subnormals can become zero or subnormal.
+  // With fp32's exponents only fp32 subnormals can become zero or subnormal.
   const bool wide = tap.spec.kind == RoundKind::carry && fp32_subnormal == 0;
   if (!wide && tap.spec.kind != RoundKind::copy) {
     RoundCounts counts;

@@ -18,8 +18,8 @@ RoundKind choose_kind(const FloatFormat& format, RoundingMode mode) noexcept {
   const int high = format.max_exponent();
   const int m = format.mantissa_bits;
   if (format == kFp32) return RoundKind::copy;  // in every mode
-  // The kernels of nearest even know neither saturation and flushing, nor that fnuz has no -0, nor
-  // what a NaN is in a finite format, nor ties without mantissa bits.
+  // The nearest-even kernels do not support saturation, flushing, fnuz (which has no -0), NaN in a
+  // finite format, or ties without mantissa bits.
   const bool plain = mode == RoundingMode::nearest_even && format == format.without_options() &&
                      m > 0 && format.encoding != Encoding::fnuz &&
                      format.encoding != Encoding::finite;
@@ -31,7 +31,7 @@ RoundKind choose_kind(const FloatFormat& format, RoundingMode mode) noexcept {
   // at most a third of M, hence m <= 21. All results and half of the last place are normal fp32
   // numbers, and M is finite.
   bool fits = m <= 21 && low - m > -126 && high + 1 + 24 - m <= 127 && high > low;
-  // The inverse of the last place times 2^32 is finite, too.
+  // The inverse of the last place times 2^32 must be finite, too.
   if (mode == RoundingMode::stochastic) fits = fits && 32 + m - low <= 127;
   return !fits ? RoundKind::general : plain ? RoundKind::magic : RoundKind::magic_way;
 }
@@ -65,7 +65,7 @@ RoundRange choose_range(const FloatFormat& format) noexcept {
 
 uint32_t bits(float x) noexcept { return std::bit_cast<uint32_t>(x); }
 
-/// What `magic_way` and `general` need on top.
+/// Adds the constants for `magic_way` and `general`.
 void add_general(const FloatFormat& format, const TensorRounding& rounding, RoundSpec& spec) {
   const int m = format.mantissa_bits;
   const int low = format.min_exponent();
@@ -108,7 +108,7 @@ void add_general(const FloatFormat& format, const TensorRounding& rounding, Roun
   spec.nan_kept = keeps_payload ? spec.kept | kSign : 0;
   spec.nan_set = keeps_payload ? 0x7fc00000u : bits(round_to_format(std::nanf(""), format).value);
   spec.unsigned_zero = !format.has_negative_zero();
-  // Without mantissa bits the cut would make NaN infinite.
+  // Without mantissa bits, the cut would turn NaN into infinity.
   const bool plain = keeps_payload && !format.flush_out && m > 0;
   const bool only_fnuz = spec.unsigned_zero && !format.flush_out && !format.saturate;
   spec.options = plain ? RoundOptions::none : only_fnuz ? RoundOptions::fnuz : RoundOptions::all;
@@ -135,7 +135,7 @@ RoundSpec make_round_spec(const FloatFormat& format, const TensorRounding& round
     spec.magic = static_cast<float>(1.5 * FloatFormat::power_of_two(23 - m));
     spec.half_step = static_cast<float>(FloatFormat::power_of_two(-1 - m));
   }
-  // Half a step above the largest finite value; its even mantissa, if it has one, wins a tie.
+  // Half a step above the largest finite value; if that has an even mantissa, a tie goes to it.
   const uint32_t max_bits = bits(spec.max_finite);
   const bool even = (max_bits & spec.last_bit) == 0;
   spec.overflow_from = max_bits + (m == 23 ? 1u : spec.last_bit / 2 + (even ? 1u : 0u));

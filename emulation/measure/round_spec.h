@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Chooses how the kernels round to a format, and their constants.
+// Chooses how the kernels round to a format, and computes their constants.
 #pragma once
 
 #include "core/numeric/formats/float_format.h"

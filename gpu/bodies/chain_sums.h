@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Long chains of additions, few at a time: sums over all axes of a tensor but those in the middle,
-// as bias gradients are. A chain has an order and so one thread, which would wait for memory at
-// every element; here a block brings a piece of its chains into shared memory, by neighbours, while
-// the threads that add work on the piece before.
+// Few, long chains of additions: sums over all axes of a tensor except the middle ones, as in bias
+// gradients. A chain has a fixed order and therefore one thread, which would wait for memory at
+// every element. So a block of threads loads a piece of its chains into shared memory (adjacent
+// threads load adjacent elements), while the adding threads process the previous piece.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace halfscope::gpu {
 
-/// y[c] = sum of x[o][c][i] over ascending (o, i), from +0 in fp32; x is [outer, chains, inner].
+/// Computes y[c] = sum of x[o][c][i] over ascending (o, i), from +0 in fp32; x is [outer, chains,
+/// inner].
 struct ChainSums {
   static constexpr int kThreads = 256, kPiece = 2048, kMostChains = 32;
 
@@ -20,8 +21,8 @@ struct ChainSums {
   Out<float> y;
   int64_t outer, chains;
   Divisor inner;
-  double divisor;     ///< of the sum: 1, or for a mean the number of elements
-  Divisor per_block;  ///< chains of a block; more than one are neighbours in memory
+  double divisor;     ///< divides the sum: 1, or for a mean the number of elements
+  Divisor per_block;  ///< chains per block; if more than one, they are adjacent in memory
 
   struct Shared {
     float piece[2][kPiece];
@@ -30,7 +31,7 @@ struct ChainSums {
     float sum;
   };
 
-  /// Whether there is more to add than chains to add in.
+  /// Returns whether the chains are long and few enough for this body.
   static bool suits(int64_t chains, int64_t terms) {
     constexpr int64_t kLong = 128, kManyChains = 8192;
     return terms >= kLong && chains <= kManyChains;

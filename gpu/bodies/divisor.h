@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Division of places by a size that is known before a launch, by a multiplication and a shift
-// (Granlund and Montgomery 1994): devices have no instruction that divides integers.
+// Division of positions by a size that is known before a launch, with one multiplication and one
+// shift (Granlund and Montgomery 1994): devices have no instruction that divides integers.
 #pragma once
 
 #include <bit>
@@ -11,8 +11,8 @@
 
 namespace halfscope::gpu {
 
-/// A size to divide by, otherwise a plain number: n / d and n % d are those of int64_t for all
-/// 0 <= n < 2^63, d >= 1. Zero is a size, too, that nothing is divided by.
+/// A size to divide by; otherwise it behaves like a number. n / d and n % d equal those of int64_t
+/// for all 0 <= n < 2^63, d >= 1. A size of zero is allowed, but not as a divisor.
 class Divisor {
  public:
   Divisor() = default;
@@ -29,7 +29,7 @@ class Divisor {
       if (rest >= divisor) rest -= divisor;
     }
     if (rest != 0) ++multiplier_;
-    // The same for n < 2^31; beyond, such n have no quotient but zero.
+    // Same for n < 2^31. With a larger shift, the quotient of such n is always zero.
     narrow_ = shift_ < 32 ? static_cast<uint32_t>((multiplier_ + 0xffffffffu) >> 32) : 0;
   }
 
@@ -62,7 +62,7 @@ class Divisor {
                           uint32_t shift) noexcept
       : size_(size), multiplier_(multiplier), narrow_(narrow), shift_(shift) {}
 
-  /// Of n < 2^31.
+  /// Returns n / d for n < 2^31.
   HS_HD constexpr uint32_t narrow_quotient(uint32_t n) const noexcept {
 #if defined(__CUDA_ARCH__)
     const uint32_t high = __umulhi(n << 1, narrow_);
@@ -71,7 +71,7 @@ class Divisor {
 #endif
     return high >> (shift_ & 31);
   }
-  /// Of the product.
+  /// Returns the upper 64 bits of the product.
   HS_HD static constexpr uint64_t high_half(uint64_t a, uint64_t b) noexcept {
 #if defined(__CUDA_ARCH__)
     return __umul64hi(a, b);
@@ -89,8 +89,9 @@ class Divisor {
   uint32_t shift_ = 0;
 };
 
-/// Several, zeros at first. (As numbers: __builtin_clear_padding() of GCC 12, with which tests look
-/// into arguments of kernels, loses its place after an array of classes.)
+/// Several divisors, all zero at first. (Stored as numbers: tests look into the arguments of
+/// kernels with GCC 12's __builtin_clear_padding(), which loses its position after an array of
+/// classes.)
 template <int kCount>
 class Divisors {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Arithmetic (core/bodies/elements.h) with broadcasting and functions of one element. exp and log
-// are taken in double (core/numeric/elementary/elementary.h).
+// Arithmetic (core/bodies/elements.h) with broadcasting, and functions of one element. exp and log
+// are computed in double (core/numeric/elementary/elementary.h).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace halfscope::gpu {
 
-/// Which element of an operand goes with element i of the result.
+/// Maps element i of the output to an element of one operand.
 struct Operand {
   enum class Kind : uint8_t { same, scalar, broadcast };
   Kind kind = Kind::same;
@@ -34,8 +34,8 @@ struct Binary {
   HS_HD void operator()(int64_t i) const { y[i] = operation(a[at_a(i)], b[at_b(i)]); }
 };
 
-/// Operations that take no longer than reading their operands, on operands of one shape; item:
-/// several elements of n.
+/// Operations that are no slower than reading their operands, on operands of one shape. Item:
+/// several of the n elements.
 template <class T, class Operation>
 struct SimpleBinary {
   In<T> a, b;
@@ -77,7 +77,7 @@ struct Unary {
   HS_HD void operator()(int64_t i) const { y[i] = operation(x[i]); }
 };
 
-/// a where the condition is not zero, else b; a null operand stands for zeros.
+/// Computes a where the condition is nonzero, otherwise b; a null operand means zeros.
 template <class T>
 struct Where {
   const int32_t* condition;
@@ -94,15 +94,15 @@ struct Where {
   }
 };
 
-/// Functions of N doubles whose results are rounded otherwise than to nearest even.
+/// Functions of N doubles whose results are rounded in a mode other than nearest even.
 template <size_t N, class Function>
 struct RoundedElements {
   Out<float> y;
   Function f{};
   FloatFormat write;
   TensorRounding rounding{};
-  // Last: g++ does not clear the padding that follows an array of structures, and the simulated
-  // device takes what lies there for a pointer.
+  // Last member: g++ does not clear the padding after an array of structures, and the simulated
+  // device would take those bytes for a pointer.
   In<float> x[N];
   Operand at[N];
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The functions of core/numeric/elementary/functions.h on elements: computed in double, delivered
+// The functions of core/numeric/elementary/functions.h on elements: computed in double, rounded
 // once.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace halfscope::gpu {
 
-/// A function of doubles as an operation of Unary and Binary.
+/// Wraps a function of doubles as an operation of Unary and Binary.
 template <class Function>
 struct Delivered {
   Function f{};
@@ -32,7 +32,7 @@ struct Delivered {
   }
 };
 
-/// `a` has the result's shape.
+/// Operation on three operands; `a` has the output's shape.
 template <class T, class Operation>
 struct Ternary {
   In<T> a, b, c;

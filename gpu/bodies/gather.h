@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Gather, GatherElements and their gradients, which sum in ascending order of the positions in
-// `indices`. Indices were checked before they come here.
+// `indices`. The caller has checked the indices.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace halfscope::gpu {
 
-/// The sum of line `row` of a table: the key of its random words (sums_of_row() in
-/// core/lower/execution.h).
+/// Returns `how` with the key of the random words for the sum of line `row` of a table
+/// (sums_of_row() in core/lower/execution.h).
 HS_HD constexpr ChainSpec chain_of_row(ChainSpec how, int64_t row) noexcept {
   how.key = splitmix64(how.key + static_cast<uint64_t>(row));
   return how;
@@ -31,8 +31,8 @@ struct Gather {
   }
 };
 
-/// Item: a position in `index`. Sorts the positions by the rows that they read, stable: row r has
-/// places[first[r]] to places[first[r] + terms[r]]; `terms` is zeros before.
+/// Item: a position in `index`. Sorts the positions by the rows that they read (stable): row r has
+/// places[first[r]] to places[first[r] + terms[r]]. `terms` must be zero before.
 struct SortByRow {
   const int32_t* index;
   int32_t *places, *first, *terms;
@@ -99,14 +99,14 @@ struct GatherGrad {
   }
 };
 
-/// Item: an element of `indices`, which lie in x along all axes but the one of this length and
-/// distance.
+/// Item: an element of `indices`. Its position in x is the same along all axes except the one with
+/// this length and stride.
 template <class T>
 struct GatherElements {
   In<T> x;
   const int32_t* index;
   Out<T> y;
-  Strided at;  ///< of the indices in x, 0 along the axis
+  Strided at;  ///< position of the indices in x, 0 along the axis
   int64_t length, stride;
 
   HS_HD void operator()(int64_t item) const {
@@ -147,7 +147,7 @@ struct GatherElementsGrad {
   }
 
  private:
-  /// The k-th of the elements that read this row.
+  /// The k-th element that reads this row.
   struct Terms {
     const GatherElementsGrad& of;
     In<T> x;
@@ -181,7 +181,7 @@ struct GatherElementsGrad {
   }
 };
 
-/// Item: an element of dx; dy has one for each row.
+/// Item: an element of dx; dy has one element per row.
 template <class T>
 struct GatherLabelsGrad {
   In<T> dy;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Layer, group, instance and RMS normalization, fused: sums in double in the emulator's order, a
-// group by 16 threads or a parameter an item, or as the plan names; the rest in fp32, an element an
-// item.
+// Layer, group, instance and RMS normalization, fused. Sums are in double and in the emulator's
+// order: 16 threads per group, or one item per parameter; or as the plan names them. The rest is in
+// fp32, one item per element.
 #pragma once
 
 #include <cmath>
@@ -15,14 +15,14 @@
 
 namespace halfscope::gpu {
 
-/// A sum of products as the plan names it, delivered.
+/// Returns a sum of products under the plan's accumulation, delivered.
 template <class Terms>
 HS_HD double named_products(const ChainSpec& how, const Terms& terms, int64_t n, int64_t element) {
   return static_cast<double>(
       deliver_sum(how, sum_of_terms(how, terms, n, element), nullptr, n, element));
 }
 
-/// NormGroups, ready to be divided by.
+/// NormGroups with sizes that are ready for division.
 struct DeviceGroups {
   int64_t groups;
   Divisor size, params, inner;
@@ -47,7 +47,7 @@ struct GroupStatistics {
 
   DeviceGroups groups;
   In<T> x;
-  Out<T> mean;  ///< null: no mean is taken away
+  Out<T> mean;  ///< null: the mean is not subtracted
   Out<T> inverse;
   double epsilon;
   ChainSpec how;
@@ -127,13 +127,13 @@ struct NormalizeGroup {
   }
 };
 
-/// What all sums of the gradient read.
+/// Operands that all sums of the gradient read.
 template <class T>
 struct NormOperands {
   DeviceGroups groups;
   In<T> dy, x, scale, mean, inverse;  ///< mean may be null
 
-  /// (x - mean) / deviation.
+  /// Returns (x - mean) / deviation.
   HS_HD double normal(int64_t i) const {
     const int64_t group = i / groups.size;
     const double centre = mean != nullptr ? static_cast<double>(mean[group]) : 0.0;
@@ -159,7 +159,7 @@ struct GroupGradSums {
   struct Slopes {
     const NormOperands<T>& of;
     int64_t first;
-    bool normal;  ///< (dy scale, h), else (dy, scale)
+    bool normal;  ///< (dy scale, h), otherwise (dy, scale)
     HS_HD float left(int64_t k) const {
       return normal ? static_cast<float>(of.slope(first + k))
                     : static_cast<float>(of.dy[first + k]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Positions in tensors, given the place of an element in row-major order.
+// Positions in tensors, computed from an element's index in row-major order.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace halfscope::gpu {
 
 inline constexpr int kMaxRank = 8;
 
-/// Where element i of a box of these sizes lies, at these distances.
+/// Maps element i of a box of these sizes to its position, with these strides.
 struct Strided {
   int rank = 0;
   Divisors<kMaxRank> size;
@@ -28,7 +28,7 @@ struct Strided {
     }
     return result + i * stride[0];
   }
-  /// Whether elements lie one after the other.
+  /// Returns whether the elements are contiguous.
   bool is_whole() const noexcept { return rank == 0 || (rank == 1 && stride[0] == 1); }
 };
 
@@ -52,7 +52,7 @@ struct CopyTo {
   HS_HD void operator()(int64_t i) const { y[to.offset(i)] = x[i]; }
 };
 
-/// to[i] = from[i] for all i of a box that lies in both.
+/// Copies to[i] = from[i] for all i of a box within both.
 template <class T>
 struct CopyBox {
   In<T> x;

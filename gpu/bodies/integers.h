@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sums of index tensors. What else works on indices are bodies of core/bodies/indices.h, and those
-// of reals over int32_t with the arithmetic of core/numeric/elementary/integers.h.
+// Sums of index tensors. The other operations on indices are bodies of core/bodies/indices.h, or
+// those of reals over int32_t with the arithmetic of core/numeric/elementary/integers.h.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace halfscope::gpu {
 
-/// Item: an element of y, of n elements of x each.
+/// Item: an element of y, from n elements of x.
 template <class Function>
 struct ReduceIndices {
   const int32_t* x;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Operands as libraries want them where they do not lie so already, and what is left to do with
-// what they write: lines of k or channels last, and then bias, scales and the way back.
+// Copies operands into the layout that libraries need (lines of k, or channels last), and finishes
+// what they write: adds bias, applies scales, and restores the layout.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace halfscope::gpu {
 
-/// Item = line * pitch + l: a(line, l) or b(l, line), zeros beyond the matrix. A term that takes no
-/// part is a zero, too.
+/// Item = line * pitch + l: a(line, l) or b(l, line), zeros beyond the matrix. A missing term is a
+/// zero, too.
 template <class Source, bool kFirst>
 struct PackLines {
   Source source;
@@ -32,14 +32,15 @@ struct PackLines {
   }
 };
 
-/// [outer][channel][pixel] and [outer][pixel][channel] in tiles of some channels and pixels, by way
-/// of shared memory: each of the two is read or written by neighbours.
+/// Converts between [outer][channel][pixel] and [outer][pixel][channel] in tiles of some channels
+/// and pixels through shared memory, so that adjacent threads read and write adjacent elements on
+/// both sides.
 class ChannelTiles {
  public:
   static constexpr int kThreads = 256;
   static constexpr int kMostElements = 4096, kMostChannels = 256;  ///< of a tile
 
-  /// A channel's pixels begin in another bank than the next one's.
+  /// Each channel's pixels begin in a different memory bank than the next channel's.
   struct Shared {
     float element[kMostElements + kMostChannels];
   };
@@ -57,15 +58,15 @@ class ChannelTiles {
 
   HS_HD int64_t blocks() const { return outer_ * down_ * across_; }
 
-  /// Elements with their places in shared memory, the first one's and how far apart.
+  /// Elements and their positions in shared memory: the first position and the step.
   struct Share {
     Neighbours at;
     int place, step;
     int64_t channel;  ///< of the first
   };
 
-  /// f(Share) for a thread's share of a tile in the order with channels before pixels: several
-  /// elements at a time if rows are made of them, else one.
+  /// Calls f(Share) for a thread's share of a tile, in the order with channels before pixels. Takes
+  /// several elements at a time if rows are multiples of that, otherwise one.
   template <class F>
   HS_HD void by_pixels(int64_t block, int thread, const F& f) const {
     const bool several = pixel_packs_ != 0;
@@ -80,7 +81,7 @@ class ChannelTiles {
       f(Share{{place, each}, row * pitch() + column, 1, channel});
     }
   }
-  /// Likewise in the order with channels last.
+  /// Same, in the order with channels last.
   template <class F>
   HS_HD void by_channels(int64_t block, int thread, const F& f) const {
     const bool several = channel_packs_ != 0;
@@ -96,7 +97,7 @@ class ChannelTiles {
     }
   }
 
-  /// Between a tensor, or what its elements become, and shared memory.
+  /// Copies between a tensor (or what is computed from it) and shared memory.
   HS_HD static void take(const In<float>& x, const Share& share, Shared& shared) {
     if (share.at.count == 1) {
       shared.element[share.place] = x[share.at.first];
@@ -109,7 +110,7 @@ class ChannelTiles {
 
  private:
   static int64_t whole(int64_t n) { return n / kSeveral * kSeveral; }
-  /// Of a tile that is to have 64 pixels, or all of them.
+  /// Returns the most channels of a tile that should have 64 pixels, or all of them.
   static int64_t most_channels(int64_t pixels) {
     return whole(smaller(kMostElements / larger(smaller(pixels, 64), 1), kMostChannels));
   }
@@ -127,7 +128,7 @@ class ChannelTiles {
 
   int64_t outer_, channels_, pixels_;
   Divisor tall_, wide_;  ///< channels and pixels of a tile
-  /// Of kSeveral, in a row and in a column of it; 0: rows or columns are not made of them.
+  /// Packs of kSeveral in a row and in a column; 0: rows or columns are not multiples of it.
   Divisor pixel_packs_, channel_packs_;
   Divisor down_, across_;  ///< tiles of one outer
 };
@@ -169,7 +170,7 @@ struct ChannelsLast {
   }
 };
 
-/// Sums that lie as the matrix of a product, in rows of `pitch`; item = i * n + j.
+/// Sums in the layout of the product's matrix, in rows of `pitch`; item = i * n + j.
 template <class Source>
 struct FinishMatrix {
   Source source;
@@ -184,7 +185,7 @@ struct FinishMatrix {
   }
 };
 
-/// Sums that lie as the one matrix of results that they are; item: several elements.
+/// Sums in the layout of the single output matrix; item: several elements.
 struct FinishRows {
   Epilogue<float> epilogue;
   In<float> sums;
@@ -192,7 +193,7 @@ struct FinishRows {
   int64_t elements;
   Divisor n;
   int64_t k, bias_row, bias_column;
-  int64_t first;  ///< of the elements among all results
+  int64_t first;  ///< index of the first element among all outputs
 
   HS_HD void operator()(int64_t item) const {
     const Neighbours at = several_of(item, elements);
@@ -212,8 +213,8 @@ struct FinishRows {
   }
 };
 
-/// Sums of a convolution that lie as its result; item: an element of it. `per_bias` neighbours
-/// share a bias, of which there are `biases`.
+/// Sums of a convolution in the layout of its output; item: an element. Each run of `per_bias`
+/// elements shares one of `biases` biases.
 struct FinishPlanes {
   Epilogue<float> epilogue;
   In<float> sums;
@@ -226,7 +227,7 @@ struct FinishPlanes {
   }
 };
 
-/// Sums of a convolution with channels last; a bias is a channel's.
+/// Sums of a convolution with channels last; each channel has one bias.
 struct FinishChannelsLast {
   static constexpr int kThreads = ChannelTiles::kThreads;
   using Shared = ChannelTiles::Shared;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The fused losses, their gradients and the accuracy: a row or a chunk an item, then one item for
-// what all of them share. Inside they compute in double and deliver one value that is rounded
-// afterwards.
+// The fused losses, their gradients and the accuracy: one item per row or chunk, then one item for
+// the total. They compute in double and return one value that is rounded afterwards.
 #pragma once
 
 #include <cmath>
@@ -54,7 +53,7 @@ struct LossRows {
   }
 };
 
-/// losses[row], of rows that count.
+/// Computes losses[row] for rows that count.
 template <class T>
 struct RowLoss {
   LossRows<T> of;
@@ -69,7 +68,7 @@ struct RowLoss {
   }
 };
 
-/// Counts rows that count.
+/// Counts the rows that count (those with a label that is not ignored).
 template <class T>
 struct CountRows {
   LossRows<T> of;
@@ -80,8 +79,8 @@ struct CountRows {
   }
 };
 
-/// One block: the mean of the rows that count, in their order, by one thread, to which the others
-/// bring the losses.
+/// One block: the mean of the rows that count, in order. One thread adds; the others load the
+/// losses.
 template <class T>
 struct MeanLoss {
   static constexpr int kThreads = 256, kPiece = 1024;
@@ -129,7 +128,7 @@ struct MeanLoss {
   }
 };
 
-/// One item: the same where the plan names the sum.
+/// One item: same mean under the accumulation that the plan names.
 template <class T>
 struct NamedMeanLoss {
   LossRows<T> of;
@@ -155,7 +154,7 @@ struct NamedMeanLoss {
   }
 };
 
-/// One item: the factor that all rows' gradients have.
+/// One item: the common factor of all rows' gradients.
 template <class T>
 struct LossScale {
   const uint64_t* count;  ///< of rows that count
@@ -189,7 +188,8 @@ struct LossGrad {
   }
 };
 
-/// Counts rows that count and whose first largest element is the label's; a NaN spoils its row.
+/// Counts the rows that count and whose first largest element is the label's. A row with a NaN is
+/// never right.
 template <class T>
 struct RowsRight {
   LossRows<T> of;
@@ -236,7 +236,8 @@ struct SquaredErrors {
   }
 };
 
-/// One item: the mean of the squares, from the chunks' sums or as the plan names.
+/// One item: the mean of the squares, from the chunks' sums or under the accumulation that the plan
+/// names.
 template <class T>
 struct MeanOfSquares {
   In<T> prediction, target;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Matrix products on the tensor cores of the device itself, by mma.sync: 16 x 8 results of a warp,
-// k in steps of 32 bytes, one chain of instructions per result. K is walked as the model of the
-// device does (core/numeric/sums/tensor_core.h), and on the host the model stands in for the
-// instruction, so that results are CoreElement's. Fragments are those of the PTX ISA, "Matrix
-// Fragments for mma.m16n8k16" and the like: with e elements per 32-bit register, k = 8 e, and lane
-// = 4 * group + place
+// Matrix products on the device's tensor cores, with mma.sync: 16 x 8 outputs per warp, k in steps
+// of 32 bytes, one chain of instructions per output. K is traversed as in the model of the device
+// (core/numeric/sums/tensor_core.h). On the host the model replaces the instruction, so that the
+// outputs are CoreElement's. Fragments are those of the PTX ISA ("Matrix Fragments for
+// mma.m16n8k16" and similar sections). With e elements per 32-bit register, k = 8 e, and lane = 4 *
+// group + place:
 //   a, register r, element j:  row group + 8 (r & 1),  k = e (place + 4 (r >> 1)) + j
 //   b, register r, element j:  k = e (place + 4 r) + j,  column group
 //   c, register i:             row group + 8 (i >> 1),  column 2 place + (i & 1)
@@ -19,11 +19,11 @@
 
 namespace halfscope::gpu {
 
-/// Which instruction.
+/// Input formats of the instruction, a and b.
 enum class MmaInput : uint8_t { f16, bf16, tf32, e4m3_e4m3, e4m3_e5m2, e5m2_e4m3, e5m2_e5m2 };
 
 inline constexpr int kMmaRows = 16, kMmaColumns = 8, kWarp = 32;
-inline constexpr int kMmaWords = 8;  ///< 32-bit words of k that one instruction takes
+inline constexpr int kMmaWords = 8;  ///< 32-bit words of k per instruction
 
 struct MmaPlace {
   int line, word;  ///< of a: row; of b: column
@@ -37,7 +37,7 @@ HS_HD constexpr MmaPlace mma_place_b(int lane, int reg) noexcept {
 HS_HD constexpr int mma_row_c(int lane, int reg) noexcept { return lane / 4 + 8 * (reg >> 1); }
 HS_HD constexpr int mma_column_c(int lane, int reg) noexcept { return 2 * (lane % 4) + (reg & 1); }
 
-/// kRows x kColumns results by 4 warps: each 16 rows, all columns.
+/// kRows x kColumns outputs by 4 warps: each computes 16 rows, all columns.
 template <class Source>
 struct MmaTile {
   static constexpr int kThreads = 128, kRows = kThreads / kWarp * kMmaRows, kAcross = 4;
@@ -58,7 +58,7 @@ struct MmaTile {
   HS_HD int64_t across() const { return ceil_div(source.n, kColumns); }
   HS_HD int64_t blocks_of_one() const { return ceil_div(source.m, kRows) * across(); }
   int64_t blocks() const { return source.count * blocks_of_one(); }
-  /// Elements in a word, and of k that an instruction takes.
+  /// Returns the elements per word; depth() returns the elements of k per instruction.
   HS_HD int per_word() const {
     return input == MmaInput::tf32 ? 1 : input == MmaInput::f16 || input == MmaInput::bf16 ? 2 : 4;
   }
@@ -86,8 +86,8 @@ struct MmaTile {
  private:
   HS_HD void load(const Source& one, int64_t first_k, int64_t first_i, int64_t first_j, int thread,
                   Shared& shared) const {
-    // The model fills its last block with products that are +0; the blocks of the last instruction
-    // after that are none of its own, and -0 changes no sum, not even that of zeros.
+    // The model pads its last block with products of +0. Blocks of the last instruction beyond that
+    // are not in the model; they are filled with -0, which changes no sum, not even a sum of zeros.
     const int64_t step = core.step(), end = ceil_div(one.k, step) * step;
     const int e = per_word();
     for (int at = thread; at < kRows * kMmaWords; at += kThreads) {
@@ -176,13 +176,13 @@ struct MmaTile {
         HS_MMA("m16n8k32.row.col.f32.e5m2.e5m2");
         return;
 #endif
-      default:  // not compiled for this architecture; the executor does not ask for it
+      default:  // not compiled for this architecture; the executor never requests it
         __trap();
     }
 #undef HS_MMA
   }
 #else
-  /// What the model says that the instruction does.
+  /// Computes what the instruction does, according to the model.
   void multiply(int n, int thread, const Shared& shared, float (&c)[4]) const {
     const int warp = thread / kWarp, lane = thread % kWarp;
     for (int r = 0; r < 4; ++r) {

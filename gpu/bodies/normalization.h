@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Batch normalization, fused: statistics and sums in double, a plane (sample, channel) in a fixed
-// order by 16 threads, then a channel by one thread, which adds its planes in order; the rest in
-// fp32.
-// An accumulation that the plan names runs over (sample, pixel) of a channel.
+// Batch normalization, fused. Statistics and sums are in double: 16 threads per plane (sample,
+// channel) in a fixed order, then one thread per channel adds its planes in order. The rest is in
+// fp32. An accumulation that the plan names runs over (sample, pixel) of a channel.
 #pragma once
 
 #include <cmath>
@@ -26,7 +25,8 @@ struct Planes {
   HS_HD double count() const { return static_cast<double>(batch * size); }
   HS_HD int64_t elements() const { return batch * channels * size; }
 
-  /// f(channel, begin, end) for the elements at.first + begin to at.first + end that a plane has.
+  /// Calls f(channel, begin, end) for elements at.first + begin to at.first + end, which are in one
+  /// plane.
   template <class F>
   HS_HD void by_channel(const Neighbours& at, const F& f) const {
     int64_t plane = at.first / size;
@@ -41,16 +41,16 @@ struct Planes {
   }
 };
 
-inline constexpr int kPartials = 16;  // as add_tree() has them
+inline constexpr int kPartials = 16;  // same as in add_tree()
 
-/// Two sums over one plane: element i is added to partial i % kPartials, and the partials as a
-/// balanced tree.
+/// Two sums over one plane: element i is added to partial sum i % kPartials; the partial sums are
+/// added as a balanced tree.
 struct PlaneSums {
   double first, second;
 };
 
-/// PlaneSums of kLines lines by a block: thread % kPartials says which partial, thread / kPartials
-/// which line, so that neighbours read neighbours.
+/// PlaneSums of kLines lines by one block. thread % kPartials selects the partial sum and thread /
+/// kPartials the line, so that adjacent threads read adjacent elements.
 struct LineSums {
   static constexpr int kLines = 16, kThreads = kLines * kPartials;
 
@@ -59,7 +59,7 @@ struct LineSums {
   HS_HD static int line_of(int thread) { return thread / kPartials; }
   HS_HD static bool leads(int thread) { return thread % kPartials == 0; }
 
-  /// What the thread adds of the n elements of its line, several at a time in their order.
+  /// Adds the thread's share of its line's n elements, several at a time in order.
   template <class F>
   HS_HD void add_several(int64_t n, int thread, const F& f) {
     double one = 0.0, other = 0.0;
@@ -69,7 +69,7 @@ struct LineSums {
     first[thread] = one;
     second[thread] = other;
   }
-  /// The same one by one.
+  /// Same, one by one.
   template <class F>
   HS_HD void add(int64_t n, int thread, const F& f) {
     double one = 0.0, other = 0.0;
@@ -77,20 +77,20 @@ struct LineSums {
     first[thread] = one;
     second[thread] = other;
   }
-  /// For the thread that leads a line, after all have met.
+  /// Returns the total. For the thread that leads a line, after all threads have synchronized.
   HS_HD PlaneSums total(int thread) const {
     return {add_tree(first + thread), add_tree(second + thread)};
   }
 };
 
-/// Sums of the planes of kLines channels by a block: pieces of them are brought to shared memory by
-/// neighbours, and one thread a channel adds them in ascending order. `kSums` sums at once.
+/// Sums of the planes of kLines channels by one block. Adjacent threads load pieces into shared
+/// memory, and one thread per channel adds them in ascending order. `kSums` sums at once.
 template <int kSums>
 struct ChannelSums {
   static constexpr int kLines = 8, kPiece = 256, kThreads = 256;
 
   struct Shared {
-    double term[kSums][kLines][kPiece + 1];  // one more, so that channels lie in different banks
+    double term[kSums][kLines][kPiece + 1];  // + 1: channels start in different banks
   };
   struct State {
     double sum[kSums] = {};
@@ -104,7 +104,7 @@ struct ChannelSums {
     return 2 * larger(ceil_div(planes.batch, kPiece), 1);
   }
 
-  /// The channel that the thread has the sums of in `state` now, or -1.
+  /// Returns the channel whose sums are now in the thread's `state`, or -1.
   HS_HD int64_t step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
     const int64_t begin = s / 2 * kPiece, first = block * kLines;
     const int samples = static_cast<int>(smaller(kPiece, planes.batch - begin));
@@ -138,7 +138,7 @@ struct ChannelSums {
   }
 };
 
-/// Elements of a channel, in fp32 and less an offset, as factors of a named sum.
+/// Elements of a channel, in fp32 and minus an offset, as factors of a named sum.
 template <class T>
 struct ChannelTerms {
   Planes planes;
@@ -164,7 +164,7 @@ struct ChannelTerms {
   }
 };
 
-/// Line = channel * batch + sample: sum of x, or of squares around the mean.
+/// Line = channel * batch + sample: sum of x, or of squared distances from the mean.
 template <class T>
 struct PlaneMoment {
   static constexpr int kThreads = LineSums::kThreads;
@@ -238,7 +238,8 @@ struct BatchMean {
   }
 };
 
-/// In training a channel's statistics, running and of the batch; then what all its elements need.
+/// In training: a channel's running and batch statistics. Then the factors that all its elements
+/// need.
 template <class T>
 struct ChannelFactors {
   using Sums = ChannelSums<1>;

@@ -13,13 +13,13 @@ namespace halfscope::gpu {
 
 using Windows = PoolGeometry<Divisor>;
 
-/// Windows first to last.
+/// Windows from `first` to `last`, inclusive.
 struct WindowRange {
   int64_t first, last;
   HS_HD int64_t count() const { return larger(last - first + 1, 0); }
 };
 
-/// Those along one axis whose span holds `at`, a place in the padded plane.
+/// Returns the windows along one axis whose span contains `at`, a position in the padded plane.
 HS_HD inline WindowRange windows_at(int64_t at, int64_t kernel, int64_t dilation,
                                     const Divisor& stride, int64_t count) {
   const int64_t before = larger(at - dilation * (kernel - 1), 0);
@@ -44,7 +44,7 @@ struct MaxPool {
   }
 };
 
-/// Item: an element of dx, which adds up the windows that chose it.
+/// Item: an element of dx; sums the gradients of the windows that chose it.
 template <class T>
 struct MaxPoolGrad {
   In<T> dy;
@@ -98,7 +98,7 @@ struct AveragePool {
       for (int64_t i = 0; i < s.kernel_h * s.kernel_w; ++i) n += tap(i) >= 0 ? 1 : 0;
       return n;
     }
-    /// Place of tap i in the plane; -1 on the padding.
+    /// Returns the position of tap i in the plane, or -1 on the padding.
     HS_HD int64_t tap(int64_t i) const {
       const int64_t row = s.row(p, i / s.kernel_w), column = s.column(q, i % s.kernel_w);
       const bool inside = row >= 0 && row < s.height && column >= 0 && column < s.width;
@@ -125,7 +125,7 @@ struct AveragePool {
   }
 };
 
-/// Item: an element of dx, which adds up the shares of its windows.
+/// Item: an element of dx; sums the shares of its windows.
 template <class T>
 struct AveragePoolGrad {
   In<T> dy;
@@ -150,10 +150,10 @@ struct AveragePoolGrad {
   struct Terms {
     In<T> dy;
     const Windows& s;
-    int64_t h, w;  ///< place in the padded plane
+    int64_t h, w;  ///< position in the padded plane
     WindowRange rows, columns;
     HS_HD int64_t candidates() const { return rows.count() * columns.count(); }
-    /// Whether that window has a tap here.
+    /// Returns whether that window has a tap here.
     HS_HD bool covers(int64_t i) const {
       const int64_t p = rows.first + i / columns.count(), q = columns.first + i % columns.count();
       return (h - p * s.stride_h) % s.dilation_h == 0 && (w - q * s.stride_w) % s.dilation_w == 0;

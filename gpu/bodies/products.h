@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Sums of products. Matrix products and the three products of a convolution are matrix products
-// here, c(i, j) = sum over k of a(i, k) * b(k, j), of operands that are read in place: a source
-// says where they lie, which terms take part, and where results go. A source has `count` products
-// side by side (of a batch, of the groups of a convolution), each m x n, and product(p) is one of
-// them. Three bodies take any source:
-//   ProductElement   one result: any accumulation but those of tensor cores
-//   CoreElement      one result as a tensor core sums it, in integers: any of them, on any device
-//   ProductTile      64 x 64 results in shared memory and registers: one ascending-k chain of fp32
-//                    fused multiply-adds per result, the same bits as ProductElement
+// Sums of products. Matrix products and the three products of a convolution are all matrix products
+// here, c(i, j) = sum over k of a(i, k) * b(k, j), and operands are read in place. A source says
+// where the operands are, which terms exist, and where outputs go. It has a batch of `count`
+// products (of a MatMul, or the groups of a convolution), each m x n; product(p) is one of them.
+// Three bodies accept any source:
+//   ProductElement   one output: any accumulation except those of tensor cores
+//   CoreElement      one output as a tensor core sums it, in integers: any core, on any device
+//   ProductTile      64 x 64 outputs in shared memory and registers: one ascending-k chain of fp32
+//                    fused multiply-adds per output, same bits as ProductElement
 #pragma once
 
 #include <cmath>
@@ -32,8 +32,8 @@ struct ConvGeometry {
   Divisor out_width = 1;
   Divisor pixels = out_height * out_width, taps = kernel_h * kernel_w, plane = height * width;
 
-  /// Place in x that tap l, of (channel, kernel_h, kernel_w), of output j, of (image, pixel),
-  /// reads; -1 on the padding.
+  /// Returns the position in x that tap l = (channel, kernel_h, kernel_w) of output j = (image,
+  /// pixel) reads, or -1 on the padding.
   HS_HD int64_t input(int64_t l, int64_t j) const {
     const int64_t image = j / pixels, pixel = j - image * pixels, p = pixel / out_width;
     const int64_t channel = l / taps, tap = l - channel * taps, r = tap / kernel_w;
@@ -54,9 +54,9 @@ struct GemmSource {
   int64_t k;
   int64_t a_row, a_column, b_row, b_column;  ///< strides
   int64_t count = 1;
-  Strided a_batch{}, b_batch{};           ///< of product p
+  Strided a_batch{}, b_batch{};           ///< strides of the batch
   int64_t bias_row = 0, bias_column = 1;  ///< strides
-  int64_t first = 0;                      ///< place of c(0, 0)
+  int64_t first = 0;                      ///< position of c(0, 0)
 
   HS_HD GemmSource product(int64_t p) const {
     GemmSource one = *this;
@@ -73,8 +73,8 @@ struct GemmSource {
   HS_HD int64_t place(int64_t i, int64_t j) const { return first + i * n + j; }
 };
 
-/// i: output channel; j: (image, pixel); k: (in, kernel_h, kernel_w). Taps on the zero padding take
-/// part as products with zero.
+/// i: output channel; j: (image, pixel); k: (in, kernel_h, kernel_w). Taps on the zero padding
+/// count as products with zero.
 template <class T>
 struct ConvSource {
   In<T> x, w;
@@ -104,8 +104,8 @@ struct ConvSource {
   }
 };
 
-/// i: input channel; j: (image, input pixel); k: (kernel_h, kernel_w, out). Only outputs that exist
-/// take part, unless missing ones count as products with zero.
+/// i: input channel; j: (image, input pixel); k: (kernel_h, kernel_w, out). Only existing outputs
+/// count, unless missing ones count as products with zero.
 template <class T>
 struct ConvGradInputSource {
   In<T> dy, w;
@@ -129,7 +129,7 @@ struct ConvGradInputSource {
     const int64_t tap = l / s.out, channel = l % s.out;
     return w[(channel * s.in + i) * s.taps + tap];
   }
-  /// Output pixel that reads input pixel j through the tap of l, or -1.
+  /// Returns the output pixel that reads input pixel j through the tap of l, or -1.
   HS_HD int64_t reader(int64_t l, int64_t j) const {
     const int64_t tap = l / s.out, pixel = j % s.plane;
     const int64_t h = pixel / s.width, r = tap / s.kernel_w;
@@ -183,14 +183,14 @@ struct ConvGradWeightSource {
   HS_HD int64_t place(int64_t i, int64_t j) const { return (group * m + i) * n + j; }
 };
 
-/// deliver_sum() of accumulations that deliver something else than an fp32 sum.
+/// Calls deliver_sum() for accumulations that deliver something other than an fp32 sum.
 HS_HD HS_SELDOM inline float delivered_otherwise(ChainSpec how, double sum, bool biased, float bias,
                                                  int64_t terms, int64_t element) noexcept {
   return deliver_sum(how, sum, biased ? &bias : nullptr, terms, element);
 }
 
-/// What a sum becomes: with the bias as the accumulation has it, or, if it is scaled, times
-/// the scales of its operands and alpha, and then beta times the bias, in fp32.
+/// Finishes a sum: adds the bias as the accumulation defines it. If the sum is scaled, instead
+/// multiplies it in fp32 by the operands' scales and alpha, and then adds beta times the bias.
 template <class T>
 struct Epilogue {
   ChainSpec how;
@@ -199,7 +199,7 @@ struct Epilogue {
   In<T> first_scale = nullptr, second_scale = nullptr;  ///< null: 1
   T alpha = 1, beta = 1;
 
-  /// The sum of `terms` terms that is this element of the results.
+  /// Finishes the sum of `terms` terms for output number `element`.
   HS_HD T finish(double sum, int64_t bias_index, int64_t terms, int64_t element) const {
     const T own_bias = bias == nullptr ? T{0} : bias[bias_index];
     const T* const added = bias == nullptr ? nullptr : &own_bias;
@@ -227,7 +227,7 @@ struct Epilogue {
   }
 };
 
-/// The factors of result (i, j).
+/// The factors of output (i, j).
 template <class Source>
 struct SourceTerms {
   Source source;
@@ -237,7 +237,7 @@ struct SourceTerms {
   HS_HD bool present(int64_t k) const { return source.present(k, j); }
 };
 
-/// One result; item = (p * m + i) * n + j.
+/// One output; item = (p * m + i) * n + j.
 template <class T, class Source>
 struct ProductElement {
   Source source;
@@ -263,7 +263,7 @@ struct ProductElement {
   }
 };
 
-/// One result; item = (p * m + i) * n + j.
+/// One output; item = (p * m + i) * n + j.
 template <class Source>
 struct CoreElement {
   Source source;
@@ -278,7 +278,7 @@ struct CoreElement {
   }
 };
 
-/// kTile x kTile results by 256 threads, 4 x 4 each; k in pieces of kDepth. Steps: load, multiply,
+/// kTile x kTile outputs by 256 threads, 4 x 4 each; k in pieces of kDepth. Steps: load, multiply,
 /// load, multiply, ..., store.
 template <class Source>
 struct ProductTile {
@@ -289,7 +289,7 @@ struct ProductTile {
   Epilogue<float> epilogue;
 
   struct Shared {
-    float a[kDepth][kTile + 1];  // one more, so that columns lie in different banks
+    float a[kDepth][kTile + 1];  // + 1: columns start in different banks
     float b[kDepth][kTile];
     bool present[kDepth][kTile];
   };
@@ -324,7 +324,7 @@ struct ProductTile {
   HS_HD void load(const Source& one, int64_t first_k, int64_t first_i, int64_t first_j, int thread,
                   Shared& shared) const {
     for (int at = thread; at < kDepth * kTile; at += kThreads) {
-      // Neighbouring threads read along k for a, along j for b: mostly neighbours in memory.
+      // Adjacent threads read along k for a and along j for b, which is mostly adjacent in memory.
       const int ka = at % kDepth, i = at / kDepth, kb = at / kTile, j = at % kTile;
       const bool has_a = first_i + i < one.m && first_k + ka < one.k;
       shared.a[ka][i] = has_a ? one.a(first_i + i, first_k + ka) : 0.0f;

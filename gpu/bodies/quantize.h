@@ -17,10 +17,11 @@ HS_HD inline uint32_t magnitude_bits(T x) {
   return std::bit_cast<uint32_t>(static_cast<float>(x)) & ~detail::kSignBit;
 }
 
-/// Bits of the largest magnitude of [0, n); infinity and NaN are largest, or count as zero.
+/// Finds the bits of the largest magnitude in [0, n). Infinity and NaN are largest, or count as
+/// zero.
 template <class T>
 struct LargestMagnitude {
-  /// Elements of an item, far apart: neighbours read neighbours.
+  /// Elements per item, far apart, so that adjacent threads read adjacent elements.
   static constexpr int64_t kPiece = 256;
   In<T> x;
   int64_t n;
@@ -40,13 +41,13 @@ struct LargestMagnitude {
   }
 };
 
-/// One item: the number that elements are multiplied with, its inverse, and 1 for the tensor.
+/// One item: the factor of all elements, its inverse, and a tensor scale of 1.
 template <class T>
 struct TensorFactor {
   TensorScale choice;
   FloatFormat code;
-  const uint32_t* amax;  ///< of current
-  In<T> state;           ///< of delayed; may be null
+  const uint32_t* amax;  ///< for current scaling
+  In<T> state;           ///< for delayed scaling; may be null
   Out<T> factor;
   Out<T> inverse, tensor_scale;
 
@@ -67,21 +68,21 @@ struct Multiply {
   HS_HD void operator()(int64_t i) const { y[i] = x[i] * *factor; }
 };
 
-/// A tensor cut into blocks, and where each has its scale.
+/// A tensor cut into blocks, and the position of each block's scale.
 struct Blocks {
   BlockShape shape;
   Divisor block = 1;
   Divisor inner = shape.inner, length = shape.length, outer_block = shape.outer_block;
   Divisor along = ceil_div(shape.length, block);
 
-  /// Of element i.
+  /// Returns the position of the scale for element i.
   HS_HD int64_t scale_of(int64_t i) const {
     const int64_t rest = i / inner, outer = rest / length, at = rest - outer * length;
     return (outer / outer_block * along + at / block) * inner + (i - rest * inner);
   }
 };
 
-/// One item: the scale of a tensor whose blocks have theirs.
+/// One item: the scale of a tensor whose blocks have their own scales.
 template <class T>
 struct TensorScaleOf {
   const uint32_t* amax;  ///< null: 1
@@ -143,7 +144,7 @@ struct Dequantize {
   }
 };
 
-/// One item: the state of delayed scaling moves on.
+/// One item: advances the state of delayed scaling.
 template <class T>
 struct ScaleUpdate {
   const uint32_t* amax;
@@ -154,7 +155,7 @@ struct ScaleUpdate {
   int margin;
 
   HS_HD void operator()(int64_t) const {
-    move_scale_state(state, history, std::bit_cast<float>(*amax), code, choice, margin);
+    advance_scale_state(state, history, std::bit_cast<float>(*amax), code, choice, margin);
   }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reductions: output o takes the elements x[outer.offset(o) + inner.offset(k)] in ascending k.
+// Reductions: output o combines the elements x[outer.offset(o) + inner.offset(k)] in ascending k.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace halfscope::gpu {
 
 struct Reduction {
   Strided outer, inner;
-  Divisor count = 1;  ///< elements for one output
+  Divisor count = 1;  ///< elements per output
 
   HS_HD int64_t at(int64_t o, int64_t k) const { return outer.offset(o) + inner.offset(k); }
 };
@@ -27,7 +27,7 @@ struct Sum {
   bool mean;
 
   struct Terms {
-    In<T> x;  ///< moved to the output's first element
+    In<T> x;  ///< starts at the output's first element
     const Strided& inner;
     HS_HD float left(int64_t k) const { return static_cast<float>(x[inner.offset(k)]); }
     HS_HD float right(int64_t) const { return 1.0f; }
@@ -36,7 +36,8 @@ struct Sum {
 
   HS_HD void operator()(int64_t o) const {
     const double sum = total(x + reduction.outer.offset(o), o);
-    // In double the quotient of two fp32 numbers rounds to fp32 as the fp32 quotient does.
+    // The quotient of two fp32 numbers, computed in double, rounds to the same fp32 number as the
+    // fp32 quotient does.
     y[o] = deliver_as(mean ? sum / static_cast<double>(reduction.count) : sum);
   }
 
@@ -67,7 +68,7 @@ struct MeanGrad {
   }
 };
 
-/// The largest element, or the smallest; a NaN wins over any number.
+/// The largest or the smallest element; a NaN wins over any number.
 template <class T>
 struct Extreme {
   In<T> x;
@@ -136,7 +137,7 @@ struct MaxGrad {
     for (int64_t k = 0; k < reduction.count; ++k) ties += x[reduction.at(o, k)] == largest ? 1 : 0;
     for (int64_t k = 0; k < reduction.count; ++k) {
       const int64_t at = reduction.at(o, k);
-      // Nothing equals a NaN maximum; its gradient must not vanish, and is NaN as in PyTorch.
+      // Nothing equals a NaN maximum. Its gradient must not vanish; it is NaN, as in PyTorch.
       const T share =
           ties == 0 ? std::numeric_limits<T>::quiet_NaN() : dy[o] / static_cast<T>(ties);
       dx[at] = ties == 0 || x[at] == largest ? share : T{0};

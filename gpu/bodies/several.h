@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Several elements of a tensor at a time: how they are stored is looked at once, and their bytes
-// are on their way together, which a device needs to keep its memory busy; neighbours by
-// transactions of 16 bytes. What an element becomes does not depend on it.
+// Several elements of a tensor at a time: the storage format is checked once, and all their bytes
+// are requested together, which a device needs to keep its memory busy. Adjacent elements use
+// transactions of 16 bytes. The values do not depend on this.
 #pragma once
 
 #include <bit>
@@ -21,7 +21,7 @@ struct Spaced {
   int count;
 };
 
-/// Those before `end`.
+/// Returns the elements before `end`.
 HS_HD inline Spaced spaced_from(int64_t first, int step, int64_t end) noexcept {
   return {first, step, static_cast<int>(smaller((end - first + step - 1) / step, kSeveral))};
 }
@@ -34,7 +34,7 @@ struct Neighbours {
   HS_HD bool whole() const { return count == kSeveral; }
 };
 
-/// Items of neighbours that n elements make, and the elements of one.
+/// Returns how many items n elements make; several_of() returns the elements of one item.
 HS_HD constexpr int64_t items_of_several(int64_t n) noexcept { return ceil_div(n, kSeveral); }
 HS_HD inline Neighbours several_of(int64_t item, int64_t n) noexcept {
   const int64_t first = item * kSeveral;
@@ -61,7 +61,7 @@ HS_HD inline bool begins_on_words(const void* memory) noexcept {
   return reinterpret_cast<uintptr_t>(memory) % 16 == 0;
 }
 
-/// From there on, on 16 bytes.
+/// Loads from `from`, which is aligned to 16 bytes.
 HS_HD inline void load_whole(const void* from, Storage storage, float (&to)[kSeveral]) noexcept {
   if (bytes_of(storage) == 2) {
     const auto words = load_words<Words<4>>(from);
@@ -86,7 +86,7 @@ HS_HD inline void store_whole(float* to, const float (&from)[kSeveral]) noexcept
     store_words(to + half * 4, words);
   }
 }
-/// Rounded to a format of 16 bits.
+/// Stores elements rounded to a 16-bit format.
 HS_HD inline void store_whole(uint16_t* to, Storage storage,
                               const float (&from)[kSeveral]) noexcept {
   Words<4> words{};
@@ -100,7 +100,7 @@ HS_HD inline void store_whole(uint16_t* to, Storage storage,
 
 }  // namespace packed
 
-/// Zeros beyond `count`.
+/// Reads elements; those beyond `count` become zeros.
 template <class T>
 HS_HD void read(const T* from, const Spaced& at, T (&to)[kSeveral]) noexcept {
   for (int j = 0; j < kSeveral; ++j) to[j] = j < at.count ? from[at.first + j * at.step] : T{0};
@@ -147,7 +147,7 @@ HS_HD void write(T* to, const Neighbours& at, const T (&from)[kSeveral]) noexcep
     if (j < at.count) to[at.first + j] = from[j];
   }
 }
-/// Values that the storage holds.
+/// Stores values that the storage can represent.
 HS_HD inline void store(void* memory, Storage storage, const Neighbours& at,
                         const float (&from)[kSeveral]) noexcept {
   const int64_t bytes = bytes_of(storage);
@@ -161,7 +161,7 @@ HS_HD inline void store(void* memory, Storage storage, const Neighbours& at,
     packed::store_whole(static_cast<float*>(memory) + at.first, from);
   }
 }
-/// Rounded to nearest even.
+/// Writes elements rounded to nearest even.
 HS_HD inline void write(const Destination& to, const Neighbours& at,
                         const float (&from)[kSeveral]) noexcept {
   if (to.rounds_itself) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Softmax, LogSoftmax and their gradients, a line an item: in double, delivered once.
+// Softmax, LogSoftmax and their gradients, one item per line: in double, rounded once.
 #pragma once
 
 #include <cmath>

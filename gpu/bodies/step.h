@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a device decides by itself between the gradients and the update of a step.
+// Decisions that a device makes on its own between the gradients and the update of a step.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace halfscope::gpu {
 
-/// Writes a scalar, rounded to the format of its place; to nothing where nobody reads it.
+/// Writes a scalar, rounded to the format of its destination; does nothing without memory.
 HS_HD inline void put_scalar(const Destination& to, double value) {
   if (to.memory != nullptr) to.round(0, static_cast<float>(value));
 }
@@ -21,19 +21,20 @@ struct BeginStep {
   double micro_batches;
 
   HS_HD void operator()(int64_t) const {
-    // The gradients of the parts, each a mean over its samples, add up to that of the whole batch.
+    // The gradients of the micro-batches, each a mean over its samples, add up to that of the whole
+    // batch.
     put_scalar(loss_scale, static_cast<double>(state->scaler.scale) / micro_batches);
   }
 };
 
-/// What the host is told of a decision.
+/// Outcome of a decision, as reported to the host.
 struct StepNews {
   double sum_sq;
   StepState next;
   int32_t skipped;
 };
 
-/// One item: decide(), and all that follows from it.
+/// One item: calls decide() and stores everything that depends on it.
 struct DecideStep {
   const double* sum_sq;
   StepRules rules;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Tensors in the memory of a device: values of 16- and 8-bit formats lie there as codes, everything
-// else in fp32. Bodies read elements through In<T> and write results through Out<T>, and need not
-// know. A result is exact until the tap has seen it and rounded it, so it goes to fp32 memory
-// first; where nothing is measured it is rounded and stored at once. Both ways give the same bits.
+// Tensors in device memory: values of 16- and 8-bit formats are stored as codes, everything else in
+// fp32. Bodies read elements through In<T> and write outputs through Out<T>, and need not know. An
+// output is unrounded until the tap has measured and rounded it, so it first goes to fp32 memory.
+// If nothing is measured, it is rounded and stored at once. Both ways give the same bits.
 #pragma once
 
 #include <bit>
@@ -21,10 +21,10 @@
 
 namespace halfscope::gpu {
 
-/// How elements lie in memory. tf32 is fp32 that a library multiplies as tf32.
+/// Storage of elements in memory. tf32 is fp32 that a library multiplies as tf32.
 enum class Storage : uint8_t { fp32, tf32, fp16, bf16, e4m3fn, e5m2 };
 
-/// What its codes mean; of fp32 and tf32 fp32.
+/// Returns the format of the codes; fp32 for fp32 and tf32.
 HS_HD constexpr FloatFormat format_of(Storage storage) noexcept {
   switch (storage) {
     case Storage::fp16:
@@ -57,7 +57,7 @@ HS_HD constexpr int64_t bytes_of(Storage storage) noexcept {
   return 4;
 }
 
-/// The one of the fewest bytes that holds all values of a format.
+/// Returns the smallest storage that can represent all values of a format.
 constexpr Storage storage_for(const FloatFormat& format) noexcept {
   for (const Storage each : {Storage::e4m3fn, Storage::e5m2, Storage::fp16, Storage::bf16}) {
     if (format_of(each).contains(format)) return each;
@@ -72,7 +72,7 @@ HS_HD inline float half_of_code(uint16_t code) noexcept {
   return decode(code, kFp16);
 #endif
 }
-/// Rounded to nearest even.
+/// Returns the fp16 code, rounded to nearest even.
 HS_HD inline uint16_t code_of_half(float value) noexcept {
 #if defined(__CUDA_ARCH__)
   return __half_as_ushort(__float2half_rn(value));
@@ -80,8 +80,8 @@ HS_HD inline uint16_t code_of_half(float value) noexcept {
   return static_cast<uint16_t>(detail::code_of_value(round_to_format(value, kFp16).value, kFp16));
 #endif
 }
-/// The upper half of a float, rounded to nearest even: a carry goes on into the exponent, and from
-/// the last one to infinity. Of a NaN whose payload lies below a quiet one is left.
+/// Returns the upper half of a float, rounded to nearest even: a carry goes into the exponent, and
+/// from the largest one to infinity. A NaN stays NaN: its payload is cut and made quiet.
 HS_HD inline uint16_t code_of_bfloat(float value) noexcept {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = bits + 0x7fffu + (bits >> 16 & 1u);
@@ -91,7 +91,7 @@ HS_HD inline uint16_t code_of_bfloat(float value) noexcept {
 HS_HD HS_SELDOM inline float value_of_e4m3fn(uint8_t code) noexcept {
   return decode(code, format_of(Storage::e4m3fn));
 }
-/// Of a value of an 8-bit storage.
+/// Returns the code of a value that an 8-bit storage can represent.
 HS_HD HS_SELDOM inline uint8_t code_of_byte(float value, Storage storage) noexcept {
   return static_cast<uint8_t>(detail::code_of_value(value, format_of(storage)));
 }
@@ -103,7 +103,7 @@ HS_HD HS_SELDOM inline float rounded_to(float value, FloatFormat format) noexcep
   return round_to_format(value, format).value;
 }
 
-/// Element i, as a float.
+/// Returns element i as a float.
 HS_HD inline float load(const void* memory, Storage storage, int64_t i) noexcept {
   switch (storage) {
     case Storage::fp16:
@@ -113,7 +113,7 @@ HS_HD inline float load(const void* memory, Storage storage, int64_t i) noexcept
     case Storage::e4m3fn:
       return value_of_e4m3fn(static_cast<const uint8_t*>(memory)[i]);
     case Storage::e5m2:
-      // The upper half of an fp16 code.
+      // An e5m2 code is the upper half of an fp16 code.
       return half_of_code(static_cast<uint16_t>(static_cast<const uint8_t*>(memory)[i] << 8));
     case Storage::fp32:
     case Storage::tf32:
@@ -122,7 +122,7 @@ HS_HD inline float load(const void* memory, Storage storage, int64_t i) noexcept
   return static_cast<const float*>(memory)[i];
 }
 
-/// `value` is one that the storage holds.
+/// Stores `value`, which the storage must be able to represent.
 HS_HD inline void store(void* memory, Storage storage, int64_t i, float value) noexcept {
   switch (storage) {
     case Storage::fp16:
@@ -142,7 +142,7 @@ HS_HD inline void store(void* memory, Storage storage, int64_t i, float value) n
   static_cast<float*>(memory)[i] = value;
 }
 
-/// Where floats are read; made from a pointer to floats, too. Null like a pointer.
+/// Source of floats. Also converts from a pointer to floats; can be null like a pointer.
 class StoredInput {
  public:
   StoredInput() = default;
@@ -167,21 +167,21 @@ class StoredInput {
   Storage storage_ = Storage::fp32;
 };
 
-/// Where results are to lie, and in what format: the rounding of one who stores them at once.
+/// Destination of outputs and their format; can round on storing.
 struct Destination {
   void* memory = nullptr;
   Storage storage = Storage::fp32;
   FloatFormat format = kFp32;
-  /// Whether to store in 16 bits is to round to the format.
+  /// Whether storing in 16 bits is the same as rounding to the format.
   bool rounds_itself = bytes_of(storage) == 2 && format == format_of(storage);
 
   HS_HD Destination operator+(int64_t n) const noexcept {
     return {static_cast<std::byte*>(memory) + n * bytes_of(storage), storage, format,
             rounds_itself};
   }
-  /// Of a value of the format.
+  /// Stores a value of the format.
   HS_HD void store(int64_t i, float value) const noexcept { gpu::store(memory, storage, i, value); }
-  /// Rounded to nearest even.
+  /// Stores a value rounded to nearest even.
   HS_HD void round(int64_t i, float value) const noexcept {
     if (rounds_itself) {
       static_cast<uint16_t*>(memory)[i] =
@@ -192,8 +192,8 @@ struct Destination {
   }
 };
 
-/// Where floats are written: exact, or, while `*at_once` is not zero, rounded to nearest even and
-/// stored. Made from a pointer to floats, too. Write-only.
+/// Destination of floats. Stores them unrounded or, while `*at_once` is nonzero, rounded to nearest
+/// even. Also converts from a pointer to floats. Write-only.
 class StoredOutput {
  public:
   StoredOutput() = default;
@@ -226,9 +226,9 @@ class StoredOutput {
       exact_[i] = value;
     }
   }
-  /// Where exact results go, if they do.
+  /// Returns where unrounded outputs go, or null.
   HS_HD float* exact() const noexcept { return exact_; }
-  /// Whether results are stored at once, and whether they may be.
+  /// Returns whether outputs are stored at once now; stores(), whether they ever may be.
   HS_HD bool stores_now() const noexcept { return at_once_ != nullptr && *at_once_ != 0; }
   HS_HD bool stores() const noexcept { return at_once_ != nullptr; }
   HS_HD const Destination& destination() const noexcept { return to_; }
@@ -239,7 +239,7 @@ class StoredOutput {
   const int32_t* at_once_ = nullptr;
 };
 
-// double and integers lie as they are.
+// double and integers are stored as they are.
 template <class T>
 struct ElementAccess {
   using In = const T*;
@@ -255,19 +255,19 @@ using In = typename ElementAccess<T>::In;
 template <class T>
 using Out = typename ElementAccess<T>::Out;
 
-/// Where operands lie.
+/// Returns the address of an operand.
 HS_HD inline const void* address(const StoredInput& in) noexcept { return in.memory(); }
 template <class T>
 HS_HD const void* address(const T* in) noexcept {
   return in;
 }
-/// Whether results may never come to exact memory.
+/// Returns whether outputs may never reach unrounded memory.
 HS_HD inline bool stored_at_once(const StoredOutput& out) noexcept { return out.stores(); }
 template <class T>
 HS_HD bool stored_at_once(const T*) noexcept {
   return false;
 }
-/// Memory that exact results go to, of steps that read them again.
+/// Returns the memory of unrounded outputs, for steps that read them again.
 HS_HD inline float* exact(const StoredOutput& out) noexcept { return out.exact(); }
 template <class T>
 HS_HD T* exact(T* out) noexcept {

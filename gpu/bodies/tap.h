@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The tap on the device: one pass over a tensor that rounds it to its format and takes its
-// statistics, field by field and bit by bit those of measure() in
-// core/numeric/statistics/tensor_stats.h. Counters are integers; the sums have a fixed order:
-// partial i % 16 of a chunk of 4096 elements belongs to one thread, the partials are added as a
-// tree, and chunks in order (TapTotals).
+// The tap on the device: one pass over a tensor that rounds it to its format and collects its
+// statistics, which equal those of measure() in core/numeric/statistics/tensor_stats.h in every
+// field and bit. Counters are integers. The sums have a fixed order: partial sum i % 16 of a chunk
+// of 4096 elements belongs to one thread, the partial sums are added as a tree, and chunks in order
+// (TapTotals).
 #pragma once
 
 #include <bit>
@@ -18,11 +18,11 @@
 
 namespace halfscope::gpu {
 
-/// TensorStats as the device counts it: magnitudes as bits, which order like them.
+/// TensorStats as the device counts them. Magnitudes are bits, which have the same order.
 struct TapSlot {
   enum Counter { kZero, kPosInf, kNegInf, kNan, kOverflowed, kUnderflowed, kSubnormals, kCounters };
   uint64_t counters[kCounters];
-  uint64_t lost;  ///< updates that left a variable as it was
+  uint64_t lost;  ///< updates that left a variable unchanged
   uint32_t max_bits, min_bits;
   double sum, sum_sq;
   uint64_t exponents[kExponentBins];
@@ -37,7 +37,7 @@ struct ClearSlot {
   }
 };
 
-/// Adds what was counted in `slots` to `totals`, as TensorStats::merge() does.
+/// Adds the counts in `slots` to `totals`, like TensorStats::merge().
 struct MergeSlot {
   const TapSlot* slots;
   TapSlot* totals;
@@ -55,7 +55,7 @@ struct MergeSlot {
   }
 };
 
-/// Rounding without statistics, to the format of `out`, which may be `in`. Item: several elements.
+/// Rounds without statistics to the format of `out`, which may be `in`. Item: several elements.
 struct Round {
   In<float> in;
   Destination out;
@@ -79,7 +79,7 @@ struct Round {
   }
 };
 
-/// What rounding to nearest even does to magnitudes, given as bits, of a format.
+/// Thresholds of rounding to nearest even, as bits of magnitudes, for one format.
 struct Losses {
   bool known = false;
   uint32_t last_flushed = 0, first_normal = 0, first_overflow = 0;
@@ -91,8 +91,8 @@ struct Losses {
   }
 };
 
-/// Of the formats that most tensors have: ties below the smallest normal number go to that, ties
-/// below the smallest number to zero, ties beyond the largest to infinity.
+/// Returns the thresholds of the most common formats. Ties below the smallest normal number go to
+/// that, ties below the smallest number to zero, ties beyond the largest to infinity.
 HS_HD constexpr Losses losses_of(const FloatFormat& format) {
   if (format == format_of(Storage::fp32)) return {true, 0, 0x00800000, detail::kInfinityBits};
   if (format == format_of(Storage::bf16)) return {true, 0x00008000, 0x007f8000, 0x7f7f8000};
@@ -101,22 +101,22 @@ HS_HD constexpr Losses losses_of(const FloatFormat& format) {
 }
 
 struct Measure {
-  static constexpr int kLanes = 16;  ///< partial sums of a chunk
-  static constexpr int kChunks = 8;  ///< of a block
+  static constexpr int kLanes = 16;  ///< partial sums per chunk
+  static constexpr int kChunks = 8;  ///< chunks per block
   static constexpr int kThreads = kLanes * kChunks;
-  static constexpr int kCopies = 8;  ///< of the histogram
+  static constexpr int kCopies = 8;  ///< copies of the histogram
 
   In<float> in;
-  Destination out;  ///< may be `in`, or without memory to measure only
+  Destination out;  ///< may be `in`; without memory, only measures
   int64_t n;
   TensorRounding rounding{};
   TapSlot* slot;
-  double *sums, *squares;  ///< of chunks
+  double *sums, *squares;  ///< per chunk
 
   struct Shared {
     uint32_t counters[TapSlot::kCounters];
     uint32_t max_bits, min_bits;
-    /// Neighbours count apart, since most elements have one of few exponents.
+    /// Adjacent threads count separately, because most elements have one of a few exponents.
     uint32_t exponents[kCopies][kExponentBins];
     double sums[kThreads], squares[kThreads];
   };
@@ -144,14 +144,14 @@ struct Measure {
     }
   }
 
-  /// What a thread has seen. Counters are told apart by constants, so that they stay in registers.
+  /// Counts of one thread. Counters are indexed by constants, so that they stay in registers.
   struct Seen {
     uint32_t counters[TapSlot::kCounters] = {};
     uint32_t max_bits = 0, min_bits = detail::kInfinityBits;
     double sum = 0.0, square = 0.0;
   };
 
-  /// Its sixteenth of a chunk.
+  /// Counts the thread's sixteenth of a chunk.
   HS_HD void count(int64_t chunk, int thread, Shared& shared) const {
     const int64_t begin = chunk * kSumChunk, end = smaller(begin + kSumChunk, n);
     Seen seen;
@@ -175,7 +175,7 @@ struct Measure {
     shared.squares[thread] = seen.square;
   }
 
-  /// Element i.
+  /// Counts and stores element i.
   HS_HD void count(float x, int64_t i, const Losses& losses, uint32_t* exponents,
                    Seen& seen) const {
     int flags = 0;
@@ -233,14 +233,14 @@ struct Measure {
     }
   }
 
-  /// floor(log2) of a finite magnitude that is not zero, as a bin.
+  /// Returns floor(log2) of a finite, nonzero magnitude, as a bin.
   HS_HD static int bin_of(uint32_t magnitude) {
     const int biased = static_cast<int>(magnitude >> 23);
     return biased != 0 ? biased - 127 - kMinExponentBin : 63 - detail::leading_zeros(magnitude);
   }
 };
 
-/// Where the chunk sums of a tap lie.
+/// Location of a tap's chunk sums.
 struct ChunkSums {
   TapSlot* slot;
   double *sums, *squares;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What a step adds after the gradients (formulas in core/ops/training.cpp); an item is an element,
-// or several of what every training does. A variable's new value is rounded to its storage format
-// here, because whether an update was lost shows only by comparing it with the old one; states are
-// rounded afterwards like other results.
+// Operators that a step runs after the gradients (formulas in core/ops/training.cpp). An item is
+// one element, or several in the operators of every training. A variable's new value is rounded to
+// its storage format here, because only a comparison with the old value shows whether an update was
+// lost. Optimizer states are rounded afterwards like other outputs.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@
 
 namespace halfscope::gpu {
 
-/// g' of an element: unscaled, clipped, with weight decay.
+/// Computes g' of an element: the gradient after unscaling, clipping and weight decay.
 template <class T>
 struct Gradient {
   In<T> w, g, inverse_scale, clip;
@@ -28,7 +28,7 @@ struct Gradient {
     const T decayed = decay * w[i];
     return plain + decayed;
   }
-  /// Of several.
+  /// Same for several elements.
   HS_HD void operator()(const Neighbours& at, T (&to)[kSeveral]) const {
     const T unscaled = *inverse_scale, clipped = *clip;
     read(g, at, to);
@@ -43,7 +43,7 @@ struct Gradient {
   }
 };
 
-/// The 16 partial sums of a chunk as a balanced tree.
+/// Returns the 16 partial sums of a chunk, added as a balanced tree.
 HS_HD inline double add_tree(const double* partials) {
   double sum[16];
   for (int j = 0; j < 16; ++j) sum[j] = partials[j];
@@ -53,7 +53,7 @@ HS_HD inline double add_tree(const double* partials) {
   return sum[0];
 }
 
-/// The sum of each chunk of 4096 elements, or of their squares: of 16 partials, each a thread's.
+/// Sums each chunk of 4096 elements, or their squares: 16 partial sums, one thread each.
 template <class T, bool kSquares>
 struct ChunkTotals {
   static constexpr int kLanes = 16, kChunks = 16, kThreads = kLanes * kChunks;
@@ -110,7 +110,7 @@ struct GradientSum {
   In<T> sum, g, keep;
   Out<T> y;
 
-  // What the last step left may be NaN.
+  // The last step's sum may be NaN.
   HS_HD void operator()(int64_t i) const { y[i] = *keep != T{0} ? sum[i] + g[i] : g[i]; }
 };
 
@@ -179,7 +179,7 @@ struct RmsMomentum {
   }
 };
 
-// What the optimizers add to several elements of a variable.
+// The optimizers' changes to several elements of a variable.
 
 template <class T>
 struct SgdRule {
@@ -284,7 +284,7 @@ struct Update {
   HS_HD double stored(double x, int64_t) const { return x; }
 };
 
-/// e and e' may be the same memory.
+/// Moving average of weights. e and e' may share memory.
 template <class T>
 struct WeightAverage {
   In<T> e, w;

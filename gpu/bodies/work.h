@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Bodies: the work of kernels as plain structs of pointers and sizes, which run on the device and,
-// one item after the other in any order, on the host. There are two kinds (gpu/engine/executor.h):
+// Bodies: the work of kernels as plain structs of pointers and sizes. They run on the device and,
+// one item at a time in any order, on the host. There are two kinds (gpu/engine/executor.h):
 //   items    operator()(i): independent of all other items
-//   blocks   step(s, block, thread, shared, state): threads of a block share memory, and meet
-//            between steps; `state` is what a thread keeps from step to step
-// Items that count into one place do so by the functions below: integers, so that order does not
-// matter. Nothing else is written by two items.
+//   blocks   step(s, block, thread, shared, state): threads of a block share memory and synchronize
+//            between steps; `state` is kept per thread from step to step
+// Items that count into the same memory use the functions below. They add integers, so the order
+// does not matter. Two items never write to the same memory in any other way.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,8 @@ HS_HD constexpr int64_t smaller(int64_t a, int64_t b) noexcept { return a < b ? 
 HS_HD constexpr int64_t larger(int64_t a, int64_t b) noexcept { return a > b ? a : b; }
 HS_HD constexpr int64_t ceil_div(int64_t a, int64_t b) noexcept { return (a + b - 1) / b; }
 
-/// Inner sums as a plan names them are for fp32 containers; double sums in double.
+/// True if inner sums follow the accumulation of the plan: only in fp32 containers; double sums in
+/// double.
 template <class T>
 inline constexpr bool kNamesSums = sizeof(T) == sizeof(float);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The executor that is a device: one stream, one kernel template for each kind of body.
+// The executor of a real device: one stream, one kernel template for each kind of body.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,8 +19,9 @@
 
 namespace halfscope::gpu {
 
-// `go`, if not null, says on the device whether the launch does anything. Bodies are read where
-// the launch put them, also by functions out of line that get their address.
+// `go`, if not null, points to a number on the device; 0 means that the launch does nothing. Bodies
+// are read from the launch parameters, even by functions that are not inlined and get their
+// address.
 
 template <class Body>
 __global__ void run_items(int64_t n, const int32_t* go, const __grid_constant__ Body body) {
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(Body::kThreads)
   }
 }
 
-/// To ask what kernels were compiled for.
+/// A body for querying how kernels were compiled.
 struct Nothing {
   HS_HD void operator()(int64_t) const {}
 };
@@ -58,7 +59,7 @@ class CudaExecutor {
     staging_ = &PinnedStaging::of_device(device);
     check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "device");
     check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "device");
-    // What is compiled on the way from an older architecture's PTX has no newer instructions.
+    // Code compiled from an older architecture's PTX has no newer instructions.
     cudaFuncAttributes code{};
     check_cuda(cudaFuncGetAttributes(&code, run_items<Nothing>), "kernel");
     const bool same = code.ptxVersion / 10 == major;
@@ -109,16 +110,16 @@ class CudaExecutor {
 
   void only_if(const int32_t* go) { go_ = go; }
 
-  /// Launches that became a CUDA graph.
+  /// Launches that were captured as a CUDA graph.
   struct Recording {
     enum class State : uint8_t { fresh, warm, graph, none };
     State state = State::fresh;
     cudaGraphExec_t graph = nullptr;
-    size_t nodes = 0;   ///< of the graph
-    std::string why{};  ///< there is none
+    size_t nodes = 0;   ///< in the graph
+    std::string why{};  ///< why there is no graph
   };
 
-  /// Returns how it is launched, in words; "" if it has not run yet.
+  /// Returns how the recording is launched, in words, or "" if it has not run yet.
   static std::string describe(const Recording& recording) {
     using State = typename Recording::State;
     switch (recording.state) {
@@ -134,8 +135,8 @@ class CudaExecutor {
     return "";
   }
 
-  /// The first time plainly, as kernels are loaded and libraries set up then; where what is
-  /// launched cannot be captured, always.
+  /// Runs f() plainly the first time, because kernels are loaded and libraries set up then. If its
+  /// launches cannot be captured, it always runs plainly.
   template <class F>
   void replay(Recording& recording, const F& f) {
     using State = typename Recording::State;
@@ -160,7 +161,7 @@ class CudaExecutor {
     return memory;
   }
   void release(void* memory) {
-    // Freeing waits for the work that uses it; an error will show in the next call.
+    // Freeing waits for work that uses the memory; an error will appear in the next call.
     const auto found = memory_.find(memory);
     if (found == memory_.end()) return;
     allocated_ -= static_cast<int64_t>(found->second);
@@ -183,7 +184,7 @@ class CudaExecutor {
 
   void* host_memory(size_t bytes) {
     void* memory = nullptr;
-    check_cuda(cudaMallocHost(&memory, bytes), "pinned memory", bytes);
+    check_cuda(cudaMallocHost(&memory, bytes), "pinned-memory allocation", bytes);
     host_memory_.push_back(memory);
     return memory;
   }
@@ -229,17 +230,17 @@ class CudaExecutor {
     return event;
   }
 
-  /// Makes a graph, or says why there is none. Nothing runs.
+  /// Captures f() as a graph, or notes why that failed. Nothing runs.
   template <class F>
   void capture(Recording& recording, const F& f) {
     const auto succeeds = [&recording](cudaError_t error, const char* call) {
       if (error == cudaSuccess) return true;
-      // The first failure is the reason of the others.
+      // The first failure is the cause of the others.
       if (recording.why.empty()) recording.why = cuda_failure(error, call);
       static_cast<void>(cudaGetLastError());
       return false;
     };
-    // Calls of other threads must not end it.
+    // Calls of other threads must not end the capture.
     if (!succeeds(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
                   "cudaStreamBeginCapture")) {
       return;
@@ -248,7 +249,7 @@ class CudaExecutor {
     cudaGraphExec_t ready = nullptr;
     try {
       f();
-    } catch (const Error& error) {  // if it does not come from capturing, it will come again
+    } catch (const Error& error) {  // if capturing is not the cause, it will be thrown again later
       recording.why = error.what();
     } catch (...) {
       static_cast<void>(cudaStreamEndCapture(stream_, &graph));
@@ -270,7 +271,7 @@ class CudaExecutor {
   std::vector<cudaEvent_t> events_;
   cudaStream_t stream_ = nullptr, copies_ = nullptr;
   const int32_t* go_ = nullptr;
-  PinnedStaging* staging_ = nullptr;  ///< of all executors of the device
+  PinnedStaging* staging_ = nullptr;  ///< shared by all executors of the device
   PinnedStaging::Events staged_{};
   std::vector<void*> host_memory_;
   DeviceCores cores_;

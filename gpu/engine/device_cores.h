@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which tensor cores a device has, by the names of core/numeric/sums/tensor_core.h.
+// Finds a device's tensor cores, by the names of core/numeric/sums/tensor_core.h.
 #pragma once
 
 #include <string_view>
@@ -10,12 +10,12 @@
 namespace halfscope::gpu {
 
 struct DeviceCores {
-  std::string_view arch = "none";  ///< of mma.sync
+  std::string_view arch = "none";  ///< for mma.sync
   bool fp8 = false;                ///< its kernels are compiled with fp8 instructions
 };
 
-/// By compute capability; "none" where mma.sync has another shape or nobody has published how it
-/// sums.
+/// Returns the name for a compute capability, or "none" if mma.sync has another shape or nobody has
+/// published how it sums.
 constexpr std::string_view cores_of_capability(int major, int minor) noexcept {
   if (major == 8) return minor == 9 ? "ada" : "a100";
   if (major == 9) return "h100";
@@ -23,9 +23,9 @@ constexpr std::string_view cores_of_capability(int major, int minor) noexcept {
   return major == 12 ? "rtx-blackwell" : "none";
 }
 
-/// As which libraries may sum on a device of that compute capability: by mma.sync, by the
-/// instructions of its own generation, and these with fp8 sums promoted every 128 terms (cuBLASLt
-/// without fast accumulation).
+/// Returns the orders in which libraries may sum on a device of that compute capability: by
+/// mma.sync, by the instructions of its generation, and by those with fp8 sums promoted every 128
+/// terms (cuBLASLt without fast accumulation).
 inline std::vector<Accumulation> library_orders(int major, int minor) {
   std::vector<Accumulation> orders;
   const auto add = [&](std::string_view arch, int64_t promote) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The StepQueue of a device: it decides by itself whether a step is updated or skipped, and what a
-// step tells comes in one copy, which runs beside the step after it.
+// The StepQueue of a device. The device decides on its own whether a step is updated or skipped. A
+// step's results arrive in one copy, which overlaps the next step.
 //
 //   open | grad, norm ... | decide | update, if so | close: news, scalars, counters -> host
 //
-// Two steps may be on their way, so there are two of everything that is copied.
+// Two steps may be in flight, so there are two buffers of everything that is copied.
 #pragma once
 
 #include <cstddef>
@@ -21,18 +21,18 @@
 
 namespace halfscope::gpu {
 
-/// What a queue of steps needs of the program whose steps they are.
+/// Parts of a program that a queue of its steps needs.
 struct StepParts {
-  std::function<void(Entry, bool measured)> launch;  ///< an entry
-  std::function<In<float>(ValueId)> read;            ///< where a scalar lies
-  std::function<Destination(ValueId)> write;  ///< likewise; without memory if nobody reads it
-  const double* sum_sq = nullptr;             ///< of the gradients
+  std::function<void(Entry, bool measured)> launch;  ///< runs an entry
+  std::function<In<float>(ValueId)> read;            ///< returns where a scalar is stored
+  std::function<Destination(ValueId)> write;         ///< same; without memory if nobody reads it
+  const double* sum_sq = nullptr;                    ///< squared norm of the gradients
 };
 
 template <class X>
 class DeviceSteps final : public StepQueue {
  public:
-  /// All outlive this.
+  /// All arguments passed by reference must outlive this object.
   DeviceSteps(X& executor, const Executable& executable, TapCounters<X>& taps, StepParts parts,
               const StepRules& rules, int64_t micro_batches, bool measures)
       : executor_(executor),
@@ -112,14 +112,14 @@ class DeviceSteps final : public StepQueue {
 
  private:
   static constexpr size_t kCopies = 2, kAlignment = 256;
-  static constexpr int64_t kScalars = 2;  ///< kept of a micro-batch: loss and accuracy
+  static constexpr int64_t kScalars = 2;  ///< kept per micro-batch: loss and accuracy
 
   struct Measured {
     Entry entry;
-    size_t at;         ///< where its counters begin
-    int64_t runs = 1;  ///< in this step, whose counters are added up
+    size_t at;         ///< position of its counters
+    int64_t runs = 1;  ///< in this step; the counters are sums over them
   };
-  /// News, scalars and counters of a step.
+  /// News, scalars and counters of one step.
   struct Copy {
     std::byte *device = nullptr, *host = nullptr;
     size_t end = 0;
@@ -143,15 +143,15 @@ class DeviceSteps final : public StepQueue {
   size_t counter_bytes(Entry entry) const {
     return static_cast<size_t>(taps_.slots(entry)) * sizeof(TapSlot);
   }
-  /// Of all entries of a step.
+  /// Returns the bytes for all entries of a step.
   size_t counter_bytes() const {
     return counter_bytes(Entry::grad) + counter_bytes(Entry::accumulate) +
            counter_bytes(Entry::update);
   }
 
-  /// What the entry counted just now, added to what it did before in this step.
+  /// Adds the entry's latest counts to its earlier ones in this step.
   void add_counters(Entry entry) {
-    if (!measures_) throw Error("this queue of steps was made without room for statistics");
+    if (!measures_) throw Error("this step queue was created without statistics");
     if (taps_.slots(entry) == 0) return;
     Copy& copy = current();
     for (Measured& each : copy.measured) {

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT
-// Executors run bodies (gpu/bodies/work.h) one launch after the other and own device memory:
+// Executors run bodies (gpu/bodies/work.h), one launch after another, and own device memory:
 //
 //   items(n, body)             body(i) for all i in [0, n)
 //   blocks(body)               body.blocks() blocks of Body::kThreads threads
-//   enqueue(f)                 f(), which launches work of a library's
-//   only_if(go)                items and blocks launched from now on do nothing where *go, on the
+//   enqueue(f)                 f(), which launches work of a library
+//   only_if(go)                items and blocks launched from now on do nothing if *go, on the
 //                              device, is 0 by then; null: all run. Nothing is enqueued meanwhile
-//   replay(recording, f)       f(), which does only the above, and always the same; again from a
-//                              recording of what it launched
-//   describe(recording)        how that is launched, in words; "" if it has not run yet
-//   allocate(bytes)            zeroed, on 256-byte boundaries, for the executor's life
-//   release(memory)            before that
-//   upload(to, from, bytes)    `from` may be used again when it returns
-//   download(to, from, bytes)  waits for what was launched
+//   replay(recording, f)       f(), which only does the above, and always the same; later calls
+//                              replay a recording of its launches
+//   describe(recording)        how the recording is launched, in words; "" if it has not run yet
+//   allocate(bytes)            zeroed, on 256-byte boundaries, for the executor's lifetime
+//   release(memory)            frees it earlier
+//   upload(to, from, bytes)    `from` may be reused when it returns
+//   download(to, from, bytes)  waits for earlier launches
 //   copy(to, from, bytes)      on the device
-//   host_memory(bytes)         on the host, for fetch() and the executor's life
-//   begin(mark), pause(mark), go_on(mark)  note the time when all before is done
-//   fetch(mark, to, from, bytes)  download() to host_memory(), beside what is launched later
-//   wait(mark)                 until that is there; ms from begin() to fetch(), pauses left out
+//   host_memory(bytes)         on the host, for fetch(), for the executor's lifetime
+//   begin(mark), pause(mark), go_on(mark)  record when all earlier work is done
+//   fetch(mark, to, from, bytes)  download() to host_memory(), overlapping later launches
+//   wait(mark)                 until fetch() is done; ms from begin() to fetch() without pauses
 //   allocated()                bytes
-//   tensor_core()              which mma.sync it has
+//   tensor_core()              the device's mma.sync
 //
-// CudaExecutor (cuda_executor.cuh) is the device; HostExecutor runs the same bodies here, in order
-// or shuffled: results must not depend on that.
+// CudaExecutor (cuda_executor.cuh) is the device. HostExecutor runs the same bodies on the CPU, in
+// order or shuffled; outputs must not depend on that.
 #pragma once
 
 #include <chrono>
@@ -44,12 +44,13 @@
 
 namespace halfscope::gpu {
 
-/// A library's work cannot be made to depend on what the device finds.
+/// Throws Error if launches are conditional: the work of a library cannot depend on a decision of
+/// the device.
 inline void check_unconditional(const int32_t* go) {
-  if (go != nullptr) throw Error("a library is called in an update, which may be skipped");
+  if (go != nullptr) throw Error("cannot call a library in an update: the update may be skipped");
 }
 
-/// Launches of an executor depend on *go as long as this lives.
+/// Makes an executor's launches depend on *go during this object's lifetime.
 template <class X>
 class OnlyIf {
  public:
@@ -64,7 +65,7 @@ class OnlyIf {
 
 enum class HostOrder : uint8_t { serial, shuffled };
 
-/// All of [0, n) once, from the beginning, or from somewhere and in jumps.
+/// Order of the items [0, n), each once: ascending, or from a random start with a random stride.
 class ItemOrder {
  public:
   ItemOrder(int64_t n, HostOrder order, uint64_t draw) : n_(n) {
@@ -85,13 +86,13 @@ class ItemOrder {
 
 class HostExecutor {
  public:
-  /// With the tensor cores of that name, as far as the model stands in for them.
+  /// Simulates the tensor cores of that name, as far as the model covers them.
   explicit HostExecutor(HostOrder order, std::string cores = "none")
       : order_(order), cores_(std::move(cores)) {}
 
   DeviceCores tensor_core() const { return {cores_, true}; }
 
-  /// Launches, with what they were given.
+  /// Recorded launches with their arguments.
   struct Recording {
     std::vector<std::function<void()>> launches;
     bool complete = false;
@@ -161,7 +162,7 @@ class HostExecutor {
     host_memory_.push_back(std::make_unique<std::byte[]>(bytes));
     return host_memory_.back().get();
   }
-  /// What fetch() is to copy: as late as on any device.
+  /// A pending fetch(). The copy is made as late as on any device.
   struct Mark {
     using Clock = std::chrono::steady_clock;
     Clock::time_point begin{}, pause{}, go_on{}, end{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Steps of the operators that core/ops/functions.h lists.
+// Steps of the operators that are listed in core/ops/functions.h.
 #pragma once
 
 #include "core/ops/functions.h"
@@ -30,17 +30,17 @@ Step function_step(const NodeCall<X, T>& c) {
     const Step step = rounded_step<1>(c, function_of<F>(*c.node));
     return step ? step : unary_step(c, delivered_function<F>(c));
   };
-  if (Step step = made_by_name<Step>(op, UnaryFunctions{}, unary)) return step;
+  if (Step step = make_by_name<Step>(op, UnaryFunctions{}, unary)) return step;
   const auto binary = [&]<class F>(F) {
     const Step step = rounded_step<2>(c, function_of<F>(*c.node));
     return step ? step : binary_step(c, delivered_function<F>(c));
   };
-  if (Step step = made_by_name<Step>(op, BinaryFunctions{}, binary)) return step;
+  if (Step step = make_by_name<Step>(op, BinaryFunctions{}, binary)) return step;
   const auto ternary = [&]<class F>(F) {
     const Step step = rounded_step<3>(c, function_of<F>(*c.node));
     return step ? step : ternary_step(c, delivered_function<F>(c));
   };
-  return made_by_name<Step>(op, TernaryFunctions{}, ternary);
+  return make_by_name<Step>(op, TernaryFunctions{}, ternary);
 }
 
 }  // namespace halfscope::gpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Steps of operators that read or make indices: gathers, comparisons, logic, ArgMax, Where.
+// Steps of operators that read or write indices: gathers, comparisons, logic, ArgMax, Where.
 #pragma once
 
 #include <algorithm>
@@ -66,7 +66,7 @@ Step gather_elements_grad_step(const NodeCall<X, T>& c) {  // (dy, indices) -> d
                       GatherLabelsGrad<T>{c.in[0], c.index_in[1], c.out[0], x[1]});
   }
   check_node(*c.node, x.size() <= static_cast<size_t>(kMaxRank),
-             "more than " + std::to_string(kMaxRank) + " dimensions do not run on a GPU");
+             "more than " + std::to_string(kMaxRank) + " dimensions are not supported on a GPU");
   GatherElementsGrad<T> body{.dy = c.in[0],
                              .index = c.index_in[1],
                              .dx = c.out[0],
@@ -148,9 +148,9 @@ Step index_step(const NodeCall<X, T>& call) {
   };
   if (Step step = step_from(kRows, call)) return step;
   const auto compare = [&](auto relation) { return compare_step(call, relation); };
-  if (Step step = made_by_name<Step>(call.node->op, Relations{}, compare)) return step;
+  if (Step step = make_by_name<Step>(call.node->op, Relations{}, compare)) return step;
   const auto connect = [&](auto relation) { return logic_step(call, relation); };
-  return made_by_name<Step>(call.node->op, Connectives{}, connect);
+  return make_by_name<Step>(call.node->op, Connectives{}, connect);
 }
 
 }  // namespace halfscope::gpu

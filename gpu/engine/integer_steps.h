@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Steps of nodes that read and make nothing but indices: the bodies of reals over int32_t, with
-// arithmetic that wraps; and the ways between indices and reals.
+// Steps of nodes that only read and write indices (the bodies of reals over int32_t, with
+// arithmetic that wraps), and conversions between indices and reals.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ template <class Function, class X>
 Step reduce_indices_step(const NodeCall<X, int32_t>& c, int32_t start) {
   const Shape& x = c.in_shape(0);
   const std::vector<int64_t> own = row_major(x), axes = reduction_axes(*c.node, x.size());
-  std::vector<int64_t> sizes[2], strides[2];  // of what stays, and of what is reduced
+  std::vector<int64_t> sizes[2], strides[2];  // of the kept and of the reduced axes
   for (size_t i = 0; i < x.size(); ++i) {
     const size_t which = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
     sizes[which].push_back(x[i]);
@@ -46,9 +46,9 @@ Step of_indices_step(const NodeCall<X, int32_t>& call) {
   if (def.view) return copy_step(call);
   if (def.movement != nullptr) return move_step(call);
   const auto binary = [&](auto function) { return binary_step(call, function); };
-  if (Step step = made_by_name<Step>(def.name, BinaryIndexFunctions{}, binary)) return step;
+  if (Step step = make_by_name<Step>(def.name, BinaryIndexFunctions{}, binary)) return step;
   const auto unary = [&](auto function) { return unary_step(call, function); };
-  if (Step step = made_by_name<Step>(def.name, UnaryIndexFunctions{}, unary)) return step;
+  if (Step step = make_by_name<Step>(def.name, UnaryIndexFunctions{}, unary)) return step;
   using Call = NodeCall<X, int32_t>;
   static constexpr StepRow<X, int32_t> kRows[] = {
       {"ReduceSum", [](const Call& c) { return reduce_indices_step<integers::Add>(c, 0); }},
@@ -60,7 +60,7 @@ Step of_indices_step(const NodeCall<X, int32_t>& call) {
       {"ArgMax", arg_max_step<X, int32_t>},
       {"Where", where_step<X, int32_t>},
   };
-  // Comparisons and logic are index_step()'s.
+  // index_step() handles comparisons and logic.
   return step_from(kRows, call);
 }
 

@@ -14,7 +14,8 @@ constexpr int64_t kAlignment = 256;  // whole transactions, and vector loads of 
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// Operators that round themselves do so to their first result alone; the others are exact.
+/// Returns whether the value is stored in its format. Operators that round themselves only round
+/// their first output; the others are unrounded.
 bool is_of_its_format(const Graph& graph, ValueId value) {
   const NodeId producer = graph.value(value).producer;
   if (producer == kNone) return true;
@@ -22,7 +23,8 @@ bool is_of_its_format(const Graph& graph, ValueId value) {
   return !find_op(node.op).rounds_itself || value == node.outputs[0];
 }
 
-/// Of all values: that of the value whose memory they share, which holds whatever is written there.
+/// Returns the storage of all values. An alias gets that of the value whose memory it shares, which
+/// can represent everything that is written there.
 std::vector<Storage> storages(const Graph& graph, const std::map<ValueId, ValueId>& alias) {
   const auto root_of = [&](ValueId value) {
     for (auto at = alias.find(value); at != alias.end(); at = alias.find(value)) value = at->second;
@@ -100,7 +102,7 @@ std::map<ValueId, std::vector<IndexUse>> index_uses(const Graph& graph) {
   std::map<ValueId, std::vector<IndexUse>> uses;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     const Node& node = graph.node(id);
-    const OpDef* def = lookup_op(node.op);  // null for places that are left empty
+    const OpDef* def = lookup_op(node.op);  // null for empty places
     if (def == nullptr || def->picks == Picks::nothing) continue;
     const Picks use = def->picks;
     const bool loss = use == Picks::classes;
@@ -123,8 +125,8 @@ void check_indices(const Graph& graph, const IndexUse& use, const std::vector<in
     const bool ignored = use.labels ? index < 0 || index == use.ignored : false;
     if (ignored || (index < use.classes && index >= -use.classes)) continue;
     throw Error(node.path + " (" + node.op + "): " + (loss ? "label " : "index ") +
-                std::to_string(index) + " of " + std::to_string(use.classes) +
-                (loss ? " classes" : ""));
+                std::to_string(index) + " is out of range: there are " +
+                std::to_string(use.classes) + (loss ? " classes" : " elements"));
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Where every value of an executable graph lies in one stretch of device memory, in the storage of
-// the fewest bytes that holds its format (gpu/bodies/stored.h), indices as int32: values that no
-// entry uses have no place, aliases (core/lower/execution.h) have that of the value they stand for.
+// Assigns every value of an executable graph a place in one block of device memory, in the smallest
+// storage that can represent its format (gpu/bodies/stored.h); indices are int32. Values that no
+// entry uses have no place. Aliases (core/lower/execution.h) share the place of their value.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ class Layout {
  public:
   explicit Layout(const Executable& executable);
 
-  /// Bytes from the beginning, or -1.
+  /// Returns the offset in bytes from the beginning, or -1.
   int64_t place(ValueId value) const { return places_[static_cast<size_t>(value)]; }
   int64_t bytes() const noexcept { return bytes_; }
-  /// Of a real value that has a place.
+  /// Returns the storage of a real value that has a place.
   Storage storage(ValueId value) const { return storages_[static_cast<size_t>(value)]; }
-  /// Of fp32 memory for the results of any one node that are stored otherwise, or for any such
-  /// value.
+  /// Returns the fp32 memory needed for the unrounded outputs of any one node that are stored in
+  /// another format, or for any such value.
   int64_t exact_bytes() const noexcept { return exact_bytes_; }
-  /// Where in that memory output `i` of the node has its exact results.
+  /// Returns the offset in that memory of the unrounded output `i` of the node.
   int64_t exact_place(const Graph& graph, const Node& node, size_t i) const;
 
  private:
@@ -37,9 +37,9 @@ class Layout {
   int64_t bytes_ = 0, exact_bytes_ = 0;
 };
 
-/// An operator that picks elements by index, and how many there are: positions must be checked
-/// before they are used on the device. Negative ones count from the end, or, of labels, stand for
-/// rows that are ignored.
+/// An operator that picks elements by index, and the number of elements. Positions must be checked
+/// before they are used on the device. Negative positions count from the end; negative labels mark
+/// ignored rows.
 struct IndexUse {
   NodeId node = kNone;
   int64_t classes = 0;
@@ -47,10 +47,10 @@ struct IndexUse {
   bool labels = false;
 };
 
-/// Of all indices: inputs, constants, results.
+/// Returns the uses of all indices: inputs, constants, outputs.
 std::map<ValueId, std::vector<IndexUse>> index_uses(const Graph& graph);
 
-/// Throws Error naming node and index if one is beyond the classes.
+/// Throws Error, with the node and the index, if an index is out of range.
 void check_indices(const Graph& graph, const IndexUse& use, const std::vector<int32_t>& indices);
 
 }  // namespace halfscope::gpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Steps of products that a library computes: operands are stored as it wants them, it writes the
-// sums, and a body of ours does what comes after them. Which library and with what choices, or why
-// none, goes to the call's `kernel`.
+// Steps of products that a library computes: operands are stored as it requires, it writes the
+// sums, and one of our bodies finishes them. The call's `kernel` receives the library and its
+// choices, or the reason why none is used.
 #pragma once
 
 #include <algorithm>
@@ -19,29 +19,29 @@
 
 namespace halfscope::gpu {
 
-/// Memory that all products of a program use in turn.
+/// Memory that all products of a program use, one after another.
 class Scratch {
  public:
-  /// Call it while steps are made.
+  /// Requests memory. Call it while steps are being made.
   void need(int64_t bytes) { bytes_ = std::max(bytes_, bytes); }
   int64_t bytes() const { return bytes_; }
 
-  std::byte* memory = nullptr;  ///< there when steps run
+  std::byte* memory = nullptr;  ///< set before steps run
 
  private:
   int64_t bytes_ = 0;
 };
 
-/// What a call has where libraries may compute its product.
+/// Context of a call whose product a library may compute.
 struct LibraryCall {
   ProductLibrary* library = nullptr;
   Scratch* scratch = nullptr;
 };
 
-/// Patches of a convolution may take so much of the device.
+/// Largest device memory for the patches of a convolution.
 inline constexpr int64_t kMostPatchBytes = int64_t{1} << 30;
 
-/// Where operands and sums begin in the scratch.
+/// Offsets of operands and sums in the scratch memory.
 struct ScratchPlaces {
   int64_t a = 0, b = 0, sums = 0, end = 0;
 
@@ -57,7 +57,8 @@ struct ScratchPlaces {
   }
 };
 
-/// What the library writes: fp32, or in fast mode what the result is rounded to anyway.
+/// Returns the format that the library writes: fp32, or in fast mode the format to which the output
+/// is rounded anyway.
 template <class X>
 Storage result_storage(const NodeCall<X, float>& c, const Epilogue<float>& epilogue,
                        Storage operands) {
@@ -68,14 +69,15 @@ Storage result_storage(const NodeCall<X, float>& c, const Epilogue<float>& epilo
   return c.libraries->library->fast() && plain && narrow ? operands : Storage::fp32;
 }
 
-/// Whether the sums that a library writes are the results, in exact memory.
+/// Returns whether the library's sums are already the outputs, in unrounded memory.
 template <class Results>
 bool sums_are_results(const Results& y, const Epilogue<float>& epilogue, const RunState& state) {
   const bool as_summed = epilogue.bias == nullptr && !epilogue.scaled;
   return as_summed && (state.measured || !y.stores());
 }
 
-/// Operands are read as they lie; sums go to where results go, in 16 bits or exact.
+/// Makes the step of a product whose operands are read in place. Sums go directly to the output, in
+/// 16 bits or unrounded.
 template <class X>
 Step in_place_step(const NodeCall<X, float>& c, const GemmSource<float>& source,
                    const Epilogue<float>& epilogue, Storage sums,
@@ -125,8 +127,8 @@ Step packed_step(const NodeCall<X, float>& c, const Source& source, const Epilog
   };
 }
 
-/// Of one of the three products of a convolution, operands and result as they are: NCHW. Operands
-/// that a plan has in 32 bits are copied if they are stored in fewer.
+/// Makes the step of one of a convolution's three products, with operands and output in place
+/// (NCHW). Operands that the plan has in 32 bits are copied if they are stored in fewer.
 template <class X>
 Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilogue,
                       const ConvPlan& plan, std::shared_ptr<LibraryProduct> product) {
@@ -148,7 +150,7 @@ Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilog
   c.libraries->scratch->need(at.end);
   X& executor = *c.executor;
   const Scratch* const scratch = c.libraries->scratch;
-  // Planar operands are copied, which is what one channel takes.
+  // Planar operands are copied as if they had one channel.
   const auto tiles = [planar](const TensorPlan& of, int64_t n) {
     const int64_t channels = planar ? 1 : of.size[1], pixels = planar ? 1 : of.size[2] * of.size[3];
     return ChannelTiles(n / std::max<int64_t>(channels * pixels, 1), channels, pixels);
@@ -186,7 +188,7 @@ Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilog
   };
 }
 
-/// Which convolution a source of terms is; nothing for a matrix product.
+/// Returns which convolution a source of terms is, or nothing for a matrix product.
 template <class Source>
 std::optional<ConvProduct> conv_product_of() {
   if (std::is_same_v<Source, ConvSource<float>>) return ConvProduct::forward;
@@ -195,8 +197,8 @@ std::optional<ConvProduct> conv_product_of() {
   return std::nullopt;
 }
 
-/// Whether the operands are values of the formats that the node reads: scaled by block they are
-/// codes times their scales.
+/// Returns whether the operands are values of the formats that the node reads. Operands scaled by
+/// block are not: they are codes times their scales.
 template <class X>
 bool operands_are_as_read(const NodeCall<X, float>& c) {
   for (size_t i = 0; i < 2; ++i) {
@@ -206,8 +208,9 @@ bool operands_are_as_read(const NodeCall<X, float>& c) {
   return true;
 }
 
-/// Of operands that are stored as they are to be multiplied; nothing if they are not, or if lines
-/// or matrices of theirs do not begin on the 16 bytes that narrow ones need.
+/// Returns a plan for operands that are already stored in the format in which they are multiplied.
+/// Returns nothing if they are not, or if narrow ones have lines or matrices that do not start on
+/// 16 bytes.
 inline std::optional<MatrixPlan> plan_as_it_lies(const GemmSource<float>& source, Storage a,
                                                  Storage b, Storage result) {
   const auto lies_as = [](const In<float>& x, Storage storage) {
@@ -234,8 +237,8 @@ inline std::optional<MatrixPlan> plan_as_it_lies(const GemmSource<float>& source
   return plan;
 }
 
-/// Nothing, and why in `kernel`, if no library does it. `spec` has its operands in the order of
-/// Source::a and Source::b.
+/// Makes the step of a library, or returns nothing and sets `kernel` to the reason. `spec` has its
+/// operands in the order of Source::a and Source::b.
 template <class X, class Source>
 Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSpec& spec,
                   const Epilogue<float>& epilogue) {
@@ -248,11 +251,12 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
   std::optional<Storage> a = storage_of(spec.read), b = storage_of(spec.b_format());
   if (!operands_are_as_read(c)) a = b = Storage::fp32;
   why = cannot_multiply(a, b);
-  if (spec.accumulation != Accumulation::fp32) why = "no library sums like this";
+  if (spec.accumulation != Accumulation::fp32) why = "no library has this accumulation";
   if (source.count == 0 || source.m == 0 || source.n == 0 || source.k == 0) {
-    why = "nothing to multiply";
+    why = "the product is empty";
   }
-  if (conv_product_of<Source>() && source.count > 1) why = "a convolution in groups";
+  if (conv_product_of<Source>() && source.count > 1)
+    why = "libraries are not used for grouped convolutions";
   if (!why.empty()) {
     c.kernel->text = "own kernel: " + why;
     return {};
@@ -264,7 +268,8 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
       if (found(product)) return in_place_step(c, source, epilogue, plan->d.storage, product);
     }
   } else if (bytes_of(*a) > 1) {
-    // cuDNN 9 has no engine that reads 16 bits and writes fp32; tf32 holds all of their values.
+    // cuDNN 9 has no engine that reads 16 bits and writes fp32; tf32 can represent all 16-bit
+    // values.
     const bool widens = bytes_of(*a) == 2 && result == Storage::fp32;
     const Storage operands = widens ? Storage::tf32 : *a;
     const ConvPlan plan = plan_convolution(*conv_product_of<Source>(), source.s, operands, result);
@@ -273,12 +278,12 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
   }
   const PackedPlan plan = plan_packed(source.m, source.n, source.k, *a, *b, result);
   const int64_t bytes = (plan.a_lines + plan.b_lines) * plan.pitch * bytes_of(*a);
-  std::string other = "its operands laid out would take " + std::to_string(bytes >> 20) + " MiB";
+  std::string other = "copying its operands would take " + std::to_string(bytes >> 20) + " MiB";
   if (bytes <= kMostPatchBytes) {
     const std::shared_ptr<LibraryProduct> product = library.matrix(plan.matrix, other);
     if (found(product)) {
       if (!why.empty()) c.kernel->text += " (as a matrix product: " + why + ")";
-      c.kernel->text += ", operands laid out first";
+      c.kernel->text += ", operands copied first";
       return packed_step(c, source, epilogue, plan, product);
     }
   }

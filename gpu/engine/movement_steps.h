@@ -13,7 +13,7 @@
 
 namespace halfscope::gpu {
 
-/// Dimensions of 1 left out, neighbours that lie one after the other made one.
+/// Drops dimensions of size 1 and merges contiguous neighbours.
 inline Strided strided(const Node& node, const std::vector<int64_t>& sizes,
                        const std::vector<int64_t>& strides) {
   Strided result;
@@ -26,14 +26,14 @@ inline Strided strided(const Node& node, const std::vector<int64_t>& sizes,
       continue;
     }
     check_node(node, result.rank < kMaxRank,
-               "more than " + std::to_string(kMaxRank) + " dimensions do not run on a GPU");
+               "more than " + std::to_string(kMaxRank) + " dimensions are not supported on a GPU");
     result.size.set(result.rank, sizes[d]);
     result.stride[result.rank++] = strides[d];
   }
   return result;
 }
 
-/// `shape` seen as broadcast to `to`: stride 0 along stretched dimensions.
+/// Broadcasts `shape` to `to`: stride 0 along stretched dimensions.
 inline Strided broadcast(const Node& node, const Shape& shape, const Shape& to) {
   return strided(node, to, broadcast_strides(shape, to));
 }
@@ -53,7 +53,7 @@ Step binary_step(const NodeCall<X, T>& c, Operation operation) {
                            operand_of(*c.node, c.in_shape(1), to), operation});
 }
 
-/// Of operations that take no longer than reading their operands.
+/// Makes the step of an operation that is no slower than reading its operands.
 template <class X, class T, class Operation>
 Step simple_binary_step(const NodeCall<X, T>& c, Operation operation) {
   const int64_t n = c.out_count(0);
@@ -73,7 +73,8 @@ Step unary_step(const NodeCall<X, T>& c, Operation operation) {
   return items_step(*c.executor, c.out_count(0), Unary<T, Operation>{c.in[0], c.out[0], operation});
 }
 
-/// Of N operands, where the result is rounded otherwise than to nearest even; nothing where not.
+/// Makes the step of a function of N operands if the output is rounded in a mode other than nearest
+/// even; otherwise returns nothing.
 template <size_t N, class X, class T, class Function>
 Step rounded_step(const NodeCall<X, T>& c, const Function& f) {
   if constexpr (std::is_same_v<T, float>) {
@@ -98,7 +99,7 @@ Step rounded_step(const NodeCall<X, T>& c, const Function& f) {
   return {};
 }
 
-/// Of the operators of core/ops/movement.h.
+/// Makes the step of an operator of core/ops/movement.h.
 template <class X, class T>
 Step move_step(const NodeCall<X, T>& c) {
   const Movement movement = movement_of(*c.graph, *c.node);
@@ -120,7 +121,7 @@ Step move_step(const NodeCall<X, T>& c) {
   return in_turn(std::move(steps));
 }
 
-/// Into memory of its own, where the output does not lie in the input's.
+/// Copies into separate memory when the output does not share the input's.
 template <class X, class T>
 Step copy_step(const NodeCall<X, T>& c) {
   const int64_t n = c.out_count(0);
@@ -154,7 +155,7 @@ Step movement_step(const NodeCall<X, T>& c) {
     if constexpr (requires { F::kWaits; }) return unary_step(c, f);
     return simple_unary_step(c, f);
   };
-  if (Step step = made_by_name<Step>(def.name, UnaryElements{}, unary)) return step;
+  if (Step step = make_by_name<Step>(def.name, UnaryElements{}, unary)) return step;
   const auto binary = [&]<class F>(F f) {
     if constexpr (requires(double x) { F::exact(x, x, false); }) {
       if (Step step = rounded_step<2>(c, f)) return step;
@@ -162,7 +163,7 @@ Step movement_step(const NodeCall<X, T>& c) {
     if constexpr (requires { F::kWaits; }) return binary_step(c, f);
     return simple_binary_step(c, f);
   };
-  return made_by_name<Step>(def.name, BinaryElements{}, binary);
+  return make_by_name<Step>(def.name, BinaryElements{}, binary);
 }
 
 }  // namespace halfscope::gpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the steps of an operator are made from: its node and where its operands and results lie on
-// the device. make_step() is called once, when a program is compiled; the step then launches bodies
-// whenever the node runs. T is float, or double when a node is run again for comparison.
+// Arguments from which an operator's step is made: its node, and where its operands and outputs are
+// on the device. make_step() is called once, when a program is compiled; the step then launches
+// bodies whenever the node runs. T is float, or double when a node is rerun for comparison.
 #pragma once
 
 #include <algorithm>
@@ -22,17 +22,17 @@
 
 namespace halfscope::gpu {
 
-/// What is known only when an entry runs.
+/// State that is known only when an entry runs.
 struct RunState {
   RandomSource random{};
-  bool measured = false;  ///< statistics are wanted
+  bool measured = false;  ///< statistics are requested
 };
 
 using Step = std::function<void(const RunState&)>;
 
 struct LibraryCall;
 
-/// What computes a product.
+/// The kernel that computes a product.
 struct KernelChoice {
   std::string text;
   bool by_library = false;
@@ -43,17 +43,17 @@ struct NodeCall {
   X* executor = nullptr;
   const Graph* graph = nullptr;
   const Node* node = nullptr;
-  std::vector<In<T>> in;                 ///< null for index inputs and inputs left out
+  std::vector<In<T>> in;                 ///< null for index inputs and omitted inputs
   std::vector<const int32_t*> index_in;  ///< null for real inputs
-  std::vector<Out<T>> out;               ///< steps may read all but the first again, by exact()
+  std::vector<Out<T>> out;               ///< later steps may read all but the first with exact()
   std::vector<int32_t*> index_out;
-  bool unrounded = false;    ///< results are wanted as for fp32
-  uint64_t* lost = nullptr;  ///< where updates count those that were lost
-  double* wide = nullptr;    ///< where scalars that need double's range go
-  /// Working memory, which is kept until the program (or the rerun) ends.
+  bool unrounded = false;    ///< outputs are requested as for fp32
+  uint64_t* lost = nullptr;  ///< counter of lost updates
+  double* wide = nullptr;    ///< destination of scalars that need double's range
+  /// Working memory, kept until the program (or the rerun) ends.
   std::vector<void*>* memory = nullptr;
   const LibraryCall* libraries = nullptr;  ///< null: own kernels only
-  KernelChoice* kernel = nullptr;          ///< gets what computes a product; may be null
+  KernelChoice* kernel = nullptr;          ///< receives the kernel of a product; may be null
 
   const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
   const Shape& out_shape(size_t i) const { return graph->value(node->outputs[i]).shape; }
@@ -63,9 +63,10 @@ struct NodeCall {
     return unrounded ? kFp32 : graph->value(node->outputs[i]).format;
   }
   In<T> optional_in(size_t i) const { return i < in.size() ? in[i] : In<T>(nullptr); }
-  /// Without the key of stochastic sums, which step_with_key() brings.
+  /// Returns the sum's specification without the key of stochastic sums, which step_with_key()
+  /// adds.
   SumSpec sum_spec() const { return sum_spec_of(*graph, *node, unrounded); }
-  /// A step that calls launch(key) with the key that the node's sums have in that run.
+  /// Returns a step that calls launch(key) with the key of the node's sums in that run.
   template <class Launch>
   Step step_with_key(const Launch& launch) const {
     const RoundingChoice rounding = node->plan.accumulation.rounding;
@@ -75,12 +76,12 @@ struct NodeCall {
     };
   }
 
-  /// How the first result will be rounded, for bodies that must know, but for the key of a
-  /// stochastic rounding, which step_with_rounding() brings. fp32 is left as it is.
+  /// Returns how the first output will be rounded, for bodies that must know. The key of a
+  /// stochastic rounding is missing; step_with_rounding() adds it. fp32 is not rounded.
   RoundingChoice result_rounding() const {
     return out_format(0) == kFp32 ? RoundingChoice{} : graph->value(node->outputs[0]).rounding;
   }
-  /// A step that calls launch(TensorRounding) with what is true of that run.
+  /// Returns a step that calls launch(TensorRounding) with the rounding of that run.
   template <class Launch>
   Step step_with_rounding(const Launch& launch) const {
     const RoundingChoice rounding = result_rounding();
@@ -98,33 +99,33 @@ struct NodeCall {
   }
 };
 
-/// A step that launches these items.
+/// Returns a step that launches these items.
 template <class X, class Body>
 Step items_step(X& executor, int64_t n, const Body& body) {
   return [&executor, n, body](const RunState&) { executor.items(n, body); };
 }
 
-/// A step that launches these blocks.
+/// Returns a step that launches these blocks.
 template <class X, class Body>
 Step blocks_step(X& executor, const Body& body) {
   return [&executor, body](const RunState&) { executor.blocks(body); };
 }
 
-/// One step after the other.
+/// Returns a step that runs `steps` in order.
 inline Step in_turn(std::vector<Step> steps) {
   return [steps = std::move(steps)](const RunState& state) {
     for (const Step& step : steps) step(state);
   };
 }
 
-/// An operator and what makes its step.
+/// An operator and the function that makes its step.
 template <class X, class T>
 struct StepRow {
   std::string_view op;
   Step (*make)(const NodeCall<X, T>&);
 };
 
-/// Nothing if no row is the operator's.
+/// Makes the operator's step, or returns nothing if no row is for it.
 template <class X, class T, size_t N>
 Step step_from(const StepRow<X, T> (&rows)[N], const NodeCall<X, T>& call) {
   for (const StepRow<X, T>& row : rows) {
@@ -138,7 +139,7 @@ T attribute_of(const Node& node, const char* name) {
   return static_cast<T>(real_attribute(node, name, 0.0));
 }
 
-// One function per file, which lists its operators: nothing for those that are elsewhere.
+// One function per file, which lists its operators. Each returns nothing for other operators.
 template <class X, class T>
 Step integer_step(const NodeCall<X, T>& call);  // integer_steps.h: integers at run time
 template <class X, class T>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Steps of softmax along an axis, of normalizations within a sample and of squared errors.
+// Steps of softmax along an axis, normalizations within a sample, and squared errors.
 #pragma once
 
 #include "core/ops/softmax.h"

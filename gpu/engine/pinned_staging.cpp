@@ -21,7 +21,7 @@ PinnedStaging::~PinnedStaging() { static_cast<void>(cudaFreeHost(memory_)); }
 std::byte* PinnedStaging::room_for(size_t part) {
   if (memory_ == nullptr) {
     void* memory = nullptr;
-    check_cuda(cudaMallocHost(&memory, 2 * kHalfBytes), "pinned memory", 2 * kHalfBytes);
+    check_cuda(cudaMallocHost(&memory, 2 * kHalfBytes), "pinned-memory allocation", 2 * kHalfBytes);
     memory_ = static_cast<std::byte*>(memory);
   }
   if (used_ + part > kHalfBytes) {
@@ -48,7 +48,7 @@ void PinnedStaging::upload(void* to, const void* from, size_t bytes, cudaStream_
                                stream),
                "copy to the device", bytes);
     used_ += (part + kAlignment - 1) / kAlignment * kAlignment;
-    // Recorded at once: later another thread would have to do it on a stream that is not its own.
+    // Recorded now: later, another thread would have to do it on a stream that it does not own.
     pending_[half_].insert(copied[half_]);
     check_cuda(cudaEventRecord(copied[half_], stream), "copy to the device", bytes);
     done += part;

@@ -14,7 +14,7 @@
 
 namespace halfscope::gpu {
 
-/// What a product of scaled operands multiplies its sums by, and the bias.
+/// Returns the factors and the bias that are applied after the sums of a product.
 template <class X, class T>
 Epilogue<T> epilogue_of(const NodeCall<X, T>& c, SumSpec spec) {
   Epilogue<T> epilogue;
@@ -28,15 +28,15 @@ Epilogue<T> epilogue_of(const NodeCall<X, T>& c, SumSpec spec) {
   epilogue.alpha = static_cast<T>(outside.alpha);
   epilogue.beta = static_cast<T>(outside.beta);
   epilogue.scaled = epilogue.scaled || !outside.part_of_sums;
-  // A sum that is scaled is not the result yet: it must not be made ready for its rounding.
+  // A scaled sum is not the output yet, so it must not be prepared for the output's rounding.
   if (epilogue.scaled && spec.accumulation.kind == Accumulation::fp64) spec.write = kFp32;
   epilogue.how = chain_spec(spec);
   epilogue.bias = c.optional_in(2);
   return epilogue;
 }
 
-/// The instruction that sums like this on a device with those tensor cores; nothing if there is
-/// none, and the model has to do.
+/// Returns the instruction that sums like `spec` on a device with those tensor cores. Returns
+/// nothing if there is none and the model has to compute it.
 inline std::optional<MmaInput> mma_input(const DeviceCores& device, const SumSpec& spec) {
   const Accumulation& how = spec.accumulation;
   const bool one_chain = how.is_single_chain() && !how.half_accumulator;
@@ -53,7 +53,7 @@ inline std::optional<MmaInput> mma_input(const DeviceCores& device, const SumSpe
   return a == kTf32 ? std::optional(MmaInput::tf32) : std::nullopt;
 }
 
-/// The sums of the node in the order of the operands that Source::a and Source::b give.
+/// Makes the step of the node's sums, with operands in the order of Source::a and Source::b.
 template <class X, class T, class Source>
 Step sums_of_products(const NodeCall<X, T>& c, const Source& source, const SumSpec& spec) {
   const Epilogue<T> epilogue = epilogue_of(c, spec);
@@ -75,7 +75,7 @@ Step sums_of_products(const NodeCall<X, T>& c, const Source& source, const SumSp
     }
     const bool fp32 =
         epilogue.how.kind == Accumulation::fp32 || epilogue.how.kind == Accumulation::tensor_core;
-    // Of many products with few rows a tile would be mostly empty.
+    // With many products of few rows, a tile would be mostly empty.
     const bool fills_tiles = source.count == 1 || source.m >= ProductTile<Source>::kSide;
     if (fp32 && fills_tiles && epilogue.how.is_single_chain()) {
       const ProductTile<Source> tile{source, epilogue};
@@ -127,8 +127,8 @@ inline ConvGeometry conv_geometry(const Node& node, const Shape& x, const Shape&
           .out_width = y[3]};
 }
 
-/// Missing taps of an input gradient take part, as products with zero, where the emulator lays
-/// operands out in full (emulation/gemm): sums that have a fixed shape, or no tiles of their own.
+/// Returns whether missing taps of an input gradient count as products with zero. They do where the
+/// emulator stores all operands (emulation/gemm): for sums with a fixed shape, or without tiles.
 inline bool zeros_take_part(const SumSpec& spec) {
   const Accumulation& how = spec.accumulation;
   if (!how.is_single_chain() || how.rounds_otherwise()) return true;

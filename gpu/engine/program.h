@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The Program of a GPU backend over any executor. One arena holds all values, stored in as few
-// bytes as their formats take; every node is a step that launches bodies, behind which its results
-// pass the tap and are rounded to their format. Where nothing is measured most bodies do that
-// themselves (gpu/bodies/stored.h). What the taps counted stays on the device until the entry, or
-// in training the step (device_steps.h), has run, and is then copied at once.
+// The Program of a GPU backend over any executor. One arena contains all values, in the smallest
+// storage for their formats. Every node is a step that launches bodies; then its outputs pass the
+// tap and are rounded to their format. If nothing is measured, most bodies round on their own
+// (gpu/bodies/stored.h). The taps' counts stay on the device until the entry (in training, the
+// step: device_steps.h) has run, and are then copied in one piece.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 
 namespace halfscope::gpu {
 
-/// Throws Error for an operator without bodies.
+/// Makes the step of a node. Throws Error for an operator without bodies.
 template <class X, class T>
 Step make_step(const NodeCall<X, T>& call) {
   for (Step (*family)(const NodeCall<X, T>&) :
@@ -32,13 +32,13 @@ Step make_step(const NodeCall<X, T>& call) {
         product_step<X, T>, reduction_step<X, T>, normalization_step<X, T>, update_step<X, T>}) {
     if (Step step = family(call)) return step;
   }
-  throw Error(call.node->path + " (" + call.node->op + "): does not run on a GPU backend");
+  throw Error(call.node->path + " (" + call.node->op + "): not supported on a GPU backend");
 }
 
 template <class X>
 class DeviceProgram final : public Program {
  public:
-  /// Without a library every product is computed by our own kernels.
+  /// Without a library, our own kernels compute every product.
   DeviceProgram(const Executable& executable, std::unique_ptr<X> executor,
                 std::unique_ptr<ProductLibrary> library = nullptr)
       : executable_(executable),
@@ -120,7 +120,7 @@ class DeviceProgram final : public Program {
   void write_scalar(ValueId value, double scalar) override {
     if (layout_.place(value) < 0) return;  // unused inputs have no memory
     const float number = static_cast<float>(scalar);
-    // Most are the same in every step, and a copy takes as long as a small kernel.
+    // Most scalars are the same in every step, and a copy takes as long as a small kernel.
     if (decided_.contains(value)) return put(value, {&number, 1});
     const auto [known, is_new] = scalars_.try_emplace(value, number);
     if (!is_new && std::bit_cast<uint32_t>(known->second) == std::bit_cast<uint32_t>(number))
@@ -196,7 +196,7 @@ class DeviceProgram final : public Program {
     put(variable, std::vector<float>(data.begin(), data.end()));
   }
 
-  /// Sums are not watched on a device.
+  /// Sums cannot be observed on a device.
   std::optional<SumDiagnostics> diagnose(NodeId) const override { return std::nullopt; }
 
   std::vector<std::vector<double>> rerun(NodeId node, Accumulation accumulation) const override {
@@ -206,20 +206,20 @@ class DeviceProgram final : public Program {
 
  private:
   struct Result {
-    In<float> exact;  ///< what the step wrote, or a Cast's operand
+    In<float> exact;  ///< written by the step, or a Cast's operand
     Destination to;
     int64_t count;
     ValueId value;
     RoundingChoice rounding;
-    bool stores;   ///< it is not there yet
-    bool at_once;  ///< bodies store it themselves where nothing is measured
+    bool stores;   ///< it is not stored there yet
+    bool at_once;  ///< bodies store it themselves if nothing is measured
     int tap;
   };
   struct Call {
     NodeId node = kNone;
-    Step step;  ///< nothing where the result is there already
+    Step step;  ///< empty if the output is already there
     std::vector<Result> results;
-    ValueId wide = kNone;  ///< a scalar that it computes in double
+    ValueId wide = kNone;  ///< a scalar that the step computes in double
   };
 
   const Value& description(ValueId value) const { return executable_.graph.value(value); }
@@ -232,7 +232,7 @@ class DeviceProgram final : public Program {
   int32_t* index(ValueId value) const {
     return reinterpret_cast<int32_t*>(arena_ + layout_.place(value));
   }
-  /// What is to lie there, from the host.
+  /// Stores data from the host as the value.
   void put(ValueId value, std::span<const float> data) {
     const Destination to = destination(value);
     float* const at = bytes_of(to.storage) < 4 ? exact_ : static_cast<float*>(to.memory);
@@ -242,7 +242,7 @@ class DeviceProgram final : public Program {
       executor_->items(round.items(), round);
     }
   }
-  /// What lies there, as floats on the device until the next node runs.
+  /// Returns the value as floats on the device, valid until the next node runs.
   const float* plain(ValueId value) const {
     if (layout_.place(value) < 0 || description(value).type != ElementType::real) {
       throw Error("value " + std::to_string(value) + " is not computed");
@@ -277,7 +277,7 @@ class DeviceProgram final : public Program {
     }
   }
 
-  /// Of indices that another node makes, which are known only now.
+  /// Checks indices that another node computes, which are known only now.
   void check_made_indices(NodeId id) {
     const auto made = made_indices_.find(id);
     if (made == made_indices_.end()) return;
@@ -290,7 +290,7 @@ class DeviceProgram final : public Program {
         executor_->allocate(static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(U)));
   }
 
-  /// With the node whose work failed, as far as that is known: launches fail later than they are.
+  /// Adds the node whose work failed, as far as known: launches can fail later than they are made.
   Error error_at(NodeId id, const Error& error) const {
     const Node& node = executable_.graph.node(id);
     std::string shape = to_string(description(node.outputs[0]).shape);
@@ -302,8 +302,8 @@ class DeviceProgram final : public Program {
     const Graph& graph = executable_.graph;
     const Node& node = graph.node(id);
     const OpDef& op = find_op(node.op);
-    // A Cast is nothing but rounding, so its operand passes the tap directly; an output that lies
-    // in its operand's memory is there already.
+    // A Cast only rounds, so its operand passes the tap directly. An output that shares its
+    // operand's memory is already there.
     const bool is_cast = node.op == "Cast";
     const bool in_place =
         is_view(node) && layout_.place(node.inputs[0]) == layout_.place(node.outputs[0]);
@@ -357,7 +357,7 @@ class DeviceProgram final : public Program {
     }
     for (ValueId value : node.outputs) {
       const int tap = taps_.tap_of(value);
-      // What such a node makes first is the variable; the counter is the update's.
+      // The first output of such a node is the variable; the counter belongs to the update.
       const bool update = op.rounds_itself && value != node.outputs[0];
       if (update && tap >= 0) c.lost = taps_.lost(entry, tap);
     }
@@ -377,7 +377,7 @@ class DeviceProgram final : public Program {
     }
   }
 
-  /// Returns why an entry does not launch the same every time; "" if it does.
+  /// Returns why an entry does not launch the same work every time, or "" if it does.
   std::string changes(const std::vector<NodeId>& nodes) const {
     for (NodeId id : nodes) {
       const Node& node = executable_.graph.node(id);
@@ -393,7 +393,7 @@ class DeviceProgram final : public Program {
     return "";
   }
 
-  /// Of entries that repeat, without statistics and with.
+  /// Recordings of entries that repeat, without and with statistics.
   using Recordings = std::array<std::array<typename X::Recording, 2>, kEntryCount>;
 
   void start(Entry entry, Recordings& recordings, bool measured) {
@@ -408,7 +408,7 @@ class DeviceProgram final : public Program {
     }
   }
 
-  /// All of an entry, and what its taps count in total.
+  /// Launches a whole entry, and then the totals of its taps.
   void launch(Entry entry, const RunState& state) {
     const size_t which = static_cast<size_t>(entry);
     executor_->items(1, Fill<int32_t>{at_once_, state.measured ? 0 : 1});
@@ -444,7 +444,7 @@ class DeviceProgram final : public Program {
     taps_.measure(entry, result.tap, result.exact, to, result.count, rounding);
   }
 
-  /// Memory that goes when a rerun ends.
+  /// Memory that is released when a rerun ends.
   struct Temporary {
     X& executor;
     std::vector<void*> memory{};
@@ -459,7 +459,7 @@ class DeviceProgram final : public Program {
     }
   };
 
-  /// rerun() with bodies of type U, on copies.
+  /// Same as rerun(), with bodies of type U, on copies.
   template <class U>
   std::vector<std::vector<double>> rerun_as(NodeId id, Accumulation accumulation) const {
     const Graph& graph = executable_.graph;
@@ -514,7 +514,7 @@ class DeviceProgram final : public Program {
     return exact;
   }
 
-  /// Codes with the scale of that run, which delayed scaling has replaced by now.
+  /// Computes codes with that run's scale; delayed scaling has replaced the current one since then.
   template <class U>
   void requantize(const Node& node, const U* operand, std::vector<double>& codes) const {
     float scale;
@@ -532,23 +532,23 @@ class DeviceProgram final : public Program {
   std::unique_ptr<ProductLibrary> library_;
   Scratch scratch_;
   const LibraryCall library_call_{library_.get(), &scratch_};
-  std::map<NodeId, KernelChoice> kernels_;  ///< what computes the products
+  std::map<NodeId, KernelChoice> kernels_;  ///< by node
   TapCounters<X> taps_;
   Layout layout_;
   std::map<ValueId, std::vector<IndexUse>> index_uses_;
   std::map<NodeId, std::pair<ValueId, IndexUse>> made_indices_;  ///< by the node that uses them
   std::byte* arena_ = nullptr;
-  float* exact_ = nullptr;  ///< exact results of the node that runs; what is copied to or from here
-  int32_t* at_once_ = nullptr;  ///< on the device: nothing is measured
-  std::vector<void*> memory_;   ///< of steps, for good
+  float* exact_ = nullptr;      ///< unrounded outputs of the current node; staging for copies
+  int32_t* at_once_ = nullptr;  ///< on the device: 1 if nothing is measured
+  std::vector<void*> memory_;   ///< of steps, never released
   std::array<std::vector<Call>, kEntryCount> calls_;
-  std::array<std::string, kEntryCount> one_by_one_;  ///< why entries are not replayed; "": they are
+  std::array<std::string, kEntryCount> one_by_one_;  ///< why an entry is not replayed, or ""
   std::array<bool, kEntryCount> started_{};
-  Recordings recordings_, queued_;  ///< of run() and of a queue of steps, whose update may not run
+  Recordings recordings_, queued_;  ///< of run() and of step queues, whose update may be skipped
   std::map<ValueId, double*> wide_place_;
   std::set<ValueId> wide_;            ///< scalars that were computed in double
-  std::map<ValueId, float> scalars_;  ///< that write_scalar() has put there
-  std::set<ValueId> decided_;         ///< scalars that a queue of steps writes, too
+  std::map<ValueId, float> scalars_;  ///< last written by write_scalar()
+  std::set<ValueId> decided_;         ///< scalars that a queue of steps also writes
   std::map<ValueId, std::vector<int32_t>> indices_;
   RandomSource random_;
 };

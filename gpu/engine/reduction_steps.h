@@ -15,7 +15,7 @@
 
 namespace halfscope::gpu {
 
-/// Over these axes of a tensor of this shape.
+/// Returns the reduction over `axes` of a tensor with this shape.
 inline Reduction reduction_over(const Node& node, const Shape& shape,
                                 const std::vector<int64_t>& axes) {
   const std::vector<int64_t> own = row_major(shape);
@@ -41,14 +41,14 @@ std::vector<int64_t> reduced_axes(const NodeCall<X, T>& c) {
   return reduction_axes(*c.node, c.in_shape(0).size());
 }
 
-/// Axes 2 and beyond.
+/// Returns axes 2 and beyond.
 inline std::vector<int64_t> pixel_axes(const Shape& shape) {
   std::vector<int64_t> axes;
   for (size_t i = 2; i < shape.size(); ++i) axes.push_back(static_cast<int64_t>(i));
   return axes;
 }
 
-/// A step of a body that sums: how_of(body) is the ChainSpec that gets the key of the run.
+/// Makes the step of a body that sums: how_of(body) is the ChainSpec that gets the run's key.
 template <class X, class T, class Body, class HowOf>
 Step sums_step(const NodeCall<X, T>& c, int64_t n, const Body& body, const HowOf& how_of) {
   X& executor = *c.executor;
@@ -59,7 +59,7 @@ Step sums_step(const NodeCall<X, T>& c, int64_t n, const Body& body, const HowOf
   });
 }
 
-/// The same of a body of blocks.
+/// Same for a body of blocks.
 template <class X, class T, class Body>
 Step block_sums_step(const NodeCall<X, T>& c, const Body& body) {
   X& executor = *c.executor;
@@ -70,7 +70,8 @@ Step block_sums_step(const NodeCall<X, T>& c, const Body& body) {
   });
 }
 
-/// Of an fp32 chain for each of few results, whose kept axes are neighbours; else nothing.
+/// Makes the step of few outputs with one fp32 chain each if the kept axes are adjacent; otherwise
+/// returns nothing.
 template <class X>
 Step chain_sums_step(const NodeCall<X, float>& c, const std::vector<int64_t>& axes, bool mean) {
   const Shape& x = c.in_shape(0);
@@ -181,7 +182,7 @@ Step loss_step(const NodeCall<X, T>& c) {
   return in_turn({of_rows, sums_step(c, 1, mean, how_of)});
 }
 
-/// Steps that count the rows with a label, to where.
+/// Adds steps that count the rows with a label, and returns the counter.
 template <class X, class T>
 uint64_t* count_rows(const NodeCall<X, T>& c, const LossRows<T>& rows, std::vector<Step>& steps) {
   uint64_t* const count = c.template working_memory<uint64_t>(1);

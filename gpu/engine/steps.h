@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The bodies behind node_call.h, all of them: for executors whose programs are compiled as one
-// piece. CUDA's are compiled a family at a time (gpu/CMakeLists.txt).
+// Includes all the bodies for node_call.h, for executors whose programs are compiled in one piece.
+// CUDA's are compiled one family at a time (gpu/CMakeLists.txt).
 #pragma once
 
 #include "gpu/engine/function_steps.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the taps of a program count, on the device: a slot per tap that an entry passes, which are
-// cleared, filled and copied to the host together.
+// Counters of a program's taps on the device: one slot per tap that an entry passes. An entry's
+// slots are cleared, filled and copied to the host together.
 #pragma once
 
 #include <algorithm>
@@ -47,37 +47,37 @@ class TapCounters {
     for (PerEntry& entry : entries_) place(entry);
   }
 
-  /// -1: none.
+  /// Returns the tap of a value, or -1.
   int tap_of(ValueId value) const { return tap_of_[static_cast<size_t>(value)]; }
-  /// Taps of inputs and variables, which the forward entry passes.
+  /// Returns the taps of inputs and variables, which the forward entry passes.
   const std::vector<const Tap*>& sources() const { return sources_; }
 
   void clear(Entry entry) {
     executor_.items(static_cast<int64_t>(at(entry).slots.size()), ClearSlot{memory_});
   }
 
-  /// Rounds to `out`, if it has memory, and counts.
+  /// Measures, and rounds to `out` if it has memory.
   void measure(Entry entry, int tap, const In<float>& in, const Destination& out, int64_t n,
                const TensorRounding& rounding) {
     const ChunkSums& sums = at(entry).sums[at(entry).place.at(tap)];
     executor_.blocks(Measure{in, out, n, rounding, sums.slot, sums.sums, sums.squares});
   }
 
-  /// Where updates that were lost are counted with this tap.
+  /// Returns where this tap counts lost updates.
   uint64_t* lost(Entry entry, int tap) {
     return &at(entry).sums[at(entry).place.at(tap)].slot->lost;
   }
 
-  /// Sums over chunks: the last launch before counters are copied.
+  /// Sums over chunks; the last launch before the counters are copied.
   void total(Entry entry) {
     executor_.items(static_cast<int64_t>(at(entry).slots.size()), TapTotals{at(entry).table});
   }
 
-  /// The entry's counters, which the next one that is measured overwrites.
+  /// Returns the entry's counters, which the next measured entry overwrites.
   const TapSlot* counters() const { return memory_; }
   int64_t slots(Entry entry) const { return static_cast<int64_t>(at(entry).slots.size()); }
 
-  /// One copy to the host.
+  /// Copies the counters to the host in one piece.
   void collect(Entry entry, bool forward, std::span<TensorStats> stats) {
     std::vector<TapSlot> counted(at(entry).slots.size());
     if (counted.empty()) return;
@@ -85,7 +85,7 @@ class TapCounters {
     put(entry, forward, counted.data(), 1, stats);
   }
 
-  /// What the entry's counters, there on the host, say after so many `runs` of it.
+  /// Converts the entry's counters, already on the host, to statistics after `runs` runs.
   void put(Entry entry, bool forward, const TapSlot* counted, int64_t runs,
            std::span<TensorStats> stats) const {
     const std::vector<Slot>& slots = at(entry).slots;
@@ -105,9 +105,9 @@ class TapCounters {
   };
   struct PerEntry {
     std::vector<Slot> slots;
-    std::vector<ChunkSums> sums;  ///< of each slot
-    ChunkSums* table = nullptr;   ///< the same on the device
-    std::map<int, size_t> place;  ///< of a tap's slot
+    std::vector<ChunkSums> sums;  ///< by slot
+    ChunkSums* table = nullptr;   ///< same, on the device
+    std::map<int, size_t> place;  ///< slot index by tap
   };
 
   PerEntry& at(Entry entry) { return entries_[static_cast<size_t>(entry)]; }
@@ -162,7 +162,7 @@ class TapCounters {
   X& executor_;
   std::vector<int> tap_of_;
   std::vector<const Tap*> sources_;
-  std::vector<std::pair<int, int>> shared_;  ///< sites that are one value: measured, others
+  std::vector<std::pair<int, int>> shared_;  ///< sites that share a value: measured, others
   std::array<PerEntry, kEntryCount> entries_;
   TapSlot* memory_ = nullptr;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Steps of what comes after the gradients, and of scaled operands.
+// Steps of the operators after the gradients, and of scaled operands.
 #pragma once
 
 #include "gpu/bodies/indexing.h"
@@ -147,7 +147,7 @@ Step adam_step(const NodeCall<X, T>& c) {
                      real_attribute(*c.node, "decoupled_decay", 0.0)});
 }
 
-/// Bits of the largest magnitude of the first input, and the steps that find them.
+/// Appends the steps that find the largest magnitude of the first input; returns where its bits go.
 template <class X, class T>
 const uint32_t* find_amax(const NodeCall<X, T>& c, bool only_finite, std::vector<Step>& steps) {
   using Search = LargestMagnitude<T>;
@@ -192,7 +192,8 @@ template <class X, class T>
 Step scale_update_step(const NodeCall<X, T>& c) {
   const TensorScale& choice = c.node->plan.scale;
   std::vector<Step> steps;
-  check_node(*c.node, !stored_at_once(c.out[0]), "its state is read again and must be fp32");
+  check_node(*c.node, !stored_at_once(c.out[0]),
+             "its state must be fp32, because later steps read it");
   T* const state = exact(c.out[0]);
   if (state != address(c.in[1])) {
     const Strided whole{1, {c.out_count(0)}, {1}};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // cuBLASLt. One algorithm per product, chosen by its heuristics when the product is prepared and
-// then kept: without splitting k and without reductions between blocks, so that two runs give the
-// same bits; in fast mode the first one that it names. fp32 is multiplied as fp32 (PEDANTIC, never
-// TF32) unless the plan reads tf32. fp8 operands are codes, of which the scales are applied to the
-// sums by the caller, with promotion of its narrow accumulators (no FAST_ACCUM) but in fast mode.
+// then kept. It must not split k or reduce between blocks, so that two runs give the same bits; in
+// fast mode, the first proposal is used. fp32 is multiplied as fp32 (PEDANTIC, never TF32) unless
+// the plan reads tf32. fp8 operands are codes; the caller applies their scales to the sums. Their
+// narrow accumulators are promoted (no FAST_ACCUM), except in fast mode.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -18,8 +18,8 @@
 namespace halfscope::gpu {
 namespace {
 
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // what NVIDIA advises for Hopper
-constexpr int kCandidates = 16;                       // of the heuristics
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // NVIDIA's recommendation for Hopper
+constexpr int kCandidates = 16;                       // requested from the heuristics
 
 struct Functions {
   SharedLibrary library{"libcublasLt.so." + std::to_string(CUDART_VERSION / 1000)};
@@ -76,7 +76,8 @@ void check(cublasStatus_t status, const char* call, const MatrixPlan& plan) {
     throw DeviceError(what, "lower --batch, or train fewer lanes on the device");
   }
   throw Error(
-      what, "train the lane as cuda-own:PLAN, which uses no library, and see what nvidia-smi says");
+      what,
+      "train the lane as cuda-own:PLAN, which needs no library; check the device with nvidia-smi");
 }
 
 cudaDataType_t type_of(Storage storage) {
@@ -101,7 +102,7 @@ cublasComputeType_t compute_type(Storage storage) {
   return storage == Storage::fp32 ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F;
 }
 
-/// The library's handle, and working memory that all products use in turn.
+/// The library's handle, and working memory that all products use, one after another.
 struct Context {
   cublasLtHandle_t handle = nullptr;
   void* workspace = nullptr;
@@ -200,7 +201,7 @@ class Preference {
   cublasLtMatmulPreference_t preference_ = nullptr;
 };
 
-/// A 32-bit attribute of an algorithm; -1 if this one has none.
+/// Returns a 32-bit attribute of an algorithm, or -1 if it has none.
 int64_t config_of(const cublasLtMatmulAlgo_t& algo, cublasLtMatmulAlgoConfigAttributes_t which) {
   int32_t value = 0;
   size_t written = 0;
@@ -219,11 +220,11 @@ class Product final : public LibraryProduct {
         second_(plan.second, plan),
         d_(plan.d, plan) {}
 
-  /// False if the heuristics know no algorithm that will do.
+  /// Chooses an algorithm. Returns false if the heuristics know no suitable one.
   bool choose(bool fast) {
     constexpr uint32_t kNone = CUBLASLT_REDUCTION_SCHEME_NONE,
                        kAny = CUBLASLT_REDUCTION_SCHEME_MASK;
-    // The mask leaves algorithms out before the best are listed; what is listed is looked at again.
+    // The mask excludes algorithms before the best ones are listed; listed ones are checked again.
     return (!fast && choose_among(kNone, fast)) || choose_among(kAny, fast);
   }
 
@@ -252,7 +253,7 @@ class Product final : public LibraryProduct {
   }
 
  private:
-  /// Of the attributes that are 16 bits wide.
+  /// Returns a 16-bit attribute of the algorithm.
   int64_t short_config(cublasLtMatmulAlgoConfigAttributes_t which) const {
     uint16_t value = 0;
     size_t written = 0;
@@ -304,7 +305,7 @@ class CublasLt final : public ProductLibrary {
     return nullptr;
   }
   std::unique_ptr<LibraryProduct> convolution(const ConvPlan&, std::string& why) override {
-    why = "cuBLASLt has no convolutions";
+    why = "cuBLASLt does not compute convolutions";
     return nullptr;
   }
   bool fast() const override { return fast_; }
@@ -331,19 +332,19 @@ std::optional<std::string> cublas_lt_objection(const MatrixPlan& plan) {
 
 std::unique_ptr<ProductLibrary> open_cublas_lt(StreamPointer stream, bool fast, std::string& why) {
   if (!functions().library.missing().empty()) {
-    why = "no cuBLASLt: " + functions().library.missing();
+    why = "cannot use cuBLASLt: " + functions().library.missing();
     return nullptr;
   }
   auto context = std::make_shared<Context>(stream);
   const cublasStatus_t status = functions().create(&context->handle);
   if (status == CUBLAS_STATUS_ALLOC_FAILED) {
-    throw DeviceError("cuBLASLt does not start: no memory", "train fewer lanes on the device");
+    throw DeviceError("cannot start cuBLASLt: out of memory", "train fewer lanes on the device");
   }
   if (status != CUBLAS_STATUS_SUCCESS) {
-    why = fmt::format("cuBLASLt does not start: {}", functions().status_name(status));
+    why = fmt::format("cannot start cuBLASLt: {}", functions().status_name(status));
     return nullptr;
   }
-  check_cuda(cudaMalloc(&context->workspace, kWorkspaceBytes), "workspace of cuBLASLt",
+  check_cuda(cudaMalloc(&context->workspace, kWorkspaceBytes), "workspace allocation (cuBLASLt)",
              kWorkspaceBytes);
   return std::make_unique<CublasLt>(std::move(context), fast);
 }

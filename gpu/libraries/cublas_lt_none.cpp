@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// open_cublas_lt() of a build without its header.
+// open_cublas_lt() for builds without its header.
 #include "gpu/libraries/libraries.h"
 
 namespace halfscope::gpu {

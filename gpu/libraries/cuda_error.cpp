@@ -20,15 +20,16 @@ std::string hint_for(cudaError_t error) {
   if (error == cudaErrorMemoryAllocation) {
     size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) free = 0;
-    return amount(free) + " of the device are free: lower --batch, or train fewer lanes there";
+    return "lower --batch, or train fewer lanes on the device, which has " + amount(free) + " free";
   }
   if (error == cudaErrorNoKernelImageForDevice) {
-    return "configure with -DCMAKE_CUDA_ARCHITECTURES=native on this machine";
+    return "rebuild on this machine with -DCMAKE_CUDA_ARCHITECTURES=native";
   }
-  return "see what nvidia-smi says about the device";
+  return "check the device with nvidia-smi";
 }
 
-/// Of the program as it was built, or as it calls: not of the state of the device.
+/// Returns whether the error is a fault of the program (how it was built, or a call), not of the
+/// device.
 bool is_of_program(cudaError_t error) {
   switch (error) {
     case cudaErrorNoKernelImageForDevice:
@@ -51,9 +52,10 @@ std::string cuda_failure(cudaError_t error, const char* call) {
 }
 
 void throw_cuda_error(cudaError_t error, const char* call, size_t bytes) {
-  static_cast<void>(cudaGetLastError());  // it is in the Error, not in the runtime any more
+  static_cast<void>(cudaGetLastError());  // it is in the Error now, no longer in the runtime
   const std::string size = bytes > 0 ? " of " + amount(bytes) : "";
-  const std::string what = fmt::format("CUDA {}{}: {}", call, size, cudaGetErrorString(error));
+  const std::string what =
+      fmt::format("CUDA {}{} failed: {}", call, size, cudaGetErrorString(error));
   if (is_of_program(error)) throw Error(what, hint_for(error));
   throw DeviceError(what, hint_for(error));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Errors of the CUDA runtime as ours.
+// Converts errors of the CUDA runtime into ours.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,11 +9,11 @@
 
 namespace halfscope::gpu {
 
-/// Throws an Error that names the call and how many bytes it was about, if any: a DeviceError where
-/// memory ran out or the device is lost.
+/// Throws an Error that names the call and, if any, its number of bytes. The error is a DeviceError
+/// if memory ran out or the device is lost.
 [[noreturn]] void throw_cuda_error(cudaError_t error, const char* call, size_t bytes);
 
-/// Returns "CALL: NAME (text)" of an error.
+/// Returns "CALL: NAME (text)".
 std::string cuda_failure(cudaError_t error, const char* call);
 
 inline void check_cuda(cudaError_t error, const char* call, size_t bytes = 0) {

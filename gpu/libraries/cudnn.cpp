@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// cuDNN 9 by its backend interface: a convolution is an operation graph of one node; heuristics
-// list engines with their knobs, best first; the first one that will do becomes an execution plan,
-// which is kept. It will do if it is deterministic, is compiled already (not at run time),
-// transforms neither operands nor sums (Winograd, FFT) and narrows none; in fast mode if it works
-// at all.
+// cuDNN 9 through its backend interface. A convolution is an operation graph of one node;
+// heuristics list engines with their knobs, best first. The first suitable one becomes an execution
+// plan, which is kept. An engine is suitable if it is deterministic, already compiled (not at run
+// time), does not transform operands or sums (Winograd, FFT), and narrows none. In fast mode it
+// only has to work.
 #include <cuda_runtime_api.h>
 #include <cudnn_backend.h>
 #include <cudnn_graph.h>
@@ -51,7 +51,7 @@ cudnnDataType_t type_of(Storage storage) {
   return CUDNN_DATA_FLOAT;
 }
 
-constexpr int64_t kX = 1, kW = 2, kY = 3;  ///< names of tensors
+constexpr int64_t kX = 1, kW = 2, kY = 3;  ///< unique ids of the tensors
 
 Descriptor tensor(int64_t name, const TensorPlan& plan) {
   Descriptor descriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -82,7 +82,7 @@ Descriptor window(const ConvPlan& plan) {
   return descriptor;
 }
 
-/// What the three operations call the same things.
+/// The three operations' constants for their common parts.
 struct OperationNames {
   cudnnBackendDescriptorType_t type;
   cudnnBackendAttributeName_t x, w, y, window, alpha, beta;
@@ -126,7 +126,7 @@ std::string shape_of(const ConvPlan& plan) {
       name_of(plan.product == ConvProduct::forward ? plan.x.storage : plan.y.storage));
 }
 
-/// The library's handle, and working memory that all products use in turn.
+/// The library's handle, and working memory that all products use, one after another.
 struct Context {
   cudnnHandle_t handle = nullptr;
   void* workspace = nullptr;
@@ -147,7 +147,7 @@ struct Context {
 /// An engine and its knobs.
 struct Choice {
   int64_t engine = -1;
-  std::vector<std::string> knobs, against;  ///< against: why not in reproducible mode
+  std::vector<std::string> knobs, against;  ///< against: why reproducible mode rejects it
   bool tensor_cores = false;
 };
 
@@ -164,7 +164,8 @@ Choice look_at(const Descriptor& config) {
            CUDNN_NUMERICAL_NOTE_TYPE_COUNT)) {
     if (note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
       choice.against.push_back("not deterministic");
-    if (note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) choice.against.push_back("narrows");
+    if (note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)
+      choice.against.push_back("narrows operands");
     if (note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) {
       choice.against.push_back("sums in less than fp32");
     }
@@ -181,8 +182,8 @@ Choice look_at(const Descriptor& config) {
   return choice;
 }
 
-/// The knobs of a configuration as "type=value", among them those that split sums: into parts that
-/// are added in a fixed order, or the engine is noted as not deterministic.
+/// Reads a configuration's knobs as "type=value". Knobs that split sums are allowed if the parts
+/// are added in a fixed order; otherwise the engine is marked as not deterministic.
 void look_at_knobs(const Descriptor& config, Choice& choice) {
   std::vector<Descriptor> knobs;
   std::vector<cudnnBackendDescriptor_t> raw;
@@ -205,7 +206,7 @@ void look_at_knobs(const Descriptor& config, Choice& choice) {
   }
 }
 
-/// What engines are chosen for: the device of a handle, or one that is described.
+/// The device for which engines are chosen: that of a handle, or one that is described.
 struct Target {
   cudnnHandle_t handle = nullptr;
   const Descriptor* device = nullptr;  ///< null: the handle's
@@ -241,7 +242,7 @@ std::vector<Descriptor> configurations(const Descriptor& graph, cudnnBackendHeur
   return found;
 }
 
-/// An operation and what it is of; cuDNN checks all that without a device.
+/// An operation and its tensors; cuDNN checks all of it without a device.
 struct Operation {
   Descriptor x, w, y, conv, operation;
 
@@ -279,8 +280,8 @@ class Convolution final : public LibraryProduct {
     graph_.finalize("operation graph");
   }
 
-  /// Engines that heuristics list, best first; the fallback's are the last. `reason`: why one of
-  /// the two lists none.
+  /// Returns the engines that heuristics list, best first; the fallback's are last. `reason`: why
+  /// one of the two lists none.
   std::vector<Descriptor> proposals(std::string& reason) const {
     std::vector<Descriptor> configs;
     for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
@@ -295,7 +296,7 @@ class Convolution final : public LibraryProduct {
     return configs;
   }
 
-  /// In words, with what reproducible mode has against them.
+  /// Returns the proposals in words, with the reasons why reproducible mode rejects them.
   std::vector<std::string> described_proposals() const {
     std::string reason;
     std::vector<std::string> words;
@@ -309,12 +310,12 @@ class Convolution final : public LibraryProduct {
     return words;
   }
 
-  /// Throws NotDone if no engine will do.
+  /// Chooses an engine. Throws NotDone if none is suitable.
   void choose(bool fast) {
-    std::string reason = "it proposes none";
+    std::string reason = "its heuristics propose none";
     const std::vector<Descriptor> configs = proposals(reason);
-    // Operands in tf32 may be multiplied as fp32, too, but not at the speed that they are there
-    // for.
+    // Operands in tf32 could also be multiplied as fp32, but that would not be as fast as tf32
+    // should be.
     if (plan_.w.storage == Storage::tf32) {
       for (const Descriptor& config : configs) {
         if (uses_tensor_cores(config) && try_one(config, fast, reason)) return;
@@ -350,8 +351,8 @@ class Convolution final : public LibraryProduct {
       require(functions().execute(context_->handle, execution_.at(0).raw(), pack.raw()), "execute");
     } catch (const NotDone& failure) {
       throw Error("cuDNN: " + shape_of(plan_) + ": " + failure.why,
-                  "train the lane as cuda-own:PLAN, which uses no library, and see what nvidia-smi "
-                  "says");
+                  "train the lane as cuda-own:PLAN, which needs no library; check the device with "
+                  "nvidia-smi");
     }
   }
 
@@ -397,7 +398,8 @@ class Convolution final : public LibraryProduct {
           execution.get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1);
       workspace_bytes_ = bytes.empty() ? 0 : bytes[0];
       if (workspace_bytes_ > kWorkspaceBytes) {
-        reason = fmt::format("engine {} wants {} bytes", choice.engine, workspace_bytes_);
+        reason =
+            fmt::format("engine {} needs {} bytes of workspace", choice.engine, workspace_bytes_);
         return false;
       }
       choice_ = std::move(choice);
@@ -425,7 +427,7 @@ class Convolution final : public LibraryProduct {
   Descriptor graph_;
   Choice choice_;
   int64_t workspace_bytes_ = 0;
-  std::vector<Descriptor> execution_;  ///< one, once it is chosen
+  std::vector<Descriptor> execution_;  ///< one element, once chosen
 };
 
 class Cudnn final : public ProductLibrary {
@@ -433,7 +435,7 @@ class Cudnn final : public ProductLibrary {
   Cudnn(std::shared_ptr<Context> context, bool fast) : context_(std::move(context)), fast_(fast) {}
 
   std::unique_ptr<LibraryProduct> matrix(const MatrixPlan&, std::string& why) override {
-    why = "matrix products are cuBLASLt's";
+    why = "matrix products are computed by cuBLASLt";
     return nullptr;
   }
   std::unique_ptr<LibraryProduct> convolution(const ConvPlan& plan, std::string& why) override {
@@ -505,7 +507,7 @@ std::optional<CudnnEngines> cudnn_engines(const ConvPlan& plan, bool fast) {
 
 std::unique_ptr<ProductLibrary> open_cudnn(StreamPointer stream, bool fast, std::string& why) {
   if (!functions().library.missing().empty()) {
-    why = "no cuDNN: " + functions().library.missing();
+    why = "cannot use cuDNN: " + functions().library.missing();
     return nullptr;
   }
   auto context = std::make_shared<Context>();
@@ -515,14 +517,14 @@ std::unique_ptr<ProductLibrary> open_cudnn(StreamPointer stream, bool fast, std:
   }
   if (status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
       status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) {
-    throw DeviceError("cuDNN does not start: no memory", "train fewer lanes on the device");
+    throw DeviceError("cannot start cuDNN: out of memory", "train fewer lanes on the device");
   }
   if (status != CUDNN_STATUS_SUCCESS) {
-    why = "cuDNN does not start: " + words_of(status);
+    why = "cannot start cuDNN: " + words_of(status);
     return nullptr;
   }
   check_cuda(cudaMalloc(&context->workspace, static_cast<size_t>(kWorkspaceBytes)),
-             "workspace of cuDNN", static_cast<size_t>(kWorkspaceBytes));
+             "workspace allocation (cuDNN)", static_cast<size_t>(kWorkspaceBytes));
   return std::make_unique<Cudnn>(std::move(context), fast);
 }
 

@@ -15,7 +15,7 @@
 
 namespace halfscope::gpu::cudnn {
 
-/// Its functions, found by name.
+/// cuDNN's functions, found by name.
 struct Functions {
   SharedLibrary library{"libcudnn.so.9"};
   decltype(cudnnCreate)* create = nullptr;
@@ -52,7 +52,7 @@ inline const Functions& functions() {
   return all;
 }
 
-/// Something that this cuDNN does not do; another engine, or another library, may.
+/// Thrown for something that this cuDNN does not support; another engine or library may.
 struct NotDone {
   std::string why;
 };
@@ -91,7 +91,7 @@ class Descriptor {
   void set(cudnnBackendAttributeName_t name, const Descriptor& other) {
     set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, &other.descriptor_);
   }
-  /// At most `most` values, those that are there.
+  /// Returns the values that are set, at most `most`.
   template <class T>
   std::vector<T> get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                      int64_t most) const {
@@ -103,7 +103,7 @@ class Descriptor {
     values.resize(static_cast<size_t>(std::clamp<int64_t>(count, 0, most)));
     return values;
   }
-  /// Fills `other`, which was created for it.
+  /// Fills `other`, which must have been created for this attribute.
   void get(cudnnBackendAttributeName_t name, Descriptor& other) const {
     int64_t count = 0;
     require(functions().get_attribute(descriptor_, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,

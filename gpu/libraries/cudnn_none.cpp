@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// open_cudnn() of a build without its header.
+// open_cudnn() for builds without its header.
 #include "gpu/libraries/libraries.h"
 
 namespace halfscope::gpu {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The libraries of a build without CUDA: there are none.
+// Libraries of a build without CUDA: there are none.
 #include "gpu/libraries/libraries.h"
 
 namespace halfscope::gpu {

@@ -8,7 +8,7 @@ int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 bool is_fp8(Storage storage) { return storage == Storage::e4m3fn || storage == Storage::e5m2; }
 
-/// Lines of so many elements that lie one after the other.
+/// Returns whether contiguous lines of this many elements start on kLineBytes.
 bool lines_begin_well(Storage storage, int64_t elements) {
   return elements * bytes_of(storage) % kLineBytes == 0;
 }
@@ -54,7 +54,7 @@ const char* name_of(Storage storage) {
 
 std::optional<MatrixPlan> plan_in_place(int64_t m, int64_t n, int64_t k, const MatrixStrides& at,
                                         Storage a, Storage b, Storage d) {
-  // Row-major [rows][columns] is, column by column, columns x rows.
+  // A row-major [rows][columns] matrix is a column-major columns x rows matrix.
   const auto as_seen = [&](Storage storage, int64_t row, int64_t column, int64_t rows,
                            int64_t columns) -> std::optional<LtMatrix> {
     const bool whole = bytes_of(storage) == 4 || lines_begin_well(storage, row * column);
@@ -91,9 +91,11 @@ PackedPlan plan_packed(int64_t m, int64_t n, int64_t k, Storage a, Storage b, St
 std::string cannot_multiply(std::optional<Storage> a, std::optional<Storage> b) {
   if (!a || !b) return "no library multiplies this format";
   if (is_fp8(*a) && is_fp8(*b)) {
-    return *a == Storage::e5m2 && *b == Storage::e5m2 ? "cuBLASLt has no e5m2 times e5m2" : "";
+    return *a == Storage::e5m2 && *b == Storage::e5m2 ? "cuBLASLt cannot multiply e5m2 by e5m2"
+                                                      : "";
   }
-  return *a == *b ? "" : std::string("cuBLASLt has no ") + name_of(*a) + " times " + name_of(*b);
+  return *a == *b ? ""
+                  : std::string("cuBLASLt cannot multiply ") + name_of(*a) + " by " + name_of(*b);
 }
 
 ConvPlan plan_convolution(ConvProduct product, const ConvGeometry& s, Storage operands,

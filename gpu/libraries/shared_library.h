@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A library that is opened by name when it is needed: the program starts on machines that have
-// none of NVIDIA's, and uses the newest that the loader finds.
+// A library that is opened by name when needed. So the program starts on machines without NVIDIA's
+// libraries, and uses the newest ones that the loader finds.
 #pragma once
 
 #include <dlfcn.h>
@@ -11,22 +11,22 @@ namespace halfscope::gpu {
 
 class SharedLibrary {
  public:
-  /// It stays open for good: closing one that has started threads or registered exit handlers is
-  /// not safe.
+  /// Opens the library. It is never closed: closing one that has started threads or registered exit
+  /// handlers is not safe.
   explicit SharedLibrary(const std::string& name)
       : handle_(dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL)) {
-    if (handle_ == nullptr) missing_ = name + " is not there";
+    if (handle_ == nullptr) missing_ = "cannot load " + name;
   }
 
-  /// The function of that name, which has the type of `declared`; notes a missing one.
+  /// Finds the function `name`, which has the type of `declared`; notes it if missing.
   template <class Function>
   void find(Function*& function, const char* name) {
     if (!missing_.empty()) return;
     function = reinterpret_cast<Function*>(dlsym(handle_, name));
-    if (function == nullptr) missing_ = std::string("it has no ") + name;
+    if (function == nullptr) missing_ = std::string("it has no function ") + name;
   }
 
-  /// What it lacks; empty if it is there with all that was asked for.
+  /// Returns what is missing, or "" if the library and all requested functions were found.
   const std::string& missing() const { return missing_; }
 
  private:

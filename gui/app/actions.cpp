@@ -73,15 +73,14 @@ const std::vector<AppAction>& app_actions() {
   static const std::vector<AppAction> actions{
       {"Run", "Open ...", "Ctrl+O", [](App& app) { app.choose_run(); }, false},
       {"Run", "Compare with ...", "Ctrl+B", [](App& app) { app.choose_baseline(); }, true},
-      {"Run", "Make a demo run", "", [](App& app) { app.make_demo(); }, false},
+      {"Run", "Train a demo run", "", [](App& app) { app.make_demo(); }, false},
       {"Run", "Try the edited plan", "Ctrl+T", [](App& app) { app.try_plan(); }, true},
       {"Run", "Stop the training", "", [](App& app) { app.stop_trial(); }, false},
       {"Run", "Save the edited plan ...", "Ctrl+S", [](App& app) { app.choose_plan(); }, true},
-      {"Run", "Close", "Ctrl+W", [](App& app) { app.close_run(); }, true},
+      {"Run", "Close run", "Ctrl+W", [](App& app) { app.close_run(); }, true},
       {"Run", "Quit", "Ctrl+Q", [](App& app) { app.quit(); }, false},
-      {"Export", "Report ...", "Ctrl+E", [](App& app) { app.choose_report(); }, true},
-      {"Export", "Picture of the window ...", "Ctrl+I", [](App& app) { app.choose_picture(); },
-       false},
+      {"Export", "HTML report ...", "Ctrl+E", [](App& app) { app.choose_report(); }, true},
+      {"Export", "Window as PNG ...", "Ctrl+I", [](App& app) { app.choose_picture(); }, false},
       {"Export", "Loss as SVG ...", "", [](App& app) { app.choose_svg(PanelPicture::loss); }, true},
       {"Export", "Heatmap as SVG ...", "", [](App& app) { app.choose_svg(PanelPicture::heatmap); },
        true},
@@ -96,16 +95,16 @@ const std::vector<AppAction>& app_actions() {
       {"View", "Show all steps", "F", [](App& app) { app.fit(); }, true},
       {"View", "Zoom in", "W", [](App& app) { app.zoom(0.8); }, true},
       {"View", "Zoom out", "S", [](App& app) { app.zoom(1.25); }, true},
-      {"View", "Earlier", "A", [](App& app) { app.pan(-0.1); }, true},
-      {"View", "Later", "D", [](App& app) { app.pan(0.1); }, true},
-      {"View", "Tensors or layers as rows", "R",
+      {"View", "Pan left", "A", [](App& app) { app.pan(-0.1); }, true},
+      {"View", "Pan right", "D", [](App& app) { app.pan(0.1); }, true},
+      {"View", "Rows: layers or tensors", "R",
        [](App& app) { app.view().tensor_rows = !app.view().tensor_rows; }, true},
       {"View", "Maximize the region under the pointer", "M",
        [](App& app) { app.toggle_maximized(); }, true},
-      {"View", "Larger", "Ctrl+=", [](App& app) { app.scale_by(1.1f); }, false},
-      {"View", "Smaller", "Ctrl+-", [](App& app) { app.scale_by(1.0f / 1.1f); }, false},
-      {"View", "Usual size", "Ctrl+0", [](App& app) { app.scale_by(0.0f); }, false},
-      {"View", "Dark or light", "Ctrl+D", [](App& app) { app.toggle_theme(); }, false},
+      {"View", "Larger text", "Ctrl+=", [](App& app) { app.scale_by(1.1f); }, false},
+      {"View", "Smaller text", "Ctrl+-", [](App& app) { app.scale_by(1.0f / 1.1f); }, false},
+      {"View", "Default text size", "Ctrl+0", [](App& app) { app.scale_by(0.0f); }, false},
+      {"View", "Dark or light theme", "Ctrl+D", [](App& app) { app.toggle_theme(); }, false},
       {"Go", "Back", "Alt+Left", [](App& app) { app.back(); }, true},
       {"Go", "Forward", "Alt+Right", [](App& app) { app.forward(); }, true},
       {"Go", "Previous step", "[", [](App& app) { app.step_by(-1); }, true},
@@ -114,16 +113,16 @@ const std::vector<AppAction>& app_actions() {
       {"Go", "Previous event", "P", [](App& app) { app.next_event(-1); }, true},
       {"Go", "Next layer", "J", [](App& app) { app.layer_by(1); }, true},
       {"Go", "Previous layer", "K", [](App& app) { app.layer_by(-1); }, true},
-      {"Go", "Follow the last step", "Space", [](App& app) { app.follow(); }, true},
-      {"Go", "Step or layer ...", "Ctrl+G", [](App& app) { app.show_go_to(); }, true},
+      {"Go", "Follow the latest step", "Space", [](App& app) { app.follow(); }, true},
+      {"Go", "Go to step or layer ...", "Ctrl+G", [](App& app) { app.show_go_to(); }, true},
       {"Go", "Bookmark this place", "B", [](App& app) { app.toggle_bookmark(); }, true},
       {"Go", "Bookmarks ...", "Shift+B", [](App& app) { app.show_bookmarks(); }, true},
       {"Go", "Next bookmark", "Alt+Down", [](App& app) { app.next_bookmark(1); }, true},
       {"Go", "Previous bookmark", "Alt+Up", [](App& app) { app.next_bookmark(-1); }, true},
       {"Go", "Filter layers", "Ctrl+F", [](App& app) { app.focus_filter(); }, true},
       {"Help", "Float lab", "L", [](App& app) { app.show_lab(""); }, false},
-      {"Help", "Commands ...", "Ctrl+P", [](App& app) { app.show_palette(); }, false},
-      {"Help", "Keys", "?", [](App& app) { app.show_keys(); }, false}};
+      {"Help", "Command palette ...", "Ctrl+P", [](App& app) { app.show_palette(); }, false},
+      {"Help", "Keyboard and mouse", "?", [](App& app) { app.show_keys(); }, false}};
   return actions;
 }
 
@@ -178,7 +177,7 @@ void App::choose_picture() {
 void App::choose_plan() {
   if (!run_) return;
   if (view_.edits.empty()) {
-    tell("Select a change under Recommendations first.");
+    notify("Select a change under Recommendations first.");
     return;
   }
   hold_for_dialog();
@@ -188,7 +187,7 @@ void App::choose_plan() {
 
 bool App::show_lab(const std::string& text) {
   const bool good = text.empty() || lab_.open(text);
-  if (!good) tell("The float lab does not understand: " + text, true);
+  if (!good) notify("'" + text + "' is not a number in a known format.", true);
   if (has_run()) {
     show_tab(Tab::float_lab);
   } else {
@@ -250,7 +249,7 @@ void App::next_event(int direction) {
     if (direction < 0 && event.step < at.step) found = &event;
   }
   if (found == nullptr) {
-    tell(direction > 0 ? "No event after this step." : "No event before this step.");
+    notify(direction > 0 ? "No events after this step." : "No events before this step.");
     return;
   }
   view_.cursor = found->step;

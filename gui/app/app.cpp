@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Models, requests, settings: what the application knows. What it draws stands in layout.cpp and
-// popups.cpp, what keys and menus do in actions.cpp.
+// Models, requests and settings: the state of the application. Drawing is in layout.cpp and
+// popups.cpp, actions of keys and menus in actions.cpp.
 #include "gui/app/app.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,8 @@ constexpr double kToastSeconds = 5.0;
 std::string name_of(const std::string& file) { return fs::path(file).filename().string(); }
 
 std::string error_text(const Error& error) {
-  return error.hint().empty() ? error.what() : fmt::format("{} - {}", error.what(), error.hint());
+  return error.hint().empty() ? error.what()
+                              : fmt::format("{}. Hint: {}", error.what(), error.hint());
 }
 
 }  // namespace
@@ -75,7 +76,7 @@ void App::show(std::shared_ptr<const RunModel> run, std::shared_ptr<const RunMod
   baseline_ = std::move(baseline);
   loading_ = false;
   load_error_.clear();
-  select_what_matters();
+  select_worst_place();
 }
 
 void App::close_run() {
@@ -85,7 +86,7 @@ void App::close_run() {
   history_ = {};
 }
 
-void App::take_in_models() {
+void App::poll_models() {
   if (run_loader_) {
     Loader::State state = run_loader_->state();
     if (state.generation != run_generation_) {
@@ -95,13 +96,13 @@ void App::take_in_models() {
       loading_ = state.loading;
       load_error_ = state.error;
       load_hint_ = state.hint;
-      // While a trial has not written anything yet there is nothing wrong with its file.
+      // A trial that has not written anything yet is not an error.
       if (!run_ && trial_ && trial_->running() && trial_->run_file() == run_loader_->file()) {
         load_error_.clear();
         loading_ = true;
       }
       if (first) settings_.add_recent(run_->file());
-      select_what_matters();
+      select_worst_place();
     }
   }
   if (baseline_loader_) {
@@ -109,32 +110,32 @@ void App::take_in_models() {
     if (state.generation != baseline_generation_) {
       baseline_generation_ = state.generation;
       if (state.model) baseline_ = state.model;
-      if (!state.error.empty() && state.error != baseline_error_) tell(state.error, true);
+      if (!state.error.empty() && state.error != baseline_error_) notify(state.error, true);
       baseline_error_ = state.error;
     }
   }
   if (trial_ && trial_->poll()) {
     if (trial_->failed()) {
-      tell("The training ended with an error; see the tab Log.", true);
+      notify("Training failed. See the Log tab.", true);
       show_tab(Tab::log);
       if (!run_) {
         loading_ = false;
-        load_error_ = "The training ended with an error.";
+        load_error_ = "Training failed.";
         load_hint_ = trial_->output();
       }
     } else {
-      tell(fmt::format("The training is done: {}", trial_->run_file()));
+      notify(fmt::format("Training finished: {}", trial_->run_file()));
     }
   }
 }
 
-void App::select_what_matters() {
+void App::select_worst_place() {
   const Report* report = run_ ? run_->report() : nullptr;
   if (report == nullptr || !view_.layer.empty() || report->sick < 0) return;
   if (const Finding* worst = worst_finding(*report)) go_to_finding(view_, *run_, *worst);
 }
 
-void App::tell(std::string text, bool is_problem) {
+void App::notify(std::string text, bool is_problem) {
   log_.push_back((is_problem ? "error: " : "") + text);
   if (is_problem) problem_ = text;
   toast_ = std::move(text);
@@ -175,7 +176,7 @@ bool App::prepare(float display_scale) {
 }
 
 void App::picture_saved(const std::string& file, const std::string& problem) {
-  tell(problem.empty() ? "Saved " + file : problem, !problem.empty());
+  notify(problem.empty() ? "Saved " + file : problem, !problem.empty());
 }
 
 std::string App::title() const {
@@ -192,7 +193,7 @@ void App::answer(const Request& request) {
       break;
     case Request::Kind::copy:
       ImGui::SetClipboardText(request.text.c_str());
-      tell("Copied.");
+      notify("Copied.");
       break;
     case Request::Kind::copy_command:
       copy_command();
@@ -212,7 +213,7 @@ void App::answer(const Request& request) {
     case Request::Kind::swap_runs:
       std::swap(run_, baseline_);
       std::swap(run_loader_, baseline_loader_);
-      run_generation_ = baseline_generation_ = -1;  // both are told of anew
+      run_generation_ = baseline_generation_ = -1;  // both will be reported again
       load_error_.clear();
       baseline_error_.clear();
       break;
@@ -270,10 +271,11 @@ void App::save(const std::string& file) {
   }
   std::string text = "Saved " + file;
   if (purpose_ == Purpose::save_plan && dialog_edits_.loss_scale()) {
-    text += fmt::format(". A plan holds no loss scale: train it with --loss-scale static:{}",
-                        fmt::format("{:.0f}", *dialog_edits_.loss_scale()));
+    text += fmt::format(
+        ". A plan does not contain the loss scale: add --loss-scale static:{} to train it",
+        fmt::format("{:.0f}", *dialog_edits_.loss_scale()));
   }
-  tell(text);
+  notify(text);
 }
 
 void App::drop(const std::vector<std::string>& files) {
@@ -284,7 +286,7 @@ void App::drop(const std::vector<std::string>& files) {
 }
 
 void App::retire(std::unique_ptr<Loader> loader) {
-  // It may be in the middle of a large file: its end is not waited for here.
+  // It may be reading a large file: do not wait for it here.
   if (!loader) return;
   loader->ask_to_stop();
   retired_.push_back(std::move(loader));
@@ -292,7 +294,7 @@ void App::retire(std::unique_ptr<Loader> loader) {
 
 void App::frame() {
   std::erase_if(retired_, [](const auto& loader) { return loader->stopped(); });
-  take_in_models();
+  poll_models();
   view_.begin_frame();
   handle_keys();
 
@@ -315,14 +317,14 @@ void App::frame() {
     try {
       save(*file);
     } catch (const Error& error) {
-      tell(error_text(error), true);
+      notify(error_text(error), true);
     }
   }
-  look_after_leaving();
+  poll_leaving();
   draw_leaving();
   draw_toast();
-  write_wished_svg();
-  if (picture_in_ > 0 && --picture_in_ == 0) picture_wish_ = picture_file_;
+  write_requested_svg();
+  if (picture_in_ > 0 && --picture_in_ == 0) picture_request_ = picture_file_;
 
   std::vector<Request> requests;
   requests.swap(requests_);
@@ -335,17 +337,18 @@ void App::make_demo() {
     const fs::path folder = (options_.state_folder.empty() ? fs::temp_directory_path() / "halfscope"
                                                            : options_.state_folder) /
                             "trials";
-    // The file of one that is still training is no place for another.
+    // Do not overwrite the file of a demo run that is still training.
     const std::string file = (folder / "demo.hscope").string();
     if (trial_running() && trial_->run_file() == file) return open(file);
     for (const std::unique_ptr<Trial>& trial : ending_) {
-      if (trial->run_file() == file) return tell("The demo run is just being stopped.");
+      if (trial->run_file() == file)
+        return notify("The previous demo run is still stopping. Try again in a moment.");
     }
     follow_trial(Trial::demo(folder));
     open(trial_->run_file());
-    tell("Training a small network that fp16 breaks ...");
+    notify("Training a small network that fails in fp16 ...");
   } catch (const Error& error) {
-    tell(error_text(error), true);
+    notify(error_text(error), true);
   }
 }
 
@@ -359,7 +362,7 @@ void App::try_plan() {
     const int reference = run_->report() ? run_->report()->reference : -1;
     follow_trial(Trial::of_plan(folder, run_->view().info(), at.lane, reference, view_.edits));
     log_.push_back("$ " + trial_->command());
-    // The run it came from goes on standing beside it.
+    // The run it came from stays open for comparison.
     baseline_ = run_;
     baseline_loader_ = std::move(run_loader_);
     baseline_generation_ = run_generation_;
@@ -371,16 +374,16 @@ void App::try_plan() {
     view_.cursor = -1;
     view_.range = {};
     show_tab(Tab::compare);
-    tell("Training the edited plan ...");
+    notify("Training the edited plan ...");
   } catch (const Error& error) {
-    tell(error_text(error), true);
+    notify(error_text(error), true);
   }
 }
 
 void App::stop_trial() {
   if (trial_ && trial_->running()) {
     trial_->stop();
-    tell("Asked the training to stop.");
+    notify("Stopping the training after its current step.");
   }
 }
 
@@ -394,9 +397,9 @@ void App::copy_command() {
                       "trial.hscope");
     words.insert(words.begin(), "halfscope");
     ImGui::SetClipboardText(command_text(words).c_str());
-    tell("Copied. Save the plan as plan.json for it.");
+    notify("Command copied. It reads plan.json: save the edited plan under that name.");
   } catch (const Error& error) {
-    tell(error_text(error), true);
+    notify(error_text(error), true);
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // App: the viewer without its window. Between NewFrame and Render it draws everything and answers
-// what panels ask for; it needs no display and no graphics card, so tests drive it as it is.
+// the panels' requests. It needs neither display nor graphics card, so tests drive it directly.
 #pragma once
 
 #include <filesystem>
@@ -38,32 +38,32 @@ class App {
   App(const App&) = delete;
   App& operator=(const App&) = delete;
 
-  /// Opens a run file beside which the others are closed; a trial goes on.
+  /// Opens a run file and closes the others. A running trial continues.
   void open(const std::string& file);
   void open_baseline(const std::string& file);
-  /// Files that were dropped on the window: a run, and one to compare it with.
+  /// Opens files that were dropped on the window: a run, and one to compare it with.
   void drop(const std::vector<std::string>& files);
-  /// Models that are there already, as tests have them.
+  /// Shows models that are already loaded, as in tests.
   void show(std::shared_ptr<const RunModel> run, std::shared_ptr<const RunModel> baseline = {});
 
-  /// Before NewFrame. True if the font atlas is new and has to go to the graphics card.
+  /// Prepares a frame, before NewFrame. Returns true if the font atlas is new and must be uploaded.
   bool prepare(float display_scale);
-  /// One frame of the whole user interface.
+  /// Draws one frame of the whole user interface.
   void frame();
-  /// Remembers settings and view; also done when it is destroyed.
+  /// Saves settings and view; the destructor does this, too.
   void remember();
 
-  /// The file that a picture of the next frame is wanted in, once; "" if none is.
-  std::string take_picture_wish() { return std::exchange(picture_wish_, {}); }
-  /// Writes a picture of the panel in the next frame; why that failed stands in svg_problem() then.
+  /// Returns, once, the file to save a picture of the next frame to; "" if none is requested.
+  std::string take_picture_request() { return std::exchange(picture_request_, {}); }
+  /// Writes a picture of the panel in the next frame. On failure svg_problem() then says why.
   void save_svg(PanelPicture panel, const std::string& file);
   const std::string& svg_problem() const noexcept { return svg_problem_; }
   void picture_saved(const std::string& file, const std::string& problem);
 
   bool wants_quit() const noexcept { return quit_; }
-  /// True while the next frame has to be drawn without waiting for input.
+  /// Returns true while the next frame must be drawn without waiting for input.
   bool draws_on() const noexcept { return picture_in_ > 0; }
-  /// "run.hscope - HalfScope".
+  /// Returns "run.hscope - HalfScope".
   std::string title() const;
 
   ViewState& view() noexcept { return view_; }
@@ -72,13 +72,13 @@ class App {
   const RunModel* baseline() const noexcept { return baseline_.get(); }
   const Trial* trial() const noexcept { return trial_.get(); }
   FloatLab& lab() noexcept { return lab_; }
-  /// Why the run file cannot be read, and what to do; "" if it can.
+  /// Returns why the run file cannot be read, and what to do; "" if it can be.
   const std::string& load_error() const noexcept { return load_error_; }
   const std::string& load_hint() const noexcept { return load_hint_; }
-  /// What the last problem was; "" if none.
+  /// Returns the last problem, or "".
   const std::string& problem() const noexcept { return problem_; }
 
-  // What keys, menus and the palette do (actions.cpp).
+  // Actions of keys, menus and the palette (actions.cpp).
   void choose_run();
   void choose_baseline();
   void choose_report();
@@ -106,14 +106,14 @@ class App {
   void scale_by(float factor);
   void toggle_theme();
   void toggle_maximized();
-  /// The float lab at a value such as "fp16 0.1".
-  /// False, and told, if it is no number.
+  /// Opens the float lab at a value such as "fp16 0.1". Returns false, after a message, if it is
+  /// not a number.
   bool show_lab(const std::string& text);
-  /// Also where it is behind another page.
+  /// Shows the tab, also if another page hides it.
   void show_tab(Tab tab);
-  /// Asks first if a training that was started here goes on.
+  /// Quits; asks first if a training started here is still running.
   void quit();
-  /// Looks after a training from now on; one that runs already is asked to stop.
+  /// Manages this training from now on; asks the previous one to stop.
   void follow_trial(std::unique_ptr<Trial> trial);
   void toggle_bookmark();
   void go_to_bookmark(size_t index);
@@ -122,19 +122,19 @@ class App {
   bool has_run() const noexcept { return run_ != nullptr; }
 
  private:
-  void take_in_models();
+  void poll_models();
   void hold_for_dialog();
   void save(const std::string& file);
   void retire(std::unique_ptr<Loader> loader);
-  /// Of a run that nothing was selected in yet: what its weightiest finding speaks of.
-  void select_what_matters();
+  /// Selects the place of the most severe finding if nothing is selected yet.
+  void select_worst_place();
   void answer(const Request& request);
-  void tell(std::string text, bool is_problem = false);
+  void notify(std::string text, bool is_problem = false);
   Selection selection() const;
   Frame make_frame();
-  /// The panel as the view has it. Within a frame. Throws Error if there is nothing to draw.
+  /// Returns the panel as the view shows it. Call within a frame. Throws Error if it is empty.
   std::string panel_svg(PanelPicture panel);
-  void write_wished_svg();
+  void write_requested_svg();
   float scale() const noexcept { return display_scale_ * settings_.ui_scale; }
 
   void draw_menu_bar();
@@ -143,9 +143,9 @@ class App {
   void draw_run();
   void draw_center(const Frame& frame, ImVec2 size);
   void draw_values(const Frame& frame);
-  /// What fills one space by turns where there is no room for it side by side.
+  /// Pages that share one space as tabs where they do not fit side by side.
   enum class Page : uint8_t { layers, steps, values, tabs };
-  /// Tabs of these pages; of Page::tabs one for each Tab. `bar` tells two bars of a frame apart.
+  /// Draws tabs for these pages; Page::tabs gives one for each Tab. `bar` is unique in a frame.
   void draw_pages(const Frame& frame, const char* bar, std::initializer_list<Page> pages);
   void draw_page(const Frame& frame, Page page, Tab tab);
   void draw_tight(const Frame& frame, ImVec2 room, bool narrow, bool low);
@@ -157,11 +157,11 @@ class App {
   void draw_bookmarks();
   void close_popup();
   void draw_leaving();
-  void look_after_leaving();
+  void poll_leaving();
   bool trial_running() const noexcept;
   void end_trial();
   void stop_and_quit();
-  /// What is looked at, with the names of what is shown unasked.
+  /// Returns the current place, with names filled in where the view shows a default.
   Place here() const;
   void handle_keys();
 
@@ -201,14 +201,14 @@ class App {
     save_picture
   };
   Purpose purpose_ = Purpose::open_run;
-  // What the dialog was opened for: another run may be open when it is answered.
+  // Subject of the open dialog: another run may be open when it is answered.
   std::shared_ptr<const RunModel> dialog_run_;
   LaneInfo dialog_lane_{};
   PlanEdit dialog_edits_{};
   std::string text_;  ///< what save_text will write
   PanelPicture svg_panel_ = PanelPicture::loss;
   std::string svg_file_, svg_problem_;
-  std::string picture_file_, picture_wish_;
+  std::string picture_file_, picture_request_;
   int picture_in_ = 0;  ///< frames until the dialog has gone from the picture
 
   std::string popup_, palette_text_, go_to_text_;
@@ -223,8 +223,8 @@ class App {
   std::vector<std::string> log_;
 };
 
-/// A window in the upper middle that closes by Escape or a click beside it; `opens` in its first
-/// frame.
+/// Begins a popup at the top centre that closes on Escape or a click outside. `opens` is true in
+/// its first frame.
 bool begin_popup(const char* name, ImVec2 size, bool opens);
 
 /// One thing a user can do, in a menu, by a key and in the palette.
@@ -237,7 +237,7 @@ struct AppAction {
 };
 const std::vector<AppAction>& app_actions();
 
-/// "loss", "heatmap" ...: of scripts and files.
+/// Finds a panel by its name in scripts and files: "loss", "heatmap" ...
 std::optional<PanelPicture> find_panel(std::string_view name);
 std::string panel_names();  ///< all, with commas
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Places that a user wants to find again: set and taken away by a key, listed, kept with the view
-// of the run.
+// Bookmarks: places that a user wants to find again. A key adds or removes one; they are saved with
+// the view of the run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace halfscope::gui {
 namespace {
 
-/// "conv2.activation, mixed_float16, Overflow, step 12, steps 10 to 30 in sight".
+/// "conv2.activation, mixed_float16, Overflow, step 12, showing steps 10 to 30".
 std::string name_of(const Place& place) {
   std::string name = !place.site.empty() ? place.site : place.layer;
   const auto add = [&name](const std::string& more) {
@@ -24,9 +24,8 @@ std::string name_of(const Place& place) {
   add(metric_name(place.metric));
   add(place.cursor >= 0 ? "step " + grouped(place.cursor) : "last step");
   if (!place.range.all()) {
-    add(steps_text(static_cast<int64_t>(std::lround(place.range.first)),
-                   static_cast<int64_t>(std::lround(place.range.last))) +
-        " in sight");
+    add("showing " + steps_text(static_cast<int64_t>(std::lround(place.range.first)),
+                                static_cast<int64_t>(std::lround(place.range.last))));
   }
   return name;
 }
@@ -37,7 +36,7 @@ Place App::here() const {
   Place place = view_;
   const Selection at = selection();
   if (at.lane < 0) return place;
-  // By name, even where the name was left open: what is shown unasked may be another one later.
+  // Store names even for defaults: the default may be another lane or tensor later.
   place.lane = run_->view().lane(at.lane).name;
   if (at.site >= 0) {
     const SiteInfo& site = run_->view().lane(at.lane).sites[static_cast<size_t>(at.site)];
@@ -53,12 +52,12 @@ void App::toggle_bookmark() {
   const auto found = std::find_if(view_.bookmarks.begin(), view_.bookmarks.end(),
                                   [&](const Bookmark& each) { return each.place == place; });
   if (found != view_.bookmarks.end()) {
-    tell("Bookmark taken away: " + found->name);
+    notify("Bookmark removed: " + found->name);
     view_.bookmarks.erase(found);
     return;
   }
   view_.bookmarks.push_back({.name = name_of(place), .place = place});
-  tell("Bookmarked: " + view_.bookmarks.back().name);
+  notify("Bookmark added: " + view_.bookmarks.back().name);
 }
 
 void App::go_to_bookmark(size_t index) {
@@ -67,7 +66,7 @@ void App::go_to_bookmark(size_t index) {
 
 void App::next_bookmark(int direction) {
   if (view_.bookmarks.empty()) {
-    tell("No bookmarks yet: B sets one.");
+    notify("No bookmarks yet. Press B to add one.");
     return;
   }
   const Place place = here();
@@ -88,7 +87,7 @@ void App::draw_bookmarks() {
   ui::text("bookmarks/title", "Bookmarks");
   ImGui::PopFont();
   if (view_.bookmarks.empty()) {
-    ImGui::TextDisabled("None yet. B keeps the lane, tensor, metric and steps that are looked at.");
+    ImGui::TextDisabled("No bookmarks yet. Press B to keep the current lane, tensor and steps.");
   }
   const Place place = here();
   bool done = false;
@@ -97,7 +96,7 @@ void App::draw_bookmarks() {
     const Bookmark& each = view_.bookmarks[i];
     ImGui::PushID(static_cast<int>(i));
     if (ui::small_button(fmt::format("bookmarks/{}/remove", i), "x")) removed = i;
-    ui::tip("Takes the bookmark away.");
+    ui::tip("Removes this bookmark.");
     ImGui::SameLine();
     const bool chosen =
         ui::selectable(fmt::format("bookmarks/{}", i), each.name.c_str(), each.place == place);

@@ -42,7 +42,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& words, const std::str
       for (const int end : ends) {
         if (end >= 0) close(end);
       }
-      throw Error("cannot write " + log + ": " + why);
+      throw Error("cannot write '" + log + "': " + why);
     }
   }
   posix_spawn_file_actions_t actions;
@@ -58,8 +58,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& words, const std::str
   if (failure != 0) {
     close(pipe_);
     pid_ = -1;
-    throw Error("cannot start " + words[0] + ": " + std::strerror(failure),
-                "build `halfscope` beside the viewer, or put it in PATH");
+    throw Error("cannot start '" + words[0] + "': " + std::strerror(failure),
+                "build `halfscope` next to the viewer, or add its folder to PATH");
   }
   fcntl(pipe_, F_SETFL, O_NONBLOCK);
 }

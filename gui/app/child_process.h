@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A program started beside the viewer: trainings of an edited plan, the demo run.
+// A program started by the viewer: the demo run, or the training of an edited plan.
 #pragma once
 
 #include <sys/types.h>
@@ -15,22 +15,22 @@ class ChildProcess {
   /// Starts `words[0]`, looked up in PATH unless it is a path. With `log` its output goes into that
   /// file, so that it can outlive this program; else through a pipe. Throws Error if it cannot.
   explicit ChildProcess(const std::vector<std::string>& words, const std::string& log = {});
-  /// Interrupts it if it still runs and waits for its end, a minute at most; then it is killed.
+  /// Interrupts the program if it still runs and waits at most a minute for its end, then kills it.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  /// Takes in what it has printed and whether it has ended; never waits.
+  /// Reads its new output and its exit status; never waits.
   void poll();
   bool running() const noexcept { return pid_ > 0; }
-  /// As a shell has it: 128 + signal where a signal ended it. Empty while it runs.
+  /// Returns the exit code as a shell does: 128 + signal if a signal ended it. Empty while it runs.
   std::optional<int> exit_code() const noexcept { return exit_code_; }
-  /// All of its output and error output so far.
+  /// Returns its standard and error output so far.
   const std::string& output() const noexcept { return output_; }
   /// Asks it to stop, as Ctrl-C does.
   void interrupt() noexcept;
   void kill() noexcept;
-  /// Lets it run on, whatever becomes of this program; from now on it counts as ended.
+  /// Lets it outlive this program; from now on it counts as ended.
   void detach() noexcept { pid_ = -1; }
 
  private:
@@ -42,7 +42,7 @@ class ChildProcess {
   std::string output_;
 };
 
-/// `halfscope` beside the running program, else the one in PATH.
+/// Returns `halfscope` next to the running program, else the one in PATH.
 std::string halfscope_program();
 
 }  // namespace halfscope::gui

@@ -64,16 +64,16 @@ std::optional<std::string> FileDialog::finish() {
   if (save_) {
     if (!path.has_extension()) path += ending_;
     if (path.extension() == ".hscope") {
-      problem_ = "that is the name of a run file, which nothing here writes";
+      problem_ = "the ending .hscope is reserved for run files: choose another one";
       return std::nullopt;
     }
     if (fs::exists(path, error) && !overwrite_) {
       overwrite_ = true;
-      problem_ = path.filename().string() + " is there already: press Save again to replace it";
+      problem_ = path.filename().string() + " already exists. Press Save again to replace it.";
       return std::nullopt;
     }
   } else if (!fs::exists(path, error)) {
-    problem_ = "there is no file " + path.string();
+    problem_ = "file not found: " + path.string();
     return std::nullopt;
   }
   open_ = false;
@@ -120,8 +120,7 @@ std::optional<std::string> FileDialog::draw(const Theme& theme, float scale) {
   }
   const float buttons = 180 * scale;
   if (appear_) ImGui::SetKeyboardFocusHere();
-  if (ui::input_text("dialog/name", save_ ? "name of the new file" : "file or folder", &name_,
-                     -buttons)) {
+  if (ui::input_text("dialog/name", save_ ? "file name" : "file or folder", &name_, -buttons)) {
     overwrite_ = false;
     problem_.clear();
   }

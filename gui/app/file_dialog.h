@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A plain dialog for files: folders and files of one ending, a line for the name, keys as usual.
+// A plain file dialog: folders, files with one ending and a field for the name.
 #pragma once
 
 #include <filesystem>
@@ -13,13 +13,13 @@ namespace halfscope::gui {
 
 class FileDialog {
  public:
-  /// `ending` like ".hscope". To save, `name` stands in the line already.
+  /// Opens the dialog for files with an `ending` such as ".hscope". `name` fills the name field.
   void open(std::string title, std::string ending, bool save, std::string name = {});
   bool is_open() const noexcept { return open_; }
   void close() noexcept { open_ = false; }
-  /// Once a frame. The file that was chosen, once.
+  /// Draws the dialog, once a frame. Returns the chosen file, once.
   std::optional<std::string> draw(const Theme& theme, float scale);
-  /// The folder that is shown first.
+  /// Sets the folder that is shown first.
   void set_folder(const std::filesystem::path& folder);
 
  private:

@@ -5,8 +5,8 @@
 
 namespace halfscope::gui {
 
-/// The font atlas was built anew. Up to Dear ImGui 1.91 its texture has to be made again; later
-/// renderers see that by themselves.
+/// Uploads a rebuilt font atlas. Needed up to Dear ImGui 1.91; later renderers notice it
+/// themselves.
 inline void renew_font_texture() {
 #if IMGUI_VERSION_NUM < 19200
   ImGui_ImplOpenGL3_DestroyFontsTexture();

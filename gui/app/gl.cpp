@@ -61,8 +61,8 @@ struct Offscreen::Handles {
 namespace {
 
 constexpr const char* kHint =
-    "install OpenGL for machines without a display, on Debian: "
-    "apt-get install libegl1 libgl1-mesa-dri";
+    "install OpenGL for machines without a display (on Debian: "
+    "apt-get install libegl1 libgl1-mesa-dri)";
 
 EGLDisplay open_display() {
   const auto open = reinterpret_cast<PFNEGLGETPLATFORMDISPLAYEXTPROC>(
@@ -76,7 +76,7 @@ EGLDisplay open_display() {
   }
   const EGLDisplay display = eglGetDisplay(EGL_DEFAULT_DISPLAY);
   if (display != EGL_NO_DISPLAY && eglInitialize(display, &major, &minor)) return display;
-  throw Error("cannot draw without a display: EGL does not start", kHint);
+  throw Error("cannot draw without a display: EGL failed to start", kHint);
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ Offscreen::Offscreen(int width, int height)
       eglCreateContext(handles_->display, EGL_NO_CONFIG_KHR, EGL_NO_CONTEXT, kVersion.data());
   if (handles_->context == EGL_NO_CONTEXT ||
       !eglMakeCurrent(handles_->display, EGL_NO_SURFACE, EGL_NO_SURFACE, handles_->context)) {
-    throw Error("cannot draw without a display: no OpenGL 3.3", kHint);
+    throw Error("cannot draw without a display: OpenGL 3.3 is not available", kHint);
   }
   glGenRenderbuffers(1, &handles_->color);
   glBindRenderbuffer(GL_RENDERBUFFER, handles_->color);
@@ -105,7 +105,7 @@ Offscreen::Offscreen(int width, int height)
   glBindFramebuffer(GL_FRAMEBUFFER, handles_->frame);
   glFramebufferRenderbuffer(GL_FRAMEBUFFER, GL_COLOR_ATTACHMENT0, GL_RENDERBUFFER, handles_->color);
   if (glCheckFramebufferStatus(GL_FRAMEBUFFER) != GL_FRAMEBUFFER_COMPLETE) {
-    throw Error("cannot draw a picture of this size", "choose a smaller --size");
+    throw Error("cannot draw a picture this large", "choose a smaller --size");
   }
 }
 
@@ -133,7 +133,8 @@ void save_frame(const std::string& file, int width, int height) {
   const auto row = static_cast<size_t>(width) * 4;
   std::vector<unsigned char> pixels(row * static_cast<size_t>(height));
   glReadPixels(0, 0, width, height, GL_RGBA, GL_UNSIGNED_BYTE, pixels.data());
-  // OpenGL counts rows from below; and a page behind would shine through what is not opaque.
+  // OpenGL counts rows from the bottom. Alpha is set to 255, or a page background would show
+  // through.
   std::vector<unsigned char> picture(pixels.size());
   for (int y = 0; y < height; ++y) {
     const auto from = pixels.begin() + static_cast<std::ptrdiff_t>(row) * (height - 1 - y);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the viewer asks of OpenGL 3.3 beyond Dear ImGui's own renderer: pictures, and a frame
-// drawn without a window.
+// OpenGL 3.3 beyond Dear ImGui's own renderer: textures, and frames drawn without a window.
 #pragma once
 
 #include <memory>
@@ -11,7 +10,7 @@
 
 namespace halfscope::gui {
 
-/// Needs a current OpenGL context for all it does.
+/// Textures in OpenGL. All members need a current context.
 class GlTextures final : public Textures {
  public:
   ~GlTextures() override;
@@ -26,11 +25,11 @@ class GlTextures final : public Textures {
   std::map<std::string, Texture, std::less<>> textures_;
 };
 
-/// What the current frame buffer holds, as PNG. Throws Error if the file cannot be written.
+/// Saves the current frame buffer as PNG. Throws Error if the file cannot be written.
 void save_frame(const std::string& file, int width, int height);
 
-/// A context without display and window (EGL, surfaceless) and a picture to draw into. Throws
-/// Error that says what is missing.
+/// A context without display or window (surfaceless EGL) and a picture to draw into. The
+/// constructor throws an Error that names what is missing.
 class Offscreen {
  public:
   Offscreen(int width, int height);
@@ -38,7 +37,7 @@ class Offscreen {
   Offscreen(const Offscreen&) = delete;
   Offscreen& operator=(const Offscreen&) = delete;
 
-  /// Everything drawn from now on goes into the picture.
+  /// Directs drawing into the picture from now on.
   void begin(ImU32 ground);
   /// Throws Error if the file cannot be written.
   void save_png(const std::string& file) const;

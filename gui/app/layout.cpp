@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where things stand on the screen: the menu bar, the verdict, four regions with splitters between
-// them, and the card that greets those who come without a run.
+// Layout of the screen: the menu bar, the verdict, four regions with splitters between them, and
+// the welcome card shown without a run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,14 +15,14 @@ namespace halfscope::gui {
 namespace {
 
 constexpr float kSplitter = 6.0f;
-// Below these sizes, in pixels of scale 1, regions share a space: the values with the steps, the
-// tabs with both, the layers with all.
+// Below these sizes, in pixels at scale 1, regions share a space: first the values with the steps,
+// then the tabs with both, then the layers with all.
 constexpr float kNarrow = 1040.0f, kLow = 440.0f, kTiny = 560.0f;
-// Of the three plots over steps; a lower column scrolls.
+// Least heights of the three step plots; a lower column scrolls.
 constexpr float kLeastLoss = 84.0f, kLeastHeat = 130.0f, kLeastMagnitudes = 96.0f;
 
-/// A bar between two regions. `vertical`: it stands upright and moves sideways. Returns by how
-/// far it was dragged, in pixels.
+/// Draws a splitter between two regions; a `vertical` one moves sideways. Returns the distance it
+/// was dragged, in pixels.
 float splitter(const char* path, bool vertical, float length, float scale, const Theme& theme) {
   const float thick = kSplitter * scale;
   const ImVec2 start = ImGui::GetCursorScreenPos();
@@ -47,7 +47,7 @@ float splitter(const char* path, bool vertical, float length, float scale, const
   return vertical ? ImGui::GetIO().MouseDelta.x : ImGui::GetIO().MouseDelta.y;
 }
 
-/// Keeps a size that is moved by `pixels` within [low, high], all but pixels in units of scale 1.
+/// Changes `size` by `pixels` and clamps it to [low, high], which are in units at scale 1.
 void resize(float& size, float pixels, float scale, float low, float high) {
   size = std::clamp(size + pixels / scale, low, std::max(low, high));
 }
@@ -100,7 +100,7 @@ void App::draw_status() {
   const RunInfo& info = run_->view().info();
   std::string against;
   if (baseline_) {
-    against = "   against " + std::filesystem::path(baseline_->file()).filename().string();
+    against = "   compared with " + std::filesystem::path(baseline_->file()).filename().string();
   }
   std::string state;
   ImU32 color = theme_->soft;
@@ -115,14 +115,14 @@ void App::draw_status() {
     state = fmt::format("{}, {} {}", status_name(run_->view().status()), grouped(steps),
                         steps == 1 ? "step" : "steps");
   }
-  // The dot stands in the middle of the gap between the two texts.
+  // Centre the dot in the gap between the two texts.
   const float gap = 28 * scale(), dot = 4 * scale();
   const auto left_of = [&](const std::string& text) {
     const float width =
         ImGui::CalcTextSize(text.c_str()).x + ImGui::CalcTextSize(state.c_str()).x + gap;
     return ImGui::GetWindowWidth() - width - 12 * scale();
   };
-  // As much of it as there is room for beside the menus.
+  // Shorten it to the room next to the menus.
   const std::string all =
       fmt::format("{}   {}   {}   seed {}{}", file, info.model, info.data, info.seed, against);
   std::string text;
@@ -175,7 +175,7 @@ void App::draw_run() {
   }
   const bool narrow = room.x < kNarrow * unit, low = room.y < kLow * unit;
   if (narrow || low) return draw_tight(frame, room, narrow, low);
-  // What a small window has no room for shrinks, the middle last.
+  // Shrink regions in a small window, the middle one last.
   const float bottom =
       std::clamp(layout.bottom * unit, 60 * unit, std::max(60 * unit, room.y * 0.6f));
   const float left = std::min(layout.left * unit, room.x * 0.3f);
@@ -266,7 +266,7 @@ void App::draw_center(const Frame& frame, ImVec2 size) {
     size.y = least;
     size.x -= ImGui::GetStyle().ScrollbarSize;
   }
-  // What is wanted for the outer two, as far as the heatmap keeps its least.
+  // Give the outer two their height, as long as the heatmap keeps its minimum.
   const float spare = std::max(0.0f, size.y - least);
   const float more_loss = std::max(0.0f, (layout.loss - kLeastLoss) * unit);
   const float more_magnitudes = std::max(0.0f, (layout.magnitudes - kLeastMagnitudes) * unit);
@@ -347,10 +347,10 @@ void App::draw_pages(const Frame& frame, const char* bar, std::initializer_list<
       ImGuiTabBarFlags_FittingPolicyScroll | ImGuiTabBarFlags_NoTooltip;
   if (!ImGui::BeginTabBar(bar, bar_flags)) return;
   const bool shared = has(Page::steps);
-  // A tab that was asked for comes to the front of the bar that has it.
+  // Bring a requested tab to the front of the bar that contains it.
   if (has(Page::tabs) && shared && view_.tab != shown_tab_ && !tab_wanted_) page_ = Page::tabs;
   const Page current = has(page_) ? page_ : *pages.begin();
-  // A bar that was not there in the frame before knows nothing of what was chosen.
+  // A bar that was not drawn in the last frame does not know the selected tab.
   const bool wanted = ImGui::IsWindowAppearing() || tab_wanted_ ||
                       (has(Page::tabs) && view_.tab != shown_tab_) ||
                       (shared && current != shown_page_);
@@ -420,7 +420,7 @@ void App::draw_welcome() {
   ImGui::PopFont();
   ImGui::PushStyleColor(ImGuiCol_Text, theme_->soft);
   ui::text_wrapped("welcome/what",
-                   "See which layer breaks in reduced precision, why, and what would cure it.");
+                   "See which layer fails in reduced precision, why, and how to fix it.");
   ImGui::PopStyleColor();
   ImGui::Dummy({0, 12 * unit});
   if (!load_error_.empty()) {
@@ -431,11 +431,11 @@ void App::draw_welcome() {
     ImGui::Dummy({0, 12 * unit});
   } else if (run_loader_ && loading_) {
     ui::text("welcome/loading", trial_ && trial_->running()
-                                    ? "Training; the first step comes soon ..."
+                                    ? "Training. Waiting for the first step ..."
                                     : "Reading " + run_loader_->file());
     ImGui::Dummy({0, 12 * unit});
   } else if (run_) {
-    ui::text("welcome/empty", "This run has no lanes: it ended before its training began.");
+    ui::text("welcome/empty", "This run has no lanes: it stopped before training started.");
     ImGui::Dummy({0, 12 * unit});
   }
   const ImVec2 wide{260 * unit, 34 * unit};
@@ -449,11 +449,11 @@ void App::draw_welcome() {
     ImGui::PopTextWrapPos();
     ImGui::PopStyleColor();
   };
-  line("welcome/open", "Open a run ...", "or drop a .hscope file on the window",
+  line("welcome/open", "Open a run ...", "or drop a .hscope file onto the window",
        [this] { choose_run(); });
-  line("welcome/demo", "Make a demo run", "trains a small network that fp16 breaks; seconds",
+  line("welcome/demo", "Train a demo run", "a small network that fails in fp16",
        [this] { make_demo(); });
-  line("welcome/lab", "Float lab", "bits, rounding and sums of any format",
+  line("welcome/lab", "Float lab", "explore bits, rounding and sums in any format",
        [this] { popup_ = "lab"; });
   if (!settings_.recent.empty()) {
     ImGui::Dummy({0, 12 * unit});

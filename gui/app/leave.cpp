@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Leaving while a training goes on: it runs on by itself, or it is asked to stop and waited for, so
-// that nothing that it has recorded is lost. Killed is only what has not ended long after.
+// Quitting while a training runs: it continues alone, or the viewer asks it to stop and waits, so
+// that no recorded data is lost. It is killed only if it has not ended long after.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace halfscope::gui {
 namespace {
 
-constexpr double kOfferAfter = 10.0;  ///< seconds until it may be left to end by itself
+constexpr double kOfferAfter = 10.0;  ///< seconds until the viewer offers to quit without waiting
 constexpr double kKillAfter = 120.0;
 
 }  // namespace
@@ -50,10 +50,10 @@ void App::stop_and_quit() {
   if (ending_.empty()) quit_ = true;
 }
 
-void App::look_after_leaving() {
+void App::poll_leaving() {
   for (const std::unique_ptr<Trial>& trial : ending_) trial->poll();
   std::erase_if(ending_, [](const auto& trial) { return !trial->running(); });
-  // It has ended while it was asked for.
+  // It ended while the question was open.
   if (leaving_ == Leaving::asking && !trial_running()) leaving_ = Leaving::stopping;
   if (leaving_ != Leaving::stopping) return;
   if (ImGui::GetTime() - stopping_since_ > kKillAfter) {
@@ -81,18 +81,18 @@ void App::draw_leaving() {
   if (leaving_ == Leaving::asking) {
     const std::string file = std::filesystem::path(trial_->run_file()).filename().string();
     ImGui::PushFont(fonts_.bold);
-    ui::text("quit/title", "A training is running");
+    ui::text("quit/title", "Training is still running");
     ImGui::PopFont();
     ui::text_wrapped("quit/what",
-                     fmt::format("{} is not finished. Whatever you choose, what it has recorded so "
-                                 "far stays.",
+                     fmt::format("{} is not finished. Either way, everything recorded so far is "
+                                 "kept.",
                                  file));
     ImGui::Dummy({0, 4 * scale()});
-    if (ui::button("quit/keep", "Let it run on")) let_run();
-    ui::tip(("It goes on without the viewer and writes " + trial_->run_file()).c_str());
+    if (ui::button("quit/keep", "Keep training")) let_run();
+    ui::tip(("Training continues without the viewer and writes " + trial_->run_file()).c_str());
     flow(120 * scale(), 8 * scale());
-    if (!quit_ && ui::button("quit/stop", "Stop it")) stop_and_quit();
-    ui::tip("It finishes the step it is in and closes its file; the viewer waits for that.");
+    if (!quit_ && ui::button("quit/stop", "Stop training")) stop_and_quit();
+    ui::tip("Finishes the current step and closes the file. The viewer waits for that.");
     flow(80 * scale(), 8 * scale());
     if (ui::button("quit/cancel", "Cancel") || named_key_pressed(ImGuiKey_Escape)) {
       leaving_ = Leaving::no;
@@ -101,10 +101,10 @@ void App::draw_leaving() {
   } else {
     const double waited = ImGui::GetTime() - stopping_since_;
     ui::text_wrapped("quit/waiting",
-                     fmt::format("Waiting for the training to finish its step and to close its "
+                     fmt::format("Waiting for the training to finish its step and close its "
                                  "file ... {:.0f} s",
                                  waited));
-    if (waited > kOfferAfter && ui::button("quit/leave", "Quit, it ends by itself")) let_run();
+    if (waited > kOfferAfter && ui::button("quit/leave", "Quit without waiting")) let_run();
   }
   ImGui::EndPopup();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A panel as SVG: it is drawn once more, beside the screen, at a size of its own and without the
-// controls, into a PictureTarget. Nothing that the window shows takes part but the view.
+// A panel as SVG: it is drawn once more into a PictureTarget, off screen, at its own size and
+// without controls. Only the view affects it, not the window.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ const PanelName& name_of(PanelPicture panel) {
                        [panel](const PanelName& each) { return each.panel == panel; });
 }
 
-/// In pixels of scale 1. Of panels that are as high as what is in them, the most they may be.
+/// Returns the size in pixels at scale 1; for panels that fit their content, the largest height.
 ImVec2 size_of(PanelPicture panel, size_t rows) {
   switch (panel) {
     case PanelPicture::loss:
@@ -51,7 +51,7 @@ ImVec2 size_of(PanelPicture panel, size_t rows) {
   return {900, 300};
 }
 
-/// Draws the panel; false where there is nothing to show.
+/// Draws the panel. Returns false if there is nothing to show.
 bool draw_panel(PanelPicture panel, const Frame& frame) {
   switch (panel) {
     case PanelPicture::loss:
@@ -95,7 +95,7 @@ std::string panel_names() {
 }
 
 std::string App::panel_svg(PanelPicture panel) {
-  if (!run_ || selection().lane < 0) throw Error("there is no run to make a picture of");
+  if (!run_ || selection().lane < 0) throw Error("no run is open");
   ViewState view = view_;
   PanelCaches caches;
   std::vector<Request> requests;
@@ -107,7 +107,7 @@ std::string App::panel_svg(PanelPicture panel) {
   ImVec2 size = size_of(panel, rows);
   size = {size.x * scale(), size.y * scale()};
 
-  // Beyond the screen: nothing of it is seen, and the pointer is over none of it.
+  // Off screen: invisible, and never under the pointer.
   const ImVec2 place{-2.0f * size.x - 1000.0f, 0.0f};
   ImGui::SetNextWindowPos(place);
   ImGui::SetNextWindowSize(size);
@@ -116,7 +116,7 @@ std::string App::panel_svg(PanelPicture panel) {
                                  ImGuiWindowFlags_NoFocusOnAppearing |
                                  ImGuiWindowFlags_NoBringToFrontOnFocus;
   Tracker* const watching = tracker();
-  set_tracker(nullptr);  // the same widgets stand on the screen
+  set_tracker(nullptr);  // the same widgets are on the screen
   ImGui::Begin(fmt::format("##picture/{}", name_of(panel).name).c_str(), nullptr, flags);
   target.svg.set_origin(ImGui::GetWindowPos());
   const bool drawn = draw_panel(panel, Frame{.view = view,
@@ -137,8 +137,8 @@ std::string App::panel_svg(PanelPicture panel) {
   ImGui::End();
   set_tracker(watching);
   if (!drawn) {
-    throw Error(fmt::format("there is nothing to draw: {}", name_of(panel).name),
-                "select a tensor and a step that were recorded");
+    throw Error(fmt::format("nothing to draw in the {} panel", name_of(panel).name),
+                "select a recorded tensor and step");
   }
   const std::string title =
       std::filesystem::path(run_->file()).filename().string() + ": " + name_of(panel).name;
@@ -150,7 +150,8 @@ void App::choose_svg(PanelPicture panel) {
   try {
     text_ = panel_svg(panel);
   } catch (const Error& error) {
-    tell(std::string(error.what()) + (error.hint().empty() ? "" : " - " + error.hint()), true);
+    notify(std::string(error.what()) + (error.hint().empty() ? "" : ". Hint: " + error.hint()),
+           true);
     return;
   }
   purpose_ = Purpose::save_text;
@@ -165,14 +166,14 @@ void App::save_svg(PanelPicture panel, const std::string& file) {
   svg_problem_.clear();
 }
 
-void App::write_wished_svg() {
+void App::write_requested_svg() {
   if (svg_file_.empty()) return;
   const std::string file = std::exchange(svg_file_, {});
   try {
     write_output_file(file, panel_svg(svg_panel_), true);
   } catch (const Error& error) {
     svg_problem_ = error.what();
-    tell(svg_problem_, true);
+    notify(svg_problem_, true);
   }
 }
 

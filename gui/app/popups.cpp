@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Windows that come up by a key and go away again: the palette of commands, "go to", the sheet of
-// keys, the float lab without a run.
+// Popups: the command palette, "go to", the list of keys, and the float lab without a run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +17,7 @@ bool begin_popup(const char* name, ImVec2 size, bool opens) {
   const ImVec2 center = ImGui::GetMainViewport()->GetCenter();
   ImGui::SetNextWindowPos({center.x, ImGui::GetIO().DisplaySize.y * 0.14f}, ImGuiCond_Always,
                           {0.5f, 0.0f});
-  // No wider than the window, and never beyond its lower end.
+  // Keep it inside the window.
   const ImVec2 display = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowSizeConstraints({0, 0}, {display.x * 0.96f, display.y * 0.84f});
   ImGui::SetNextWindowSize({std::min(size.x, display.x * 0.96f), size.y});
@@ -62,7 +61,7 @@ void App::draw_palette() {
   }
   if (!focus_popup_) ImGui::SetKeyboardFocusHere();
   focus_popup_ = true;
-  ui::input_text("palette/text", "type what you want to do", &palette_text_, -1);
+  ui::input_text("palette/text", "type a command", &palette_text_, -1);
   const bool enter = named_key_pressed(ImGuiKey_Enter);
   const AppAction* chosen = nullptr;
   bool first = true;
@@ -112,7 +111,7 @@ void App::draw_go_to() {
   }
   if (!focus_popup_) ImGui::SetKeyboardFocusHere();
   focus_popup_ = true;
-  ui::input_text("go_to/text", "a step, or a part of a layer's name", &go_to_text_, -1);
+  ui::input_text("go_to/text", "step number or part of a layer name", &go_to_text_, -1);
   const bool enter = named_key_pressed(ImGuiKey_Enter);
   bool done = false;
   int64_t step = -1;
@@ -138,7 +137,7 @@ void App::draw_go_to() {
       }
       ++shown;
     }
-    if (shown == 0) ImGui::TextDisabled("No layer of that name.");
+    if (shown == 0) ImGui::TextDisabled("No layer matches.");
   }
   if (done) {
     ImGui::CloseCurrentPopup();
@@ -157,7 +156,7 @@ void App::draw_keys() {
   }
   focus_popup_ = true;
   ImGui::PushFont(fonts_.bold);
-  ui::text("keys/title", "Keys and mouse");
+  ui::text("keys/title", "Keyboard and mouse");
   ImGui::PopFont();
   ImGui::Columns(2, "keys", false);
   const auto line = [this](const char* key, const char* what) {
@@ -171,15 +170,15 @@ void App::draw_keys() {
     if (*action.shortcut) line(action.shortcut, action.name);
   }
   ImGui::NextColumn();
-  line("Wheel", "zoom the steps at the pointer");
-  line("Ctrl+wheel", "zoom the rows of the heatmap");
-  line("Drag", "move along the steps");
-  line("Shift+drag", "mark steps to zoom to");
-  line("Double click", "show all steps");
-  line("Click", "select the layer, set the step");
-  line("Right click", "what can be done with it");
-  line("Drag the bars", "try out a loss scale");
-  line("Esc", "close, or end a maximized region");
+  line("Wheel", "Zoom the steps at the pointer");
+  line("Ctrl+wheel", "Zoom the heatmap's rows");
+  line("Drag", "Pan along the steps");
+  line("Shift+drag", "Select steps to zoom to");
+  line("Double click", "Show all steps");
+  line("Click", "Select the layer and the step");
+  line("Right click", "Open a menu");
+  line("Drag the bars", "Try another loss scale");
+  line("Esc", "Close, or restore a region");
   ImGui::Columns(1);
   ImGui::EndPopup();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Pictures without a display: the same application, drawn into memory, moved by a script.
+// Screenshots without a display: the same application, drawn into memory and driven by a script.
 #include <backends/imgui_impl_opengl3.h>
 
 #include <fstream>
@@ -19,7 +19,7 @@ std::string read_text(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   std::ostringstream text;
   if (!stream || !(text << stream.rdbuf())) {
-    throw usage_error("cannot read the script " + file, "name a text file with --script");
+    throw usage_error("cannot read script '" + file + "'", "pass a text file to --script");
   }
   return text.str();
 }
@@ -46,9 +46,10 @@ void hand_over(ScriptInput& input) {
   input.typed.clear();
 }
 
-Error no_number(const std::string& text) {
-  return usage_error("--lab " + text + ": is no number in a format",
-                     "a format and a decimal or a code, such as \"fp16 0.1\", \"e4m3fn 0x7e\"");
+Error bad_lab_value(const std::string& text) {
+  return usage_error("--lab " + text + ": not a number in a known format",
+                     "write a format and a decimal or a code, for example \"fp16 0.1\" or "
+                     "\"e4m3fn 0x7e\"");
 }
 
 }  // namespace
@@ -70,7 +71,7 @@ void take_screenshot(const ViewOptions& options) {
     if (options.light) app.settings().dark = false;
     if (!options.runs.empty()) app.open(options.runs[0]);
     if (options.runs.size() > 1) app.open_baseline(options.runs[1]);
-    if (!options.lab.empty() && !app.show_lab(options.lab)) throw no_number(options.lab);
+    if (!options.lab.empty() && !app.show_lab(options.lab)) throw bad_lab_value(options.lab);
     ScriptInput input;
     bool first = true;
     const auto frame = [&] {

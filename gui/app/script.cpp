@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A script is checked as it runs: every word of a line is used, or the line is an error.
+// A script is checked while it runs: a line with unused words is an error.
 #include "gui/app/script.h"
 
 #include <fmt/format.h>
@@ -35,10 +35,10 @@ class Line {
  private:
   [[noreturn]] void fail(const std::string& why) const {
     throw usage_error(fmt::format("script, line {}: {}", number_, why),
-                      "docs/contracts.md lists the commands of scripts");
+                      "see the list of script commands in docs/reference/view.md");
   }
   const std::string& word(size_t i) const {
-    if (i >= words_.size()) fail(words_[0] + " needs more words");
+    if (i >= words_.size()) fail("'" + words_[0] + "' needs more arguments");
     return words_[i];
   }
   double number(size_t i) const {
@@ -46,7 +46,7 @@ class Line {
     double value = 0.0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) {
-      fail(text + " is no number");
+      fail("'" + text + "' is not a number");
     }
     return value;
   }
@@ -57,11 +57,11 @@ class Line {
     }
     std::string known;
     for (const Enum each : all) known += std::string(known.empty() ? "" : ", ") + name(each);
-    fail(fmt::format("{} is none of: {}", word(1), known));
+    fail(fmt::format("'{}' is not one of: {}", word(1), known));
   }
   ImVec2 center_of(const std::string& path) const {
     const TrackedItem* item = stage_.tracker.find(path);
-    if (item == nullptr) fail("nothing is drawn as " + path);
+    if (item == nullptr) fail("no item named '" + path + "' is visible");
     return item->center();
   }
   void frames(int count) const {
@@ -81,58 +81,61 @@ class Line {
   void choose_tensor() const;
   void choose_tab() const;
   bool set_view();
-  bool use_hands();
+  bool use_pointer();
 
   const ScriptStage& stage_;
   int number_;
   Words words_;
 };
 
-/// A whole number from 0 on.
+/// Returns a whole number that is not negative.
 int64_t Line::step(size_t i) const {
   const double value = number(i);
-  if (value < 0.0 || value != std::floor(value) || value > 1e15) fail(word(i) + " is no step");
+  if (value < 0.0 || value != std::floor(value) || value > 1e15)
+    fail("'" + word(i) + "' is not a step number");
   return static_cast<int64_t>(value);
 }
 
 void Line::takes(size_t least, size_t most) const {
-  if (words_.size() < least + 1) fail(words_[0] + " needs more words");
-  if (words_.size() > most + 1) fail(words_[0] + " takes no more words: " + words_[most + 1]);
+  if (words_.size() < least + 1) fail("'" + words_[0] + "' needs more arguments");
+  if (words_.size() > most + 1) {
+    fail(fmt::format("too many arguments for '{}': remove '{}'", words_[0], words_[most + 1]));
+  }
 }
 
-/// One of two words; true for the second.
+/// Returns true if the argument is the second word, false if it is the first.
 bool Line::second_of(const char* first, const char* second) const {
   if (word(1) != first && word(1) != second) {
-    fail(fmt::format("{} is neither {} nor {}", word(1), first, second));
+    fail(fmt::format("'{}' must be {} or {}", word(1), first, second));
   }
   return word(1) == second;
 }
 
 const RunModel& Line::run_model() const {
-  if (!stage_.app.has_run()) fail(words_[0] + " needs a run");
+  if (!stage_.app.has_run()) fail("'" + words_[0] + "' needs an open run");
   return *stage_.app.run();
 }
 
-/// In the lane that is looked at.
+/// Fails unless the selected lane has the layer.
 void Line::require_layer(const std::string& path) const {
   const RunModel& run = run_model();
   const int lane = resolve_selection(run, stage_.app.view()).lane;
-  if (run.find_layer(lane, path) < 0) fail("there is no layer " + path);
+  if (run.find_layer(lane, path) < 0) fail("layer not found: '" + path + "'");
 }
 
-/// A layer whose format a rule of the plan can change.
+/// Fails unless a rule of the plan can change the layer's format.
 void Line::require_node(const std::string& path) const {
   require_layer(path);
   const RunModel& run = run_model();
   const int lane = resolve_selection(run, stage_.app.view()).lane;
   const LayerModel& layer = run.lane(lane).layers[static_cast<size_t>(run.find_layer(lane, path))];
   if (!can_keep_in_fp32(run.view().lane(lane), layer.info)) {
-    fail(path + " is in fp32 already, or no node that a plan can name");
+    fail("'" + path + "' already runs in fp32, or a plan cannot name it");
   }
 }
 
 void Line::choose_lane(std::string& lane) const {
-  if (!run_model().view().find_lane(word(1))) fail("there is no lane " + word(1));
+  if (!run_model().view().find_lane(word(1))) fail("lane not found: '" + word(1) + "'");
   lane = word(1);
 }
 
@@ -140,7 +143,7 @@ void Line::choose_tensor() const {
   const RunModel& run = run_model();
   ViewState& view = stage_.app.view();
   const int lane = resolve_selection(run, view).lane;
-  if (lane < 0 || !run.view().find_site(lane, word(1))) fail("there is no tensor " + word(1));
+  if (lane < 0 || !run.view().find_site(lane, word(1))) fail("tensor not found: '" + word(1) + "'");
   view.site = word(1);
   view.layer = view.site.substr(0, view.site.rfind('.'));
 }
@@ -148,7 +151,7 @@ void Line::choose_tensor() const {
 void Line::choose_tab() const {
   const auto found =
       std::find_if(kTabs.begin(), kTabs.end(), [&](Tab each) { return word(1) == tab_name(each); });
-  if (found == kTabs.end()) fail("there is no tab " + word(1));
+  if (found == kTabs.end()) fail("unknown tab '" + word(1) + "'");
   stage_.app.show_tab(*found);
 }
 
@@ -178,7 +181,7 @@ bool Line::set_view() {
     one_word();
     view.range =
         two ? StepRange{static_cast<double>(step(1)), static_cast<double>(step(2))} : StepRange{};
-    if (two && view.range.all()) fail("the last step lies before the first");
+    if (two && view.range.all()) fail("the last step comes before the first");
   } else if (command == "metric") {
     one_word();
     view.metric = choose(kMetrics, metric_name);
@@ -197,11 +200,11 @@ bool Line::set_view() {
     view.edits.keep(word(1), true);
   } else if (command == "scale-shift") {
     one_word();
-    if (std::abs(number(1)) > kMostShift) fail(word(1) + " is out of range");
+    if (std::abs(number(1)) > kMostShift) fail("'" + word(1) + "' is out of range");
     view.scale_shift = number(1);
   } else if (command == "lens") {
     one_word();
-    if (!parse_format(word(1))) fail(word(1) + " is no format");
+    if (!parse_format(word(1))) fail("'" + word(1) + "' is not a float format");
     view.lens = word(1);
   } else if (command == "theme") {
     one_word();
@@ -213,12 +216,12 @@ bool Line::set_view() {
   return true;
 }
 
-bool Line::use_hands() {
+bool Line::use_pointer() {
   ScriptInput& input = stage_.input;
   const std::string& command = words_[0];
   if (command == "hover" || command == "click" || command == "double-click") {
     takes(1, 3);
-    if (words_.size() == 3) fail(command + " takes two offsets, or none");
+    if (words_.size() == 3) fail("'" + command + "' takes two offsets or none");
     input.mouse = center_of(word(1));
     if (words_.size() > 3) {
       input.mouse.x += static_cast<float>(number(2));
@@ -263,11 +266,11 @@ bool Line::use_hands() {
 }
 
 void Line::run() {
-  if (set_view() || use_hands()) return;
+  if (set_view() || use_pointer()) return;
   const std::string& command = words_[0];
   if (command == "frames") {
     takes(1, 1);
-    if (step(1) > kMostFrames) fail(fmt::format("more than {} frames", kMostFrames));
+    if (step(1) > kMostFrames) fail(fmt::format("at most {} frames are allowed", kMostFrames));
     frames(static_cast<int>(step(1)));
   } else if (command == "wait") {
     if (word(1) == "run" || word(1) == "report") {
@@ -280,7 +283,7 @@ void Line::run() {
       frames(1);
       wait_for_run(stage_, true);
     } else {
-      fail("can wait for run, report or trial, not for " + word(1));
+      fail("'" + word(1) + "' must be run, report or trial");
     }
   } else if (command == "picture") {
     frames(kSettle);
@@ -288,7 +291,7 @@ void Line::run() {
   } else if (command == "svg") {
     takes(2, 2);
     const std::optional<PanelPicture> panel = find_panel(word(1));
-    if (!panel) fail(fmt::format("{} is none of: {}", word(1), panel_names()));
+    if (!panel) fail(fmt::format("'{}' is not one of: {}", word(1), panel_names()));
     static_cast<void>(run_model());
     frames(kSettle);
     stage_.check_file(word(2));
@@ -296,7 +299,7 @@ void Line::run() {
     frames(1);
     if (!stage_.app.svg_problem().empty()) fail(stage_.app.svg_problem());
   } else {
-    fail("there is no command " + command);
+    fail("unknown command '" + command + "'");
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Scripts for screenshots: one command a line, the same that a user's hands would do. They drive
-// the application by the paths of its widgets, or set what is looked at.
+// Scripts for screenshots: one command per line. They click and drag widgets by path, as a user
+// would, or set the view directly.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace halfscope::gui {
 
-/// The pointer and the keys that a script holds; whoever begins a frame hands them to Dear ImGui.
+/// The pointer and the keys that a script holds. The frame function passes them to Dear ImGui.
 struct ScriptInput {
   ImVec2 mouse{-1, -1};
   bool down = false;
@@ -21,7 +21,7 @@ struct ScriptInput {
   std::string typed{};
 };
 
-/// What stands around a script.
+/// The environment of a script.
 struct ScriptStage {
   App& app;
   Tracker& tracker;
@@ -32,16 +32,16 @@ struct ScriptStage {
   std::function<void(const std::string&)> check_file;
 };
 
-/// Runs the lines. Throws Error (usage) that names the line that cannot be done.
+/// Runs the script. Throws a usage Error that names the line that failed.
 ///   lane NAME, other-lane NAME, layer NAME, tensor NAME, step N|last, steps FIRST LAST|all,
 ///   metric NAME, role NAME, rows layers|tensors, tab NAME, keep LAYER, scale-shift N, lens FORMAT,
 ///   theme dark|light, click PATH, double-click PATH, hover PATH, drag PATH DX DY, wheel PATH N,
 ///   type TEXT, wait run|report|trial, frames N, picture FILE, svg PANEL FILE
-/// `#` begins a comment. Names with blanks stand in quotes.
+/// `#` begins a comment. Put names with blanks in quotes.
 void run_script(const std::string& text, const ScriptStage& stage);
 
-/// Draws frames until the run and what the rules say of it are there. Throws Error if it cannot be
-/// read.
+/// Draws frames until the run and, if requested, its report are loaded. Throws Error if the run
+/// cannot be read.
 void wait_for_run(const ScriptStage& stage, bool with_report);
 
 }  // namespace halfscope::gui

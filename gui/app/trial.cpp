@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The plan file is written before the process starts, and both files stay for whoever wants them.
+// The plan file is written before the process starts. Plan and run file are kept afterwards.
 #include "gui/app/trial.h"
 
 #include <fmt/format.h>
@@ -17,12 +17,12 @@ void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
-    throw Error(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()),
-                "set XDG_STATE_HOME to a folder that can be written");
+    throw Error(fmt::format("cannot create folder '{}': {}", folder.string(), error.message()),
+                "set XDG_STATE_HOME to a writable folder");
   }
 }
 
-/// The first "trial-N" that is no run yet.
+/// Returns the first "trial-N" without a run file.
 fs::path free_stem(const fs::path& folder) {
   for (int number = 1;; ++number) {
     const fs::path stem = folder / fmt::format("trial-{}", number);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A training that the viewer has started: the demo run, or an edited plan beside the run that it
-// came from. It is a process of its own, so that it cannot take the viewer down with it.
+// A training that the viewer started: the demo run, or an edited plan to compare with its run. It
+// is a separate process, so it cannot crash the viewer.
 #pragma once
 
 #include <filesystem>
@@ -17,25 +17,25 @@ namespace halfscope::gui {
 
 class Trial {
  public:
-  /// `folder` is where run and plan files of trials go; it is made. All throw Error.
+  /// Starts the demo run. `folder` for run and plan files is created. All of these throw Error.
   static std::unique_ptr<Trial> demo(const std::filesystem::path& folder);
   /// Trains the lane's plan with the edits. `reference` is an index into run.lanes, or -1.
   static std::unique_ptr<Trial> of_plan(const std::filesystem::path& folder, const RunInfo& run,
                                         int lane, int reference, const PlanEdit& edits);
 
-  /// Any program that records to `run_file`; what it says goes into a .log file beside that.
+  /// Starts any program that records to `run_file`; its output goes to a .log file next to that.
   Trial(const std::vector<std::string>& words, std::string run_file);
 
   const std::string& run_file() const noexcept { return run_file_; }
   const std::string& command() const noexcept { return command_; }
-  /// Looks after the process. True once, when it has just ended.
+  /// Polls the process. Returns true once, when it has just ended.
   bool poll();
   bool running() const noexcept { return process_.running(); }
   bool failed() const noexcept { return process_.exit_code().value_or(0) != 0; }
   const std::string& output() const noexcept { return process_.output(); }
   void stop() noexcept { process_.interrupt(); }
   void kill() noexcept { process_.kill(); }
-  /// Lets it run on without the viewer.
+  /// Lets it continue without the viewer.
   void detach() noexcept { process_.detach(); }
 
  private:

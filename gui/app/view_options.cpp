@@ -35,50 +35,53 @@ std::optional<std::pair<int, int>> parse_size(const std::string& text) {
 }  // namespace
 
 void add_view_options(CLI::App& app, ViewOptions& options) {
-  app.add_option("run", options.runs, "Run file to open, and another one to compare it with")
+  app.add_option("run", options.runs, "Run file to open, and a second one to compare it with")
       ->expected(0, -1)  // more than two get an answer in words
       ->type_name("RUN");
   app.add_option("--lab", options.lab,
-                 "Open the float lab at a value: \"fp16 0.1\", \"e4m3fn 0x7e\"")
+                 "Open the float lab at a value, such as \"fp16 0.1\" or \"e4m3fn 0x7e\"")
       ->type_name("TEXT");
   app.add_option("--screenshot", options.screenshot,
-                 "Write a picture and end; needs no display (docs/contracts.md)")
+                 "Write a PNG and exit; needs no display (see docs/reference/view.md)")
       ->type_name("FILE");
-  app.add_option("--script", options.script, "What to do before the picture, a command a line")
+  app.add_option("--script", options.script,
+                 "Run this script before the screenshot, one command per line")
       ->type_name("FILE");
-  app.add_option("--size", options.size, "Of the window or picture, in pixels")
+  app.add_option("--size", options.size, "Size of the window or screenshot in pixels")
       ->capture_default_str()
       ->type_name("WxH");
-  app.add_option("--scale", options.scale, "Of text and widgets; 0: the display's")
+  app.add_option("--scale", options.scale, "Scale of text and widgets; 0 uses the display's scale")
       ->capture_default_str()
       ->type_name("NUMBER");
-  app.add_flag("--force", options.force, "Replace pictures that are there already");
-  app.add_flag("--light", options.light, "Dark on light, for print");
+  app.add_flag("--force", options.force, "Replace existing screenshots");
+  app.add_flag("--light", options.light, "Light theme, for print");
 }
 
 void check_view_options(ViewOptions& options) {
   const std::optional<std::pair<int, int>> size = parse_size(options.size);
   if (!size) {
-    throw usage_error(fmt::format("--size {}: not a size", options.size),
-                      fmt::format("from {}x{} to {}x{}, such as 1440x900", kLeastWidth,
-                                  kLeastHeight, kMost, kMost));
+    throw usage_error(fmt::format("--size {}: not a valid size", options.size),
+                      fmt::format("use a size from {}x{} to {}x{}, for example 1440x900",
+                                  kLeastWidth, kLeastHeight, kMost, kMost));
   }
   options.width = size->first;
   options.height = size->second;
   if (options.scale != 0.0 && !(options.scale >= 0.5 && options.scale <= 4.0)) {
-    throw usage_error(fmt::format("--scale {}: is out of range", options.scale), "from 0.5 to 4");
+    throw usage_error(fmt::format("--scale {}: out of range", options.scale),
+                      "use a number from 0.5 to 4");
   }
   if (!options.script.empty() && options.screenshot.empty()) {
-    throw usage_error("--script makes pictures", "name one with --screenshot");
+    throw usage_error("--script needs --screenshot", "add --screenshot FILE");
   }
   if (options.runs.size() > 2) {
-    throw usage_error(fmt::format("{} runs are too many: {}", options.runs.size(), options.runs[2]),
-                      "the viewer holds one run against one other");
+    throw usage_error(
+        fmt::format("the viewer opens at most 2 runs, but {} were given", options.runs.size()),
+        fmt::format("remove '{}'", options.runs[2]));
   }
   for (const std::string& file : options.runs) {
     if (!std::filesystem::exists(file)) {
-      throw Error(fmt::format("there is no file {}", file),
-                  "`halfscope train --out RUN` makes run files");
+      throw Error(fmt::format("cannot open '{}': file not found", file),
+                  "record a run with `halfscope train --out RUN`");
     }
   }
   if (!options.screenshot.empty()) check_picture(options, options.screenshot);
@@ -90,7 +93,7 @@ void check_picture(const ViewOptions& options, const std::string& picture) {
   for (const std::string& input : inputs) {
     std::error_code error;
     if (std::filesystem::equivalent(input, picture, error) && !error) {
-      throw usage_error(fmt::format("{} would be overwritten by a picture", input),
+      throw usage_error(fmt::format("'{}' would be overwritten by a picture", input),
                         "give the picture another name");
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The command line of the viewer, which `halfscope view` and `halfscope-view` share.
+// The command line of the viewer, shared by `halfscope view` and `halfscope-view`.
 #pragma once
 
 #include <string>
@@ -22,11 +22,11 @@ struct ViewOptions {
 };
 
 void add_view_options(CLI::App& app, ViewOptions& options);
-/// Throws Error (usage) for values that make no sense, and for files that are not there.
+/// Throws Error for invalid values (usage) and missing files.
 void check_view_options(ViewOptions& options);
-/// Throws Error if `picture` may not be written: it is an input, or there already without --force.
+/// Throws Error if `picture` is an input, or exists and --force is not given.
 void check_picture(const ViewOptions& options, const std::string& picture);
-/// The same again as arguments.
+/// Returns the options as command-line arguments.
 std::vector<std::string> view_arguments(const ViewOptions& options);
 
 }  // namespace halfscope::gui

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The viewer's window (GLFW, OpenGL 3.3). It sleeps until there is input, something new, or a
-// quarter of a second has gone by.
+// The viewer's window (GLFW, OpenGL 3.3). It sleeps until there is input or new data, at most a
+// quarter of a second.
 #include "gui/app/window.h"
 
 #include <GLFW/glfw3.h>
@@ -28,7 +28,7 @@ struct Glfw {
     glfwSetErrorCallback([](int, const char* text) { problem() = text; });
     if (!glfwInit()) {
       throw Error("cannot open a window: " + problem(),
-                  "run it on a desktop, or write a picture with --screenshot FILE");
+                  "run the viewer on a desktop, or write a picture with --screenshot FILE");
     }
   }
   ~Glfw() { glfwTerminate(); }
@@ -40,7 +40,7 @@ struct Glfw {
   }
 };
 
-/// What the window's callbacks reach.
+/// Data that the window's callbacks can reach.
 struct Inbox {
   struct Tap {
     int key, mods;
@@ -56,7 +56,7 @@ Inbox& inbox_of(GLFWwindow* window) {
 
 void note_input(GLFWwindow* window) { inbox_of(window).frames = kFramesAfterInput; }
 
-/// Before Dear ImGui installs its own, which call these on.
+/// Installs our callbacks. Call this before Dear ImGui installs its own, which chain to these.
 void watch(GLFWwindow* window) {
   glfwSetDropCallback(window, [](GLFWwindow* w, int count, const char** files) {
     for (int i = 0; i < count; ++i) inbox_of(w).dropped.emplace_back(files[i]);
@@ -77,8 +77,8 @@ void watch(GLFWwindow* window) {
   glfwSetWindowRefreshCallback(window, [](GLFWwindow* w) { note_input(w); });
 }
 
-/// Dear ImGui 1.86 looks at the state of keys once a frame and misses those that go down and up
-/// between two: they count as down for this one. Later releases queue events.
+/// Marks tapped keys as down for one frame. Dear ImGui 1.86 polls keys once a frame and would miss
+/// keys pressed and released in between. Later releases queue events.
 std::vector<int> hold_taps(Inbox& inbox) {
   std::vector<int> held;
 #if IMGUI_VERSION_NUM < 18700
@@ -97,7 +97,7 @@ std::vector<int> hold_taps(Inbox& inbox) {
   return held;
 }
 
-/// After the frame the keys' state goes back to what it is.
+/// Restores the keys' real state after the frame.
 void release(const std::vector<int>& held) {
 #if IMGUI_VERSION_NUM < 18700
   ImGuiIO& io = ImGui::GetIO();
@@ -146,7 +146,7 @@ void run_in_window(const ViewOptions& options) {
       glfwDestroyWindow);
   if (!window) {
     throw Error("cannot open a window: " + Glfw::problem(),
-                "the viewer needs OpenGL 3.3; --screenshot FILE draws without a display");
+                "install a driver with OpenGL 3.3, or write a picture with --screenshot FILE");
   }
   glfwMakeContextCurrent(window.get());
   glfwSwapInterval(1);
@@ -200,7 +200,7 @@ void run_in_window(const ViewOptions& options) {
       glViewport(0, 0, width, height);
       glClear(GL_COLOR_BUFFER_BIT);
       ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
-      if (const std::string file = app.take_picture_wish(); !file.empty()) {
+      if (const std::string file = app.take_picture_request(); !file.empty()) {
         std::string problem;
         try {
           save_frame(file, width, height);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// HeatGrid: one byte per site and window, for pictures of a whole run. Shares are kept on a
-// logarithmic scale, since what matters lies between one in a million and all; exactly zero and
-// "not measured" stay apart from everything that is merely small.
+// HeatGrid: one byte per site and window, for pictures of a whole run. Shares are stored on a
+// logarithmic scale, since everything from one in a million up matters. Exactly zero and "not
+// measured" have their own codes.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace halfscope::gui {
 
-/// 0: not measured. 1: zero. 2..255: log10(share) from kHeatFloor to 0, evenly.
+/// Code of a share. 0: not measured. 1: zero. 2..255: log10(share) from kHeatFloor to 0, evenly.
 using Heat = uint8_t;
 inline constexpr Heat kNotMeasured = 0, kZeroHeat = 1;
 inline constexpr double kHeatFloor = -6.0;  ///< smaller shares count as this one, not as zero
@@ -23,7 +23,7 @@ inline Heat heat_of(double share) noexcept {
   const double level = std::clamp(1.0 - std::log10(share) / kHeatFloor, 0.0, 1.0);
   return static_cast<Heat>(2 + std::lround(level * 253.0));
 }
-/// 0 for a share of 10^kHeatFloor, 1 for all; negative for zero and nothing.
+/// Returns 0 for a share of 10^kHeatFloor, 1 for 100%, and a negative number for zero or no value.
 inline double heat_level(Heat heat) noexcept { return (static_cast<double>(heat) - 2.0) / 253.0; }
 
 class HeatGrid {
@@ -34,20 +34,19 @@ class HeatGrid {
 
   size_t rows() const noexcept { return rows_; }
   size_t columns() const noexcept { return columns_; }
-  /// Column after column, so that a maximum over neighbouring columns runs through memory.
+  /// Cells column by column, so that a maximum over neighbouring columns reads memory in order.
   std::span<const Heat> column(size_t column) const {
     return std::span(cells_).subspan(column * rows_, rows_);
   }
   Heat at(size_t row, size_t column) const { return cells_[column * rows_ + row]; }
   void set(size_t row, size_t column, Heat heat) { cells_[column * rows_ + row] = heat; }
 
-  /// For every row the largest value in columns [first, last): what a pixel shows that several
-  /// columns fall on, so that one bad step never vanishes. `out` has rows() elements; an empty
-  /// range gives kNotMeasured.
+  /// Computes each row's largest value in columns [first, last), so that one bad step stays visible
+  /// in a pixel that covers several columns. `out` has rows() elements; an empty range gives
+  /// kNotMeasured.
   void worst(size_t first, size_t last, std::span<Heat> out) const {
     std::fill(out.begin(), out.end(), kNotMeasured);
-    // Bytes may alias everything: what the loop needs is kept out of memory, or it is ten times
-    // slower.
+    // Bytes may alias everything: keep the loop's variables in locals, or it is ten times slower.
     Heat* to = out.data();
     const size_t rows = rows_, end = std::min(last, columns_);
     for (size_t c = first; c < end; ++c) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Column after column: the maximum over windows runs through memory, then over tensors of a row.
+// Column by column: first the maximum over windows, in memory order, then over tensors of a row.
 #include "gui/data/heat_picture.h"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ HeatPicture make_heat_picture(const RunModel& run, int lane, Metric metric, Role
     const auto last = static_cast<size_t>(columns.last);
     grid.worst(first, last, worst);
     spread_grid.worst(first, last, worst_spread);
-    // Bytes may alias everything: what the loop needs is kept out of memory.
+    // Bytes may alias everything: keep the loop's variables in locals.
     const Heat *worst_of = worst.data(), *spread_of = worst_spread.data();
     const int* site = sites.data();
     const size_t* end_of = ends.data();
@@ -85,7 +85,7 @@ HeatCell worst_cell(const RunModel& run, int lane, Metric metric, RoleView role,
   const HeatGrid& grid = run.lane(lane).grid(metric);
   const HeatGrid& non_finite = run.lane(lane).grid(Metric::non_finite);
   const int last = std::min(columns.last, static_cast<int>(grid.columns()));
-  Heat broken = kNotMeasured;  // of two equal cells the one where more is NaN or infinite
+  Heat broken = kNotMeasured;  // breaks ties: more NaN and infinities win
   for (const int site : sites_of(run, lane, row, role)) {
     for (int column = columns.first; column < last; ++column) {
       const Heat heat = grid.at(static_cast<size_t>(site), static_cast<size_t>(column));

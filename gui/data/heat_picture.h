@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A HeatGrid as pixels can show it: rows of one or several tensors, and of each pixel column the
-// worst of all columns that fall on it.
+// Resamples a HeatGrid for pixels: a row is one or several tensors, and a pixel column shows the
+// worst of all columns that it covers.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ struct HeatRow {
   friend bool operator==(const HeatRow&, const HeatRow&) = default;
 };
 
-/// The tensors that a row stands for.
+/// Returns the tensors that a row shows.
 std::vector<int> sites_of(const RunModel& run, int lane, const HeatRow& row, RoleView role);
 
-/// Columns [first, last) of a run. What no column holds belongs to the one before.
+/// Columns [first, last) of a run. Steps between two columns belong to the earlier one.
 struct ColumnSpan {
   int first = 0, last = 0;
   friend bool operator==(const ColumnSpan&, const ColumnSpan&) = default;
 };
-/// Those that meet the steps [from, to).
+/// Returns the columns that overlap the steps [from, to).
 ColumnSpan columns_between(std::span<const Column> columns, double from, double to) noexcept;
 
 struct HeatPicture {
@@ -36,11 +36,11 @@ struct HeatPicture {
   Heat heat(size_t row, size_t x) const { return heats[x * rows + row]; }
   Spread spread_at(size_t row, size_t x) const { return spread[x * rows + row]; }
 };
-/// The steps [from, to) on `width` pixels.
+/// Resamples the steps [from, to) to `width` pixels.
 HeatPicture make_heat_picture(const RunModel& run, int lane, Metric metric, RoleView role,
                               std::span<const HeatRow> rows, double from, double to, size_t width);
 
-/// The worst cell of a row within some columns; site is -1 if nothing was measured.
+/// Returns the worst cell of a row in `columns`; its site is -1 if nothing was measured.
 struct HeatCell {
   int site = -1, column = -1;
   Heat heat = kNotMeasured;

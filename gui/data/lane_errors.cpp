@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// SiteError rows are ordered by step, then tensor, so a step is a range found by bisection.
+// SiteError rows are sorted by step, then tensor, so bisection finds the range of a step.
 #include "gui/data/lane_errors.h"
 
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ bool holds_lane(std::span<const SiteError> rows, int other) {
                      [other](const SiteError& error) { return error.other_lane == other; });
 }
 
-/// Not finite counts as larger than everything.
+/// Orders errors; a non-finite one is larger than all others.
 double weight(double error) noexcept {
   return std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
 }
@@ -120,8 +120,8 @@ std::vector<DepthError> LaneErrors::by_depth(const RunView& run, const LaneModel
 
 namespace {
 
-/// The last bin counts elements of which only one is finite; those that are finite in neither lane
-/// stand in the first one if they are alike.
+/// The last bin counts elements that are finite in one lane only. Elements that are finite in
+/// neither lane are in the first bin if they are equal.
 bool nothing_finite(const SiteError& error) noexcept {
   return error.n > 0 && error.ulps.back() >= error.n;
 }
@@ -153,12 +153,13 @@ bool is_kernel_fault(const KernelCheck& check) noexcept {
 }
 
 std::string kernel_text(const KernelCheck& check) {
-  if (check.differing == 0) return "the emulator's bits";
+  if (check.differing == 0) return "matches the emulator bit for bit";
   const auto share = [](int64_t part, int64_t whole) {
     return percent(static_cast<double>(part) / static_cast<double>(whole));
   };
-  std::string text = share(check.n - check.differing, check.n) + " the emulator's bits";
-  if (check.beyond > 0) return text + ", " + share(check.beyond, check.n) + " in no order of sums";
+  std::string text = share(check.n - check.differing, check.n) + " match the emulator bit for bit";
+  if (check.beyond > 0)
+    return text + ", " + share(check.beyond, check.n) + " match no summation order";
   if (check.sampled == 0) return text;
   const bool all = check.explained == check.sampled;
   return text + fmt::format(", {} explained", all ? "all" : share(check.explained, check.sampled));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Distances between two lanes at one sampled step, as the viewer shows them.
+// Distances between two lanes at one sampled step, prepared for the viewer.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,20 @@ struct DepthError {
   int64_t n = 0, not_finite = 0;  ///< elements; those NaN or infinite in one of the lanes only
 };
 
-/// All that was compared between `lane` and `other` at one step.
+/// All comparisons between `lane` and `other` at one step.
 class LaneErrors {
  public:
-  /// The lanes that a lane was compared with, in order.
+  /// Returns the lanes that a lane was compared with, in order.
   static std::vector<int> others(const RunView& run, int lane);
-  /// At the sampled step nearest to `step`, of two the earlier; empty without any.
+  /// Returns the errors at the sampled step nearest to `step` (the earlier of two); empty without
+  /// samples.
   static std::optional<LaneErrors> nearest(const RunView& run, int lane, int other, int64_t step);
 
   int64_t step() const noexcept { return step_; }
   const SiteError* find(int site) const noexcept;
-  /// The first tensor in execution order that differs; null if all are equal.
+  /// Returns the first tensor in execution order that differs; null if all are equal.
   const SiteError* first_differing() const noexcept;
-  /// By their tensors of that role, in the order in which the nodes run forward, of gradients too.
+  /// Returns the layers' errors in tensors of that role, in forward order, for gradients, too.
   std::vector<DepthError> by_depth(const RunView& run, const LaneModel& model, Role role) const;
 
  private:
@@ -44,17 +45,20 @@ class LaneErrors {
   int64_t step_ = 0;
 };
 
-/// What the emulator makes of the operands that the lane's kernel read, at the checked step nearest
-/// to `step`; null where the kernel was not checked.
+/// Returns the comparison of the lane's kernel with the emulator on the same operands, at the
+/// checked step nearest to `step`; null if the kernel was not checked.
 const KernelCheck* kernel_check(const RunView& run, int lane, int site, int64_t step) noexcept;
-/// "the emulator's bits"; "98% the emulator's bits, all explained".
+/// Returns "matches the emulator bit for bit" or "98% match the emulator bit for bit, all
+/// explained".
 std::string kernel_text(const KernelCheck& check);
-/// Whether the kernel is to blame: sums that no order explains, other bits of what sums nothing.
+/// Returns whether the kernel is at fault: sums that no order explains, or different bits in an
+/// operator that does not sum.
 bool is_kernel_fault(const KernelCheck& check) noexcept;
 
-/// Against exact arithmetic if that was measured; NaN if neither was.
+/// Returns the local error, against exact arithmetic if that was measured; NaN if not measured.
 double local_error(const SiteError& error) noexcept;
-/// NaN where no element is finite in both lanes: a norm over nothing would pass for agreement.
+/// Returns the total error; NaN if no element is finite in both lanes, because a norm over nothing
+/// would look like agreement.
 double total_error(const SiteError& error) noexcept;
 
 }  // namespace halfscope::gui

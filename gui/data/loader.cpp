@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A signature of time and size tells whether there is something new; half of the time at most goes
-// into reading.
+// A signature of time and size shows whether there is something new. Reading takes at most half of
+// the time.
 #include "gui/data/loader.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPoll{250};
 
-/// Changes whenever a writer commits: time and size of the file and of its write-ahead log.
+/// Time and size of a file and its write-ahead log, which change whenever a writer commits.
 struct Signature {
   std::array<fs::file_time_type, 2> times{};
   std::array<uintmax_t, 2> sizes{};
@@ -95,8 +95,8 @@ void Loader::fail(const std::string& error, const std::string& hint) {
 void Loader::load_once() {
   try {
     auto view = std::make_shared<const RunView>(RunView::open(file_));
-    // A first look comes at once, what the rules say a little later; a model with a verdict is
-    // not replaced by one without.
+    // Publish a first model at once and the rules' report a little later. Never replace a model
+    // with a verdict by one without.
     if (!state().model) publish(RunModel::make(file_, view, false), true);
     {
       const std::lock_guard lock(mutex_);
@@ -106,9 +106,10 @@ void Loader::load_once() {
   } catch (const Error& error) {
     fail(error.what(), error.hint());
   } catch (const std::bad_alloc&) {
-    fail("not enough memory to read " + file_, "close other programs, or record fewer steps");
+    fail("not enough memory to read '" + file_ + "'",
+         "close other programs, or record fewer steps");
   } catch (const std::exception& error) {
-    fail("cannot read " + file_ + ": " + error.what(), "");
+    fail("cannot read '" + file_ + "': " + error.what(), "");
   }
 }
 
@@ -119,16 +120,16 @@ void Loader::follow() {
   Clock::time_point last_load = Clock::now();
   for (;;) {
     const Signature now = signature_of(file_);
-    // A writer that dies changes nothing in its file: a live run is looked at again now and then.
+    // A writer that dies does not change its file, so check a live run again now and then.
     const bool look_again = was_live && Clock::now() - last_load > std::chrono::seconds(2);
     if (first || now != seen || look_again) {
       if (!now.exists && !first) {
-        fail(file_ + " is gone", "what was read of it stays on the screen");
+        fail("'" + file_ + "' was moved or deleted", "the viewer keeps showing what it has read");
       } else {
         const Clock::time_point start = Clock::now();
         load_once();
         last_load = Clock::now();
-        // Half of the time at most goes into reading.
+        // Spend at most half of the time reading.
         pause = std::max<Clock::duration>(kPoll, last_load - start);
         const State current = state();
         was_live = current.model && current.model->live();

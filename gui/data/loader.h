@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Loader: follows one run file on a thread of its own and publishes immutable models, so that the
-// user interface never waits for a disk. A file that grows is read again; one that goes away or
-// is damaged later is told, and the last good model stays.
+// Loader: follows one run file on its own thread and publishes immutable models, so that the user
+// interface never waits for a disk. A growing file is read again. If a file disappears or is
+// damaged later, the loader reports it and keeps the last good model.
 #pragma once
 
 #include <atomic>
@@ -25,14 +25,14 @@ class Loader {
     int64_t generation = 0;                   ///< counts what was published
   };
 
-  /// `wake` is called from the loader's thread whenever there is something new.
+  /// Starts following `file`. Calls `wake` from its thread whenever there is something new.
   explicit Loader(std::string file, std::function<void()> wake = {});
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
   const std::string& file() const noexcept { return file_; }
-  /// Ends the thread when it is done with what it reads; the destructor waits for it.
+  /// Asks the thread to end after its current read; the destructor waits for it.
   void ask_to_stop();
   bool stopped() const noexcept { return stopped_; }
   State state() const;

@@ -37,7 +37,7 @@ const char* unscaled_kind(const SiteInfo& site) noexcept {
       return "updates";
     case Role::activation_grad:
     case Role::weight_grad:
-      break;  // unscaled before the optimizer, or with a scale of its own
+      break;  // unscaled before the optimizer, or with its own scale
   }
   return "this tensor";
 }

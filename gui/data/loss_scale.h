@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The loss scale of a range of steps, and which tensors it does not act on.
+// The loss scale of a range of steps, and the tensors that it does not affect.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct LossScale {
 /// Returns the loss scale of a lane's steps `first` to `last`.
 LossScale loss_scale_of(const RunView& run, int lane, int64_t first, int64_t last);
 
-/// Returns what a tensor is that the loss scale does not act on: "activations".
+/// Returns the kind of a tensor that the loss scale does not affect: "activations".
 const char* unscaled_kind(const SiteInfo& site) noexcept;
 
 }  // namespace halfscope::gui

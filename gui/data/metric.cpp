@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The words for people stand beside the arithmetic, so that tooltips cannot mean something else.
+// The texts are next to the arithmetic, so that the tooltips match it.
 #include "gui/data/metric.h"
 
 #include <algorithm>
@@ -29,18 +29,18 @@ const char* metric_name(Metric metric) noexcept {
 const char* metric_meaning(Metric metric) noexcept {
   switch (metric) {
     case Metric::worst:
-      return "The largest of overflow (of all values), underflow and lost updates (of non-zero "
-             "values): what an operator loses itself. NaN and Inf, which spread from where they "
-             "start, are striped.";
+      return "The largest of three shares: overflow (of all values), underflow and lost updates "
+             "(of non-zero values). NaN and Inf are striped instead, because they spread from "
+             "where they start.";
     case Metric::overflow:
-      return "Share of all values that are finite before rounding, but too large for the format.";
+      return "Share of all values that are finite before rounding but too large for the format.";
     case Metric::underflow:
-      return "Share of the non-zero values that become zero by rounding.";
+      return "Share of the non-zero values that become 0 when rounded.";
     case Metric::subnormal:
-      return "Share of the non-zero values that are subnormal after rounding, with fewer bits.";
+      return "Share of the non-zero values that are subnormal after rounding and have fewer bits.";
     case Metric::non_finite:
-      return "Share of all values that are NaN or infinite after rounding: those that overflow, "
-             "and those that were not finite before.";
+      return "Share of all values that are NaN or infinite after rounding, whether they overflow "
+             "here or came in that way.";
     case Metric::lost_updates:
       return "Share of the non-zero updates that leave the weight unchanged.";
   }

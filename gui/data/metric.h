@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the viewer can colour a tensor by, and which tensors it shows.
+// Metrics that colour a tensor, and roles that select tensors.
 #pragma once
 
 #include <array>
@@ -19,11 +19,11 @@ const char* metric_name(Metric metric) noexcept;     // "Underflow"
 const char* metric_meaning(Metric metric) noexcept;  // for tooltips
 const char* metric_whole(Metric metric) noexcept;    // what it is a share of: "of all values"
 
-/// The rate that the metric shows. `worst` is the largest of overflow, underflow and lost updates;
-/// NaN and infinities are left out, since they spread to innocent layers.
+/// Returns the rate that the metric shows. `worst` is the largest of overflow, underflow and lost
+/// updates. It excludes NaN and infinities, since they spread to innocent layers.
 double metric_share(const Rates& rates, Metric metric) noexcept;
 
-/// Which tensors of a layer are looked at.
+/// Selection of a layer's tensors.
 enum class RoleView : uint8_t { all, weights, activations, gradients, updates };
 inline constexpr std::array<RoleView, 5> kRoleViews{RoleView::all, RoleView::weights,
                                                     RoleView::activations, RoleView::gradients,

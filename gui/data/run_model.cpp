@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// All windows are passed over once, counters only; histograms are unpacked when one is looked at.
+// One pass over all windows reads counters only. Histograms are unpacked when they are shown.
 #include "gui/data/run_model.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace halfscope::gui {
 namespace {
 
-/// The windows of all tensors together: those of a run file are the same for all.
+/// Returns the windows of all tensors, which are the same for all tensors of a run file.
 std::vector<Column> columns_of(const RunView& view) {
   std::map<int64_t, int64_t> counts;
   for (int lane = 0; lane < view.lane_count(); ++lane) {
@@ -23,7 +23,7 @@ std::vector<Column> columns_of(const RunView& view) {
     size_t known = 0;
     for (int site = 0; site < sites; ++site) {
       const WindowRange windows = view.windows(lane, site);
-      // Of the tensors of one lane only those with other windows than the ones before are new.
+      // Tensors of one lane mostly share their windows: add only new ones.
       if (windows.size() == known && known > 0) continue;
       known = windows.size();
       for (const PackedWindow& window : windows) {
@@ -38,9 +38,9 @@ std::vector<Column> columns_of(const RunView& view) {
   return columns;
 }
 
-/// The paths of a lane's sites in the order in which their nodes run, which is not that of their
-/// first tensors: a convolution reads its weight before the node runs that makes its input. What is
-/// no node, such as the batch, comes first.
+/// Returns the paths of a lane's sites in the order in which their nodes run. The order of first
+/// tensors differs: a convolution reads its weight before the node runs that computes its input.
+/// Paths without a node, such as the batch, come first.
 std::vector<std::string_view> paths_of(const LaneInfo& lane) {
   std::unordered_map<std::string_view, int> nodes;
   for (size_t i = 0; i < lane.layers.size(); ++i) {
@@ -60,7 +60,7 @@ std::vector<std::string_view> paths_of(const LaneInfo& lane) {
   return paths;
 }
 
-/// What a tensor has that the reference's has not.
+/// Returns the share that a tensor has in excess of the reference's.
 Rates excess(const Rates& own, const Rates& reference) noexcept {
   return {.overflow = std::max(0.0, own.overflow - reference.overflow),
           .infinite = std::max(0.0, own.infinite - reference.infinite),
@@ -75,7 +75,7 @@ std::optional<Plan> plan_of(const LaneInfo& lane) {
   try {
     return plan_from_json(lane.plan_json);
   } catch (const std::exception&) {
-    return std::nullopt;  // of another version: the lane is shown, not explained
+    return std::nullopt;  // from another version: the lane is shown but not explained
   }
 }
 
@@ -112,7 +112,7 @@ RunModel::RunModel(std::string file, std::shared_ptr<const RunView> view, bool w
   } else {
     int any = -1;
     for (int lane = 0; lane < lane_count() && first_lane_ < 0; ++lane) {
-      // One that was lost before its first step has nothing to show.
+      // A lane that failed before its first step has nothing to show.
       if (view_->steps(lane).empty() && view_->lost(lane)) continue;
       if (any < 0) any = lane;
       const std::optional<Plan> plan = plan_of(view_->lane(lane));
@@ -177,7 +177,7 @@ void RunModel::add_heat(int lane_index, LaneModel& lane) const {
                                                     heat_of(metric_share(rates, metric)));
       }
       if (rates.non_finite() <= 0.0) continue;
-      // What a variable holds that is not finite came with an earlier update.
+      // Non-finite values in a variable came with an earlier update.
       const bool held = sites[site].role == Role::weight && counts.overflow == 0;
       lane.spread.set(site, column, static_cast<Heat>(held ? Spread::passes : Spread::starts));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// RunModel: a run as the viewer draws it. It is made on the loader's thread from one snapshot of
-// the run file and never changes; the user interface holds it and touches neither files nor SQLite.
+// RunModel: a run prepared for drawing. The loader's thread builds it from one snapshot of the run
+// file, and it never changes. The user interface reads it and never touches files or SQLite.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@
 
 namespace halfscope::gui {
 
-/// The steps that share a column of every picture: a window of the run file.
+/// A window of the run file: steps that share one column in every picture.
 struct Column {
   int64_t step = 0, step_count = 1;
   int64_t last() const noexcept { return step + step_count - 1; }
@@ -30,8 +30,8 @@ struct Column {
 struct LayerModel {
   std::string path{}, op{};
   std::vector<int> sites{};         ///< SiteInfo::order, in execution order
-  const LayerInfo* info = nullptr;  ///< null for what is no forward operator ("input", "loss")
-  /// The worst finding that names the layer; empty without one.
+  const LayerInfo* info = nullptr;  ///< null if not a forward operator ("input", "loss")
+  /// Severity of the worst finding that names the layer; empty without one.
   std::optional<Severity> severity{};
   std::vector<int> findings{};  ///< indices into Report::findings
 };
@@ -39,8 +39,8 @@ struct LayerModel {
 struct LaneModel {
   std::vector<LayerModel> layers;  ///< in the order in which their nodes run
   std::vector<int> layer_of_site;  ///< by SiteInfo::order
-  /// Rows: sites; columns: RunModel::columns(). Of a lane with a reference what its tensors have
-  /// in excess of the reference's of the same name in the same column.
+  /// Rows: sites; columns: RunModel::columns(). With a reference lane, the share in excess of the
+  /// reference's tensor of the same name in the same column.
   std::array<HeatGrid, kMetrics.size()> grids;
   HeatGrid spread;  ///< the same cells, of Spread
   const HeatGrid& grid(Metric metric) const { return grids[static_cast<size_t>(metric)]; }
@@ -51,8 +51,8 @@ struct LaneModel {
 
 class RunModel {
  public:
-  /// The pictures alone are quick; rules and report take longer on large runs, and a model
-  /// without them (`report() == nullptr`) is shown until they are there.
+  /// Builds the model. Pictures alone are quick. Rules and report take longer on large runs, so a
+  /// model without them (`report() == nullptr`) is shown first.
   static std::shared_ptr<const RunModel> make(std::string file, std::shared_ptr<const RunView> view,
                                               bool with_report);
   static std::shared_ptr<const RunModel> open(const std::string& file);
@@ -65,30 +65,30 @@ class RunModel {
 
   int lane_count() const noexcept { return view_->lane_count(); }
   const LaneModel& lane(int lane) const { return lanes_.at(static_cast<size_t>(lane)); }
-  /// The full-precision lane that the lane's heatmap is an excess over; -1 without one, and of the
+  /// Returns the full-precision lane that the heatmap subtracts; -1 without one and for the
   /// reference itself.
   int reference_of(int lane) const noexcept { return lane == reference_ ? -1 : reference_; }
-  /// The lane to look at first: the one that suffers most, else the first that is no reference.
+  /// Returns the lane to show first: the most affected one, else the first that is not a reference.
   int first_lane() const noexcept { return first_lane_; }
 
   std::span<const Column> columns() const noexcept { return columns_; }
-  /// The column that holds `step`, else the last that begins before it; -1 without columns.
+  /// Returns the column that contains `step`, else the last one that begins before it; -1 without
+  /// columns.
   int column_of(int64_t step) const noexcept;
-  /// Steps 0 to step_count() - 1 have been trained, statistics or not.
+  /// Returns the number of trained steps, with or without statistics.
   int64_t step_count() const noexcept { return step_count_; }
 
-  /// Index into lane(lane).layers; -1 if there is none of that path.
+  /// Returns an index into lane(lane).layers; -1 without a layer of that path.
   int find_layer(int lane, std::string_view path) const noexcept;
-  /// Unpacked statistics of a site at a column; empty if nothing was measured.
+  /// Returns unpacked statistics of a site at a column; empty if nothing was measured.
   std::optional<TensorStats> stats(int lane, int site, int column) const;
-  /// Rates of a site at a column, or of the whole run if `column` is -1; empty if nothing was
-  /// measured.
+  /// Returns the rates of a site at a column, or of the whole run if `column` is -1; empty if
+  /// nothing was measured.
   std::optional<Rates> rates(int lane, int site, int column) const;
-  /// The row of that step; null without one.
+  /// Returns the row of that step; null without one.
   const StepRow* step_row(int lane, int64_t step) const noexcept;
-  /// Of the layer's tensors in that role the one that is worst in the heatmap at `column`, or has
-  /// the largest rate over the whole run if `column` is -1; the first one if all are equal; -1 if
-  /// it has none.
+  /// Returns the layer's worst tensor in that role: by the heatmap at `column`, or by its rate over
+  /// the whole run if `column` is -1. Returns the first if all are equal, and -1 without any.
   int worst_site(int lane, int layer, RoleView role, Metric metric, int column) const;
 
  private:

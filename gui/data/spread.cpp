@@ -9,7 +9,7 @@
 namespace halfscope::gui {
 namespace {
 
-/// The sites of one path, by what they are to its layer.
+/// The sites of one path, by their part in the layer.
 struct PathSites {
   std::vector<int> operands;  ///< activations and data as this layer reads them
   std::vector<int> weights;
@@ -62,7 +62,7 @@ class Readings {
   std::vector<int> collect() {
     const PathSites& own = paths_.at(site_.path);
     switch (site_.role) {
-      case Role::weight:  // what a variable holds is from the steps before
+      case Role::weight:  // a variable's value is from earlier steps
         break;
       case Role::input:
         if (own.layer) add_outputs(own.inputs);
@@ -88,7 +88,7 @@ class Readings {
         add(own.operands);
         add_outputs(own.inputs);
         add(own.weight_grads);
-        // Other paths make something of the gradients of all layers ("clipping").
+        // Other paths process the gradients of all layers ("clipping").
         if (site_.phase == Phase::update && !own.layer) add_all_gradients();
         break;
       case Role::update:
@@ -110,7 +110,7 @@ class Readings {
   }
 
  private:
-  /// What comes later in the step cannot have been read.
+  /// Removes sites that come later in the step, since they cannot have been read.
   void add(const std::vector<int>& sites) {
     for (const int site : sites) {
       if (site < site_.order) sites_.push_back(site);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Accumulate: the same number added over and over, and where the sum stalls.
+// Accumulate: adds the same number repeatedly and shows where the sum stalls.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ ImU32 color_of(const LabFrame& frame, size_t series) {
   return frame.theme.lines[(series + 1) % frame.theme.lines.size()];
 }
 
-/// Sums only what was edited.
+/// Recomputes the sums only after an edit.
 const LabSums& sums_of(FloatLab& lab, float term) {
   const std::string key = fmt::format("{}/{}/{}", format_name(lab.shown()), term, lab.count);
   if (lab.sums_of != key) {
@@ -61,10 +61,10 @@ void draw_table(const LabFrame& frame, const LabSums& sums, double exact, float 
     ui::text("lab/sums/" + series.name + "/error",
              std::isfinite(error) ? percent(std::fabs(error)) : "-");
     ImGui::TableNextColumn();
-    const bool stands = series.stands_still >= 0;
-    ImGui::PushStyleColor(ImGuiCol_Text, stands ? frame.theme.lost : frame.theme.soft);
+    const bool stalls = series.stalled_after >= 0;
+    ImGui::PushStyleColor(ImGuiCol_Text, stalls ? frame.theme.lost : frame.theme.soft);
     ui::text("lab/sums/" + series.name + "/still",
-             stands ? counted(series.stands_still, "term") : "-");
+             stalls ? counted(series.stalled_after, "term") : "-");
     ImGui::PopStyleColor();
   }
   ImGui::EndTable();
@@ -117,7 +117,7 @@ void draw_plot(const LabFrame& frame, const LabSums& sums, double exact, float h
                frame.theme.soft, last.c_str());
   ImGui::Dummy({width, height});
   track_item("lab/sums/plot", fmt::format("{} lines", sums.series.size()));
-  ui::tip("Sums over the number of terms; the thin grey line is exact.");
+  ui::tip("Running sums over the number of terms. The thin grey line is exact.");
 }
 
 }  // namespace
@@ -143,8 +143,7 @@ void draw_accumulate_tab(const LabFrame& frame) {
   }
   const float term = decode(*code, kFp32);
   if (!std::isfinite(term)) {
-    label("lab/term/problem", "Infinities and NaN do not add up to anything.", frame.fonts.text,
-          frame.theme.bad);
+    label("lab/term/problem", "Enter a finite number.", frame.fonts.text, frame.theme.bad);
     return;
   }
   const LabSums& sums = sums_of(lab, term);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Arithmetic: one operation exactly and as the format rounds it.
+// Arithmetic: one operation, exact and rounded to the format.
 #include <fmt/format.h>
 
 #include <array>
@@ -25,7 +25,7 @@ void operand(const LabFrame& frame, const char* name, std::string* text, float v
     ui::tip(problem.c_str());
     return;
   }
-  ui::tip((*text + " is held as " + exact_text(value)).c_str());
+  ui::tip((*text + " is stored as " + exact_text(value)).c_str());
 }
 
 }  // namespace
@@ -78,22 +78,22 @@ void draw_arithmetic_tab(const LabFrame& frame) {
     return exact_text(value) + "   " +
            code_text(detail::code_of_value(value, lab.shown()), lab.shown());
   };
-  lab_fact(frame, "lab/held/a", "a", held(result.a), "As the format holds it.");
-  lab_fact(frame, "lab/held/b", "b", held(result.b), "As the format holds it.");
+  lab_fact(frame, "lab/held/a", "a", held(result.a), "Rounded to the format.");
+  lab_fact(frame, "lab/held/b", "b", held(result.b), "Rounded to the format.");
   if (lab.operation == LabOperation::fma) {
-    lab_fact(frame, "lab/held/c", "c", held(result.c), "As the format holds it.");
+    lab_fact(frame, "lab/held/c", "c", held(result.c), "Rounded to the format.");
   }
   lab_fact(frame, "lab/result/exact", "exact result", result.exact.empty() ? "none" : result.exact,
-           "Before any rounding, all digits.");
+           "All digits, before rounding.");
   lab_fact(frame, "lab/result/value", "rounded", held(result.value),
-           "Rounded once, to the format.");
+           "The exact result, rounded once to the format.");
   lab_fact(frame, "lab/result/error", "error",
            std::isnan(result.error_ulps) ? "-"
            : result.error_ulps == 0.0    ? "0"
                                          : fmt::format("{:+.4g} ulp", result.error_ulps),
-           "Rounded minus exact, in units of the last place.");
+           "Rounded minus exact, in ulps (units in the last place).");
   lab_fact(frame, "lab/result/flags", "flags", flags_text(result.flags),
-           "The exceptions of IEEE 754, and what became of the result.");
+           "IEEE 754 exceptions, and what happened to the result.");
   ImGui::EndTable();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bits: the code of a number as cells to click and paint, and everything it stands for.
+// Bits: the code of a number as cells to click and paint, and its meaning.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ BitPart part_of(const LabFrame& frame, int bit) {
   return {"fraction", frame.fraction_color()};
 }
 
-/// A click flips a bit; the pointer, held down, gives all it passes the same value.
+/// Draws a bit. A click flips it; dragging gives all bits passed the same value.
 void draw_cell(const LabFrame& frame, int bit, ImVec2 min, ImVec2 max) {
   FloatLab& lab = frame.lab;
   const bool on = (lab.code >> bit & 1) != 0;
@@ -89,7 +89,7 @@ void draw_cells(const LabFrame& frame) {
     const BitPart part = part_of(frame, bit);
     const bool last = bit == 0 || part_of(frame, bit - 1).name != part.name;
     if (!last) continue;
-    // The name of the part below it, where there is room.
+    // Draw the part's name below it if there is room.
     ImFont* font = frame.fonts.small;
     const float y = at.y + height + frame.px(3);
     list.AddLine({part_start, y}, {x - gap, y}, part.color, frame.scale * 2.0f);
@@ -109,7 +109,7 @@ std::string exponent_text(const FloatLab& lab) {
   const FloatFormat& format = lab.shown();
   const uint32_t field = lab.code >> format.mantissa_bits & ((1u << format.exponent_bits) - 1);
   const std::string kind = kind_text(lab.number(), format);
-  if (kind == "infinity" || kind == "NaN") return fmt::format("{}, kept for {}", field, kind);
+  if (kind == "infinity" || kind == "NaN") return fmt::format("{}, reserved for {}", field, kind);
   if (field == 0) return fmt::format("0: no implicit 1, exponent {}", format.min_exponent());
   return fmt::format("{} - {} = {}", field, format.bias, static_cast<int>(field) - format.bias);
 }
@@ -117,9 +117,9 @@ std::string exponent_text(const FloatLab& lab) {
 std::string conversion_text(const FloatLab& lab) {
   const float value = lab.number();
   if (!lab.typed()) return "";
-  if (!std::isfinite(value)) return "typed " + lab.typed()->text() + ": out of range";
+  if (!std::isfinite(value)) return lab.typed()->text() + " is out of range";
   const ExactDecimal difference = ExactDecimal(static_cast<double>(value)) - *lab.typed();
-  if (difference.zero()) return "none: it is exact";
+  if (difference.zero()) return "none (exact)";
   const double off = difference.approximate();
   std::string text = fmt::format("{} ({:+.2g} ulp)", difference.text(),
                                  off / ulp_size(lab.typed()->approximate(), lab.shown()));
@@ -135,28 +135,27 @@ void draw_facts(const LabFrame& frame, float width) {
   if (!ImGui::BeginTable("lab/facts", 2, kFlags, {width, 0})) return;
   ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed);
   ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
-  lab_fact(frame, "lab/exact", "value", exact_text(value), "All digits: no rounding in this line.");
+  lab_fact(frame, "lab/exact", "value", exact_text(value), "All digits, without rounding.");
   const std::string kind = kind_text(value, format);
   lab_fact(frame, "lab/formula", kind == "normal" ? "normalized" : kind.c_str(),
-           formula_text(value, format), "(-1)^sign, the significand and the power of two.");
+           formula_text(value, format), "Sign, significand and power of two.");
   lab_fact(frame, "lab/exponent", "exponent field", exponent_text(lab));
   lab_fact(frame, "lab/code", "code",
            code_text(lab.code, format) + "   " + hex_float(static_cast<double>(value)),
-           "As an integer, and as a hexadecimal float, which C and Python read.");
+           "The bits as an integer, and the value as a hexadecimal float for C and Python.");
   const std::string conversion = conversion_text(lab);
   lab_fact(frame, "lab/conversion", "conversion error", conversion.empty() ? "-" : conversion,
-           "What is stored minus what was typed, exactly.");
+           "Stored value minus typed value, exactly.");
   if (!std::isnan(value)) {
     lab_fact(frame, "lab/neighbours", "neighbours",
              distinct_text(neighbour(value, -1, format), format) + "  and  " +
                  distinct_text(neighbour(value, +1, format), format),
-             "The values one ulp below and above. Long ones are rounded, to enough digits to tell "
-             "them apart.");
+             "The values one ulp below and above, with enough digits to tell them apart.");
   }
   if (std::isfinite(value)) {
     lab_fact(frame, "lab/ulp", "one ulp",
              power_text(std::log2(ulp_size(static_cast<double>(value), format))),
-             "The distance of neighbouring values in this binade.");
+             "The distance between neighbouring values around this number.");
   }
   ImGui::EndTable();
 }
@@ -185,7 +184,7 @@ void draw_copies(const LabFrame& frame) {
   ImGui::PopStyleVar();
 }
 
-/// What was typed, or else the number, in other formats.
+/// Draws the typed value, or else the number, in other formats.
 void draw_compared(const LabFrame& frame) {
   FloatLab& lab = frame.lab;
   constexpr ImGuiTableFlags kFlags =

@@ -15,7 +15,7 @@ constexpr int kMostExponent = 400;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// The digits with zeros in front, to a length.
+/// Returns the digits padded with leading zeros.
 std::string widened(const std::string& digits, size_t length) {
   return std::string(length - digits.size(), '\0') + digits;
 }

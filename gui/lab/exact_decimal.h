@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Decimals with all their digits: every binary number has finitely many, and sums and products of
-// them too. For showing exact results, not for computing with.
+// Decimals with all their digits: binary numbers, their sums and products have finitely many. Meant
+// for showing exact results, not for computing.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@ namespace halfscope::gui {
 class ExactDecimal {
  public:
   ExactDecimal() = default;  ///< zero
-  /// Of a finite number; zero for any other.
+  /// Converts a finite number exactly; any other gives zero.
   explicit ExactDecimal(double x);
-  /// [+-]digits[.digits][e[+-]digits] with an exponent within +-400; nothing for anything else.
+  /// Parses [+-]digits[.digits][e[+-]digits] with an exponent within +-400; empty for other text.
   static std::optional<ExactDecimal> parse(std::string_view text);
 
   bool zero() const noexcept { return digits_.empty(); }
   bool negative() const noexcept { return negative_; }
-  /// All digits, no exponent: "-0.0999755859375".
+  /// Returns all digits, without exponent: "-0.0999755859375".
   std::string text() const;
-  /// The nearest double, or one of its neighbours.
+  /// Returns the nearest double, or one of its neighbours.
   double approximate() const;
 
   ExactDecimal operator-() const;
@@ -32,11 +32,11 @@ class ExactDecimal {
   friend bool operator==(const ExactDecimal&, const ExactDecimal&) = default;
 
  private:
-  /// Takes zeros away where they say nothing.
+  /// Removes redundant zeros.
   void trim();
   bool negative_ = false;
   std::string digits_{};  ///< values 0 to 9, the highest first; empty for zero
-  size_t decimals_ = 0;   ///< so many of them stand behind the point
+  size_t decimals_ = 0;   ///< number of digits after the point
 };
 
 }  // namespace halfscope::gui

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Everything is worked out by core/numeric; this file reads what was typed and keeps it together.
+// core/numeric computes everything; this file parses the input and keeps the state.
 #include "gui/lab/float_lab.h"
 
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ bool is_hex_float(std::string_view text) {
          text.find_first_of("xX") != std::string_view::npos;
 }
 
-/// floor(log2 |x|) of a finite x that is not zero.
+/// Returns floor(log2 |x|) of a finite non-zero x.
 int exponent_of(double x) {
   int exponent = 0;
   std::frexp(x, &exponent);
@@ -91,16 +91,16 @@ std::optional<uint32_t> read_number(std::string_view text, const FloatFormat& fo
     const auto [end, error] = std::from_chars(text.data() + 2, last, code, hex ? 16 : 2);
     if (error == std::errc() && end == last) {
       if (code <= all_codes(format)) return code;
-      problem = fmt::format("{} has {} bits, that are more", format_name(format), format.bits());
+      problem = fmt::format("{} has only {} bits", format_name(format), format.bits());
       return std::nullopt;
     }
   } else if (const auto number = detail::parse_decimal(text, format)) {
     return detail::code_of_value(number->value, format);
   }
-  problem = text.empty() ? "write a number"
+  problem = text.empty() ? "enter a number"
                          : fmt::format(
-                               "\"{}\" is no number: write 0.1, 1e-7, inf, 0x1.8p-3 or a "
-                               "code as 0x2e66 or 0b0101",
+                               "'{}' is not a number: enter 0.1, 1e-7, inf, 0x1.8p-3 or a "
+                               "code such as 0x2e66 or 0b0101",
                                text);
   return std::nullopt;
 }
@@ -167,8 +167,8 @@ bool FloatLab::open(std::string_view text) {
   note.clear();
   if (text.substr(0, space) == "e4m3") {
     note =
-        "e4m3 without a suffix has infinities, as IEEE formats do. The 8-bit format of OCP that "
-        "reaches 448 is e4m3fn.";
+        "e4m3 without a suffix has infinities, like the IEEE formats. The OCP format with a "
+        "largest value of 448 is e4m3fn.";
   }
   set_format(*parsed);
   if (!rest.empty()) {
@@ -202,7 +202,7 @@ std::string exact_text(float value) {
 std::string distinct_text(float value, const FloatFormat& format) {
   constexpr size_t kLongest = 17;
   if (std::string exact = exact_text(value); exact.size() <= kLongest) return exact;
-  // Some digits more than the significand is worth: what is left out is far below an ulp.
+  // A few more digits than the significand carries: the rest is far below an ulp.
   const int kept = static_cast<int>((format.mantissa_bits + 1) * std::log10(2.0)) + 4;
   return fmt::format("{:.{}g}", static_cast<double>(value), kept);
 }
@@ -280,7 +280,8 @@ std::optional<RoundingPlace> rounding_place(double value, const FloatFormat& for
 
 namespace {
 
-/// The exact result of the operation; empty where it is no number. `approximate` is near it.
+/// Returns the exact result of the operation; empty if it is not a number. `approximate` is near
+/// it.
 std::string exact_result(LabOperation operation, double a, double b, double c,
                          std::optional<ExactDecimal>& decimal, double& approximate) {
   const bool finite =
@@ -369,7 +370,7 @@ class Sum {
   Sum(Kind kind, const FloatFormat& format, uint64_t key)
       : kind_(kind), format_(format), key_(key) {}
 
-  /// False if it changed nothing, and thus never will again.
+  /// Returns false if the sum did not change, and so never will again.
   bool add_term(float x, int64_t index) {
     const float before = sum_, lost = lost_;
     switch (kind_) {
@@ -405,7 +406,7 @@ class Sum {
 LabSeries run_series(std::string name, Sum sum, float x, int64_t count, int64_t every) {
   LabSeries series{.name = std::move(name)};
   for (int64_t i = 1; i <= count; ++i) {
-    if (series.stands_still < 0 && !sum.add_term(x, i)) series.stands_still = i - 1;
+    if (series.stalled_after < 0 && !sum.add_term(x, i)) series.stalled_after = i - 1;
     if (i % every == 0 || i == count) series.sums.push_back(sum.value());
   }
   series.last = sum.value();
@@ -438,16 +439,17 @@ LabSums accumulate(float x, int64_t count, const FloatFormat& format, uint64_t s
 
 std::span<const LabPreset> lab_presets() {
   static constexpr std::array<LabPreset, 6> kPresets{
-      LabPreset{"Why 65504", "The largest fp16 number.",
-                [](FloatLab& lab) {
-                  lab.set_format(kFp16);
-                  lab.set_code(0x7bff);
-                  lab.show(LabTab::bits);
-                  lab.note =
-                      "Five exponent bits, of which 11111 is kept for infinity and NaN: the "
-                      "largest exponent is 30 - 15 = 15. Ten fraction bits, all ones: 1.9990234375 "
-                      "\u00d7 2^15 = 65504. One step further is infinity.";
-                }},
+      LabPreset{
+          "Why 65504", "The largest fp16 number.",
+          [](FloatLab& lab) {
+            lab.set_format(kFp16);
+            lab.set_code(0x7bff);
+            lab.show(LabTab::bits);
+            lab.note =
+                "fp16 has five exponent bits. The pattern 11111 is reserved for infinity and "
+                "NaN, so the largest exponent is 30 - 15 = 15. With all ten fraction bits "
+                "set, this gives 1.9990234375 \u00d7 2^15 = 65504. The next value is infinity.";
+          }},
       LabPreset{"Why 2048 + 1 = 2048", "Additions that change nothing.",
                 [](FloatLab& lab) {
                   lab.set_format(kFp16);
@@ -457,27 +459,27 @@ std::span<const LabPreset> lab_presets() {
                   lab.b = "1";
                   lab.show(LabTab::arithmetic);
                   lab.note =
-                      "fp16 has 11 significant bits, so from 2048 on only even numbers exist. 2049 "
-                      "lies halfway between 2048 and 2050 and goes to the even significand: 2048. "
+                      "fp16 has 11 significant bits, so above 2048 it has only even integers. 2049 "
+                      "is halfway between 2048 and 2050 and rounds to the even significand: 2048. "
                       "A sum of ones stalls there.";
                 }},
-      LabPreset{"0.1 in every format", "What a decimal becomes.",
+      LabPreset{"0.1 in every format", "How a decimal is stored.",
                 [](FloatLab& lab) {
                   lab.entry = "0.1";
                   lab.entry_edited();
                   lab.show(LabTab::bits);
                   lab.note =
-                      "A tenth has infinitely many binary digits, so every format has its nearest "
-                      "value. The table below shows them with all digits.";
+                      "A tenth has infinitely many binary digits, so every format stores the "
+                      "nearest value it has. The table below shows them with all digits.";
                 }},
-      LabPreset{"Smallest fp16", "The end before zero.",
+      LabPreset{"Smallest fp16", "The last number before zero.",
                 [](FloatLab& lab) {
                   lab.set_format(kFp16);
                   lab.set_code(0x0001);
                   lab.show(LabTab::bits);
                   lab.note =
-                      "The last fraction bit at the lowest exponent: 2^-24. Half of it, "
-                      "2^-25, and everything below is rounded to zero: that is underflow.";
+                      "The smallest fp16 number is the last fraction bit at the lowest exponent: "
+                      "2^-24. Half of it (2^-25) and everything smaller becomes 0: underflow.";
                 }},
       LabPreset{"Stalled sums", "Adding one, over and over.",
                 [](FloatLab& lab) {
@@ -486,15 +488,15 @@ std::span<const LabPreset> lab_presets() {
                   lab.count = 4096;
                   lab.show(LabTab::accumulate);
                   lab.note =
-                      "In fp16 the sum of ones stops at 2048, in bf16 at 256. Kahan's "
-                      "compensation and stochastic rounding go on.";
+                      "A sum of ones stalls at 2048 in fp16 and at 256 in bf16. Kahan summation "
+                      "and stochastic rounding keep growing.";
                 }},
       LabPreset{"Ties to even", "Halfway between two numbers.", [](FloatLab& lab) {
                   lab.set_format(kFp16);
                   lab.value = "2049";
                   lab.show(LabTab::rounding);
                   lab.note =
-                      "2049 is as far from 2048 as from 2050. To nearest even takes the one "
+                      "2049 is as far from 2048 as from 2050. Round to nearest even picks the one "
                       "whose last bit is 0, so that errors do not add up in one direction.";
                 }}};
   return kPresets;

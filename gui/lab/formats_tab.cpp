@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Formats: what each holds, and of small ones every code there is.
+// Formats: range and precision of each, and every code of small ones.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,16 +34,16 @@ void draw_table(const LabFrame& frame) {
     const char* tip;
   };
   constexpr std::array<Heading, 10> kHeadings{
-      Heading{"format", "Click a row to look at it."},
-      Heading{"bits", "All of them, the sign included."},
-      Heading{"exponent", "Bits of the exponent."},
-      Heading{"fraction", "Bits of the significand without the implicit one."},
-      Heading{"bias", "What is taken off the exponent field."},
+      Heading{"format", "Click a row to select its format."},
+      Heading{"bits", "Total number of bits, including the sign."},
+      Heading{"exponent", "Number of exponent bits."},
+      Heading{"fraction", "Bits of the significand, without the implicit leading 1."},
+      Heading{"bias", "Subtracted from the exponent field."},
       Heading{"largest", "The largest finite number."},
-      Heading{"smallest normal", "Below it numbers have fewer bits."},
-      Heading{"smallest", "The smallest number above zero. Half of it is rounded to zero."},
+      Heading{"smallest normal", "Smaller numbers are subnormal and have fewer significant bits."},
+      Heading{"smallest", "The smallest positive number. Half of it becomes 0."},
       Heading{"epsilon", "The distance from 1 to the next number."},
-      Heading{"beyond", "What it has other than numbers."}};
+      Heading{"special", "Special values, or saturation where there are none."}};
   for (const Heading& heading : kHeadings) {
     ImGui::TableSetupColumn(heading.name, ImGuiTableColumnFlags_WidthFixed);
   }
@@ -95,7 +95,7 @@ ImU32 cell_color(const LabFrame& frame, float value, const FloatFormat& format) 
   return with_alpha(frame.theme.in_range, std::signbit(value) ? 0.16f : 0.30f);
 }
 
-/// Every code of a small format, 16 a row, as memory dumps have them.
+/// Draws every code of a small format, 16 per row as in a memory dump.
 void draw_map(const LabFrame& frame) {
   FloatLab& lab = frame.lab;
   const FloatFormat format = lab.shown();
@@ -121,7 +121,7 @@ void draw_map(const LabFrame& frame) {
     ImGui::PushID(static_cast<int>(code));
     const bool clicked = ImGui::InvisibleButton("##code", {each - frame.scale, height});
     ImGui::PopID();
-    // All digits of all codes are worth a millisecond: only where somebody listens.
+    // All digits of all codes take a millisecond, so compute them only for a tracker.
     if (tracker() != nullptr) track_item(fmt::format("lab/map/{}", code), exact_text(value));
     list.AddRectFilled(min, max, cell_color(frame, value, format), frame.px(2));
     if (code == lab.code) {
@@ -139,7 +139,7 @@ void draw_map(const LabFrame& frame) {
     }
     if (ImGui::IsItemHovered()) {
       list.AddRect(min, max, frame.theme.accent, frame.px(2));
-      ui::tip(fmt::format("{}: {}\n{}, {}\n\nClick to take its bits.", code_text(code, format),
+      ui::tip(fmt::format("{}: {}\n{}, {}\n\nClick to use its bits.", code_text(code, format),
                           exact_text(value), kind_text(value, format), formula_text(value, format))
                   .c_str());
     }
@@ -163,7 +163,7 @@ void draw_formats_tab(const LabFrame& frame) {
   draw_table(frame);
   ImGui::Dummy({0, frame.px(4)});
   if (frame.lab.shown().bits() > kMapBits) {
-    label("lab/map/none", "Formats of at most 8 bits show a map of all their codes here.",
+    label("lab/map/none", "Choose a format of at most 8 bits to see a map of all its codes.",
           frame.fonts.text, frame.theme.soft);
     return;
   }

@@ -31,16 +31,16 @@ void draw_arithmetic_tab(const LabFrame& frame);
 void draw_accumulate_tab(const LabFrame& frame);
 void draw_formats_tab(const LabFrame& frame);
 
-/// The format of the lab; with what is wrong about it where it was mistyped.
+/// Draws the format list, with an error message for an invalid format.
 void lab_format(const LabFrame& frame);
-/// A row of a table of two columns: what it is, and the value in the font of digits.
+/// Draws a row of a two-column table: a name, and a value in the monospaced font.
 void lab_fact(const LabFrame& frame, std::string_view path, const char* name,
               const std::string& value, const char* tip = nullptr);
-/// A text field with its name before it, `gap` behind the item before if that is not zero. True if
-/// it was edited.
+/// Draws a named text field, `gap` after the previous item if that is not zero. Returns true if it
+/// was edited.
 bool lab_field(const LabFrame& frame, std::string_view path, const char* name, std::string* text,
                float width, float gap);
-/// A button behind the item before, or in a new line.
+/// Draws a button after the previous item, or on a new line.
 bool lab_button(const LabFrame& frame, std::string_view path, const char* name);
 
 }  // namespace halfscope::gui

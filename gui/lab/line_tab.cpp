@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Number line: the values of formats as ticks below each other; where they are too many for ticks,
-// as shades. The wheel zooms, dragging moves.
+// Number line: the values of several formats as ticks, or as shades where ticks are too dense. The
+// wheel zooms, dragging pans.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ constexpr int64_t kMostTicks = 600;
 struct LineAxis {
   double low, high;
   float left, right;
-  /// A little beyond the ends for what is far beyond them.
+  /// Returns a pixel just beyond the ends for values far outside.
   float x(double value) const {
     const double part = std::clamp((value - low) / (high - low), -1.0, 2.0);
     return left + static_cast<float>(part) * (right - left);
@@ -34,7 +34,7 @@ struct LineAxis {
   }
 };
 
-/// The value of the format nearest to x, beyond the ends the last one.
+/// Returns the format's value nearest to x; beyond its range, the last one.
 float nearest_value(double x, const FloatFormat& format) {
   const double limited = std::clamp(x, -format.max_finite(), format.max_finite());
   return static_cast<float>(round_to_format(limited, format.without_options()).value);
@@ -65,7 +65,7 @@ void draw_row(const LabFrame& frame, const LineAxis& axis, const FloatFormat& fo
     }
     return;
   }
-  // So many per pixel: the more, the brighter.
+  // The more values per pixel, the brighter.
   for (float x = axis.left; x < axis.right; x += 1.0f) {
     const double from = axis.at(x);
     const int64_t count = place_of(axis.at(x + 1.0f), format) - place_of(from, format);
@@ -138,7 +138,7 @@ void draw_line_tab(const LabFrame& frame) {
   look("lab/line/max", "the whole format", -1.05 * large, 1.05 * large);
   if (gap > 0.0) look("lab/line/number", "the number", number - 8.0 * gap, number + 8.0 * gap);
 
-  std::vector<FloatFormat> formats;  // from narrow to wide; those of more bits are solid lines
+  std::vector<FloatFormat> formats;  // from few bits to many; the dense ones are solid lines
   for (const NamedFormat& each : named_formats()) {
     if (each.format.bits() <= 16) formats.insert(formats.begin(), each.format);
   }
@@ -191,15 +191,16 @@ void draw_line_tab(const LabFrame& frame) {
       lab.set_format(format);
       lab.set_code(detail::code_of_value(value, format));
     }
-    ui::tip(fmt::format("{} {}\n{}\none ulp here: {}\n\nClick to take it, wheel to zoom, drag to "
-                        "move.",
+    ui::tip(fmt::format("{} {}\n{}\none ulp here: {}\n\nClick to use it, wheel to zoom, drag to "
+                        "pan.",
                         format_name(format),
                         code_text(detail::code_of_value(value, format), format),
                         value_text(value, format),
                         power_text(std::log2(ulp_size(static_cast<double>(value), format))))
                 .c_str());
   }
-  label("lab/line/key", "Blue: normal numbers, yellow: subnormal ones, white: zero and the number.",
+  label("lab/line/key",
+        "Blue: normal numbers. Yellow: subnormal numbers. White: zero and the entered number.",
         frame.fonts.small, frame.theme.soft);
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rounding: one value through all modes, the two neighbours it lies between, and the bits that
-// decide.
+// Rounding: one value in all modes, its two neighbours, and the bits that decide.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,8 +39,8 @@ void draw_modes(const LabFrame& frame, double value) {
     ui::text("lab/mode/" + name, name);
     if (mode == RoundingMode::stochastic) {
       ui::tip(
-          "Up with the probability of its distance from the lower neighbour. The dice give "
-          "other random bits.");
+          "Rounds up with a probability equal to the distance from the lower neighbour in ulps. "
+          "Dice draws new random bits.");
     }
     ImGui::PushFont(frame.fonts.mono);
     ImGui::TableNextColumn();
@@ -62,7 +61,7 @@ void draw_modes(const LabFrame& frame, double value) {
   ImGui::EndTable();
 }
 
-/// "1.0000000000 | 1 | 0 | 1" with what each is called.
+/// Draws "1.0000000000 | 1 | 0 | 1" with a name for each part.
 void draw_bits(const LabFrame& frame, const RoundingPlace& place) {
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -91,12 +90,12 @@ void draw_bits(const LabFrame& frame, const RoundingPlace& place) {
   box("lab/sticky", place.sticky ? "1" : "0", "sticky", frame.sign_color());
   ImGui::Dummy({x - at.x, height + font_size(*small) + frame.px(6)});
   ui::tip(
-      "The bits behind the last kept one: guard is worth a half of it, round a quarter, sticky "
-      "is 1 if anything else is set. Nearest even goes up if guard is 1 and any of round, "
-      "sticky and the last kept bit is 1.");
+      "The bits after the last kept bit. Guard is worth half of it, round a quarter, and sticky "
+      "is 1 if any lower bit is set. Nearest even rounds up if guard is 1 and round, sticky or "
+      "the last kept bit is 1.");
 }
 
-/// The value between its neighbours.
+/// Draws the value between its neighbours.
 void draw_between(const LabFrame& frame, const RoundingPlace& place) {
   const FloatFormat& format = frame.lab.shown();
   ImDrawList& list = *ImGui::GetWindowDrawList();
@@ -135,14 +134,14 @@ void draw_rounding_tab(const LabFrame& frame) {
   FloatLab& lab = frame.lab;
   lab_format(frame);
   lab_field(frame, "lab/value", "value", &lab.value, frame.px(190), frame.px(16));
-  ui::tip("A decimal, taken to the nearest double first, or a hexadecimal float.");
+  ui::tip("A decimal (converted to the nearest double first) or a hexadecimal float.");
   if (lab_button(frame, "lab/dice", "Dice")) {
     lab.random = static_cast<uint32_t>(splitmix64(lab.random));
   }
-  ui::tip("Other random bits for the stochastic mode.");
+  ui::tip("Draws new random bits for stochastic rounding.");
   const std::optional<double> value = read_double(lab.value);
   if (!value) {
-    label("lab/value/problem", "\"" + lab.value + "\" is no number", frame.fonts.text,
+    label("lab/value/problem", "'" + lab.value + "' is not a number", frame.fonts.text,
           frame.theme.bad);
     return;
   }

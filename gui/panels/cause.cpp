@@ -18,7 +18,7 @@ void soft_text(const Frame& frame, const std::string& path, const std::string& t
   ImGui::PopStyleColor();
 }
 
-/// Stays on the line if `width` more fits behind the gap.
+/// Stays on the line if `width` fits after the gap.
 void next_to(float width, float gap) {
   const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
   if (ImGui::GetItemRectMax().x + gap + width <= right) ImGui::SameLine(0, gap);
@@ -63,7 +63,7 @@ bool is_on(const PlanEdit& edits, const Change& change) {
   return std::find(edits.changes.begin(), edits.changes.end(), change) != edits.changes.end();
 }
 
-/// One switch for all of an edit: a part of it alone does not help.
+/// Draws one switch for a whole edit: a part of it alone does not help.
 void draw_edit_switch(const Frame& frame, const PlanEdit& edit, const std::string& path) {
   PlanEdit& edits = frame.view.edits;
   const bool scales = !frame.run.view().info().inference;
@@ -84,13 +84,16 @@ void draw_edit_switch(const Frame& frame, const PlanEdit& edit, const std::strin
       }
     }
   }
-  ui::tip("Puts all of it into the edited plan. Nothing changes until the plan is tried or saved.");
+  ui::tip(
+      "Adds all of these changes to the edited plan. Nothing runs until you try or save the plan.");
   ImGui::SameLine();
 }
 
 void draw_fix(const Frame& frame, const Diagnosis& diagnosis) {
   if (diagnosis.fix.empty()) return;
   ImGui::AlignTextToFramePadding();
+  soft_text(frame, "cause/fix/title", "Fix");
+  ImGui::SameLine();
   draw_edit_switch(frame, diagnosis.fix, "cause/fix");
   ImGui::PushFont(frame.fonts.bold);
   ui::text_wrapped("cause/fix", plain_text(diagnosis.fix_text));
@@ -111,7 +114,7 @@ void draw_fix(const Frame& frame, const Diagnosis& diagnosis) {
   for (size_t i = 0; i < diagnosis.alternatives.size(); ++i) {
     const std::string path = fmt::format("cause/or/{}", i);
     const std::string text =
-        "or, as small: " + plain_text(edit_sentence(diagnosis.alternatives[i]));
+        "or, just as small: " + plain_text(edit_sentence(diagnosis.alternatives[i]));
     next_to(2 * ImGui::GetFrameHeight() + ImGui::CalcTextSize(text.c_str()).x, 24 * frame.scale);
     ImGui::AlignTextToFramePadding();
     draw_edit_switch(frame, diagnosis.alternatives[i], path);
@@ -126,7 +129,7 @@ void draw_cause(const Frame& frame, const Report& report) {
   const Diagnosis& diagnosis = *report.diagnosis;
   soft_text(frame, "cause/title", "Cause");
   ImGui::SameLine();
-  ui::text_wrapped("cause/text", diagnosis.cause.empty() ? "No tensor of the run shows it."
+  ui::text_wrapped("cause/text", diagnosis.cause.empty() ? "No recorded tensor shows the cause."
                                                          : plain_text(diagnosis.cause));
   ui::tip(fmt::format("Mechanism: {}.\nWhere: {}.", mechanism_text(diagnosis.mechanism),
                       places_text(diagnosis.root))

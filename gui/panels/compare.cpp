@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// This run beside another one: how every lane ended, and which layers got better or worse.
+// Compares this run with another one: how every lane ended, and which layers got better or worse.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ void draw_lanes(const Frame& frame, const RunModel& run, const char* which) {
   }
 }
 
-/// Largest share over the whole run among a layer's tensors.
+/// Returns the largest share over the whole run among a layer's tensors.
 double worst_share(const RunModel& run, int lane, int layer, const ViewState& view) {
   const int site = run.worst_site(lane, layer, view.role, view.metric, -1);
   if (site < 0) return 0.0;
@@ -79,7 +79,7 @@ void draw_layers_beside(const Frame& frame, const RunModel& other, int other_lan
   struct Row {
     const std::string* path;
     double here, there;
-    bool here_broken, there_broken;  ///< it holds NaN or Inf
+    bool here_broken, there_broken;  ///< it contains NaN or Inf
     bool better() const noexcept {
       return here_broken != there_broken ? there_broken : here < there;
     }
@@ -99,7 +99,7 @@ void draw_layers_beside(const Frame& frame, const RunModel& other, int other_lan
       rows.push_back({&layers[i].path, here, there, here_broken, there_broken});
     }
   }
-  // Of equal differences those come first where NaN or Inf is in one run only.
+  // Among equal differences, layers with NaN or Inf in only one run come first.
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
     if (a.difference() != b.difference()) return a.difference() > b.difference();
     return (a.here_broken != a.there_broken) && (b.here_broken == b.there_broken);
@@ -153,8 +153,8 @@ void draw_compare(const Frame& frame) {
   if (frame.baseline == nullptr) {
     ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
     ui::text_wrapped("compare/empty",
-                     "Open a second run to compare it with this one. A plan that you try is "
-                     "compared with its run automatically.");
+                     "Open a second run to compare it with this one. When you try an edited plan, "
+                     "its run is compared automatically.");
     ImGui::PopStyleColor();
     if (ui::button("compare/open", "Open a run to compare with ...")) {
       frame.ask(Request::Kind::choose_baseline);
@@ -162,13 +162,13 @@ void draw_compare(const Frame& frame) {
     return;
   }
   if (ui::small_button("compare/swap", "Swap")) frame.ask(Request::Kind::swap_runs);
-  ui::tip("Shows the other run and compares it with this one.");
+  ui::tip("Swaps this run and the other run.");
   ImGui::SameLine();
   if (ui::small_button("compare/close", "Close the other run")) {
     frame.ask(Request::Kind::close_baseline);
   }
   ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
-  // Both tables beside each other where that fits: the lower one would be out of sight.
+  // Put the tables side by side if they fit: the lower one would be out of sight.
   const bool beside = ImGui::GetContentRegionAvail().x > 1000 * frame.scale;
   const float width = beside ? std::round(ImGui::GetContentRegionAvail().x * 0.5f) : 0.0f;
   ImGui::BeginChild("compare", {width, 0}, false, ImGuiWindowFlags_HorizontalScrollbar);

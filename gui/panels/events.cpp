@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What happened when: skipped steps, scales that grew, first overflows; and how the first bad
-// tensor reached the loss, from root to symptom.
+// Events by step: skipped steps, loss-scale changes, first overflows; and the path from the first
+// bad tensor to the loss.
 #include "gui/panels/events.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ namespace halfscope::gui {
 const char* event_name(Event::Kind kind) noexcept {
   switch (kind) {
     case Event::Kind::bad:
-      return "not finite";
+      return "non-finite";
     case Event::Kind::skipped:
       return "skipped";
     case Event::Kind::scale_down:
@@ -42,25 +42,26 @@ std::vector<Event> events_of(const RunModel& run, int lane) {
       events.push_back({.kind = Event::Kind::skipped,
                         .step = row.step,
                         .site = row.first_bad,
-                        .text = "update skipped: a gradient is not finite"});
+                        .text = "update skipped: a gradient is NaN or infinite"});
     } else if (has_loss && !std::isfinite(row.loss) &&
                (before == nullptr || std::isfinite(before->loss))) {
       events.push_back({.kind = Event::Kind::bad,
                         .step = row.step,
                         .site = row.first_bad,
-                        .text = "the loss is not finite from here on"});
+                        .text = "the loss is NaN or infinite from this step on"});
     } else if (row.first_bad >= 0 && (before == nullptr || before->first_bad < 0)) {
       events.push_back({.kind = Event::Kind::bad,
                         .step = row.step,
                         .site = row.first_bad,
-                        .text = "the first tensor to overflow or to hold NaN"});
+                        .text = "first tensor to overflow or contain NaN"});
     }
     if (before != nullptr && row.loss_scale != before->loss_scale) {
       const bool up = row.loss_scale > before->loss_scale;
-      events.push_back({.kind = up ? Event::Kind::scale_up : Event::Kind::scale_down,
-                        .step = row.step,
-                        .text = fmt::format("loss scale {} to {}", scale_text(before->loss_scale),
-                                            scale_text(row.loss_scale))});
+      events.push_back(
+          {.kind = up ? Event::Kind::scale_up : Event::Kind::scale_down,
+           .step = row.step,
+           .text = fmt::format("loss scale changed from {} to {}", scale_text(before->loss_scale),
+                               scale_text(row.loss_scale))});
     }
     before = &row;
   }
@@ -105,7 +106,7 @@ ImU32 color_of(const Theme& theme, Event::Kind kind) {
   return theme.soft;
 }
 
-/// Of the lane; null without one.
+/// Returns the lane's first bad event; null without one.
 const EventReport* first_event(const Frame& frame) {
   const Report* report = frame.run.report();
   if (report == nullptr) return nullptr;
@@ -116,10 +117,10 @@ const EventReport* first_event(const Frame& frame) {
 }
 
 std::string chain_title(const EventReport& event) {
-  return fmt::format("First bad step {}, from root to symptom", event.step);
+  return fmt::format("First bad step: {}, from cause to symptom", event.step);
 }
 
-/// "conv2.activation 22% overflow  ->  ...  ->  loss": every link can be clicked.
+/// Draws "conv2.activation 22% overflow  ->  ...  ->  loss". Every link can be clicked.
 void draw_chain(const Frame& frame, const EventReport* event) {
   const char* arrow = frame.fonts.unicode ? "\u2192" : "->";
   const float right = ImGui::GetWindowPos().x + ImGui::GetContentRegionMax().x;
@@ -149,8 +150,9 @@ void draw_list(const Frame& frame, const std::vector<Event>& events) {
     const bool measured = !frame.run.columns().empty();
     ImGui::PushStyleColor(ImGuiCol_Text, measured ? frame.theme.good : frame.theme.soft);
     ui::text("events/empty",
-             measured ? "No step was skipped, nothing overflowed, the loss scale stayed."
-                      : "No step was skipped; whether anything overflowed was not measured.");
+             measured ? "No events: no step was skipped, nothing overflowed and the loss scale "
+                        "did not change."
+                      : "No step was skipped. Overflow was not measured.");
     ImGui::PopStyleColor();
     return;
   }
@@ -161,7 +163,7 @@ void draw_list(const Frame& frame, const std::vector<Event>& events) {
   ImGui::TableSetupColumn("Step", ImGuiTableColumnFlags_WidthFixed, 70 * frame.scale);
   ImGui::TableSetupColumn("Event", ImGuiTableColumnFlags_WidthFixed, 90 * frame.scale);
   ImGui::TableSetupColumn("Tensor", ImGuiTableColumnFlags_WidthStretch, 1.0f);
-  ImGui::TableSetupColumn("What", ImGuiTableColumnFlags_WidthStretch, 2.5f);
+  ImGui::TableSetupColumn("Description", ImGuiTableColumnFlags_WidthStretch, 2.5f);
   ImGui::TableHeadersRow();
   ImGuiListClipper clipper;
   clipper.Begin(static_cast<int>(events.size()));
@@ -197,14 +199,15 @@ void draw_list(const Frame& frame, const std::vector<Event>& events) {
 }  // namespace
 
 void draw_events(const Frame& frame) {
-  // Worked out again only for another snapshot or lane.
+  // Recompute only for another snapshot or lane.
   EventCache& cache = frame.caches.get<EventCache>();
   if (cache.view.lock() != frame.run.shared_view() || cache.lane != frame.at.lane ||
       cache.report != frame.run.report()) {
     cache = {frame.run.shared_view(), frame.run.report(), frame.at.lane,
              events_of(frame.run, frame.at.lane)};
   }
-  // The list keeps its height: the chain stands beside it, or behind a heading that opens.
+  // Put the chain next to the list, or under a heading that opens, so that the list keeps its
+  // height.
   const EventReport* first = first_event(frame);
   const bool beside = first != nullptr && ImGui::GetContentRegionAvail().x > 900 * frame.scale;
   ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);

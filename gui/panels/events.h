@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What happened in a lane, step by step; the panel of events lists it, keys jump along it.
+// Events of a lane, step by step. The Events panel lists them, and keys jump between them.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Event {
 };
 const char* event_name(Event::Kind kind) noexcept;
 
-/// Of one lane, by step.
+/// Returns the events of one lane, by step.
 std::vector<Event> events_of(const RunModel& run, int lane);
 
 }  // namespace halfscope::gui

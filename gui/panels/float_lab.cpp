@@ -22,17 +22,17 @@ struct TabEntry {
 
 constexpr std::array<TabEntry, 6> kLabTabs{
     TabEntry{LabTab::bits, "Bits", "lab/tab/bits", draw_bits_tab,
-             "A number as its bits, with all digits."},
+             "The bits of a number, and all its digits."},
     TabEntry{LabTab::rounding, "Rounding", "lab/tab/rounding", draw_rounding_tab,
-             "One value through every rounding mode."},
+             "One value, rounded in every mode."},
     TabEntry{LabTab::line, "Number line", "lab/tab/line", draw_line_tab,
-             "Where the values of formats lie."},
+             "The numbers that each format can represent."},
     TabEntry{LabTab::arithmetic, "Arithmetic", "lab/tab/arithmetic", draw_arithmetic_tab,
              "One operation, exact and rounded."},
     TabEntry{LabTab::accumulate, "Accumulate", "lab/tab/accumulate", draw_accumulate_tab,
              "Sums that stall."},
     TabEntry{LabTab::formats, "Formats", "lab/tab/formats", draw_formats_tab,
-             "What every format holds, and all codes of small ones."}};
+             "Range and precision of every format, and all codes of small formats."}};
 
 /// Behind the tabs, and on in the next line where the row would be too long.
 void draw_presets(const LabFrame& frame) {
@@ -57,7 +57,7 @@ void lab_format(const LabFrame& frame) {
   if (format_combo("lab/format", &lab.format, nullptr, frame.px(120), frame.theme)) {
     lab.format_edited();
   }
-  ui::tip("The format: one of the list, or any eXmY.");
+  ui::tip("Choose a format, or type any eXmY.");
   const std::string problem = lab.format_problem();
   if (problem.empty()) return;
   ImGui::SameLine();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Layers (or tensors) over steps: where and when precision is lost, at one glance. The picture is
-// one texture, made anew only when something it shows has changed.
+// Layers (or tensors) over steps: shows where and when precision is lost. The picture is one
+// texture, rebuilt only when something in it changes.
 #include <imgui.h>
 
 #include <algorithm>
@@ -22,12 +22,12 @@ namespace halfscope::gui {
 namespace {
 
 constexpr float kTallestRow = 32.0f;
-constexpr double kLabelHeight = 15.0;  // rows that are named are at least so far apart
+constexpr double kLabelHeight = 15.0;  // least distance between named rows
 
-/// Where rows stand, in pixels from the top of the plot.
+/// Positions of rows, in pixels from the top of the plot.
 struct RowLayout {
   size_t count = 0;
-  double height = 1.0, scroll = 0.0;  // of a row; of what lies above the plot
+  double height = 1.0, scroll = 0.0;  // height of a row; height scrolled above the plot
   double room = 0.0;                  // height of the plot
 
   double top(size_t row) const { return static_cast<double>(row) * height - scroll; }
@@ -76,7 +76,7 @@ std::string row_name(const Frame& frame, const HeatRow& row) {
                        : frame.lane().layers[static_cast<size_t>(row.layer)].path;
 }
 
-/// For the margin, where "activation_grad" has no room.
+/// Returns a short name for the margin, where "activation_grad" does not fit.
 std::string short_name(const Frame& frame, const HeatRow& row) {
   if (row.site < 0) return row_name(frame, row);
   const SiteInfo& site = frame.lane_info().sites[static_cast<size_t>(row.site)];
@@ -89,7 +89,7 @@ std::string short_name(const Frame& frame, const HeatRow& row) {
   return site.path + "." + tensor;
 }
 
-/// In at most `width` pixels; of a tensor the long words go first, then the layer's folders.
+/// Returns a name of at most `width` pixels: shortens a tensor's long words, then drops folders.
 std::string label_of(const Frame& frame, const HeatRow& row, float width) {
   ImFont& font = *frame.fonts.small;
   if (std::string whole = row_name(frame, row); text_size(font, whole).x <= width) return whole;
@@ -101,20 +101,20 @@ std::string label_of(const Frame& frame, const HeatRow& row, float width) {
   return elided(font, name, width);
 }
 
-/// The row that was chosen in the frame before.
+/// The row that was selected in the last frame.
 struct ChosenRow {
   HeatRow row{};
 };
 
 // --- Around it ----------------------------------------------------------------------------------
 
-/// ", minus float32's"; "" where nothing is subtracted.
+/// Returns ", minus float32's", or "" if nothing is subtracted.
 std::string minus_text(const Frame& frame) {
   const int reference = frame.at.lane < 0 ? -1 : frame.run.reference_of(frame.at.lane);
   return reference < 0 ? "" : ", minus " + frame.run.view().lane(reference).name + "'s";
 }
 
-/// What the colours say, and in the room that is left how to steer, or the former alone.
+/// Draws the meaning of the colours and, if there is room, the mouse help.
 void draw_hint(const Frame& frame) {
   const PlotLook look = look_of(frame);
   const std::string what =
@@ -143,7 +143,7 @@ void draw_header(const Frame& frame) {
   if (frame.picture != nullptr) {
     const std::string lane = frame.at.lane < 0 ? "" : ", " + frame.lane_info().name;
     panel_title(frame, "steps/heatmap/title",
-                std::string(metric_name(view.metric)) + " of every " +
+                std::string(metric_name(view.metric)) + " per " +
                     (view.tensor_rows ? "tensor" : "layer") + lane + ", share " +
                     metric_whole(view.metric) + minus_text(frame));
     return;
@@ -162,15 +162,15 @@ void draw_header(const Frame& frame) {
   }
   ImGui::SameLine();
   if (ui::segment("steps/layer_rows", "Layers", !view.tensor_rows)) view.tensor_rows = false;
-  ui::tip("One row per layer: the worst of its tensors.");
+  ui::tip("One row per layer, showing its worst tensor.");
   ImGui::SameLine(0.0f, 1.0f);
   if (ui::segment("steps/tensor_rows", "Tensors", view.tensor_rows)) view.tensor_rows = true;
   ui::tip("One row per recorded tensor.");
   draw_hint(frame);
 }
 
-/// Names left of the rows. Of rows that are too low for all names every second, third ... has one,
-/// the chosen row among them.
+/// Draws names left of the rows. If rows are too low for all names, every second, third ... has
+/// one, and the selected row always does.
 void draw_names(const Frame& frame, const StepArea& area, const std::vector<HeatRow>& rows,
                 const RowLayout& layout, int lit, int chosen) {
   const PlotLook look = look_of(frame);
@@ -180,7 +180,7 @@ void draw_names(const Frame& frame, const StepArea& area, const std::vector<Heat
   const float width = area.min.x - look.px(6.0f) - left;
   const auto stride = static_cast<size_t>(
       std::max(1.0, std::ceil(kLabelHeight * static_cast<double>(frame.scale) / layout.height)));
-  // Names of low rows at the ends are not moved inwards, or they would stand closer than others.
+  // Do not move names at the ends inwards, or they would be closer than others.
   const float beyond = look.px(4.0f);
   canvas.push_clip({area.outer_min.x, area.min.y - beyond}, {area.min.x, area.max.y + beyond});
   const auto draw = [&](size_t row, ImU32 color, bool ground) {
@@ -206,7 +206,7 @@ void draw_names(const Frame& frame, const StepArea& area, const std::vector<Heat
                  {area.min.x, area.min.y + static_cast<float>(layout.top(row + 1))}, name);
     }
   };
-  // Names make room for those that are lit.
+  // Names make room for the highlighted ones.
   const double apart = kLabelHeight * static_cast<double>(frame.scale);
   const auto is_covered = [&](size_t row, int by) {
     return by >= 0 &&
@@ -291,7 +291,7 @@ void show_tip(const Frame& frame, const HeatRow& row, double from, double to) {
     tip.heading("magnitudes");
     tip.row("max", magnitude_text(frame, static_cast<double>(stats->max_abs)));
     tip.row("rms", magnitude_text(frame, std::sqrt(stats->sum_sq / static_cast<double>(finite))));
-    tip.row("min, not zero", magnitude_text(frame, static_cast<double>(stats->min_abs)));
+    tip.row("min (non-zero)", magnitude_text(frame, static_cast<double>(stats->min_abs)));
   }
   show(tip);
 }
@@ -328,7 +328,7 @@ void hover(const Frame& frame, const HeatRow& row) {
   frame.view.hovered_site = row.site >= 0 ? row_name(frame, row) : "";
 }
 
-/// Row of the layer or tensor that the pointer is over in any panel; -1 without one.
+/// Returns the row of the layer or tensor under the pointer in any panel; -1 without one.
 int lit_row(const Frame& frame, const std::vector<HeatRow>& rows) {
   const ViewState& view = frame.view;
   const bool now = !view.hovered_layer.empty();
@@ -345,7 +345,7 @@ int lit_row(const Frame& frame, const std::vector<HeatRow>& rows) {
   return -1;
 }
 
-/// Pan and zoom of rows.
+/// Pans and zooms the rows.
 void steer_rows(const Frame& frame, const Plot& plot, const RowLayout& layout) {
   ViewState& view = frame.view;
   if (layout.count == 0) return;
@@ -356,7 +356,7 @@ void steer_rows(const Frame& frame, const Plot& plot, const RowLayout& layout) {
     const double before = view.row_zoom;
     view.row_zoom =
         std::max(1.0, view.row_zoom * std::pow(1.25, static_cast<double>(plot.wheel())));
-    // The row under the pointer stays there.
+    // Keep the row under the pointer there.
     view.row_scroll = row - y / (layout.height * view.row_zoom / before);
   }
   if (plot.pan().y != 0.0f && layout.overflows()) {
@@ -368,7 +368,7 @@ void steer_rows(const Frame& frame, const Plot& plot, const RowLayout& layout) {
   }
 }
 
-/// Scrolls to a row that has just been chosen, wherever that was.
+/// Scrolls to a row that was just selected in any panel.
 void follow(const Frame& frame, const std::vector<HeatRow>& rows, const RowLayout& layout,
             int chosen) {
   HeatRow& before = frame.caches.get<ChosenRow>().row;
@@ -392,7 +392,7 @@ void draw_scroll_bar(const Frame& frame, Plot& plot, const RowLayout& layout) {
                      with_alpha(frame.theme.ink, 0.45f), 2.0f);
 }
 
-/// The names are a way to choose rows as well.
+/// Lets a click on a name select its row.
 int pointed_name(const Frame& frame, const StepArea& area, const std::vector<HeatRow>& rows,
                  const RowLayout& layout) {
   ImGui::SetCursorScreenPos({area.outer_min.x, area.min.y});
@@ -459,7 +459,7 @@ void draw_rows(const Frame& frame, const StepArea& area) {
       const float top = area.min.y + static_cast<float>(layout.top(static_cast<size_t>(row)));
       const float low = std::max(static_cast<float>(layout.height), 3.0f);
       const ImVec2 min{area.min.x, std::round(top) - 1.0f}, max{area.max.x, std::round(top + low)};
-      // On a dark edge of its own, since the worst cells are as pale as the frame.
+      // Give it a dark edge, since the worst cells are as pale as the frame.
       plot.canvas().outline(min, max, frame.theme.plot, width + 2.0f);
       plot.canvas().outline(min, max, color, width);
     };

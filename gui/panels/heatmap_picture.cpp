@@ -12,12 +12,12 @@
 namespace halfscope::gui {
 namespace {
 
-constexpr float kLeastTint = 0.10f;  // so that tiny shares are no zero
+constexpr float kLeastTint = 0.10f;  // makes tiny shares differ from zero
 constexpr double kDimmed = 0.66;     // towards the ground: tensors that only pass NaN on
 
 ImU32 tint(const Theme& theme, double level) {
   const double shown = kLeastTint + (1.0 - kLeastTint) * std::clamp(level, 0.0, 1.0);
-  // On a light ground the scale runs the other way: the worst is farthest from the ground.
+  // Reverse the scale on a light background, so that the worst contrasts most.
   return heat_color(theme.dark ? shown : 1.0 - shown);
 }
 
@@ -44,7 +44,7 @@ struct Picture {
 struct Pixels {
   std::vector<ImU32> list{};  ///< a few megabytes that every picture needs
 };
-/// Whether NaN and infinities are striped.
+/// Returns whether NaN and infinities are striped.
 bool marks_spread(Metric metric) noexcept {
   return metric == Metric::worst || metric == Metric::non_finite;
 }
@@ -54,7 +54,7 @@ void paint(const Frame& frame, Picture& key) {
   const auto height = static_cast<size_t>(std::lround(key.pixels.used));
   if (width == 0 || height == 0) return;
   const bool marks = marks_spread(key.metric);
-  // Of many rows only those in sight are worked out.
+  // Compute only visible rows.
   const auto first = static_cast<size_t>(key.pixels.scroll / key.pixels.height);
   const auto last = std::min(
       key.rows.size(),
@@ -73,7 +73,7 @@ void paint(const Frame& frame, Picture& key) {
   const ImU32 start_stripe = theme.bad, pass_stripe = mix(theme.bad, theme.plot, kDimmed);
   std::vector<ImU32>& pixels = frame.caches.get<Pixels>().list;
   pixels.resize(width * height);
-  // In tiles, since cells lie column after column and pixels line after line.
+  // Work in tiles, since cells are stored by column and pixels by line.
   constexpr size_t kTile = 64;
   for (size_t left = 0; left < width; left += kTile) {
     const size_t right = std::min(width, left + kTile);
@@ -89,7 +89,7 @@ void paint(const Frame& frame, Picture& key) {
         ImU32 color = spread == Spread::passes ? dimmed[value] : colors[value];
         const size_t place_in_stripe = (x + y) % 8;
         if (marks && spread == Spread::starts && place_in_stripe < 4) {
-          // Its dark edge keeps a stripe visible on a cell of the same red.
+          // A dark edge keeps the stripe visible on a cell of the same red.
           color = place_in_stripe < 3 ? start_stripe : theme.plot;
         }
         if (marks && spread == Spread::passes && place_in_stripe < 1) color = pass_stripe;
@@ -128,8 +128,8 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
   ImFont& font = *frame.fonts.small;
   Canvas canvas(frame.picture);
   const float x = area.max.x + look.px(8.0f), width = look.px(8.0f), box = look.px(10.0f);
-  // Below the colours: zero and, of metrics that mark them, both kinds of stripes. Where it is low
-  // or narrow these have fewer words; the tooltip says the rest.
+  // Below the colours: zero and, for metrics that mark them, both kinds of stripes. Low or narrow
+  // plots get shorter texts; the tooltip has the rest.
   const bool marks = marks_spread(frame.view.metric);
   const float line = std::max(font_size(font), box) + look.px(3.0f);
   const float most = std::min(area.max.y - area.min.y, look.px(240.0f));
@@ -199,8 +199,8 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
     std::string tip = metric_meaning(frame.view.metric);
     const int reference = frame.run.reference_of(frame.at.lane);
     if (reference >= 0) {
-      tip += "\n\nThe share of the same tensor of " + frame.run.view().lane(reference).name +
-             " in the same step is subtracted.";
+      tip += "\n\nThe share of the same tensor in lane " + frame.run.view().lane(reference).name +
+             " at the same step is subtracted.";
     }
     tip +=
         "\n\nStripes: NaN or Inf starts here, computed from finite values.\nDimmed stripes: NaN "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The exponents of the selected tensor against the ranges of formats, and what another scale or
-// format would do to it. The bars are dragged as if they were the scale itself.
+// The exponents of the selected tensor and the ranges of formats, with the effect of another loss
+// scale or format. Dragging the bars changes the scale.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kMostShift = 32.0;
 
-/// Everything that the panel shows, worked out before it draws.
+/// All values of the panel, computed before it draws.
 struct Shown {
   const Frame& frame;
   const SiteInfo& site;
@@ -30,7 +30,7 @@ struct Shown {
   bool has_other = false;
   double other_shift = 0.0;  ///< brings the other lane to this one's loss scale
   FloatFormat lens;
-  /// The candidates, the tensor's own, the lens; its own alone where no plan can set another.
+  /// The candidates, the tensor's own format and the lens; only its own if a plan cannot change it.
   std::vector<FloatFormat> formats{};
   bool scaled = false;  ///< with the loss, so that a setting can move its values
   LossScale scale{};
@@ -42,7 +42,7 @@ struct Shown {
   }
 };
 
-/// An integer unless Alt is held, within the range of the slider.
+/// Returns the shift within the slider's range; an integer unless Alt is held.
 double snapped(double shift) {
   const double limited = std::clamp(shift, -kMostShift, kMostShift);
   return ImGui::GetIO().KeyAlt ? limited : std::round(limited);
@@ -75,9 +75,9 @@ void draw_controls(const Frame& frame, const SiteInfo& site) {
   ViewState& view = frame.view;
   ImGui::AlignTextToFramePadding();
   const bool settable = plan_sets_format(frame.lane_info(), site);
-  label("values/lens/label", settable ? "Judge as" : "In " + format_name(site.format),
+  label("values/lens/label", settable ? "Format" : "Format " + format_name(site.format),
         frame.fonts.text, frame.theme.soft);
-  if (!settable) ui::tip("No plan can give this tensor another format.");
+  if (!settable) ui::tip("A plan cannot change the format of this tensor.");
   ImGui::SameLine();
   const std::string own = format_name(site.format) + " (its own)";
   const float rest = text_width(frame.fonts.text, "whole runlog") +
@@ -91,10 +91,10 @@ void draw_controls(const Frame& frame, const SiteInfo& site) {
   };
   flow(box_width("whole run"), ImGui::GetStyle().ItemSpacing.x);
   ui::checkbox("values/whole", "whole run", &view.whole_run);
-  ui::tip("All recorded steps together, instead of those at the cursor.");
+  ui::tip("Merges all recorded steps instead of showing the step at the cursor.");
   flow(box_width("log"), ImGui::GetStyle().ItemSpacing.x);
   ui::checkbox("values/log", "log", &view.log_counts);
-  ui::tip("Counts on a logarithmic axis: thin tails can be seen.");
+  ui::tip("Uses a logarithmic axis for counts, which makes thin tails visible.");
   const std::string problem = view.lens.empty() || !settable ? "" : format_problem(view.lens);
   if (!problem.empty()) {
     ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.bad);
@@ -121,7 +121,7 @@ void draw_bands(const Shown& shown, const ExponentAxis& axis, float left) {
     const ImVec2 max{axis.right, at.y + height};
     if (ImGui::IsItemHovered()) {
       canvas.fill(at, max, with_alpha(frame.theme.ink, 0.06f), 3.0f * frame.scale);
-      ui::tip((format_facts(format) + ".\nClick to judge by it.").c_str());
+      ui::tip((format_facts(format) + ".\nClick to see the tensor in this format.").c_str());
     }
     ImFont* font = frame.fonts.small;
     const std::string cut = fitted(name, font, axis.left - left - 6.0f * frame.scale);
@@ -133,7 +133,7 @@ void draw_bands(const Shown& shown, const ExponentAxis& axis, float left) {
   ImGui::Dummy({0, std::round(2.0f * frame.scale)});
 }
 
-/// Right click: the counts as text or picture.
+/// Draws the context menu: the counts as text or picture.
 void offer_data(const Shown& shown, bool hovered) {
   ImGui::PushID("values/bars/menu");
   if (hovered && ImGui::IsMouseReleased(ImGuiMouseButton_Right)) ImGui::OpenPopup("##menu");
@@ -159,7 +159,7 @@ void offer_data(const Shown& shown, bool hovered) {
   ImGui::PopID();
 }
 
-/// The bars; dragging them changes the scale.
+/// Draws the bars; dragging them changes the scale.
 void draw_plot(const Shown& shown, const ExponentAxis& axis, float left, float height) {
   const Frame& frame = shown.frame;
   const float below = font_size(*frame.fonts.small) + 6.0f * frame.scale;
@@ -197,15 +197,16 @@ void draw_plot(const Shown& shown, const ExponentAxis& axis, float left, float h
     const double exponent = axis.low + static_cast<double>(ImGui::GetIO().MousePos.x - axis.left) /
                                            axis.pixels_per_power();
     const std::string text = bin_text(plot, exponent);
-    const char* drag = shown.scaled ? "\n\nDrag to try another loss scale (Alt: in between)." : "";
+    const char* drag =
+        shown.scaled ? "\n\nDrag to try another loss scale (hold Alt for any value)." : "";
     if (!text.empty()) ui::tip((text + drag).c_str());
   }
   offer_data(shown, hovered);
   const int64_t exponents = shown.stats.n - shown.stats.zero - shown.stats.non_finite();
   if (exponents <= 0) {
     const std::string text = shown.stats.non_finite() > 0
-                                 ? "No finite value other than zero: nothing has an exponent."
-                                 : "All values are zero: nothing has an exponent.";
+                                 ? "No finite non-zero values: nothing to show."
+                                 : "All values are zero: nothing to show.";
     const std::string cut = fitted(text, frame.fonts.text, max.x - min.x - 8.0f * frame.scale);
     const float width = text_width(frame.fonts.text, cut);
     canvas.text(*frame.fonts.text, {(min.x + max.x - width) / 2, (min.y + max.y) / 2},
@@ -221,7 +222,7 @@ std::string scale_text_of(const Shown& shown) {
   const char* to = arrow(shown.frame.fonts);
   if (!shown.scaled) {
     if (shown.frame.run.view().info().inference) return "Inference has no loss scale.";
-    return fmt::format("The loss scale does not act on {}.", unscaled_kind(shown.site));
+    return fmt::format("The loss scale does not affect {}.", unscaled_kind(shown.site));
   }
   if (!shown.scale.known) {
     return shift == 0.0 ? "all values as recorded"
@@ -237,13 +238,13 @@ std::string scale_text_of(const Shown& shown) {
                      power_text(shown.scale.log2 + shift));
 }
 
-/// The loss scale that the plan would get; none where no single one acts on the tensor.
+/// Returns the loss scale for the plan; empty if no single one affects the tensor.
 std::optional<double> scale_to_use(const Shown& shown) {
   if (!shown.scaled || !shown.scale.known || shown.scale.varies) return std::nullopt;
   return std::exp2(shown.scale.log2 + shown.shift());
 }
 
-/// What the scale is, and the button that puts it into the plan.
+/// Draws the scale, and the button that puts it into the plan.
 void draw_scale_text(const Shown& shown) {
   const Frame& frame = shown.frame;
   const std::optional<double> scale = scale_to_use(shown);
@@ -261,8 +262,8 @@ void draw_scale_text(const Shown& shown) {
   ImGui::BeginDisabled(is_used);
   if (ui::button("values/use", name)) frame.view.edits.set_loss_scale(scale);
   ImGui::EndDisabled();
-  ui::tip(("Makes " + power_text(std::log2(*scale)) +
-           " the static loss scale of the edited plan, which can be saved or tried.")
+  ui::tip(("Sets the edited plan's static loss scale to " + power_text(std::log2(*scale)) +
+           ". You can then try or save the plan.")
               .c_str());
 }
 
@@ -278,23 +279,23 @@ void draw_scale(const Shown& shown) {
     view.scale_shift = snapped(shift);
   }
   ui::tip(
-      "Gradients grow and shrink with the loss scale: drag to see which one suits this tensor. "
-      "Alt: in between powers of two.");
+      "Gradients grow and shrink with the loss scale. Drag to find one that suits this tensor. "
+      "Hold Alt for values between powers of two.");
   ImGui::SameLine();
   if (ui::button("values/fit", "fit")) {
     view.scale_shift =
         fitting_shift(shown.stats, shown.site.format, shown.lens, static_cast<int>(kMostShift));
   }
   ui::tip(
-      "The scale at which this format loses least of this tensor: no overflow if that can be, "
-      "then as little underflow as can be, in the middle of all that are alike.");
+      "Finds the loss scale at which this tensor loses the least: no overflow if possible, then "
+      "the least underflow. Takes the middle of equally good scales.");
   ImGui::SameLine(0, 4.0f * frame.scale);
   ImGui::BeginDisabled(view.scale_shift == 0.0);
   if (ui::button("values/reset", "reset")) view.scale_shift = 0.0;
   ImGui::EndDisabled();
 }
 
-/// A rate under a format and a scale: as bounds, of a number of values.
+/// A rate under a format and a scale: bounds, and the number of values they refer to.
 struct TileRate {
   const char* name;
   CountBounds now, then;
@@ -304,7 +305,7 @@ struct TileRate {
   const char* meaning;
 };
 
-/// "underflow", below it "20.9% -> 3.1%" in the largest font that fits, and of what.
+/// Draws "underflow", below it "20.9% -> 3.1%" in the largest font that fits, and its denominator.
 void draw_tile(const Shown& shown, const TileRate& rate, const WhatIf& after, float width) {
   const auto& [name, now, then, whole, of, run, meaning] = rate;
   const Frame& frame = shown.frame;
@@ -329,7 +330,7 @@ void draw_tile(const Shown& shown, const TileRate& rate, const WhatIf& after, fl
   ImGui::PopStyleColor();
   ImGui::PopFont();
   track_item(fmt::format("values/{}", name), std::string(name) + " " + text);
-  // Reports and verdicts give the number of the whole run, so it stands beside that of a step.
+  // Reports and verdicts give the whole run's number, so show it next to the step's.
   std::string below = of;
   if (!estimate && !changed && !frame.view.whole_run) {
     below = fmt::format("{} (whole run: {})", of, percent(run));
@@ -342,13 +343,11 @@ void draw_tile(const Shown& shown, const TileRate& rate, const WhatIf& after, fl
   std::string tip = meaning;
   if (estimate) {
     tip +=
-        "\n\nAn estimate from the histogram, rounding to nearest even. Bounds stand where a "
-        "limit of the format lies within a bar. What the values went through before they were "
-        "recorded is not undone.";
+        "\n\nEstimated from the histogram, with rounding to nearest even. A range means that a "
+        "limit of the format falls inside a bar. Rounding in earlier layers is not undone.";
     if (after.ties > 0) {
       tip += fmt::format(
-          " Up to {} values may lie exactly on the limit, where they would be flushed; they are "
-          "counted as kept.",
+          " Up to {} values may be exactly at the limit and become 0. They are counted as kept.",
           grouped(after.ties));
     }
   }
@@ -365,13 +364,12 @@ void draw_outcome(const Shown& shown) {
   const Rates run = run_rates(frame.run.view(), frame.at.lane, shown.site.order);
   draw_tile(shown,
             {"underflow", before.underflow, after.underflow, after.non_zero, kOfNonZeroValues,
-             run.underflow,
-             "Share of the non-zero values that become zero in this format: only they can."},
+             run.underflow, "Share of the non-zero values that become 0 in this format."},
             after, width);
   ImGui::SameLine(left + width + gap);
   draw_tile(shown,
             {"overflow", before.overflow, after.overflow, after.n, kOfAllValues, run.overflow,
-             "Share of all values that are finite, but too large for this format."},
+             "Share of all values that are finite but too large for this format."},
             after, room - width);
 }
 
@@ -383,7 +381,7 @@ std::string counts_text(const Shown& shown) {
                      share(rates.nan));
 }
 
-/// What the lines are; "" without any.
+/// Returns the legend of the lines; "" without lines.
 std::string key_text(const Shown& shown) {
   std::string key = shown.shift() != 0.0 ? "Grey line: as recorded." : "";
   if (shown.has_other) {
@@ -462,12 +460,12 @@ std::optional<TensorStats> stats_at(const Frame& frame, int lane, int site) {
   return total.n > 0 ? std::optional(total) : std::nullopt;
 }
 
-/// Returns the height of the bars: as high as leaves room for the distances below them.
+/// Returns the height of the bars, which leaves room for the distances below them.
 float bars_height(const Frame& frame) {
   const float least = 72.0f * frame.scale, usual = 128.0f * frame.scale;
   ValuesRoom& room = frame.caches.get<ValuesRoom>();
   const float left = ImGui::GetWindowHeight() - ImGui::GetStyle().WindowPadding.y - room.others;
-  // A few pixels more rather than the upper edge of the next line.
+  // Add a few pixels rather than show the upper edge of the next line.
   const bool sliver = left > usual && left < usual + ImGui::GetTextLineHeightWithSpacing();
   room.bars = std::round(usual);
   const bool fits = left >= least && (left < usual || sliver);
@@ -475,7 +473,7 @@ float bars_height(const Frame& frame) {
   return room.bars;
 }
 
-/// While the bars are dragged the axis stands still, or the pointer would not stay on its bar.
+/// Keeps the axis fixed while the bars are dragged, so that the pointer stays on its bar.
 ExponentAxis steady_axis(const Shown& shown) {
   ImGuiStorage& storage = *ImGui::GetStateStorage();
   const ImGuiID low = ImGui::GetID("values/axis/low"), high = ImGui::GetID("values/axis/high");
@@ -489,7 +487,7 @@ ExponentAxis steady_axis(const Shown& shown) {
   return axis;
 }
 
-/// Everything but the axis, which depends on the mouse.
+/// Computes everything except the axis, which depends on the mouse.
 Shown shown_of(const Frame& frame, const SiteInfo& site, const TensorStats& stats) {
   Shown shown{.frame = frame, .site = site, .stats = stats, .lens = site.format};
   if (plan_sets_format(frame.lane_info(), site)) {
@@ -527,7 +525,7 @@ void draw_histogram(const Frame& frame) {
   if (site == nullptr) {
     empty_note("values/empty",
                frame.at.lane < 0 || frame.lane_info().sites.empty()
-                   ? "This run has recorded no tensors."
+                   ? "This run recorded no tensors."
                    : "Select a layer to see the exponents of its values.",
                frame.theme);
     return;
@@ -538,9 +536,9 @@ void draw_histogram(const Frame& frame) {
   if (!stats) {
     empty_note("values/empty",
                frame.view.whole_run
-                   ? "Nothing was recorded of this tensor in the whole run."
-                   : "Nothing was recorded of this tensor at this step; updates of skipped steps "
-                     "are not. Move the cursor or look at the whole run.",
+                   ? "This tensor was not recorded in the whole run."
+                   : "This tensor was not recorded at this step (updates are not, if the step was "
+                     "skipped). Move the cursor, or show the whole run.",
                frame.theme);
     return;
   }

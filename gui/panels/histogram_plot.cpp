@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The picture alone: bars, zones, outlines and what a pointer does to them.
+// The histogram's picture: bars, zones, outlines and tooltips.
 #include "gui/panels/histogram_plot.h"
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 namespace halfscope::gui {
 namespace {
 
-/// log2 of the ends of what a format holds.
+/// log2 of the ends of a format's range.
 struct Zones {
   double flush, normal, overflow;
   explicit Zones(const FloatFormat& format) {
@@ -31,7 +31,7 @@ class Heights {
  public:
   Heights(const HistogramPlot& plot, double highest)
       : log_(plot.log_counts), highest_(highest), least_(std::min(1e-6, highest * 0.1)) {
-    // One element of the tensor is the foot of the logarithmic axis.
+    // One element of the tensor is the lower end of the logarithmic axis.
     if (plot.stats.n > 0) {
       least_ = std::min(0.5 / static_cast<double>(plot.stats.n), highest * 0.1);
     }
@@ -61,7 +61,7 @@ double highest_share(const TensorStats& stats) noexcept {
   return stats.n > 0 ? static_cast<double>(most) / static_cast<double>(stats.n) : 0.0;
 }
 
-/// A line along the tops of the bars.
+/// Draws a line along the tops of the bars.
 void draw_outline(Canvas& canvas, const ExponentAxis& axis, float top, float bottom,
                   const TensorStats& stats, double shift, const Heights& heights, ImU32 color,
                   float thickness) {
@@ -160,7 +160,7 @@ void draw_band(Canvas& canvas, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
               active ? theme.subnormal : with_alpha(theme.outline, 0.30f));
   const float left = axis.x(zones.normal), right = axis.x(zones.overflow);
   canvas.fill({left, min.y + inset}, {right, max.y - inset}, color, height * 0.12f);
-  // It goes on beyond the axis.
+  // The range continues beyond the axis.
   const float tip = (max.y - min.y) * 0.28f, y = (min.y + max.y) / 2;
   if (zones.normal < axis.low) {
     const float x = axis.left + tip;
@@ -207,7 +207,7 @@ void draw_bars(Canvas& canvas, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
     const double from = bin + kMinExponentBin + plot.shift, to = from + 1.0;
     if (share == 0.0 || to <= axis.low || from >= axis.high) continue;
     const float height = std::max((bottom - top) * heights.of(share), scale);
-    // In as many parts as there are zones in the bin.
+    // Split the bar where a zone begins inside the bin.
     struct Part {
       double end;
       ImU32 color;
@@ -271,7 +271,7 @@ void draw_bars(Canvas& canvas, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
 
 namespace {
 
-/// What the lens makes of values from 2^from to 2^(from + 1).
+/// Returns how the lens format represents values from 2^from to 2^(from + 1).
 std::string fate_text(const FloatFormat& lens, double from) {
   const Zones zones(lens);
   const std::string name = format_name(lens);

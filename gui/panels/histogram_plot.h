@@ -15,7 +15,7 @@
 
 namespace halfscope::gui {
 
-/// Exponents from left to right; the bin of floor(log2 |x|) = e lies between e and e + 1.
+/// Exponents from left to right; the bin of floor(log2 |x|) = e is between e and e + 1.
 struct ExponentAxis {
   double low = -28.0, high = 18.0;
   float left = 0.0f, right = 1.0f;  ///< pixels
@@ -25,8 +25,8 @@ struct ExponentAxis {
   float x(double exponent) const noexcept;  ///< within the axis
 };
 
-/// Wide enough for fp16 and for all but a thousandth of the values, once as they are and once
-/// moved by `shift`; the largest are always in it.
+/// Returns an axis for fp16 and for all but a thousandth of the values, both as they are and moved
+/// by `shift`; it always includes the largest.
 ExponentAxis fit_exponents(const TensorStats& stats, double shift);
 
 struct HistogramPlot {
@@ -39,16 +39,16 @@ struct HistogramPlot {
   bool log_counts = false;
 };
 
-/// One thin bar: the normal range solid, subnormals pale.
+/// Draws a format as one thin bar: the normal range solid, subnormals pale.
 void draw_band(Canvas& canvas, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
                const FloatFormat& format, bool active, const Theme& theme);
 
-/// Zones, grid, bars and outlines between `min` and `max`; labels of the axes lie left of and
-/// below that.
+/// Draws zones, grid, bars and outlines between `min` and `max`, with axis labels to the left and
+/// below.
 void draw_bars(Canvas& canvas, const ExponentAxis& axis, ImVec2 min, ImVec2 max,
                const HistogramPlot& plot, const Theme& theme, const Fonts& fonts, float scale);
 
-/// What lies under the pointer, for a tooltip: exponent, values, count.
+/// Returns the tooltip of the bin under the pointer: exponent, values, count.
 std::string bin_text(const HistogramPlot& plot, double exponent);
 
 }  // namespace halfscope::gui

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How far the selected tensor is from the same tensor of another lane: as a relative
-// difference, and where along the network that error comes from.
+// Distance of the selected tensor to the same tensor of another lane: relative differences, and the
+// layers where that error comes from.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,38 +20,38 @@ namespace halfscope::gui {
 namespace {
 
 const char* const kTotal =
-    "Total error: distance of this lane's tensor from the other lane's, relative to that one "
-    "(2-norms over the elements finite in both).";
+    "Total error: how far this lane's tensor is from the other lane's, relative to the other "
+    "(2-norms over elements that are finite in both).";
 const char* const kLocal =
-    "Local error: what this operator adds itself, measured by running it once more on the same "
-    "operands in double (in fp32 where only that was recorded).";
+    "Local error: the error that this operator adds. Measured by running it again on the same "
+    "inputs in double precision (in fp32 where only that was recorded).";
 const char* const kInherited =
-    "Inherited error: what came in with the operands; the operator in double on this lane's "
-    "operands, against the other lane's result.";
+    "Inherited error: the error that came in with the inputs. Measured by running the operator "
+    "in double precision on this lane's inputs and comparing with the other lane's output.";
 
 double share(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
 }
 
-/// "2.0e-4", "0", "-" for not measured.
+/// Returns "2.0e-4", "0", or "-" if not measured.
 std::string error_text(double error) {
   if (std::isnan(error)) return "-";
-  if (std::isinf(error)) return "not finite";
+  if (std::isinf(error)) return "non-finite";
   if (error == 0.0) return "0";
   if (error >= 0.01 && error < 100.0) return fmt::format("{:.2g}", error);
   const int exponent = static_cast<int>(std::floor(std::log10(error)));
   return fmt::format("{:.1f}e{}", error / std::pow(10.0, exponent), exponent);
 }
 
-/// The total is NaN where nothing finite is common.
+/// Returns the total error, which is NaN if no element is finite in both lanes.
 std::string total_text(double total) { return std::isfinite(total) ? error_text(total) : "NaN"; }
 
-/// Names the lane that can be compared with, or says how to get one.
+/// Draws a note with a lane that can be compared, or how to get one.
 void draw_nothing(const Frame& frame) {
   const RunView& run = frame.run.view();
   if (run.lane_count() < 2) {
     empty_note("lanes/empty",
-               "One lane alone has nothing to be compared with. Train two of them: --lanes "
+               "This run has only one lane. Train two lanes to compare them: --lanes "
                "float32,mixed_float16 --errors-every N.",
                frame.theme);
     return;
@@ -64,25 +64,25 @@ void draw_nothing(const Frame& frame) {
     const std::string& name = run.lane(lane).name;
     empty_note("lanes/empty",
                fmt::format("Lane {} {}", run.lane(frame.at.lane).name,
-                           is_reference ? "is what others were compared with."
-                                        : "was not compared with another one."),
+                           is_reference ? "is the baseline that others were compared with."
+                                        : "was not compared with another lane."),
                frame.theme);
-    if (ui::button("lanes/look", ("Look at lane " + name).c_str())) frame.view.lane = name;
+    if (ui::button("lanes/look", ("Show lane " + name).c_str())) frame.view.lane = name;
     return;
   }
   empty_note("lanes/empty",
              run.status() == RunStatus::running
-                 ? "No distances between lanes are recorded yet. They are sampled at the first, "
-                   "the middle and the last step, or with --errors-every N at every N-th."
+                 ? "No distances between lanes recorded yet. They are sampled at the first, the "
+                   "middle and the last step, or every N steps with --errors-every N."
                  : "No distances between lanes were recorded. Train with --errors-every N to "
-                   "sample them at every N-th step.",
+                   "sample them every N steps.",
              frame.theme);
 }
 
 void draw_head(const Frame& frame, const std::vector<int>& others, int other, int64_t step) {
   const RunView& run = frame.run.view();
   ImGui::AlignTextToFramePadding();
-  label("lanes/title", "Against", frame.fonts.bold, frame.theme.ink);
+  label("lanes/title", "Distance to", frame.fonts.bold, frame.theme.ink);
   ImGui::SameLine();
   const std::string& shown = run.lane(other).name;
   const std::string when = "at step " + grouped(step);
@@ -178,15 +178,15 @@ void draw_facts(const Frame& frame, const SiteError& error, const SiteInfo& site
                     format_name(site.format), short_number(error.max_ulps)),
         frame.fonts.text, frame.theme.ink);
   ui::tip(
-      "An ulp is one step between neighbouring values of the tensor's format; the other lane's "
-      "values are rounded to it first. The bars show relative differences instead, the same for "
-      "tensors and lanes of all formats.");
+      "An ulp is the distance between neighbouring values of the tensor's format. The other "
+      "lane's values are rounded to that format first. The bars show relative differences "
+      "instead, which can be compared across formats.");
   if (not_finite > 0) {
     label("lanes/not_finite",
-          fmt::format("{} of all values NaN or Inf in one lane only",
+          fmt::format("{} of all values are NaN or Inf in one lane only",
                       percent(share(not_finite, error.n))),
           frame.fonts.bold, frame.theme.bad);
-    ui::tip("They are not part of the errors below, which are norms over finite values.");
+    ui::tip("The errors below leave them out: they are norms over finite values.");
   }
   const float left = ImGui::GetCursorPosX();
   const float each = ImGui::GetContentRegionAvail().x / 3.0f;
@@ -216,26 +216,26 @@ void draw_facts(const Frame& frame, const SiteError& error, const SiteInfo& site
                       percent(share(error.sign_flips, error.n))),
           frame.fonts.small, frame.theme.warn);
     ui::tip(
-        "Elements that are positive in one lane and not in the other: behind a ReLU one of "
-        "them passes its gradient and the other does not.");
+        "Elements that are positive in one lane but not in the other. After a ReLU, only one of "
+        "the two passes its gradient.");
   }
 }
 
-/// One line on the lane's own kernel, where it was held against the emulator.
+/// Draws one line on the lane's kernel if it was compared with the emulator.
 void draw_kernel(const Frame& frame, int64_t step) {
   const KernelCheck* check = kernel_check(frame.run.view(), frame.at.lane, frame.at.site, step);
   if (check == nullptr) return;
   label("lanes/kernel", "Kernel: " + kernel_text(*check), frame.fonts.small,
         is_kernel_fault(*check) ? frame.theme.bad : frame.theme.soft);
   std::string tip =
-      "The emulator ran this operator on the operands that the kernel read, so nothing of the "
-      "difference came in with them.";
+      "The emulator ran this operator on the inputs that the kernel read, so any difference "
+      "comes from the kernel.";
   if (!check->kernel.empty()) tip += "\n" + check->kernel;
   if (check->sampled > 0) {
-    tip += fmt::format("\nOf {} sampled elements {} are equal to the last bit, summed as {}.",
+    tip += fmt::format("\nOf {} sampled elements, {} are bit-identical when summed as {}.",
                        grouped(check->sampled), grouped(check->explained), check->order);
   }
-  if (!check->unexplained.empty()) tip += "\nNo order was found in it: " + check->unexplained;
+  if (!check->unexplained.empty()) tip += "\nNo summation order was found: " + check->unexplained;
   ui::tip(tip.c_str());
 }
 
@@ -248,18 +248,17 @@ void draw_first(const Frame& frame, const LaneErrors& errors) {
   }
   const SiteInfo& site = frame.lane_info().sites[static_cast<size_t>(first->site)];
   ImGui::AlignTextToFramePadding();
-  label("lanes/first/label", "First to differ", frame.fonts.small, frame.theme.soft);
+  label("lanes/first/label", "First difference", frame.fonts.small, frame.theme.soft);
   ImGui::SameLine();
   const std::string name =
       fitted(site.name(), frame.fonts.text, ImGui::GetContentRegionAvail().x - 20.0f * frame.scale);
   if (ui::button("lanes/first", name.c_str())) frame.select_site(first->site);
   ui::tip(
-      "The first tensor of the step, in execution order, that is not equal in both lanes. "
-      "Click to select it.");
+      "The first tensor in execution order that differs between the lanes. Click to select it.");
 }
 
-/// The logarithmic axis of errors, one for all lanes and layers so that they can be compared. What
-/// is outside is drawn at its ends.
+/// The logarithmic axis of errors, the same for all lanes and layers so that they can be compared.
+/// Values outside are drawn at its ends.
 struct Decades {
   static constexpr double low = -8.0, high = 1.0;
   static float part(double value) {
@@ -269,7 +268,7 @@ struct Decades {
   }
 };
 
-/// "2.0e-4"; with NaN or infinities how many: "20% NaN/Inf".
+/// Returns "2.0e-4", or the share of NaN and infinities: "20% NaN/Inf".
 std::string depth_text(const DepthError& layer) {
   if (layer.not_finite == 0) return total_text(layer.total);
   return percent(share(layer.not_finite, layer.n)) + " NaN/Inf";
@@ -313,7 +312,7 @@ void draw_depth_row(const Frame& frame, const DepthError& layer, float name_widt
                     .from = left,
                     .to = right};
   canvas.begin_group("lanes/depth/" + layer.layer, &values);
-  // The total as a pale bar, in it what the layer adds itself.
+  // The total as a pale bar, and in it the layer's local error.
   const float full = finite ? Decades::part(layer.total) : 1.0f;
   const ImU32 pale =
       finite ? with_alpha(frame.theme.outline, 0.35f) : with_alpha(frame.theme.bad, 0.45f);
@@ -329,7 +328,7 @@ void draw_depth_row(const Frame& frame, const DepthError& layer, float name_widt
   canvas.end_group();
   if (hovered) {
     ui::tip(fmt::format("{}\ntotal error {}\nlocal error {}\ninherited error {}\n{} of {} values "
-                        "NaN or Inf in one lane only\n\nClick to select.",
+                        "are NaN or Inf in one lane only\n\nClick to select.",
                         layer.layer, total_text(layer.total), error_text(layer.local),
                         error_text(layer.inherited), grouped(layer.not_finite), grouped(layer.n))
                 .c_str());
@@ -367,10 +366,9 @@ void draw_depth(const Frame& frame, const LaneErrors& errors, Role role) {
   ImGui::SameLine();
   label("lanes/depth/key", key_text(), frame.fonts.small, frame.theme.soft);
   ui::tip(
-      "Layers in the order in which they run forward, on a logarithmic axis that is the same for "
-      "all lanes. Where grey is much "
-      "longer than orange, "
-      "the error came in with the operands; where both are alike, the layer makes it.");
+      "Layers in forward order, on a logarithmic axis that is the same for all lanes. If grey is "
+      "much longer than orange, the error came in with the inputs. If both are about equal, the "
+      "layer itself causes it.");
   const float name_width = names_width(frame, layers);
   const float number_width = numbers_width(frame, layers);
   const float height = std::round(font_size(*frame.fonts.small) + 6.0f * s);
@@ -385,14 +383,14 @@ void draw_depth(const Frame& frame, const LaneErrors& errors, Role role) {
   ImGui::PopStyleVar();
 }
 
-/// The lane that is compared with: the one chosen, else the first that was.
+/// Returns the lane to compare with: the selected one, else the first that was compared.
 int other_lane_of(const Frame& frame, const std::vector<int>& others) {
   const bool compared =
       std::find(others.begin(), others.end(), frame.at.other_lane) != others.end();
   return compared ? frame.at.other_lane : others.front();
 }
 
-/// By which tensors errors by depth are told: a gradient's own role, else activations.
+/// Returns the role that "error by depth" shows: a gradient's own role, else activations.
 Role depth_role(const SiteInfo* site, const SiteError* error) {
   const bool gradient = error != nullptr && site->phase == Phase::backward;
   return gradient ? site->role : Role::activation;
@@ -408,7 +406,7 @@ std::optional<LaneErrors> errors_of(const Frame& frame) {
 
 std::string lanes_text(const Frame& frame, const LaneErrors& errors) {
   const std::vector<int> others = LaneErrors::others(frame.run.view(), frame.at.lane);
-  return fmt::format("{} against {} at step {}", frame.lane_info().name,
+  return fmt::format("{} and {} at step {}", frame.lane_info().name,
                      frame.run.view().lane(other_lane_of(frame, others)).name, errors.step());
 }
 
@@ -477,9 +475,9 @@ void draw_lanes(const Frame& frame) {
   } else {
     empty_note("lanes/empty",
                site == nullptr
-                   ? "Select a tensor to see how far it is from that lane's."
-                   : fmt::format("{} was not compared: samples hold what both lanes have, before "
-                                 "the update.",
+                   ? "Select a tensor to compare it with the other lane."
+                   : fmt::format("{} was not compared: only tensors that both lanes have before "
+                                 "the update are.",
                                  site->name()),
                frame.theme);
   }

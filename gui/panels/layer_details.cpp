@@ -15,7 +15,7 @@
 namespace halfscope::gui {
 namespace {
 
-/// "2^-3.2"; "-" for zero and what is not finite.
+/// Returns "2^-3.2"; "-" for zero and non-finite values.
 std::string log2_text(double value) {
   if (!(value > 0.0) || !std::isfinite(value)) return "-";
   return power_text(std::log2(value));
@@ -23,7 +23,7 @@ std::string log2_text(double value) {
 
 std::string rate_text(double rate) { return rate == 0.0 ? "0" : percent(rate); }
 
-/// "25,600 weights", constants that stand for weights included; "no weights".
+/// Returns "25,600 weights", including constants used as weights, or "no weights".
 std::string weights_text(const Frame& frame, const LayerModel& layer) {
   int64_t recorded = 0;
   for (const int site : layer.sites) {
@@ -49,7 +49,7 @@ void draw_tensors(const Frame& frame, const LayerModel& layer) {
   ImGui::TableSetupScrollFreeze(1, 1);
   ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
   column("Tensor", "Role of the tensor in its layer. Click to select it.");
-  column("Format", "The format it is stored in, which the rates refer to.");
+  column("Format", "The format of the stored tensor. The rates refer to it.");
   column("Shape", "Shape in one step.");
   column("Zero", "Share of all values that are zero before rounding.");
   column("Overflow", metric_meaning(Metric::overflow));
@@ -58,7 +58,7 @@ void draw_tensors(const Frame& frame, const LayerModel& layer) {
   column("Subnormal*", metric_meaning(Metric::subnormal));
   column("Lost*", metric_meaning(Metric::lost_updates));
   column("Largest", "The largest finite magnitude.");
-  column("RMS", "Root of the mean square of the finite elements.");
+  column("RMS", "Root mean square of the finite elements.");
   for (const int site : layer.sites) {
     const SiteInfo& info = frame.lane_info().sites[static_cast<size_t>(site)];
     const std::string path = "details/tensor/" + info.tensor;
@@ -124,10 +124,10 @@ void draw_layer_details(const Frame& frame) {
   std::string facts = layer->op;
   if (layer->info != nullptr) {
     const LayerInfo& info = *layer->info;
-    facts += fmt::format("   reads {}   writes {}{}   {}   after {}", format_name(info.read),
+    facts += fmt::format("   reads {}   writes {}{}   {}   {}", format_name(info.read),
                          format_name(info.write), info.follows ? " (follows its inputs)" : "",
                          weights_text(frame, *layer),
-                         info.inputs.empty() ? "nothing" : name_list(info.inputs));
+                         info.inputs.empty() ? "no inputs" : "after " + name_list(info.inputs));
   } else {
     facts += "   " + weights_text(frame, *layer);
   }
@@ -139,9 +139,9 @@ void draw_layer_details(const Frame& frame) {
   ui::text("details/window",
            frame.at.column < 0 ? std::string("nothing recorded")
            : window.step_count == 1
-               ? fmt::format("{}: shares of all values, * of non-zero values",
+               ? fmt::format("{}: shares of all values (* of non-zero values)",
                              steps_text(window.step, window.last()))
-               : fmt::format("{} together: shares of all values, * of non-zero values",
+               : fmt::format("{} merged: shares of all values (* of non-zero values)",
                              steps_text(window.step, window.last())));
   ImGui::PopStyleColor();
   if (const Report* report = frame.run.report()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The list of layers: which lane, which tensors, and for every layer how much of it is lost.
+// The list of layers: choices of lane and tensors, and a bar of losses for every layer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,9 +37,9 @@ void draw_role_choice(const Frame& frame) {
   static constexpr Choice kChoices[] = {
       {RoleView::all, "All", "All", "All recorded tensors"},
       {RoleView::weights, "W", "W", "Weights"},
-      {RoleView::activations, "A", "A", "Activations: what layers compute forward"},
-      {RoleView::gradients, "\u2207", "Grad", "Gradients of activations and of weights"},
-      {RoleView::updates, "\u0394", "Upd", "Updates: what is added to the weights"}};
+      {RoleView::activations, "A", "A", "Activations: outputs of the forward pass"},
+      {RoleView::gradients, "\u2207", "Grad", "Gradients of activations and weights"},
+      {RoleView::updates, "\u0394", "Upd", "Updates: the values added to the weights"}};
   const float gap = 3 * frame.scale;
   for (const Choice& choice : kChoices) {
     const char* label = frame.fonts.unicode ? choice.sign : choice.plain;
@@ -65,7 +65,7 @@ void draw_row_menu(const Frame& frame, const LayerModel& layer, const std::strin
   ImGui::EndPopup();
 }
 
-/// NaN or infinities in a tensor of the role that is looked at, anywhere in the run.
+/// Returns whether a tensor of the selected role has NaN or infinities anywhere in the run.
 bool has_non_finite(const Frame& frame, const LayerModel& layer) {
   return std::any_of(layer.sites.begin(), layer.sites.end(), [&](int site) {
     const SiteInfo& info = frame.lane_info().sites[static_cast<size_t>(site)];
@@ -135,7 +135,7 @@ void draw_row(const Frame& frame, int index) {
           "\n{} {} {} in {}, whole run\nThe bar is logarithmic, from one in a million to all.{}",
           metric_name(frame.view.metric), percent(share), metric_whole(frame.view.metric),
           frame.lane_info().sites[static_cast<size_t>(site)].tensor,
-          non_finite ? "\nStriped: it holds NaN or Inf, which came here or arose here." : "");
+          non_finite ? "\nStriped: contains NaN or Inf, created here or passed on." : "");
     }
     if (frame.run.report() != nullptr) {
       for (const int finding : layer.findings) {
@@ -159,14 +159,16 @@ void draw_layers(const Frame& frame) {
     const char *name, *tip;
   };
   static constexpr Choice kOrders[] = {
-      {LayerOrder::execution, "in order", "In the order in which they run"},
-      {LayerOrder::severity, "worst first", "By the weight of what was found"},
-      {LayerOrder::name, "by name", "By their paths"}};
+      {LayerOrder::execution, "in order", "Execution order"},
+      {LayerOrder::severity, "worst first", "Most severe findings first"},
+      {LayerOrder::name, "by name", "Alphabetical order"}};
   const auto current = std::find_if(std::begin(kOrders), std::end(kOrders),
                                     [&](const Choice& c) { return c.order == frame.view.order; });
   ImGui::AlignTextToFramePadding();
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
-  ui::text("layers/count", fmt::format("{} of {}", rows.size(), frame.lane().layers.size()));
+  const size_t layers = frame.lane().layers.size();
+  ui::text("layers/count", rows.size() == layers ? counted(static_cast<int64_t>(layers), "layer")
+                                                 : fmt::format("{} of {}", rows.size(), layers));
   ImGui::PopStyleColor();
   ImGui::SameLine();
   const float combo = std::min(110 * frame.scale, ImGui::GetContentRegionAvail().x);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The log: what the viewer has said, and what the training prints that it has started.
+// The log: messages of the viewer, and output of the training that it started.
 #include <fmt/format.h>
 
 #include "gui/panels/panel.h"
@@ -23,7 +23,7 @@ void draw_log(const Frame& frame) {
   }
   if (log.training != nullptr) ui::text("log/output", *log.training);
   if (log.lines.empty() && log.training == nullptr) {
-    ImGui::TextDisabled("Nothing has happened yet.");
+    ImGui::TextDisabled("No messages yet.");
   }
   ImGui::PopFont();
   ImGui::EndChild();

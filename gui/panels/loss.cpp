@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Loss of all lanes over steps, and the loss scale of the selected one as stairs on a second axis.
-// Skipped steps and growths of the scale are marks, so that an overflow is seen beside its cause.
+// Marks show skipped steps and growth of the scale, so that an overflow is next to its cause.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace halfscope::gui {
 namespace {
 
-/// What is drawn of the steps in sight. It is made anew when one of its sources changes, since a
-/// run may have a hundred thousand steps.
+/// Drawing data of the visible steps. It is rebuilt only when its sources change, since a run may
+/// have a hundred thousand steps.
 struct LossTraces {
   std::weak_ptr<const RunView> view{};
   Axis x{};
@@ -88,22 +88,23 @@ std::vector<LegendEntry> legend_of(const Frame& frame, const LossTraces& traces)
     entries.push_back({.path = lane_path(info),
                        .label = info.name,
                        .color = lane_color(frame, lane),
-                       .meaning = "Mean loss of the batch. Click hides the line, double click "
-                                  "shows it alone."});
+                       .meaning = "Mean loss of the batch. Click to hide the line, double-click "
+                                  "to show it alone."});
   }
   if (!traces.scale.points.empty()) {
     entries.push_back({.path = kScalePath,
                        .label = "loss scale",
                        .color = scale_color(frame),
-                       .meaning = "What the selected lane's loss is multiplied by, so that small "
-                                  "gradients do not underflow. Right axis."});
+                       .meaning = "Factor on the selected lane's loss that keeps small gradients "
+                                  "from underflowing. Right axis."});
   }
   if (!traces.skips.empty()) {
-    entries.push_back({.path = kSkipPath,
-                       .label = "skipped",
-                       .color = frame.theme.bad,
-                       .mark = PlotMark::triangle_down,
-                       .meaning = "Steps without an update, because a gradient is not finite."});
+    entries.push_back(
+        {.path = kSkipPath,
+         .label = "skipped",
+         .color = frame.theme.bad,
+         .mark = PlotMark::triangle_down,
+         .meaning = "Steps without an update because a gradient is NaN or infinite."});
   }
   if (!traces.growths.empty()) {
     entries.push_back({.path = kGrowthPath,
@@ -115,7 +116,7 @@ std::vector<LegendEntry> legend_of(const Frame& frame, const LossTraces& traces)
   return entries;
 }
 
-/// Where the loss is not finite: a stripe along the top, with a cross and a word where it begins.
+/// Marks a non-finite loss: a stripe along the top, with a cross and a label where it begins.
 void draw_gaps(const Frame& frame, Plot& plot, const Trace& trace) {
   const float scale = frame.scale;
   const double wide = 1.0 + 1.5 * (plot.x().high - plot.x().low) / plot.x().pixels();
@@ -157,10 +158,10 @@ void show_tip(const Frame& frame, int64_t step) {
     }
     if (trains) {
       tip.row("gradient norm",
-              std::isfinite(own->grad_norm) ? short_number(own->grad_norm) : "not finite");
+              std::isfinite(own->grad_norm) ? short_number(own->grad_norm) : "non-finite");
     }
     if (std::isfinite(own->accuracy)) tip.row("batch accuracy", percent(own->accuracy));
-    if (own->skipped) tip.note("Update skipped: a gradient is not finite.");
+    if (own->skipped) tip.note("Update skipped: a gradient is NaN or infinite.");
   }
   const EvalRow* eval = nullptr;
   for (const EvalRow& row : frame.run.view().evals(frame.at.lane)) {
@@ -193,7 +194,7 @@ PlotTable table_of(const Frame& frame, const Axis& x) {
   return table;
 }
 
-/// The y axis that shows what is not hidden of the losses.
+/// Returns the y axis that fits all losses that are not hidden.
 Axis loss_axis(const Frame& frame, const LossTraces& traces) {
   double low = HUGE_VAL, high = -HUGE_VAL;
   for (int lane = 0; lane < frame.run.lane_count(); ++lane) {
@@ -237,7 +238,7 @@ void draw_loss(const Frame& frame) {
                 .y = loss_axis(frame, traces),
                 .x_labels = tall};
   if (has_scale) {
-    // Whole octaves of which at least six are seen: one halving is no cliff.
+    // Show at least six whole octaves, so that one halving does not look like a cliff.
     const ValueRange range = padded(AxisScale::log2, traces.scale.low, traces.scale.high, 0.0);
     double low = std::floor(std::log2(range.low)) - 1.0, high = std::ceil(std::log2(range.high));
     low = std::min(low, high - 6.0);
@@ -262,7 +263,7 @@ void draw_loss(const Frame& frame) {
                   PlotSide::right);
     }
     for (int lane = 0; lane < frame.run.lane_count(); ++lane) {
-      // The selected lane lies above all others.
+      // Draw the selected lane above all others.
       const int each = (frame.at.lane + 1 + lane) % frame.run.lane_count();
       if (is_hidden(view.hidden_series, lane_path(frame.run.view().lane(each)))) continue;
       const bool chosen = each == frame.at.lane;

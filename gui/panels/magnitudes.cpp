@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The selected tensor over steps: its largest, typical and smallest magnitude against what its
-// format can hold. Gradients are recorded times the loss scale; without it they are shown at the
-// place they would have had, which says what the scale is for.
+// The selected tensor over steps: its largest, typical and smallest magnitude and the range of its
+// format. Gradients are recorded times the loss scale. "Unscaled" shows where they would be without
+// it, which explains the purpose of the scale.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,12 +16,12 @@ namespace halfscope::gui {
 namespace {
 
 enum Series : size_t { kMax, kRms, kMin, kSeries };
-constexpr std::array<const char*, kSeries> kNames{"max", "rms", "min, not zero"};
+constexpr std::array<const char*, kSeries> kNames{"max", "rms", "min (non-zero)"};
 constexpr std::array<const char*, kSeries> kPaths{"steps/magnitudes/max", "steps/magnitudes/rms",
                                                   "steps/magnitudes/min"};
-constexpr std::array<const char*, kSeries> kMeanings{
-    "The largest finite magnitude.", "Root of the mean of squares: a typical magnitude.",
-    "The smallest finite magnitude that is not zero."};
+constexpr std::array<const char*, kSeries> kMeanings{"The largest finite magnitude.",
+                                                     "Root mean square: a typical magnitude.",
+                                                     "The smallest non-zero magnitude."};
 
 struct Sample {
   int64_t step = 0, step_count = 1;
@@ -30,7 +30,7 @@ struct Sample {
   double middle() const { return static_cast<double>(step) + static_cast<double>(step_count) / 2; }
 };
 
-/// All windows of a tensor, unpacked once: that takes too long for every frame.
+/// All windows of a tensor, unpacked once, since that takes too long for every frame.
 struct Samples {
   std::weak_ptr<const RunView> view{};
   int lane = -1, site = -1;
@@ -74,12 +74,12 @@ double shown_log2(const Sample& sample, size_t series, bool unscaled) {
   return sample.log2[series] - (unscaled ? sample.scale_log2 : 0.0);
 }
 
-/// Edges of what a format can hold, as powers of 2.
+/// Edges of a format's range, as powers of 2.
 struct FormatZones {
   double overflow = 0.0, normal = 0.0, flush = 0.0;
 };
 FormatZones zones_of(const FloatFormat& format) {
-  // Half of the smallest value is the last one that is rounded to zero.
+  // Half of the smallest value is the largest that rounds to zero.
   return {.overflow = std::log2(format.max_finite()),
           .normal = std::log2(format.min_normal()),
           .flush = std::log2(format.flush_out ? format.min_normal() : format.min_subnormal()) -
@@ -91,7 +91,7 @@ void draw_zones(const Frame& frame, Plot& plot, const FormatZones& zones) {
   plot.band(zones.overflow, HUGE_VAL, theme.bad_soft);
   plot.band(zones.flush, zones.normal, theme.zone_subnormal);
   plot.band(-HUGE_VAL, zones.flush, theme.zone_lost);
-  // The grid again, which the zones have covered, and their edges.
+  // Redraw the grid, which the zones have covered, and draw their edges.
   for (const Tick& tick : ticks_of(plot.y(), 20.0)) {
     plot.h_line(tick.value, with_alpha(theme.ink, 0.06f));
   }
@@ -102,7 +102,7 @@ void draw_zones(const Frame& frame, Plot& plot, const FormatZones& zones) {
 
 void name_zones(const Frame& frame, Plot& plot, const FormatZones& zones, const FloatFormat& format,
                 bool unscaled) {
-  const std::string where = format_name(format) + (unscaled ? ", were it not scaled" : "");
+  const std::string where = format_name(format) + (unscaled ? " without the loss scale" : "");
   plot.band_label(zones.overflow, HUGE_VAL, frame.theme.bad, "overflows " + where);
   plot.band_label(zones.flush, zones.normal, frame.theme.warn, "subnormal in " + where);
   plot.band_label(-HUGE_VAL, zones.flush, frame.theme.bad, "flushes to zero in " + where);
@@ -117,7 +117,7 @@ Axis magnitude_axis(const std::array<Trace, kSeries>& traces, const std::vector<
     high = std::max(high, traces[i].high);
   }
   if (low <= high) {
-    // An edge of the format that is near is worth seeing.
+    // Include a nearby edge of the format.
     constexpr double kNear = 6.0;
     if (zones.overflow > high && zones.overflow < high + kNear) high = zones.overflow + 1.0;
     if (zones.normal < low && zones.normal > low - kNear) low = zones.normal - 1.0;
@@ -205,7 +205,7 @@ void draw_samples(const Frame& frame, const StepArea& area, const Samples& sampl
   plot.name("steps/magnitudes/zones");
   name_zones(frame, plot, zones, format, unscaled);
   if (traces[kMax].empty() && traces[kMin].empty()) {
-    plot.message("Nothing but zeros, NaN or infinities in these steps.");
+    plot.message("Only zeros, NaN or infinities in these steps.");
   }
   steer_steps(frame, plot);
   draw_step_lines(frame, plot);
@@ -246,7 +246,7 @@ void draw_magnitudes(const Frame& frame) {
     if (ui::segment("steps/magnitudes/scaled", "As trained", !view.unscaled)) {
       view.unscaled = false;
     }
-    ui::tip("Gradients times the loss scale, which is what the format has to hold.");
+    ui::tip("Gradients times the loss scale: the values that the format must represent.");
     ImGui::SameLine(0.0f, 1.0f);
     if (ui::segment("steps/magnitudes/unscaled", "Unscaled", view.unscaled)) view.unscaled = true;
     ui::tip("Gradients divided by the loss scale: where they would be without it.");

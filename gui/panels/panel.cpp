@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From the names in a ViewState to indices of this run, and the rows that all panels share.
+// Looks up the names of a ViewState in this run, and lists the rows that all panels share.
 #include "gui/panels/panel.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A panel is a function that draws into the space it finds and edits the ViewState; one file each.
-// What changes the world outside the view (files, processes, the clipboard) it asks for through
-// Requests, which the application answers after the frame.
+// To change something outside the view (files, processes, the clipboard), it adds a Request, which
+// the application answers after the frame.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace halfscope::gui {
 
 struct FloatLab;
 
-/// Panels that can be had as a picture of lines and words.
+/// Panels that can be exported as SVG.
 enum class PanelPicture : uint8_t { loss, heatmap, magnitudes, histogram, distances, errors };
 
 struct Request {
@@ -30,9 +30,9 @@ struct Request {
     copy,          ///< text to the clipboard
     save_plan,     ///< the lane's plan with the edits, to the file `text`
     copy_command,  ///< the command that trains the edited plan, to the clipboard
-    try_plan,      ///< trains with the edits beside this run
+    try_plan,      ///< trains with the edits, to compare with this run
     stop_trial,
-    choose_baseline,  ///< asks for a run to compare with
+    choose_baseline,  ///< opens a dialog for a run to compare with
     swap_runs,
     close_baseline,
     export_report,  ///< HTML, to the file `text`
@@ -47,7 +47,7 @@ struct Request {
   PanelPicture panel = PanelPicture::loss;
 };
 
-/// What the names in the ViewState stand for in this run, worked out once a frame.
+/// Indices of the names in the ViewState in this run, looked up once a frame.
 struct Selection {
   int lane = -1, other_lane = -1;
   int layer = -1;     ///< index into LaneModel::layers
@@ -57,7 +57,7 @@ struct Selection {
 };
 Selection resolve_selection(const RunModel& run, const ViewState& view);
 
-/// What the viewer has said, and what a training that it started prints.
+/// Messages of the viewer, and output of a training that it started.
 struct LogView {
   std::span<const std::string> lines{};
   const std::string* training = nullptr;  ///< its output; null if none was started
@@ -67,7 +67,7 @@ struct LogView {
 struct Frame {
   ViewState& view;
   const RunModel& run;
-  const RunModel* baseline;  ///< the run that is compared with; may be null
+  const RunModel* baseline;  ///< the run to compare with; may be null
   Selection at;
   const Theme& theme;
   const Fonts& fonts;
@@ -75,8 +75,8 @@ struct Frame {
   Textures& textures;
   std::vector<Request>& requests;
   PanelCaches& caches;
-  /// Where a picture of the panel goes; null on the screen. With it controls, cursor and selection
-  /// are left out.
+  /// Target of a picture of the panel; null on the screen. A picture omits controls, cursor and
+  /// selection.
   PictureTarget* picture = nullptr;
   bool focus_filter = false;  ///< the layer filter takes the keyboard in this frame
   FloatLab* lab = nullptr;    ///< of its tab; null in pictures
@@ -84,25 +84,25 @@ struct Frame {
 
   const LaneModel& lane() const { return run.lane(at.lane); }
   const LaneInfo& lane_info() const { return run.view().lane(at.lane); }
-  /// The selected tensor; null if none is.
+  /// Returns the selected tensor, or null.
   const SiteInfo* site_info() const;
   const LayerModel* layer() const;
-  /// Rows in the order of the layer list, filtered: indices into LaneModel::layers.
+  /// Returns the rows of the layer list, ordered and filtered: indices into LaneModel::layers.
   std::vector<int> visible_layers() const;
   void select_layer(int layer) const;  ///< and its worst tensor
   void select_site(int site) const;
   void ask(Request::Kind kind, std::string text = {}) const;
 };
 
-/// The weightiest warning or error of the lane that suffers most; null without one.
+/// Returns the most severe warning or error of the most affected lane; null without one.
 const Finding* worst_finding(const Report& report) noexcept;
-/// Lane, layer, tensor and step that it speaks of.
+/// Selects the lane, layer, tensor and step of the finding.
 void go_to_finding(ViewState& view, const RunModel& run, const Finding& finding);
 
-/// Returns how many rows the list of recommendations has.
+/// Returns the number of rows in the list of recommendations.
 size_t recommendation_count(const Frame& frame);
 
-/// In a picture of a panel: its words at the cursor, which goes on below.
+/// Draws text at the cursor in a picture of a panel; the cursor moves below it.
 void picture_text(const Frame& frame, std::string_view text, bool bold = false);
 
 void draw_verdict(const Frame& frame);
@@ -112,12 +112,12 @@ void draw_heatmap(const Frame& frame);     ///< layers over steps
 void draw_magnitudes(const Frame& frame);  ///< max, rms, min of the selected tensor over steps
 void draw_histogram(const Frame& frame);   ///< exponents of the selected tensor, formats, scale
 void draw_lanes(const Frame& frame);       ///< distance to another lane in ulps
-/// Pictures alone, below each other in the rest of the window; false where there is nothing to
+/// Draw pictures without controls in the rest of the window. Return false if there is nothing to
 /// draw.
 bool picture_histogram(const Frame& frame);
 bool picture_distances(const Frame& frame);  ///< the histogram of ulps
 bool picture_errors(const Frame& frame);     ///< error by depth
-// Those of the tabs.
+// Panels of the tabs.
 #define HALFSCOPE_TAB(panel, name, title, shorter) void draw_##panel(const Frame& frame);
 #include "gui/state/tabs.inc"
 #undef HALFSCOPE_TAB

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What panels have worked out and keep from frame to frame: one value of each type they ask for.
-// Whoever draws the panels owns it, so that two views of a run never share one.
+// Values that panels compute and keep from frame to frame: one of each type. The drawer of the
+// panels owns them, so that two views of a run never share one.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace halfscope::gui {
 
 class PanelCaches {
  public:
-  /// The value of that type; made when it is asked for first.
+  /// Returns the value of that type, created at first use.
   template <typename T>
   T& get() {
     std::shared_ptr<void>& value = values_[std::type_index(typeid(T))];
@@ -23,8 +23,8 @@ class PanelCaches {
   std::unordered_map<std::type_index, std::shared_ptr<void>> values_;
 };
 
-/// How the histogram and the distances to another lane share the height of their region. Measured
-/// in one frame, used in the next.
+/// Heights that the histogram and the distances to another lane share. Measured in one frame, used
+/// in the next.
 struct ValuesRoom {
   float bars = 0.0f;    ///< height of the histogram's bars
   float others = 0.0f;  ///< of everything else down to the end of the distances; 0 without them

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What would help, with the evidence, and switches that put it into the edited plan.
+// Recommendations: actions with their evidence, and switches that put them into the edited plan.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 namespace halfscope::gui {
 namespace {
 
-constexpr float kFooterBeside = 640.0f;  ///< wider panels have the estimate beside the buttons
+constexpr float kFooterBeside = 640.0f;  ///< wider panels put the estimate next to the buttons
 
-/// One line of the table: something that can be switched on, or a finding that only tells.
+/// One line of the table: a change that can be switched on, or a finding without one.
 struct Row {
   std::string layer{};  ///< "" for the whole lane
   std::string action{}, evidence{}, rule{};
@@ -26,7 +26,7 @@ struct Row {
   PlanEdit edit{};  ///< of one member, or empty
 };
 
-/// Returns what stands for an action where a finding has none: an earlier row may cure its cause.
+/// Returns the text for a finding without an action: an earlier row may fix its cause.
 std::string without_action(const std::vector<Row>& rows, const Finding& finding) {
   const bool above =
       !finding.layer.empty() && std::any_of(rows.begin(), rows.end(), [&](const Row& row) {
@@ -40,7 +40,7 @@ std::vector<Row> rows_of(const Frame& frame, const Report& report) {
   std::set<std::string> kept;
   bool scale_named = false;
   for (const Finding& finding : report.findings) {
-    // The verdict tells of harm itself; here are its causes and what to do about them.
+    // The verdict reports the harm itself; this list has its causes and actions.
     if (finding.lane != frame.at.lane || (finding.rule == "harm" && finding.action.text.empty()))
       continue;
     const Action& action = finding.action;
@@ -72,7 +72,7 @@ std::vector<Row> rows_of(const Frame& frame, const Report& report) {
     if (kept.contains(layer)) continue;
     rows.push_back({.layer = layer,
                     .action = "Keep in fp32.",
-                    .evidence = "Your own choice: no rule asks for it.",
+                    .evidence = "Your choice. No rule recommends it.",
                     .rule = "-",
                     .edit = PlanEdit::in_fp32({layer})});
   }
@@ -84,18 +84,18 @@ void draw_switch(const Frame& frame, const Row& row, const std::string& path) {
   if (!row.edit.fp32_layers().empty()) {
     bool on = edits.keeps(row.layer);
     if (ui::checkbox(path + "/what_if", "", &on)) edits.keep(row.layer, on);
-    ui::tip("Puts it into the edited plan. Nothing changes until the plan is tried or saved.");
+    ui::tip("Adds this change to the edited plan. Nothing runs until you try or save the plan.");
   } else if (row.edit.has(FixKind::weights_fp32)) {
     bool on = edits.has(FixKind::weights_fp32);
     if (ui::checkbox(path + "/what_if", "", &on)) edits.set(FixKind::weights_fp32, on);
-    ui::tip("Keeps the variables and the optimizer's state in fp32 (master weights).");
+    ui::tip("Keeps the variables and the optimizer state in fp32 (master weights).");
   } else if (const std::optional<Change> reduces = row.edit.reduction_change()) {
     bool on = edits.reduction() == row.edit.reduction();
     if (ui::checkbox(path + "/what_if", "", &on)) {
       if (const auto before = edits.reduction_change()) std::erase(edits.changes, *before);
       if (on) edits.add(*reduces);
     }
-    ui::tip("Sums the gradients of the ranks in this way.");
+    ui::tip("Sums the gradients of all ranks this way.");
   } else if (row.edit.loss_scale()) {
     bool on = edits.loss_scale() == row.edit.loss_scale();
     if (ui::checkbox(path + "/what_if", "", &on)) {
@@ -120,7 +120,7 @@ void draw_row(const Frame& frame, const Row& row, size_t index) {
     if (row.finding->step >= 0) frame.view.cursor = row.finding->step;
   }
   if (ImGui::IsItemHovered()) frame.view.hovered_layer = row.layer;
-  ui::tip("Selects the layer, its tensor and the first step it shows at.");
+  ui::tip("Selects the layer, its tensor and the first step with this problem.");
   ImGui::TableNextColumn();
   ui::text_wrapped(path + "/action", row.action);
   ImGui::TableNextColumn();
@@ -136,8 +136,8 @@ void draw_row(const Frame& frame, const Row& row, size_t index) {
   ImGui::PopStyleColor();
 }
 
-/// What the recorded counters say of the layers that would be kept: a bound, since what happens
-/// behind them in the network is not known before it is trained.
+/// Estimates the effect of the edits from the recorded counters. It is only a bound: the effect on
+/// later layers is unknown before training.
 std::string predicted(const Frame& frame) {
   const PlanEdit& edits = frame.view.edits;
   int64_t overflow = 0, underflow = 0, kept_overflow = 0, kept_underflow = 0;
@@ -185,12 +185,12 @@ void draw_footer(const Frame& frame) {
   const bool any = !edits.empty();
   ImGui::BeginDisabled(!any);
   if (ui::button("advice/try", "Try it")) frame.ask(Request::Kind::try_plan);
-  ui::tip("Trains the edited plan in the background and shows it live beside this run.");
+  ui::tip("Trains the edited plan in the background and shows it live next to this run.");
   ImGui::SameLine();
   if (ui::button("advice/save", "Save plan ...")) frame.ask(Request::Kind::save_plan);
   ImGui::SameLine();
   if (ui::button("advice/copy", "Copy command")) frame.ask(Request::Kind::copy_command);
-  ui::tip("The command that trains the edited plan, for a terminal.");
+  ui::tip("Copies the terminal command that trains the edited plan.");
   ImGui::SameLine();
   if (ui::button("advice/clear", "Clear")) edits = {};
   ImGui::EndDisabled();
@@ -213,7 +213,7 @@ size_t recommendation_count(const Frame& frame) {
 void draw_recommendations(const Frame& frame) {
   const Report* report = frame.run.report();
   if (report == nullptr) {
-    ImGui::TextDisabled("The rules are at work ...");
+    ImGui::TextDisabled("Analyzing the run ...");
     return;
   }
   const std::vector<Row> rows = rows_of(frame, *report);
@@ -226,10 +226,11 @@ void draw_recommendations(const Frame& frame) {
   if (rows.empty()) {
     const bool measured = !frame.run.columns().empty();
     ImGui::PushStyleColor(ImGuiCol_Text, measured ? frame.theme.good : frame.theme.soft);
-    ui::text_wrapped("advice/empty",
-                     measured ? fmt::format("Nothing to advise: no rule found anything in {}.",
-                                            frame.lane_info().name)
-                              : std::string("Nothing was measured, so no rule can say anything."));
+    ui::text_wrapped(
+        "advice/empty",
+        measured ? fmt::format("No recommendations: the rules found no problems in {}.",
+                               frame.lane_info().name)
+                 : std::string("No statistics were recorded, so the rules have nothing to check."));
     ImGui::PopStyleColor();
   } else {
     const ImGuiTableFlags flags =

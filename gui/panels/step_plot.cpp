@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One axis of steps for all plots in the middle, and what pointer and wheel do to it.
+// One axis of steps for all plots in the middle, and its mouse handling.
 #include "gui/panels/step_plot.h"
 
 #include <fmt/format.h>
@@ -13,10 +13,9 @@
 namespace halfscope::gui {
 namespace {
 
-// Room for names of layers or tensors on the left, for the second axis and the colour bar on the
-// right.
+// Margins: names of layers or tensors on the left, the second axis and the colour bar on the right.
 constexpr float kLeft = 120.0f, kLeftOfTensors = 142.0f, kRight = 84.0f;
-// In a narrow window they give way, as long as a number has room.
+// They shrink in a narrow window, as long as a number fits.
 constexpr float kLeastLeft = 56.0f, kLeastRight = 52.0f, kWideEnough = 560.0f;
 constexpr float kLeast = 24.0f;  // a plot is never lower
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The verdict bar: is it safe, and if not, where to look first.
+// The verdict bar: which layer fails, why, and what to do.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +12,7 @@
 namespace halfscope::gui {
 namespace {
 
-/// The state in words and as a shape, so that it is not told by colour alone.
+/// Returns the state as words and a shape, so that it does not depend on colour alone.
 const char* badge(Verdict::State state, bool early, bool unicode) {
   switch (state) {
     case Verdict::State::healthy:
@@ -30,7 +30,7 @@ const char* badge(Verdict::State state, bool early, bool unicode) {
   return "";
 }
 
-/// The text, or as much of its beginning as is at most `width` wide with "..." behind it.
+/// Returns the text, or its beginning with "..." if it is wider than `width`.
 std::string beginning_of(ImFont& font, const std::string& text, float width) {
   if (text_size(font, text).x <= width) return text;
   std::string shorter = text;
@@ -44,7 +44,7 @@ const Finding* worst_finding(const Report& report) noexcept {
   const Finding* worst = nullptr;
   for (const Finding& finding : report.findings) {
     if (finding.severity == Severity::info || finding.lane != report.sick) continue;
-    // Harm is the lane's as a whole; its cause is at a place.
+    // Harm concerns the whole lane; its cause has a place.
     const bool has_place = !finding.site.empty();
     const bool better = worst == nullptr || (has_place && worst->site.empty()) ||
                         (has_place == !worst->site.empty() && finding.severity > worst->severity);
@@ -74,19 +74,27 @@ void draw_verdict(const Frame& frame) {
                                               theme.card, 5 * scale);
     ImGui::SetCursorScreenPos({start.x + pad, start.y + pad});
     ImGui::PushStyleColor(ImGuiCol_Text, theme.soft);
-    ui::text("verdict/headline", "Working out what happened ...");
+    ui::text("verdict/headline", "Analyzing the run ...");
     ImGui::PopStyleColor();
     ImGui::SetCursorScreenPos({start.x, start.y + height + ImGui::GetStyle().ItemSpacing.y});
     return;
   }
-  // In a low window one line of it is left, and all of it in the tooltip.
+  // A low window shows one line, and all of it in the tooltip.
   const bool low = ImGui::GetContentRegionAvail().y < 330 * scale;
   Verdict verdict = report->verdict;
   verdict.headline = plain_text(verdict.headline);
   verdict.more = plain_text(verdict.more);
-  const std::string whole = verdict.headline + (verdict.more.empty() ? "" : "\n\n" + verdict.more);
+  const bool ill =
+      verdict.state == Verdict::State::broken || verdict.state == Verdict::State::attention;
+  std::string fix;
+  if (ill && report->diagnosis && !report->diagnosis->fix_text.empty()) {
+    fix = "What to do: " + plain_text(report->diagnosis->fix_text);
+  }
+  std::string whole = verdict.headline;
+  if (!verdict.more.empty()) whole += "\n\n" + verdict.more;
+  if (!fix.empty()) whole += "\n\n" + fix;
   const Finding* worst = worst_finding(*report);
-  // A few good steps are no promise, and so not green.
+  // A few good steps prove little, so they are not green.
   const bool early = report->steps < report::kFewSteps && !report->run.inference;
   const bool promise = verdict.state != Verdict::State::healthy || !early;
   const ImU32 ink = promise ? theme.verdict(verdict.state) : theme.accent;
@@ -105,6 +113,7 @@ void draw_verdict(const Frame& frame) {
   if (low) {
     verdict.headline = beginning_of(*frame.fonts.bold, verdict.headline, text_width);
     verdict.more.clear();
+    fix.clear();
   }
   const ImVec2 head = ImGui::CalcTextSize(verdict.headline.c_str(), nullptr, false, text_width);
   ImGui::PopFont();
@@ -113,7 +122,15 @@ void draw_verdict(const Frame& frame) {
                           ? ImVec2{0, 0}
                           : ImGui::CalcTextSize(verdict.more.c_str(), nullptr, false, more_width);
   const float gap = verdict.more.empty() ? 0.0f : 3 * scale;
-  const float height = head.y + gap + more.y + 2 * (pad - 3 * scale);
+  // Put the fix on the second line if it fits, so that the plots keep their height.
+  const float fix_left = more.x + 1.5f * pad;
+  const bool beside = more.x > 0.0f && more.y < 1.5f * ImGui::GetTextLineHeight() &&
+                      fix_left + ImGui::CalcTextSize(fix.c_str()).x <= text_width;
+  const float fix_top = beside ? head.y + gap : head.y + gap + more.y + 3 * scale;
+  const float fix_end =
+      fix.empty() ? head.y + gap + more.y
+                  : fix_top + ImGui::CalcTextSize(fix.c_str(), nullptr, false, text_width).y;
+  const float height = fix_end + 2 * (pad - 3 * scale);
   ImDrawList& draw = *ImGui::GetWindowDrawList();
   const ImVec2 end{start.x + width, start.y + height};
   draw.AddRectFilled(start, end, ground, 5 * scale);
@@ -139,11 +156,12 @@ void draw_verdict(const Frame& frame) {
     write("verdict/more", verdict.more, text_x, top + head.y + gap, more_width);
     ImGui::PopStyleColor();
   }
+  if (!fix.empty()) write("verdict/fix", fix, beside ? text_x + fix_left : text_x, top + fix_top);
   if (button_width > 0.0f) {
     const float button_height = ImGui::GetFrameHeight();
     ImGui::SetCursorScreenPos({end.x - button_width, start.y + (height - button_height) / 2});
     if (ui::button("verdict/show", "Show me where")) go_to_finding(frame.view, frame.run, *worst);
-    ui::tip("Selects the layer, the tensor and the step of the weightiest finding.");
+    ui::tip("Selects the layer, tensor and step of the most severe finding.");
   }
   ImGui::SetCursorScreenPos({start.x, end.y + ImGui::GetStyle().ItemSpacing.y});
   ImGui::Dummy({0, 0});

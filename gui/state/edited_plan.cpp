@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Edits become rules at the end of the plan, where the last one wins.
+// Edits become rules at the end of the plan, because the last rule wins.
 #include "gui/state/edited_plan.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::string edited_plan(const LaneInfo& lane, const PlanEdit& edits) {
 }
 
 std::string plan_argument(const LaneInfo& lane, const std::string& plan_file) {
-  // The processor's two backends are told apart by the plan alone.
+  // The plan alone selects between the two CPU backends.
   const bool on_processor = lane.backend == "emulated" || lane.backend == "float64";
   return on_processor ? plan_file : lane.backend + ":" + plan_file;
 }
@@ -30,8 +30,8 @@ std::string plan_argument(const LaneInfo& lane, const std::string& plan_file) {
 std::vector<std::string> trial_command(const RunInfo& run, int reference, const PlanEdit& edits,
                                        const std::string& plan, const std::string& out) {
   if (run.settings.empty()) {
-    throw Error("this run does not say how it was trained",
-                "save the plan and train with it where the run came from");
+    throw Error("this run file does not say how it was trained",
+                "save the plan and train it with the program that made this run");
   }
   std::vector<std::string> words{run.inference ? "run" : "train"};
   words.insert(words.end(), run.settings.begin(), run.settings.end());

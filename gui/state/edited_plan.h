@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the edits in the viewer make of a lane: its plan, and the command that trains it.
+// Turns the viewer's edits into a plan and into the command that trains it.
 #pragma once
 
 #include <string>
@@ -10,20 +10,20 @@
 
 namespace halfscope::gui {
 
-/// The lane's plan with a rule for every layer to keep in fp32, and its storage, as JSON. Throws
-/// Error if the file holds no plan that can be read.
+/// Returns the lane's plan as JSON, with a rule for every layer to keep in fp32 and with its
+/// storage. Throws Error if the run file does not contain a readable plan.
 std::string edited_plan(const LaneInfo& lane, const PlanEdit& edits);
 
-/// The plan file as --lanes names it: on the lane's own backend, "cuda:plan.json".
+/// Returns the plan file as an argument of --lanes, with the lane's backend: "cuda:plan.json".
 std::string plan_argument(const LaneInfo& lane, const std::string& plan_file);
 
-/// Arguments of `halfscope` that train the edited plan, named as plan_argument() does, as `run` was
-/// trained, beside the reference lane (an index; -1: none), and record to `out`. Throws Error if
-/// the run was not started from the command line, which then says nothing of its settings.
+/// Returns the arguments of `halfscope` that train the edited plan (named by plan_argument()) with
+/// the settings of `run` and its reference lane (an index; -1: none), recording to `out`. Throws
+/// Error if the run was not started from the command line, since its settings are then unknown.
 std::vector<std::string> trial_command(const RunInfo& run, int reference, const PlanEdit& edits,
                                        const std::string& plan, const std::string& out);
 
-/// The command as a shell takes it.
+/// Returns the command quoted for a shell.
 std::string command_text(const std::vector<std::string>& words);
 
 }  // namespace halfscope::gui

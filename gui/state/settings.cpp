@@ -35,11 +35,11 @@ void write_json(const fs::path& file, const Json& json) {
     fs::create_directories(file.parent_path(), error);
     write_output_file(file, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n", true);
   } catch (const std::exception&) {
-    // Remembering is a courtesy: a full disk is no reason to stop looking at a run.
+    // Saving is optional: a full disk must not stop the viewer.
   }
 }
 
-/// The member if it is there and of the right type; else what stands in `value` stays.
+/// Reads the member if it exists and has the right type; otherwise leaves `value` unchanged.
 template <typename T>
 void take(const Json& json, const char* key, T& value) {
   const auto found = json.find(key);
@@ -51,7 +51,7 @@ void take(const Json& json, const char* key, T& value) {
   }
 }
 
-/// One of these values, by its name.
+/// Reads an enum value by its name.
 template <typename Enum, size_t N>
 void take_named(const Json& json, const char* key, const std::array<Enum, N>& values,
                 const char* (*name_of)(Enum) noexcept, Enum& value) {
@@ -188,7 +188,7 @@ ViewState SettingsFile::load_view(const std::string& run_file) const {
   double scale = 0.0;
   take(json, "loss_scale", scale);
   if (scale > 0.0) view.edits.set_loss_scale(scale);
-  // What is above is what earlier versions wrote.
+  // Earlier versions wrote the members above.
   if (changes != json.end()) {
     if (std::optional<PlanEdit> edits = edit_from_json(changes->dump())) view.edits = *edits;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the viewer remembers between sessions: settings and recent files in one JSON file, and for
-// every run file that was open the view of it. Nothing is ever written into a run file or beside
-// it; a file that cannot be read or written is as if there were none.
+// Settings that outlive a session: settings and recent files in one JSON file, and one view file
+// for every run file that was open. Nothing is ever written into a run file or its folder. A
+// settings file that cannot be read or written is ignored.
 #pragma once
 
 #include <filesystem>
@@ -27,17 +27,17 @@ struct Settings {
   void add_recent(const std::string& file);
 };
 
-/// $XDG_STATE_HOME/halfscope, else ~/.local/state/halfscope; empty if there is no home.
+/// Returns $XDG_STATE_HOME/halfscope, else ~/.local/state/halfscope; empty without a home folder.
 std::filesystem::path state_folder();
 
 class SettingsFile {
  public:
-  /// An empty folder remembers nothing: for tests and scripted screenshots.
+  /// Stores files in `folder`; an empty one stores nothing (tests, scripted screenshots).
   explicit SettingsFile(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   Settings load() const;
   void save(const Settings& settings) const;
-  /// Of the run file at that path; the usual view if there is none.
+  /// Returns the saved view of the run file at that path, or the default view.
   ViewState load_view(const std::string& run_file) const;
   void save_view(const std::string& run_file, const ViewState& view) const;
   const std::filesystem::path& folder() const noexcept { return folder_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Small functions of plain values; nothing here draws.
+// Functions on plain values; nothing here draws.
 #include "gui/state/view_state.h"
 
 #include <algorithm>

@@ -15,7 +15,7 @@
 
 namespace halfscope::gui {
 
-/// Steps from `first` to `last`, both shown whole; empty (last < first) stands for all there are.
+/// Steps `first` to `last`, both included. An empty range (last < first) means all steps.
 struct StepRange {
   double first = 0.0, last = -1.0;
   bool all() const noexcept { return last < first; }
@@ -32,7 +32,7 @@ inline constexpr std::array kTabs{
 #include "gui/state/tabs.inc"
 #undef HALFSCOPE_TAB
 };
-/// In scripts and saved views: "recommendations", "details" ...
+/// Returns the name in scripts and saved views: "recommendations", "details" ...
 const char* tab_name(Tab tab) noexcept;
 
 enum class Region : uint8_t { none, layers, steps, values, tabs };
@@ -40,10 +40,10 @@ enum class Region : uint8_t { none, layers, steps, values, tabs };
 enum class LayerOrder : uint8_t { execution, severity, name };
 inline constexpr std::array<LayerOrder, 3> kLayerOrders{LayerOrder::execution, LayerOrder::severity,
                                                         LayerOrder::name};
-/// In saved views: "execution", "severity", "name".
+/// Returns the name in saved views: "execution", "severity" or "name".
 const char* layer_order_name(LayerOrder order) noexcept;
 
-/// Where the user is: what Back and Forward go through.
+/// The user's place in the run. Back and Forward move through these.
 struct Place {
   std::string lane{}, other_lane{}, layer{}, site{};
   RoleView role = RoleView::all;
@@ -68,8 +68,7 @@ struct ViewState : Place {
   double scale_shift = 0.0;
   bool whole_run = false;   ///< the histogram: all steps merged instead of those at the cursor
   bool log_counts = false;  ///< its counts on a logarithmic axis
-  /// What would be done to the lane that is looked at. Nothing of it is real until the plan is
-  /// saved or tried.
+  /// Planned changes to the selected lane. They have no effect until the plan is saved or tried.
   PlanEdit edits{};
   Region maximized = Region::none;
   std::vector<std::string> hidden_series{};  ///< paths of legend entries that are switched off
@@ -78,21 +77,21 @@ struct ViewState : Place {
   /// Heatmap: height of a row as a multiple of the one that fits all, and rows above the first.
   double row_zoom = 1.0, row_scroll = 0.0;
 
-  // What the pointer is over, anew in every frame.
+  // Item under the pointer, reset in every frame.
   std::string hovered_layer{}, hovered_site{};
   int64_t hovered_step = -1;
-  // The same of the frame before, which panels light up in whatever order they are drawn.
+  // The hovered items of the last frame, which panels highlight in any drawing order.
   std::string lit_layer{}, lit_site{};
   int64_t lit_step = -1;
 
-  /// Before the panels are drawn: what was hovered is lit now, and nothing is hovered yet.
+  /// Highlights the items hovered in the last frame and resets the hovered ones.
   void begin_frame();
 };
 
-/// Back and Forward.
+/// History of places for Back and Forward.
 class History {
  public:
-  /// Once a frame while nothing is being dragged: keeps the place if it is a new one.
+  /// Adds the place if it is new. Call once a frame while nothing is being dragged.
   void note(const Place& place);
   bool can_go_back() const noexcept { return at_ > 0; }
   bool can_go_forward() const noexcept { return at_ + 1 < places_.size(); }
@@ -104,8 +103,8 @@ class History {
   size_t at_ = 0;
 };
 
-/// True if `name` contains `filter`, or matches it where it is a glob (holds * or ?). Upper and
-/// lower case are the same; the empty filter passes everything.
+/// Returns true if `name` contains `filter`, or matches it if it is a glob (with * or ?). Ignores
+/// case; an empty filter matches everything.
 bool passes_filter(const std::string& name, const std::string& filter);
 
 }  // namespace halfscope::gui

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Canvas: what plots draw on. It goes to Dear ImGui's list of the window and, where a picture of
-// the panel is wanted, the same shapes into an SVG.
+// Canvas: the drawing surface of plots. It draws into Dear ImGui's list of the window and, for a
+// picture of the panel, draws the same shapes into an SVG.
 #pragma once
 
 #include <imgui.h>
@@ -14,7 +14,7 @@
 
 namespace halfscope::gui {
 
-/// Where the picture of a panel goes, and where the pixels in it can be looked up.
+/// Target of a panel's picture, and the source of the pixels in it.
 struct PictureTarget {
   SvgPicture svg;
   MemoryTextures textures;
@@ -22,7 +22,7 @@ struct PictureTarget {
 
 class Canvas {
  public:
-  /// Draws into the current window; also into `target` unless that is null.
+  /// Draws into the current window, and into `target` unless that is null.
   explicit Canvas(PictureTarget* target = nullptr)
       : list_(*ImGui::GetWindowDrawList()), target_(target) {}
 
@@ -30,13 +30,13 @@ class Canvas {
   void outline(ImVec2 min, ImVec2 max, ImU32 color, float width = 1.0f, float rounding = 0.0f);
   void line(ImVec2 from, ImVec2 to, ImU32 color, float width = 1.0f);
   void polyline(std::span<const ImVec2> points, ImU32 color, float width);
-  /// Convex, clockwise.
+  /// Fills a convex polygon; points are clockwise.
   void polygon(std::span<const ImVec2> points, ImU32 color);
   void circle(ImVec2 center, float radius, ImU32 color);
-  /// One line with its top left corner at `place`, which is rounded to whole pixels.
+  /// Draws one line of text with its top left corner at `place`, rounded to whole pixels.
   void text(ImFont& font, ImVec2 place, ImU32 color, std::string_view text, bool bold = false);
   void gradient(ImVec2 min, ImVec2 max, ImU32 top, ImU32 bottom);
-  /// `name` is that of the texture.
+  /// Draws the texture `name`.
   void image(std::string_view name, ImTextureID texture, ImVec2 min, ImVec2 max);
   void push_clip(ImVec2 min, ImVec2 max);
   void pop_clip();
@@ -48,7 +48,7 @@ class Canvas {
   PictureTarget* target_;
 };
 
-/// Of one line, in pixels.
+/// Returns the size of one line of text, in pixels.
 ImVec2 text_size(ImFont& font, std::string_view text);
 
 }  // namespace halfscope::gui

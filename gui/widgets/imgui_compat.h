@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Dear ImGui as we use it, from 1.86 (Debian 12) on: what was renamed since, under one name.
+// Compatibility with Dear ImGui 1.86 (Debian 12) and later: one name for everything renamed since.
 #pragma once
 
 #include <imgui.h>
@@ -9,7 +9,7 @@ namespace halfscope::gui {
 
 #if IMGUI_VERSION_NUM >= 18700
 using Key = ImGuiKey;
-/// Letters and digits have names of their own.
+/// Letters and digits have their own names.
 inline Key letter_key(char upper) { return static_cast<Key>(ImGuiKey_A + (upper - 'A')); }
 inline Key symbol_key(char symbol) {
   switch (symbol) {
@@ -33,7 +33,7 @@ inline bool named_key_pressed(ImGuiKey key, bool repeat = false) {
   return ImGui::IsKeyPressed(key, repeat);
 }
 #else
-/// The window system's code: GLFW's, which for printable keys are those of ASCII.
+/// Codes of the window system: GLFW's, which are ASCII for printable keys.
 using Key = int;
 inline Key letter_key(char upper) { return upper; }
 inline Key symbol_key(char symbol) { return symbol; }
@@ -44,7 +44,7 @@ inline bool named_key_pressed(ImGuiKey key, bool repeat = false) {
 }
 #endif
 
-/// Height of a font's text in pixels, of the size it was loaded with.
+/// Returns the height of a font's text in pixels, at the size it was loaded with.
 inline float font_size(const ImFont& font) {
 #if IMGUI_VERSION_NUM >= 19200
   return font.LegacySize;
@@ -53,8 +53,8 @@ inline float font_size(const ImFont& font) {
 #endif
 }
 
-/// The wheel belongs to the item just submitted while the pointer is over it, and does not scroll
-/// its window.
+/// Gives the wheel to the item just submitted while the pointer is over it, so that its window does
+/// not scroll.
 inline void take_wheel() {
 #if IMGUI_VERSION_NUM >= 18900
   ImGui::SetItemKeyOwner(ImGuiKey_MouseWheelY);

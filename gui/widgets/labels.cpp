@@ -15,7 +15,7 @@
 namespace halfscope::gui {
 namespace {
 
-/// "20.9" of "20.9%": the unit stands behind the upper bound.
+/// Returns "20.9" for "20.9%": the unit follows the upper bound.
 std::string without_percent(std::string text) {
   if (text.ends_with("%")) text.pop_back();
   return text;
@@ -61,7 +61,7 @@ float text_width(ImFont* font, std::string_view text) {
 
 std::string fitted(std::string_view text, ImFont* font, float width) {
   if (text_width(font, text) <= width) return std::string(text);
-  // Characters of several bytes are rare in names; those that are cut are left out whole.
+  // Characters of several bytes are rare in names; a cut one is removed completely.
   const auto begins = [&](size_t at) { return begins_character(text[at]); };
   for (size_t kept = text.size(); kept > 2; --kept) {
     size_t head = kept / 2, tail = text.size() - (kept - kept / 2);
@@ -121,7 +121,7 @@ bool format_combo(std::string_view path, std::string* name, const char* own, flo
   const std::string place(path);
   bool changed = false;
   std::string preview = name->empty() && own != nullptr ? own : *name;
-  // Where the box is too narrow for "fp16 (its own)", the format alone.
+  // Show only the format if "fp16 (its own)" does not fit.
   const float room = width - ImGui::GetFrameHeight() - 2 * ImGui::GetStyle().FramePadding.x;
   if (name->empty() && text_width(ImGui::GetFont(), preview) > room) {
     preview.resize(std::min(preview.find(' '), preview.size()));
@@ -145,8 +145,8 @@ bool format_combo(std::string_view path, std::string* name, const char* own, flo
   const std::string problem = name->empty() ? "" : format_problem(*name);
   ImGui::PushTextWrapPos(ImGui::GetCursorPosX() + std::max(width, 180.0f));
   ImGui::PushStyleColor(ImGuiCol_Text, problem.empty() ? theme.soft : theme.bad);
-  ui::text(place + "/problem", problem.empty() ? "eXmY, then fn, fnuz or finite, a bias as b7, "
-                                                 "and options :sat, :ftz"
+  ui::text(place + "/problem", problem.empty() ? "eXmY, optionally fn, fnuz or finite, a bias "
+                                                 "such as b7, and :sat or :ftz"
                                                : problem);
   ImGui::PopStyleColor();
   ImGui::PopTextWrapPos();

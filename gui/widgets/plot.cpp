@@ -13,11 +13,11 @@
 namespace halfscope::gui {
 namespace {
 
-constexpr float kGrabWidth = 5.0f;  // pixels on either side of a line that can be dragged
+constexpr float kGrabWidth = 5.0f;  // pixels on either side of a draggable line
 
 bool finite(ImVec2 place) { return std::isfinite(place.x) && std::isfinite(place.y); }
 
-/// A mark around `at`; shapes differ, so that none is told by its colour alone.
+/// Draws a mark around `at`. Shapes differ, so that none depends on colour alone.
 void draw_mark(Canvas& canvas, PlotMark mark, ImVec2 at, float r, ImU32 color) {
   switch (mark) {
     case PlotMark::triangle_down: {
@@ -140,7 +140,7 @@ void Plot::take_input(const PlotSpec& spec) {
     ImGui::ResetMouseDragDelta(ImGuiMouseButton_Left);
     panning_ = true;
   }
-  // What was dragged beyond the threshold is no click, however small the last move.
+  // A drag beyond the threshold does not count as a click, however small the last move was.
   const bool far = io.MouseDragMaxDistanceSqr[0] >= io.MouseDragThreshold * io.MouseDragThreshold;
   if (released) clicked_ = !far && (drag == Drag::pan || drag == Drag::brush);
   if (drag == Drag::brush && (active || released) && far) {
@@ -195,7 +195,7 @@ void Plot::draw_axes(const PlotSpec& spec) {
   const double apart_y = std::max(20.0, 1.6 * static_cast<double>(font_size(font)));
   const auto label_y = [&](const Tick& tick, float y, bool left) {
     const float width = text_size(font, tick.text).x;
-    // At the ends they move inwards rather than into the neighbouring plot.
+    // Labels at the ends move inwards rather than into the neighbouring plot.
     const float top = std::clamp(y - half, min_.y - half * 0.6f, max_.y - half * 1.4f);
     canvas_.text(font, {left ? min_.x - gap - width : max_.x + gap, top}, theme.soft, tick.text);
   };
@@ -329,7 +329,7 @@ void Plot::bar(double first, double last, double base, double value, ImU32 color
   const float bottom = std::clamp(y_.pixel(base), min_.y, max_.y), top = y_.pixel(value);
   if (!std::isfinite(from) || !std::isfinite(to) || !std::isfinite(top)) return;
   const float hair = to - from >= 4.0f ? 1.0f : 0.0f;
-  // What is there is seen, if only one pixel of it.
+  // Draw at least one pixel, so that everything stays visible.
   const float shown = std::min(std::max(top, min_.y), bottom - 1.0f);
   canvas_.fill({std::round(from), shown}, {std::round(to) - hair, bottom}, color);
 }
@@ -543,7 +543,7 @@ void draw_legend(const PlotLook& look, const std::vector<LegendEntry>& entries, 
 
 std::string elided(ImFont& font, std::string_view text, float width) {
   if (text_size(font, text).x <= width) return std::string(text);
-  // The end of a name tells more than its beginning: it gets the odd character.
+  // The end of a name says more than its beginning, so it gets the odd character.
   for (size_t kept = text.size() - 1; kept >= 2; --kept) {
     const size_t front = kept / 2;
     std::string shorter(text.substr(0, front));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Plot: a rectangle with axes that things are drawn into, and what the mouse does in it. The
-// caller decides what zoom and pan mean; the plot reports them.
+// Plot: a rectangle with axes, drawing calls and mouse input. It reports zoom and pan; the caller
+// decides what they do.
 //
 //   Plot plot(look, {.path = "steps/loss", .min = min, .max = max, .x = x, .y = y});
 //   plot.line(reduce(x, n, point_at), color);
@@ -24,7 +24,7 @@
 
 namespace halfscope::gui {
 
-/// How things look here.
+/// Theme, fonts and scale of a plot.
 struct PlotLook {
   const Theme& theme;
   const Fonts& fonts;
@@ -33,11 +33,11 @@ struct PlotLook {
   float px(float size) const noexcept { return std::round(size * scale); }
 };
 
-/// Columns of numbers that share a first column, as text: what copying and exporting give.
+/// Columns of numbers with a common first column, as text for copying and exporting.
 class PlotTable {
  public:
   explicit PlotTable(std::string x_name) : names_{std::move(x_name)} {}
-  /// Numbers in the shortest form that reads back; nothing for NaN.
+  /// Returns the table. Numbers have the shortest form that reads back; NaN is left empty.
   template <class PointAt>
   void add(std::string name, size_t count, PointAt point_at) {
     names_.push_back(std::move(name));
@@ -84,39 +84,40 @@ class Plot {
   ImVec2 max() const noexcept { return max_; }
   Canvas& canvas() noexcept { return canvas_; }
 
-  // --- What is drawn. Whatever has no place on the axes is left out.
+  // --- Drawing. Values without a place on the axes are left out.
   void band(double low, double high, ImU32 color);
-  /// The word for a band, on a ground of its own, to be drawn above lines.
+  /// Draws the label of a band on its own background, above lines.
   void band_label(double low, double high, ImU32 ink, std::string_view label);
   void span(double first, double last, ImU32 color);  ///< between two values of x
   void line(const Trace& trace, ImU32 color, float width = 1.0f, PlotSide side = PlotSide::left);
-  /// Every value holds until the next point; the last one until `end`.
+  /// Draws stairs: every value is valid until the next point, the last one until `end`.
   void stairs(const Trace& trace, double end, ImU32 color, float width = 1.0f,
               PlotSide side = PlotSide::left);
-  /// `y` in pixels from the top, so that marks stand in a row.
+  /// Draws marks in a row; `y` is in pixels from the top.
   void mark_at_top(PlotMark mark, double x, float y, ImU32 color, float size = 4.0f);
   void mark(PlotMark mark, double x, double y, ImU32 color, float size = 4.0f,
             PlotSide side = PlotSide::left);
-  /// From `base` to `value`, over [first, last) of x, with a hair between neighbours.
+  /// Draws a bar from `base` to `value` over [first, last) of x, with a thin gap between
+  /// neighbours.
   void bar(double first, double last, double base, double value, ImU32 color);
   void outline(double first, double last, double base, double value, ImU32 color);
   void v_line(double x, ImU32 color, float width = 1.0f);
   void h_line(double y, ImU32 color, float width = 1.0f, PlotSide side = PlotSide::left);
-  /// Lines that the mouse moves: true while it does. `path` is tracked.
+  /// Draw lines that the mouse can move; return true while it does. `path` is tracked.
   bool drag_v_line(std::string_view path, double* x, ImU32 color, std::string_view label = {});
   bool drag_h_line(std::string_view path, double* y, ImU32 color, std::string_view label = {});
-  /// Small text with its top left corner there, on the screen.
+  /// Draws small text with its top left corner at a point on the screen.
   void text(ImVec2 place, ImU32 color, std::string_view text);
-  /// The same on a ground that keeps it apart from lines, moved inside of the plot.
+  /// Draws text on a background that separates it from lines, moved inside the plot.
   void tag(ImVec2 place, ImU32 ink, std::string_view text);
-  /// In the middle of the plot, where there is nothing to show.
+  /// Draws a message in the middle of an empty plot.
   void message(std::string_view text);
-  /// The texture of that name.
+  /// Draws the texture of that name.
   void image(std::string_view name, ImTextureID texture, ImVec2 min, ImVec2 max);
-  /// What is drawn until the next name, or the end, is called so in an SVG.
+  /// Names everything drawn until the next name in an SVG.
   void name(std::string_view name, PlotSide side = PlotSide::left);
 
-  // --- What the mouse did in this frame.
+  // --- Mouse input in this frame.
   bool hovered() const noexcept { return hovered_; }
   double pointer_x() const noexcept;
   double pointer_y(PlotSide side = PlotSide::left) const noexcept;
@@ -126,7 +127,7 @@ class Plot {
   bool double_clicked() const noexcept { return double_clicked_; }
   ImVec2 pan() const noexcept { return pan_; }  ///< pixels dragged since last frame
   bool panning() const noexcept { return panning_; }
-  /// Of Shift and drag: two values of x, ascending, when the button is let go.
+  /// Returns the range of a Shift+drag, as two ascending values of x, when the button is released.
   std::optional<std::pair<double, double>> brushed() const noexcept { return brushed_; }
   PlotAction action() const noexcept { return action_; }  ///< chosen from the menu
 
@@ -135,7 +136,7 @@ class Plot {
   void take_input(const PlotSpec& spec);
   void draw_axes(const PlotSpec& spec);
   void draw_menu(const PlotSpec& spec);
-  /// Of a band: pixel of `value`; `otherwise` for infinities.
+  /// Returns the pixel of a band's edge `value`; `otherwise` for infinities.
   float edge(double value, float otherwise) const;
   void stroke(const std::vector<ImVec2>& points, ImU32 color, float width);
   void end_name();
@@ -156,13 +157,13 @@ class Plot {
   PlotAction action_ = PlotAction::none;
 };
 
-/// A tooltip of a title and named values, also tracked as text under `path`: "title\nname value".
+/// A tooltip with a title and named values, tracked as text under `path`: "title\nname value".
 class PlotTip {
  public:
   explicit PlotTip(std::string title) : title_(std::move(title)) {}
-  /// With a swatch of `color` where it is not 0.
+  /// Adds a row, with a swatch of `color` unless that is 0.
   void row(std::string name, std::string value, ImU32 color = 0);
-  void note(std::string text);     ///< a line of its own
+  void note(std::string text);     ///< a separate line
   void heading(std::string text);  ///< above rows, which are indented from the first one on
   void show(const PlotLook& look, std::string_view path) const;
 
@@ -176,23 +177,24 @@ class PlotTip {
   std::vector<Row> rows_;
 };
 
-/// An entry of a legend: click shows or hides the series, double click or Alt shows it alone.
-/// Hidden ones are in `hidden` under their path. `all` are the paths of the whole legend.
+/// An entry of a legend. A click shows or hides the series, a double-click or Alt+click shows it
+/// alone. `hidden` lists the paths of hidden series, `all` the paths of the whole legend.
 struct LegendEntry {
   std::string path, label;
   ImU32 color = 0;
   std::optional<PlotMark> mark{};  ///< instead of a stroke
   const char* meaning = nullptr;   ///< tooltip
 };
-/// On the current line, flush right up to `right` (x on the screen); leaves out what does not fit.
+/// Draws the legend on the current line, right-aligned to `right` (x on the screen); omits entries
+/// that do not fit.
 void draw_legend(const PlotLook& look, const std::vector<LegendEntry>& entries, float right,
                  std::vector<std::string>& hidden);
 bool is_hidden(const std::vector<std::string>& hidden, std::string_view path) noexcept;
 
-/// The menu of what a plot's data can be given as; between BeginPopup and EndPopup.
+/// Draws the menu for copying and exporting a plot's data; call between BeginPopup and EndPopup.
 PlotAction draw_data_menu(std::string_view path);
 
-/// The text, or its beginning and end with "..." between, in at most `width` pixels.
+/// Returns the text, or its beginning and end with "..." between, in at most `width` pixels.
 std::string elided(ImFont& font, std::string_view text, float width);
 
 }  // namespace halfscope::gui

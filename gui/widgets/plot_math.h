@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What plots compute: places of values, ticks, zoom and pan over steps, and the few points of a
-// long series that pixels can show. No drawing, so all of it is tested alone.
+// Plot arithmetic: positions of values, ticks, zoom and pan over steps, and reduction of a long
+// series to the points that pixels can show. No drawing, so it is tested alone.
 //
-// A step s takes up [s, s + 1) on an axis of steps; its point stands in the middle.
+// A step s occupies [s, s + 1) on an axis of steps; its point is in the middle.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ constexpr const char* axis_scale_name(AxisScale scale) noexcept {
   return kNames[static_cast<size_t>(scale)];
 }
 
-/// Values `low` to `high` on the pixels `from` to `to`; from > to where values grow upwards.
+/// Maps values `low` to `high` to pixels `from` to `to`; from > to if values grow upwards.
 struct Axis {
   AxisScale scale = AxisScale::linear;
   double low = 0.0, high = 1.0;
@@ -42,7 +42,7 @@ struct Axis {
     if (scale == AxisScale::log10) return value > 0.0 ? std::log10(value) : std::nan("");
     return value;
   }
-  /// NaN for what the axis has no place for.
+  /// Returns the position; NaN for values without a place on the axis.
   float pixel(double value) const noexcept {
     const double first = along(scale, low), last = along(scale, high);
     const double share = (along(scale, value) - first) / (last - first);
@@ -65,7 +65,7 @@ struct Tick {
   std::string text{};
 };
 
-/// 1, 2 or 5 times a power of ten: the least that is not below `least`.
+/// Returns 1, 2 or 5 times a power of ten: the smallest that is at least `least`.
 inline double nice_stride(double least) noexcept {
   if (!(least > 0.0) || !std::isfinite(least)) return 1.0;
   const double decade = std::pow(10.0, std::floor(std::log10(least)));
@@ -75,7 +75,7 @@ inline double nice_stride(double least) noexcept {
   return 10.0 * decade;
 }
 
-/// "2^-24", with raised digits where the font has them.
+/// Returns "2^-24", with raised digits if the font has them.
 inline std::string power_of_two_text(int exponent, bool raised) {
   if (!raised) return "2^" + std::to_string(exponent);
   static constexpr std::array<const char*, 10> kDigits{"\u2070", "\u00b9", "\u00b2", "\u00b3",
@@ -88,7 +88,7 @@ inline std::string power_of_two_text(int exponent, bool raised) {
   return text;
 }
 
-/// "12,345"
+/// Returns "12,345".
 inline std::string grouped(int64_t number) {
   std::string text = std::to_string(number);
   const int first = text[0] == '-' ? 1 : 0;
@@ -111,7 +111,7 @@ inline std::string tick_text(double value, double stride) {
   return text.data();
 }
 
-/// Round values inside the axis, at least `gap` pixels apart.
+/// Returns round values inside the axis, at least `gap` pixels apart.
 inline std::vector<Tick> ticks_of(const Axis& axis, double gap, bool raised = false) {
   std::vector<Tick> ticks;
   const double first = Axis::along(axis.scale, axis.low);
@@ -130,7 +130,7 @@ inline std::vector<Tick> ticks_of(const Axis& axis, double gap, bool raised = fa
   }
   if (axis.scale == AxisScale::log10) {
     const double decades = std::max(1.0, std::ceil(least));
-    // Between the decades where there is room: 1, 2, 5.
+    // Add 1, 2, 5 between the decades if there is room.
     const bool between = decades == 1.0 && least < 0.3;
     for (double e = std::floor(first); e <= last + 1e-9; e += decades) {
       for (const double factor : {1.0, 2.0, 5.0}) {
@@ -149,7 +149,7 @@ inline std::vector<Tick> ticks_of(const Axis& axis, double gap, bool raised = fa
   for (double k = std::ceil(first / stride); k * stride <= last + stride * 1e-9; k += 1.0) {
     const double value = k * stride;
     if (steps) {
-      if (value + 0.5 > last) break;  // the step's middle is where its tick stands
+      if (value + 0.5 > last) break;  // the tick is at the middle of the step
       ticks.push_back({value + 0.5, grouped(static_cast<int64_t>(value))});
     } else {
       ticks.push_back({value, tick_text(value, stride)});
@@ -160,7 +160,7 @@ inline std::vector<Tick> ticks_of(const Axis& axis, double gap, bool raised = fa
 
 // --- Steps: zoom and pan -----------------------------------------------------------------------
 
-/// What is shown of steps 0 to count - 1: from the first's beginning to the last's end.
+/// Returns the visible span of steps 0 to count - 1, from the first's start to the last's end.
 struct StepSpan {
   double from = 0.0, to = 1.0;
   double width() const noexcept { return to - from; }
@@ -175,7 +175,7 @@ inline StepSpan span_of(const StepRange& range, int64_t count) noexcept {
   return {from, from + width};
 }
 
-/// The range that shows `span`, moved into the run; the empty one if that is all of it.
+/// Returns the range that shows `span`, moved into the run; the empty one if that is all of it.
 inline StepRange range_of(StepSpan span, int64_t count) noexcept {
   const double all = std::max<double>(1.0, static_cast<double>(count));
   const double width = std::max(span.width(), std::min(kFewestSteps, all));
@@ -184,7 +184,7 @@ inline StepRange range_of(StepSpan span, int64_t count) noexcept {
   return {from, from + width - 1.0};
 }
 
-/// `factor` below 1 shows fewer steps; `at` stays where it is unless an end is reached.
+/// Zooms: a `factor` below 1 shows fewer steps. `at` keeps its place unless an end is reached.
 inline StepRange zoomed(const StepRange& range, int64_t count, double at, double factor) noexcept {
   const StepSpan span = span_of(range, count);
   const double all = std::max<double>(1.0, static_cast<double>(count));
@@ -205,23 +205,23 @@ struct PlotPoint {
   double x = 0.0, y = 0.0;
 };
 
-/// A series as pixels can show it: at most two points per pixel column, the smallest and the
-/// largest value there, in their order. A point with y = NaN breaks the line.
+/// A series reduced for pixels: at most two points per pixel column, the smallest and the largest
+/// value there, in their order. A point with y = NaN breaks the line.
 struct Trace {
   std::vector<PlotPoint> points{};
   std::vector<double> gaps{};  ///< x of values that are not finite, one per column at most
-  double low = std::numeric_limits<double>::infinity();    ///< of the finite values in sight
+  double low = std::numeric_limits<double>::infinity();    ///< of the visible finite values
   double high = -std::numeric_limits<double>::infinity();  ///< below `low` if there are none
   bool empty() const noexcept { return high < low; }
 };
 
-/// Takes `count` points that ascend in x; `point_at(i)` gives them. One point on either side of
-/// what is in sight is kept, so that lines leave the plot.
+/// Reduces `count` points that ascend in x; `point_at(i)` returns them. Keeps one point on either
+/// side of the visible part, so that lines leave the plot.
 template <class PointAt>
 Trace reduce(const Axis& x, size_t count, PointAt point_at) {
   Trace trace;
   size_t first = 0, beyond = count;
-  while (first < beyond) {  // the first point in sight
+  while (first < beyond) {  // the first visible point
     const size_t middle = first + (beyond - first) / 2;
     if (point_at(middle).x < x.low) {
       first = middle + 1;
@@ -276,7 +276,7 @@ Trace reduce(const Axis& x, size_t count, PointAt point_at) {
   return trace;
 }
 
-/// Low and high with some room around them; of one value, or of none, an axis that shows it.
+/// Returns an axis from low to high with a margin; also for one value or none.
 struct ValueRange {
   double low = 0.0, high = 1.0;
 };

@@ -3,7 +3,7 @@
 
 #include "core/error.h"
 
-// One of our own: that of the system's library may compress at another level.
+// Our own copy: the system's library may compress at another level.
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #define STB_IMAGE_WRITE_STATIC
 #pragma GCC diagnostic push
@@ -21,7 +21,7 @@ std::string png_bytes(int width, int height, int channels, std::span<const unsig
   };
   if (!stbi_write_png_to_func(append, &png, width, height, channels, pixels.data(),
                               width * channels)) {
-    throw Error("cannot make a PNG of the picture");
+    throw Error("cannot encode the picture as PNG");
   }
   return png;
 }

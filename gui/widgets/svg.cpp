@@ -15,11 +15,11 @@ namespace halfscope::gui {
 namespace {
 
 // DejaVu Sans: ascent 1901 and descent 483 of 2048 units to the em. Dear ImGui's sizes are their
-// sum, those of SVG the em.
+// sum; SVG's sizes are the em.
 constexpr float kEmOfHeight = 2048.0f / (1901.0f + 483.0f);
 constexpr float kBaselineOfHeight = 1901.0f / (1901.0f + 483.0f);
 
-/// Two decimals, without zeros at the end and without "-0".
+/// Returns two decimals, without trailing zeros and without "-0".
 std::string decimal(double value) {
   if (!std::isfinite(value)) return "0";
   std::string text = fmt::format("{:.2f}", value);
@@ -39,7 +39,7 @@ std::string opacity(ImU32 color) {
   return decimal(static_cast<double>(channel(color, IM_COL32_A_SHIFT)) / 255.0);
 }
 
-/// RFC 4648, section 4.
+/// Encodes base64 (RFC 4648, section 4).
 std::string base64(std::string_view bytes) {
   static constexpr char kDigits[] =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -139,7 +139,7 @@ void SvgPicture::circle(ImVec2 center, float radius, ImU32 color) {
 void SvgPicture::text(ImVec2 top_left, float height, float width, ImU32 color,
                       std::string_view text, bool bold) {
   if (text.empty()) return;
-  // The length keeps words in their places where another font stands in.
+  // The length keeps words in place if another font is used.
   body_ += fmt::format(R"(<text x="{}" y="{}" font-size="{}" textLength="{}")",
                        number(top_left.x - origin_.x),
                        number(top_left.y - origin_.y + height * kBaselineOfHeight),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Pictures made of pixels, for heatmaps. The window gives them to the graphics card; without a
-// window they are kept in memory, where tests look at them.
+// Textures for heatmaps. A window uploads them to the graphics card; without a window they stay in
+// memory, where tests read them.
 #pragma once
 
 #include <imgui.h>
@@ -17,8 +17,8 @@ namespace halfscope::gui {
 class Textures {
  public:
   virtual ~Textures() = default;
-  /// Makes or replaces the picture of that name; `rgba` has width * height pixels (ImU32), row
-  /// after row from the top. Sampled without smoothing.
+  /// Creates or replaces the texture of that name. `rgba` has width * height pixels (ImU32), row by
+  /// row from the top. Sampled without smoothing.
   virtual ImTextureID update(std::string_view name, int width, int height,
                              std::span<const ImU32> rgba) = 0;
 };

@@ -10,7 +10,7 @@
 namespace halfscope::gui {
 namespace {
 
-/// 0xRRGGBB, as style sheets have it.
+/// Converts 0xRRGGBB, as in style sheets.
 constexpr ImU32 rgb(uint32_t color, uint32_t alpha = 255) {
   const uint32_t r = (color >> 16) & 255, g = (color >> 8) & 255, b = color & 255;
   return IM_COL32(r, g, b, alpha);
@@ -76,7 +76,7 @@ constexpr Theme kLight{
     .lines = {rgb(0x4a5361), rgb(0x1f77b4), rgb(0xc65302), rgb(0x7a5fa8), rgb(0x117a5b),
               rgb(0xb0457a), rgb(0x857a00), rgb(0x4457c9), rgb(0x7d5a33), rgb(0x0d7f93)}};
 
-/// The heat map's colours at even levels, 0 to 1.
+/// Colours of the heatmap at even levels, 0 to 1.
 constexpr std::array<ImU32, 9> kHeat{rgb(0x1b1233), rgb(0x3b0f60), rgb(0x641a80),
                                      rgb(0x8c2981), rgb(0xb73779), rgb(0xde4968),
                                      rgb(0xf7705c), rgb(0xfeb078), rgb(0xfcf0b4)};
@@ -95,7 +95,7 @@ std::string find_font(const char* file) {
   return "";
 }
 
-/// Latin, Greek, and the signs that numbers and keys need.
+/// Latin, Greek, and the symbols that numbers and keys need.
 constexpr std::array<ImWchar, 21> kGlyphs{0x20,   0xff,   0x370,  0x3ff,  0x2010, 0x2027, 0x2030,
                                           0x205e, 0x2070, 0x209f, 0x2190, 0x21ff, 0x2200, 0x22ff,
                                           0x25a0, 0x25ff, 0x2600, 0x267f, 0x2713, 0x2718, 0};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Colours and sizes. Blue means within range, orange lost, red broken; no state is told by colour
-// alone. The hues keep apart under the common kinds of colour blindness (Okabe and Ito's set was
-// the starting point), and text reaches a contrast of 4.5 to 1 (WCAG 2.1, 1.4.3).
+// Colours and sizes. Blue means in range, orange lost, red broken; no state depends on colour
+// alone. The hues stay distinct under the common kinds of colour blindness (based on Okabe and
+// Ito's set), and text has a contrast of at least 4.5 to 1 (WCAG 2.1, 1.4.3).
 #pragma once
 
 #include <imgui.h>
@@ -32,29 +32,29 @@ struct Theme {
 const Theme& dark_theme() noexcept;
 const Theme& light_theme() noexcept;
 
-/// Colours and metrics of Dear ImGui's own widgets, sizes times `scale`.
+/// Sets colours and metrics of Dear ImGui's own widgets, with sizes times `scale`.
 void apply_style(const Theme& theme, float scale);
 
-/// The fonts of the user interface, at one size of the display.
+/// The fonts of the user interface, at one display scale.
 struct Fonts {
   ImFont* text = nullptr;
   ImFont* bold = nullptr;
   ImFont* mono = nullptr;
   ImFont* small = nullptr;
   ImFont* large = nullptr;
-  bool unicode = false;  ///< false: Dear ImGui's built-in font, which knows Latin-1 alone
+  bool unicode = false;  ///< false: Dear ImGui's built-in font, which has only Latin-1
 };
-/// Fills the current context's atlas with DejaVu Sans where it is installed.
+/// Loads DejaVu Sans into the current context's atlas if it is installed.
 Fonts load_fonts(float scale);
 
-/// Black to violet to orange to pale yellow, in even steps of lightness (after "inferno" of
-/// matplotlib, CC0); zero is the plot's ground. `level` 0 to 1.
+/// Returns the heatmap's colour of `level` (0 to 1): black, violet, orange, pale yellow, in even
+/// steps of lightness (after matplotlib's "inferno", CC0). Zero is the plot's background.
 ImU32 heat_color(double level) noexcept;
 
-/// A shape per severity, so that it is not told by colour alone.
+/// Draws a shape per severity, so that it does not depend on colour alone.
 void draw_severity(ImDrawList& draw, ImVec2 center, float size, Severity severity, ImU32 color);
 
-/// Part `share` of `b` in `a`; opaque.
+/// Mixes `share` of `b` into `a`; opaque.
 ImU32 mix(ImU32 a, ImU32 b, double share) noexcept;
 ImU32 with_alpha(ImU32 color, float alpha) noexcept;
 ImVec4 vec(ImU32 color) noexcept;

@@ -13,7 +13,7 @@ namespace {
 
 thread_local Tracker* current = nullptr;
 
-/// A widget's ID is its path, so that two with one label do not clash.
+/// Uses a widget's path as its ID, so that equal labels do not clash.
 class PathId {
  public:
   explicit PathId(std::string_view path) { ImGui::PushID(path.data(), path.data() + path.size()); }
@@ -26,7 +26,7 @@ class PathId {
 
 const TrackedItem* Tracker::find(std::string_view path) const {
   const auto found = items_.find(path);
-  // Items that the last frames did not draw are gone.
+  // Remove items that the last frames did not draw.
   return found != items_.end() && found->second.frame >= frame_ - 1 ? &found->second : nullptr;
 }
 
@@ -82,7 +82,7 @@ bool small_button(std::string_view path, const char* label) {
 
 bool checkbox(std::string_view path, const char* label, bool* on) {
   const PathId id(path);
-  // An empty box is seen by its outline.
+  // The outline makes an empty box visible.
   ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, std::max(1.0f, ImGui::GetFontSize() / 14.0f));
   ImGui::PushStyleColor(ImGuiCol_Border, ImGui::GetStyleColorVec4(ImGuiCol_ScrollbarGrabActive));
   const bool changed = ImGui::Checkbox(label, on);
@@ -136,11 +136,11 @@ bool slider(std::string_view path, double* value, double low, double high, const
 }
 
 bool begin_combo(std::string_view path, const char* preview, float width) {
-  // No PathId: an open list is a window with a stack of its own, which PopID would find.
+  // No PathId: an open list is a window with its own ID stack, which PopID would find.
   const std::string label = "##" + std::string(path);
   ImGui::SetNextItemWidth(width);
   const bool open = ImGui::BeginCombo(label.c_str(), preview);
-  // Of an open list the item before is no longer the box.
+  // With an open list, the previous item is no longer the box.
   if (!open) track_item(path, preview);
   return open;
 }

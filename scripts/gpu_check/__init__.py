@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: MIT
 """The parts of scripts/gpu-check.
 
-main        what a call does, in order
+main        runs the steps of a call, in order
 arguments   the command line
-build       CMake builds for a device: the fallback on the GPU machine, and what is packed
+build       CMake builds for a device: for packing, and as the fallback on the GPU machine
 pack        the folder of binaries that runs on a bare GPU machine
 elf         run paths and glibc versions of ELF files
-binaries    what a stage needs to know about the programs that it starts
-device      `halfscope doctor`, read: the GPU, the driver, the libraries
-libraries   where cuBLASLt, cuDNN and tools of the CUDA toolkit are
+binaries    the programs that stages start
+device      reads `halfscope doctor`: the GPU, the driver, the libraries
+libraries   finds cuBLASLt, cuDNN and the tools of the CUDA toolkit
 processes   starts programs, reads them line by line, stops them in time
 output      the terminal
 evidence    the report and its logs, written after every finished piece
 report      the Markdown of the report
 stage_*     one module per stage: run(context) does the work, render(data) describes it
-ncu         reads what Nsight Compute prints
-gtest       reads what GoogleTest prints
-kernels     reads what halfscope says about the kernels of a lane
+ncu         reads Nsight Compute's output
+gtest       reads GoogleTest's output
+kernels     reads halfscope's output about the kernels of a lane
 bits_table  the table operator x variant
 sources     the commit and the digest of the sources
-context     what a stage works with
+context     the environment of a stage
 stop        the error that ends a call
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The programs that stages start: a packed folder, or what is built on this machine."""
+"""The programs that stages start: from a packed folder, or built on this machine."""
 from __future__ import annotations
 
 import hashlib
@@ -13,7 +13,7 @@ from . import build, pack, sources
 from .stop import FAILED, USAGE, Stop
 
 BUILD = sources.ROOT / "build-gpu"
-STAMP = "gpu-check-built.json"  # beside what was built here
+STAMP = "gpu-check-built.json"  # next to the programs that were built here
 
 
 @dataclass
@@ -34,7 +34,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def glibc_here() -> str:
-    """The version of this machine's glibc, or nothing where there is another C library."""
+    """Returns the version of this machine's glibc, or "" for another C library."""
     try:
         name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
     except (OSError, ValueError):
@@ -43,7 +43,7 @@ def glibc_here() -> str:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a packed folder, whose files are all there and as they were packed."""
+    """Returns the manifest of a packed folder after checking that its files are unchanged."""
     path = folder / pack.MANIFEST
     hint = "make one with scripts/gpu-check --pack DIR"
     try:
@@ -93,7 +93,7 @@ def from_pack(folder: Path) -> Binaries:
 
 
 def from_build(arch: str) -> Binaries:
-    """Builds where these sources are not built yet for this architecture."""
+    """Returns the programs, built now unless they are up to date for this architecture."""
     digest, wanted = sources.digest(), arch or "native"
     stamp = BUILD / STAMP
     try:
@@ -116,4 +116,4 @@ def from_build(arch: str) -> Binaries:
 def missing_programs(binaries: Binaries) -> None:
     for name in build.PROGRAMS:
         if not os.access(binaries.program(name), os.X_OK):
-            raise Stop(FAILED, f"'{binaries.program(name)}' is not there or cannot be run")
+            raise Stop(FAILED, f"'{binaries.program(name)}' not found, or not executable")

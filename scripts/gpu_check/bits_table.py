@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The table operator x variant: what each comparison of the GPU tests found.
+"""The table operator x variant: the result of each comparison in the GPU tests.
 
 gpu_test appends a line to the file that HALFSCOPE_BITS_TABLE names for every comparison:
     operator <tab> case <tab> variant <tab> equal | differs: TEXT | error: TEXT
@@ -18,7 +18,7 @@ PLAIN, CORES = "bits", "tensor cores"
 
 
 def read(path: Path) -> list[list[str]]:
-    """Whole lines as [operator, case, variant, verdict]; a process may be killed in a line."""
+    """Complete lines as [operator, case, variant, verdict]; a killed process may end in a line."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -33,14 +33,14 @@ def sign(verdict: str) -> str:
 
 
 class BitsTable:
-    """All comparisons so far. `data` is what the report keeps."""
+    """All comparisons so far. The report stores `data`."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data
         data.update(variants=[], cells={}, differences=[], special=[], compared=0)
 
     def add(self, operator: str, case: str, variant: str, verdict: str) -> str:
-        """Takes one comparison; returns what is wrong with it, or nothing."""
+        """Adds one comparison; returns what is wrong with it, or nothing."""
         mark = sign(verdict)
         if operator == SPECIAL:
             self.data["special"].append([case, variant, verdict])
@@ -57,7 +57,7 @@ class BitsTable:
         return f"{operator} in {variant}, {case}: {verdict}"
 
     def add_row(self, operator: str) -> None:
-        """An operator whose tests were started: it has a row even if nothing was compared."""
+        """Adds an operator whose tests were started: it gets a row even without comparisons."""
         self.data["cells"].setdefault(operator, {})
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""CMake builds of what a GPU machine runs, for packing here or as the fallback there."""
+"""CMake builds for a GPU machine, for packing here or as the fallback there."""
 from __future__ import annotations
 
 import shutil
@@ -22,7 +22,7 @@ def configure_arguments(folder: Path, arch: str) -> list[str]:
                  # of this folder may have left flags.
                  "-DHALFSCOPE_WERROR=OFF", "-DCMAKE_CUDA_FLAGS=",
                  f"-DCMAKE_CUDA_ARCHITECTURES={arch}",
-                 # Four programs with one copy of the rooms: half the size.
+                 # Four programs that share our libraries: half the size.
                  "-DHALFSCOPE_SHARED=ON",
                  # An RPATH, not a RUNPATH: the loader also uses it for dependencies of libraries.
                  "-DCMAKE_BUILD_RPATH=$ORIGIN/../lib",
@@ -37,7 +37,7 @@ def configure_arguments(folder: Path, arch: str) -> list[str]:
 
 
 def cache_entry(folder: Path, name: str) -> str:
-    """A value of CMakeCache.txt, or nothing."""
+    """Returns a value of CMakeCache.txt, or nothing."""
     try:
         text = (folder / "CMakeCache.txt").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -47,7 +47,7 @@ def cache_entry(folder: Path, name: str) -> str:
 
 
 def first_line(*command: str) -> str:
-    """The first line that a program prints, or nothing."""
+    """Returns the first line of a program's output, or nothing."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
@@ -56,7 +56,7 @@ def first_line(*command: str) -> str:
 
 
 def compilers(folder: Path) -> str:
-    """The compilers of a build folder, for people."""
+    """Describes the compilers of a build folder in words."""
     nvcc = cache_entry(folder, "CMAKE_CUDA_COMPILER") or "nvcc"
     cxx = cache_entry(folder, "CMAKE_CXX_COMPILER") or "c++"
     release = ""
@@ -71,7 +71,7 @@ def compilers(folder: Path) -> str:
 
 
 def build(folder: Path, arch: str) -> None:
-    """Configures and builds the four programs; prints what CMake prints."""
+    """Configures and builds the four programs; passes on CMake's output."""
     hint = ("scripts/deps installs what a build needs. Where nothing can be installed, build on "
             "another machine with scripts/gpu-check --pack DIR and use --binaries DIR here")
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a stage works with."""
+"""The environment of a stage: arguments, programs, deadline, report."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ class Context:
         say(text)
 
     def piece(self, kind: str, **what: Any) -> None:
-        """A piece is finished: it is in the log and the report from now on."""
+        """Adds a finished piece to the log and the report."""
         self.data["seconds"] = round(self.deadline.spent())
         self.evidence.log(kind, stage=self.stage, **what)
         self.evidence.save()
@@ -45,7 +45,7 @@ class Context:
         self.say(f"FAILED: {text}")
 
     def not_checked(self, what: str, why: str) -> None:
-        """Says that a check cannot be made here. It does not fail the stage."""
+        """Reports that a check is impossible here. This does not fail the stage."""
         text = f"{what}, because {why}"
         self.data["not_checked"].append(text)
         self.say(f"not checked: {text}")

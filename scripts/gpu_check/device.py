@@ -31,7 +31,7 @@ class Device:
 
 
 def is_visible() -> bool:
-    """Whether the system knows an NVIDIA GPU; asked before anything is built for it."""
+    """Returns whether the system has an NVIDIA GPU; called before anything is built for it."""
     if shutil.which("nvidia-smi"):
         done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
         return done.stdout.startswith("GPU ") or "\nGPU " in done.stdout
@@ -39,8 +39,8 @@ def is_visible() -> bool:
 
 
 def architectures() -> str:
-    """What to build for here: nvidia-smi names each GPU's compute capability. Without an answer
-    CMake's `native` is left, which does not notice that the GPU has changed since."""
+    """Returns the architectures to build for, from nvidia-smi's compute capabilities. Without an
+    answer, returns CMake's `native`, which does not notice when the GPU changes later."""
     if not shutil.which("nvidia-smi"):
         return "native"
     done = subprocess.run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"],
@@ -69,13 +69,13 @@ def _gpu(binaries: Binaries) -> dict[str, Any]:
         gpu = json.loads(outcome.out)["gpu"]
         assert isinstance(gpu, dict)
     except (ValueError, KeyError, TypeError, AssertionError):
-        raise Stop(FAILED, "halfscope doctor --json printed something else than JSON: "
+        raise Stop(FAILED, "halfscope doctor --json did not print JSON: "
                    f"{outcome.out[:200]}") from None
     return gpu
 
 
 def _text_and_libraries(binaries: Binaries) -> tuple[str, list[Path]]:
-    """What doctor prints, and every library that the loader opens for it, also by name."""
+    """Returns doctor's output, and every library that the loader opens for it, also by name."""
     with tempfile.TemporaryDirectory() as folder:
         outcome = _doctor(binaries, env={"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": f"{folder}/ld"})
         traces = "".join(path.read_text(encoding="utf-8", errors="replace")
@@ -85,7 +85,7 @@ def _text_and_libraries(binaries: Binaries) -> tuple[str, list[Path]]:
 
 
 def examine(binaries: Binaries) -> Device:
-    """Puts cuBLASLt and cuDNN on the library path where the loader does not find them."""
+    """Puts cuBLASLt and cuDNN on the library path if the loader does not find them."""
     gpu = _gpu(binaries)
     major = str(gpu.get("toolkit") or "").split(".")[0]
     names = {"cublas_lt": ("cuBLASLt", f"libcublasLt.so{'.' + major if major else ''}"),
@@ -116,7 +116,7 @@ def examine(binaries: Binaries) -> Device:
 
 
 def mismatch(device: Device, architecture: str) -> str:
-    """Why programs for these architectures cannot run on the device, or nothing."""
+    """Returns why programs for these architectures cannot run on the device, or nothing."""
     have = device.capability.partition(".")
     if not (have[0].isdigit() and have[2].isdigit()):
         return ""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What packing needs to know about ELF files, and the one thing that it changes in them."""
+"""ELF files for packing: reads their dependencies and changes their run path."""
 from __future__ import annotations
 
 import re
 import struct
 from pathlib import Path
 
-# Of every shared library and program of glibc that a system brings itself.
+# Matches the shared libraries and programs of glibc, which every system has.
 GLIBC = re.compile(r"(ld-linux.*|lib(c|m|mvec|dl|pthread|rt|resolv|util|anl|nsl|thread_db|"
                    r"BrokenLocale|nss_.*))\.so(\..*)?")
 PT_LOAD, PT_DYNAMIC = 1, 2
@@ -19,7 +19,7 @@ def is_elf(path: Path) -> bool:
 
 
 def glibc_needed(path: Path) -> tuple[int, int]:
-    """The newest version of glibc that the file names a symbol of."""
+    """Returns the newest glibc version among the symbols that the file needs."""
     found = re.findall(rb"GLIBC_(\d+)\.(\d+)", path.read_bytes())
     return max(((int(major), int(minor)) for major, minor in found), default=(0, 0))
 

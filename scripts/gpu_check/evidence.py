@@ -46,7 +46,7 @@ def file_name(device: str) -> str:
 
 
 def read_state(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
-    """The report in a file if it is about this device and these binaries."""
+    """Returns the report in a file if it is about this device and these binaries."""
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -59,7 +59,7 @@ def read_state(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def merged(states: list[dict[str, Any]]) -> dict[str, Any]:
-    """The newest report, with each stage as it was run last."""
+    """Returns the newest report, with the last run of each stage."""
     def started(data: dict[str, Any]) -> str:
         return str(data.get("started"))
     newest = max(states, key=lambda each: str(each.get("date")))

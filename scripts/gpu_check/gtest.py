@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads what GoogleTest prints: lists of tests, results, and the first failures."""
+"""Reads GoogleTest's output: lists of tests, results, and the first failures."""
 from __future__ import annotations
 
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads what `halfscope train --kernels`, `report --json` and `report --steps` say about lanes."""
+"""Reads the output of `halfscope train --kernels`, `report --json` and `report --steps`."""
 from __future__ import annotations
 
 import csv
@@ -28,12 +28,12 @@ def parse_lines(text: str, lane: str) -> dict[str, Any]:
 
 
 def capture_failed(text: str) -> bool:
-    """Not captured although it was tried; work that is launched one by one on purpose is fine."""
+    """Returns whether a capture was tried and failed; launching one by one on purpose is fine."""
     return text.startswith("not captured")
 
 
 def without_shape(kernel: str) -> str:
-    """The words of a kernel, without the sizes that differ between layers."""
+    """Returns the text of a kernel without the sizes, which differ between layers."""
     return re.sub(r"( of)? \[[0-9x ]+\]( with \[[0-9x ]+\])?( of)?", "", kernel)
 
 
@@ -69,7 +69,7 @@ def share(part: int, whole: int) -> str:
 
 
 def check_site(site: dict[str, Any]) -> dict[str, Any]:
-    """A tensor of a kernel beside the emulator's: `fault` if no order of sums explains it."""
+    """A kernel's tensor compared with the emulator's; `fault` if no order of sums explains it."""
     n, differing = site["n"], site["differing"]
     text = f"{share(n - differing, n)} equal"
     if differing:
@@ -86,7 +86,7 @@ def check_site(site: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_lane(report: dict[str, Any], lane: str) -> dict[str, Any] | None:
-    """Every tensor of a lane beside the emulator's, from report.json; None if none was compared."""
+    """Returns a lane's comparisons with the emulator, from report.json; None if there are none."""
     for entry in report.get("kernels") or []:
         if entry["lane"] != lane:
             continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where the GPU machine has cuBLASLt, cuDNN, their headers, and the tools of the CUDA toolkit."""
+"""Finds cuBLASLt, cuDNN, their headers and the tools of the CUDA toolkit on a GPU machine."""
 from __future__ import annotations
 
 import glob
@@ -16,7 +16,7 @@ TOOL_PLACES = {
 
 
 def python_folders(kind: str) -> list[Path]:
-    """Folders `lib` or `include` of the packages that this Python has from NVIDIA."""
+    """Returns the folders `lib` or `include` of this Python's NVIDIA packages."""
     return [Path(folder) for place in sys.path if place
             for folder in sorted(glob.glob(f"{glob.escape(place)}/nvidia/*/{kind}"))]
 
@@ -33,7 +33,7 @@ def toolkit_folders() -> list[Path]:
 
 
 def find_library(name: str) -> Path | None:
-    """The folder of a library such as libcudnn.so.9 that the loader does not find by itself."""
+    """Returns the folder of a library, such as libcudnn.so.9, that the loader does not find."""
     folders = python_folders("lib")
     for toolkit in toolkit_folders():
         folders += [toolkit / "lib64", *sorted(toolkit.glob("targets/*/lib"))]

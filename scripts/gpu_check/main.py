@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a call of scripts/gpu-check does, in order."""
+"""Runs the steps of a call of scripts/gpu-check, in order."""
 from __future__ import annotations
 
 import importlib
@@ -39,7 +39,7 @@ def run_stage(context: Context, name: str) -> str:
     context.say(f"\n== {name}: {module.TITLE} (at most {limit:.0f} s)")
     result, why = CUT_OFF, "an error in gpu-check itself"
     if context.arguments.quick and name in ("first", "profile", "bench"):
-        context.not_checked("networks of their usual sizes", "--quick chose small ones")
+        context.not_checked("networks of their usual sizes", "--quick uses small ones")
     try:
         result, why = module.run(context)
         if result == PASSED and context.data["failures"]:
@@ -75,7 +75,7 @@ def check(arguments: Arguments) -> int:
         say(f"note: {note}")
     device = gpu.examine(binaries)
     work = programs.BUILD / "gpu-check"
-    # A simulated device proves the kit, not a GPU: its report stays out of the documentation.
+    # A simulated device tests gpu-check, not a GPU: its report stays out of the documentation.
     docs = work if binaries.simulated else sources.ROOT / "docs" / "gpu"
     try:
         evidence = Evidence(docs, work, arguments.report, device.name, binaries.info)
@@ -94,7 +94,7 @@ def check(arguments: Arguments) -> int:
     say(f"{device.name}, compute capability {device.capability}")
     for line in device.libraries + notes[len(binaries.notes):]:
         say(line)
-    # Orders of sums that were found are kept between stages, but not with the user's own.
+    # Orders of sums are cached between stages, but not in the user's cache.
     binaries.env["HALFSCOPE_CACHE"] = str(work / "cache")
     evidence.log("call", arguments=sys.argv[1:], device=device.name, binaries=binaries.info,
                  libraries=device.libraries, notes=notes)

@@ -69,7 +69,7 @@ def parse(text: str) -> list[Launch]:
 
 
 def short_name(name: str) -> str:
-    """A demangled kernel without parameters, namespaces and what is nested deeply."""
+    """Returns a demangled kernel name without parameters, namespaces and deeply nested parts."""
     name = re.sub(r"\((anonymous namespace|unnamed)\)::|<unnamed>::", "", name)
     name = re.sub(r"\b(halfscope|gpu|std|cutlass|cudnn|cublasLt)::", "", name)
     depth, kept = 0, []
@@ -89,8 +89,8 @@ def short_name(name: str) -> str:
 
 
 def last_step(launches: list[Launch], steps: int) -> tuple[int, int] | None:
-    """Where the last of `steps` equal steps begins, and how many launches it has. A kernel that
-    runs once per step, found by name and grid, says how far steps are apart."""
+    """Returns where the last of `steps` equal steps begins, and its number of launches. A kernel
+    that runs once per step, found by name and grid, gives the distance between steps."""
     places: dict[tuple[str, str], list[int]] = {}
     for i, launch in enumerate(launches):
         places.setdefault((launch.name, launch.grid), []).append(i)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The terminal. A check goes on when nobody reads it any more: the report is what counts."""
+"""The terminal. A check continues after the terminal is closed, because the report matters."""
 from __future__ import annotations
 
 import os

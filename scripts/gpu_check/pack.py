@@ -37,12 +37,12 @@ MOST_BYTES = 60 << 20
 SIMULATED = {"halfscope": "halfscope_simulated", "gpu_test": "gpu_simulated_test",
              "gpu_step_bench": "gpu_step_bench_simulated",
              "gpu_layer_bench": "gpu_layer_bench_simulated"}
-# The device machine's own: the driver, and libraries that have to match it.
+# Not packed, from the GPU machine: the driver, and libraries that have to match it.
 DEVICE_LIBRARIES = re.compile(r"lib(cuda|nvidia-.*|cublas|cublasLt|cudnn.*|nvrtc.*)\.so(\..*)?")
 
 
 def needed_libraries(program: Path) -> dict[str, Path]:
-    """Every library that the loader of this machine finds for a program, by name."""
+    """Returns every library that this machine's loader finds for a program, by name."""
     env = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False,
                           env=env)
@@ -61,7 +61,7 @@ def needed_libraries(program: Path) -> dict[str, Path]:
 
 def belongs_in_pack(name: str, path: Path, build_folder: Path) -> bool:
     if path.resolve().is_relative_to(build_folder.resolve()):
-        return True  # the simulated device's stand-ins
+        return True  # libraries of the simulated device
     return not elf.GLIBC.fullmatch(name) and not DEVICE_LIBRARIES.fullmatch(name)
 
 
@@ -79,7 +79,7 @@ def _copy(source: Path, target: Path, kind: str) -> None:
 
 
 def _set_run_path(path: Path, required: bool) -> None:
-    """Programs must look into lib/ beside them; a library must not look elsewhere."""
+    """Checks run paths: programs must look into their lib/ folder, and libraries nowhere else."""
     known = elf.run_path(path)
     if known == ("RPATH", RUN_PATH) or (not required and known in (None, ("RPATH", "$ORIGIN"))):
         return
@@ -129,12 +129,12 @@ def check_target(folder: Path) -> None:
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """A new folder that takes the place of another one, unless an exception ends the block."""
+    """Yields a new folder, which then replaces another one unless an exception ends the block."""
     partial = folder.with_name(f"{folder.name}.partial")
     if partial.exists() and not (partial / MARKER).is_file():
         raise Stop(USAGE, f"'{partial}' is in the way, and --pack did not write it",
                    "rename it, or name another folder")
-    shutil.rmtree(partial, ignore_errors=True)  # of a call that was killed
+    shutil.rmtree(partial, ignore_errors=True)  # left by a killed call
     new, old = partial / "new", partial / "old"
     try:
         partial.mkdir(parents=True)
@@ -168,7 +168,7 @@ def files_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def identity(files: list[dict[str, Any]]) -> str:
-    """Differs between any two different sets of files."""
+    """Returns an id that differs for different sets of files."""
     lines = "".join(f"{each['path']} {each['sha256']}\n" for each in files)
     return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
@@ -179,7 +179,7 @@ def _programs(built: Path, simulated: bool) -> dict[str, Path]:
                 for name in build.PROGRAMS}
     for program in programs.values():
         if not program.is_file():
-            raise Stop(USAGE, f"'{program}' is not there",
+            raise Stop(USAGE, f"'{program}' not found",
                        "build it with scripts/test, or configure with -DHALFSCOPE_CUDA=TOOLKIT"
                        if simulated else "build it first")
     return programs
@@ -193,7 +193,7 @@ def pack(arguments: Arguments) -> None:
     if arguments.build is not None:
         built = arguments.build
         if not (built / "bin").is_dir():
-            raise Stop(USAGE, f"'{built}' is not a build folder: {built / 'bin'} is not there")
+            raise Stop(USAGE, f"'{built}' is not a build folder: {built / 'bin'} not found")
         arch = build.cache_entry(built, "CMAKE_CUDA_ARCHITECTURES") or arch
     else:
         built = sources.ROOT / f"build-pack-{arch}"

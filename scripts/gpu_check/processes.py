@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Starts programs, reads what they print line by line, and stops them in time.
+"""Starts programs, reads their output line by line, and stops them in time.
 
 One thread only: every program's output is read in one loop, so that a program can be told to die
 with this one (PR_SET_PDEATHSIG is about the thread that started it).
@@ -24,7 +24,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Interrupted(Exception):
-    """A signal asks this program to stop."""
+    """Raised when a signal asks this program to stop."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -38,7 +38,7 @@ class Deadline:
         self.start = time.monotonic()
 
     def earlier(self, seconds: float) -> Deadline:
-        """One that leaves some time before this one."""
+        """Returns an earlier deadline that leaves some time before this one."""
         return Deadline(max(0.0, self.left() - seconds))
 
     def left(self) -> float:
@@ -64,8 +64,8 @@ class Job:
 
 @dataclass
 class Outcome:
-    """How a job ended. `code` is None if it did not end by itself; `error` says why it did not
-    start. `cut` means that the stage's time was over, not the job's own."""
+    """Result of a job. `code` is None if it was stopped; `error` says why it did not start. `cut`
+    means that the stage ran out of time, not the job."""
 
     job: Job
     code: int | None = None
@@ -89,7 +89,7 @@ class Outcome:
         return self.code is not None and self.code < 0
 
     def last_line(self) -> str:
-        """The last line on standard error, or else of all output."""
+        """Returns the last line of standard error, or else of all output."""
         for text in (self.err, self.out):
             lines = [line.strip() for line in text.splitlines() if line.strip()]
             if lines:
@@ -97,7 +97,7 @@ class Outcome:
         return ""
 
     def what(self) -> str:
-        """How it ended, for people."""
+        """Describes the result in words."""
         if self.error:
             return self.error
         if self.stopped:
@@ -120,7 +120,7 @@ def signal_name(number: int) -> str:
 
 
 class OutputLog:
-    """Everything that programs print, in as many files, each of limited size."""
+    """Logs the output of programs in several copies, each of limited size."""
 
     def __init__(self, files: Iterable[IO[str]] = ()) -> None:
         self.files = list(files)
@@ -196,7 +196,7 @@ def _die_with_parent() -> None:
 
 
 def stop_all() -> None:
-    """Ends every program that still runs, with what it started."""
+    """Ends every program that is still running, with its child processes."""
     for running in list(_alive):
         running.signal(signal.SIGKILL)
         running.process.wait()
@@ -248,7 +248,7 @@ def run_all(jobs: Iterable[Job], at_once: int, deadline: Deadline,
 
 
 def _turn(selector: selectors.BaseSelector, running: dict[_Running, int]) -> Iterator[Outcome]:
-    """Reads what is there, once, and stops what ran too long."""
+    """Reads the available output once, and stops programs that ran too long."""
     now = time.monotonic()
     next_end = min(each.kill_at or each.end for each in running)
     for key, _ in selector.select(max(0.0, min(next_end - now, 1.0))):
@@ -269,7 +269,7 @@ def _turn(selector: selectors.BaseSelector, running: dict[_Running, int]) -> Ite
         elif each.kill_at and now >= each.kill_at:
             each.signal(signal.SIGKILL)
             each.kill_at = now + GRACE
-        # A program may end and leave its pipes to another that it started.
+        # A program may end and leave its pipes to a child process.
         ended = each.process.poll() is not None
         if running[each] == 0 or (ended and each.outcome.stopped):
             for key in [k for k in selector.get_map().values() if k.data[0] is each]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The Markdown of a report: what was checked and what was not at the top, then each stage."""
+"""The Markdown of a report: a summary of what was and was not checked, then each stage."""
 from __future__ import annotations
 
 import importlib
@@ -26,13 +26,13 @@ def cell(value: Any) -> str:
 
 
 def block(text: str) -> list[str]:
-    """Text as it is."""
+    """Returns the text as a verbatim block."""
     return ["```", text.rstrip("\n").replace("```", "'''"), "```"]
 
 
 def without_homes(text: str) -> str:
-    """The text without the places where one machine keeps its users' files: reports are committed,
-    and tests/house/text_rules.cpp refuses such paths."""
+    """Returns the text without the paths of a machine's home folders: reports are committed, and
+    tests/house/text_rules.cpp rejects such paths."""
     return re.sub(r"(?<![\w.\-}*)/~])/(?:(?:home|root|work)/|tmp/(?=bash))", "~/", text)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which sources are here: the commit where git knows it, and a digest where it does not."""
+"""Identifies the sources: by commit if git knows it, and by a digest."""
 from __future__ import annotations
 
 import hashlib
@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# What goes into the programs; the scripts and the documentation do not.
+# Sources of the programs, without scripts and documentation.
 FOLDERS = ("core", "emulation", "gpu", "analysis", "cli", "bench", "tests")
 ENDINGS = (".cpp", ".h", ".cu", ".cuh", ".cmake")
 
@@ -23,7 +23,7 @@ def _files() -> list[Path]:
 
 
 def digest() -> str:
-    """16 hex digits that change with every source that a program is built from."""
+    """Returns 16 hex digits that change with every source of the programs."""
     total = hashlib.sha256()
     for path in _files():
         total.update(path.relative_to(ROOT).as_posix().encode() + b"\0")
@@ -46,7 +46,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def commit() -> str:
-    """As git says it, or the variable HALFSCOPE_COMMIT where git knows nothing."""
+    """Returns the commit from git, or the variable HALFSCOPE_COMMIT if git has none."""
     head = _git("rev-parse", "--short", "HEAD")
     if head is None:
         return os.environ.get("HALFSCOPE_COMMIT", "unknown")
@@ -55,8 +55,8 @@ def commit() -> str:
 
 
 def build_jobs() -> int:
-    """How many compilers at a time: one per processor, but no more than memory allows, since a
-    file with heavy templates takes most of a gigabyte. A container's own limit counts."""
+    """Returns the number of parallel compilers: one per processor, but no more than memory allows,
+    because a file with heavy templates takes almost a gigabyte. Respects a container's limit."""
     kib = 1 << 40
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):

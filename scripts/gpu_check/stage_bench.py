@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Training steps against PyTorch's, products layer by layer, and the orders in which the library
-sums. Every line is in the report as soon as it is printed."""
+"""Training steps compared with PyTorch, products layer by layer, and the library's orders of
+sums. Every line is added to the report as soon as it is printed."""
 from __future__ import annotations
 
 import re
@@ -32,7 +32,7 @@ def _probe_pytorch(context: Context) -> None:
 
 def _benchmark(context: Context, key: str, seconds: float, program: str,
                *arguments: str) -> Outcome:
-    """Runs a benchmark; its lines are kept as they come."""
+    """Runs a benchmark and stores its lines as they arrive."""
     lines: list[str] = []
     context.data[key] = lines
 
@@ -70,7 +70,7 @@ def _steps(context: Context) -> Outcome:
 
 
 def _orders(context: Context) -> bool:
-    """False if the time was over."""
+    """Returns False if it ran out of time."""
     found = 0
     context.data["orders"] = []
     for shape in SHAPES[:2] if context.arguments.quick else SHAPES:

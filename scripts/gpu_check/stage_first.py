@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What to know first about a device: does each backend train, with which kernels, in CUDA graphs,
+"""First questions about a device: does each backend train, with which kernels, in CUDA graphs,
 and with the emulator's bits? One process per network and backend, so that one that fails does not
 take the others with it."""
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _steps_csv(context: Context, run: Path) -> str:
 
 
 def _about_lane(context: Context, entry: dict[str, Any], outcome: Outcome, lane: str) -> None:
-    """Kernels and graphs, as the program says them."""
+    """Reads kernels and graphs from the program's output."""
     said = kernels.parse_lines(outcome.err, lane)
     if said["products"]:
         entry["products"] = said["products"]
@@ -91,7 +91,7 @@ def _launches(entry: dict[str, Any]) -> str:
 
 
 def _launch(context: Context, network: tuple[str, int, int], backend: str) -> None:
-    """Trains on one backend as fast as it goes, without recording."""
+    """Trains on one backend at full speed, without recording."""
     lane, model = f"{backend}:{PLAN}", network[0]
     run = context.folder() / f"{backend}-{model.split(':')[0]}.hscope"
     outcome = context.run(_train(context, f"{model} on {backend}", network, lane, run,
@@ -119,7 +119,7 @@ def _launch(context: Context, network: tuple[str, int, int], backend: str) -> No
 
 def _bits(context: Context, entry: dict[str, Any], outcome: Outcome, run: Path,
           steps: int) -> None:
-    """What the recorded run says about every kernel beside the emulator."""
+    """Reads the comparison of every kernel with the emulator from the recorded run."""
     label = f"{entry['model']} on {entry['backend']}"
     lane, emulated = f"{entry['backend']}:{PLAN}", f"emulated:{PLAN}"
     _about_lane(context, entry, outcome, lane)

@@ -44,14 +44,14 @@ def _said(outcome: Outcome, *starts: str) -> list[str]:
 
 
 def _cannot_profile(outcome: Outcome) -> str:
-    """What ncu itself cannot do on this machine, such as reading counters without permission;
+    """Returns what ncu cannot do on this machine, such as reading counters without permission, or
     nothing if the program failed."""
     errors = [each for each in _said(outcome, "==ERROR==") if "application" not in each.lower()]
     return "; ".join(errors[:2])
 
 
 def _why(outcome: Outcome) -> str:
-    """What ncu says went wrong."""
+    """Returns ncu's description of a failure."""
     said = _said(outcome, "==ERROR==", "==WARNING==")
     return f"ncu {outcome.what()}" + (f": {'; '.join(said[:3])}" if said else "")
 

@@ -16,20 +16,20 @@ from .report import block
 TITLE = "Tests under compute-sanitizer"
 TOOLS = ("memcheck", "racecheck", "synccheck")
 ERRORS_FOUND = 99
-# What a tool calls an error, beside its headings and places.
+# Lines that report an error, without headings and locations.
 ERROR_LINE = re.compile(r"^========= (Invalid|Misaligned|Program hit|Error|Barrier|Divergent)")
 # Few and small, but with every kind of kernel: single elements, sums, tensor cores, tiles, indices,
 # the tap, replayed steps.
 OWN_TESTS = ("MakeTheSameIndices", "SumWhatWasGatheredOften", "RunAgainAndWithoutStatistics",
              "TreatSpecialValuesAlike", "SumAsTensorCoresDo", "OverflowIsTheEmulators",
              "LanesDoNotDisturbEachOther", "InferenceIsTheEmulators")
-# Around the libraries: what is laid out for them has to be as large as they think. Races inside
-# them are none of ours.
+# Around the libraries: the operands copied for them must be as large as they assume. Races
+# inside them are not ours.
 LIBRARY_TESTS = ("AreNearTheEmulatorAndRepeatTheirBits",)
 
 
 def choose(names: list[str], wanted: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """The tests of these names that need a device, and the names that no test has."""
+    """Returns the tests with these names that need a device, and the names without a test."""
     chosen, unknown = [], []
     for each in wanted:
         found = [name for name in names if name.partition(".")[2].partition("/")[0] == each
@@ -41,7 +41,7 @@ def choose(names: list[str], wanted: tuple[str, ...]) -> tuple[list[str], list[s
 
 
 def verdict_of(outcome: Outcome, tests: int) -> tuple[bool, str]:
-    """Whether the tool found nothing wrong, and the line about it."""
+    """Returns whether the tool found no errors, and a line about it."""
     lines = (outcome.out + "\n" + outcome.err).splitlines()
     passed = len(gtest.parse_results(outcome.out).passed)
     errors = [line for line in lines if ERROR_LINE.match(line)]
@@ -81,9 +81,9 @@ def run(context: Context) -> tuple[str, str]:
             continue
         tests = own + (library if tool == "memcheck" else [])
         options = ["--tool", tool, "--error-exitcode", str(ERRORS_FOUND), "--print-limit", "20"]
-        if tool == "memcheck":  # the program looks at the results of its calls itself
+        if tool == "memcheck":  # the program checks the results of its calls itself
             options += ["--report-api-errors", "no"]
-        # Some time for the tools that follow.
+        # Leaves time for the tools that follow.
         seconds = context.deadline.left() * (0.5 if i + 1 < len(TOOLS) else 1.0)
         outcome = context.run(context.command(tool, [
             sanitizer, *options, str(context.binaries.program("gpu_test")),

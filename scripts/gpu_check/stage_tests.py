@@ -22,7 +22,7 @@ MOST_DIFFERENCES = 60  # in the Markdown; the JSON has all
 
 
 def group_of(name: str) -> str | None:
-    """The operator of a test, or the test itself where it is about none; None if it needs no
+    """Returns the operator of a test, or the test itself if it has none; None if it needs no
     device."""
     test, _, parameter = name.partition("/Cuda") if "/Cuda" in name else (name, "", None)
     if parameter is not None:
@@ -32,7 +32,7 @@ def group_of(name: str) -> str | None:
 
 
 def groups_of(names: list[str]) -> dict[str, list[str]]:
-    """Tests by process: operators first, because they say most."""
+    """Groups tests by process: operators first, because they are the most informative."""
     groups: dict[str, list[str]] = {}
     for name in names:
         group = group_of(name)
@@ -42,7 +42,7 @@ def groups_of(names: list[str]) -> dict[str, list[str]]:
 
 
 def _verdict(outcome: Outcome, results: gtest.Results, wanted: int) -> str:
-    """The word for a process: passed, or what is wrong with it."""
+    """Returns "passed", or what is wrong with a process."""
     if outcome.error or not outcome.started or outcome.stopped:
         return outcome.what()
     if outcome.crashed:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The error that ends a call: one message, what to do about it, and the exit code."""
+"""The error that ends a call: a message, what to do about it, and the exit code."""
 from __future__ import annotations
 
 FAILED, USAGE, NO_GPU = 1, 2, 3

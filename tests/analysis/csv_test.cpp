@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The exported tables: columns as docs/contracts.md lists them, cells to the letter.
+// The exported tables: columns as docs/reference/csv.md lists them, cells to the letter.
 #include "analysis/export/csv.h"
 
 #include <gtest/gtest.h>

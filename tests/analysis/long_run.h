@@ -13,7 +13,7 @@ namespace halfscope::test {
 
 struct LongRun {
   int every = 1;    ///< steps divisible by it are recorded
-  int events = 20;  ///< of a thousand steps, in the mean
+  int events = 20;  ///< per thousand steps, on average
   int sites = 4;    ///< the last one is an update, not measured in skipped steps
 };
 
@@ -27,8 +27,8 @@ TensorStats long_stats(const LongRun& run, int lane, int64_t step, int site);
 void send_long(TapSink& sink, const LongRun& run, int64_t first, int64_t count);
 
 /// Google Test expectations: all lanes have the steps 0, 1, ...; the windows are in order, cover
-/// every recorded step once and hold the sums of their steps, events have windows of their own
-/// and there are not too many windows. Returns the number of steps.
+/// every recorded step once and contain the sums of their steps; events have separate windows; and
+/// there are not too many windows. Returns the number of steps.
 int64_t expect_long_run(const RunView& view, const LongRun& run, const WindowList::Limits& limits);
 
 /// Lets `rounds` writers be killed at random moments, after their windows have begun to merge, and

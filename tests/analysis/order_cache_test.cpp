@@ -92,7 +92,7 @@ TEST_F(OrderCache, AnotherKeyHasNothing) {
   files.store("H200|cuBLASLt 13.1.0", found(chain(4, 2)));
   EXPECT_FALSE(files.find("H200|cuBLASLt 13.1.1"));
   EXPECT_FALSE(files.find(""));
-  // Under a name that stands for another key, as after a collision of hashes.
+  // Stored under the name of another key, as after a hash collision.
   fs::copy_file(files.file("H200|cuBLASLt 13.1.0"), files.file("other"));
   EXPECT_FALSE(files.find("other"));
   files.store("other", found(chain(5, 2)));
@@ -143,7 +143,7 @@ TEST_F(OrderCache, DamagedFilesAreAsIfTheyWereNotThere) {
   with_sum({0, 2});
   with_sum({0, -1});
   with_sum({0, 18446744073709551615u});
-  with_sum({0, 8});  // a sum of itself
+  with_sum({0, 8});  // a sum with itself
   with_sum({"0", "1"});
   with_sum(nlohmann::json::array());
   for (const std::string& text : bad) {
@@ -166,7 +166,7 @@ TEST_F(OrderCache, WithoutAFolderNothingIsKept) {
   OrderFiles no_folder(folder_);
   no_folder.store("key", found(chain(4, 2)));
   EXPECT_FALSE(no_folder.find("key"));
-  OrderFiles no_right("/proc/halfscope");  // whoever runs the test may not write there
+  OrderFiles no_right("/proc/halfscope");  // no user running the test may write there
   no_right.store("key", found(chain(4, 2)));
   EXPECT_FALSE(no_right.find("key"));
 }

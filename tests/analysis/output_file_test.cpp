@@ -30,7 +30,7 @@ TEST(OutputFile, WritesAndReplacesOnlyWhenAsked) {
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_THAT(error.what(), HasSubstr(file.string() + " exists already"));
+    EXPECT_THAT(error.what(), HasSubstr("'" + file.string() + "' already exists"));
     EXPECT_THAT(error.hint(), HasSubstr("--force"));
   }
   EXPECT_NE(read_text(file), "new");

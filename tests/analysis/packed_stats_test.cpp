@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The packed form of statistics against TensorStats itself, and to the byte.
+// The packed form of statistics, compared with TensorStats and byte by byte.
 #include "analysis/packed_stats.h"
 
 #include <gtest/gtest.h>
@@ -115,7 +115,7 @@ TEST(PackedStats, ManyRecordsMergeOneByOne) {
     first.merge(second);
     pack_stats(first, expected);
   }
-  Bytes merged = {1, 2, 3};  // what was there goes away
+  Bytes merged = {1, 2, 3};  // old content is overwritten
   ASSERT_TRUE(merge_packed(a, b, merged));
   EXPECT_EQ(merged, expected);
   b.push_back(0);  // one record more

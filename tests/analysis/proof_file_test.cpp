@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is added to a run file when its run is over, and the question whether it is.
+// Additions to a run file after its run has ended, and the check whether it has ended.
 #include "analysis/proof_file.h"
 
 #include <fmt/format.h>
@@ -69,7 +69,7 @@ TEST(ProofFile, WrongCallsChangeNothing) {
   const fs::path file = folder / "run.hscope";
   write_run(file);
   const std::string before = read_text(file);
-  EXPECT_THAT(refusal(file, 2), HasSubstr("usage: " + file.string() + " has no lane 2"));
+  EXPECT_THAT(refusal(file, 2), HasSubstr("usage: '" + file.string() + "' has no lane 2"));
   EXPECT_THAT(refusal(file, -1), HasSubstr("has no lane -1"));
   EXPECT_THAT(refusal(file, 0, "{"), HasSubstr("JSON"));
   EXPECT_THAT(refusal(folder / "other.hscope"), HasSubstr("cannot open"));
@@ -85,7 +85,7 @@ TEST(ProofFile, WaitsForTheEndOfTheRun) {
   Recorder recorder(file);
   recorder.begin(sample_info());
   send_steps(recorder, sample_info(), 0, 2);
-  EXPECT_THAT(refusal(file), HasSubstr("usage: " + file.string() + " is still being recorded"));
+  EXPECT_THAT(refusal(file), HasSubstr("usage: '" + file.string() + "' is still being recorded"));
   send_steps(recorder, sample_info(), 2, 1);
   recorder.end(RunEnd::complete);
   EXPECT_EQ(refusal(file), "");
@@ -133,7 +133,7 @@ TEST(ProofFile, FullDisk) {
   write_run(file);
   const std::string before = read_text(file);
   const std::string proof = '"' + std::string(300'000, 'p') + '"';
-  // A limit on the size of files stands for the full disk: at the journal, or at the file itself.
+  // A limit on file sizes simulates the full disk: at the journal, or at the file itself.
   for (const rlim_t limit : {rlim_t{100}, rlim_t{before.size() + 10'000}}) {
     EXPECT_EQ(in_child([&] {
                 ::signal(SIGXFSZ, SIG_IGN);
@@ -196,7 +196,7 @@ TEST(LiveWriter, DeadOneIsNoticedWhileOthersRead) {
   EXPECT_EQ(database.query_integer("SELECT count(*) FROM steps"), 8);
   EXPECT_FALSE(has_live_writer(file));
   EXPECT_EQ(RunView::open(file).status(), RunStatus::died);
-  // A copy of a run that goes on has no writer either.
+  // A copy of an unfinished run has no writer either.
   const TemporaryFolder other;
   Recorder recorder(other / "run.hscope");
   recorder.begin(sample_info());
@@ -220,10 +220,10 @@ TEST(LiveWriter, WhoMayNotAskIsToldThatItRuns) {
   EXPECT_EQ(code, 42);
 }
 
-/// A reader must never take a run that begins or ends right now for a dead one. In memory, where
-/// runs are over in a moment and the moments to be met are not rare. Each run has a file of its
-/// own: SQLite finds the files beside a run file by name, so a reader for whom a name changes its
-/// meaning twice within microseconds mixes files up.
+/// A reader must never report a run that is just beginning or ending as dead. In memory, runs are
+/// so short that these moments are common. Each run has a separate file. SQLite finds the side
+/// files by name, so a reader would mix up files if a name changed its meaning twice within
+/// microseconds.
 TEST(LiveWriter, NoRunDiesThatBeginsOrEnds) {
   const fs::path memory = "/dev/shm";
   if (::access(memory.c_str(), W_OK) != 0) GTEST_SKIP() << "there is no /dev/shm";

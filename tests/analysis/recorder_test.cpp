@@ -334,7 +334,7 @@ TEST(Recorder, RefusesASecondWriter) {
   const Error error = error_of([&] { Recorder second(file, {.force = true}); });
   EXPECT_EQ(error.kind(), ErrorKind::usage);
   EXPECT_THAT(error.what(), HasSubstr("in use"));
-  // The same from another process, whose locks are told apart in another way.
+  // Same from another process, whose locks are detected in another way.
   EXPECT_EQ(in_child([&] {
               try {
                 Recorder second(file, {.force = true});
@@ -371,7 +371,7 @@ TEST(Recorder, WithoutBeginTheFileGoesAway) {
     Recorder recorder(folder / "run.hscope");
     EXPECT_TRUE(fs::exists(folder / "run.hscope"));
     const Error error = error_of([&] { RunView::open(folder / "run.hscope"); });
-    EXPECT_THAT(error.what(), HasSubstr("holds no run yet"));
+    EXPECT_THAT(error.what(), HasSubstr("does not contain a run yet"));
   }
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
@@ -399,7 +399,7 @@ TEST(Recorder, ChecksItsCaller) {
     other.step(0, {.step = 3}, {});
     EXPECT_THROW(other.step(1, {.step = 4}, {}), Error) << "lanes in different steps";
   }
-  // The same step again is a mistake of the caller; the file stays as it was.
+  // Sending the same step again is a caller's mistake; the file stays unchanged.
   EXPECT_THROW(send_steps(recorder, info, 0, 1), Error);
   EXPECT_THAT(error_of([&] { send_steps(recorder, info, 1, 1); }).what(),
               HasSubstr("earlier error"));

@@ -52,7 +52,7 @@ int64_t steps_left_by_a_killed_writer(const fs::path& file, RunStatus* status = 
     if (status != nullptr) *status = run.status();
     return expect_whole_steps(run);
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), AnyOf(HasSubstr("no run yet"), HasSubstr("no such file")));
+    EXPECT_THAT(error.what(), AnyOf(HasSubstr("contain a run yet"), HasSubstr("file not found")));
     return -1;
   }
 }
@@ -167,7 +167,7 @@ TEST(RunFile, ReaderInAnotherProcessBesideTheWriter) {
 }
 
 TEST(RunFile, FullDiskIsOneErrorAndKeepsWhatIsThere) {
-  // A limit on the size of files stands for the full disk; it is met in begin() or in step().
+  // A limit on file sizes simulates the full disk; it is reached in begin() or in step().
   for (const rlim_t limit : {rlim_t{20'000}, rlim_t{120'000}, rlim_t{600'000}}) {
     const TemporaryFolder folder;
     const fs::path file = folder / "run.hscope";

@@ -30,7 +30,7 @@ std::string sample_file_bytes(int64_t steps) {
   return read_text(folder / "run.hscope");
 }
 
-/// The Error that opening `file` gives; fails the test if there is none.
+/// Returns the Error from opening `file`; fails the test if there is none.
 Error open_error(const fs::path& file) {
   try {
     RunView::open(file);
@@ -64,12 +64,12 @@ bool opens(const fs::path& file) {
 TEST(DamagedRun, NotARunFile) {
   const TemporaryFolder folder;
   const fs::path file = folder / "x.hscope";
-  EXPECT_THAT(open_error(file).what(), HasSubstr("no such file"));
+  EXPECT_THAT(open_error(file).what(), HasSubstr("file not found"));
   EXPECT_EQ(open_error(file).kind(), ErrorKind::runtime);
   EXPECT_EQ(open_error(folder.path()).kind(), ErrorKind::usage);
 
   write_text(file, "");
-  EXPECT_THAT(open_error(file).what(), HasSubstr("no run yet"));
+  EXPECT_THAT(open_error(file).what(), HasSubstr("contain a run yet"));
   for (const std::string& text : {std::string("x"), std::string(5000, 'x')}) {
     write_text(file, text);
     EXPECT_THAT(open_error(file).what(), HasSubstr("not a run file"));
@@ -245,7 +245,7 @@ TEST(DamagedRun, FlippedBytes) {
       const int flips = 1 + static_cast<int>(random() % 8);
       for (int i = 0; i < flips; ++i) {
         size_t place = random() % bytes.size();
-        // Every second time within a page's header and cell pointers, where structure is.
+        // Every second time within a page's header and cell pointers, which define its structure.
         if (round % 2 == 0) place = place / 4096 * 4096 + random() % 160;
         if (place >= bytes.size()) continue;
         damaged[place] = static_cast<char>(random());
@@ -307,7 +307,8 @@ TEST(DamagedRun, FlippedOrCutWal) {
       damaged[random() % wal.size()] ^= static_cast<char>(1 + random() % 255);
     }
     write_text(folder / "run.hscope-wal", damaged);
-    // The checksums of the WAL tell what is whole, so it is whole steps or no run at all.
+    // The WAL's checksums show which steps are complete, so the reader gets complete steps or no
+    // run.
     try {
       EXPECT_LE(expect_whole_steps(RunView::open(folder / "run.hscope")), 6);
     } catch (const Error&) {

@@ -15,8 +15,8 @@ using namespace test;  // NOLINT: the helpers of these tests
 
 TEST(RunFileSlow, AThousandKilledWriters) { kill_long_runs(1000, 17); }
 
-/// 10^5 steps of two lanes with 250 sites each, as many events as keep windows of their own and
-/// histograms of 25 bins: under 300 MB at any time, WAL included.
+/// 10^5 steps of two lanes with 250 sites each, as many events as get separate windows, and
+/// histograms of 25 bins: under 300 MB at any time, including the WAL.
 TEST(RunFileSlow, TheLargestRunStaysUnder300Megabytes) {
   constexpr int64_t kSteps = 100'000;
   constexpr uintmax_t kLimit = 300'000'000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Versions of run files, and what newer ones may hold.
+// Versions of run files, and contents that newer versions may have.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -30,8 +30,8 @@ TEST(RunFileVersion, AnotherOneIsAUsageError) {
     send_run(recorder, sample_info(), 1);
   }
   for (const auto& [version, problem, hint] :
-       {std::tuple{3, " has the older format 3", "record the run again"},
-        {99, " has the newer format 99", "update HalfScope"}}) {
+       {std::tuple{3, "' has the older format 3", "record the run again"},
+        {99, "' has the newer format 99", "update HalfScope"}}) {
     Database(file, sqlite::Access::read_write)
         .execute(fmt::format("PRAGMA user_version={}", version).c_str());
     const std::string before = read_text(file);
@@ -67,7 +67,7 @@ TEST(RunFileVersion, NewOnesSayHowOperandsAreScaled) {
   EXPECT_EQ(run.lane(0).sites[0].scale, "");
 }
 
-// A run of a kind that came later is no damaged file, nor a training.
+// A run of a newer kind is neither a damaged file nor a training.
 TEST(RunFileVersion, AKindThatIsNotKnownIsToldSo) {
   const TemporaryFolder folder;
   const fs::path file = folder / "new.hscope";
@@ -87,8 +87,8 @@ TEST(RunFileVersion, AKindThatIsNotKnownIsToldSo) {
     ADD_FAILURE() << "no Error came";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_EQ(error.what(), file.string() +
-                                " holds a run of the kind \"search\", which this "
+    EXPECT_EQ(error.what(), "'" + file.string() +
+                                "' is a run of the kind \"search\", which this "
                                 "program does not know");
     EXPECT_EQ(error.hint(), "update HalfScope");
   }

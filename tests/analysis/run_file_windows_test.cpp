@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Long runs: the file stays bounded, and its windows hold exactly the sums of their steps, whoever
-// reads meanwhile and whenever the writer is killed.
+// Long runs: the file stays bounded, and its windows contain exactly the sums of their steps, even
+// with readers and if the writer is killed at any time.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -60,7 +60,7 @@ TEST(RunFileWindows, TwentyThousandSteps) {
   EXPECT_GT(view.windows(0, 0).size(), 2500u);
 }
 
-/// Whether a step is an event is known when its last lane has come.
+/// Only when the last lane of a step has arrived is it known whether the step is an event.
 TEST(RunFileWindows, AnEventOfAnyLaneCounts) {
   const TemporaryFolder folder;
   const RunInfo info = sample_info();
@@ -131,8 +131,8 @@ TEST(RunFileWindows, ReadersBesideTheWriterWhileTheyMerge) {
   EXPECT_EQ(expect_long_run(RunView::open(file), run, kFewWindows), kSteps);
 }
 
-/// Somebody keeps a transaction open for as long as he likes: the WAL must grow meanwhile, and be
-/// cut back when he is gone; the writer does not wait.
+/// A reader keeps a transaction open for a long time. The WAL must grow meanwhile and be truncated
+/// afterwards; the writer does not wait.
 TEST(RunFileWindows, AReaderThatStaysDoesNotStallTheWriter) {
   const TemporaryFolder folder;
   const fs::path file = folder / "run.hscope";

@@ -400,7 +400,8 @@ void write_text(const fs::path& file, const std::string& text) {
 }
 
 std::string contract_section(const std::string& title) {
-  const std::string text = read_text(fs::path(HALFSCOPE_SOURCE_DIR) / "docs" / "contracts.md");
+  const fs::path folder = fs::path(HALFSCOPE_SOURCE_DIR) / "docs" / "reference";
+  const std::string text = read_text(folder / "files.md") + read_text(folder / "csv.md");
   const std::string heading = "\n## " + title + "\n";
   const size_t begin = text.find(heading);
   if (begin == std::string::npos) return "";

@@ -38,11 +38,11 @@ bool same(const SiteSums& a, const SiteSums& b);
 std::vector<StatsWindow> unpacked(const WindowRange& windows);
 /// Google Test expectations: the same in every field, NaN equal to NaN.
 void expect_same_run(const RunView& actual, const RunView& expected);
-/// All lanes have the same steps 0, 1, ... with all rows as send_steps sent them.
+/// Expects that all lanes have the same steps 0, 1, ... with all rows as sent by send_steps.
 /// Returns the number of steps.
 int64_t expect_whole_steps(const RunView& run);
 
-/// A folder of its own that goes away with the object.
+/// A temporary folder that is removed with the object.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -61,7 +61,7 @@ class TemporaryFolder {
 /// 2000 if an exception left it.
 int in_child(const std::function<int()>& work);
 
-/// As in_child, but as a user who is not root, whom permissions bind.
+/// Same as in_child, but as a user other than root, so that permissions apply.
 int in_unprivileged_child(const std::function<int()>& work);
 
 /// Records `steps` steps and dies by SIGKILL, which leaves the -wal and -shm files.
@@ -70,9 +70,10 @@ void write_killed_run(const std::filesystem::path& file, int64_t steps);
 std::string read_text(const std::filesystem::path& file);
 void write_text(const std::filesystem::path& file, const std::string& text);
 
-/// The part of docs/contracts.md between the heading `## TITLE` and the next one.
+/// Returns the section `## TITLE` of docs/reference/files.md or csv.md.
 std::string contract_section(const std::string& title);
-/// The words between backquotes that hold only a-z and _, in order: `step` but not `exit 2`.
+/// Returns the words between backquotes that consist of a-z and _, in order: `step` but not `exit
+/// 2`.
 std::vector<std::string> quoted_names(const std::string& markdown);
 
 }  // namespace halfscope::test

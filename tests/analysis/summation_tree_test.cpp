@@ -28,8 +28,7 @@ DotProducts rows_of(std::function<float(Row, Row)> dot) {
   };
 }
 
-/// What a tree makes of the products, every node exact but for swamping: beside numbers of the
-/// size of M the others are nothing.
+/// Evaluates a tree exactly, except for swamping: next to numbers as large as M, all others vanish.
 float evaluate(const SummationTree& tree, int node, Row a, Row b) {
   if (tree.is_leaf(node)) {
     return a[static_cast<size_t>(node)] * b[static_cast<size_t>(node)];

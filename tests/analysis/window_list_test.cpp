@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The policy that keeps a run file bounded, without a file: what add() says is done to a list of
-// bounds, as the recorder does it to its rows.
+// The policy that keeps a run file bounded, without a file: applies the instructions of add() to a
+// list of bounds, as the recorder does to its rows.
 #include "analysis/window_list.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ class Rows {
     ASSERT_LE(rows_.size(), static_cast<size_t>(limits_.windows) + kept);
   }
 
-  /// Windows cover all steps, do not overlap, and the events that count stand alone.
+  /// Windows cover all steps without overlaps, and events that count have separate windows.
   void check() const {
     auto step = steps_.begin();
     for (const auto& [first, count] : rows_) {

@@ -105,7 +105,7 @@ TEST(Audit, SharesThatActAsOneDoHarmWhereTheUpdateHasTheFormat) {
   const Row state = training_row(pure_plan("bfloat16"), adam, "beta2");
   EXPECT_FALSE(state.is_harmful());
   EXPECT_THAT(state.text, HasSubstr("cannot shrink in small steps"));
-  // What it says is safe is.
+  // The value that it calls safe is safe.
   const TrainConfig safe = training_with("adam:beta2=0.99609375");
   EXPECT_FALSE(training_row(pure_plan("bfloat16", kBf16), safe, "beta2").is_harmful());
 }
@@ -191,7 +191,7 @@ TEST(Audit, WeightsOfInferenceAreConstants) {
   EXPECT_FALSE(small.is_harmful());
   model.initial["w"] = Tensor{{2, 2}, {1e-8f, 2e-8f, 1e-8f, 2e-8f}};
   EXPECT_TRUE(row_of(audit_constants(model, pure_plan("float16"), nullptr), "weight").is_harmful());
-  // Those of the caller win.
+  // The caller's tensors take precedence.
   const NamedTensors init{{"w", Tensor{{2, 2}, {1, 1, 1, 1}}}};
   EXPECT_EQ(row_of(audit_constants(model, pure_plan("float16"), nullptr, init), "weight").zeros, 0);
 }

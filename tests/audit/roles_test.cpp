@@ -65,7 +65,7 @@ TEST(AuditGuard, PowersOnTheWayDecideWhatGradientsNeed) {
   };
   // The square of 2^-7 is fp16's smallest normal number, 2^-14.
   EXPECT_EQ(behind(true).safe_for_gradients, 0x1p-7);
-  EXPECT_THAT(behind(true).advice, HasSubstr("to the power 2"));
+  EXPECT_THAT(behind(true).advice, HasSubstr("to the power of 2"));
   EXPECT_EQ(behind(false).safe_for_gradients, 0x1p-14);
 }
 
@@ -119,7 +119,7 @@ TEST(AuditMask, MinusInfinityDoesHarmOnlyWhereALineHasNothingElse) {
   EXPECT_EQ(whole.safe, -32752.0);
   const AuditedConstant causal = masked({4, 4}, {0, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0});
   EXPECT_FALSE(causal.is_harmful());
-  EXPECT_THAT(causal.text, HasSubstr("it masks as before"));
+  EXPECT_THAT(causal.text, HasSubstr("the mask works as before"));
   // Along the other axis the last column has nothing else.
   EXPECT_TRUE(masked({4, 4}, {0, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1}, 0).is_harmful());
   EXPECT_FALSE(masked({4, 4}, {0, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0}, 0).is_harmful());

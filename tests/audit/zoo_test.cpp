@@ -11,7 +11,7 @@
 namespace halfscope {
 namespace {
 
-/// The sentences about what does harm in the case under a plan; "" if there are none.
+/// Returns the sentences about harm in the case under a plan, or "" if there are none.
 std::string harm_in(const zoo::Case& which, const zoo::Setup& setup, const std::string& plan) {
   const zoo::LaneChoice lane = which.lane(plan);
   TrainConfig training = setup.train;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Backends of lanes: how they are asked for, recorded and repeated, and what is said where there is
-// no GPU.
+// Backends of lanes: how they are requested, recorded and repeated, and the errors without a GPU.
 #include <gmock/gmock.h>
 
 #include "gpu/backends.h"
@@ -49,7 +48,7 @@ TEST(BackendOfLanes, BadRequestsAreUsageErrors) {
   const Bench bench;
   const Outcome unknown = bench.run(train({"--backend", "cudda"}));
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.err, StartsWith("halfscope: unknown backend cudda\nhint: "));
+  EXPECT_THAT(unknown.err, StartsWith("halfscope: unknown backend 'cudda'\nhint: "));
   EXPECT_THAT(unknown.err, HasSubstr("cuda"));
   const Outcome twofold = bench.run(train({"--lanes", "emulated:float64"}));
   EXPECT_EQ(twofold.code, 2);
@@ -90,7 +89,7 @@ TEST(BackendOfLanes, AMissingGpuIsOneClearError) {
         train({"--backend", "cuda", "--fast"})}) {
     const Outcome outcome = bench.run(words);
     EXPECT_EQ(outcome.code, 2);
-    EXPECT_THAT(outcome.err, StartsWith("halfscope: no GPU for the backend cuda: "));
+    EXPECT_THAT(outcome.err, StartsWith("halfscope: cannot use backend 'cuda': "));
     EXPECT_THAT(outcome.err, HasSubstr("\nhint: use --backend emulated"));
     EXPECT_EQ(lines_of(outcome.err).size(), 2u);
     EXPECT_FALSE(std::filesystem::exists(bench / "run.hscope"));

@@ -87,7 +87,7 @@ inline void write_bad_inputs(const Bench& bench) {
   const std::string npz = text_of(bench / "nan.npz");
   write_text(bench / "cut.npz", npz.substr(0, npz.size() / 2));
 
-  // Of the networks that a training of one step of the tests has: mlp:784-10.
+  // For the network of the one-step trainings in these tests: mlp:784-10.
   ASSERT_EQ(
       bench
           .run({"train", "--quiet", "--no-eval", "--no-record", "--model", "mlp:784-10", "--batch",
@@ -122,7 +122,7 @@ inline void write_bad_inputs(const Bench& bench) {
   write_mnist(bench / "sizes", "t10k-images-idx3-ubyte", idx_text({10, 14, 14}, 10 * 196));
 }
 
-/// Every file below the folder with its content, but for what the Bench itself writes.
+/// Returns every file below the folder with its content, except those that the Bench writes.
 inline std::map<std::string, std::string> contents(const Bench& bench) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(bench / "")) {

@@ -37,7 +37,7 @@ class Completion {
     std::filesystem::create_directories(bench_ / "mnist");
   }
 
-  /// What bash offers for the line, as it would insert it.
+  /// Returns bash's completions for the line, as it would insert them.
   Words at(const std::string& line) const {
     const std::string program =
         "cd '" + (bench_ / "").string() + "' && source ./halfscope.bash && COMP_LINE='" + line +
@@ -65,6 +65,7 @@ TEST(CliCompletion, SubcommandsAndFlags) {
                             "fprev", "doctor", "completion", "help"}));
   EXPECT_THAT(complete.at("halfscope re"), ElementsAre("report"));
   EXPECT_THAT(complete.at("halfscope help ru"), ElementsAre("run"));
+  EXPECT_THAT(complete.at("halfscope help pl"), ElementsAre("plans"));
   EXPECT_THAT(complete.at("halfscope --v"), ElementsAre("--version"));
   EXPECT_THAT(complete.at("halfscope train --st"), ElementsAre("--steps"));
   EXPECT_THAT(complete.at("halfscope train --steps 5 --bat"), ElementsAre("--batch"));
@@ -130,7 +131,7 @@ TEST(CliCompletion, ZshReadsItsScript) {
   std::ofstream(bench / "_halfscope") << bench.run({"completion", "zsh"}).out;
   const std::string file = (bench / "_halfscope").string();
   EXPECT_EQ(std::system(("zsh -f -n '" + file + "'").c_str()), 0);
-  // Sourced in a shell that completes, it registers itself without a word.
+  // Sourced in a shell that completes, it registers without any output.
   const std::string load = "zsh -f -c 'autoload -Uz compinit && compinit -u -D && source \"" +
                            file + "\" && [[ $_comps[halfscope] == _halfscope ]]' >'" +
                            (bench / "said.txt").string() + "' 2>&1";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Errors of settings from a file name the file and the key (docs/contracts.md, "Training JSON"),
+// Errors of settings from a file name the file and the key (docs/reference/json.md),
 // whether the file is read, the settings are checked or the network is made.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,8 +17,8 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 struct Case {
-  std::string members;    ///< of the file
-  std::string begin;      ///< of the message
+  std::string members;    ///< in the file
+  std::string begin;      ///< of the error message
   std::string more = "";  ///< in it
   Words typed{};
   int code = 2;
@@ -44,7 +44,7 @@ void expect_errors(const std::string& command, const std::vector<Case>& cases) {
 }
 
 const std::string kLong(5000, 'x');
-const std::string kCut = std::string(57, 'x') + "...";
+const std::string kCut = std::string(54, 'x') + "...'";
 
 TEST(CliConfigErrors, OfATraining) {
   expect_errors(
@@ -60,7 +60,7 @@ TEST(CliConfigErrors, OfATraining) {
           {R"("lanes": [{"backend": "emulated"}])",
            R"(c.json: "lanes": a lane names a backend without a "plan")"},
           {R"("lanes": [{"backend": "cuba", "plan": "float32"}])",
-           R"(c.json: "lanes": unknown backend cuba)"},
+           R"(c.json: "lanes": unknown backend 'cuba')"},
           {R"("init": "--force")", R"(c.json: "init": )", "--force", {}, 3},
           {R"("no_eval": 1)", R"(c.json: "no_eval": must be true or false)"},
           {"\"" + kLong + "\": 1", "c.json: unknown key \"" + kCut + "\""},
@@ -75,7 +75,7 @@ TEST(CliConfigErrors, OfATraining) {
           {R"("ema": {"decay": "0.9:form=average"})",
            R"(c.json: "ema": "decay" must be one text or number)"},
           // As the settings are checked.
-          {R"("backend": "cudda")", R"(c.json: "backend": unknown backend cudda)"},
+          {R"("backend": "cudda")", R"(c.json: "backend": unknown backend 'cudda')"},
           {R"("model": "mlp:784-10", "loss": "mse")", R"(c.json: "model" and "loss": )", "targets"},
           {R"("lanes": ["float32", "mixed_float16"])",
            "no layer matches",
@@ -96,10 +96,10 @@ TEST(CliConfigErrors, OfATraining) {
           {R"("loss_scale": "static:x", "lanes": ["float32"])", R"(c.json: "loss_scale": )"},
           {R"("dimension": {"N": 3})", R"(c.json: "dimension": )", "--dimension"},
           {R"("compare": ["float32,mixed"], "model": "mlp:784-10")", R"(c.json: "compare": )",
-           "no lane is named mixed"},
+           "there is no lane 'mixed'"},
           // As data and network are made.
           {R"("data": "none.npz", "model": "mlp:6-3")", R"(c.json: "data": )", "none.npz", {}, 3},
-          {R"("normalize": "1")", R"(c.json: "normalize": )", "images of 1 channel"},
+          {R"("normalize": "1")", R"(c.json: "normalize": )", "images with 1 channel"},
           {R"("data": "digist")", R"(c.json: "data": )", "digist"},
           {R"("model": "lennet")", R"(c.json: "model": )", "lennet"},
           {R"("init": "w.npz")", R"(c.json: "init": )", "w.npz", {}, 3},
@@ -107,7 +107,7 @@ TEST(CliConfigErrors, OfATraining) {
           {R"("batch": 10, "micro_batches": 3, "steps": 2)",
            R"(c.json: "batch" and "micro_batches": )", "3 equal micro-batches"},
           {R"("model": "mlp:784-10", "fp32": ["convx*"])", R"(c.json: "fp32": )", "convx*"},
-          // What was typed is not the file's fault.
+          // An error on the command line is not blamed on the file.
           {R"("steps": 2, "optimizer": "sgd")", "unknown optimizer", "", {"--optimizer", "sdg"}},
           {R"("steps": 2)", "batch size 12001", "", {"--batch", "12001"}},
       });
@@ -150,7 +150,7 @@ TEST(CliConfigErrors, OfARun) {
       {
           {R"("network": "lenet", "limit": 0)", R"(c.json: "limit": 0: out of range)"},
           {R"("network": "--force", "data": "digits")",
-           R"(c.json: "network": unknown model --force)"},
+           R"(c.json: "network": unknown model '--force')"},
           {R"("network": "lenet", "data": "digits", "random_input": 1)",
            R"(c.json: "data" and "random_input": )", "exclude each other"},
           {R"("network": "lenet", "random_input": 1, "labels": "l.npy")", R"(c.json: "labels": )"},
@@ -173,7 +173,7 @@ TEST(CliConfigErrors, OfARun) {
            {},
            3},
           {R"("network": "mlp:6-3", "random_input": 1)",
-           "no plan named pp",
+           "no plan named 'pp'",
            "",
            {"--plan", "pp"},
            2},
@@ -184,11 +184,11 @@ TEST(CliConfigErrors, LongTextsAreCutBetweenCharacters) {
   std::string accents;
   for (int i = 0; i < 40; ++i) accents += "\xc3\xa9";
   expect_errors("train", {{"\"model\": \"" + accents + "\"", "c.json: \"model\": unknown model ",
-                           " " + accents.substr(0, 56) + "..."},
+                           " '" + accents.substr(0, 54) + "...'"},
                           {"\"model\": \"x" + accents + "\"", "c.json: \"model\": unknown model ",
-                           " x" + accents.substr(0, 56) + "..."},
-                          {"\"model\": \"" + std::string(60, 'y') + "\"",
-                           "c.json: \"model\": unknown model " + std::string(60, 'y')}});
+                           " 'x" + accents.substr(0, 54) + "...'"},
+                          {"\"model\": \"" + std::string(58, 'y') + "\"",
+                           "c.json: \"model\": unknown model '" + std::string(58, 'y') + "'"}});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Set-ups as two files, a network and a configuration: what they may hold, whether printing and
-// reading agree, and that a set-up that fails is explained.
+// Set-ups in two files, a network and a configuration: their contents, whether printing and reading
+// agree, and the explanation of a set-up that fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,8 +40,8 @@ Json finding_of(const Bench& bench, const std::string& lane, const std::string& 
   return nullptr;
 }
 
-// Averages in bf16 with a decay of 0.9999: two files say all of it, and the report says what is
-// wrong; the lane in fp32 and averages kept in fp32 are not blamed.
+// Averages in bf16 with a decay of 0.9999: two files describe the set-up, and the report says what
+// is wrong. The lane in fp32 and averages kept in fp32 are not blamed.
 TEST(CliConfig, AveragesThatStandStillAreExplained) {
   const Bench bench;
   ASSERT_EQ(bench.run({"convert", "mlp:784-16-10", "--data", "digits", "--out", "net.onnx"}).code,
@@ -153,7 +153,7 @@ TEST(CliConfig, UpdateFormatsGoThereAndBack) {
             0.75);
 }
 
-// The plan of a lane holds the formats, so that run files and proofs do.
+// A lane's plan contains the formats, and so do run files and proofs.
 TEST(CliConfig, UpdateFormatsAreThePlansOfLanesThatAreNoReferences) {
   const Bench bench;
   ASSERT_EQ(bench
@@ -197,7 +197,7 @@ TEST(CliConfig, MistakesInUpdateFormatsAreOneLine) {
               HasSubstr("c.json: \"running_variance\": unknown value biased"));
   const Outcome none = bench.run(test::small_training({"--running-variance", "sample"}));
   EXPECT_EQ(none.code, 2);
-  EXPECT_THAT(none.err, HasSubstr("no batch normalization in training"));
+  EXPECT_THAT(none.err, HasSubstr("no batch normalization that trains"));
   EXPECT_THAT(says(R"("plan": {"schema": "halfscope.plan/1", "name": "p",
                       "variables": {"clip_mode": "slow"}})"),
               HasSubstr("variables.clip_mode: unknown value"));
@@ -212,7 +212,7 @@ void write_samples(const Bench& bench) {
   write_npy(bench / "labels.npy", labels);
 }
 
-// What is printed is what is read: the same settings, the same run.
+// Printed settings read back: the same settings, the same run.
 TEST(CliRunFile, PrintsWhatItReads) {
   const Bench bench;
   write_samples(bench);
@@ -299,15 +299,15 @@ TEST(CliRunFile, MistakesNameTheFileAndTheKey) {
   };
   EXPECT_THAT(says("\"netwrok\": \"lenet\""), HasSubstr("c.json: unknown key \"netwrok\""));
   EXPECT_THAT(says("\"netwrok\": \"lenet\""), HasSubstr("did you mean network?"));
-  EXPECT_THAT(says("\"data\": \"digits\""), HasSubstr("run needs a NETWORK"));
+  EXPECT_THAT(says("\"data\": \"digits\""), HasSubstr("run needs a network"));
   EXPECT_THAT(says("\"steps\": 3"), HasSubstr("unknown key \"steps\""));
-  EXPECT_THAT(says("\"network\": \"lenet\""), HasSubstr("nothing to run the network on"));
+  EXPECT_THAT(says("\"network\": \"lenet\""), HasSubstr("run needs samples"));
   EXPECT_THAT(says("\"network\": \"lenet\", \"limit\": 0"), HasSubstr("c.json: "));
   EXPECT_THAT(says("\"network\": [1]"), HasSubstr("\"network\": must be a text or a number"));
   test::write_text(bench / "c.json", R"({"schema": "halfscope.train-config/1"})");
   EXPECT_THAT(bench.run({"run", "--config", "c.json"}).err,
               HasSubstr("does not say \"schema\": \"halfscope.run-config/1\""));
-  EXPECT_THAT(bench.run({"run", "--data", "digits"}).err, HasSubstr("run needs a NETWORK"));
+  EXPECT_THAT(bench.run({"run", "--data", "digits"}).err, HasSubstr("run needs a network"));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How `train`, `run` and `diagnose` sum a run up: the report's verdict, advice and a command that
-// works when it is pasted; colours and widths of a terminal.
+// The summary of `train`, `run` and `diagnose`: the report's verdict, advice and a command that
+// works when pasted; colours and widths of a terminal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ const Words kBroken{"train", "--model",     "lenet-hot", "--batch", "8",      "-
 const Words kHealthy{"train",   "--model", "mlp:784-16-10", "--batch", "64",
                      "--steps", "60",      "--threads",     "1"};
 
-/// The line that starts with `label`, without it; "" if there is none.
+/// Returns the rest of the line that starts with `label`, or "" if there is none.
 std::string line_after(const std::string& label, const std::string& text) {
   for (const std::string& line : lines_of(text)) {
     if (line.starts_with(label)) return line.substr(label.size());
@@ -75,6 +75,8 @@ TEST(CliEnding, ABrokenRunEndsWithTheCommandThatProvesTheAdvice) {
   EXPECT_EQ(sentences(outcome.out), verdict.at("text"));
   EXPECT_THAT(outcome.out, Not(HasSubstr("\ncause"))) << "the verdict names it";
   EXPECT_EQ(line_after("advice: ", outcome.out), "Keep conv2 in fp32.");
+  EXPECT_EQ(line_after("confidence: ", outcome.out),
+            "medium. The run shows the cause. The change is not tested yet.");
   EXPECT_EQ(outcome.out.find('\033'), std::string::npos);
   EXPECT_THAT(outcome.out,
               EndsWith("\nrun file: run.hscope\n"
@@ -108,7 +110,7 @@ TEST(CliEnding, AHealthyRunEndsWithItsReport) {
   EXPECT_EQ(verdict.at("state"), "healthy");
   EXPECT_THAT(outcome.out, HasSubstr("\nverdict: healthy\n"));
   EXPECT_EQ(sentences(outcome.out), verdict.at("text"));
-  for (const char* label : {"\nadvice", "\ncause", "\nproof"}) {
+  for (const char* label : {"\nadvice", "\ncause", "\nconfidence", "\nproof"}) {
     EXPECT_THAT(outcome.out, Not(HasSubstr(label)));
   }
   EXPECT_EQ(line_after("next: ", outcome.out), "halfscope report run.hscope --html report.html");
@@ -178,8 +180,8 @@ TEST(CliEnding, TheVerdictComesBeforeTheProofAndTheNextCommandLast) {
   const Outcome outcome = bench.run(words);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   size_t last = 0;
-  for (const char* label : {"float32 ", "\nverdict: ", "\nadvice: ", "\nproof: Proved by training",
-                            "\nrun file: ", "\nnext: "}) {
+  for (const char* label : {"float32 ", "\nverdict: ", "\nadvice: ", "\nconfidence: ",
+                            "\nproof: Tested by training", "\nrun file: ", "\nnext: "}) {
     const size_t at = outcome.out.find(label);
     ASSERT_NE(at, std::string::npos) << label;
     EXPECT_GE(at, last) << label;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Exit codes and messages of `halfscope` (docs/contracts.md, "Exit codes"): one line that names
-// what is wrong, at most one hint, nothing on standard output, no file left behind or changed.
+// Exit codes and messages: one error line, at most one hint, no output, no file left or changed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -32,7 +31,7 @@ void expect_refusal(const Outcome& outcome, int code, const std::string& what,
   }
 }
 
-/// What is typed, the exit code, what the message and the hint say.
+/// The arguments, the exit code, and parts of the message and the hint.
 struct ErrorCase {
   Words words;
   int code;
@@ -60,7 +59,7 @@ void expect_refusals(const Bench& bench, const std::vector<ErrorCase>& cases) {
   }
 }
 
-/// A training of one step that would work, with `more` to spoil it.
+/// A training of one step that works, unless `more` breaks it.
 Words train(Words more) {
   Words words{"train", "--quiet", "--no-eval", "--out", "new.hscope"};
   const auto has = [&more](const char* flag) {
@@ -81,16 +80,16 @@ TEST(CliErrors, WordsAndFlags) {
       bench,
       {
           {{}, 2, "a command is required", "--help"},
-          {{"trian"}, 2, "there is no command trian", "did you mean train?"},
-          {{"frobnicate"}, 2, "there is no command frobnicate", "commands: train, run, diagnose"},
+          {{"trian"}, 2, "unknown command 'trian'", "did you mean train?"},
+          {{"frobnicate"}, 2, "unknown command 'frobnicate'", "commands: train, run, diagnose"},
           {{"--verison"}, 2, "unknown flag --verison", "did you mean --version?"},
           {{"--model", "lenet"}, 2, "unknown flag --model", "halfscope train --model"},
           {{"--nothing"}, 2, "unknown flag --nothing"},
           {{"report"}, 2, "report needs a run file", "halfscope report run.hscope"},
-          {{"inspect"}, 2, "inspect needs a run file", "for example"},
+          {{"inspect"}, 2, "inspect needs a run file", "try halfscope"},
           {{"completion"}, 2, "completion needs a SHELL"},
-          {{"completion", "csh"}, 2, "there is no completion for csh", "did you mean zsh?"},
-          {{"report", "run.hscope", "cut.hscope"}, 2, "one argument too many: cut.hscope"},
+          {{"completion", "csh"}, 2, "there is no completion for 'csh'", "did you mean zsh?"},
+          {{"report", "run.hscope", "cut.hscope"}, 2, "unexpected argument 'cut.hscope'"},
           {{"report", "run.hscope", "--htlm", "x"}, 2, "report has no flag --htlm", "--html?"},
           {{"report", "run.hscope", "--lr", "x"},
            2,
@@ -101,11 +100,11 @@ TEST(CliErrors, WordsAndFlags) {
           {{"report", "run.hscope", "--html", "--md"}, 2, "--html needs a value"},
           {{"report", "run.hscope", "--html", ""}, 2, "--html needs a value"},
           {{"report", "run.hscope", "--force=yes"}, 2, "--force takes no value"},
-          {{"report", ""}, 2, "an empty argument"},
+          {{"report", ""}, 2, "an argument is empty"},
           {{"report", "run.hscope", "-x"}, 2, "report has no flag -x"},
-          {{"train", "steps", "5"}, 2, "one argument too many: steps", "did you mean --steps?"},
-          {{"train", "lenet"}, 2, "one argument too many: lenet", "did you mean --model lenet?"},
-          {{"train", "something"}, 2, "one argument too many: something", "for example"},
+          {{"train", "steps", "5"}, 2, "unexpected argument 'steps'", "did you mean --steps?"},
+          {{"train", "lenet"}, 2, "unexpected argument 'lenet'", "did you mean --model lenet?"},
+          {{"train", "something"}, 2, "unexpected argument 'something'", "try halfscope"},
           {train({"--stpes", "3"}), 2, "train has no flag --stpes", "did you mean --steps?"},
           {train({"--steps", "3", "--steps", "4"}), 2, "--steps is given twice"},
           {train({"--lanes", "float16", "--lanes", "float32"}), 2, "--lanes is given twice",
@@ -113,19 +112,19 @@ TEST(CliErrors, WordsAndFlags) {
           {train({"--html", "x"}), 2, "train has no flag --html", "a flag of halfscope report"},
           {{"report", "run.hscope", "--fail-on", "fatal"},
            2,
-           "unknown severity fatal",
+           "unknown severity 'fatal'",
            "info, warning or error"},
           {{"report", "run.hscope", "--fail-on", "eror", "--html", "new.html"},
            2,
-           "unknown severity eror",
+           "unknown severity 'eror'",
            "did you mean error?"},
           {{"diagnose", "run.hscope", "--lane", "mixed_fp16"},
            2,
-           "the run has no lane mixed_fp16",
+           "the run has no lane 'mixed_fp16'",
            "did you mean mixed_float16?"},
           {{"diagnose", "run.hscope", "--lane", "x"},
            2,
-           "the run has no lane x",
+           "the run has no lane 'x'",
            "lanes: float32, mixed_float16"},
       });
 }
@@ -149,30 +148,30 @@ TEST(CliErrors, ValuesOfTrain) {
           {train({"--lr", "nan"}), 2, "--lr nan: not a number"},
           {train({"--every", "0"}), 2, "--every 0: out of range"},
           {train({"--threads", "0"}), 2, "--threads 0: out of range", "1 to 1024"},
-          {train({"--model", "vgg"}), 2, "unknown model vgg"},
+          {train({"--model", "vgg"}), 2, "unknown model 'vgg'"},
           {train({"--model", "lenet-hto"}), 2, "lenet-hto", "lenet-hot"},
-          {train({"--model", "mlp:784-0-10"}), 2, "\"0\" is not a layer width", "mlp:784"},
-          {train({"--model", "mlp:100-10"}), 2, "mlp:100-10 does not fit the data", "784"},
-          {train({"--data", "imagenet"}), 2, "unknown data set \"imagenet\"", "digits"},
-          {train({"--data", "digts"}), 2, "unknown data set \"digts\"", "digits"},
-          {train({"--data", "mnist"}), 2, "lacks its folder"},
-          {train({"--data", "mnist:nowhere"}), 3, "nowhere: no such folder"},
-          {train({"--lanes", "float32,fp17"}), 2, "no plan named fp17 and no such file",
-           "presets: float32"},
-          {train({"--lanes", "float32,mixed_fp16"}), 2, "no plan named mixed_fp16",
+          {train({"--model", "mlp:784-0-10"}), 2, "'0' is not a layer width", "mlp:784"},
+          {train({"--model", "mlp:100-10"}), 2, "mlp:100-10' does not fit the data", "784"},
+          {train({"--data", "imagenet"}), 2, "unknown data set 'imagenet'", "digits"},
+          {train({"--data", "digts"}), 2, "unknown data set 'digts'", "digits"},
+          {train({"--data", "mnist"}), 2, "needs a folder"},
+          {train({"--data", "mnist:nowhere"}), 3, "folder not found: 'nowhere'"},
+          {train({"--lanes", "float32,fp17"}), 2,
+           "no plan named 'fp17', and no file with this name", "presets: float32"},
+          {train({"--lanes", "float32,mixed_fp16"}), 2, "no plan named 'mixed_fp16'",
            "did you mean mixed_float16?"},
           {train({"--lanes", "float32,,float16"}), 2, "an empty name"},
           {train({"--lanes", "float32,float32"}), 2, "two lanes are named float32"},
           {train({"--lanes", "float32", "--plan", "float16"}), 2, "exclude each other"},
-          {train({"--fp32", "conv*"}), 2, "no layer matches \"conv*\""},
+          {train({"--fp32", "conv*"}), 2, "no layer matches 'conv*'"},
           {train({"--lanes", "float32", "--fp32", "fc1"}), 2, "not a reference"},
           {train({"--accumulate", "fp128"}), 2, "unknown accumulation fp128"},
           {train({"--accumulate", "fromat"}), 2, "unknown accumulation fromat",
            "did you mean format?"},
-          {train({"--loss-scale", "static"}), 2, "unknown loss scale static", "static:X"},
-          {train({"--loss-scale", "dynmic"}), 2, "unknown loss scale dynmic", "dynamic?"},
-          {train({"--loss-scale", "dynamic:-2"}), 2, "\"-2\" is not a positive number"},
-          {train({"--optimizer", "lion"}), 2, "unknown optimizer lion"},
+          {train({"--loss-scale", "static"}), 2, "unknown loss scale 'static'", "static:X"},
+          {train({"--loss-scale", "dynmic"}), 2, "unknown loss scale 'dynmic'", "dynamic?"},
+          {train({"--loss-scale", "dynamic:-2"}), 2, "'dynamic:-2': -2 is not a positive number"},
+          {train({"--optimizer", "lion"}), 2, "unknown optimizer 'lion'"},
           {train({"--optimizer", "sgd:beta1=0.5"}), 2, "beta1"},
           {train({"--optimizer", "sgd:lr=fast"}), 2, "lr=fast"},
       });
@@ -184,7 +183,7 @@ TEST(CliErrors, ValuesOfTheCourseOfTraining) {
       bench,
       {
           {train({"--batch", "128", "--micro-batches", "3"}), 2,
-           "a batch of 128 cannot be split into 3 equal micro-batches", "divides it"},
+           "a batch of 128 cannot be split into 3 equal micro-batches", "divides 128"},
           {train({"--micro-batches", "0"}), 2, "--micro-batches 0: out of range", "1 or more"},
           {train({"--accumulate-grads", "fp16"}), 2, "--accumulate-grads needs more than one",
            "--micro-batches N"},
@@ -194,16 +193,16 @@ TEST(CliErrors, ValuesOfTheCourseOfTraining) {
           {train({"--eval-every", "0"}), 2, "--eval-every 0: out of range"},
           {train({"--errors-every", "0"}), 2, "--errors-every 0: out of range"},
           {train({"--clip-norm", "-1"}), 2, "--clip-norm -1: out of range"},
-          {train({"--schedule", "cosin"}), 2, "unknown schedule cosin", "did you mean cosine?"},
+          {train({"--schedule", "cosin"}), 2, "unknown schedule 'cosin'", "did you mean cosine?"},
           {train({"--schedule", "step"}), 2, "step needs every=N", "step:every=30"},
           {train({"--schedule", "step:every=0"}), 2, "step needs every=N"},
-          {train({"--schedule", "onecycle:format=fp15"}), 2, "unknown format \"fp15\"", "fp16"},
-          {train({"--schedule", "onecycle:div=0"}), 2, "div=0 must be above 0"},
-          {train({"--schedule", "cosine:gamma=2"}), 2, "cosine has no option gamma", "floor"},
-          {train({"--schedule", "cosine:"}), 2, "\"\" is not KEY=VALUE", "warmup"},
-          {train({"--schedule", "linear:floor"}), 2, "\"floor\" is not KEY=VALUE"},
-          {train({"--schedule", "cosine:warmup=1.5"}), 2, "warmup=1.5 is not a whole number"},
-          {train({"--schedule", "cosine:floor=low"}), 2, "floor=low is not a number"},
+          {train({"--schedule", "onecycle:format=fp15"}), 2, "unknown format 'fp15'", "fp16"},
+          {train({"--schedule", "onecycle:div=0"}), 2, "'div=0' must be above 0"},
+          {train({"--schedule", "cosine:gamma=2"}), 2, "'cosine' has no option 'gamma'", "floor"},
+          {train({"--schedule", "cosine:"}), 2, "'' is not KEY=VALUE", "warmup"},
+          {train({"--schedule", "linear:floor"}), 2, "'floor' is not KEY=VALUE"},
+          {train({"--schedule", "cosine:warmup=1.5"}), 2, "'warmup=1.5' is not a whole number"},
+          {train({"--schedule", "cosine:floor=low"}), 2, "'floor=low' is not a number"},
           {train({"--no-errors", "--errors-every", "2"}), 2,
            "--no-errors and --errors-every exclude each other"},
           {train({"--no-record", "--errors-every", "2"}), 2,
@@ -211,7 +210,7 @@ TEST(CliErrors, ValuesOfTheCourseOfTraining) {
           {train({"--no-errors", "--compare", "a,b"}), 2,
            "--no-errors and --compare exclude each other"},
           {train({"--lanes", "float64,mixed_float16", "--errors-every", "2"}), 2,
-           "there is nothing to compare every 2 steps", "--compare"},
+           "no two lanes to compare every 2 steps", "--compare"},
           {train({"--optimizer", "sgd:momentum=0.9,momentum=0.5"}), 2,
            "optimizer: momentum is given twice"},
           {train({"--schedule", "cosine:floor=0.1,floor=0.1"}), 2,
@@ -225,18 +224,18 @@ TEST(CliErrors, ValuesOfTheCourseOfTraining) {
           {train({"--accumulate", "formt"}), 2, "unknown accumulation formt",
            "did you mean format?"},
           {train({"--lanes", "float32,mixed_bfloat16", "--accumulate", "tensor-core:v100"}), 2,
-           "tensor-core:v100 does no products of bf16", "it reads fp16"},
+           "tensor-core:v100 cannot multiply bf16", "it reads: fp16"},
           {train({"--compare", "a"}), 2, "--compare a does not name two lanes",
            "--compare mixed_float16,bfloat16"},
-          {train({"--compare", "a,b"}), 2, "no lane is named a", "lanes: float32, mixed_float16"},
-          {train({"--compare", "float32,mixed_flaot16"}), 2, "no lane is named mixed_flaot16",
+          {train({"--compare", "a,b"}), 2, "there is no lane 'a'", "lanes: float32, mixed_float16"},
+          {train({"--compare", "float32,mixed_flaot16"}), 2, "there is no lane 'mixed_flaot16'",
            "did you mean mixed_float16?"},
           {train({"--compare", "float32,float32"}), 2, "compares a lane with itself"},
           {train({"--lanes", "float64,float32", "--compare", "float32,float64"}), 2,
            "float64 computes in double"},
           {train({"--checkpoint-every", "5"}), 2, "--checkpoint-every needs a file",
            "--checkpoint FILE"},
-          {train({"--model", "resnet2"}), 2, "unknown model resnet2", "did you mean resnet20?"},
+          {train({"--model", "resnet2"}), 2, "unknown model 'resnet2'", "did you mean resnet20?"},
       });
 }
 
@@ -250,7 +249,7 @@ TEST(CliErrors, CheckpointsAndCifar10) {
       bench,
       {
           {train({"--resume", "run.hscope"}), 2, "run.hscope: not a ZIP archive"},
-          {train({"--resume", "w.npz"}), 2, "w.npz is not a checkpoint", "--checkpoint"},
+          {train({"--resume", "w.npz"}), 2, "'w.npz' is not a checkpoint", "--checkpoint"},
           {train({"--resume", "cutc.npz"}), 3, "cutc.npz: truncated"},
           {train({"--resume", "nothere.npz"}), 3, "nothere.npz"},
           {train({"--resume", "folder"}), 3, "folder"},
@@ -262,19 +261,19 @@ TEST(CliErrors, CheckpointsAndCifar10) {
           {train({"--resume", "c.npz", "--no-shuffle"}), 2, "another value of shuffle"},
           {train({"--resume", "c.npz", "--optimizer", "adam"}), 2, "another value of optimizer",
            "the arguments of the run"},
-          {train({"--resume", "c.npz", "--plan", "bfloat16"}), 2, "has no lane bfloat16",
+          {train({"--resume", "c.npz", "--plan", "bfloat16"}), 2, "has no lane 'bfloat16'",
            "float32, mixed_float16"},
-          {train({"--checkpoint", "c.npz"}), 2, "c.npz exists already", "--force"},
-          {train({"--checkpoint", "nowhere/c.npz"}), 2, "there is no folder nowhere"},
+          {train({"--checkpoint", "c.npz"}), 2, "'c.npz' already exists", "--force"},
+          {train({"--checkpoint", "nowhere/c.npz"}), 2, "folder 'nowhere' not found"},
           {train({"--checkpoint", "x.npz", "--save-weights", "x.npz"}), 2, "x.npz is named twice"},
           {train({"--resume", "c.npz", "--save-weights", "c.npz", "--force"}), 2, "named twice"},
-          {resnet("cifar10"), 2, "lacks its folder"},
-          {resnet("cifar10:nowhere"), 3, "nowhere: no such folder", "binary"},
-          {resnet("cifar10:c.npz"), 3, "c.npz is not a folder"},
+          {resnet("cifar10"), 2, "needs a folder"},
+          {resnet("cifar10:nowhere"), 3, "folder not found: 'nowhere'", "binary"},
+          {resnet("cifar10:c.npz"), 3, "c.npz' is not a folder"},
           {resnet("cifar10:folder"), 3, "no data_batch*.bin"},
-          {resnet("cifar10:cifar10test"), 3, "no test_batch*.bin"},
+          {resnet("cifar10:cifar10test"), 3, "contains no test_batch*.bin"},
           {resnet("cifar10:cifar10short"), 3,
-           "data_batch_1.bin: 9218 bytes are no whole number of records of 3073 bytes"},
+           "data_batch_1.bin: 9218 bytes are not a multiple of the 3073 bytes of a record"},
           {resnet("cifar10:cifar10label"), 3,
            "data_batch_1.bin: label 10 of record 2 is not in 0..9"},
       });
@@ -287,15 +286,15 @@ TEST(CliErrors, Plans) {
   expect_refusals(
       bench,
       {
-          {train({"--plan", "run.hscope"}), 2, "run.hscope is a run file, not a plan",
+          {train({"--plan", "run.hscope"}), 2, "'run.hscope' is a run file, not a plan",
            "halfscope diagnose run.hscope --out plan.json"},
-          {train({"--plan", "nothere.json"}), 2, "no plan named nothere.json and no such file"},
-          {train({"--plan", "folder"}), 2, "folder is a folder, not a plan"},
-          {train({"--plan", "empty.json"}), 2, "empty.json: plan: it is empty"},
+          {train({"--plan", "nothere.json"}), 2, "no plan named 'nothere.json', and no file"},
+          {train({"--plan", "folder"}), 2, "'folder' is a folder, not a plan"},
+          {train({"--plan", "empty.json"}), 2, "empty.json: plan: the text is empty"},
           {train({"--plan", "comma.json"}), 2,
            "comma.json: plan: not JSON: line 4, column 1: unexpected }"},
           {train({"--plan", "open.json"}), 2, "line 1, column 43: the text ends too early"},
-          {train({"--plan", "binary.json"}), 2, "binary.json: plan: it is not a text file"},
+          {train({"--plan", "binary.json"}), 2, "binary.json: plan: not a text file"},
           {train({"--plan", "array.json"}), 2, "must be an object"},
           {train({"--plan", "noname.json"}), 2, "key \"name\" is missing"},
           {train({"--plan", "schema.json"}), 2, "halfscope.plan/9"},
@@ -320,11 +319,11 @@ TEST(CliErrors, DataAndInitialWeights) {
   expect_refusals(
       bench,
       {
-          {train({"--data", "mnist:run.hscope"}), 3, "run.hscope is not a folder"},
+          {train({"--data", "mnist:run.hscope"}), 3, "run.hscope' is not a folder"},
           {train({"--data", "mnist:magic"}), 2, "train-images-idx3-ubyte: magic number 0x00000801"},
           {train({"--data", "mnist:short"}), 3, "train-images-idx3-ubyte: truncated"},
           {train({"--data", "mnist:long"}), 3, "more data than the 15680 bytes"},
-          {train({"--data", "mnist:gone"}), 3, "no file with the train-images", "four MNIST files"},
+          {train({"--data", "mnist:gone"}), 3, "has no train-images file", "four MNIST files"},
           {train({"--data", "mnist:gzip"}), 3, "gzip stream"},
           {train({"--data", "mnist:label"}), 3, "label 0 is 11, expected 0 to 9", "ten classes"},
           {train({"--data", "mnist:counts"}), 3, "20 images, but", "same data set"},
@@ -337,9 +336,9 @@ TEST(CliErrors, DataAndInitialWeights) {
            "must be finite"},
           {train({"--init", "inf.npz"}), 2, "inf.npz: fc1.weight[0,0] is -inf"},
           {train({"--init", "shape.npz"}), 2,
-           "initial weights shape.npz: fc1.weight has shape [784, 10]"},
-          {train({"--init", "unknown.npz"}), 2, "unknown.npz: the model has no variable fc1.wieght",
-           "fc1.weight"},
+           "initial weights shape.npz: 'fc1.weight' has shape [784, 10]"},
+          {train({"--init", "unknown.npz"}), 2,
+           "unknown.npz: the model has no variable 'fc1.wieght'", "fc1.weight"},
       });
 }
 
@@ -349,13 +348,13 @@ TEST(CliErrors, RunFiles) {
   std::vector<ErrorCase> cases;
   for (const char* name : {"report", "diagnose", "inspect"}) {
     const auto words = [name](const char* file) { return Words{name, file}; };
-    cases.push_back({words("nothere.hscope"), 3, "nothere.hscope: there is no such file"});
-    cases.push_back({words("text.hscope"), 2, "text.hscope is not a run file"});
-    cases.push_back({words("tiny.hscope"), 2, "tiny.hscope is not a run file"});
-    cases.push_back({words("w.npz"), 2, "w.npz is not a run file"});
-    cases.push_back({words("folder"), 2, "folder is a folder"});
+    cases.push_back({words("nothere.hscope"), 3, "cannot read 'nothere.hscope': file not found"});
+    cases.push_back({words("text.hscope"), 2, "'text.hscope' is not a run file"});
+    cases.push_back({words("tiny.hscope"), 2, "'tiny.hscope' is not a run file"});
+    cases.push_back({words("w.npz"), 2, "'w.npz' is not a run file"});
+    cases.push_back({words("folder"), 2, "'folder' is a folder"});
     cases.push_back({words("cut.hscope"), 3, "cut.hscope"});
-    cases.push_back({words("empty.hscope"), 3, "empty.hscope holds no run yet"});
+    cases.push_back({words("empty.hscope"), 3, "'empty.hscope' does not contain a run yet"});
   }
   expect_refusals(bench, cases);
 }
@@ -365,33 +364,34 @@ TEST(CliErrors, Outputs) {
   test::write_bad_inputs(bench);
   test::write_text(bench / "there", "precious");
   std::vector<ErrorCase> cases{
-      {train({"--out", "there"}), 2, "there exists already", "--force"},
-      {train({"--save-weights", "there"}), 2, "there exists already", "--force"},
+      {train({"--out", "there"}), 2, "'there' already exists", "--force"},
+      {train({"--save-weights", "there"}), 2, "'there' already exists", "--force"},
       {train({"--save-weights", "new.hscope"}), 2, "new.hscope is named twice"},
       {train({"--save-weights", "./new.hscope"}), 2, "new.hscope is named twice"},
       {train({"--init", "w.npz", "--out", "w.npz", "--force"}), 2, "w.npz is named twice"},
       {train({"--init", "w.npz", "--save-weights", "./w.npz", "--force"}), 2, "named twice"},
       {train({"--plan", "path.json", "--out", "path.json", "--force"}), 2, "named twice"},
-      {train({"--out", "folder"}), 2, "folder is a folder"},
-      {train({"--out", "nowhere/new.hscope"}), 2, "there is no folder nowhere"},
-      {train({"--save-weights", "nowhere/w.npz"}), 2, "there is no folder nowhere"},
+      {train({"--out", "folder"}), 2, "'folder' is a folder"},
+      {train({"--out", "nowhere/new.hscope"}), 2, "folder 'nowhere' not found"},
+      {train({"--save-weights", "nowhere/w.npz"}), 2, "folder 'nowhere' not found"},
       {train({"--out", "/proc/new.hscope"}), 3, "/proc/new.hscope"},
       {{"report", "run.hscope", "--html", "run.hscope", "--force"}, 2, "run.hscope is named twice"},
       {{"report", "run.hscope", "--html", "new", "--md", "new"}, 2, "new is named twice"},
       {{"report", "run.hscope", "--html", "new.html", "--md", "/dev/full"}, 3, "/dev/full"},
-      {{"diagnose", "run.hscope", "--out", "there"}, 2, "there exists already", "--force"},
-      {{"diagnose", "run.hscope", "--out", "nowhere/plan.json"}, 2, "there is no folder nowhere"},
+      {{"diagnose", "run.hscope", "--out", "there"}, 2, "'there' already exists", "--force"},
+      {{"diagnose", "run.hscope", "--out", "nowhere/plan.json"}, 2, "folder 'nowhere' not found"},
       {{"report", "run.hscope", "--steps", "new", "--stats", "new"}, 2, "new is named twice"},
   };
   cases.erase(cases.end() - 4);  // writes new.html before it meets the full disk; see below
   for (const char* flag : {"--html", "--md", "--json", "--csv"}) {
-    cases.push_back({{"report", "run.hscope", flag, "there"}, 2, "there exists already"});
-    cases.push_back({{"report", "run.hscope", flag, "folder/x/y"}, 2, "there is no folder"});
-    cases.push_back({{"report", "run.hscope", flag, "/proc/x"}, 3, "cannot write /proc/x"});
-    cases.push_back({{"report", "run.hscope", flag, "/dev/full"}, 3, "cannot write /dev/full"});
+    cases.push_back({{"report", "run.hscope", flag, "there"}, 2, "'there' already exists"});
+    cases.push_back(
+        {{"report", "run.hscope", flag, "folder/x/y"}, 2, "folder 'folder/x' not found"});
+    cases.push_back({{"report", "run.hscope", flag, "/proc/x"}, 3, "cannot write '/proc/x'"});
+    cases.push_back({{"report", "run.hscope", flag, "/dev/full"}, 3, "cannot write '/dev/full'"});
   }
   for (const char* flag : {"--steps", "--stats"}) {
-    cases.push_back({{"report", "run.hscope", flag, "there"}, 2, "there exists already"});
+    cases.push_back({{"report", "run.hscope", flag, "there"}, 2, "'there' already exists"});
     cases.push_back({{"report", "run.hscope", flag, "/dev/full"}, 3, "No space left"});
   }
   expect_refusals(bench, cases);
@@ -401,9 +401,9 @@ TEST(CliErrors, AMisspeltOutputIsFoundBeforeTheWork) {
   const Bench bench;
   // The run would take hours.
   expect_refusal(bench.run({"train", "--steps", "1e9", "--save-weights", "nowhere/w.npz"}), 2,
-                 "there is no folder nowhere");
+                 "folder 'nowhere' not found");
   expect_refusal(bench.run({"report", "nothere.hscope", "--html", "nowhere/r.html"}), 2,
-                 "there is no folder nowhere");
+                 "folder 'nowhere' not found");
 }
 
 TEST(CliErrors, ForceReplaces) {
@@ -418,7 +418,7 @@ TEST(CliErrors, FullDisks) {
   const Bench bench;
   ASSERT_EQ(bench.run(small_training({})).code, 0);
   const auto before = test::contents(bench);
-  // Files may have 4 kB at most: the report does not fit, and half of it must not stay.
+  // Files may have 4 kB at most: the report does not fit, and half a report must not remain.
   rlimit old{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
   const rlimit small{.rlim_cur = 4096, .rlim_max = old.rlim_max};
@@ -426,7 +426,7 @@ TEST(CliErrors, FullDisks) {
   const Outcome outcome = bench.run({"report", "run.hscope", "--html", "r.html"});
   const Outcome training = bench.run(small_training({"--out", "b.hscope"}));
   setrlimit(RLIMIT_FSIZE, &old);
-  expect_refusal(outcome, 3, "cannot write r.html");
+  expect_refusal(outcome, 3, "cannot write 'r.html'");
   expect_refusal(training, 3, "b.hscope");
   std::filesystem::remove(bench / "b.hscope");  // keeps what was committed
   for (const char* suffix : {"-wal", "-shm", "-journal"}) {
@@ -465,7 +465,7 @@ TEST(CliErrors, ARunThatIsStillWritten) {
   EXPECT_EQ(live.code, 0) << live.err;
   EXPECT_THAT(live.out, HasSubstr("running"));
   EXPECT_EQ(bench.run({"report", "run.hscope"}).code, 0);
-  expect_refusal(bench.run(small_training({"--force"})), 2, "run.hscope is in use",
+  expect_refusal(bench.run(small_training({"--force"})), 2, "'run.hscope' is in use",
                  "choose another name");
   kill(child, SIGINT);
   EXPECT_EQ(bench.finish(child).code, 0);
@@ -475,15 +475,15 @@ TEST(CliErrors, LayersOfDoctor) {
   const Bench bench;
   expect_refusals(
       bench,
-      {{{"doctor", "--model", "lenett"}, 2, "unknown model lenett", "lenet"},
-       {{"doctor", "--model", "none.onnx"}, 3, "cannot read none.onnx", "check the path"},
+      {{{"doctor", "--model", "lenett"}, 2, "unknown model 'lenett'", "lenet"},
+       {{"doctor", "--model", "none.onnx"}, 3, "cannot open 'none.onnx'", "check the path"},
        {{"doctor", "--plan", "mixed_float16"}, 2, "--plan is for the layers", "add --model"},
        {{"doctor", "--data", "digits"}, 2, "--data is for the layers", "add --model"},
        {{"doctor", "--dimension", "a=3"}, 2, "--dimension is for the layers", "add --model"},
        {{"doctor", "--batch", "8"}, 2, "--batch is for the layers", "add --model"},
        {{"doctor", "--model", "lenet", "--batch", "0"}, 2, "--batch 0: out of range"},
        {{"doctor", "--model", "lenet", "--plan", "float64"}, 2, "computes in double", "plan"},
-       {{"doctor", "--model", "lenet", "--plan", "half"}, 2, "no plan named half", "presets"},
+       {{"doctor", "--model", "lenet", "--plan", "half"}, 2, "no plan named 'half'", "presets"},
        {{"doctor", "--model", "lenet", "--plan", "as_exported"},
         2,
         "as_exported is the plan of an ONNX file"},
@@ -495,7 +495,7 @@ TEST(CliErrors, LayersOfDoctor) {
 TEST(CliErrors, InstructionSet) {
   const Bench bench;
   expect_refusal(bench.run(small_training({}), "HALFSCOPE_ISA=sse9"), 2,
-                 "HALFSCOPE_ISA=sse9 is not usable here");
+                 "HALFSCOPE_ISA=sse9 is not supported on this processor");
   EXPECT_FALSE(std::filesystem::exists(bench / "run.hscope"));
   EXPECT_EQ(bench.run(small_training({}), "HALFSCOPE_ISA=baseline").code, 0);
 }
@@ -522,7 +522,7 @@ TEST(CliErrors, HelpOfEverything) {
   }
 }
 
-// Help is help wherever it stands, also after a flag that lacks its value.
+// Help works in any position, even after a flag without its value.
 TEST(CliErrors, HelpIsNotAValue) {
   const Bench bench;
   const std::string help = bench.run({"train", "--help"}).out;
@@ -575,7 +575,7 @@ TEST(CliErrors, SettingsWithoutEffect) {
                "at most"}});
 }
 
-// Scripts of earlier versions go on working; help shows today's names only.
+// Scripts for earlier versions still work; help shows the current names only.
 TEST(CliErrors, OldNamesOfCommandsStillWork) {
   const Bench bench;
   ASSERT_EQ(bench.run(small_training({})).code, 0);
@@ -592,7 +592,7 @@ TEST(CliErrors, OldNamesOfCommandsStillWork) {
     EXPECT_EQ(before.code, 0) << old[0];
     EXPECT_EQ(before.out, after.out) << old[0];
     EXPECT_NE(after.out, "");
-    EXPECT_THAT(help, testing::Not(HasSubstr("\n  " + old[0] + " ")));
+    EXPECT_TRUE(old[0] == "help" || help.find("\n  " + old[0] + " ") == std::string::npos);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// --json: one JSON object on standard output with the keys of docs/contracts.md and nothing else.
+// --json: one JSON object on standard output with the keys of docs/reference/json.md only.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

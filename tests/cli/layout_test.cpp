@@ -65,7 +65,7 @@ LaneInfo lane_of(const std::string& name, const FloatFormat& format) {
   return lane;
 }
 
-/// Of a run without steps that recorded statistics at every `every`-th.
+/// Conclusion of a run without steps that recorded statistics every `every` steps.
 Conclusion conclusion_of(int every, RunStatus status) {
   RunInfo info;
   info.every = every;

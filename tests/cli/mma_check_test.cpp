@@ -53,7 +53,7 @@ TEST(CliMmaCheck, CountsMismatches) {
   EXPECT_THAT(bad.out, HasSubstr("2 files, 5 vectors, 2 mismatches\n"));
   EXPECT_THAT(bad.out, HasSubstr("x.txt.gz, line 3: expected 40000001 (2.0000002), got 40000000"));
   EXPECT_THAT(bad.out, testing::Not(HasSubstr("line 4")));
-  // Another accumulator reads c as fp16, another chip keeps more bits.
+  // Another accumulator reads c as fp16; another chip keeps more bits.
   EXPECT_EQ(bench.run({"mma-check", "V100_fp16_fp32.txt", "--arch", "T4"}).code, 0);
   EXPECT_EQ(
       bench.run({"mma-check", "V100_fp16_fp32.txt", "--arch", "ada", "--output", "fp16"}).code, 0);
@@ -80,7 +80,7 @@ TEST(CliMmaCheck, NamesTellWhereHeadersDoNot) {
   EXPECT_THAT(unknown.err, HasSubstr("did you mean rtx4090?"));
 }
 
-// fp8 in fp32 from Hopper is taken for wgmma with an unused c, unless somebody says otherwise.
+// fp8 in fp32 from Hopper is assumed to be wgmma with an unused c, unless --arch says otherwise.
 TEST(CliMmaCheck, HoppersFp8) {
   const Bench bench;
   std::string zeros;
@@ -125,30 +125,31 @@ TEST(CliMmaCheck, WhatIsWrongWithAFile) {
   const std::vector<Case> cases{
       {"", 3, "the file is empty"},
       {"\n\n", 3, "the file is empty"},
-      {header, 3, "holds no vectors"},
-      {right, 3, "line 1: there is no header with k="},
+      {header, 3, "contains no vectors"},
+      {right, 3, "line 1: no header with k="},
       {"# gpu=V100 input=fp16 output=fp32\n" + right, 3, "line 1: the header has no k="},
-      {"# k=inf\n" + right, 3, "line 1: k=\"inf\" in the header, expected 1 to 4096"},
-      {"# k=nan\n" + right, 3, "k=\"nan\""},
-      {"# k=0\n" + right, 3, "k=\"0\""},
-      {"# k=-4\n" + right, 3, "k=\"-4\""},
-      {"# k=1e3\n" + right, 3, "k=\"1e3\""},
-      {"# k=99999999999999999999\n" + right, 3, "k=\"99999999999999999999\""},
-      {header + right + cut, 3, "line 3: word 6 is \"39800\", expected 8 hex digits"},
-      {header + right + right.substr(0, 45) + "\n", 3, "line 3: 5 numbers, expected 10 for k=4"},
-      {header + right.substr(0, right.size() - 1) + " 00000000\n", 3, "line 2: 11 numbers"},
-      {header + "zzzzzzzz " + right, 3, "line 2: word 1 is \"zzzzzzzz\""},
-      {header + "0x3f800000 " + right, 3, "word 1 is \"0x3f800000\""},
-      {header + std::string("\0\1\2\xff\xfe garbage", 13) + "\n", 3, "line 2: word 1 is \"?????\""},
+      {"# k=inf\n" + right, 3, "line 1: k='inf' in the header, expected 1 to 4096"},
+      {"# k=nan\n" + right, 3, "k='nan'"},
+      {"# k=0\n" + right, 3, "k='0'"},
+      {"# k=-4\n" + right, 3, "k='-4'"},
+      {"# k=1e3\n" + right, 3, "k='1e3'"},
+      {"# k=99999999999999999999\n" + right, 3, "k='99999999999999999999'"},
+      {header + right + cut, 3, "line 3: word 6 is '39800', expected 8 hex digits"},
+      {header + right + right.substr(0, 45) + "\n", 3,
+       "line 3: found 5 numbers, expected 10 for k=4"},
+      {header + right.substr(0, right.size() - 1) + " 00000000\n", 3, "line 2: found 11 numbers"},
+      {header + "zzzzzzzz " + right, 3, "line 2: word 1 is 'zzzzzzzz'"},
+      {header + "0x3f800000 " + right, 3, "word 1 is '0x3f800000'"},
+      {header + std::string("\0\1\2\xff\xfe garbage", 13) + "\n", 3, "line 2: word 1 is '????"},
       {header + std::string(200000, '0'), 3, "line 2: the line is longer than"},
       {header + std::string(200000, ' ') + "\n", 3, "line 2: the line is longer than"},
-      {header + "3f800001 " + right.substr(9), 3, "line 2: a[0] = 3f800001 is no value of fp16"},
-      {header + "49800000 " + right.substr(9), 3, "line 2: a[0] = 49800000 is no value of fp16"},
+      {header + "3f800001 " + right.substr(9), 3, "line 2: a[0] = 3f800001 is not a value of fp16"},
+      {header + "49800000 " + right.substr(9), 3, "line 2: a[0] = 49800000 is not a value of fp16"},
       {"# gpu=V100 input=fp16 output=bf16 k=4\n" + right, 2, "v100 has no tensor-core instruction"},
       {"# gpu=V100 input=bf16 output=fp32 k=4\n" + right, 2, "bf16 operands and fp32 results"},
       {"# gpu=X100 input=fp16 output=fp32 k=4\n" + right, 2, "no tensor core is named X100"},
       {"# gpu=V100 input=fp17 output=fp32 k=4\n" + right, 2, "unknown format fp17"},
-      {std::string("\x1f\x8b\x08\0\0\0\0\0\0\3garbage", 17), 3, "damaged gzip stream"},
+      {std::string("\x1f\x8b\x08\0\0\0\0\0\0\3garbage", 17), 3, "the gzip stream is damaged"},
   };
   for (const Case& each : cases) {
     write_text(bench / "x.txt", each.text);
@@ -273,20 +274,20 @@ TEST(CliFprev, WrongWords) {
       {{"--model", "h100", "--input", "fp17"}, "unknown format fp17"},
       {{"--model", "v100", "--input", "bf16"}, "v100 has no tensor-core instruction"},
       {{"--model", "b200-tcgen05", "--input", "e2m1"}, "range is too narrow"},
-      {{"--split-k", "2"}, "have flags for tensor cores only"},
-      {{"--model", "fp32", "--input", "fp16"}, "--input is of tensor cores"},
-      {{"--model", "fp32", "--promote", "16"}, "have flags for tensor cores only"},
+      {{"--split-k", "2"}, "are for tensor cores"},
+      {{"--model", "fp32", "--input", "fp16"}, "--input is for tensor cores"},
+      {{"--model", "fp32", "--promote", "16"}, "are for tensor cores"},
       {{"--model", "a100", "--split-k", "0"}, "--split-k 0: out of range"},
-      {{"--rows", "8"}, "--rows and --columns are of a backend's product"},
-      {{"--backend", "cpu"}, "unknown backend cpu"},
-      {{"--backend", "emulated", "--model", "h100"}, "no order of h100 can be found there"},
-      {{"--backend", "emulated", "--model", "fp64"}, "no order of fp64 can be found there"},
+      {{"--rows", "8"}, "--rows and --columns need a backend"},
+      {{"--backend", "cpu"}, "unknown backend 'cpu'"},
+      {{"--backend", "emulated", "--model", "h100"}, "cannot show the order of 'h100'"},
+      {{"--backend", "emulated", "--model", "fp64"}, "cannot show the order of 'fp64'"},
       {{"--backend", "emulated", "--model", "tensor-core:h100,acc=fp16", "--input", "fp16"},
-       "can be found there"},
-      {{"--backend", "emulated", "--split-k", "2"}, "have plans of K of their own"},
+       "cannot show the order of"},
+      {{"--backend", "emulated", "--split-k", "2"}, "do not work with --backend"},
       {{"--backend", "emulated", "--input", "e2m1"}, "range is too narrow"},
       {{"--backend", "emulated", "--input", "e4m3", "--n", "257"}, "at most 256 summands"},
-      {{"x"}, "one argument too many: x"},
+      {{"x"}, "unexpected argument 'x'"},
   };
   for (const auto& [more, what] : cases) {
     Words words{"fprev"};

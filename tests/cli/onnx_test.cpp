@@ -30,7 +30,7 @@ void convert(const Bench& bench, const std::string& network, const std::string& 
   ASSERT_EQ(outcome.code, 0) << outcome.err;
 }
 
-/// What `run` prints, without the time that it took.
+/// Returns the output of `run` without its run time.
 Json results(const Bench& bench, const std::string& network, const std::string& lanes) {
   const Outcome outcome =
       bench.run({"run", network, "--data", "digits", "--limit", "64", "--lanes", lanes, "--json"});
@@ -104,9 +104,9 @@ TEST(CliOnnx, InspectListsWhatWouldTrain) {
                                      .out);
   EXPECT_EQ(other.at("parameters").size(), 4u);
   EXPECT_EQ(other.at("doubtful").size(), 0u);
-  // What cannot be done is said.
+  // Impossible requests are reported.
   for (const auto& [words, error] :
-       {std::pair{Words{"inspect", "net.onnx", "--frozen", "z"}, "no weight matches \"z\""},
+       {std::pair{Words{"inspect", "net.onnx", "--frozen", "z"}, "no weight matches 'z'"},
         {Words{"inspect", "net.onnx", "net.onnx"}, "inspect takes one ONNX file at a time"},
         {Words{"inspect", "none.onnx"}, "none.onnx"},
         {Words{"inspect", "r.hscope", "--frozen", "z"}, "--frozen is for ONNX files"}}) {
@@ -144,13 +144,13 @@ TEST(CliOnnx, TrainSaysWhatItUnderstood) {
   EXPECT_EQ(network.at("batch").at("samples"), 4);
 }
 
-// What is asked for and not done is an error, not a run of something else.
+// A request that cannot be fulfilled is an error; something else must not run instead.
 TEST(CliOnnx, ABatchThatTheFileContradictsIsRefused) {
   const Bench bench;
   write_file(bench, "open.onnx", small_network(std::nullopt));
   write_file(bench, "five.onnx", small_network(5));
   write_file(bench, "one.onnx", small_network(1));
-  write_file(bench, "alone.onnx", small_network(1, true));  // samples cannot stand together
+  write_file(bench, "alone.onnx", small_network(1, true));  // samples cannot be stacked
   Tensor x{{10, 6}, std::vector<float>(60, 0.25f)};
   write_npy(bench / "x.npy", x);
   struct Case {
@@ -171,9 +171,8 @@ TEST(CliOnnx, ABatchThatTheFileContradictsIsRefused) {
       {{"five.onnx", "--batch", "8", "--dimension", "x.0=8"}, "", ""},
       {{"one.onnx", "--batch", "8"}, "", ""},
       {{"alone.onnx", "--batch", "8"},
-       "halfscope: alone.onnx takes 1 sample at once, not the 8 of --batch: softmax (Softmax): "
-       "works "
-       "along the dimension of the samples\n",
+       "halfscope: alone.onnx takes 1 sample at once, not the 8 of --batch: softmax (Softmax): it "
+       "works along the dimension of the samples\n",
        export_again + "8 "},
       {{"alone.onnx", "--batch", "1"}, "", ""},
       {{"open.onnx", "--batch", "8"}, "", ""},
@@ -254,7 +253,7 @@ TEST(CliOnnx, NotesWhichInputsGetAnotherType) {
     const std::string note = "note: made.onnx: ";
     EXPECT_EQ(outcome.err, note + h + note + ids);
   }
-  // What was written has these types.
+  // The written file has these types.
   EXPECT_EQ(bench.run({"convert", "made.onnx", "--out", "again.onnx"}).err, "");
 }
 
@@ -348,7 +347,7 @@ TEST(CliOnnx, DoctorListsTheLayersOfAFile) {
   EXPECT_EQ(fixed.at("layers").at(0).at("read"), "fp32");
 }
 
-// The only dimension of a vector that the file fixes is no batch; one that is open is.
+// A fixed, single dimension of a vector is not a batch; an open one is.
 TEST(CliOnnx, AVectorIsOneSample) {
   const Bench bench;
   test::FileBuilder vector;
@@ -418,23 +417,23 @@ TEST(CliOnnx, TellsWhatIsWrong) {
     EXPECT_THAT(outcome.err, HasSubstr(text));
     EXPECT_TRUE(outcome.out.empty()) << outcome.out;
   };
-  refused({"run", "bad.onnx", "--random-input", "1"}, 3, "bad.onnx is not a valid ONNX file");
-  refused({"run", "none.onnx", "--random-input", "1"}, 3, "cannot read none.onnx");
-  refused({"convert", "net.onnx"}, 2, "nothing to write");
+  refused({"run", "bad.onnx", "--random-input", "1"}, 3, "'bad.onnx' is not a valid ONNX file");
+  refused({"run", "none.onnx", "--random-input", "1"}, 3, "cannot open 'none.onnx'");
+  refused({"convert", "net.onnx"}, 2, "convert needs a file to write");
   refused({"convert", "net.onnx", "--out", "net.onnx", "--force"}, 2, "net.onnx");
   refused({"convert", "net.onnx", "--out", "half.onnx", "--plan", "mxfp8"}, 3,
-          "fc1: ONNX cannot say how the scale");
+          "fc1: ONNX cannot express how the scale");
   std::ofstream(bench / "clamped.json")
       << R"({"schema": "halfscope.plan/1", "name": "c", "default": {"format": "fp16"},
              "rules": [{"path": "fc1", "overflow": "saturate"}]})";
   refused({"convert", "net.onnx", "--out", "half.onnx", "--plan", "clamped.json"}, 3,
-          "fc1: ONNX's Cast to float16 does not saturate");
+          "fc1: a Cast to float16 cannot saturate in ONNX");
   refused({"convert", "net.onnx", "--out", "half.onnx", "--typed"}, 2, "--typed needs a plan");
   refused({"convert", "net.onnx", "--out", "half.onnx", "--input", "x.npy"}, 2,
           "--input is for the check of a typed file");
   EXPECT_FALSE(std::filesystem::exists(bench / "half.onnx"));
   refused({"convert", "lenet", "--out", "l.onnx"}, 2, "needs to know the shape");
-  refused({"run", "foo", "--random-input", "1"}, 2, "unknown model foo");
+  refused({"run", "foo", "--random-input", "1"}, 2, "unknown model 'foo'");
   refused({"run", kNetwork, "--random-input", "1", "--lanes", "as_exported"}, 2,
           "as_exported is the plan of an ONNX file");
   refused({"train", "--model", "net.onnx", "--steps", "1"}, 2, "does not say what to train it for");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The settings of `train` as run files keep them, and the numbers that flags take.
+// The settings of `train` as stored in run files, and the numbers that flags accept.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST(CliOptions, SettingsGoThereAndBack) {
   }
   EXPECT_THAT(settings_of(table[1]), Contains("adam:lr=0.003,beta1=0.8"));
   EXPECT_THAT(settings_of(table[2]), Contains("1000"));
-  // What belongs to the training is there, each flag with its value.
+  // The training's settings are there, each flag with its value.
   const auto holds = [](const Words& settings, const Words& part) {
     return std::search(settings.begin(), settings.end(), part.begin(), part.end()) !=
            settings.end();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Runs the built `halfscope` in a folder of its own and keeps what it said.
+// Runs the built `halfscope` in a temporary folder and keeps its output.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -81,8 +81,8 @@ class Bench {
     std::vector<char*> arguments{const_cast<char*>("halfscope")};
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
-    setenv("HALFSCOPE_CACHE", "cache", 1);  // in the folder, not in that of whoever runs the test
-    unsetenv("NO_COLOR");                   // of whoever runs the test
+    setenv("HALFSCOPE_CACHE", "cache", 1);  // in the folder, not the user's
+    unsetenv("NO_COLOR");                   // from the user's environment
     for (const std::string& entry : lines_of(environment)) {
       const size_t equals = entry.find('=');
       setenv(entry.substr(0, equals).c_str(), entry.c_str() + equals + 1, 1);

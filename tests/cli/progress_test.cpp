@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The progress line: what it says, that it never wraps, that a pipe sees nothing of it and that
+// The progress line: its content, that it never wraps, that it does not appear in a pipe, and that
 // the terminal is left clean.
 #include "cli/terminal/progress.h"
 

@@ -35,7 +35,7 @@ Words training(Words more) {
   return words;
 }
 
-// A step schedule does not depend on the length, so the first part may be a run of its own.
+// A step schedule does not depend on the length, so the first part can be a separate run.
 TEST(CliResume, GoesOnWithTheSameBits) {
   const Bench bench;
   const auto run = [&](Words more) {
@@ -45,7 +45,7 @@ TEST(CliResume, GoesOnWithTheSameBits) {
   };
   run({"--steps", "11", "--out", "whole.hscope", "--save-weights", "whole.npz"});
   run({"--steps", "5", "--out", "a.hscope", "--checkpoint", "c.npz", "--save-weights", "a.npz"});
-  // It may go on in the file that it came from.
+  // It can continue in the file that it came from.
   run({"--steps", "11", "--out", "b.hscope", "--resume", "c.npz", "--checkpoint", "c.npz",
        "--save-weights", "b.npz"});
   EXPECT_TRUE(text_of(bench / "b.npz") == text_of(bench / "whole.npz"));
@@ -62,7 +62,7 @@ TEST(CliResume, GoesOnWithTheSameBits) {
   }
 }
 
-// A lane's name may hold its backend and is not its plan's then.
+// A lane's name may contain its backend; then the name is not that of its plan.
 TEST(CliResume, LanesMayNameTheirBackend) {
   const Bench bench;
   const auto run = [&](Words more) {
@@ -76,7 +76,7 @@ TEST(CliResume, LanesMayNameTheirBackend) {
   EXPECT_TRUE(text_of(bench / "b.npz") == text_of(bench / "whole.npz"));
 }
 
-// What Ctrl-C leaves behind, wherever it came, is enough to go on.
+// The checkpoint after Ctrl-C is enough to resume, whenever Ctrl-C came.
 TEST(CliResume, AfterCtrlC) {
   const Bench bench;
   const Words settings{"--steps", "3000", "--schedule", "cosine:warmup=20,floor=0.1"};

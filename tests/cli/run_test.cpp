@@ -132,17 +132,17 @@ TEST(CliRun, ReportsOfForwardPassesSpeakOfBatchesAndNotOfLosses) {
       EXPECT_EQ(text.find(word), text.npos) << word;
     }
   }
-  // Of a training they are there.
+  // A training has them.
   ASSERT_EQ(bench.run(test::small_training({})).code, 0);
   ASSERT_EQ(bench.run({"report", "run.hscope", "--html", "t.html"}).code, 0);
   EXPECT_THAT(text_of(bench / "t.html"), HasSubstr(">Gradients</th>"));
   EXPECT_THAT(text_of(bench / "t.html"), HasSubstr(">Updates</th>"));
-  // As many cells in a line of layers as the table has columns.
+  // A line of layers has as many cells as the table has columns.
   const auto cells = [](const std::string& html) {
     const size_t row = html.find("<tr id=\"layer-"), end = html.find("</tr>", row);
     int count = 0;
     for (size_t at = row; at < end; at = html.find("<td", at + 1)) ++count;
-    return count;  // the first is the row itself, as the heading of the layer
+    return count;  // the first is the row itself, with the layer as its heading
   };
   EXPECT_EQ(cells(html), 8);
   EXPECT_EQ(cells(text_of(bench / "t.html")), 11);
@@ -205,22 +205,22 @@ TEST(CliRun, AnOverflowThatReachesTheOutputsIsBrokenAndCured) {
   EXPECT_EQ(summary.code, 1);
   EXPECT_THAT(summary.out,
               AllOf(HasSubstr("fails because conv2 overflows fp16"),
-                    HasSubstr("640 of the 640 values of output logits are not finite")));
+                    HasSubstr("640 of the 640 values of its output logits are NaN or infinite")));
   EXPECT_THAT(summary.out, HasSubstr("Keep conv2 in fp32"));
   const Outcome advice = bench.run({"diagnose", "hot.hscope", "--out", "plan.json"});
   ASSERT_EQ(advice.code, 0) << advice.err;
-  EXPECT_THAT(advice.out, HasSubstr("The outputs are not finite."));
+  EXPECT_THAT(advice.out, HasSubstr("The outputs are NaN or infinite."));
   EXPECT_THAT(advice.out,
               HasSubstr("next: halfscope run lenet-hot --data digits --limit 64 --batch "
                         "32 --seed 1 --plan plan.json --record cured.hscope"));
   const Outcome proved = bench.run({"diagnose", "hot.hscope", "--verify"});
   EXPECT_EQ(proved.code, 0) << proved.err;
-  EXPECT_THAT(proved.out, HasSubstr("\nproof: Proved by running it: "));
+  EXPECT_THAT(proved.out, HasSubstr("\nproof: Tested by running it: "));
   ASSERT_EQ(run({"--lanes", "float32,plan.json,mixed_float16", "--record", "cured.hscope"}).code,
             0);
   const Outcome cured = bench.run({"report", "cured.hscope", "--summary"});
   EXPECT_THAT(cured.out, HasSubstr("HalfScope: cured"));
-  EXPECT_THAT(cured.out, HasSubstr("is healthy."));
+  EXPECT_THAT(cured.out, HasSubstr("is healthy: its outputs match float32's"));
 }
 
 // A mask of -inf is an input as others are; nothing trains on one.
@@ -239,7 +239,7 @@ TEST(CliRun, InputsMayHoldInfinitiesAndNaN) {
   const Outcome training = bench.run({"train", "--model", "mlp:6-3", "--loss", "mse", "--data",
                                       "train.npz", "--batch", "1", "--steps", "1"});
   EXPECT_EQ(training.code, 2);
-  EXPECT_THAT(training.err, HasSubstr("train.npz: array \"input\"[0,0] is -inf"));
+  EXPECT_THAT(training.err, HasSubstr("train.npz: array 'input'[0,0] is -inf"));
   const DoubleTensor beyond{{1, 1}, {1e300}};
   EXPECT_THROW(sample_array("x", beyond, "x.npy", ArrayValues::any), Error);
 }
@@ -255,12 +255,13 @@ TEST(CliRun, MistakesAreOneLine) {
     int code = 2;
   };
   for (const Mistake& each : {
-           Mistake{{"mlp:6-3"}, "there is nothing to run the network on"},
+           Mistake{{"mlp:6-3"}, "run needs samples"},
            Mistake{{"mlp:6-3", "--input", "x.npy", "--random-input", "1"}, "exclude each other"},
            Mistake{{"mlp:6-3", "--input", "x.npy", "--normalize", "raw"}, "--normalize is for the"},
-           Mistake{{"mlp:6-3", "--input", "seven.npy"}, "has shape [4, 6], a sample [7]"},
+           Mistake{{"mlp:6-3", "--input", "seven.npy"},
+                   "has shape [4, 6], but a sample has shape [7]"},
            Mistake{{"mlp:6-3", "--input", "x.txt"}, "not a .npy or .npz file"},
-           Mistake{{"mlp:6-3", "--input", "gone.npy"}, "cannot read gone.npy", 3},
+           Mistake{{"mlp:6-3", "--input", "gone.npy"}, "cannot read 'gone.npy'", 3},
            Mistake{{"mlp:6-3", "--input", "a=x.npy", "--input", "a=labels.npy"},
                    "second array for \"a\""},
            Mistake{{"mlp:6-3", "--input", "x.npz", "--labels", "x.npy"}, "not one whole number"},
@@ -268,15 +269,15 @@ TEST(CliRun, MistakesAreOneLine) {
            Mistake{{"mlp:6-3", "--input", "x.npy", "--out", "x.npy"}, "x.npy"},
            Mistake{{"mlp:6-3", "--input", "x.npy", "--plan", "float16", "--out", "y.npy"},
                    "holds the outputs of one lane"},
-           Mistake{{"mlp:6-3", "--input", "x.npy", "--plan", "float17"}, "no plan named float17"},
+           Mistake{{"mlp:6-3", "--input", "x.npy", "--plan", "float17"}, "no plan named 'float17'"},
            Mistake{{"mlp:6-3", "--input", "x.npy", "--dimension", "n=3"}, "for network files"},
            Mistake{{"lenet", "--random-input", "1"}, "needs to know the shape of its images"},
-           Mistake{{"lenett", "--data", "digits"}, "unknown model lenett"},
-           Mistake{{"net.onnx", "--input", "x.npy"}, "net.onnx is not a valid ONNX file", 3},
+           Mistake{{"lenett", "--data", "digits"}, "unknown model 'lenett'"},
+           Mistake{{"net.onnx", "--input", "x.npy"}, "'net.onnx' is not a valid ONNX file", 3},
            Mistake{{"mlp:1000000-3", "--random-input", "1", "--limit", "1e9"},
                    "out of memory: 1000000000 samples take 4e+06 GB, this machine has",
                    3},
-           Mistake{{"gone.onnx", "--input", "x.npy"}, "cannot read gone.onnx", 3},
+           Mistake{{"gone.onnx", "--input", "x.npy"}, "cannot open 'gone.onnx'", 3},
        }) {
     Words words{"run"};
     words.insert(words.end(), each.words.begin(), each.words.end());
@@ -345,16 +346,16 @@ TEST(CliTrainArrays, MistakesAreOneLine) {
     int code = 2;
   };
   for (const Mistake& each : {
-           Mistake{{"--data", "x.npz", "--loss", "mse"}, "input \"targets\" has shape [4, 3]"},
-           Mistake{{"--data", "reg.npz"}, "input \"labels\""},
+           Mistake{{"--data", "x.npz", "--loss", "mse"}, "input 'targets' has shape [4, 3]"},
+           Mistake{{"--data", "reg.npz"}, "input 'labels'"},
            Mistake{{"--data", "reg.npz,test=x.npz", "--loss", "mse"},
-                   "does not hold the arrays of"},
-           Mistake{{"--data", "gone.npz"}, "cannot read gone.npz", 3},
-           Mistake{{"--data", "x.npz", "--loss", "mean"}, "no output \"mean\""},
+                   "does not contain the same arrays as"},
+           Mistake{{"--data", "gone.npz"}, "cannot read 'gone.npz'", 3},
+           Mistake{{"--data", "x.npz", "--loss", "mean"}, "has no output 'mean'"},
            Mistake{{"--data", "x.npz", "--normalize", "raw"}, "is for images"},
            Mistake{{"--data", "digits", "--normalize", "1/0"}, "not positive"},
            Mistake{{"--data", "digits", "--normalize", "1,2/3"},
-                   "normalize 1,2/3: does not fit images of 1 channel\n"},
+                   "normalize '1,2/3' does not fit images with 1 channel\n"},
            Mistake{{"--data", "x.npz", "--optimizer-state", "fp17"}, "unknown format fp17"},
            Mistake{{"--data", "x.npz", "--out", "x.npz", "--force"}, "x.npz"},
        }) {
@@ -369,7 +370,7 @@ TEST(CliTrainArrays, MistakesAreOneLine) {
   EXPECT_THAT(lost.err, HasSubstr("gone.onnx does not say what to train it for"));
 }
 
-// What is printed is what is read: the same settings, the same run.
+// Printed settings read back: the same settings, the same run.
 TEST(CliTrainFile, PrintsWhatItReads) {
   const Bench bench;
   write_arrays(bench);

@@ -64,7 +64,7 @@ const std::map<std::string, std::string>& samples() {
   return texts;
 }
 
-/// Those that are printed as parts of others.
+/// Returns whether the setting is printed as part of another one.
 bool is_printed_elsewhere(const std::string& key) { return key == "lr" || key == "plan"; }
 
 class EachCommand : public testing::TestWithParam<Commands> {};
@@ -138,7 +138,7 @@ TEST_P(EachFile, IsPrintedAsItIsRead) {
 
 INSTANTIATE_TEST_SUITE_P(Settings, EachFile, testing::Values(kTrain, kRun));
 
-// What the command line has stands in for the file's, but the file is checked all the same.
+// The command line overrides the file's setting, but the file is still checked.
 TEST(SettingsFile, KeysThatAreReplacedAreOnlyChecked) {
   const test::Bench bench;
   Settings settings = default_settings(kTrain);

@@ -11,8 +11,9 @@ namespace halfscope::test {
 
 enum class Stream { output, error };
 
-/// Returns what the program wrote to the terminal, of that many columns, with "\n" for "\r\n"; ""
-/// if there are no pseudo-terminals here. `environment` as of Bench::start.
+/// Returns the program's output to a terminal with that many columns, with "
+/// " for "\r
+/// ", or "" if there are no pseudo-terminals here. `environment`: see Bench::start.
 inline std::string on_terminal(const Bench& bench, const std::vector<std::string>& words,
                                int columns, Stream stream = Stream::error,
                                const std::string& environment = "TERM=xterm", int code = 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What `convert --typed` says of its file: nothing of one that is as the plan, and where it is not
-// in which node and output.
+// The note of `convert --typed` about its file: none if the file matches the plan; otherwise the
+// node and output that differ.
 #include "cli/tasks/typed_check.h"
 
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ TEST_F(TypedCheckTest, NamesTheNodeWhoseFormatIsAnother) {
 }
 
 TEST_F(TypedCheckTest, NamesTheOutputThatIsOff) {
-  // In fp32 the same formats are written, but of operands that are rounded.
+  // In fp32 the same formats are written, but the operands are rounded.
   Plan rounded = *preset_plan("float32");
   rounded.rules.push_back({.path = "fc1", .op = "", .read = *parse_format("e4m3fn")});
   const TypedCheck result = check(rounded, *preset_plan("float32"));

@@ -40,8 +40,8 @@ TEST(CliVerify, TrainProvesItsAdviceAndStoresTheProof) {
   const Outcome outcome = bench.run(hot({"--verify"}));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
-  EXPECT_THAT(outcome.out, HasSubstr("Keep the result of conv2 in fp32"));
-  EXPECT_THAT(outcome.out, HasSubstr("\nproof: Proved by training: "));
+  EXPECT_THAT(outcome.out, HasSubstr("Keep the output of conv2 in fp32"));
+  EXPECT_THAT(outcome.out, HasSubstr("\nproof: Tested by training "));
   const RunView run = RunView::open(bench / "run.hscope");
   EXPECT_EQ(run.proof(0), "");
   const json proof = json::parse(run.proof(1));
@@ -56,7 +56,7 @@ TEST(CliVerify, TrainProvesItsAdviceAndStoresTheProof) {
   EXPECT_EQ(written.at("proof").at("text"), proof.at("text"));
 }
 
-/// The run file has ranks and reduction, so that every trial repeats them but for the advice.
+/// The run file contains ranks and reduction, so every trial repeats them, except for the fix.
 TEST(CliVerify, AnotherReductionOverRanksIsProved) {
   const Bench bench;
   const Outcome outcome =
@@ -65,7 +65,7 @@ TEST(CliVerify, AnotherReductionOverRanksIsProved) {
                  "--threads", "1", "--quiet", "--verify", "--out", "run.hscope"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   const Outcome told = bench.run({"diagnose", "run.hscope", "--no-twins"});
-  EXPECT_THAT(told.out, HasSubstr("because the sum over 48 ranks puts fc2.bias_grad_reduced"));
+  EXPECT_THAT(told.out, HasSubstr("because the sum over 48 ranks makes fc2.bias_grad_reduced"));
   EXPECT_THAT(told.out, HasSubstr("Sum over ranks in fp32 (ring:format=fp32)"));
   const RunView run = RunView::open(bench / "run.hscope");
   EXPECT_FALSE(run.reductions(1).empty());
@@ -117,9 +117,9 @@ TEST(CliVerify, RecommendWritesThePlanOfTheProof) {
   const Words verify{"diagnose", "run.hscope", "--verify", "--threads", "1"};
   const Outcome spoken = bench.run(verify);
   EXPECT_EQ(spoken.code, 0) << spoken.err;
-  EXPECT_THAT(spoken.out, HasSubstr("\nproof: Proved by training: "));
+  EXPECT_THAT(spoken.out, HasSubstr("\nproof: Tested by training "));
   EXPECT_THAT(spoken.out, HasSubstr("next: halfscope diagnose run.hscope --out plan.json\n"));
-  // What it says writes the plan of the proof, without another one.
+  // The suggested command writes the plan of the proof without proving anything again.
   ASSERT_EQ(bench.run({"diagnose", "run.hscope", "--out", "stored.json", "--no-twins"}).code, 0);
   EXPECT_EQ(json::parse(RunView::open(bench / "run.hscope").proof(1)).at("plan"),
             json::parse(text_of(bench / "stored.json")));
@@ -146,8 +146,8 @@ TEST(CliVerify, RecommendWritesThePlanOfTheProof) {
   EXPECT_FALSE(cured.steps(1).back().skipped);
 }
 
-// The scale overflows nearly always, and that is all there is to it: though many updates of fc2 are
-// lost in bf16, the others move the weights nearly as far.
+// The only problem is the scale, which overflows in almost every step. Many updates of fc2 are lost
+// in bf16, but the others move the weights almost as far.
 TEST(CliVerify, NeedlessMembersAreNotInThePlan) {
   const Bench bench;
   test::write_text(bench / "narrow.json", R"({"schema": "halfscope.plan/1", "name": "narrow",
@@ -185,12 +185,11 @@ TEST(CliVerify, AdviceThatDoesNotHoldEndsWithOne) {
   const Outcome outcome = bench.run({"diagnose", "run.hscope", "--verify", "--budget", "1",
                                      "--threads", "1", "--out", "plan.json"});
   EXPECT_EQ(outcome.code, 1) << outcome.out << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("\nproof: Not proved: with the advice the loss is "));
-  EXPECT_THAT(outcome.out, HasSubstr("The search ended with its budget"));
-  EXPECT_THAT(
-      outcome.out,
-      HasSubstr("The advised change was tried. The loss is right with it, but other results "
-                "are still wrong."));
+  EXPECT_THAT(outcome.out, HasSubstr("\nproof: Not proved: with the change, the loss "));
+  EXPECT_THAT(outcome.out, HasSubstr("The search used up its budget"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("The advised change was tested. It corrects the loss, but other results "
+                        "are still wrong."));
   EXPECT_THAT(outcome.out, HasSubstr("plan: plan.json not written\n"));
   EXPECT_THAT(outcome.out, Not(HasSubstr("next:")));
   EXPECT_FALSE(std::filesystem::exists(bench / "plan.json"));
@@ -203,7 +202,7 @@ TEST(CliVerify, AdviceThatDoesNotHoldEndsWithOne) {
   EXPECT_EQ(json::parse(as_json.out).at("next"), nullptr);
   EXPECT_EQ(json::parse(as_json.out).at("proof").at("holds"), false);
 
-  // Without a budget the search finds the second change.
+  // Without a limit on its budget, the search finds the second change.
   words.insert(words.end(), {"--verify", "--force"});
   EXPECT_EQ(bench.run(words).code, 0);
 }
@@ -219,7 +218,7 @@ TEST(CliVerify, HarmThatNoLossShowsIsProvedToo) {
   EXPECT_EQ(proof.at("holds"), true);
   EXPECT_EQ(proof.at("trials").at(0).at("passes"), false);
   EXPECT_LE(proof.at("trials").at(0).at("gap"), proof.at("tolerance"));
-  EXPECT_THAT(std::string(proof.at("text")), HasSubstr(", but the gradient of "));
+  EXPECT_THAT(std::string(proof.at("text")), HasSubstr(", but the gradient"));
 }
 
 TEST(CliVerify, OtherInitialWeightsAreNoticed) {
@@ -238,9 +237,9 @@ TEST(CliVerify, OtherInitialWeightsAreNoticed) {
   weights("6", "w.npz");
   const Outcome outcome = bench.run(verify);
   EXPECT_EQ(outcome.code, 3);
-  EXPECT_THAT(outcome.err, HasSubstr("the training does not repeat itself: at step 0 the loss of "
+  EXPECT_THAT(outcome.err, HasSubstr("the training is not repeatable: at step 0 the loss of "
                                      "float32 is "));
-  EXPECT_THAT(outcome.err, HasSubstr("hint: the data or the initial weights have changed since"));
+  EXPECT_THAT(outcome.err, HasSubstr("hint: record the run again; its data, its initial weights"));
 }
 
 TEST(CliVerify, AProofThatCannotBeStoredIsToldAllTheSame) {
@@ -253,14 +252,14 @@ TEST(CliVerify, AProofThatCannotBeStoredIsToldAllTheSame) {
     outcome = bench.run({"diagnose", "run.hscope", "--verify", "--threads", "1"});
   }
   EXPECT_EQ(outcome.code, 0);
-  EXPECT_THAT(outcome.out, HasSubstr("\nproof: Proved by training: "));
+  EXPECT_THAT(outcome.out, HasSubstr("\nproof: Tested by training "));
   EXPECT_EQ(outcome.err,
-            "note: the proof could not be stored in run.hscope: run.hscope is in use by another "
+            "note: the proof could not be stored in run.hscope: 'run.hscope' is in use by another "
             "program\n");
   EXPECT_EQ(RunView::open(bench / "run.hscope").proof(1), "");
 }
 
-/// A learning rate so high that right trainings drift apart.
+/// A learning rate so high that correct trainings diverge from each other.
 Words wild(Words more) {
   Words words{"train",
               "--model",
@@ -366,7 +365,8 @@ TEST(CliVerify, RunsForwardAndProvesItsAdvice) {
   verified.push_back("--verify");
   const Outcome outcome = bench.run(verified);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("\nproof: Proved by running it: with the advice the outputs"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("\nproof: Tested by running it: with the change, the outputs"));
   const json proof = json::parse(RunView::open(bench / "r.hscope").proof(1));
   EXPECT_EQ(proof.at("holds"), true);
   EXPECT_EQ(proof.at("loss_scale"), nullptr);

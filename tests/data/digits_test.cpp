@@ -133,7 +133,7 @@ TEST(LoadDataset, KnowsDigits) { EXPECT_EQ(load_dataset("digits").name, "digits"
 TEST(LoadDataset, UnknownNameListsWhatThereIs) {
   for (const char* const spec : {"cifar", "", "digits:x", "mnist", "mnist:", "Digits"}) {
     test::expect_error([&] { load_dataset(spec); }, ErrorKind::usage,
-                       {std::string("\"") + spec + "\""});
+                       {"'" + std::string(spec) + "'"});
     try {
       load_dataset(spec);
     } catch (const Error& error) {

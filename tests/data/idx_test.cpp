@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The IDX reader and the MNIST loader: every way a file can be wrong has its own message, and
-// the real data set, where it is there, comes out as documented.
+// The IDX reader and the MNIST loader: every fault in a file has a specific message, and the real
+// data set, if available, is read as documented.
 #include "core/data/idx.h"
 
 #include <gtest/gtest.h>
@@ -100,11 +100,11 @@ TEST_F(IdxFile, WrongMagic) {
 TEST_F(IdxFile, TruncatedAnywhere) {
   const Bytes whole = idx({2, 2, 3}, 12);
   for (size_t size = 0; size < 16; ++size) {
-    expect(first(whole, size), ErrorKind::runtime, {"truncated", "header alone has 16"});
+    expect(first(whole, size), ErrorKind::runtime, {"truncated", "header alone needs 16"});
   }
   for (size_t size = 16; size < whole.size(); ++size) {
     expect(first(whole, size), ErrorKind::runtime,
-           {"truncated", std::to_string(size - 16) + " byte", "announces 12", "[2, 2, 3]"});
+           {"truncated", std::to_string(size - 16) + " byte", "declares 12", "[2, 2, 3]"});
   }
 }
 
@@ -114,14 +114,14 @@ TEST_F(IdxFile, TruncatedGzipAnywhere) {
     write_bytes(file_, first(whole, size));
     EXPECT_THROW(read_idx(file_, 3), Error) << size;
   }
-  expect(first(whole, whole.size() - 12), ErrorKind::runtime, {"gzip stream is cut short"});
-  expect(first(whole, whole.size() - 3), ErrorKind::runtime, {"gzip stream is cut short"});
+  expect(first(whole, whole.size() - 12), ErrorKind::runtime, {"gzip stream is truncated"});
+  expect(first(whole, whole.size() - 3), ErrorKind::runtime, {"gzip stream is truncated"});
 }
 
 TEST_F(IdxFile, DamagedGzip) {
   Bytes bytes = gzipped(idx({20, 2, 3}, 120));
   bytes[bytes.size() - 6] ^= 1;  // in the checksum
-  expect(bytes, ErrorKind::runtime, {"damaged gzip stream", "incorrect data check"});
+  expect(bytes, ErrorKind::runtime, {"the gzip stream is damaged", "incorrect data check"});
 }
 
 TEST_F(IdxFile, DataAfterTheEnd) {
@@ -133,8 +133,8 @@ TEST_F(IdxFile, HostileSizesTakeNoMemory) {
   constexpr uint32_t kHuge = 0xFFFFFFFF;
   expect(idx({kHuge, kHuge, kHuge}, 12), ErrorKind::runtime, {"4294967295", "2^40"});
   expect(idx({1u << 20, 1u << 19, 2}, 12), ErrorKind::runtime, {"truncated: 12 bytes"});
-  expect(idx({0, 2, 2}, 0), ErrorKind::runtime, {"dimension 1 of 3 as 0"});
-  expect(idx({2, 0, 2}, 0), ErrorKind::runtime, {"dimension 2 of 3 as 0"});
+  expect(idx({0, 2, 2}, 0), ErrorKind::runtime, {"dimension 1 of 3 is 0"});
+  expect(idx({2, 0, 2}, 0), ErrorKind::runtime, {"dimension 2 of 3 is 0"});
 }
 
 TEST_F(IdxFile, MissingOrFolder) {
@@ -159,7 +159,7 @@ TEST(Mnist, AllSpellingsOfTheNamesWork) {
 TEST(Mnist, MissingFolderOrFileSaysWhatWasLookedFor) {
   const TemporaryFolder folder;
   expect_error([&] { load_mnist(folder / "none"); }, ErrorKind::runtime,
-               {"none: no such folder", "train-images-idx3-ubyte", "t10k-labels-idx1-ubyte"});
+               {"none'", "train-images-idx3-ubyte", "t10k-labels-idx1-ubyte"});
   expect_error([&] { load_mnist(folder.path()); }, ErrorKind::runtime,
                {"train-images-idx3-ubyte, train-images-idx3-ubyte.gz", "train-images.idx3-ubyte"});
   write_mnist(folder);
@@ -173,8 +173,9 @@ TEST(Mnist, FilesThatDoNotFitTogether) {
   const TemporaryFolder folder;
   write_mnist(folder);
   write_bytes(folder / "train-labels-idx1-ubyte.gz", gzipped(idx({4}, 4)));
-  expect_error([&] { load_mnist(folder.path()); }, ErrorKind::runtime,
-               {"train-images-idx3-ubyte has 3 images", "train-labels-idx1-ubyte.gz has 4 labels"});
+  expect_error(
+      [&] { load_mnist(folder.path()); }, ErrorKind::runtime,
+      {"train-images-idx3-ubyte' has 3 images", "train-labels-idx1-ubyte.gz' has 4 labels"});
 
   write_mnist(folder);
   write_bytes(folder / "t10k-images-idx3-ubyte.gz", idx({2, 2, 3}, 12));

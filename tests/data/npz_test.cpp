@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// read_npz and write_npz against numpy itself: files it made, files it is asked to read, and
-// what happens to a file that was cut or changed on its way.
+// read_npz and write_npz compared with numpy: files that numpy wrote, files that it reads, and
+// files that were truncated or changed.
 #include "core/data/npz.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ using test::write_bytes;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// Equality of bits, so that NaN equals itself and the zeros differ.
+/// Compares bits, so that NaN equals itself and the two zeros differ.
 bool same(const NamedTensors& a, const NamedTensors& b) {
   const auto bits = [](float x, float y) {
     return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
@@ -68,7 +68,7 @@ TEST(ReadNpz, EveryTypeInBothByteOrders) {
     for (const int size : {1, 2, 4, 8}) {
       const float top = std::ldexp(1.0f, 8 * size - 1);
       const std::string number = std::to_string(size) + order;
-      // As numpy converts: to the nearest float32, so 2^31 - 1 becomes 2^31.
+      // numpy converts to the nearest float32, so 2^31 - 1 becomes 2^31.
       EXPECT_EQ(tensors.at("i" + number).data,
                 (std::vector<float>{0, 1, 2, -top, 100, size < 4 ? top - 1 : top}));
       EXPECT_EQ(tensors.at("u" + number).data,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the tests of file readers share: bytes in and out of temporary files, the data that is
-// not part of the repository, and one check for Errors.
+// Helpers for the tests of file readers: bytes to and from temporary files, the data that is not
+// part of the repository, and a check for Errors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace halfscope::test {
 
 using Bytes = std::vector<uint8_t>;
 
-/// A folder of its own for the running test, removed at its end.
+/// A temporary folder for the running test, removed at its end.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

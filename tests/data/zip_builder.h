@@ -13,7 +13,7 @@
 
 namespace halfscope::test {
 
-/// Raw deflate, as ZIP members hold it.
+/// Returns raw deflate data, the format of ZIP members.
 inline Bytes deflated(const Bytes& bytes) {
   z_stream stream{};
   deflateInit2(&stream, 9, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A libFuzzer target: names of formats, roundings and accumulations, which may be any bytes, and
-// rounding in whatever format, mode and tininess they name, held against the enumerated format.
+// A libFuzzer target: names of formats, roundings and accumulations, which may be any bytes; and
+// rounding in the format, mode and tininess that they name, compared with the enumerated format.
 // Input: 8 bytes of a double, 1 of the mode, 1 of tininess, 8 of random bits, then the text.
 #include <bit>
 #include <cstdio>

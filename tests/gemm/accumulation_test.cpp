@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What sets the accumulations apart, on cases small enough to know the answer.
+// Differences between the accumulations, in cases small enough to know the answer.
 #include <limits>
 
 #include "tests/gemm/oracles.h"
@@ -82,7 +82,7 @@ TEST(Accumulation, FormatAddsTheBiasRounded) {
 
 TEST(Accumulation, Fp64IsDeliveredRoundedOnce) {
   const SumSpec to_half{Accumulation::fp64, kFp16}, to_single{Accumulation::fp64, kFp32};
-  // 1 + 2^-11 + 2^-40: above the fp16 tie; nearest fp32 would be the tie itself.
+  // 1 + 2^-11 + 2^-40 is above the fp16 tie; the nearest fp32 number would be the tie itself.
   const std::vector<float> a{1, 0x1p-11f, 0x1p-40f}, one{1, 1, 1};
   EXPECT_EQ(round_to_format(dot(a, one, to_half), kFp16).value, 1 + 0x1p-10f);
   EXPECT_EQ(dot(a, one, to_single), 1 + 0x1p-11f);
@@ -137,7 +137,7 @@ float special(int64_t i, bool in_bf16) {
 }
 
 TEST(Accumulation, NansOfAllKindsStayNans) {
-  const int64_t m = 66, n = 67, k = 150;  // large enough for the operands to be looked at
+  const int64_t m = 66, n = 67, k = 150;  // large enough for the operands to be scanned
   for (const FloatFormat& format : {kBf16, kFp16}) {
     for (const char* kind : {"format", "format-mul-add", "fma32-then-round"}) {
       for (const bool in_bf16 : {true, false}) {

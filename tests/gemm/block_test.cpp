@@ -74,7 +74,7 @@ void check(const Product& p, const SumSpec& spec, const std::string& what) {
   });
 }
 
-/// Elements that the tiles leave to the reference; all of them where there are no tiles.
+/// Returns how many elements the tiles leave to the reference; all of them if there are no tiles.
 int64_t redone(const Product& p, const SumSpec& spec, Isa isa) {
   const Isa before = active_isa();
   set_active_isa(isa);

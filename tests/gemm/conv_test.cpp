@@ -278,7 +278,7 @@ TEST(Conv, GradientsAreAdjoint) {
     conv_grad_input(s, d.dy.data(), d.w.data(), dx.data(), spec);
     conv_grad_weight(s, d.x.data(), d.dy.data(), dw.data(), spec);
     const double expected = dot(d.dy, y);
-    // Every result is off by at most half an ulp.
+    // Every output has an error of at most half an ulp.
     const double tolerance = 1e-7 * std::sqrt(dot(y, y) * dot(d.dy, d.dy)) + 1e-7;
     EXPECT_NEAR(expected, dot(dx, d.x), 4 * tolerance);
     EXPECT_NEAR(expected, dot(dw, d.w), 4 * tolerance);

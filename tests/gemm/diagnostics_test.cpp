@@ -23,7 +23,7 @@ void follow(const SumSpec& spec, const Floats& a, const Floats& b, int64_t begin
     const double after = chain.value();
     double product = static_cast<double>(a[k]) * b[k];
     if (spec.accumulation.kind == Accumulation::format_mul_add) {
-      product = round_to_format(product, spec.write).value;  // may saturate by itself
+      product = round_to_format(product, spec.write).value;  // may already saturate
     }
     if (a[k] != 0 && b[k] != 0) {
       ++seen.products;
@@ -193,7 +193,7 @@ TEST(Diagnostics, MergeIsAssociative) {
   EXPECT_EQ(text(all), text({4, 8, 2, 7.0, 2, 4}));
 }
 
-/// Convolutions report what the matrix products behind them do.
+/// Convolutions report the diagnostics of their matrix products.
 TEST(Diagnostics, Convolutions) {
   const ConvShape s{.batch = 3,
                     .in = 2,
@@ -256,7 +256,7 @@ TEST(Diagnostics, Convolutions) {
   }
 }
 
-/// A block by its definition: raw exponents, the largest of them, and what lies below its grid.
+/// Evaluates a block by definition: raw exponents, their maximum, and everything below its grid.
 void follow_blocks(const TensorCoreProfile& profile, const Floats& a, const Floats& b,
                    SumDiagnostics& seen) {
   const auto raw = [&](float x) {
@@ -332,7 +332,7 @@ TEST(Diagnostics, TensorCores) {
 }
 
 /// Parts of sums, overflow, infinite operands and values that no operand can have go to the
-/// reference element by element, which TensorCores holds against the definition.
+/// reference element by element, which TensorCores compares with the definition.
 TEST(Diagnostics, TensorCoresInPartsAndBeyondTheTiles) {
   uint32_t seed = 90;
   for (const char* how : {"h100,promote=32", "h100,split-k=3", "v100,promote=8,split-k=2",

@@ -16,7 +16,7 @@ struct Size {
   int64_t m, n, k;
 };
 
-/// The operands of one product, in the four ways in which they can lie in memory.
+/// The operands of one product, in the four possible memory layouts.
 class Operands {
  public:
   Operands(const Size& size, uint32_t seed, const FloatFormat& read) : size_(size) {
@@ -64,7 +64,7 @@ std::string text(const SumDiagnostics& d) {
          std::to_string(d.overflowed) + " overflowed, first at " + std::to_string(d.first_overflow);
 }
 
-/// Leaves a number in the memory that products keep.
+/// Leaves a number in the memory that products reuse.
 void leave_traces(float trace) {
   constexpr int64_t kSide = 64;
   const Floats x(kSide * kSide, trace);

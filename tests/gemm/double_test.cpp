@@ -11,7 +11,7 @@
 namespace halfscope::testing {
 namespace {
 
-/// With all bits of a double, so that an order of sums, or a fused product, shows.
+/// Numbers that use all bits of a double, so that the order of sums, or a fused product, matters.
 std::vector<double> doubles(int64_t count, uint32_t seed) {
   Values values(seed, false);
   const std::vector<float> high = values(count), low = values(count);
@@ -116,12 +116,13 @@ TEST(DoubleProducts, OfConvolutionsAreChains) {
       const auto at = [](int64_t i) { return static_cast<size_t>(i); };
       y[at(to)] += x[at(from)] * w[at(tap)];
     });
-    // Of the weights, pixel after pixel: y is walked image by image, and pixel by pixel in each.
+    // The gradient of the weights, pixel after pixel: y is walked image by image, and pixel by
+    // pixel in each.
     for_products(s, [&](int64_t to, int64_t from, int64_t tap) {
       const auto at = [](int64_t i) { return static_cast<size_t>(i); };
       if (from >= 0) dw[at(tap)] += x[at(from)] * dy[at(to)];
     });
-    // Of the image: the channels of y first, then the taps.
+    // The gradient of the image: the channels of y first, then the taps.
     std::vector<double> dx(x.size(), 0.0);
     const int64_t pixels = s.out_height() * s.out_width();
     const int64_t taps = s.in * s.kernel_h * s.kernel_w;

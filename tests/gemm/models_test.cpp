@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What tells the named accumulations apart, on sums whose results are known by hand; chains that
-// are promoted or split; tensor cores in every product, against fused_dot block by block.
+// Differences between the named accumulations, on sums with results known by hand; chains that are
+// promoted or split; tensor cores in every product, compared with fused_dot block by block.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ SumSpec spec_of(const std::string& accumulation, const FloatFormat& write = kFp3
   return {.accumulation = parse_accumulation(accumulation).value(), .write = write, .read = read};
 }
 
-/// The sum by every road there is: the reference, the product, the sum of values if b is all ones.
+/// Computes the sum in every possible way: reference, product, and sum of values if b is all ones.
 float sum_of(const Floats& a, const Floats& b, const SumSpec& spec) {
   const float expected = sum_of_products(spec, a, b);
   const int64_t k = static_cast<int64_t>(a.size());
@@ -36,7 +36,7 @@ float sum_of(const Floats& a, const SumSpec& spec) {
   return sum_of(a, Floats(a.size(), 1.0f), spec);
 }
 
-// Adding 1 to 2048 in fp16 gives 2048: the sum of 4096 ones tells where one has stopped.
+// Adding 1 to 2048 in fp16 gives 2048: the sum of 4096 ones shows where a chain has stalled.
 TEST(Models, ManyOnes) {
   const Floats ones(4096, 1.0f);
   EXPECT_EQ(sum_of(ones, spec_of("fp32")), 4096.0f);
@@ -51,7 +51,7 @@ TEST(Models, ManyOnes) {
       << "blocks of 16 are exact below 32768";
 }
 
-// 2^24 + 1 is no fp32 number.
+// 2^24 + 1 is not an fp32 number.
 TEST(Models, SmallTermsBesideALargeOne) {
   Floats terms(9, 1.0f);
   terms[0] = 0x1p24f;
@@ -63,7 +63,7 @@ TEST(Models, SmallTermsBesideALargeOne) {
   terms.pop_back();
   EXPECT_EQ(sum_of(terms, spec_of("pairwise", kFp32, kFp32)), 0x1p24f + 6.0f);
   terms.push_back(1.0f);
-  // (2^24 + 1 + 1) lost, then threes that were summed among themselves: 3, 3 -> 2^24 + 4 + 4
+  // (2^24 + 1 + 1) is lost, then threes that were summed among themselves: 3, 3 -> 2^24 + 4 + 4
   EXPECT_EQ(sum_of(terms, spec_of("fp32:promote=3", kFp32, kFp32)), 0x1p24f + 8.0f);
   EXPECT_EQ(sum_of(terms, spec_of("fp32:split-k=3", kFp32, kFp32)), 0x1p24f + 8.0f);
 }
@@ -76,7 +76,7 @@ TEST(Models, RoundingTheProductOrNot) {
   EXPECT_EQ(sum_of(a, b, spec_of("fma32-then-round", kFp16)), 0x1p-8f + 0x1p-18f);
 }
 
-// 1 + 2^-11 + 2^-35 lies just above a tie of fp16, which fp32 cannot see.
+// 1 + 2^-11 + 2^-35 is just above an fp16 tie, which fp32 cannot distinguish.
 TEST(Models, TheShortcutRoundsTwice) {
   const Floats a{1.0f, 0x1p-11f}, b{1.0f, 1 + 0x1p-10f};
   const Floats tiny{1.0f, 0x1.004p-11f}, near{1.0f, 0x1.ff8p-1f};

@@ -84,9 +84,9 @@ class OracleChain {
   }
 
  private:
-  // Quadruple precision has 113 bits: enough for the exact sum of a product of floats and a value
-  // of a format unless they are far apart, and then what is lost decides no rounding of the rest
-  // but a tie: so whatever is lost is made visible in the last bit (round to odd).
+  // Quadruple precision has 113 bits. That is enough for the exact sum of a product of floats and a
+  // value of a format, unless they are far apart. Then the lost part only matters if the rest is a
+  // tie, so it is kept visible in the last bit (round to odd).
   void round_sum(double product) {
     if (!std::isfinite(product) || !std::isfinite(wide_)) {
       wide_ = round_to_format(product + wide_, spec_.write).value;
@@ -152,7 +152,7 @@ inline std::vector<float> oracle_gemm(int64_t m, int64_t n, int64_t k, MatrixVie
   return c;
 }
 
-/// Index of the input element behind output pixel and tap, or -1 on the padding.
+/// Returns the index of the input element for output pixel and tap, or -1 on the padding.
 inline int64_t input_index(const ConvShape& s, int64_t n, int64_t c, int64_t oh, int64_t ow,
                            int64_t kh, int64_t kw) {
   const int64_t h = oh * s.stride_h - s.pad_top + kh * s.dilation_h;
@@ -182,7 +182,7 @@ inline std::vector<float> oracle_forward(const ConvShape& s, const float* x, con
   return y;
 }
 
-/// Of an input gradient: taps that do not exist are products with zero (gemm.h).
+/// For an input gradient: returns whether missing taps are products with zero (gemm.h).
 inline bool takes_missing_taps(const SumSpec& spec) {
   return spec.accumulation.kind == Accumulation::pairwise ||
          spec.accumulation.kind == Accumulation::kahan;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sums that round after every term in modes other than to nearest even: against an evaluation in
-// quadruple precision with a rounding of its own, and what stochastic sums promise.
+// Sums that round after every term in modes other than nearest even, compared with an evaluation in
+// quadruple precision that has its own rounding; and the guarantees of stochastic sums.
 #include <cmath>
 #include <limits>
 
@@ -112,7 +112,7 @@ class RoundedOracle {
   double sum_ = 0;
 };
 
-/// One sum, cut as promotion and split k do.
+/// Returns one sum, cut as in promotion and split k.
 float oracle_sum(const SumSpec& spec, const Floats& a, const Floats& b, const float* bias,
                  int64_t element) {
   const int64_t n = static_cast<int64_t>(a.size());

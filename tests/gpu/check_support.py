@@ -62,7 +62,7 @@ case $1 in
 esac
 """
 
-# What a test does is in a file of its name.
+# A file with the name of a test says what that test does.
 GPU_TEST = r"""
 for argument in "$@"; do
   case $argument in
@@ -165,7 +165,7 @@ class WithStandIns(unittest.TestCase):
         (self.fake / name).write_text(text)
 
     def told(self, name: str) -> str:
-        """What stand-ins noted in a file."""
+        """Returns the notes of stand-ins in a file."""
         path = self.fake / name
         return path.read_text() if path.exists() else ""
 

@@ -407,7 +407,7 @@ class Evidence(WithStandIns):
             "evidence.log", "nvidia-test-100.json", "nvidia-test-100.md", "output.log"])
         self.assertEqual((folder / "nvidia-test-100.md").read_text(), self.markdown())
         self.assertIn("lenet mixed_float16 cuda   0.5", (folder / "output.log").read_text())
-        # What it had started is gone, too.
+        # Its child processes are gone, too.
         self.assertNotIn(str(self.packed), subprocess.run(
             ["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout)
 

@@ -233,7 +233,7 @@ class Packing(unittest.TestCase):
     def test_a_refused_build_folder_leaves_nothing(self) -> None:
         (self.work / "build" / "bin").mkdir(parents=True)
         for simulated, hint in ((False, "build it first"), (True, "HALFSCOPE_CUDA=TOOLKIT")):
-            with self.assertRaisesRegex(Stop, f"is not there\n.*{hint}"):
+            with self.assertRaisesRegex(Stop, f"not found\n.*{hint}"):
                 pack.pack(Arguments(pack=self.folder, build=self.work / "build",
                                     simulated=simulated))
         self.assertEqual([each.name for each in self.work.iterdir()], ["build"])
@@ -243,7 +243,7 @@ class Packing(unittest.TestCase):
             build = Path(name, "build")
             (build / "bin").mkdir(parents=True)
             arguments = Arguments(pack=Path(name, "pack"), build=build)
-            with self.assertRaisesRegex(Stop, "bin/halfscope' is not there"):
+            with self.assertRaisesRegex(Stop, "bin/halfscope' not found"):
                 pack.pack(arguments)
             for each in PROGRAMS:
                 shutil.copy2(Path(sys.executable).resolve(), build / "bin" / each)
@@ -275,7 +275,7 @@ class Bits(unittest.TestCase):
 
 
 class Sanitizer(WithStandIns):
-    """Of this machine's own tools nothing is used: a stand-in comes first on PATH."""
+    """Uses none of this machine's tools: a stand-in comes first on PATH."""
 
     def setUp(self) -> None:
         super().setUp()

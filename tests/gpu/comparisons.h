@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Comparisons of single operators with the emulator, one after the other: what differs fails the
-// test, which goes on with the next one. Where the environment variable HALFSCOPE_BITS_TABLE names
-// a file, each comparison appends a line to it at once, so that a process that dies leaves what it
-// had:
+// Compares single operators with the emulator, one after another. A difference fails the test,
+// which continues with the next operator. If the environment variable HALFSCOPE_BITS_TABLE names a
+// file, each comparison immediately appends a line to it, so that a process that dies leaves its
+// results:
 //   OPERATOR <TAB> CASE <TAB> VARIANT <TAB> equal
 //                                           differs: FIRST DIFFERENCE
 //                                           error: MESSAGE
@@ -51,7 +51,7 @@ class Comparisons {
   /// Runs `work(OpLockstep&)`, which compares, and fails the test if something differs or throws.
   template <class F>
   void add(const OpCase& op, const Variant& variant, const F& work) {
-    if (is_lost_) return;  // nothing that is seen now would tell about kernels
+    if (is_lost_) return;  // later results would say nothing about kernels
     const std::string outcome = outcome_of(op, variant, work);
     const std::string name = what_.empty() ? describe(variant) : what_ + ", " + describe(variant);
     append_to_bits_table({op.op, describe(op), name, outcome});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which engines cuDNN proposes for the convolutions of the built-in networks on this device, and
-// which one a program takes. One line each on standard output:
+// The engines that cuDNN proposes for the convolutions of the built-in networks on this device, and
+// the one that a program uses. One line each on standard output:
 //   cudnn <TAB> MODEL <TAB> PLAN <TAB> BACKEND <TAB> NODE OPERATOR <TAB> N proposed <TAB>
 //   KERNEL OF THE PROGRAM <TAB> ENGINES, BEST FIRST
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using gpu::ConvPlan;
 using gpu::ConvProduct;
 using gpu::Storage;
 
-/// As gpu/engine/library_steps.h puts the convolution to the library; nothing of other nodes.
+/// Returns the plan that gpu/engine/library_steps.h gives to the library; nothing for other nodes.
 std::optional<ConvPlan> conv_plan(const Graph& graph, const Node& node, bool fast) {
   const auto shape = [&](ValueId value) { return graph.value(value).shape; };
   const auto plan = [&](ConvProduct product, ValueId x, ValueId w, ValueId y) {

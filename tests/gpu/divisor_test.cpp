@@ -30,7 +30,7 @@ std::vector<int64_t> edges(int64_t least) {
   return all;
 }
 
-/// Of any number of bits.
+/// Returns a random number with a random number of bits.
 int64_t draw(uint64_t& state) {
   const uint64_t bits = splitmix64(state++), shift = splitmix64(state++) % 63;
   return static_cast<int64_t>(bits >> 1 >> shift);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A library that does what plans say by the rules of cuBLASLt (column-major matrices with leading
-// dimensions, op, what fp8 demands) and cuDNN (sizes and strides, cross-correlation), element by
-// element and without looking at how plans are made. Unless a test wants them otherwise, sums are
-// chains of fp32 fused multiply-adds in the order of the emulator's, so that a layout without
-// mistakes gives the emulator's bits.
+// A library that executes plans by the rules of cuBLASLt (column-major matrices with leading
+// dimensions, op, the requirements of fp8) and cuDNN (sizes and strides, cross-correlation),
+// element by element and independently of how plans are made. By default, sums are chains of fp32
+// fused multiply-adds in the emulator's order, so that a correct layout gives the emulator's bits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -89,7 +88,7 @@ struct InterpretedOptions {
   bool matrices = true, convolutions = true, fast = false;
   SumProducts sum = chain_of_products;
   bool channels_inside = false;              ///< forward convolutions: k is (row, column, channel)
-  std::vector<Accumulation> known_orders{};  ///< of the backend
+  std::vector<Accumulation> known_orders{};  ///< for the backend
 };
 
 class InterpretedMatrix final : public gpu::LibraryProduct {

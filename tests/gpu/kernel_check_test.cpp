@@ -63,7 +63,7 @@ std::vector<NamedCheck> checks_of(const Plan& plan, const Backend& backend,
 
 Plan preset(const std::string& name) { return preset_plan(name).value(); }
 
-/// Checks of one forward pass of lenet, of which every tensor is small.
+/// Returns the checks of one forward pass of lenet, whose tensors are all small.
 std::vector<NamedCheck> forward_checks(const Plan& plan, const Backend& backend) {
   constexpr int64_t kBatch = 4, kSide = 16;
   const Model model = build_lenet(kBatch, {1, kSide, kSide}, 10, false);
@@ -151,7 +151,7 @@ TEST(KernelCheck, TheKnownTensorCoresExplainALibrary) {
   EXPECT_GE(explained, 3);
 }
 
-// A library that has no kernel for 16 bits multiplies them as tf32, in blocks of its own.
+// A library without a kernel for 16 bits multiplies them as tf32, in different blocks.
 TEST(KernelCheck, OperandsMayBeMultipliedAsTf32) {
   const TensorCoreProfile core = tensor_core_profile("a100", kTf32).value();
   InterpretedOptions options;
@@ -226,13 +226,13 @@ class CountingBackend final : public Backend {
   std::string identity_;
 };
 
-/// What is told of the kernels, and how often one was looked into.
+/// The note about the kernels, and how often one was analysed.
 struct Looked {
   std::vector<std::string> orders;
   int64_t probed;
 };
 
-/// In one forward pass of three layers.
+/// Runs one forward pass of three layers.
 Looked look(const InterpretedOptions& options, const std::string& identity, SumOrderCache* kept) {
   constexpr int64_t kBatch = 4, kInputs = 48;
   Dataset vectors{.name = "vectors", .sample_shape = {}, .train = {}, .test = {}};
@@ -283,7 +283,7 @@ TEST(KernelCheck, OrdersThatWereFoundAreKept) {
   EXPECT_EQ(again.orders, first.orders);
 }
 
-// That there is no tree is kept where the kernel says so twice, and not of one that is moody.
+// "No tree" is stored only if the kernel gives the same answer twice.
 TEST(KernelCheck, OnlyWhatRepeatsItselfIsKept) {
   InterpretedOptions options;
   options.sum = [](std::span<const float> a, std::span<const float> b) {
@@ -310,7 +310,7 @@ TEST(KernelCheck, OnlyWhatRepeatsItselfIsKept) {
   EXPECT_TRUE(none.orders.empty());
 }
 
-// Blocks of a tensor core in two halves of k: the tree tells both.
+// Blocks of a tensor core in two halves of k: the tree shows both.
 TEST(KernelCheck, BlocksInAnUnknownOrderAreFoundToo) {
   const TensorCoreProfile core = tensor_core_profile("a100", kFp16).value();
   InterpretedOptions options;
@@ -329,7 +329,8 @@ TEST(KernelCheck, BlocksInAnUnknownOrderAreFoundToo) {
   EXPECT_GE(trees, 1);
 }
 
-// Sums that depend on more than their terms follow no tree; how near they are is told all the same.
+// Sums that depend on more than their terms follow no tree; their distance is reported
+// nevertheless.
 TEST(KernelCheck, SaysWhyNoOrderWasFound) {
   InterpretedOptions options;
   auto calls = std::make_shared<int64_t>(0);
@@ -350,7 +351,7 @@ TEST(KernelCheck, SaysWhyNoOrderWasFound) {
   EXPECT_GE(unexplained, 3);
 }
 
-// Wrong results that are finite: a sum that lost a quarter of its terms, a tile that was not
+// Wrong outputs that are finite: a sum without a quarter of its terms, and a tile that was not
 // written.
 TEST(KernelCheck, WhatNoOrderExplainsIsCounted) {
   const auto lost = [](std::span<const float> a, std::span<const float> b) {
@@ -422,7 +423,7 @@ TEST(KernelCheck, ChangesNoResult) {
   expect_same_steps(plain.seen, checked.seen);
 }
 
-// What a device's own libraries do, told for the report of scripts/gpu-check.
+// Behaviour of a device's libraries, printed for the report of scripts/gpu-check.
 TEST(LibrariesOnDevice, KernelsDoWhatTheEmulatorDoes) {
   if (!cuda_is_ready()) GTEST_SKIP() << "no GPU here: no kernel was checked";
   for (const char* plan : {"float32", "mixed_float16", "mixed_bfloat16", "fp8_current"}) {

@@ -40,7 +40,7 @@ TEST(LayerProducts, OfAnMlp) {
             Row{"fc1", "forward", {3, 6}, {5, 6}, 1}, Row{"fc2", "forward", {3, 5}, {4, 5}, 1},
             Row{"fc2", "grad_weight", {3, 4}, {3, 5}, 1},
             Row{"fc2", "grad_input", {3, 4}, {4, 5}, 1},
-            Row{"fc1", "grad_weight", {3, 5}, {3, 6}, 1}))  // nobody wants its input's
+            Row{"fc1", "grad_weight", {3, 5}, {3, 6}, 1}))  // its input's gradient is unused
         << plan;
   }
 }
@@ -65,7 +65,7 @@ TEST(LayerProducts, OfResnet20StandTogether) {
       rows, testing::Contains(Row{"layer2/0/conv1", "forward", {2, 16, 8, 8}, {32, 16, 3, 3}, 1}));
 }
 
-// Sums of small multiples of 1/16 are exact in fp32 and fp16, whoever sums them.
+// Sums of small multiples of 1/16 are exact in fp32 and fp16, in any order.
 TEST(LayerProducts, AreComputedAsTheyAreDefined) {
   constexpr int64_t kBatch = 3, kIn = 6, kOut = 4;
   for (const char* plan : {"float32", "mixed_float16"}) {

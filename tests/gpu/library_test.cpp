@@ -83,7 +83,7 @@ TEST(Libraries, ProductsHaveTheBitsOfTheEmulator) {
   }
 }
 
-// A plan may read in 32 bits what lies in 16 or 8: a layer kept in fp32 behind others.
+// A plan may read in 32 bits what is stored in 16 or 8: a layer kept in fp32 after others.
 TEST(Libraries, OperandsMayBeStoredInFewerBytesThanTheyAreRead) {
   for (const FloatFormat& format : {kFp32, kTf32}) {
     for (const FloatFormat& stored : {kFp16, kBf16, kE4m3fn}) {
@@ -101,8 +101,8 @@ TEST(Libraries, OperandsMayBeStoredInFewerBytesThanTheyAreRead) {
   }
 }
 
-// In fast mode a library may round results itself: the same values, but what it overflowed or
-// flushed is not seen.
+// In fast mode a library may round outputs itself: the values are the same, but its overflows and
+// flushes are not counted.
 TEST(Libraries, FastResultsAreTheSameValues) {
   for (const FloatFormat& format : {kFp32, kFp16, kBf16, kE4m3fn}) {
     for (const bool convolutions : {true, false}) {
@@ -133,14 +133,14 @@ using Kernels = std::set<std::string>;
 
 TEST(Libraries, AProgramSaysWhatComputesItsProducts) {
   const OpCase gemm = products()[0], convolution = products()[6];
-  const std::string first = ", operands laid out first";
+  const std::string first = ", operands copied first";
   EXPECT_EQ(kernels_of(gemm, kFp16, {}), Kernels{"Gemm: interpreted matrix" + first});
   EXPECT_EQ(kernels_of(gemm, kE5m2, {}),
-            Kernels{"Gemm: own kernel: cuBLASLt has no e5m2 times e5m2"});
+            Kernels{"Gemm: own kernel: cuBLASLt cannot multiply e5m2 by e5m2"});
   EXPECT_EQ(kernels_of(gemm, parse_format("e5m3").value(), {}),
             Kernels{"Gemm: own kernel: no library multiplies this format"});
   EXPECT_EQ(kernels_of(gemm, kFp16, {}, parse_accumulation("tensor-core:h100").value()),
-            Kernels{"Gemm: own kernel: no library sums like this"});
+            Kernels{"Gemm: own kernel: no library has this accumulation"});
   EXPECT_EQ(kernels_of(gemm, kFp16, {.matrices = false}),
             Kernels{"Gemm: own kernel: no matrices here"});
   EXPECT_EQ(kernels_of(convolution, kBf16, {}),
@@ -172,7 +172,7 @@ TEST(Libraries, ReadOperandsAsTheyLie) {
     return (*program).candidate().kernel_of(0);
   };
   const std::string in_place = "interpreted matrix";
-  const std::string packed = in_place + ", operands laid out first";
+  const std::string packed = in_place + ", operands copied first";
   for (const bool fast : {false, true}) {
     SCOPED_TRACE(fast);
     EXPECT_EQ(kernel({5, 9}, {9, 3}, 0, kFp32, fast), in_place);
@@ -188,8 +188,8 @@ TEST(Libraries, ReadOperandsAsTheyLie) {
   }
 }
 
-// On a device the real libraries sum in orders of their own: a wrong layout gives other numbers
-// altogether.
+// On a device the real libraries sum in different orders. A wrong layout, however, gives completely
+// different numbers.
 TEST(LibrariesOnDevice, AreNearTheEmulatorAndRepeatTheirBits) {
   if (!cuda_is_ready()) GTEST_SKIP() << "no GPU here: no library was run";
   for (const GpuProducts which : {GpuProducts::library, GpuProducts::fast}) {
@@ -262,8 +262,8 @@ constexpr const char* kH100 =
         "l2CacheSize": 52428800, "deviceName": "NVIDIA H100 80GB HBM3",
         "totalGlobalMem": 85000000000})";
 
-// cuDNN itself has an engine for every convolution that is put to it, in the mode it is put in:
-// what it proposes does not need the device to be there.
+// cuDNN has an engine for every convolution that it is given, in the same mode. Its proposals do
+// not need a device.
 TEST(Libraries, CudnnHasEnginesForEveryConvolutionThatItIsGiven) {
   using gpu::Storage;
   const auto layer = [](int64_t in, int64_t side, int64_t out, int64_t kernel, int64_t stride,

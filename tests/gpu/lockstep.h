@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The same executable graph on two backends: after every entry all values, all statistics and every
-// node run once more are compared, bit by bit. The first difference ends the test, or is kept.
+// Runs the same executable graph on two backends. After every entry, all values, all statistics and
+// a rerun of every node are compared bit by bit. The first difference ends the test, or is stored.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@
 
 namespace halfscope::test {
 
-/// A backend that must do what the emulator does. Skips the test where there is no device.
+/// A backend that must match the emulator. Skips the test if there is no device.
 enum class Candidate { host, shuffled, cuda };
 
 inline std::string name_of(Candidate candidate) {
@@ -142,8 +142,8 @@ class Lockstep {
     }
   }
 
-  /// Runs an entry and compares values with a tolerance relative to the largest magnitude: for sums
-  /// in an order of their own. If the candidate `repeats`, a second run must give the same bits.
+  /// Runs an entry and compares values with a tolerance relative to the largest magnitude, for sums
+  /// in another order. If the candidate `repeats`, a second run must give the same bits.
   void run_near(Entry entry, double tolerance, bool repeats) {
     reference_->run(entry, {});
     candidate_->run(entry, {});
@@ -170,7 +170,7 @@ class Lockstep {
     });
   }
 
-  /// Every node of an entry once more, in fp32 and in double.
+  /// Reruns every node of an entry, in fp32 and in double.
   void rerun(Entry entry) {
     for (NodeId id : executable_.entry(entry)) {
       const Node& node = executable_.graph.node(id);
@@ -232,7 +232,7 @@ class Lockstep {
     compare(name_of(value), {expected.begin(), expected.end()}, {got.begin(), got.end()}, 0.0);
   }
 
-  /// `tolerance` is relative to the largest magnitude; 0 asks for the same bits.
+  /// `tolerance` is relative to the largest magnitude; 0 requires the same bits.
   void compare(const std::string& what, const std::vector<double>& expected,
                const std::vector<double>& actual, double tolerance) const {
     if (expected.size() != actual.size()) return differs(what + ": sizes differ");

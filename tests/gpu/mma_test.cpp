@@ -145,7 +145,7 @@ TEST(Mma, ProductsHaveTheBitsOfTheEmulator) {
   EXPECT_EQ(kernels, 23 * 33);
 }
 
-/// Products of operands that hardware may treat otherwise than its model does.
+/// Returns products of operands that hardware may treat differently from its model.
 std::vector<OpCase> special_cases(const FloatFormat& format) {
   const float least = static_cast<float>(format.min_subnormal());
   const float normal = static_cast<float>(format.min_normal());
@@ -159,7 +159,7 @@ std::vector<OpCase> special_cases(const FloatFormat& format) {
       {"NaN", {NAN}},
       {"zeros of both signs", {-0.0f, 0.0f, -0.0f}},
       {"subnormal operands", {least, -least, 3 * least, normal - least, -normal}},
-      // Of bf16 and tf32 these products are subnormal in fp32, or larger than all of its numbers.
+      // In bf16 and tf32, these products are subnormal in fp32, or larger than all of its numbers.
       {"small products", {0x1p-70f, -0x1p-72f, 0x1.8p-65f}},
       {"large products", {0x1p70f, 0x1p60f, -0x1p70f, 0x1.8p63f}},
       {"largest values", {most, -most, most}},
@@ -186,7 +186,7 @@ std::vector<OpCase> special_cases(const FloatFormat& format) {
   return cases;
 }
 
-/// Runs all of that on a backend with those tensor cores; `tell` gets each case with its outcome.
+/// Runs all cases on a backend with those tensor cores; `tell` gets each case with its outcome.
 template <class F>
 int64_t run_special_cases(const Backend& backend, std::string_view arch, const F& tell) {
   int64_t on_cores = 0;
@@ -220,9 +220,9 @@ TEST(Mma, SpecialValuesAreTheEmulators) {
   }
 }
 
-// The instruction itself may differ from its model here. That is told, in the table of bits
-// (tests/gpu/comparisons.h) and on standard output, and fails nothing; on the simulated device the
-// model takes the instruction's place.
+// The real instruction may differ from its model here. Differences are reported in the table of
+// bits (tests/gpu/comparisons.h) and on standard output, but do not fail the test. On the simulated
+// device the model replaces the instruction.
 TEST(MmaOnDevice, SpecialValuesAreReported) {
   if (!cuda_is_ready()) GTEST_SKIP() << "no GPU here: no instruction was run";
   const GpuDevice device = query_gpus().devices.at(0);

@@ -23,7 +23,7 @@ struct Variant {
   FloatFormat format;
   Accumulation accumulation;
   RoundingMode rounding = RoundingMode::nearest_even;
-  std::optional<FloatFormat> stored = std::nullopt;  ///< of the operands, if it is not `format`
+  std::optional<FloatFormat> stored = std::nullopt;  ///< format of the operands, if not `format`
 };
 
 /// y = op(operands), weighted and summed, and the gradients of all operands; everything is tapped.

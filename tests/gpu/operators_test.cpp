@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Every operator with a gradient, forward and backward, on the bodies of the GPU kernels: the same
-// bits as the emulator's in several formats, roundings and accumulations, with the same statistics.
-// On a device each operator has a test of its own, such as
-// Gpu/OperatorBits.HaveTheBitsOfTheEmulator/Cuda_Conv, so that one that ends the process there can
-// be left to a process of its own.
+// Every operator with a gradient, forward and backward, on the bodies of the GPU kernels: same bits
+// as the emulator in several formats, roundings and accumulations, and same statistics. On a device
+// each operator has a separate test, such as Gpu/OperatorBits.HaveTheBitsOfTheEmulator/Cuda_Conv,
+// so that an operator that ends the process can run in a separate process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,7 +50,7 @@ std::vector<OpCase> gather_cases() {
 
 /// Sums longer than a tile, sizes that no tile divides, tensors of several chunks of statistics.
 std::vector<OpCase> tile_cases() {
-  const auto some_labels = [](int32_t rows) {  // of three classes; -1: none
+  const auto some_labels = [](int32_t rows) {  // three classes; -1: no label
     std::vector<int32_t> list;
     for (int32_t row = 0; row < rows; ++row) list.push_back(row % 11 % 4 - 1);
     return labels(list);
@@ -85,7 +84,7 @@ std::vector<OpCase> core_cases() {
            conv({2, 1}, {1, 1, 0, 2}, {1, 2})}};
 }
 
-/// Where operators run, and which of them; "": all.
+/// Where operators run, and which of them; "" means all.
 struct Choice {
   Candidate candidate;
   std::string op;
@@ -187,7 +186,8 @@ TEST_P(OperatorGathers, SumWhatWasGatheredOften) {
   }
 }
 
-/// What a backend says of an index that is out of range, from an input, a constant or a node.
+/// Returns a backend's error about an index that is out of range, from an input, a constant or a
+/// node.
 std::string objection(const Backend& backend, int source, int32_t index) {
   Executable executable;
   Graph& graph = executable.graph;
@@ -219,7 +219,9 @@ TEST_P(Operators, RefuseIndicesOutOfRange) {
     SCOPED_TRACE(backend->name());
     for (const int source : {0, 1, 2}) {
       const std::string wrong = objection(*backend, source, 3);
-      EXPECT_NE(wrong.find("pick (Gather): index 3 of 3"), std::string::npos) << wrong;
+      EXPECT_NE(wrong.find("pick (Gather): index 3 is out of range: there are 3 elements"),
+                std::string::npos)
+          << wrong;
     }
     for (const int source : {0, 1}) {
       EXPECT_EQ(objection(*backend, source, -3), "");
@@ -279,7 +281,7 @@ TEST_P(OperatorTiles, WorkOnTensorsOfManyTiles) {
   }
 }
 
-// Every tensor core on every format that it multiplies, however the plan cuts k.
+// Every tensor core with every format that it multiplies, for all ways of cutting k.
 TEST_P(OperatorCores, SumAsTensorCoresDo) {
   Comparisons comparisons(candidate());
   const std::vector<OpCase> cases = chosen(core_cases());
@@ -299,14 +301,15 @@ TEST_P(OperatorCores, SumAsTensorCoresDo) {
   EXPECT_GE(variants, 140);
 }
 
-// Results that are rounded otherwise than to nearest even, special values among the operands.
+// Outputs that are rounded in modes other than nearest even, with special values among the
+// operands.
 TEST_P(OperatorBits, RoundResultsInAnyMode) {
   Comparisons comparisons(candidate(), "rounded results");
   const std::vector<OpCase> cases = chosen(gradient_cases());
   const std::vector<float> special{INFINITY, -0.0f, 0x1p-140f, -INFINITY, 4006.0f,   NAN,
                                    3e38f,    0.0f,  0x1p-24f,  1000.0f,   -65504.0f, -1e-30f};
   for (const RoundingMode mode : kAllRoundingModes) {
-    if (mode == RoundingMode::nearest_even) continue;  // as in HaveTheBitsOfTheEmulator
+    if (mode == RoundingMode::nearest_even) continue;  // tested in HaveTheBitsOfTheEmulator
     std::vector<FloatFormat> formats{kFp16, kBf16};
     if (mode == RoundingMode::stochastic) formats = {kFp16, kE4m3b11fnuz, {8, 22, 127}};
     for (const FloatFormat& format : formats) {
@@ -326,7 +329,7 @@ TEST_P(OperatorBits, RoundResultsInAnyMode) {
   }
 }
 
-// Whose sums have the sign of their first term, and whose that of +0.
+// Some sums have the sign of their first term, others that of +0.
 TEST_P(OperatorBits, SumNegativeZerosAlike) {
   Comparisons comparisons(candidate(), "negative zeros");
   const std::vector<OpCase> cases = chosen(gradient_cases());
@@ -344,7 +347,7 @@ TEST_P(OperatorBits, SumNegativeZerosAlike) {
   }
 }
 
-// Sums that are rounded otherwise than to nearest even, with the draws of stochastic ones.
+// Sums that are rounded in modes other than nearest even, with the draws of stochastic ones.
 TEST_P(OperatorBits, RoundSumsInAnyMode) {
   Comparisons comparisons(candidate(), "rounded sums");
   const std::vector<OpCase> cases = chosen(gradient_cases());

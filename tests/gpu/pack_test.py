@@ -22,7 +22,7 @@ from check_support import ROOT
 from gpu_check import elf, pack, sources
 
 BUILD = Path()
-# What Python's own modules may need beside glibc; our programs need none of them.
+# Libraries that Python's modules may need besides glibc; our programs need none of them.
 PYTHON_LIBRARIES = re.compile(r"libpython3.*|libffi\..*|linux-vdso.*|libcrypt\..*")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "test", "tests", "site-packages", "dist-packages",
                                   "ensurepip", "idlelib", "tkinter", "turtledemo", "lib2to3",
@@ -33,7 +33,7 @@ ENV = {"PYTHONHOME": sys.base_prefix, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
 def libraries(program: Path) -> dict[str, str]:
-    """What the loader finds for a file: paths by name; the loader itself by its path."""
+    """Returns what the loader finds for a file: paths by name; the loader itself by its path."""
     done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
     found = dict(re.findall(r"^\s*(\S+) => (/\S+) ", done.stdout, re.M))
     found |= {each: each for each in re.findall(r"^\s*(/\S+) \(", done.stdout, re.M)}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Several elements at a time against one by one, in every storage, from every place; and tensors
-// with channels last by way of tiles, of any size.
+// Several elements at a time compared with one by one, in every storage, at every offset; and
+// tensors with channels last converted by tiles of any size.
 #include "gpu/bodies/several.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ struct alignas(16) Word {
   friend bool operator==(const Word&, const Word&) = default;
 };
 
-/// Memory for n elements that begin `offset` elements behind 16 bytes.
+/// Memory for n elements that begins `offset` elements after a multiple of 16 bytes.
 class Memory {
  public:
   Memory(Storage storage, int64_t n, int64_t offset)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Steps that a device decides by itself and tells late: the emulator's, step by step.
+// Steps that a device decides on its own and reports late equal the emulator's, step by step.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -21,7 +21,7 @@ using namespace test;  // NOLINT: trainings of these tests
 
 class StepQueues : public OnCandidate {
  protected:
-  /// Trains on the emulator and on the candidate, and compares all that the two tell.
+  /// Trains on the emulator and on the candidate, and compares everything that they report.
   static void expect_the_emulators(const TrainConfig& config, const Dataset& dataset) {
     TrainConfig other = config;
     for (LaneConfig& lane : other.lanes) lane.backend = &candidate();
@@ -78,7 +78,7 @@ TEST_P(StepQueues, KnowsEveryLossScale) {
   }
 }
 
-// The factor of clipping comes from the norm; averages and states in formats of their own.
+// The clipping factor comes from the norm; averages and states have separate formats.
 TEST_P(StepQueues, ClipsAndAverages) {
   TrainConfig config = moving_scale();
   config.clip_norm = 0.05;
@@ -115,8 +115,8 @@ TEST_P(StepQueues, RunningStatisticsMoveWithUpdatesOnly) {
   expect_the_emulators(config, small_images());
 }
 
-// Evaluations, comparisons and checkpoints in between find the step before told, and the lane where
-// it is.
+// Evaluations, comparisons and checkpoints in between find the previous step reported and the lane
+// in the right state.
 TEST_P(StepQueues, CanBeInterrupted) {
   TrainConfig config = moving_scale();
   config.evaluate = true;

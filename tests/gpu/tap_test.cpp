@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the tap and the norm of all gradients take for granted: what rounding does to which
-// magnitudes, and sums of sums.
+// Assumptions of the tap and of the gradient norm: the effect of rounding on each magnitude, and
+// sums of sums.
 #include "gpu/bodies/tap.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ std::vector<double> chunk_sums(const std::vector<double>& terms) {
   return sums;
 }
 
-// So many elements that the sums of chunks fill more than one chunk themselves.
+// Enough elements for the chunk sums to fill more than one chunk themselves.
 TEST(GradientNorm, IsASumOfSumsOnEveryBackend) {
   const std::vector<int64_t> sizes{4096 * 4096 + 5000, 1, 4097};
   Executable exe;

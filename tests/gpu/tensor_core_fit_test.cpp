@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Dimensions of products and what tensor cores want of them, against numbers computed by hand from
-// the networks' definitions and the table of NVIDIA's guide.
+// Dimensions of products and the requirements of tensor cores, compared with numbers computed by
+// hand from the networks' definitions and the table of NVIDIA's guide.
 #include "gpu/tensor_core_fit.h"
 
 #include <gmock/gmock.h>

@@ -91,7 +91,7 @@ TEST_P(Training, StepsOfUnusualPlansAreTheEmulators) {
   }
 }
 
-// Optimizers, clipping and averages in formats of their own.
+// Optimizers, clipping and averages in separate formats.
 TEST_P(Training, StepsThatRoundAreTheEmulators) {
   Plan bf16 = preset_plan("mixed_float16").value();
   bf16.update_compute = bf16.average_compute = kBf16;
@@ -213,7 +213,8 @@ TEST_P(Training, LabelsBeyondTheClassesAreAnError) {
     program->run(Entry::grad, {});
     FAIL() << "no Error";
   } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()), "loss (SoftmaxCrossEntropyLoss): label 10 of 10 classes");
+    EXPECT_EQ(std::string(error.what()),
+              "loss (SoftmaxCrossEntropyLoss): label 10 is out of range: there are 10 classes");
   }
   program->write(exe.labels, std::vector<int32_t>{0, 9});
   program->run(Entry::grad, {});
@@ -228,7 +229,7 @@ TEST_P(Training, SizesAndUnusedValuesAreErrors) {
   const std::vector<int32_t> labels{3, 1};  // indices come as numbers
   program->write(exe.labels, std::span<const int32_t>(labels));
   EXPECT_EQ(program->read(exe.labels).data, (std::vector<float>{3.0f, 1.0f}));
-  program->write_scalar(exe.correction_1, 1.0);  // of Adam alone: no memory, no error
+  program->write_scalar(exe.correction_1, 1.0);  // only Adam has it: no memory, no error
 }
 
 TEST_P(Training, VariablesComeBackBitForBit) {
@@ -257,15 +258,15 @@ TEST(CudaBackend, SaysWhatIsMissing) {
     cuda_backend();
     FAIL() << "no Error";
   } catch (const Error& error) {
-    EXPECT_TRUE(std::string(error.what()).starts_with("no GPU for the backend cuda: "))
+    EXPECT_TRUE(std::string(error.what()).starts_with("cannot use backend 'cuda': "))
         << error.what();
     EXPECT_FALSE(error.hint().empty());
     EXPECT_EQ(error.kind(), ErrorKind::usage);
   }
 }
 
-// More than any device has: the error says how much was asked for and what to lower, and other
-// programs on the device go on.
+// A request for more memory than any device has: the error says how much was requested and what to
+// lower, and other programs on the device continue.
 TEST(CudaBackend, SaysHowMuchMemoryIsMissing) {
   if (!cuda_is_ready()) GTEST_SKIP() << "no GPU here: no allocation failed";
   const Executable small = lower(small_network(2), Plan{}, {});
@@ -294,7 +295,8 @@ TEST(CudaBackend, SaysHowMuchMemoryIsMissing) {
 class Coverage : public testing::Environment {
  public:
   void TearDown() override {
-    // Parts of the tests, chosen by a filter, cover parts of the table; all but a few, all of it.
+    // A subset of the tests, chosen by a filter, covers a part of the table; all tests cover all of
+    // it.
     const std::string filter = testing::GTEST_FLAG(filter);
     if (filter != "*" && !filter.starts_with('-')) return;
     for (const OpDef& def : op_table()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every operator that sums does it under the accumulation of its plan. The probe: 4096 ones, which
-// one fp16 chain adds up to 2048, as 2048 + 1 rounds to 2048, while fp32 gets 4096.
+// Every operator that sums uses the accumulation of its plan. The probe is 4096 ones: one fp16
+// chain adds them up to 2048, because 2048 + 1 rounds to 2048, while fp32 gets 4096.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -166,7 +166,7 @@ TEST(AccumulationOfOperators, TensorCoresDoProductsOnly) {
   const float sum = read(
       OpProgram(emulation_backend(), {row}, make("ReduceSum", all), filled({1}), false, in_fp32));
   // a100 keeps 24 bits below 2048: 7 terms of half an fp32 ulp in the first block, cut to 3 ulps,
-  // then 8 in each of three more. In an fp32 chain each one is a tie, to even, and lost.
+  // then 8 in each of three more. In an fp32 chain each one is a tie, rounded to even, and lost.
   EXPECT_EQ(product, 2048.0f + 15 * 0x1p-12f);
   EXPECT_EQ(sum, 2048.0f);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Attention as a node that always expands: which primitives stand for it, what a plan's rules say
-// of them, and that a training step is that of the same primitives written one by one.
+// Attention as a node that always expands: its primitives, the effect of a plan's rules on them,
+// and that a training step equals that of the same primitives written one by one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ std::vector<float> noise(const Shape& shape, uint64_t seed) {
   return values;
 }
 
-/// The primitives of one attention, added as nodes of their own.
+/// Adds the primitives of one attention as separate nodes.
 ValueId written(Graph& graph, const std::vector<ValueId>& in, const Form& form) {
   ValueId x = graph.add1("MatMul", "attn/scores", {in[0], in[1]});
   if (form.scale.contains("scale")) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What all backends share of an operator (core/bodies, core/ops/movement.h), against values written
-// by hand and definitions worked out element by element: a comparison of backends sees no mistake
-// that both have.
+// The parts of an operator that all backends share (core/bodies, core/ops/movement.h), compared
+// with values written by hand and definitions evaluated element by element: comparing backends
+// cannot show a mistake that both have.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -164,7 +164,7 @@ std::vector<int64_t> taps(const PoolWindow& w, int64_t height, int64_t width, in
   std::vector<int64_t> list;
   for (int64_t tap = 0; tap < w.kernel_h * w.kernel_w; ++tap) {
     const int64_t row = p * w.stride_h + tap / w.kernel_w * w.dilation_h;
-    const int64_t column = q * w.stride_w + tap % w.kernel_w * w.dilation_w;  // of the padded plane
+    const int64_t column = q * w.stride_w + tap % w.kernel_w * w.dilation_w;  // in the padded plane
     const bool rows = row >= w.pad_top && row < w.pad_top + height;
     const bool columns = column >= w.pad_left && column < w.pad_left + width;
     const bool beyond =
@@ -272,7 +272,7 @@ TEST(Bodies, CodesAndTheirValues) {
 
 TEST(Bodies, StateOfDelayedScaling) {
   const auto moved = [](Reals state, float amax, AmaxChoice choice, int margin) {
-    move_scale_state(state.data(), 3, amax, kE4m3fn, choice, margin);
+    advance_scale_state(state.data(), 3, amax, kE4m3fn, choice, margin);
     return state;
   };
   const auto max = AmaxChoice::max, recent = AmaxChoice::most_recent;

@@ -35,7 +35,7 @@ std::vector<float> numbers(int64_t count, uint64_t seed) {
 
 uint32_t bits(float x) { return std::isnan(x) ? 0x7fc00000 : std::bit_cast<uint32_t>(x); }
 
-/// Output and gradients under every instruction set, held against the first and the outputs against
+/// Expects the same output and gradients under every instruction set, and outputs equal to
 /// `expected`.
 void expect_same_bits(const OpCase& op, const std::vector<float>& expected) {
   SCOPED_TRACE(op.op);
@@ -112,7 +112,7 @@ TEST(Functions, OfTwoOperandsHaveTheSameBitsForEveryInstructionSet) {
           Shapes{{3, 1, 5}, {1, 300, 1}, {3, 300, 5}}}) {
       if (std::is_same_v<Function, fn::PRelu> && a != y) continue;  // it stretches slopes only
       const Tensor left{a, numbers(element_count(a), 3)}, right{b, numbers(element_count(b), 4)};
-      const auto at = [&](const Shape& shape, int64_t i) {  // which element goes with y's i-th
+      const auto at = [&](const Shape& shape, int64_t i) {  // the operand's element for y[i]
         int64_t offset = 0, stride = 1;
         for (size_t d = y.size(); d-- > 0;) {
           const int64_t k = i % y[d];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Every gradient rule against central differences in double. The five-point formula
+// Every gradient rule compared with central differences in double. The five-point formula is
 //   f'(x) = (f(x - 2h) - 8 f(x - h) + 8 f(x + h) - f(x + 2h)) / 12h + O(h^4)
-// with h = 2^-7, so that x +- 2h are floats and no operand (a multiple of 2^-3) crosses the kink
-// of a Relu or changes the winner of a maximum.
+// with h = 2^-7, so that x +- 2h are floats and no operand (a multiple of 2^-3) crosses the kink of
+// a Relu or changes the winner of a maximum.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -65,14 +65,14 @@ TEST(Gradient, EveryRuleEqualsFiniteDifferences) {
 }
 
 TEST(Gradient, EveryOperatorWithAGradientHasACase) {
-  std::set<std::string> covered{"StopGradient"};  // a test of its own
+  std::set<std::string> covered{"StopGradient"};  // has a separate test
   for (const OpCase& op : gradient_cases()) covered.insert(op.op);
   for (const OpDef& def : op_table()) {
     EXPECT_EQ(covered.contains(def.name), def.gradient != nullptr) << def.name;
   }
 }
 
-// What was cut apart comes back at its place, whichever parts are read.
+// Parts of a split return to their places, whichever parts are read.
 TEST(Gradient, PartsOfASplitReachTheirPlaces) {
   const std::vector<Operand> x{real({2, 6})};
   for (const std::vector<size_t>& read :
@@ -138,7 +138,7 @@ TEST(Gradient, OperatorWithoutARuleIsAnError) {
   }
 }
 
-/// Loss and gradient of both forms for these labels, of which `ignored` counts for nothing.
+/// Computes loss and gradient of both forms for these labels, ignoring the label `ignored`.
 void expect_the_same_loss(const std::vector<int32_t>& given, int64_t ignored) {
   const int64_t rows = static_cast<int64_t>(given.size());
   const std::vector<Operand> operands{real({rows, 4}, 0.5f), labels(given)};
@@ -216,8 +216,8 @@ TEST(Gradient, StagewiseBatchNormalizationEqualsFusedInDouble) {
   }
 }
 
-// What a composite expands to is the same function with the same gradients, but for constants,
-// which a graph holds in fp32.
+// A composite's expansion is the same function with the same gradients, except for constants, which
+// a graph stores in fp32.
 TEST(Gradient, StagewiseCompositesEqualFusedInDouble) {
   std::set<std::string> compared{"BatchNormalization", "SoftmaxCrossEntropyLoss"};  // above
   const std::set<std::string> others = compared;
@@ -282,7 +282,7 @@ TEST(OperatorTable, WhatIsNotImplementedIsRefused) {
             "m (MatMul): operands need at least one dimension");
   EXPECT_EQ(refusal({"s", "SoftmaxCrossEntropyLoss", {matrix, labels({0, 1, 2}), real({3})}}),
             "s (SoftmaxCrossEntropyLoss): class weights are not supported yet");
-  EXPECT_EQ(refusal({"x", "Asinh", {matrix}}), "unknown operator Asinh");
+  EXPECT_EQ(refusal({"x", "Asinh", {matrix}}), "unknown operator 'Asinh'");
   EXPECT_EQ(
       refusal({"b", "BatchNormalization", {matrix, real({3}), real({3}), real({3}), real({3})}}),
       "b (BatchNormalization): has a gradient in training mode only");
@@ -314,7 +314,7 @@ TEST(OperatorTable, ShapesThatDoNotFitNameTheNode) {
                      {{"num_groups", int64_t{2}}}}),
             "g (GroupNormalization): num_groups must divide the 3 channels");
   EXPECT_EQ(refusal({"i", "InstanceNormalization", {real({2, 3, 0}), real({3}), real({3})}}),
-            "i (InstanceNormalization): groups of no elements have no mean");
+            "i (InstanceNormalization): empty groups have no mean");
   EXPECT_EQ(refusal({"e", "MeanSquaredError", {real({2, 3}), real({3})}}),
             "e (MeanSquaredError): prediction [2, 3] and target [3] have different shapes");
   EXPECT_EQ(refusal({"m", "ReduceMax", {real({2, 3})}, reduce({2}, 0)}),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What lower() makes of a model and a plan, spelled out: the sites with their formats in
-// execution order (docs/contracts.md, "Sites"), where Casts stand, how variables are stored, and
-// which nodes an entry point runs.
+// The result of lower() for a model and a plan, in full: the sites with their formats in execution
+// order (docs/reference/files.md), the positions of Casts, the storage of variables, and the
+// nodes that an entry point runs.
 #include "core/lower/lower.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ Texts sites_of(const Executable& exe, const std::set<std::string>& paths) {
   return result;
 }
 
-/// What a value is called: variable, input, or the node that makes it.
+/// Returns the name of a value: variable, input, or the node that computes it.
 std::string name_of(const Graph& graph, ValueId value) {
   if (const Variable* variable = graph.variable_of(value)) return variable->path;
   for (const Input& input : graph.inputs()) {
@@ -277,7 +277,8 @@ TEST(Lower, PureFloat16KeepsRunningStatisticsInFp16) {
   }
 }
 
-// Built-in networks and files are alike: rules by operator do not reach the loss, one by path does.
+// Built-in networks and files are treated alike: rules by operator do not apply to the loss, a rule
+// by path does.
 TEST(Lower, TheAddedLossIsInFp32UnlessItsPathIsNamed) {
   Plan plan = preset("float16");
   plan.rules.push_back(
@@ -427,11 +428,11 @@ TEST(Lower, AnUnmatchedGlobIsAUsageError) {
     FAIL() << "no Error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_EQ(std::string(error.what()), "no layer matches \"conv*\"");
+    EXPECT_EQ(std::string(error.what()), "no layer matches 'conv*'");
     EXPECT_EQ(error.hint(), "layers: fc1, relu1, fc2, relu2, fc3, loss");
   }
   EXPECT_NO_THROW(small_mlp(with_fp32(preset("mixed_float16"), "fc*")));
-  // A part of a composite can be named only where the plan takes it apart.
+  // A part of a composite can be named only if the plan expands it.
   EXPECT_THROW(small_mlp(with_fp32(preset("mixed_float16"), "loss/Exp")), Error);
   EXPECT_THROW(small_mlp(with_fp32(preset("mixed_float16"), "fc1/wieght")), Error);
 }

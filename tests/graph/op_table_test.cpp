@@ -17,7 +17,7 @@ bool is_one_of(const Names& names, const OpDef& def) { return names.contains(def
 TEST(OpTable, EveryOperatorHasAnAutocastClass) {
   for (const OpDef& def : op_table()) {
     EXPECT_NE(def.autocast, Autocast::unset) << def.name;
-    // What a network may hold is a policy's to place.
+    // A policy must place every operator that a network may contain.
     const bool in_networks =
         (*def.domain == '\0' && std::string(def.name) != "Cast") || def.gradient != nullptr;
     if (in_networks) {
@@ -80,7 +80,7 @@ TEST(OpTable, FieldsAgreeWithEachOther) {
     }
     EXPECT_LE(def.onnx.read, 2u) << def.name;
     for (const OnnxAttribute& each : def.onnx.attributes) {
-      // What is read alike needs a value where the file has none.
+      // Operands that are read alike need a value where the file has none.
       EXPECT_TRUE(def.onnx.read == 0 || each.fallback) << def.name << " " << each.name;
     }
     EXPECT_EQ(lookup_op(def.name), &def);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Plans: presets, their JSON form (docs/contracts.md, "Plan JSON"), what is refused and by which
+// Plans: presets, their JSON form (docs/reference/plans.md), what is refused and by which
 // name, globs, and how rules are applied.
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ TEST(Plan, EveryPartSurvivesJson) {
 }
 
 TEST(Plan, TheExampleOfTheContractsIsMixedFloat16WithAConvolutionKept) {
-  const std::string text = file_text("docs/contracts.md");
+  const std::string text = file_text("docs/reference/plans.md");
   const size_t begin = text.find("```json\n{\n  \"schema\": \"halfscope.plan/1\"");
   ASSERT_NE(begin, std::string::npos);
   const size_t end = text.find("```", begin + 3);
@@ -175,7 +175,8 @@ TEST(Plan, LoadingNamesTheFileAndThePresets) {
     FAIL() << "no Error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_EQ(std::string(error.what()), "no plan named /nonexistent/plan.json and no such file");
+    EXPECT_EQ(std::string(error.what()),
+              "no plan named '/nonexistent/plan.json', and no file with this name");
     EXPECT_EQ(error.hint(),
               "presets: float32, float64, mixed_float16, mixed_bfloat16, float16, bfloat16, "
               "float16_stagewise, bfloat16_stagewise, fp8_delayed, fp8_current, fp8_block, mxfp8, "

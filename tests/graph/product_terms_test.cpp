@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where the terms of products lie: summed in exact arithmetic, they give what the kernels give. And
-// nodes alone, which make of the same operands what they make in their graph.
+// Positions of the terms of products: summed in exact arithmetic, they give the kernels' results.
+// And single nodes, which compute the same from the same operands as in their graph.
 #include "core/ops/product_terms.h"
 
 #include <gtest/gtest.h>

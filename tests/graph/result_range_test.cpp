@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Results that a plan clamps, or keeps times a power of two: what comes out of small networks, with
-// numbers worked out by hand.
+// Outputs that a plan clamps, or keeps times a power of two: results of small networks, with
+// numbers computed by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -153,7 +153,7 @@ TEST(Prescale, IsRefusedWhereFp32CouldNotHoldIt) {
     outputs_of(scaled_and_back(1), plan, {1.0f});
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("large: results in bf16 cannot be kept times 0.5"));
+    EXPECT_THAT(error.what(), HasSubstr("large: outputs in bf16 cannot be stored times 0.5"));
   }
 }
 

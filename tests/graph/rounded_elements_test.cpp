@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// +, -, *, / and square roots that are rounded otherwise than to nearest even: one rounding of the
-// exact result, for every instruction set. The oracle compares exact results, as fractions of
-// integers of any length, with the numbers of the format, which it knows from their definition.
+// +, -, *, / and square roots in rounding modes other than nearest even: one rounding of the exact
+// result, for every instruction set. The oracle compares exact results, as fractions of integers of
+// any length, with the numbers of the format, which it enumerates from their definition.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ class Integer {
     }
     return result.trimmed();
   }
-  /// Of a smaller one.
+  /// Subtracts a smaller integer.
   Integer operator-(const Integer& other) const {
     Integer result;
     int64_t borrow = 0;
@@ -140,7 +140,7 @@ Exact exact_result(const std::string& op, float a, float b) {
                            : Exact{x - y, Integer(1), false, std::signbit(a)};
 }
 
-/// Where an exact result lies among the numbers of a format.
+/// Position of an exact result among the numbers of a format.
 struct Place {
   int64_t low;  ///< the last code that is not larger; finite_codes() beyond all
   bool exact;
@@ -233,7 +233,7 @@ Outcome run(const std::string& op, const std::vector<float>& a, const std::vecto
 void add_pairs(const EnumeratedFormat& format, int64_t count, std::vector<float>& a,
                std::vector<float>& b) {
   std::mt19937_64 random(7);
-  const auto number = [&] {  // of the format
+  const auto number = [&] {  // a number of the format
     const int64_t code =
         static_cast<int64_t>(random() % static_cast<uint64_t>(format.finite_codes()));
     const float size = static_cast<float>(format.decode(code));
@@ -357,7 +357,7 @@ std::vector<float> results(const char* op, const std::vector<float>& a, const st
 }
 
 TEST(RoundedElementsByHand, RoundTheExactResult) {
-  constexpr float kMost = 0x1.fep127f;  // of bf16
+  constexpr float kMost = 0x1.fep127f;  // bf16's largest
   // 4006 + 2^-24 is above 4006 but takes 36 bits; fp16 has 4004, 4006 and 4008 there.
   EXPECT_THAT(results("Add", {4006, -4006}, {0x1p-24f, -0x1p-24f}, kFp16, RoundingMode::up),
               ElementsAre(4008, -4006));
@@ -417,7 +417,7 @@ TEST(RoundedElementsByHand, InfinitiesAndNotANumber) {
   }
 }
 
-// What double holds no more is neither zero nor infinite.
+// Results below or above double's range are neither zero nor infinite.
 TEST(RoundedElementsByHand, ExponentialsBeyondDouble) {
   EXPECT_THAT(
       results("Exp", {1000, -1000, kInfinity, -kInfinity}, {}, kBf16, RoundingMode::toward_zero),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Scaled operands of products: which nodes lower() makes of a plan's scales, and that a step
-// computes what the definition says, worked out here in double with codes found by search.
+// Scaled operands of products: the nodes that lower() adds for a plan's scales, and that a step
+// computes the definition, evaluated here in double with codes found by search.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -119,7 +119,7 @@ class Step {
   std::unique_ptr<Program> program_;
 };
 
-/// All finite values of an fn or IEEE format of 8 bits, by their definition.
+/// Returns all finite values of an 8-bit fn or IEEE format, by definition.
 std::vector<double> values_of(int exponent_bits, int mantissa_bits, double largest) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   std::vector<double> values;
@@ -438,7 +438,7 @@ TEST(ScaledOperands, DelayedScalesComeFromEarlierSteps) {
 }
 
 TEST(ScaledOperands, InferenceHasTheScalesOfTraining) {
-  // Batch normalization makes the rest of the network stand in the graph a second time.
+  // Batch normalization duplicates the rest of the network in the graph.
   const Executable exe =
       lower(build_model("resnet20", 2, {3, 8, 8}, 10), preset_plan("fp8_delayed").value(), {});
   std::map<ValueId, int> readers;
@@ -466,7 +466,8 @@ TEST(ScaledOperands, TensorCoresTakeWhatTheyCan) {
     }
     return std::string("none");
   };
-  EXPECT_THAT(error(plan_with("mx", "tensor-core:h100-wgmma")), HasSubstr("scaled blocks"));
+  EXPECT_THAT(error(plan_with("mx", "tensor-core:h100-wgmma")),
+              HasSubstr("operands scaled by block"));
   EXPECT_THAT(error(plan_with("current", "tensor-core:a100")), HasSubstr("e4m3fn"));
   EXPECT_THAT(error(plan_with("nvfp4")), HasSubstr("e2m1"));
   Plan mixed = preset_plan("nvfp4").value();

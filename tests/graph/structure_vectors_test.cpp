@@ -65,7 +65,7 @@ std::vector<Operand> operands(const Json& each) {
   return list;
 }
 
-/// `error` is PyTorch's own, relative to the largest magnitude; negative asks for equality.
+/// `error` is PyTorch's error, relative to the largest magnitude; negative requires equality.
 void expect_same(const Tensor& ours, const Tensor& theirs, double error, const std::string& what) {
   SCOPED_TRACE(what);
   ASSERT_EQ(ours.shape, theirs.shape);

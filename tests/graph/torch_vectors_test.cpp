@@ -73,7 +73,7 @@ OpCase op_case(const Json& each) {
   return op;
 }
 
-/// `error` is PyTorch's own, relative to the largest magnitude; negative asks for equality.
+/// `error` is PyTorch's error, relative to the largest magnitude; negative requires equality.
 void expect_same(const Tensor& ours, const Tensor& theirs, double error, const std::string& what) {
   SCOPED_TRACE(what);
   ASSERT_EQ(ours.shape, theirs.shape);

@@ -18,7 +18,7 @@ class AppDriver : public UiDriver {
       : app_(textures_, std::move(options)) {
     draw_with([this] { app_.frame(); });
     app_.prepare(1.0f);
-    // A new atlas: its pixels have to be made before a frame.
+    // A new atlas: its pixels must be created before a frame.
     unsigned char* pixels = nullptr;
     int width = 0, height = 0;
     ImGui::GetIO().Fonts->GetTexDataAsRGBA32(&pixels, &width, &height);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The whole viewer without a window: what users click and press, on runs of every kind.
+// The whole viewer without a window: clicks and keys, on runs of every kind.
 #include "gui/app/app.h"
 
 #include <fmt/format.h>
@@ -38,6 +38,8 @@ TEST(App, ShowsTheVerdictOfTheReport) {
 TEST(App, ABrokenRunShowsWhereItBreaksAtOnce) {
   AppDriver user(test::make_run(test::hot_spec()));
   user.frame(3);
+  EXPECT_TRUE(user.text("verdict/fix").starts_with("What to do: Keep conv2"))
+      << user.text("verdict/fix");
   EXPECT_EQ(user.app().view().site, "conv2.activation");
 }
 
@@ -256,7 +258,7 @@ TEST(App, TheSheetOfKeysNamesEveryShortcut) {
   user.frame(2);
   user.app().show_keys();
   user.frame(3);
-  EXPECT_EQ(user.text("keys/title"), "Keys and mouse");
+  EXPECT_EQ(user.text("keys/title"), "Keyboard and mouse");
   user.press_named(ImGuiKey_Escape);
   user.frame(2);
   EXPECT_FALSE(user.has("keys/title"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Files and processes around the viewer: runs that grow, go away or are no runs, what is
-// remembered, plans that are edited and tried.
+// Files and processes of the viewer: runs that grow, disappear or are invalid, saved settings,
+// plans that are edited and tried.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 using halfscope::test::TemporaryFolder;
 using testing::HasSubstr;
 
-/// Waits for what another thread or process does; false after a long while.
+/// Waits until `condition` holds; returns false after a long while.
 template <typename Condition>
 bool eventually(Condition condition) {
   for (int i = 0; i < 2000; ++i) {
@@ -91,7 +91,7 @@ TEST(Loader, KeepsWhatItHasWhenTheFileGoesAway) {
   ASSERT_TRUE(eventually([&] { return loader.state().model && loader.state().model->report(); }));
   std::filesystem::remove(file);
   ASSERT_TRUE(eventually([&] { return !loader.state().error.empty(); }));
-  EXPECT_THAT(loader.state().error, HasSubstr("is gone"));
+  EXPECT_THAT(loader.state().error, HasSubstr("was moved or deleted"));
   EXPECT_EQ(loader.state().model->step_count(), 5);
 }
 
@@ -123,7 +123,7 @@ TEST(Viewer, SaysInTheWindowThatAFileIsNoRun) {
   EXPECT_TRUE(user.has("welcome/open")) << "one can go on";
 }
 
-// --- What is remembered ------------------------------------------------------------------------
+// --- Saved settings ------------------------------------------------------------------------------
 
 TEST(Settings, ComeBackAndIgnoreWhatMakesNoSense) {
   const TemporaryFolder folder;

@@ -26,7 +26,7 @@ class Lab : public ::testing::Test {
     draw_float_lab(lab, dark_theme(), ui.fonts(), 1.0f);
     ImGui::End();
   }
-  /// Replaces what stands in a field.
+  /// Replaces the text in a field.
   void enter(const char* path, const char* text) {
     ui.click(path);
     ui.press_named(ImGuiKey_A, {.ctrl = true});
@@ -74,7 +74,7 @@ TEST_F(Lab, StepsAndTypedNumbers) {
   EXPECT_EQ(lab.code, 0x2e65u);
   enter("lab/entry", "65504");
   EXPECT_EQ(lab.code, 0x7bffu);
-  EXPECT_EQ(ui.text("lab/conversion"), "none: it is exact");
+  EXPECT_EQ(ui.text("lab/conversion"), "none (exact)");
   enter("lab/entry", "0.1");
   EXPECT_EQ(ui.text("lab/conversion"), "-0.0000244140625 (-0.4 ulp)");
   EXPECT_EQ(ui.text("lab/formula"), "+ 1.599609375 \u00d7 2^-4");
@@ -82,7 +82,7 @@ TEST_F(Lab, StepsAndTypedNumbers) {
   EXPECT_EQ(ui.text("lab/ulp"), "2^-14");
   EXPECT_EQ(ui.text("lab/neighbours"), "0.09991455078125  and  0.10003662109375");
   enter("lab/entry", "x1");
-  EXPECT_NE(ui.text("lab/entry/problem").find("no number"), std::string::npos);
+  EXPECT_NE(ui.text("lab/entry/problem").find("not a number"), std::string::npos);
   EXPECT_EQ(lab.code, 0x2e66u) << "nonsense changes nothing";
 }
 
@@ -141,7 +141,7 @@ TEST_F(Lab, AllSevenModes) {
     ui.frame(2);
   }
   enter("lab/value", "x");
-  EXPECT_NE(ui.text("lab/value/problem").find("no number"), std::string::npos);
+  EXPECT_NE(ui.text("lab/value/problem").find("not a number"), std::string::npos);
 }
 
 TEST_F(Lab, Arithmetic) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the heatmap's pixels are made of, against the grids read one by one.
+// The heatmap's pixels, compared with the grids read one by one.
 #include "gui/data/heat_picture.h"
 
 #include <gtest/gtest.h>

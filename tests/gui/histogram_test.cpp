@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The histogram panel: the scale is dragged, formats are chosen, and the numbers that stand there
-// are those of the run and of what_if.
+// The histogram panel: drags the scale, chooses formats, and compares the numbers shown with the
+// run and with what_if.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -136,7 +136,7 @@ TEST_F(Histogram, WhatNoLossScaleReachesIsShownAsRecorded) {
   view().scale_shift = 2.0;
   ui().frame(2);
   const TensorStats recorded = stats();
-  EXPECT_EQ(ui().text("values/scale/text"), "The loss scale does not act on activations.");
+  EXPECT_EQ(ui().text("values/scale/text"), "The loss scale does not affect activations.");
   EXPECT_FALSE(ui().has("values/use"));
   EXPECT_FALSE(ui().has("values/scale"));
   EXPECT_FALSE(ui().has("values/fit"));

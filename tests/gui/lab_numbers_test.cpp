@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the float lab works out, against known numbers and against double arithmetic.
+// The float lab's results, compared with known numbers and with double arithmetic.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -246,20 +246,20 @@ TEST(LabNumbers, SumsStandStill) {
   const LabSums sums = accumulate(1.0f, 5000, kFp16);
   ASSERT_EQ(sums.series.size(), 5u);
   EXPECT_EQ(sums.series[0].name, "fp16");
-  EXPECT_EQ(sums.series[0].stands_still, 2048);
+  EXPECT_EQ(sums.series[0].stalled_after, 2048);
   EXPECT_EQ(sums.series[0].last, 2048.0f);
   EXPECT_EQ(sums.series[1].last, 5000.0f) << "compensated";
   EXPECT_NEAR(sums.series[2].last, 5000.0f, 500.0f) << "stochastic";
   EXPECT_EQ(sums.series[3].name, "bf16");
   EXPECT_EQ(sums.series[3].last, 256.0f);
   EXPECT_EQ(sums.series[4].last, 5000.0f);
-  EXPECT_EQ(sums.series[4].stands_still, -1);
+  EXPECT_EQ(sums.series[4].stalled_after, -1);
   EXPECT_EQ(sums.terms.back(), 5000);
   for (const LabSeries& series : sums.series) {
     EXPECT_EQ(series.sums.size(), sums.terms.size());
     EXPECT_EQ(series.sums.back(), series.last);
   }
-  EXPECT_EQ(accumulate(0.0f, 10, kFp16).series[0].stands_still, 0);
+  EXPECT_EQ(accumulate(0.0f, 10, kFp16).series[0].stalled_after, 0);
   EXPECT_TRUE(std::isinf(accumulate(60000.0f, 10, kFp16).series[0].last));
 }
 

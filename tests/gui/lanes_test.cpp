@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The panel of distances between lanes: what it says is what was sampled, and a click selects.
+// The panel of distances between lanes: it shows the sampled values, and a click selects.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -143,7 +143,7 @@ TEST(LaneErrors, AKernelOfTheLanesOwnIsHeldAgainstTheEmulator) {
   RunView run = test::full_run();
   const int site = *run.find_site(1, "conv2.activation");
   KernelCheck check{.step = 44, .site = site, .n = 200};
-  EXPECT_EQ(kernel_text(check), "the emulator's bits");
+  EXPECT_EQ(kernel_text(check), "matches the emulator bit for bit");
   EXPECT_FALSE(is_kernel_fault(check));
   check.differing = 2;
   check.worst = 0;
@@ -152,12 +152,13 @@ TEST(LaneErrors, AKernelOfTheLanesOwnIsHeldAgainstTheEmulator) {
   check.order = "tensor-core:h100";
   check.sampled = 100;
   check.explained = 99;
-  EXPECT_EQ(kernel_text(check), "99% the emulator's bits, 99% explained");
+  EXPECT_EQ(kernel_text(check), "99% match the emulator bit for bit, 99% explained");
   EXPECT_FALSE(is_kernel_fault(check));
   run.add_kernel(1, check);
   check.step = 49;
   check.beyond = 1;
-  EXPECT_EQ(kernel_text(check), "99% the emulator's bits, 0.50% in no order of sums");
+  EXPECT_EQ(kernel_text(check),
+            "99% match the emulator bit for bit, 0.50% match no summation order");
   EXPECT_TRUE(is_kernel_fault(check));
   run.add_kernel(1, check);
   EXPECT_EQ(kernel_check(run, 1, site, 46)->step, 44);
@@ -167,7 +168,8 @@ TEST(LaneErrors, AKernelOfTheLanesOwnIsHeldAgainstTheEmulator) {
   panel.view().lane = "mixed_float16";
   panel.view().site = "conv2.activation";
   panel.ui().frame(3);
-  EXPECT_EQ(panel.ui().text("lanes/kernel"), "Kernel: 99% the emulator's bits, 99% explained");
+  EXPECT_EQ(panel.ui().text("lanes/kernel"),
+            "Kernel: 99% match the emulator bit for bit, 99% explained");
   panel.view().site = "conv1.activation";
   panel.ui().frame(3);
   EXPECT_FALSE(panel.ui().has("lanes/kernel"));
@@ -200,8 +202,8 @@ TEST(LaneErrors, NotMeasuredAndNotFinite) {
   EXPECT_EQ(panel.ui().text("lanes/local"), "-");
 }
 
-/// A tensor of which a quarter is NaN in the lane, and the same tensor kept in fp32 in another lane
-/// that differs by 1e-4: the first is worse in every picture.
+/// A tensor that is one quarter NaN in the lane, and the same tensor kept in fp32 in another lane,
+/// which differs by 1e-4: the first looks worse in every picture.
 TEST(LaneErrors, ABrokenTensorLooksWorseThanACuredOne) {
   RunView run = test::make_run(test::healthy_spec());
   const auto site_of = [&run](const char* name) { return *run.find_site(1, name); };
@@ -220,7 +222,8 @@ TEST(LaneErrors, ABrokenTensorLooksWorseThanACuredOne) {
   panel.view().site = "conv1.activation";
   panel.ui().frame(3);
   EXPECT_EQ(panel.ui().text("lanes/distances/NaN/Inf"), "128");
-  EXPECT_EQ(panel.ui().text("lanes/not_finite"), "25% of all values NaN or Inf in one lane only");
+  EXPECT_EQ(panel.ui().text("lanes/not_finite"),
+            "25% of all values are NaN or Inf in one lane only");
   EXPECT_EQ(panel.ui().text("lanes/depth/conv1"), "25% NaN/Inf");
   EXPECT_EQ(panel.ui().text("lanes/depth/conv2"), "4.0e-4");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Quitting while a training goes on, bookmarks, files of other versions, sizes of displays and
-// windows: what the viewer must not lose or get wrong.
+// Quitting while a training runs, bookmarks, files of other versions, sizes of displays and
+// windows.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -41,8 +41,8 @@ std::string read_text(const std::filesystem::path& file) {
 
 // --- Quitting ------------------------------------------------------------------------------------
 
-/// A stand-in for a training: it says its process, and when it is asked to stop it takes a while
-/// for its last step and then says that its file is whole.
+/// A fake training: it prints its process ID. When interrupted, it takes a while for its last step
+/// and then reports that its file is complete.
 class Leaving : public testing::Test {
  protected:
   Leaving() {
@@ -75,7 +75,7 @@ class Leaving : public testing::Test {
 TEST_F(Leaving, AsksWhileATrainingRuns) {
   ask();
   EXPECT_FALSE(user_.app().wants_quit());
-  EXPECT_EQ(user_.text("quit/title"), "A training is running");
+  EXPECT_EQ(user_.text("quit/title"), "Training is still running");
   EXPECT_THAT(user_.text("quit/what"), HasSubstr("trial.hscope"));
   user_.click("quit/cancel");
   user_.frame(2);
@@ -142,7 +142,7 @@ TEST(Bookmarks, AreSetListedAndGoneTo) {
   user.press(letter_key('B'));
   ASSERT_EQ(user.app().view().bookmarks.size(), 1u);
   EXPECT_EQ(user.app().view().bookmarks[0].name,
-            "layer1.weight_grad, half, Overflow, step 50, steps 40 to 55 in sight");
+            "layer1.weight_grad, half, Overflow, step 50, showing steps 40 to 55");
   user.app().view().lane = "float32";
   user.app().view().site = "layer0.activation";
   user.app().view().metric = Metric::worst;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One panel in a window of its own, with a run and what a user has chosen: for tests that drive it.
+// One panel in its own window, with a run and a view state: for tests that drive it.
 #pragma once
 
 #include <functional>

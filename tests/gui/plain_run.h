@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Runs with so little in them that every number a panel shows of them is known.
+// Small runs, so that every number that a panel shows is known.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The mathematics of plots: every answer is checked against what it promises, not against itself.
+// Plot arithmetic: every result is checked against its documented properties.
 #include "gui/widgets/plot_math.h"
 
 #include <gtest/gtest.h>

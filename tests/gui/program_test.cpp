@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The program itself, drawn by OpenGL without a display: scripts, pictures, errors. Skips where
-// there is no OpenGL, which it says.
+// The program itself, drawn by OpenGL without a display: scripts, pictures, errors. Skips without
+// OpenGL.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -77,8 +77,7 @@ class ViewProgram : public testing::Test {
     words.insert(words.begin(), HALFSCOPE_VIEWER);
     return run_program(std::move(words));
   }
-  /// Why there is no OpenGL for pictures here. Any other failure is none of a missing OpenGL: the
-  /// tests go on and fail.
+  /// Returns why OpenGL is missing. Other failures do not count: the tests continue and fail.
   std::string no_opengl() const {
     const Outcome outcome = view({"--screenshot", (folder_ / "probe.png").string()});
     const bool missing = outcome.said.find("cannot draw without a display") != std::string::npos;
@@ -205,7 +204,7 @@ TEST_F(ViewProgram, WrongArgumentsAreOneLineAndTwo) {
            {{"--size", "big", "--screenshot", "x.png"}, "--size big"},
            {{"--scale", "99"}, "--scale 99"},
            {{"--script", "x"}, "--screenshot"},
-           {{"a.hscope", "b.hscope", "c.hscope"}, "3 runs are too many: c.hscope"},
+           {{"a.hscope", "b.hscope", "c.hscope"}, "at most 2 runs, but 3 were given"},
            {{"--nonsense"}, "--nonsense"}}) {
     const Outcome outcome = view(words);
     EXPECT_EQ(outcome.code, 2) << text;
@@ -217,7 +216,7 @@ TEST_F(ViewProgram, WrongArgumentsAreOneLineAndTwo) {
 TEST_F(ViewProgram, ARunThatIsNotThereIsThree) {
   const Outcome outcome = view({"none.hscope"});
   EXPECT_EQ(outcome.code, 3);
-  EXPECT_THAT(outcome.said, HasSubstr("there is no file none.hscope"));
+  EXPECT_THAT(outcome.said, HasSubstr("cannot open 'none.hscope': file not found"));
 }
 
 TEST_F(ViewProgram, WithoutADisplayItSaysWhatToDo) {

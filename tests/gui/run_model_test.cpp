@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// RunModel: the pictures of a run against the statistics they are made of.
+// RunModel: the pictures of a run compared with the statistics that they show.
 #include "gui/data/run_model.h"
 
 #include <gtest/gtest.h>
@@ -93,7 +93,7 @@ TEST(RunModel, CellsAreTheSharesOfTheirWindows) {
   EXPECT_GT(cells, 0);
 }
 
-// Of a lane that was lost before its first step there is nothing to look at.
+// A lane that failed before its first step has nothing to show.
 TEST(RunModel, PassesOverALaneThatNeverBegan) {
   RunInfo info;
   for (const char* name : {"mixed_float16", "float32", "bfloat16"}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Loss, heatmap and magnitudes: what they say against the numbers of the run, and what the mouse
-// in them does to the ViewState that all panels share.
+// Loss, heatmap and magnitudes: their texts match the numbers of the run, and the mouse changes the
+// ViewState that all panels share.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@
 namespace halfscope::gui {
 namespace {
 
-/// The three panels one above the other, as the application has them.
+/// The three panels stacked, as in the application.
 class StepPanels : public testing::Test {
  protected:
   void show(std::shared_ptr<const RunModel> run) {
@@ -44,7 +44,7 @@ class StepPanels : public testing::Test {
     ImGui::End();
   }
 
-  /// On the screen, in the middle of the step; whole pixels, as the mouse has them.
+  /// Returns the middle of the step on the screen, in whole pixels as for the mouse.
   ImVec2 place_of(const char* plot, double step, float down = 0.5f) {
     const TrackedItem& item = ui_.item(plot);
     const StepSpan span = span_of(view.range, run_->step_count());
@@ -290,7 +290,7 @@ TEST_F(StepPanels, TheHeatmapTooltipSaysTheCountersOfTheCell) {
   EXPECT_TRUE(says(text, "of non-zero values")) << text;
   EXPECT_TRUE(says(text, "NaN or Inf starts here")) << text;
   EXPECT_TRUE(says(text, "(1e+06)")) << text;
-  EXPECT_TRUE(says(text, "min, not zero 2^-1 (0.5)")) << text;
+  EXPECT_TRUE(says(text, "min (non-zero) 2^-1 (0.5)")) << text;
   EXPECT_TRUE(says(text, "loss scale 512 (2^9)")) << text;
   EXPECT_LT(text.find("of all values"), text.find("overflow")) << "a heading: " << text;
   EXPECT_FALSE(says(text, "worst of")) << text;
@@ -408,7 +408,7 @@ TEST_F(StepPanels, AThousandRowsScrollAndZoom) {
   EXPECT_NEAR(view.row_zoom, std::pow(1.25, 8.0), 1e-6);
   EXPECT_TRUE(view.range.all()) << "Ctrl and wheel leave the steps alone";
   ui_.hover("steps/heatmap");
-  // What was in the middle before is there still: 100 rows scrolled by, and half a plot of them.
+  // The row in the middle is unchanged: 100 rows and half a plot were scrolled by.
   const float middle = (plot.max.y - plot.min.y) / 2.0f;
   const int row = 100 + static_cast<int>(middle);
   const int hovered = run_->find_layer(at_.lane, view.hovered_layer);
@@ -473,7 +473,7 @@ TEST_F(StepPanels, MagnitudesSayTheStatisticsWithAndWithoutTheScale) {
   std::string text = tip("steps/magnitudes");
   EXPECT_TRUE(says(text, "step 20, times the loss scale")) << text;
   EXPECT_TRUE(says(text, "max 2^3 (8)")) << text;
-  EXPECT_TRUE(says(text, "min, not zero 2^-1 (0.5)")) << text;
+  EXPECT_TRUE(says(text, "min (non-zero) 2^-1 (0.5)")) << text;
   const double rms = std::sqrt(stats->sum_sq / static_cast<double>(stats->n));
   EXPECT_TRUE(says(text, "(" + short_number(rms) + ")")) << text;
   ui_.click("steps/magnitudes/unscaled");

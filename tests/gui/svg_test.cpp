@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Panels as SVG: well-formed, the same every time, and their lines hold the run's own numbers.
+// Panels as SVG: well-formed, reproducible, and their lines contain the run's numbers.
 #include "gui/widgets/svg.h"
 
 #include <gmock/gmock.h>
@@ -21,8 +21,8 @@ namespace {
 
 using testing::HasSubstr;
 
-/// What is wrong with it as XML; "" if nothing: every element closed in its order, attributes in
-/// quotes and not twice, no bare markup.
+/// Returns the first XML problem, or "": every element must be closed in order, attributes quoted
+/// and unique, markup escaped.
 std::string xml_problem(const std::string& text) {
   static const std::regex kName("[A-Za-z_][-A-Za-z0-9_.:]*");
   static const std::regex kAttribute("\\s+([A-Za-z_][-A-Za-z0-9_.:]*)=\"([^\"<]*)\"");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// UiDriver: a user without a display. It draws frames of a user interface into memory and moves
-// the mouse and presses keys by the paths that widgets were drawn under.
+// UiDriver: a simulated user without a display. It draws frames into memory, and moves the mouse
+// and presses keys by the paths of widgets.
 #pragma once
 
 #include <imgui.h>
@@ -34,7 +34,7 @@ class UiDriver {
   /// finite.
   void frame(int count = 1);
 
-  /// The test fails, and an empty item comes back, where nothing of that path is drawn.
+  /// Returns the item of that path; fails the test and returns an empty one if it is not drawn.
   const TrackedItem& item(std::string_view path);
   bool has(std::string_view path) const;
   std::string text(std::string_view path) { return item(path).text; }
@@ -44,18 +44,18 @@ class UiDriver {
   void click(std::string_view path, Modifiers held = {});
   void click_at(ImVec2 place, Modifiers held = {}, int button = 0);
   void double_click_at(ImVec2 place);
-  /// From the middle of the item.
+  /// Drags from the middle of the item.
   void drag(std::string_view path, ImVec2 by, Modifiers held = {});
   void drag_from(ImVec2 place, ImVec2 by, Modifiers held = {}, int button = 0);
   void wheel(std::string_view path, float notches, Modifiers held = {});
   void wheel_at(ImVec2 place, float notches, Modifiers held = {});
   void press(Key key, Modifiers held = {});
   void press_named(ImGuiKey key, Modifiers held = {});
-  /// Into the widget that has the keyboard.
+  /// Types into the focused widget.
   void type(std::string_view text);
 
   Tracker& tracker() noexcept { return tracker_; }
-  /// Triangles of the last frame, times three.
+  /// Returns the number of indices of the last frame: three per triangle.
   int indices() const noexcept { return indices_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What users have chosen: going back and forward, filters, edits of a plan.
+// The view state: going back and forward, filters, edits of a plan.
 #include "gui/state/view_state.h"
 
 #include <gtest/gtest.h>

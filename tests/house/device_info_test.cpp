@@ -59,7 +59,7 @@ TEST(GpuWords, AMissingGpuIsOneErrorWithAHint) {
     report.built = state != GpuState::not_built;
     report.state = state;
     const Error error = no_gpu_error(report);
-    EXPECT_THAT(error.what(), StartsWith("no GPU for the backend cuda: "));
+    EXPECT_THAT(error.what(), StartsWith("cannot use backend 'cuda': "));
     EXPECT_THAT(error.hint(), StartsWith("use --backend emulated, which needs no GPU; or "));
     EXPECT_THAT(error.hint(), Not(HasSubstr("to do")));
     EXPECT_EQ(error.kind(), ErrorKind::usage);
@@ -84,7 +84,7 @@ TEST(GpuQuery, AnswersOnAnyMachine) {
   EXPECT_EQ(report.state == GpuState::ready, !report.devices.empty() && report.problem.empty());
 }
 
-// Run by `ctest -L gpu`; CTest counts it as skipped where there is no GPU.
+// Run by `ctest -L gpu`; CTest counts it as skipped if there is no GPU.
 TEST(GpuOnDevice, TheDeviceIsReported) {
   const GpuReport report = query_gpus();
   if (report.state != GpuState::ready) GTEST_SKIP() << describe(report).back();

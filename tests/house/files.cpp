@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which files the house rules look at.
+// Finds the files that the house rules check.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 5> kCppEndings{".h", ".cpp", ".cu", ".cuh", ".inc"};
 
-/// What .gitignore lists, and git's own folder.
+/// Returns whether the folder is in .gitignore, or git's own.
 bool is_skipped_folder(const std::string& name) {
   return name == ".git" || name == "out" || name == "__pycache__" || name.starts_with("build");
 }
@@ -41,7 +41,7 @@ std::vector<File> read_tree(const std::string& root) {
       if (is_skipped_folder(it->path().filename().string())) it.disable_recursion_pending();
       continue;
     }
-    if (!it->is_regular_file() || it->path().filename() == ".git") continue;  // of a worktree
+    if (!it->is_regular_file() || it->path().filename() == ".git") continue;  // in a worktree
     std::ifstream in(it->path(), std::ios::binary);
     std::string text{std::istreambuf_iterator<char>(in), {}};
     if (text.find('\0') != std::string::npos) continue;  // binary: pictures, run files, data

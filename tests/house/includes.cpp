@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Who may include whom: the rooms among each other, the folders of a room, and which room may use
-// which library. A new folder gets a row in kFolders, a new library one in kLibraries; there is no
-// other way in.
+// Which code may include which: the rooms among each other, the folders of a room, and the
+// libraries of a room. A new folder gets a row in kFolders, a new library one in kLibraries; there
+// is no other way.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -117,13 +117,13 @@ std::string_view folder_of(std::string_view path) {
   return path.substr(0, std::min(path.rfind('/'), path.size()));
 }
 
-/// Where a folder comes in kFolders; their number if it is missing there.
+/// Returns the position of a folder in kFolders, or the number of rows if it is missing.
 size_t place_of(std::string_view folder) {
   return static_cast<size_t>(std::find(kFolders.begin(), kFolders.end(), folder) -
                              kFolders.begin());
 }
 
-/// Whether the folder is missing in kFolders, although others of its room are listed.
+/// Returns whether the folder is missing in kFolders, although others of its room are listed.
 bool is_unlisted(std::string_view folder, std::string_view room) {
   return place_of(folder) == kFolders.size() &&
          std::any_of(kFolders.begin(), kFolders.end(),
@@ -152,7 +152,7 @@ const Library* find_library(std::string_view header) {
   return found == kLibraries.end() ? nullptr : &*found;
 }
 
-/// Reads `#include <x>` and `#include "x"` with any blanks; anything else is no include.
+/// Reads `#include <x>` and `#include "x"` with any blanks; other lines are not includes.
 std::optional<Include> parse_include(std::string_view line) {
   const auto skip_blanks = [&line] {
     line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
@@ -185,7 +185,7 @@ std::vector<Include> includes_of(std::string_view text) {
   return includes;
 }
 
-/// What is wrong with one include of a file of `room`; empty if nothing is.
+/// Returns what is wrong with one include of a file of `room`, or "" if nothing is.
 std::string judge(const File& file, const Room& room, const Include& include) {
   const std::string target(include.target);
   if (target.find("..") != target.npos) return "includes " + target + " by a relative path";

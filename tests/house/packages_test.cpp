@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the project is to be built with, and a place in the product where each is at work: a
-// package that nothing uses is a line in a list.
+// The packages that the project must use, and a place in the product that uses each: a package that
+// nothing uses is only a line in a list.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -10,7 +10,7 @@
 namespace halfscope::house {
 
 struct Violation {
-  std::string path;  ///< of the file, relative to the repository
+  std::string path;  ///< relative to the repository
   int line = 0;      ///< from 1; 0 means the file as a whole
   std::string what;
 
@@ -26,17 +26,18 @@ struct File {
   std::string text;
 };
 
-/// All files below `root` that are ours to keep in order: no build trees, run files or binaries.
+/// Returns all files below `root` that the rules cover: no build trees, run files or binaries.
 std::vector<File> read_tree(const std::string& root);
 
 /// C++ and CUDA sources and headers.
 bool is_cpp(std::string_view path);
 /// Bash, by its first line or its ending.
 bool is_bash(const File& file);
-/// Everything written by hand that a program reads: C++, CMake, bash, Python.
+/// Returns whether a file is written by hand and read by a program: C++, CMake, bash, Python.
 bool is_source(const File& file);
 
-/// Rooms include the rooms they may know, and third-party headers stay where they belong.
+/// Rooms may include only the rooms that they are allowed to, and third-party headers only in their
+/// rooms.
 Violations check_includes(const File& file);
 /// At most 600 lines.
 Violations check_length(const File& file);
@@ -48,10 +49,16 @@ Violations check_characters(const File& file);
 Violations check_machine_paths(const File& file);
 /// A header starts with `#pragma once` before its first include.
 Violations check_pragma_once(const File& file);
-/// What NAME.cpp includes first is NAME.h where `tree` has one, so that the header compiles alone.
+/// NAME.cpp must include NAME.h first if `tree` has one, so that the header compiles alone.
 Violations check_own_header_first(const File& file, const std::vector<File>& tree);
-/// In core, emulation and gpu nothing calls a C library's or CUDA's exp, log, tanh and the like,
-/// whose last bits differ: core/numeric/elementary/elementary.h has them.
+/// In core, emulation and gpu nothing calls exp, log, tanh and similar functions of a C library or
+/// CUDA, whose last bits differ: core/numeric/elementary/elementary.h provides them.
 Violations check_elementary_functions(const File& file);
+/// In the folders that are written in plain English, no string literal contains a phrase that a
+/// colleague would not say, such as "so many".
+Violations check_phrases(const File& file);
+/// In these folders, too, no comment begins with a noun phrase: Of, What, That, Those, Which,
+/// Whose.
+Violations check_comment_beginnings(const File& file);
 
 }  // namespace halfscope::house

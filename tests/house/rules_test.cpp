@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every house rule on small samples: it must catch the bad ones and leave the good ones alone.
+// Every house rule on small samples: it must report the bad ones and accept the good ones.
 #include "tests/house/rules.h"
 
 #include <gtest/gtest.h>
@@ -194,6 +194,39 @@ TEST(ElementaryFunctions, AreOurs) {
     EXPECT_EQ(found("core/numeric/formats/a.h", line), 0u) << line;
   }
   EXPECT_EQ(found("gpu/a.cu", "std::exp(std::log(x))"), 2u);
+}
+
+TEST(Phrases, AreFoundInStringLiterals) {
+  const auto found = [](const std::string& code) {
+    return check_phrases({"gui/a.cpp", code + "\n"}).size();
+  };
+  for (const char* code :
+       {"f(\"Split into so many parts\");", "f(\"So many parts\");",
+        "f(\"in so \"\n  \"many parts\");", "f(R\"x(so many)x\");", "c = '\"'; f(\"is no file\");",
+        "f(\"a \\\" so many\");", "n = 1'000; f(\"so many\");"}) {
+    EXPECT_EQ(found(code), 1u) << code;
+  }
+  for (const char* code : {"// so many", "f(\"this now\");", "/* so many */ f(\"\");",
+                           "f(\"so\", \"many\");", "f(\"is nothing\");"}) {
+    EXPECT_EQ(found(code), 0u) << code;
+  }
+  const Violations second = check_phrases({"gui/a.cpp", "f(\"a\");\n\nf(\"so many\");\n"});
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(second[0].line, 3);
+  EXPECT_TRUE(check_phrases({"tests/a.cpp", "f(\"so many\");\n"}).empty());
+}
+
+TEST(CommentBeginnings, AreNotNounPhrases) {
+  const auto found = [](const std::string& text) {
+    return check_comment_beginnings({"gui/a.h", text}).size();
+  };
+  EXPECT_EQ(found("// What it is.\nint a;\n"), 1u);
+  EXPECT_EQ(found("int a;\n  /// Of the lane.\nint b;\n"), 1u);
+  EXPECT_EQ(found("// SPDX-License-Identifier: MIT\n// Those of all lanes.\n"), 1u);
+  EXPECT_EQ(found("// Returns the lane.\n// What is left is empty.\n"), 0u);
+  EXPECT_EQ(found("int a;  ///< of the lane\n"), 0u);
+  EXPECT_EQ(found("// Often right.\n"), 0u);
+  EXPECT_TRUE(check_comment_beginnings({"scripts/a.h", "// What it is.\n"}).empty());
 }
 
 TEST(Kinds, AreToldApart) {

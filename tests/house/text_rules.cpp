@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstddef>
 
 #include "tests/house/rules.h"
 
@@ -21,7 +22,8 @@ void each_line(std::string_view text, Visit visit) {
   }
 }
 
-/// True if `line` holds the path `start` from the root on: "a/home/b" and "src/home/" do not.
+/// Returns whether `line` contains the path `start` from the root: "a/home/b" and "src/home/" do
+/// not count.
 bool has_root_path(std::string_view line, std::string_view start) {
   for (size_t at = line.find(start); at != line.npos; at = line.find(start, at + 1)) {
     if (at == 0) return true;
@@ -36,8 +38,8 @@ bool has_root_path(std::string_view line, std::string_view start) {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-/// Whether `name` is a function that IEEE 754 does not require to be rounded correctly, in double
-/// or with a letter for float or an intrinsic's underlines.
+/// Returns whether `name` is a function that IEEE 754 does not require to be correctly rounded, in
+/// double or with a letter for float or an intrinsic's underscores.
 bool is_elementary_function(std::string_view name) {
   static constexpr std::array<std::string_view, 28> kNames{
       "exp",   "exp2",  "exp10", "expm1", "log",  "log2",  "log10",  "log1p", "pow",  "sin",
@@ -48,6 +50,77 @@ bool is_elementary_function(std::string_view name) {
     return std::find(kNames.begin(), kNames.end(), word) != kNames.end();
   };
   return listed(name) || (name.ends_with('f') && listed(name.substr(0, name.size() - 1)));
+}
+
+/// Folders whose texts and comments are checked for plain English.
+constexpr std::array<std::string_view, 9> kPlainEnglish{
+    "analysis/", "bench/", "cli/", "core/", "emulation/", "examples/", "gpu/", "gui/", "tests/"};
+
+bool wants_plain_english(const std::string& path) {
+  return is_cpp(path) && !path.starts_with("tests/house/") &&
+         std::any_of(kPlainEnglish.begin(), kPlainEnglish.end(),
+                     [&](std::string_view folder) { return path.starts_with(folder); });
+}
+
+/// A string literal, with those that follow it directly, as the compiler joins them.
+struct Literal {
+  int line = 0;
+  std::string text;
+};
+
+/// Returns the string literals of C++ code. Escapes stay as they are written.
+std::vector<Literal> literals_of(std::string_view code) {
+  std::vector<Literal> literals;
+  bool joins = false;  // nothing but blanks and comments since the last literal
+  int line = 1;
+  for (size_t i = 0; i < code.size(); ++i) {
+    const std::string_view rest = code.substr(i);
+    size_t length = 1;
+    if (rest.starts_with("//")) {
+      length = std::min(rest.find('\n'), rest.size());
+    } else if (rest.starts_with("/*")) {
+      length = std::min(rest.find("*/", 2), rest.size() - 2) + 2;
+    } else if (rest.starts_with("R\"")) {
+      const std::string_view mark = rest.substr(2, rest.find('(') - 2);
+      const std::string end = ")" + std::string(mark) + "\"";
+      const size_t begin = mark.size() + 3, stop = std::min(rest.find(end), rest.size());
+      literals.push_back({line, std::string(rest.substr(begin, stop - begin))});
+      length = std::min(stop + end.size(), rest.size());
+      joins = true;
+    } else if (rest[0] == '"' || (rest[0] == '\'' && (i == 0 || !is_word(code[i - 1])))) {
+      size_t end = 1;
+      while (end < rest.size() && rest[end] != rest[0]) end += rest[end] == '\\' ? 2 : 1;
+      end = std::min(end, rest.size());
+      if (rest[0] == '"') {
+        if (!joins) literals.push_back({line, ""});
+        literals.back().text += rest.substr(1, end - 1);
+      }
+      joins = rest[0] == '"';
+      length = std::min(end + 1, rest.size());
+    } else if (std::isspace(static_cast<unsigned char>(rest[0])) == 0) {
+      joins = false;
+    }
+    const std::string_view passed = rest.substr(0, length);
+    line += static_cast<int>(std::count(passed.begin(), passed.end(), '\n'));
+    i += length - 1;
+  }
+  return literals;
+}
+
+/// Whether `text` contains `phrase` as whole words; upper and lower case are the same.
+bool has_phrase(std::string_view text, std::string_view phrase) {
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) ==
+           std::tolower(static_cast<unsigned char>(b));
+  };
+  for (auto at = text.begin();; ++at) {
+    at = std::search(at, text.end(), phrase.begin(), phrase.end(), same);
+    if (at == text.end()) return false;
+    const auto end = at + static_cast<std::ptrdiff_t>(phrase.size());
+    if ((at == text.begin() || !is_word(at[-1])) && (end == text.end() || !is_word(*end))) {
+      return true;
+    }
+  }
 }
 
 }  // namespace
@@ -150,6 +223,48 @@ Violations check_elementary_functions(const File& file) {
       const std::string_view name = line.substr(begin, at - begin), before = line.substr(0, begin);
       if (!is_elementary_function(name) || before.ends_with("elementary::")) continue;
       violations.push_back({file.path, number, std::string(name) + " of a library"});
+    }
+  });
+  return violations;
+}
+
+Violations check_phrases(const File& file) {
+  static constexpr std::array<std::string_view, 22> kPhrases{
+      "so many",      "of its own",      "goes along",   "go along",     "works off",
+      "work off",     "takes notice",    "take notice",  "leaves aside", "leave aside",
+      "stands still", "stand still",     "those of the", "that of the",  "is no number",
+      "is no file",   "no whole number", "holds no",     "by itself",    "all the same",
+      "but for",      "asked for"};
+  if (!wants_plain_english(file.path) || file.path.starts_with("tests/")) return {};
+  Violations violations;
+  for (const Literal& literal : literals_of(file.text)) {
+    for (const std::string_view phrase : kPhrases) {
+      if (!has_phrase(literal.text, phrase)) continue;
+      violations.push_back({file.path, literal.line, "not plain English: " + std::string(phrase)});
+    }
+  }
+  return violations;
+}
+
+Violations check_comment_beginnings(const File& file) {
+  static constexpr std::array<std::string_view, 6> kWords{"Of",    "What",  "That",
+                                                          "Those", "Which", "Whose"};
+  if (!wants_plain_english(file.path)) return {};
+  Violations violations;
+  bool continues = false;
+  each_line(file.text, [&](int number, std::string_view line) {
+    const size_t begin = std::min(line.find_first_not_of(' '), line.size());
+    std::string_view comment = line.substr(begin);
+    const bool whole = comment.starts_with("//");
+    const bool licence = comment.find("SPDX") != comment.npos;
+    const bool first = !continues;
+    continues = whole && !licence;
+    if (!whole || !first) return;
+    comment.remove_prefix(std::min(comment.find_first_not_of("/< "), comment.size()));
+    for (const std::string_view word : kWords) {
+      if (!comment.starts_with(word)) continue;
+      if (comment.size() > word.size() && is_word(comment[word.size()])) continue;
+      violations.push_back({file.path, number, "a comment begins with " + std::string(word)});
     }
   });
   return violations;

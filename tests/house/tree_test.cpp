@@ -17,7 +17,7 @@ const std::vector<File>& tree() {
   return files;
 }
 
-/// Runs `rule` on the files that `wanted` picks; fails with the list of what it found.
+/// Runs `rule` on the files that `wanted` selects; fails with the list of violations.
 template <class Wanted>
 void expect_clean(Violations (*rule)(const File&), Wanted wanted) {
   int seen = 0;
@@ -34,7 +34,7 @@ void expect_clean(Violations (*rule)(const File&), Wanted wanted) {
 bool is_cpp_file(const File& file) { return is_cpp(file.path); }
 bool is_header(const File& file) { return file.path.ends_with(".h"); }
 bool is_any(const File&) { return true; }
-/// CMake files need no licence line of their own.
+/// CMake files need no licence line.
 bool wants_spdx(const File& file) {
   return is_cpp(file.path) || is_bash(file) || file.text.starts_with("#!");
 }
@@ -59,6 +59,9 @@ TEST(Tree, SourceIsAsciiWithoutTabs) { expect_clean(check_characters, is_source)
 TEST(Tree, NoPathOfOneMachine) { expect_clean(check_machine_paths, is_any); }
 TEST(Tree, ElementaryFunctionsAreOurs) { expect_clean(check_elementary_functions, is_cpp_file); }
 TEST(Tree, HeadersAreGuarded) { expect_clean(check_pragma_once, is_header); }
+
+TEST(Tree, TextsArePlainEnglish) { expect_clean(check_phrases, is_cpp_file); }
+TEST(Tree, CommentsAreSentences) { expect_clean(check_comment_beginnings, is_cpp_file); }
 
 TEST(Tree, OwnHeadersComeFirst) {
   const auto check = [](const File& file) { return check_own_header_first(file, tree()); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every instruction set and thread count against the reference measure(), bit for bit.
+// Every instruction set and thread count compared with the reference measure(), bit for bit.
 #include "emulation/measure/measure.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every rounding mode on every instruction set against round_to_format and measure(), bit for bit,
-// and the draws of stochastic rounding.
+// Every rounding mode on every instruction set compared with round_to_format and measure(), bit for
+// bit, and the draws of stochastic rounding.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -147,8 +147,8 @@ TEST_P(RoundingTest, LengthsAroundVectorsAndChunks) {
   }
 }
 
-// Every value of the format that has a code of 16 bits or less, the points half way to the next,
-// and the neighbours of both, with both signs.
+// Every value of formats with codes of 16 bits or less, the points half way to the next, and the
+// neighbours of both, with both signs.
 TEST_P(RoundingTest, NeighboursOfEveryBoundary) {
   for (const char* name : {"fp16", "bf16", "e4m3fn", "e5m2fnuz", "e8m7b128", "e6m9:ftz"}) {
     const FloatFormat format = parse_format(name).value();
@@ -167,7 +167,7 @@ TEST_P(RoundingTest, NeighboursOfEveryBoundary) {
   }
 }
 
-TEST_P(RoundingTest, LargeArraysAndThreads) {  // large enough to be stored past the caches
+TEST_P(RoundingTest, LargeArraysAndThreads) {  // large enough for streaming stores
   const int64_t n = (int64_t{6} << 20) + 4099;
   const int before = omp_get_max_threads();
   for (const char* name : {"fp16", "bf16:sat"}) {

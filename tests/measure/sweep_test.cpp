@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Every one of the 2^32 floats through the kernels, against round_to_format; one pass measures
-// too, so that all counters are compared. To nearest even with every instruction set; in the other
-// modes, for time, without the counters and with the active one, which is the strongest unless
-// HALFSCOPE_ISA says otherwise.
+// Every one of the 2^32 floats through the kernels, compared with round_to_format. One pass also
+// measures, so that all counters are compared: to nearest even with every instruction set. To save
+// time, the other modes run without counters and with the active instruction set only, which is the
+// strongest unless HALFSCOPE_ISA says otherwise.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -67,7 +67,7 @@ class MpfrFormat {
 
     if (overflow) {
       flags |= kInexact | kOverflow;
-      // MPFR knows infinity; e4m3fn has NaN there, and ends one value earlier.
+      // MPFR has infinity; e4m3fn has NaN instead, and ends one value earlier.
       if (!format_.has_infinity()) {
         const bool stays = mode == RoundingMode::toward_zero ||
                            mode == (value > 0 ? RoundingMode::down : RoundingMode::up);

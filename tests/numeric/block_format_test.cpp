@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Block formats: blocks worked out by hand, the text of OCP MX 1.0 written down once more with
-// frexp and a search among enumerated values, and what must hold for all blocks.
+// Block formats: blocks computed by hand, the text of OCP MX 1.0 implemented a second time with
+// frexp and a search among enumerated values, and properties of all blocks.
 #include "core/numeric/scaling/block_format.h"
 
 #include <gtest/gtest.h>
@@ -95,7 +95,7 @@ TEST(BlockFormatTest, Mxfp4ByHand) {
   EXPECT_EQ(up.values, (std::vector<float>{8, 8, 4, -2, 0, 0, 0, 0, 2}));
   EXPECT_EQ(up.stats.clipped, 0);
   EXPECT_EQ(up.stats.flushed, 3);
-  // Exactly 6 is no reason to go up.
+  // Exactly 6 must not round the scale up.
   EXPECT_EQ(run({6, 1}, with_rule(kMxfp4, ScaleRule::up)).scales, std::vector<float>{1});
   EXPECT_EQ(run({std::nextafter(6.0f, 7.0f), 1}, with_rule(kMxfp4, ScaleRule::up)).scales,
             std::vector<float>{2});

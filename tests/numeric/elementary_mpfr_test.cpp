@@ -41,7 +41,7 @@ struct Function {
   double (*ours)(double);
   Oracle oracle;
   double bound;      ///< units in the last place
-  double low, high;  ///< where it is neither constant nor out of range
+  double low, high;  ///< range where it is neither constant nor out of range
 };
 
 // MPFR declares some of these as macros.
@@ -67,8 +67,8 @@ const Function kFunctions[] = {
     {"erfc", elementary::erfc, oracle_erfc, 0.97, -6.0, 27.3},
 };
 
-/// |got - want| in units of the last place that a double next to `want` has; huge where one of them
-/// is NaN or infinite and the other is not.
+/// Returns |got - want| in units of a double's last place next to `want`; huge if one of them is
+/// NaN or infinite and the other is not.
 double error_in_ulps(double got, mpfr_srcptr want) {
   const double nearest = mpfr_get_d(want, MPFR_RNDN);
   if (std::isnan(got) || std::isnan(nearest))
@@ -164,7 +164,7 @@ float rounded_once(mpfr_srcptr exact, const FloatFormat& format) {
   return static_cast<float>(mpfr_get_d(result.get(), MPFR_RNDN));
 }
 
-/// How many arguments get another result than the correctly rounded one.
+/// Counts the arguments whose result is not correctly rounded.
 int64_t misrounded(const Function& f, const FloatFormat& format,
                    const std::vector<float>& arguments) {
   Number x(24), want;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Elementary functions of all 2^32 fp32 numbers, rounded to fp32, against the correctly rounded
-// ones. Only results so close to the middle of two floats that an error of a few units of double
-// could matter are put to MPFR; the others are right as long as elementary_mpfr_test.cpp passes.
-// What comes out are the bits of one implementation, so that the number of misses is known.
+// Elementary functions of all 2^32 fp32 numbers, rounded to fp32, compared with the correctly
+// rounded ones. MPFR checks only results so close to the middle of two floats that an error of a
+// few units of double could matter; the others are right as long as elementary_mpfr_test.cpp
+// passes. There is only one implementation, so the number of wrong results is known exactly.
 #include <gtest/gtest.h>
 #include <mpfr.h>
 
@@ -53,7 +53,8 @@ const Function kFunctions[] = {
      [](auto y, auto x, auto mode) { return mpfr_cos(y, x, mode); }, 4},
 };
 
-/// In 200 bits no function of a float is next to the middle of two floats without being it.
+/// In 200 bits, a function of a float is never close to the middle of two floats without being
+/// exactly the middle.
 float correctly_rounded(const Function& f, float argument) {
   mpfr_t x, y;
   mpfr_init2(x, 24);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What elementary functions owe apart from accuracy (elementary_mpfr_test.cpp): the special cases
-// of C's Annex F, symmetries, order, and the very same bits wherever this is compiled.
+// Properties of elementary functions apart from accuracy (elementary_mpfr_test.cpp): the special
+// cases of C's Annex F, symmetries, order, and the same bits wherever this is compiled.
 #include "core/numeric/elementary/elementary.h"
 
 #include <gtest/gtest.h>
@@ -141,8 +141,8 @@ TEST(Elementary, SymmetriesHoldBitForBit) {
   }
 }
 
-/// Functions that grow do so over neighbouring floats: those are far enough apart for an error of
-/// less than one unit of double not to show.
+/// Increasing functions also increase from float to float: neighbours are so far apart that an
+/// error of less than one unit of double does not matter.
 TEST(Elementary, OrderIsKept) {
   const float starts[] = {-700.0f, -20.0f, -5.0f, -0.7f, -0.5f, -0.35f, 0.1f,  0.35f,
                           0.5f,    0.7f,   1.4f,  5.0f,  27.0f, 88.0f,  700.0f};

@@ -71,8 +71,8 @@ class EnumeratedFormat {
     return low;
   }
 
-  /// Rounds x, or any number whose double rounded to odd is x: 53 bits tell on which side of the
-  /// values and midpoints it lies.
+  /// Rounds x, or any number whose double rounded to odd is x: 53 bits are enough to find its side
+  /// of every value and midpoint.
   Rounded<double> round(double x, const Rounding& rounding = {}) const {
     const double infinity = std::numeric_limits<double>::infinity();
     const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -109,7 +109,7 @@ class EnumeratedFormat {
     return {value, flags};
   }
 
-  /// All codes if there are few, else the ends and a sample.
+  /// Returns all codes if there are few, otherwise both ends and a sample.
   std::vector<int64_t> sample_codes(int64_t most) const {
     std::vector<int64_t> codes;
     if (finite_codes_ <= most) {

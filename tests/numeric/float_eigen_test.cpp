@@ -61,7 +61,7 @@ TEST(FloatEigenTest, SumsAndNormsAreThoseOfEigensHalf) {
     ASSERT_EQ(static_cast<float>(ours(i)), static_cast<float>(theirs(i)));
     loop += ours(i);
   }
-  // Without vector instructions Eigen adds one by one.
+  // Without vector instructions, Eigen adds elements one by one.
   EXPECT_EQ(ours.sum(), loop);
   const double norm = ours.cast<double>().norm();
   EXPECT_NEAR(static_cast<double>(ours.norm()), norm, 40 * 0x1p-11 * norm);

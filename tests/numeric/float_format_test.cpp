@@ -206,13 +206,13 @@ TEST(FloatFormatTest, ProblemsSayWhatIsWrong) {
   EXPECT_EQ(format_problem("e9m3"), "exponent bits are 2 to 8, not 9");
   EXPECT_EQ(format_problem("e5m24"), "mantissa bits are 0 to 23, not 24");
   EXPECT_EQ(format_problem("e5m2x"),
-            "\"x\" is no encoding (fn, fnuz, finite, ieee), bias (bN) or option");
+            "\"x\" is not an encoding (fn, fnuz, finite, ieee), a bias (bN) or an option");
   EXPECT_EQ(format_problem("e8m7fn"),
-            "fp32 does not hold all its values; write a bias from b128 to b143");
+            "fp32 cannot represent all its values; write a bias from b128 to b143");
   EXPECT_EQ(format_problem("e8m23fnuz"),
-            "fp32 does not hold all its values; no bias is possible with these widths");
-  EXPECT_EQ(format_problem("fp16:fast"), "\"fast\" is no option (sat, ftz, ftz-in, ftz-out)");
-  EXPECT_EQ(format_problem("fp16:sat:sat"), "option \"sat\" says again what was said");
+            "fp32 cannot represent all its values; no bias is possible with this many bits");
+  EXPECT_EQ(format_problem("fp16:fast"), "\"fast\" is not an option (sat, ftz, ftz-in, ftz-out)");
+  EXPECT_EQ(format_problem("fp16:sat:sat"), "option \"sat\" repeats an earlier option");
   EXPECT_EQ(format_problem("fp16:sat"), "");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Decimals of Float<F>: every code goes to text and back, texts are the shortest there are, and
-// long decimals are rounded once.
+// Decimals of Float<F>: every code is converted to text and back, texts are the shortest possible,
+// and long decimals are rounded once.
 #include "core/numeric/types/float_text.h"
 
 #include <gtest/gtest.h>

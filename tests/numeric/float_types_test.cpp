@@ -37,7 +37,7 @@ static_assert(half::from_bits(0x3c00) == 1_h && (1_h).bits() == 0x3c00);
 // 2^-11 above 1 and a bit of the long double that a double has not: up, not to even.
 static_assert((1.000488281250000001_h).bits() == 0x3c01 && (1.00048828125_h).bits() == 0x3c00);
 
-// Nothing converts by itself, and types do not mix.
+// There are no implicit conversions, and types do not mix.
 template <class A, class B>
 concept Adds = requires(A a, B b) {
   a + b;
@@ -125,7 +125,7 @@ void expect_same_codes() {
   }
 }
 
-/// Every code against partners that change with it: any ones, near ones, special ones.
+/// Every code with varying partners: random ones, close ones, special ones.
 template <class T, class Other>
 void expect_same_operations() {
   std::mt19937 generator(5);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Functions made of elementary ones, and their gradients, against their definitions in 600 bits:
-// nothing cancels or overflows on the way. For the numbers of bf16 and fp16 (of small ones, where
-// the functions are nearly linear, a part), and samples of fp32.
+// Functions built from elementary ones, and their gradients, compared with their definitions in 600
+// bits, where no intermediate result cancels or overflows. For all numbers of bf16 and fp16 (for
+// small ones, where the functions are nearly linear, a part), and samples of fp32.
 #include <gtest/gtest.h>
 #include <mpfr.h>
 
@@ -175,12 +175,13 @@ TEST(FunctionsAgainstMpfr, SamplesOfFp32) {
       const Real error = (Real(f.ours(static_cast<double>(x))) - want) / want;
       worst = std::max(worst, std::fabs(mpfr_get_d(error.get(), MPFR_RNDN)));
     }
-    // A quarter of a unit in the last place of fp32; near zeros of gradients something is lost.
+    // A quarter of a unit in the last place of fp32; near zeros of gradients, some accuracy is
+    // lost.
     EXPECT_LT(worst, 0x1p-26) << f.name;
   }
 }
 
-// Of the tails of the approximation by tanh, computed with mpmath in 300 digits.
+// Tails of the approximation by tanh, computed with mpmath in 300 digits.
 TEST(FunctionsByHand, TailsOfGelu) {
   const fn::Gelu gelu{.tanh = true};
   const fn::GeluGrad slope{.tanh = true};

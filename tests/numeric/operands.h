@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of arithmetic share: one operation by name, and operands that find errors.
+// Helpers for the tests of arithmetic: one operation by name, and operands that find errors.
 #pragma once
 
 #include <cmath>

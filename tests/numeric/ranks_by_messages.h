@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// All-reduces as ranks do them: each rank has a buffer of its own and knows what it sends and gets.
-// Written from the descriptions of the algorithms, without any order of additions.
+// All-reduces as ranks perform them: each rank has a separate buffer and knows only what it sends
+// and receives. Written from the descriptions of the algorithms, without any order of additions.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ using RankBuffers = std::vector<std::vector<float>>;
 /// Brings a number to the format that is stored and sent.
 using Store = std::function<float(float)>;
 
-/// What every rank has in the end is read from the rank that owns an element.
+/// The final value of an element is read from the rank that owns it.
 struct MessagePassing {
-  RankBuffers ranks;  ///< as they are sent
+  RankBuffers ranks;  ///< buffers as they are sent
   Store store;
 
   int size() const { return static_cast<int>(ranks.size()); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// round_to_format against independent conversions: Eigen::half, Eigen::bfloat16 and, where the
-// compiler has it, its own half type.
+// round_to_format compared with independent conversions: Eigen::half, Eigen::bfloat16 and, if
+// available, the compiler's half type.
 #include <gtest/gtest.h>
 
 #include <Eigen/Core>

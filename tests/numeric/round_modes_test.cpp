@@ -76,7 +76,7 @@ TEST_P(RoundModesTest, EveryValueMidpointAndTheirNeighbours) {
 }
 
 TEST_P(RoundModesTest, QuarterPointsJustBelowTheSmallestNormal) {
-  // Where the two readings of tininess part.
+  // Values for which the two definitions of tininess differ.
   const double step = format_.min_subnormal();
   for (int eighths = 0; eighths <= 16; ++eighths) {
     const double x = format_.min_normal() - step * eighths / 8;

@@ -214,7 +214,7 @@ TEST(RoundConstantsTest, DistinctIntegersBelow4096) {
 }
 
 TEST(RoundConstantsTest, DoublesAreRoundedOnce) {
-  // 1 + 2^-11 + 2^-40 lies above the midpoint; as a float it would be the midpoint itself.
+  // 1 + 2^-11 + 2^-40 is above the midpoint; as a float it would be the midpoint itself.
   const double x = 1.0 + 0x1p-11 + 0x1p-40;
   EXPECT_EQ(round_to_format(x, kFp16).value, 1.0 + 0x1p-10);
   EXPECT_EQ(round_to_format(static_cast<float>(x), kFp16).value, 1.0f);

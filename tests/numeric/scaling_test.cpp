@@ -60,7 +60,7 @@ TEST(LinearQuantizationTest, TheExampleOfDynamicQuantizeLinear) {
   std::vector<int32_t> codes(in.size());
   quantize_linear(in, shape, by, kUint8, out, codes);
   EXPECT_EQ(codes, (std::vector<int32_t>{153, 255, 0, 26, 221, 179}));
-  // All above zero: the range is widened to hold it.
+  // All values are above zero: the range is extended to include zero.
   EXPECT_EQ(calibrate(std::vector<float>{1, 2.1f, 1.3f, 2.5f, 3.34f, 4}, shape,
                       Symmetry::asymmetric, kUint8)[0]
                 .zero_point,

@@ -49,8 +49,8 @@ TEST(StochasticTest, FollowsItsDefinition) {
 }
 
 TEST(StochasticTest, OverAllRandomWordsTheShareIsTheFraction) {
-  // 1 + 13/64 of a step of e4m3fn, 6 bits: 13 of 64 words round up. With 4 bits 3 of 16: the
-  // fraction is cut to the bits there are, by less than 2^-4.
+  // 1 + 13/64 of a step of e4m3fn, 6 bits: 13 of 64 words round up. With 4 bits, 3 of 16 do: the
+  // fraction is cut to the available bits, which changes it by less than 2^-4.
   const double step = 0.125, x = 1.0 + step * 13 / 64;
   for (const auto& [bits, want] : {std::pair{6, 13}, std::pair{4, 3}, std::pair{1, 0}}) {
     int up = 0;

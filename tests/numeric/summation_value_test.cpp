@@ -113,8 +113,8 @@ TEST(TreeSum, RefusesBlocksThatTheCoreHasNot) {
   EXPECT_FALSE(TreeSum::of(odd, h100).has_value());
 }
 
-// The bound holds for tensor cores of every width, for sums that grow and sums that cancel, and is
-// not so wide that a lost quarter of the terms stays within.
+// The bound is valid for tensor cores of every width, for sums that grow and sums that cancel. It
+// is tight enough to exclude a sum without a quarter of its terms.
 TEST(SumBound, HoldsForEveryTensorCore) {
   struct Case {
     const char* arch;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Every one of the 2^32 pairs of fp16 values: add and mul to nearest even. The expected value comes
 // from one fp32 operation, which has enough digits (24 >= 2 * 11 + 2) to be rounded again, and
-// Eigen's conversion, which is the processor's where the compiler may use that.
+// Eigen's conversion, which is the processor's if the compiler may use that.
 #include <gtest/gtest.h>
 
 #include <Eigen/Core>

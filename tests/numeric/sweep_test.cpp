@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Every one of the 2^32 floats. Against Eigen's conversions: fp16 and bf16 to nearest even. In
-// every deterministic mode against the enumerated format, whose results change only at values and
-// points half way: round_to_format must agree at those and be constant between. So every float is
-// rounded to fp16, and every 13th (a stride prime to 2) to bf16, tf32 and the 8-bit formats; the
-// points of change themselves are all in round_modes_test.cpp.
+// Every one of the 2^32 floats. To nearest even, fp16 and bf16 are compared with Eigen's
+// conversions. Every deterministic mode is compared with the enumerated format, whose results
+// change only at values and at points half way: round_to_format must agree there and be constant in
+// between. So every float is rounded to fp16, and every 13th (a stride prime to 2) to bf16, tf32
+// and the 8-bit formats; round_modes_test.cpp covers all points of change.
 #include <gtest/gtest.h>
 
 #include <Eigen/Core>

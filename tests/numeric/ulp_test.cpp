@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Distances and sizes in units in the last place, against codes counted one by one.
+// Distances and sizes in units in the last place, compared with codes counted one by one.
 #include "core/numeric/statistics/ulp.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST(UlpTest, DistanceIsTheDifferenceOfCodes) {
       ASSERT_EQ(ulp_distance(value, last, format), std::abs(code - last_code)) << name << code;
       ASSERT_EQ(ulp_distance(-last, value, format), code + last_code) << name << code;
       ASSERT_EQ(ulp_distance(0.0f, value, format), code) << name << code;
-      // Beyond the last code the steps go on, as with an unbounded exponent.
+      // Beyond the last code the steps continue, as with an unbounded exponent.
       ASSERT_EQ(ulp_size(static_cast<double>(value), format),
                 oracle.decode(code + 1) - oracle.decode(code))
           << name << code;

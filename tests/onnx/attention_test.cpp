@@ -25,12 +25,12 @@ using Texts = std::vector<std::string>;
 
 constexpr int64_t kBatch = 2, kRows = 3, kKeys = 4, kDepth = 5, kWidth = 2;
 
-/// What stands between both products, and where the softmax is taken.
+/// The operators between both products, and the axis of the softmax.
 struct Form {
   std::string scale{};  ///< "Mul", "Mul by", "Div" or ""
   std::string mask{};   ///< "Add", "Add to", "keep", "fill" or ""
   int64_t axis = -1;
-  std::string second{};  ///< the same of another mask behind it
+  std::string second{};  ///< same for another mask after it
 };
 
 std::vector<float> noise(int64_t count, uint64_t seed) {
@@ -49,8 +49,8 @@ const std::vector<float>& added_mask() {
 bool condition(size_t i) { return (i + i / 4) % 2 == 0; }  // half of the keys of every row
 float scale_of(const Form& form) { return form.scale == "Div" ? 1.7f : 0.3f; }
 
-/// Inputs q, k and v; with `probabilities` what the softmax gives is an output too, which keeps the
-/// primitives apart.
+/// A file with inputs q, k and v. With `probabilities`, the softmax is an output too, which keeps
+/// the primitives separate.
 FileBuilder file_of(const Form& form, bool probabilities = false) {
   FileBuilder file;
   file.input("q", {kBatch, kRows, kDepth}).input("k", {kBatch, kDepth, kKeys});
@@ -190,7 +190,7 @@ TEST(OnnxAttention, GoesOutInPrimitivesAndComesBack) {
   }
 }
 
-// With a plan its primitives go out one by one, with the Casts that show where they round.
+// With a plan, attention is exported as primitives, with the Casts that show where they round.
 TEST(OnnxAttention, GoesOutWithAPlanAsItsPrimitives) {
   const Model model = file_of({"Div", "keep"}).import().model;
   for (const char* name : {"float32", "mixed_float16"}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Files that are damaged, hostile, or ask for what is not there: one clear line that names the
-// node, and nothing else happens.
+// Files that are damaged, hostile, or refer to missing data: one clear line that names the node,
+// and nothing else happens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ TEST(BadOnnxFile, OperatorSets) {
     file.file().mutable_opset_import(0)->set_version(version);
     return refusal_of(file);
   };
-  EXPECT_THAT(of_opset(7), HasSubstr("operator set 7; 8 to 28 are understood"));
+  EXPECT_THAT(of_opset(7), HasSubstr("operator set 7, but only 8 to 28 are supported"));
   EXPECT_THAT(of_opset(99), HasSubstr("operator set 99"));
   EXPECT_THAT(of_opset(-1), HasSubstr("operator set -1"));
   EXPECT_EQ(of_opset(8), "");
@@ -79,18 +79,19 @@ TEST(BadOnnxFile, UnknownOperatorsAreAllNamed) {
 TEST(BadOnnxFile, NodesThatReadNothingOrThemselves) {
   FileBuilder missing = one("Relu");
   missing.node("Add", {"x", "ghost"}, {"z"}, "sum");
-  EXPECT_THAT(refusal_of(missing), HasSubstr("sum (Add): reads ghost, which nothing makes"));
+  EXPECT_THAT(refusal_of(missing),
+              HasSubstr("sum (Add): its input 'ghost' is not produced by any node"));
   FileBuilder cycle = one("Relu");
   cycle.node("Add", {"x", "b"}, {"a"}, "first");
   cycle.node("Neg", {"a"}, {"b"}, "second");
   EXPECT_THAT(refusal_of(cycle), HasSubstr("first (Add): depends on itself"));
   FileBuilder twice = one("Relu");
   twice.node("Neg", {"x"}, {"y"}, "again");
-  EXPECT_THAT(refusal_of(twice), HasSubstr("again (Neg): makes y, which exists already"));
+  EXPECT_THAT(refusal_of(twice), HasSubstr("again (Neg): its output 'y' already exists"));
   EXPECT_THAT(refusal_of(one("Add", "sum")), HasSubstr("sum (Add): input 1 is missing"));
   FileBuilder output = one("Relu");
   output.output("ghost");
-  EXPECT_THAT(refusal_of(output), HasSubstr("output ghost: nothing makes it"));
+  EXPECT_THAT(refusal_of(output), HasSubstr("output ghost: no node produces it"));
 }
 
 TEST(BadOnnxFile, ShapesThatDoNotFit) {
@@ -103,7 +104,7 @@ TEST(BadOnnxFile, ShapesThatDoNotFit) {
   reshape.input("x", {2, 3}).output("y").integers("to", {2}, {4, -1});
   reshape.node("Reshape", {"x", "to"}, {"y"}, "view");
   EXPECT_THAT(refusal_of(reshape), HasSubstr("view (Reshape): [2, 3] cannot be reshaped"));
-  EXPECT_THAT(refusal_of(FileBuilder().input("x", {2, 0})), HasSubstr("is empty"));
+  EXPECT_THAT(refusal_of(FileBuilder().input("x", {2, 0})), HasSubstr("has no elements"));
   EXPECT_THAT(refusal_of(FileBuilder().input("x", {2}, 8)), HasSubstr("inputs of string"));
 }
 
@@ -114,7 +115,7 @@ TEST(BadOnnxFile, AttributesOfAnotherType) {
   attribute.set_name("axis");
   attribute.set_type(::onnx::AttributeProto::STRING);
   attribute.set_s("last");
-  EXPECT_THAT(refusal_of(file), HasSubstr("soft (Softmax): attribute axis is not an integer"));
+  EXPECT_THAT(refusal_of(file), HasSubstr("soft (Softmax): attribute 'axis' is not an integer"));
 }
 
 TEST(BadOnnxFile, SizesThatOverflow) {
@@ -146,7 +147,8 @@ TEST(BadOnnxFile, SizesThatOverflow) {
     range.integers("c", {}, {1});
     range.node("Range", {"a", "b", "c"}, {"r"}, "count");
     range.node("Relu", {"x"}, {"y"});
-    EXPECT_THAT(refusal_of(range), HasSubstr("count (Range): has too many steps")) << size;
+    EXPECT_THAT(refusal_of(range), HasSubstr("count (Range): the range has too many steps"))
+        << size;
   }
 }
 
@@ -176,7 +178,7 @@ TEST(BadOnnxFile, ConstantsAreLimitedTogether) {
   file.integers("large", {1}, {int64_t{1} << 26});
   for (int i = 0; i < 60; ++i)
     file.node("ConstantOfShape", {"large"}, {"c" + std::to_string(i)}, "zeros");
-  EXPECT_THAT(refusal_of(file), HasSubstr("constants up to here have over"));
+  EXPECT_THAT(refusal_of(file), HasSubstr("up to this node, the constants have more than"));
 }
 
 TEST(BadOnnxFile, TextsAreMadePrintable) {
@@ -187,7 +189,7 @@ TEST(BadOnnxFile, TextsAreMadePrintable) {
   attribute.set_name("auto_pad");
   attribute.set_type(::onnx::AttributeProto::STRING);
   attribute.set_s("\x1b[31mX\nY");
-  EXPECT_EQ(refusal_of(file), "a_z \xC3\xA9 (Conv): does not know the padding _[31mX_Y | ");
+  EXPECT_EQ(refusal_of(file), "a_z \xC3\xA9 (Conv): the padding '_[31mX_Y' is not supported | ");
 }
 
 TEST(BadOnnxFile, FunctionsThatCallThemselves) {
@@ -233,7 +235,7 @@ TEST(BadOnnxFile, Files) {
   test::write_bytes(folder / "large.onnx", {1, 2, 3});
   std::filesystem::resize_file(folder / "large.onnx", uint64_t{3} << 30);
   test::expect_error([&] { read_onnx(folder / "large.onnx"); }, ErrorKind::runtime,
-                     {"is over 2 GB"});
+                     {"is larger than 2 GB"});
 }
 
 }  // namespace

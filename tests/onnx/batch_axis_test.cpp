@@ -30,7 +30,7 @@ std::vector<float> numbers(int64_t count, float start = 0.3f) {
   return values;
 }
 
-/// What builds the nodes between inputs and output "y".
+/// Builds the nodes between the inputs and the output "y".
 using Build = std::function<void(FileBuilder&)>;
 struct Network {
   std::string name;
@@ -87,7 +87,7 @@ void transpose(FileBuilder& file, const std::string& from, const std::vector<int
 }
 void with_axis(::onnx::NodeProto& node, int64_t axis) { test::set_int(node, "axis", axis); }
 
-/// Heads merged into the batch, [5, 2 N, 2], as torch.nn.MultiheadAttention has it.
+/// Heads merged into the batch, [5, 2 N, 2], as in torch.nn.MultiheadAttention.
 void heads_in_the_batch(FileBuilder& f) {
   transpose(f, "x", {1, 0, 2}, "t");
   f.floats("w", {4, 4}, numbers(16)).node("MatMul", {"t", "w"}, {"q"}, "q");
@@ -168,8 +168,7 @@ void channel_shuffle(FileBuilder& f) {
   reshape(f, "shuffled", {1, -1, 3, 3}, "y");
 }
 
-/// GroupNorm of one group as exporters write it, of channels of which there is one: two dimensions
-/// of 1 where the samples are.
+/// GroupNorm with one group and one channel as exporters write it: samples are followed by two 1s.
 void group_norm(FileBuilder& f) {
   reshape(f, "x", {0, 1, -1}, "rows");
   f.floats("one", {1}, {2.0f}).floats("zero", {1}, {0.5f});
@@ -258,7 +257,6 @@ const std::vector<Network>& accepted() {
 }
 
 std::string name_of(const testing::TestParamInfo<Network>& info) { return info.param.name; }
-
 INSTANTIATE_TEST_SUITE_P(All, TakesSeveral, testing::ValuesIn(accepted()), name_of);
 
 class TakesOne : public testing::TestWithParam<Network> {};
@@ -299,7 +297,7 @@ Build sliced(int64_t start, int64_t end, int64_t step) {
   });
 }
 
-/// Every sample minus every other one: twice the same elements, with a dimension put in.
+/// Every sample minus every other one: the same elements twice, with a dimension inserted.
 Build pairs(bool unsqueezed) {
   return [=](FileBuilder& f) {
     for (const int64_t axis : {0, 1}) {
@@ -341,7 +339,7 @@ void resized_by_it(FileBuilder& f) {
   f.node("Resize", {"x", "", "", "sizes"}, {"y"}, "node");
 }
 
-/// Zeros to start from for all samples, of as many features as there are samples.
+/// Initial zeros for all samples, with as many features as there are samples.
 void state_of_other_size(FileBuilder& f) {
   f.node("Shape", {"x"}, {"s"});
   f.integers("first", {1}, {0}).integers("one", {1}, {1}).node("Gather", {"s", "first"}, {"n"});
@@ -355,12 +353,12 @@ void state_of_other_size(FileBuilder& f) {
 
 const std::vector<Network>& refused() {
   static const std::vector<Network> all{
-      {"softmax", {1, 4}, along("Softmax", 0), "node (Softmax): works along"},
-      {"log_softmax", {1, 4}, along("LogSoftmax", 0), "node (LogSoftmax): works along"},
-      {"mean", {1, 4}, reduced("ReduceMean", 0), "node (ReduceMean): works along"},
-      {"kept_mean", {1, 4}, reduced("ReduceMean", 1), "node (ReduceMean): works along"},
-      {"max", {1, 4}, reduced("ReduceMax", 1), "node (ReduceMax): works along"},
-      {"flip", {1, 4}, sliced(-1, INT64_MIN, -1), "node (Slice): picks or reverses samples"},
+      {"softmax", {1, 4}, along("Softmax", 0), "node (Softmax): it works along"},
+      {"log_softmax", {1, 4}, along("LogSoftmax", 0), "node (LogSoftmax): it works along"},
+      {"mean", {1, 4}, reduced("ReduceMean", 0), "node (ReduceMean): it works along"},
+      {"kept_mean", {1, 4}, reduced("ReduceMean", 1), "node (ReduceMean): it works along"},
+      {"max", {1, 4}, reduced("ReduceMax", 1), "node (ReduceMax): it works along"},
+      {"flip", {1, 4}, sliced(-1, INT64_MIN, -1), "node (Slice): it picks or reverses samples"},
       {"first", {1, 4}, sliced(0, 1, 1), "picks samples"},
       {"last", {1, 4}, sliced(-1, INT64_MAX, 1), "picks samples"},
       {"sum_up",
@@ -368,35 +366,35 @@ const std::vector<Network>& refused() {
        [](FileBuilder& f) {
          f.integers("zero", {}, {0}).node("CumSum", {"x", "zero"}, {"y"}, "node");
        },
-       "node (CumSum): works along"},
+       "node (CumSum): it works along"},
       {"row",
        {1, 4},
        minus([](FileBuilder& f) {
          f.integers("zero", {}, {0}).node("Gather", {"x", "zero"}, {"other"}, "node");
        }),
-       "node (Gather): picks samples"},
+       "node (Gather): it picks samples"},
       {"products",
        {1, 4},
        [](FileBuilder& f) {
          transpose(f, "x", {1, 0}, "t");
          f.node("MatMul", {"x", "t"}, {"y"}, "node");
        },
-       "node (MatMul): multiplies samples with each other"},
+       "node (MatMul): it multiplies samples with each other"},
       {"covariance",
        {1, 4},
        [](FileBuilder& f) {
          test::set_int(f.node("Gemm", {"x", "x"}, {"c"}, "node"), "transA", 1);
          f.node("MatMul", {"x", "c"}, {"y"});
        },
-       "node (Gemm): multiplies samples with each other"},
-      {"pairs", {1, 4}, pairs(true), "node (Sub): combines each sample with the others"},
-      {"pairs_of_views", {1, 4}, pairs(false), "node (Sub): mixes samples, if dimension 1 of"},
+       "node (Gemm): it multiplies samples with each other"},
+      {"pairs", {1, 4}, pairs(true), "node (Sub): it combines each sample with the others"},
+      {"pairs_of_views", {1, 4}, pairs(false), "node (Sub): it mixes samples if"},
       {"side_by_side",
        {1, 4},
        [](FileBuilder& f) {
          with_axis(f.node("Concat", {"x", "x"}, {"y"}, "node"), 0);
        },
-       "node (Concat): puts samples side by side"},
+       "node (Concat): it concatenates samples"},
       {"mixing_rows",
        {1, 4},
        [](FileBuilder& f) {
@@ -404,11 +402,11 @@ const std::vector<Network>& refused() {
          with_axis(f.node("Softmax", {"rows"}, {"p"}, "node"), 0);
          reshape(f, "p", {1, 4}, "y");
        },
-       "node (Softmax): works along"},
+       "node (Softmax): it works along"},
       {"all_as_one",
        {1, 3, 4},
        [](FileBuilder& f) { with_axis(f.node("Softmax", {"x"}, {"y"}, "node"), 0); },
-       "(Softmax): works along",
+       "(Softmax): it works along",
        11},
       {"divided",
        {1, 4},
@@ -440,44 +438,50 @@ const std::vector<Network>& refused() {
          f.floats("s", {1, 4}, numbers(4));
          with_axis(f.node("LayerNormalization", {"x", "s"}, {"y"}, "node"), 0);
        },
-       "node (LayerNormalization): normalizes over the samples"},
+       "node (LayerNormalization): it normalizes over the samples"},
       {"samples_elsewhere",
        {1, 4},
        [](FileBuilder& f) {
          transpose(f, "x", {1, 0}, "y");
        },
-       "output y: its first dimension does not hold the samples"},
+       "output y: its first dimension is not the number of samples"},
       {"squeezed",
        {1, 4},
        [](FileBuilder& f) {
          f.integers("zero", {1}, {0}).node("Squeeze", {"x", "zero"}, {"y"}, "node");
        },
-       "node (Reshape): removes the dimension of the samples"},
-      {"some_places", {1, 4}, picked_places({1, 2}, {0, 2}), "node (Gather): picks samples"},
-      {"row_of_places", {1, 4}, picked_places({4}, {0, 1, 2, 3}), "node (Gather): picks samples"},
+       "node (Reshape): it removes the dimension of the samples"},
+      {"some_places", {1, 4}, picked_places({1, 2}, {0, 2}), "node (Gather): it picks samples"},
+      {"row_of_places",
+       {1, 4},
+       picked_places({4}, {0, 1, 2, 3}),
+       "node (Gather): it picks samples"},
       {"resized_by_it",
        {1, 2, 3, 3},
        resized_by_it,
-       "node (Resize): takes its sizes from the number of samples"},
-      {"state_of_other_size", {1, 5, 4}, state_of_other_size, "node/step_0/product (MatMul): sums"},
+       "node (Resize): it takes its sizes from the number of samples"},
+      {"state_of_other_size",
+       {1, 5, 4},
+       state_of_other_size,
+       "node/step_0/product (MatMul): it sums"},
       {"elements_of_samples",
        {1, 4},
        [](FileBuilder& f) {
          f.integers("at", {1, 4}, {0, 0, 0, 0});
          with_axis(f.node("GatherElements", {"x", "at"}, {"y"}, "node"), 0);
        },
-       "node (GatherElements): picks samples"},
+       "node (GatherElements): it picks samples"},
       {"moved_by_a_view",
        {1, 1, 4},
        [](FileBuilder& f) {
          reshape(f, "x", {1, 1, 4}, "other");
          f.node("Sub", {"x", "other"}, {"y"}, "node");
        },
-       "node (Sub): mixes samples, if dimension 1 of"},
+       "node (Sub): it mixes samples if they are in dimension 1 of"},
       {"sum_of_all",
        {1, 4},
        [](FileBuilder& f) { f.node("ReduceSum", {"x"}, {"y"}, "node"); },
-       "node (ReduceSum): works along"}};
+       "node (ReduceSum): it works along"}};
   return all;
 }
 
@@ -557,7 +561,7 @@ TEST(BatchAxis, TooManySamplesAreRefused) {
     file.import({.batch = int64_t{1} << 60});
     ADD_FAILURE() << "imports";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("relu (Relu): up to here the network has over"));
+    EXPECT_THAT(error.what(), HasSubstr("relu (Relu): up to this node, the network has more than"));
   }
 }
 

@@ -28,7 +28,7 @@ struct NodeCase {
   }
 };
 
-/// Of an archive in tests/onnx/files, by name.
+/// Returns the cases of an archive in tests/onnx/files, by name.
 inline std::map<std::string, NodeCase> read_cases(const std::string& archive_name) {
   std::map<std::string, NodeCase> result;
   const std::string file = HALFSCOPE_SOURCE_DIR "/tests/onnx/files/" + archive_name;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What tests of composites share: what a file became, and its weight gradients.
+// Helpers for the tests of composites: the operators that a file was imported as, and its weight
+// gradients.
 #pragma once
 
 #include <gtest/gtest.h>

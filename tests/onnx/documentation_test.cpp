@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The table of operators in docs/onnx.md against the translators and the operators there are.
+// The table of operators in docs/onnx.md compared with the translators and the existing operators.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -12,7 +12,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-/// Those that become other operators; all others keep their name.
+/// Operators that become other ones; all others keep their name.
 const std::map<std::string, std::string>& renamed() {
   static const std::map<std::string, std::string> names{
       {"AffineGrid", "MatMul"},

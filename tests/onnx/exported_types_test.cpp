@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the plan of a file's own types computes, and what lanes make of constants that a file casts.
-// The expected numbers are those of NumPy, which evaluates the files node by node in float16 with
-// sums in float32, and of IEEE 754.
+// Results of the plan of a file's own types, and lanes with constants that a file casts. The
+// expected numbers are from NumPy, which evaluates the files node by node in float16 with sums in
+// float32, and from IEEE 754.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,7 +102,8 @@ TEST(ExportedTypes, ARuleCanNameAPrimitive) {
   const OnnxImport import = written_layer_norm().import();
   Plan plan = import.types;
   for (const char* path : {"norm/square", "norm/var"}) keep_fp32(plan, path);
-  // fp32(67500) rounds to infinity where the sum with epsilon is written, unless that is wide, too.
+  // fp32(67500) rounds to infinity where the sum with epsilon is written, unless that is in fp32,
+  // too.
   for (const char* path : {"norm/eps", "norm/sqrt"}) keep_fp32(plan, path);
   EXPECT_NEAR(outputs(import, plan, {{1, 4}, {600, 0, 0, 0}})[0], 1.7320508, 1e-3);
 }

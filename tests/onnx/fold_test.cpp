@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is computed while a file is read, as ONNX defines it.
+// Values that are computed while a file is read, as ONNX defines them.
 #include "core/onnx/fold.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which parameters the initializers of a file stand for: what exporters fold, merge and share.
+// The parameters behind the initializers of a file: what exporters fold, merge and share.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -109,7 +109,7 @@ TEST(FoldedParameters, AFunctionOfAParameterIsComputedBack) {
   EXPECT_NEAR(import.model.initial.at("scale").data[0], 1.5f, 1e-6f);
   EXPECT_NEAR(gradients(import, {{{2}, {1, 2}}})["scale"][0], 3 * std::exp(1.5f), 1e-5f);
   ASSERT_EQ(import.doubts.size(), 1u);
-  EXPECT_THAT(import.doubts[0].why, HasSubstr("computed back"));
+  EXPECT_THAT(import.doubts[0].why, HasSubstr("recovered its values"));
 }
 
 TEST(FoldedParameters, OfTwoFunctionsTheFileNamesTheLast) {
@@ -172,7 +172,7 @@ TEST(FoldedParameters, AFunctionThatLosesDigitsIsNotComputedBack) {
   MarkedFile file;
   file.input("x", {2}).output("y");
   file.signature({"gate"});
-  file.floats("sigmoid", {2}, {0.5f, 0.9999999f});  // of 0 and of about 16
+  file.floats("sigmoid", {2}, {0.5f, 0.9999999f});  // sigmoid of 0 and of about 16
   file.folded("sigmoid", "['gate']");
   file.marked("Mul", {"sigmoid", "x"}, "y", "mul", "mul.Tensor", "%sigmoid, %x");
   const OnnxImport import = file.import();
@@ -257,7 +257,8 @@ TEST(FoldedParameters, ARowOfZerosIsPadding) {
   file.floats("table.weight", {3, 2}, {0, 0, 3, 4, 5, 6});
   file.node("Gather", {"table.weight", "tokens"}, {"y"}, "/table/Gather");
   const OnnxImport import = file.import();
-  EXPECT_THAT(import.notes, testing::Contains(HasSubstr("row 0 of table.weight is padding")));
+  EXPECT_THAT(import.notes,
+              testing::Contains(HasSubstr("row 0 of table.weight contains only zeros")));
   const std::vector<Tensor> tokens{{{3}, {0, 1, 0}}};
   EXPECT_THAT(gradients(import, tokens)["table.weight"], ElementsAre(0, 0, 1, 1, 0, 0));
   EXPECT_THAT(test::run(test::start(import.model, preset_plan("float32").value()), tokens)[0].data,

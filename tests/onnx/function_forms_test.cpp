@@ -22,7 +22,7 @@ const std::vector<float> kNumbers{-4.0f,  -3.0f, -1.25f, -0.5f, 0.0f,
 struct Activation {
   const char* what;
   const char* op;
-  std::function<void(FileBuilder&)> write;  ///< from x to y, of which the last node is "last"
+  std::function<void(FileBuilder&)> write;  ///< from x to y; the last node is "last"
   std::function<double(double)> formula;
 };
 

@@ -33,7 +33,7 @@ const Values kY{1.89800417f,   0.745654643f,   -0.242073596f, 0.681441605f, 0.90
                 0.0194119811f, -0.0959381163f, -0.441988409f, -3.00743556f, -1.70531523f,
                 1.8755157f,    -0.749196529f,  0.403722465f,  0.864890099f};
 
-/// How the file has scale and bias.
+/// How the file stores scale and bias.
 enum class Affine {
   columns,     ///< [4, 1] (dynamo)
   unsqueezed,  ///< [4], which an Unsqueeze makes a column (TorchScript)
@@ -144,7 +144,7 @@ TEST(OnnxGroupNorm, HasOnesAndZerosWhereTheFileHasNoScale) {
                      1e-6);
 }
 
-// With as many groups as channels PyTorch's exporter leaves the Reshapes out.
+// With as many groups as channels, PyTorch's exporter omits the Reshapes.
 TEST(OnnxGroupNorm, MayHaveAGroupForEveryChannel) {
   FileBuilder file;
   file.input("x", {2, 4, 3}).output("y").floats("ones", {4}, {1, 1, 1, 1});

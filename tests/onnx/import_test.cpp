@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What becomes of a file's names, types, dimensions and initializers.
+// Import of a file's names, types, dimensions and initializers.
 #include "core/onnx/import.h"
 
 #include <gmock/gmock.h>
@@ -94,7 +94,7 @@ TEST(OnnxImport, InitializersListedAsInputsAreNone) {
   EXPECT_EQ(file.import().model.graph.inputs().size(), 1u);
 }
 
-// As PyTorch writes tensors of equal values: one initializer, and an Identity for every other.
+// PyTorch writes tensors of equal values as one initializer and an Identity for every other.
 TEST(OnnxImport, AnIdentityOfAnInitializerIsOne) {
   FileBuilder file;
   file.input("x", {4, 2}).output("y");
@@ -142,7 +142,8 @@ TEST(OnnxImport, OpenDimensions) {
   FileBuilder sequence;
   sequence.input("ids", {-1, -1, 4}).output("y");
   sequence.node("Relu", {"ids"}, {"y"});
-  EXPECT_THAT(refusal(sequence), HasSubstr("input ids: its dimension ids.1 is open"));
+  EXPECT_THAT(refusal(sequence),
+              HasSubstr("input ids: the size of dimension 'ids.1' is not fixed"));
   EXPECT_THAT(refusal(sequence), HasSubstr("--dimension ids.1="));
   auto* shape_proto = sequence.graph().mutable_input(0)->mutable_type()->mutable_tensor_type();
   shape_proto->mutable_shape()->mutable_dim(1)->set_dim_param("sequence");
@@ -233,7 +234,7 @@ TEST(OnnxImport, DimensionsThatNobodyAsksForAreErrors) {
   FileBuilder file;
   file.input("x", {-1, 3}).output("y");
   file.node("Relu", {"x"}, {"y"});
-  EXPECT_THAT(refusal(file, {.dimensions = {{"sequnce", 3}}}), HasSubstr("named sequnce"));
+  EXPECT_THAT(refusal(file, {.dimensions = {{"sequnce", 3}}}), HasSubstr("dimension 'sequnce'"));
 }
 
 TEST(OnnxImport, ManyNodesOfOneNameAreNoTrouble) {
@@ -332,20 +333,22 @@ TEST(OnnxImport, WhatIntegersAtRunTimeCannotDoIsRefused) {
     return refusal(file);
   };
   constexpr int kUint8 = 2, kInt64 = 7;
-  EXPECT_THAT(refused("Add", {"i", "x"}, kInt64), HasSubstr("mixes reals and integers"));
-  EXPECT_THAT(refused("Mul", {"i", "real"}, kInt64), HasSubstr("mixes reals and integers"));
+  EXPECT_THAT(refused("Add", {"i", "x"}, kInt64), HasSubstr("its inputs mix reals and integers"));
+  EXPECT_THAT(refused("Mul", {"i", "real"}, kInt64),
+              HasSubstr("its inputs mix reals and integers"));
   EXPECT_THAT(refused("Concat", {"i", "x"}, kInt64,
                       [](::onnx::NodeProto& node) { test::set_int(node, "axis", 0); }),
-              HasSubstr("mixes reals and integers"));
-  EXPECT_THAT(refused("Add", {"i", "i"}, kUint8), HasSubstr("computes with uint8 at run time"));
+              HasSubstr("its inputs mix reals and integers"));
+  EXPECT_THAT(refused("Add", {"i", "i"}, kUint8), HasSubstr("computing with uint8 at run time"));
   EXPECT_THAT(refused("Add", {"i", "most"}, kInt64), HasSubstr("is out of range"));
-  EXPECT_THAT(refused("Pad", {"i", "pads", "most"}, kInt64), HasSubstr("a number that is none"));
-  EXPECT_THAT(refused("Mod", {"x", "x"}, kInt64), HasSubstr("works on reals"));
-  EXPECT_THAT(refused("ReduceMean", {"i"}, kInt64), HasSubstr("computes with integers"));
-  EXPECT_THAT(refused("Exp", {"i"}, kInt64), HasSubstr("computes with integers"));
+  EXPECT_THAT(refused("Pad", {"i", "pads", "most"}, kInt64),
+              HasSubstr("a value that is not an index"));
+  EXPECT_THAT(refused("Mod", {"x", "x"}, kInt64), HasSubstr("Mod of reals"));
+  EXPECT_THAT(refused("ReduceMean", {"i"}, kInt64), HasSubstr("computing reals from integers"));
+  EXPECT_THAT(refused("Exp", {"i"}, kInt64), HasSubstr("computing reals from integers"));
   EXPECT_THAT(refused("Cast", {"i"}, kInt64,
                       [](::onnx::NodeProto& node) { test::set_int(node, "to", kUint8); }),
-              HasSubstr("casts to uint8 at run time"));
+              HasSubstr("a cast to uint8 at run time"));
 }
 
 TEST(OnnxImport, NumbersOfIntegersLetNoGradientThrough) {
@@ -427,7 +430,7 @@ TEST(OnnxExport, RoundsWhereThePlanDoes) {
     const std::string bytes = onnx_bytes(network.executable, "net", model.initial);
     const OnnxImport again = parse_onnx(
         {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "again.onnx", ".");
-    // The file's own types round as the plan does; three products sum alike in any order here.
+    // The file's own types round like the plan; here three products have the same sum in any order.
     const std::vector<Tensor> expected = test::run(network, x);
     const std::vector<Tensor> actual = test::run(test::start(again.model, again.types), x);
     test::expect_close(actual[0], expected[0], 1e-6);

@@ -31,7 +31,7 @@ const std::vector<float> kMixed{
 
 enum class Guard { none, where, reversed, softmax_alone };
 
-/// `mask`: "input" is read as numbers, of which 1 hides a key; "known" are booleans of the file.
+/// `mask`: "input" is read as numbers, and 1 hides a key; "known" are booleans of the file.
 FileBuilder masked_file(Guard guard, bool known = false) {
   FileBuilder file;
   file.input("x", {2, 3, 2}).output("y");
@@ -73,13 +73,13 @@ FileBuilder masked_file(Guard guard, bool known = false) {
     }
   }
   file.node("MatMul", {weights, "v"}, {"y"}, "attend");
-  if (guard == Guard::softmax_alone) file.output("s");  // keeps the attention apart
+  if (guard == Guard::softmax_alone) file.output("s");  // keeps the attention separate
   return file;
 }
 
 std::vector<Tensor> tokens_and_mask() { return {{{2, 3, 2}, kTokens}, {{2, 3, 3}, kHidden}}; }
 
-/// The attentions and softmaxes that there are.
+/// Returns the existing attentions and softmaxes.
 Texts attentions(const Model& model) {
   Texts result = test::node_list(model);
   std::erase_if(result, [](const std::string& node) {
@@ -115,7 +115,7 @@ TEST(MaskedAttention, GivesPyTorchsOutputsWithRowsThatAreHidden) {
                          1e-6);
     }
   }
-  // Without the guard they are lost, as the file says.
+  // Without the guard they are lost, as in the file.
   const Tensor y =
       test::run(test::start(masked_file(Guard::none).import().model, test::float_plan(false)),
                 tokens_and_mask())
@@ -146,7 +146,7 @@ TEST(MaskedAttention, HasPyTorchsGradientsWithRowsThatAreHidden) {
   }
 }
 
-// What overflows is still seen: only rows of -inf alone are zeroed.
+// Overflows still show: only rows that are all -inf are set to zero.
 TEST(MaskedAttention, PassesNaNsOn) {
   const Model model = masked_file(Guard::where).import().model;
   std::vector<Tensor> in = tokens_and_mask();

@@ -69,7 +69,7 @@ struct Network {
   int64_t samples = 16;
   std::string expected{};  ///< the name of its outputs, where it is another
   double tolerance = 1e-4;
-  int right = 0;  ///< of the first 1,000 test images
+  int right = 0;  ///< among the first 1,000 test images
   const Split& (*images)() = nullptr;
 };
 
@@ -183,7 +183,8 @@ std::string test_name(const testing::TestParamInfo<Network>& info) {
 INSTANTIATE_TEST_SUITE_P(All, OnnxModels, testing::ValuesIn(networks()), test_name);
 INSTANTIATE_TEST_SUITE_P(All, OnnxClassifiers, testing::ValuesIn(classifiers()), test_name);
 
-/// Silero VAD: an LSTM in a branch, whose state the caller keeps. Expected by ONNX Runtime.
+/// Silero VAD: an LSTM in a branch, whose state the caller keeps. Expected values are from ONNX
+/// Runtime.
 TEST(OnnxModels, AVoiceDetectorWithAnLstm) {
   const std::filesystem::path file = model_file("silero_vad_half");
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there";

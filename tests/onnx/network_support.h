@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What tests of ONNX files share: running an imported network, and building files in memory.
+// Helpers for the tests of ONNX files: running an imported network, and building files in memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -140,8 +140,8 @@ class FileBuilder {
   ::onnx::ModelProto file_;
 };
 
-/// Adds metadata, whose field the classes of older ONNX do not know (core/onnx/origin.h has the
-/// fields' numbers).
+/// Adds metadata; the classes of older ONNX versions do not have its field (core/onnx/origin.h has
+/// the fields' numbers).
 inline void add_metadata(google::protobuf::Message& message, int field, const std::string& key,
                          const std::string& value) {
   ::onnx::StringStringEntryProto entry;

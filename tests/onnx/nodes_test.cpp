@@ -71,9 +71,9 @@ TEST_P(OnnxNodes, ComeBackFromAnExportAsTheyWere) {
   std::set<std::string> before, after;
   for (const Node& node : model.graph.nodes()) before.insert(node.path + " " + node.op);
   for (const Node& node : again.graph.nodes()) after.insert(node.path + " " + node.op);
-  // What opset 21 does not have goes out in primitives, which are recognised. Others make booleans
-  // numbers, or lose what only gradients know.
-  // The rows that sums are scattered to go out as tuples of one index.
+  // Operators that opset 21 lacks are exported as primitives, which are recognised on import.
+  // Others turn booleans into numbers, or lose data that only gradients need. The rows to which
+  // sums are scattered are exported as tuples of one index.
   const bool tuples =
       GetParam().starts_with("scatter_sums") && GetParam().find("_nd_") != std::string::npos;
   if (given().comes_back && !tuples) {
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(All, OnnxNodes, testing::ValuesIn(names()),
 
 class OnnxGradients : public OnnxNodes {};
 
-/// In a graph that was made of the model: the variable of an initializer.
+/// Returns the variable of an initializer in a graph that was made from the model.
 ValueId variable_of(const Model& model, const Graph& graph, const std::string& initializer) {
   for (const Variable& each : model.graph.variables()) {
     if (each.alias != initializer) continue;
@@ -101,7 +101,7 @@ ValueId variable_of(const Model& model, const Graph& graph, const std::string& i
   return kNone;
 }
 
-// Of sum(y * dy), by variables of zeros that are added to the inputs.
+// Gradients of sum(y * dy), using variables of zeros that are added to the inputs.
 TEST_P(OnnxGradients, AreThoseOfPyTorch) {
   for (const char* plan : {"float32", "float64"}) {
     SCOPED_TRACE(plan);

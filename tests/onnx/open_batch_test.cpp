@@ -34,7 +34,7 @@ OpenedBatch opened(const FileBuilder& file) {
   return open_batch({written(file, 2), 2, written(file, 5), 5}, "rows", "net.onnx");
 }
 
-/// What the opened file makes of three samples is what the original does.
+/// For three samples, the opened file must give the same results as the original.
 void expect_the_same(const FileBuilder& file, const OpenedBatch& result, const Shape& shape) {
   ASSERT_EQ(result.obstacle, "");
   const OnnxImport again =
@@ -113,7 +113,8 @@ TEST(OpenBatch, RowsOfTheirOwnAreNamed) {
   test::set_int(file.node("Cast", {"i"}, {"f"}), "to", 1);
   file.node("Reshape", {"f", "column"}, {"c"});
   file.node("Add", {"x", "c"}, {"y"}, "number");
-  EXPECT_THAT(opened(file).obstacle, HasSubstr("number (Add) has numbers of its own"));
+  EXPECT_THAT(opened(file).obstacle,
+              HasSubstr("number (Add) has different numbers for each sample"));
 }
 
 TEST(OpenBatch, OtherNodesForOtherNumbersAreNamed) {

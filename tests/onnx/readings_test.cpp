@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which tensors of a file train, which of them are one parameter, and what they and their layers
-// are called. The files are written as PyTorch's exporters write them.
+// The tensors of a file that train, those that are one parameter, and the names of them and their
+// layers. The files are written like those of PyTorch's exporters.
 #include "core/onnx/readings.h"
 
 #include <gmock/gmock.h>
@@ -227,7 +227,7 @@ TEST(Readings, FurtherCallsOfAModuleAreRecognised) {
   EXPECT_THAT(layers(import), ElementsAre("m", "m:bias", "m:call_2", "m:bias_2"));
 }
 
-// Copies of a module start from the same random numbers, and train apart.
+// Copies of a module start from the same random numbers, and train separately.
 TEST(Readings, CopiesOfAModuleAreNotTied) {
   ScriptFile file;
   file.input("x", {2, 3}).output("y");
@@ -268,7 +268,7 @@ TEST(Readings, AClassTokenForEachSampleIsOneRow) {
   EXPECT_EQ(import.parameters[0].shape, (Shape{1, 1, 2}));
 }
 
-// As a table of relative positions that was gathered: its rows train once.
+// Like a table of relative positions that was gathered: its rows train once.
 TEST(Readings, RepeatedRowsAreATable) {
   ScriptFile file;
   file.input("x", {1, 2, 4, 4}).output("y");
@@ -320,7 +320,7 @@ TEST(Readings, GuessesCanBeCorrected) {
                      {"no weight matches"});
 }
 
-// TorchScript does not tell parameters from buffers; a list in the file does.
+// TorchScript does not distinguish parameters from buffers; a list in the file does.
 TEST(Readings, AListOfParametersSettlesWhatTrains) {
   ScriptFile file;
   file.input("x", {4}).output("y");

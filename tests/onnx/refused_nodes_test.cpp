@@ -39,7 +39,7 @@ TEST(RefusedNodes, AttentionOfAnotherDomain) {
   FileBuilder file = attention();
   file.node("Attention", {"q", "k", "v"}, {"y"}, "core").set_domain("com.microsoft");
   EXPECT_EQ(node_refusal(file),
-            "core (Attention): this operator of domain com.microsoft is not supported");
+            "core (Attention): this operator of domain 'com.microsoft' is not supported");
 }
 
 TEST(RefusedNodes, AttentionWithLengthsOrScores) {
@@ -49,7 +49,7 @@ TEST(RefusedNodes, AttentionWithLengthsOrScores) {
   EXPECT_THAT(node_refusal(lengths), HasSubstr("core (Attention): nonpad_kv_seqlen"));
   FileBuilder scores = attention();
   scores.node("Attention", {"q", "k", "v"}, {"y", "", "", "s"}, "core");
-  EXPECT_THAT(node_refusal(scores), HasSubstr("core (Attention): its scores"));
+  EXPECT_THAT(node_refusal(scores), HasSubstr("core (Attention): scores as an output"));
 }
 
 TEST(RefusedNodes, AttentionWithAMaskThatDoesNotFit) {
@@ -98,7 +98,8 @@ TEST(RefusedNodes, FourDimensionsOfPixels) {
   FileBuilder file;
   file.input("x", {1, 1, 2, 2, 2, 2}).output("y");
   test::set_ints(file.node("MaxPool", {"x"}, {"y"}, "pool"), "kernel_shape", {1, 1, 1, 1});
-  EXPECT_THAT(node_refusal(file), HasSubstr("pool (MaxPool): works on one to three dimensions"));
+  EXPECT_THAT(node_refusal(file),
+              HasSubstr("pool (MaxPool): only one to three dimensions are supported"));
 }
 
 TEST(RefusedNodes, ConditionsAndClassesOfRunTime) {
@@ -116,7 +117,7 @@ TEST(RefusedNodes, RemaindersOfReals) {
   FileBuilder file;
   file.input("a", {3}).input("b", {3}).output("y");
   test::set_int(file.node("Mod", {"a", "b"}, {"y"}, "rest"), "fmod", 1);
-  EXPECT_THAT(node_refusal(file), HasSubstr("rest (Mod): works on reals"));
+  EXPECT_THAT(node_refusal(file), HasSubstr("rest (Mod): Mod of reals"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Initializers in every encoding, and those that are damaged or want to read other files.
+// Initializers in every encoding, including damaged ones and those that refer to other files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -181,14 +181,15 @@ TEST_F(OnnxExternalData, NeverLeavesTheFolder) {
 }
 
 TEST_F(OnnxExternalData, DamagedReferencesAreRefused) {
-  EXPECT_THAT(refused("weights/none.bin"), HasSubstr("cannot be read"));
-  EXPECT_THAT(refused("weights"), HasSubstr("cannot be read"));
-  EXPECT_THAT(refused("weights/w.bin", "8"), HasSubstr("is not 8 bytes at 8"));
-  EXPECT_THAT(refused("weights/w.bin", "18446744073709551615"), HasSubstr("is not 8 bytes"));
-  EXPECT_THAT(refused("weights/w.bin", "0", "4"), HasSubstr("is not 8 bytes"));
+  EXPECT_THAT(refused("weights/none.bin"), HasSubstr("cannot read"));
+  EXPECT_THAT(refused("weights"), HasSubstr("cannot read"));
+  EXPECT_THAT(refused("weights/w.bin", "8"), HasSubstr("does not contain 8 bytes at offset 8"));
+  EXPECT_THAT(refused("weights/w.bin", "18446744073709551615"),
+              HasSubstr("does not contain 8 bytes"));
+  EXPECT_THAT(refused("weights/w.bin", "0", "4"), HasSubstr("does not contain 8 bytes"));
   EXPECT_THAT(refused("weights/w.bin", "-1"),
-              HasSubstr("offset of its external data is no number"));
-  EXPECT_THAT(refused("weights/w.bin", "1x"), HasSubstr("is no number"));
+              HasSubstr("offset of its external data is not a number"));
+  EXPECT_THAT(refused("weights/w.bin", "1x"), HasSubstr("is not a number"));
 }
 
 }  // namespace

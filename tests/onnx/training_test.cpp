@@ -108,7 +108,7 @@ std::vector<double> losses_of(const Json& given, const std::string& optimizer,
   return losses;
 }
 
-/// What differs from PyTorch; "" if nothing does.
+/// Returns the difference from PyTorch, or "" if there is none.
 std::string loss_difference(const Json& given, const std::string& how, const std::string& optimizer,
                             const std::string& plan, double tolerance) {
   const std::vector<double> losses = losses_of(given, optimizer, plan);
@@ -125,7 +125,7 @@ std::string loss_difference(const Json& given, const std::string& how, const std
 }
 
 /// Every parameter has a variable of its size. An exporter that knows which rows of a table are
-/// read, such as the first positions, writes only those: they are all that trains.
+/// read, such as the first positions, writes only those; then only those train.
 std::string count_difference(const Json& given) {
   const Model model = imported(given, kTrainingBatch);
   std::multiset<int64_t> left;
@@ -145,7 +145,7 @@ std::string count_difference(const Json& given) {
     same = same && found != left.end();
     if (found != left.end()) left.erase(found);
   }
-  // Recurrent operators hold several parameters in one tensor.
+  // Recurrent operators store several parameters in one tensor.
   if (given.at("packed").get<bool>() ? elements == expected : same && left.empty()) return "";
   return fmt::format("{} variables of {} elements, PyTorch has {} of {}", variables, elements,
                      given.at("sizes").size(), expected);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What fused plans do not round, as in PyTorch: numbers that arithmetic reads, and the steps of one
-// operator that is several of ours. The expected values are worked out by hand from the spacing of
-// float16 (32 from 32768 on, 2^-12 from 0.25 on) and its largest number, 65504.
+// Values that fused plans do not round, as in PyTorch: numbers that arithmetic reads, and the steps
+// of an operator that consists of several of ours. The expected values are computed by hand from
+// the spacing of float16 (32 from 32768 on, 2^-12 from 0.25 on) and its largest number, 65504.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -191,7 +191,8 @@ TEST(Steps, TheirGradientsAreNotRoundedEither) {
 
 // ---- steps of operators that only PyTorch has ----
 
-/// As PyTorch's exporter writes x.std(-1): the root of mean((x - mean(x))^2) * count / divisor.
+/// PyTorch's exporter writes x.std(-1) like this: the root of mean((x - mean(x))^2) * count /
+/// divisor.
 FileBuilder written_std(float count, float divisor, int type = 1, bool reshapes = false) {
   FileBuilder file;
   file.input("x", {1, 4}, type).output("y").floats("n", {}, {count}).floats("d", {}, {divisor});
@@ -222,7 +223,7 @@ TEST(Steps, AStandardDeviationIsOneOperator) {
   EXPECT_THAT(first_output(written_std(4, 3, 1, true).import(), "float16", x), ElementsAre(1155));
   // The number of elements is another, so it is something else.
   EXPECT_THAT(first_output(written_std(5, 3).import(), "float16", x), ElementsAre(kInfinite));
-  // What a float16 file computes in these nodes it rounds.
+  // A float16 file rounds the results of these nodes.
   const OnnxImport narrow = written_std(4, 3, 10).import();
   EXPECT_THAT(first_output(narrow, narrow.types, x), ElementsAre(kInfinite));
   EXPECT_THAT(first_output(narrow, "float16", x), ElementsAre(1155));

@@ -4,7 +4,7 @@
     compare_run.py --steps steps.csv --lane NAME --losses P_losses.csv[.gz] [--loss-column loss]
                    [--loss-rtol 1e-6] [--until STEP] [--stats stats.csv --counts P_counts.csv[.gz]]
 
-Checks, for one lane of steps.csv and stats.csv (columns: docs/contracts.md):
+Checks, for one lane of steps.csv and stats.csv (columns: docs/reference/csv.md):
   - both have the same steps (with --until STEP: only steps below STEP count);
   - each loss is within --loss-rtol of the oracle's, relative; NaN and infinities must be equal;
   - skipped is the same, if the oracle's table has that column;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What `halfscope diagnose --fix-as` prints, run as a user would: pasted behind a model.
+"""Runs the output of `halfscope diagnose --fix-as` as a user would: pasted after a model.
 
     fix_texts.py --program build/bin/halfscope [--only NAME]
 
@@ -88,7 +88,7 @@ def paste(text: str, **names: object) -> Dict[str, object]:
 
 
 def outputs_of(model: nn.Module, x: torch.Tensor) -> Dict[str, torch.Tensor]:
-    """What each module reads and returns in one forward pass."""
+    """Returns the inputs and outputs of each module in one forward pass."""
     seen: Dict[str, torch.Tensor] = {}
     hooks = []
     for name, module in model.named_modules():

@@ -110,7 +110,7 @@ class Summation:
 
 
 def _rounding_may_change(value: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Where round16 or "is zero" may differ between numbers within `error` of `value`."""
+    """Returns where round16 or "is zero" may differ between numbers within `error` of `value`."""
     return (round16(value - error) != round16(value + error)) | (np.abs(value) <= error)
 
 

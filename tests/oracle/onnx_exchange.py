@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What `halfscope convert` writes, checked by onnx and computed by ONNX Runtime.
+"""Files written by `halfscope convert`, checked by onnx and computed by ONNX Runtime.
 
     onnx_exchange.py --program build/bin/halfscope [--only NAME]
 
@@ -35,7 +35,7 @@ def products_in(read: str) -> Dict:
             "rules": [{"op": op, "read": read} for op in ("Conv", "Gemm", "MatMul")]}
 
 
-# What a plan is for a network: the preset or its JSON, and the format that it rounds to.
+# A network's plan: the preset or its JSON, and the format that it rounds to.
 PLANS: Dict[str, Tuple[object, str]] = {
     "float32": ("float32", "float32"),
     "float16": ("float16", "fp16"),

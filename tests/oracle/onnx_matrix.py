@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Whether networks exported from PyTorch import, compute and train as they do in PyTorch.
+"""Checks that networks exported from PyTorch import, compute and train as in PyTorch.
 
     onnx_matrix.py --program build/bin/halfscope [--only GLOB] [--variants A,B] [--work FOLDER]
                    [--out table.md] [--json results.json] [--check]
@@ -56,7 +56,7 @@ def error_of(code: int, text: str, file: Path) -> str:
 
 
 def notes_of(text: str) -> List[str]:
-    """What the program says of the conversion: `note: FILE: TEXT`."""
+    """Returns the program's notes about the conversion: `note: FILE: TEXT`."""
     found = []
     for line in text.splitlines():
         if line.startswith("note: "):

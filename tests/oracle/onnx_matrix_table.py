@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from typing import Callable, Dict, List, Optional
 
 AGREES, SAME, CHAOTIC = 1e-5, 1e-4, 1e-5
-# What --check asks for, in percent.
+# Requirements of --check, in percent.
 WANTED = {"agrees": 95, "sgd": 90, "adam": 90, "names": 95}
 Verdict = Optional[bool]
 

@@ -94,7 +94,7 @@ def used(value: torch.Tensor) -> int:
 
 
 def parameters(model: nn.Module) -> List[dict]:
-    """What training changed: parameters with a gradient, each with all its names."""
+    """Returns the parameters that training changed, those with a gradient, with all their names."""
     found: Dict[int, dict] = {}
     for name, value in model.named_parameters(remove_duplicate=False):
         if value.requires_grad and value.grad is not None:

@@ -178,7 +178,7 @@ op("mean_variance", "MeanVarianceNormalization", {"x": real(2, 3, 4, 5)}, opset=
 image = real(2, 5, 4, 3)
 op("lrn", "LRN", {"x": image}, opset=13, size=3, alpha=0.3, beta=0.6, bias=1.5,
    torch_y=lambda t: F.local_response_norm(t["x"], 3, 0.3, 0.6, 1.5))
-# Of an even size one more channel comes after; the other two have odd sizes only.
+# With an even size, one more channel comes after; the other two only have odd sizes.
 op("lrn_even", "LRN", {"x": real(1, 6, 1, 7)}, opset=13, size=4, alpha=0.5, runtime="torch",
    torch_y=lambda t: t["x"] / (1 + 0.5 / 4 * F.pad(t["x"]**2, (0, 0, 0, 0, 1, 2)).unfold(
        1, 4, 1).sum(-1))**0.75)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a network of onnx_matrix.py is, and inputs of the usual kinds."""
+"""The networks of onnx_matrix.py, and common kinds of inputs."""
 from typing import Callable, Dict, NamedTuple
 
 import torch
@@ -9,7 +9,7 @@ Inputs = Callable[[int], Dict[str, torch.Tensor]]
 
 
 class Network(NamedTuple):
-    """How to make a network, n samples for it, and how it trains."""
+    """A network: how to create it, n samples for it, and how it trains."""
 
     family: str
     make: Callable[[], nn.Module]

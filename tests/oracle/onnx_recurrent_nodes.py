@@ -147,7 +147,7 @@ for function, alpha, beta in [("Affine", 0.7, 0.1), ("LeakyRelu", 0.2, None),
         factors["activation_beta"] = [beta]
     recurrent("rnn_" + function.lower() + "_factors", "RNN", activations=[function], **factors)
 
-# What exporters write for an open batch: the initial state from the shape of the input.
+# Exporters write this for an open batch: the initial state from the shape of the input.
 x = real(4, 3, 5)
 add("lstm_computed_zeros",
     [helper.make_node("Shape", ["x"], ["s"]),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What PyTorch's own exporter writes, run and trained by the program beside PyTorch.
+"""Files of PyTorch's exporter, run and trained by the program and by PyTorch.
 
     onnx_torch.py --program build/bin/halfscope [--only NAME] [--keep FOLDER]
 
@@ -77,7 +77,7 @@ class Gpt(nn.Module):
 
 
 class NextToken(nn.Module):
-    """How likely a GPT finds every next token of a text, and what it would have written itself."""
+    """A GPT's probability of every next token of a text, and its own prediction."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the oracle programs share: MNIST batches and the reproducible initial weights.
+"""Helpers of the oracle programs: MNIST batches and the reproducible initial weights.
 
 Initial weights. Tensors are numbered in the order fc1.weight, fc1.bias, fc2.weight, fc2.bias, ...
 (index 0, 1, 2, ...); element i counts in row-major order. With all integers modulo 2^64:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What layers read in weights, and what that costs in fp32, against sizes worked out by hand.
+// The weights that layers read, and their cost in fp32, compared with sizes computed by hand.
 #include "analysis/proof/cost.h"
 
 #include <gtest/gtest.h>

@@ -81,8 +81,10 @@ TEST(InferenceProof, OfLayersThatOverflowHolds) {
   EXPECT_FALSE(proof.trials[3].passes);
   EXPECT_EQ(proof.steps, 3) << "batches of 4 of 10 samples";
   EXPECT_GE(proof.tolerance, kOutputFloor);
-  EXPECT_THAT(proof.text, StartsWith("Proved by running it: with the advice the outputs are "));
-  EXPECT_THAT(proof.text, HasSubstr("without it, they are not finite where fp32's are."));
+  EXPECT_THAT(proof.text,
+              StartsWith("Tested by running it: with the change, the outputs are within "));
+  EXPECT_THAT(proof.text,
+              HasSubstr("Without it, outputs are NaN or infinite where fp32's are finite."));
   EXPECT_THAT(proof.text, testing::Not(HasSubstr("loss")));
   const std::optional<Proof> read = read_proof(proof_json(proof));
   ASSERT_TRUE(read);
@@ -92,7 +94,7 @@ TEST(InferenceProof, OfLayersThatOverflowHolds) {
 TEST(InferenceProof, OfTooLittleDoesNotHold) {
   const Proof proof = proof_of(request_of(hot_network(), "mixed_float16", {"fc1"}));
   EXPECT_FALSE(proof.holds);
-  EXPECT_THAT(proof.text, StartsWith("Not proved: with the advice the outputs are not finite"));
+  EXPECT_THAT(proof.text, StartsWith("Not proved: with the change, outputs are NaN or infinite"));
 }
 
 TEST(InferenceProof, ANetworkThatIsRightNeedsNone) {
@@ -102,7 +104,8 @@ TEST(InferenceProof, ANetworkThatIsRightNeedsNone) {
   const Proof proof = proof_of(request_of(cool, "mixed_float16", {"fc1"}));
   EXPECT_FALSE(proof.holds);
   EXPECT_TRUE(proof.trials[0].passes);
-  EXPECT_THAT(proof.text, StartsWith("mixed_float16 gives fp32's results as it is: the outputs "));
+  EXPECT_THAT(proof.text,
+              StartsWith("mixed_float16 matches fp32 without any change: the outputs "));
 }
 
 TEST(InferenceProof, RefusesARunThatDoesNotRepeat) {
@@ -124,7 +127,7 @@ TEST(InferenceProof, RefusesARunThatDoesNotRepeat) {
     prove(request, samples, {}, kNotNow);
     ADD_FAILURE() << "nothing thrown";
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), StartsWith("the run does not repeat itself: the error of output "));
+    EXPECT_THAT(e.what(), StartsWith("the run is not repeatable: the error of output "));
   }
   const std::atomic<bool> now{true};
   EXPECT_FALSE(prove(request, samples, {}, now));

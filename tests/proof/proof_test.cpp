@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Proofs by small trainings that fail for a known reason: what holds, what does not, what is
-// dropped, and what the JSON says of it.
+// Proofs by small trainings that fail for a known reason: what is proved, what is not, what is
+// dropped, and the JSON about it.
 #include "analysis/proof/proof.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ TrainConfig training(const std::string& model, const std::string& plan, const st
   return result;
 }
 
-/// What the rules advise on the second lane.
+/// Returns the rules' advice on the second lane.
 Recommendation advice_on(const TrainConfig& config) {
   Trainer trainer(config, data());
   MemorySink sink;
@@ -74,8 +74,8 @@ Proof proof_of(const TrainConfig& config, const Recommendation& advice) {
   return try_to_prove(config, advice, {}, never).value();
 }
 
-/// A proof that holds: the original fails, the advised lane passes, and of the leave-one-outs,
-/// one for each of `members`, none does.
+/// Expects a successful proof: the original fails, the advised lane passes, and all
+/// leave-one-outs fail, one for each of `members`.
 void expect_holds(const Proof& proof, Words members) {
   EXPECT_TRUE(proof.holds) << proof.text;
   ASSERT_GE(proof.trials.size(), 2u);
@@ -95,8 +95,8 @@ void expect_holds(const Proof& proof, Words members) {
   std::sort(members.begin(), members.end());
   std::sort(without.begin(), without.end());
   EXPECT_EQ(without, members);
-  EXPECT_THAT(proof.text, StartsWith("Proved by training: "));
-  EXPECT_THAT(proof.text, HasSubstr("breaks it again"));
+  EXPECT_THAT(proof.text, StartsWith("Tested by training "));
+  EXPECT_THAT(proof.text, HasSubstr(" Without it, "));
 }
 
 TEST(Proof, OfALayerHolds) {
@@ -123,7 +123,7 @@ TEST(Proof, OfTheStorageHolds) {
   expect_holds(proof, {"variables.storage"});
   EXPECT_THAT(proof.edit.fp32_layers(), IsEmpty());
   EXPECT_EQ(plan_from_json(proof.plan_json).storage, kFp32);
-  EXPECT_THAT(proof.text, HasSubstr("Taking the fp32 variables away"));
+  EXPECT_THAT(proof.text, HasSubstr("Without it, training fails."));
 }
 
 TEST(Proof, OfALossScaleHolds) {
@@ -134,7 +134,7 @@ TEST(Proof, OfALossScaleHolds) {
   EXPECT_LE(*proof.edit.loss_scale(), 0x1p20);
   // The plan is the old one, so the lane needs a name of its own.
   EXPECT_EQ(proof.advised, "mixed_float16+advice");
-  EXPECT_THAT(proof.text, HasSubstr("Taking the loss scale away"));
+  EXPECT_THAT(proof.text, HasSubstr("Without it, it differs by 7"));
   EXPECT_EQ(proof.trials[0].calibration_skips, 0) << "a static scale looks for nothing";
 }
 
@@ -161,7 +161,7 @@ TEST(Proof, BothOfTwoMembersAreNeeded) {
   const Proof proof = proof_of(broken, advice);
   expect_holds(proof, {"conv2", "loss_scale"});
   EXPECT_EQ(proof.edit.loss_scale(), 1024.0);
-  EXPECT_THAT(proof.text, HasSubstr("any one of fp32 for conv2 and the loss scale"));
+  EXPECT_THAT(proof.text, HasSubstr("it fails again: fp32 for conv2 and the loss scale."));
 }
 
 TEST(Proof, NeedlessMembersAreDropped) {
@@ -173,13 +173,13 @@ TEST(Proof, NeedlessMembersAreDropped) {
   EXPECT_THAT(proof.edit.fp32_layers(), ElementsAre("conv2"));
   EXPECT_FALSE(proof.edit.loss_scale());
   EXPECT_THAT(proof.dropped, ElementsAre("conv1", "fc1", "loss_scale"));
-  EXPECT_THAT(proof.text, HasSubstr("Needless, and dropped: conv1, fc1 and the loss scale."));
+  EXPECT_THAT(proof.text, HasSubstr("Not needed, so dropped: conv1, fc1 and the loss scale."));
   const Plan plan = plan_from_json(proof.plan_json);
   EXPECT_EQ(plan.rules.size(), hot.lanes[1].plan.rules.size() + 1);
   EXPECT_EQ(plan.rules.back().path, "conv2");
 }
 
-// Without learning no lane falls behind, but one of them never makes a step.
+// Without learning, no lane falls behind, but one of them never takes a step.
 TEST(Proof, SkippedStepsCountWhateverTheLoss) {
   const TrainConfig idle = training(kMlp, "mixed_float16", "dynamic:1e30", "sgd:lr=0");
   Recommendation advice = advice_of(idle, {});
@@ -188,7 +188,7 @@ TEST(Proof, SkippedStepsCountWhateverTheLoss) {
   expect_holds(proof, {"loss_scale"});
   EXPECT_LE(proof.trials[0].gap, proof.tolerance);
   EXPECT_EQ(proof.trials[0].calibration_skips, kSteps);
-  EXPECT_THAT(proof.text, HasSubstr("% off with 30 skipped steps. Taking"));
+  EXPECT_THAT(proof.text, HasSubstr("% with 30 skipped steps."));
 }
 
 TEST(Proof, AdviceThatDoesNotHelpDoesNotHold) {
@@ -199,7 +199,8 @@ TEST(Proof, AdviceThatDoesNotHelpDoesNotHold) {
   EXPECT_FALSE(proof.trials[1].passes);
   EXPECT_THAT(proof.edit.fp32_layers(), ElementsAre("fc1")) << "it is what was tried";
   EXPECT_THAT(proof.dropped, IsEmpty());
-  EXPECT_THAT(proof.text, StartsWith("Not proved: with the advice the loss does not stay finite "));
+  EXPECT_THAT(proof.text,
+              StartsWith("Not proved: with the change, the loss becomes NaN or infinite "));
   EXPECT_THAT(proof.text, HasSubstr("It skips 30 steps."));
 }
 
@@ -210,7 +211,8 @@ TEST(Proof, ALaneThatTrainsWellNeedsNone) {
   EXPECT_TRUE(proof.trials.at(0).passes);
   EXPECT_TRUE(proof.trials.at(1).passes);
   EXPECT_EQ(proof.trials.size(), 2u);
-  EXPECT_THAT(proof.text, StartsWith("mixed_float16 trains as fp32 does as it is: the loss is "));
+  EXPECT_THAT(proof.text,
+              StartsWith("mixed_float16 matches fp32 without any change: the loss stays within "));
 }
 
 TEST(Proof, NothingIsProvedWhereFp32DoesNotTrain) {
@@ -223,7 +225,7 @@ TEST(Proof, NothingIsProvedWhereFp32DoesNotTrain) {
   EXPECT_EQ(Json::parse(proof_json(proof)).at("twin_spread"), "inf");
 }
 
-// Lanes that are lost end after 64 steps: the gap is infinite, and the text can still be written.
+// Failed lanes end after 64 steps: the gap is infinite, and the text can still be written.
 TEST(Proof, LanesWithoutHopeEndEarly) {
   TrainConfig hot = training("lenet-hot", "mixed_float16", "dynamic");
   hot.steps = 100;
@@ -238,9 +240,9 @@ TEST(Proof, LanesWithoutHopeEndEarly) {
   EXPECT_EQ(steps["mixed_float16+fp32"], 100);
   EXPECT_EQ(proof->trials[0].gap, std::numeric_limits<double>::infinity());
   EXPECT_EQ(proof->trials[0].skipped, 64);
-  EXPECT_THAT(proof->text, HasSubstr("without it, training fails"));
+  EXPECT_THAT(proof->text, HasSubstr("Without it, training fails"));
 
-  // A scale that is still coming down from far up is not lost, only late: 2^99 takes 80 steps.
+  // A scale that is still coming down from a large value is late, not failed: 2^99 takes 80 steps.
   TrainConfig far = training(kMlp, "mixed_float16", "dynamic:1e30");
   far.steps = 120;
   steps.clear();
@@ -289,7 +291,7 @@ TEST(Proof, ATrainingThatDoesNotRepeatProvesNothing) {
   };
   ProofRequest good = request;
   request.recorded_reference[3].loss = std::nextafter(request.recorded_reference[3].loss, 1e9);
-  EXPECT_THAT(message(), StartsWith("the training does not repeat itself: at step 13 the loss of "
+  EXPECT_THAT(message(), StartsWith("the training is not repeatable: at step 13 the loss of "
                                     "float32 is "));
   request = good;
   request.recorded[2].loss = 1.0;
@@ -304,7 +306,7 @@ TEST(Proof, StopsWhenItIsAskedTo) {
   const auto count = [&rows](const std::string&, int, const StepRow&) { ++rows; };
   EXPECT_FALSE(try_to_prove(hot, advice, count, now));
   EXPECT_EQ(rows, 0);
-  // In any of the trainings, in the middle of it or with its last step.
+  // Stop in any of the trainings, in the middle of it or at its last step.
   int lanes = 0;
   const std::atomic<bool> never{false};
   ASSERT_TRUE(try_to_prove(
@@ -341,7 +343,7 @@ TEST(Proof, JsonHasTheKeysOfTheContract) {
                           "seed", "tolerance", "twin_spread", "trials", "dropped", "tried",
                           "alternatives", "causes", "exhausted", "plan", "text"));
   EXPECT_EQ(json.at("changes"), Json::parse(R"([{"kind": "operator_fp32", "path": "conv2"}])"));
-  // As it was, the advice, without conv2 (which is fc1 alone), without fc1.
+  // Unchanged, with the advice, without conv2 (only fc1), without fc1.
   ASSERT_GE(json.at("tried").size(), 3u);
   EXPECT_EQ(json.at("tried").at(0).at("changes"), Json::array());
   for (const Json& tried : json.at("tried")) {

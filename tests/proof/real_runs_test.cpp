@@ -107,7 +107,8 @@ TEST(RealRuns, BuffersThatMoveWithASkippedStepAreSpoiled) {
   EXPECT_TRUE(of_rule(run_rules(safe), "unsafe_buffers").empty());
 }
 
-// A step that is skipped for its gradients leaves good values behind; so does one that is taken.
+// A step that is skipped because of its gradients leaves good values behind; so does one that is
+// taken.
 TEST(RealRuns, BuffersOfAGoodForwardPassAreNoFinding) {
   Plan plan = preset_plan("mixed_float16").value();
   plan.buffers = BufferCommit::always;

@@ -23,7 +23,7 @@ Rows losses(const std::vector<double>& values) {
   return rows;
 }
 
-/// So many steps of a constant loss, with the last ones given.
+/// Returns this many steps of a constant loss that ends with the given values.
 Rows ending(size_t steps, double loss, const std::vector<double>& last) {
   std::vector<double> values(steps - last.size(), loss);
   values.insert(values.end(), last.begin(), last.end());
@@ -71,14 +71,14 @@ TEST(LossGap, IsInfiniteWhereThereIsNothingToCompare) {
   EXPECT_EQ(loss_gap({}, {}), kInfinity);
 }
 
-// What is left of a loss of 2 below 0.02 is no measure of anything.
+// Once a loss of 2 has dropped below 0.02, the remainder is no longer a meaningful measure.
 TEST(LossGap, OfALossNearZeroIsMeasuredAgainstTheFirst) {
   const Rows learned = ending(10, 2.0, {0.0, 0.0});
   EXPECT_EQ(loss_gap(learned, learned), 0.0);
   EXPECT_NEAR(loss_gap(ending(10, 2.0, {1e-6, 1e-6}), learned), 1e-6 / 0.02, 1e-12);
   EXPECT_NEAR(loss_gap(ending(10, 2.0, {0.5, 0.5}), learned), 25.0, 1e-9);
   EXPECT_NEAR(loss_gap(ending(10, 2.0, {0.5, 0.5}), ending(10, 2.0, {1e-9, 1e-9})), 25.0, 1e-5);
-  // Right above, the loss itself is the measure.
+  // Just above that, the loss itself is the measure.
   EXPECT_NEAR(loss_gap(ending(10, 2.0, {0.08, 0.08}), ending(10, 2.0, {0.04, 0.04})), 1.0, 1e-9);
   const Rows nothing = losses({0.0, 0.0});
   EXPECT_EQ(loss_gap(nothing, nothing), 0.0);
@@ -167,7 +167,7 @@ TEST(SkippedSteps, AScaleThatKeepsFallingHasNotSettled) {
 
 TEST(SkippedSteps, ADoubledScaleThatFailsIsAProbe) {
   expect_skips(course("x" + taken(30) + "^" + taken(30) + "^" + taken(5)), {1, 2, 0, true, true});
-  // It overflows in its second step: that is no probe. One of a hundred steps may do so.
+  // It overflows in its second step, so it is not a probe. One of a hundred steps may overflow.
   expect_skips(course(taken(30) + "+x" + taken(30)), {0, 0, 1, true, true});
 }
 
@@ -180,7 +180,7 @@ TEST(SkippedSteps, OthersAreRare) {
   expect_skips(course(taken(140) + one + one + one + "x"), {0, 0, 4, true, false});
 }
 
-// Of a loss that falls by half a step, from 100: the last 20 of 100 losses have the median 55.25.
+// For a loss that falls by half a step, from 100: the last 20 of 100 losses have the median 55.25.
 TEST(DelayGap, IsHowFarTheReferenceMovesInSoManySteps) {
   Rows reference;
   for (int i = 0; i < 100; ++i) reference.push_back({.step = i, .loss = 100.0 - 0.5 * i});

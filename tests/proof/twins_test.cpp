@@ -81,7 +81,7 @@ double norm(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(sum);
 }
 
-// bf16 has 7 bits behind the point, and mixed_bfloat16 reads all weights in it.
+// bf16 has 7 bits after the point, and mixed_bfloat16 reads all weights in it.
 TEST(Twins, EndAsFarAwayAsTrainingsMovedByHand) {
   const TrainConfig adam = beside_float32("mixed_bfloat16", 20, "adam:lr=0.003");
   const RunView run = recorded_run(adam);
@@ -164,7 +164,7 @@ TEST(Twins, OfATrainingThatDoesNotRepeatShowNothing) {
     train_twins(request, data(), {}, kNever);
     ADD_FAILURE() << "nothing thrown";
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), StartsWith("the training does not repeat itself: at step 3 the loss of "
+    EXPECT_THAT(e.what(), StartsWith("the training is not repeatable: at step 3 the loss of "
                                      "float32 is "));
   }
   const std::atomic<bool> now{true};
@@ -230,7 +230,7 @@ TEST(Twins, MakeALossRightOrWrong) {
   EXPECT_EQ(state(1.3, {loss_at_the_end(0.3, endless)}), "inconclusive");
 }
 
-// Of a way (1, 0): (1, 0.33) has an error of 0.33 and a ratio of sqrt(1 + 0.33^2) = 1.053.
+// For a movement of (1, 0): (1, 0.33) has an error of 0.33 and a ratio of sqrt(1 + 0.33^2) = 1.053.
 TEST(Twins, ShowWhichMovementsAreWrong) {
   const auto harm = [](const Deviation& moved) {
     const RunView run = run_with(1.0, {loss_at_the_end(0.0, 0.001), moved});
@@ -247,7 +247,8 @@ TEST(Twins, ShowWhichMovementsAreWrong) {
       << "0.5 (1 + 2.2^2 - 2.4^2) = 0.04 of the way, however long it is";
 }
 
-// Of four steps the first goes to the loss scale: three quarters of the way are all there can be.
+// The loss scale costs the first of four steps, so at most three quarters of the movement are
+// possible.
 TEST(Twins, AShortSearchForTheLossScaleIsNoHarm) {
   const auto harm = [](bool skips) {
     RunView run(run_with(1.0, {}).info(), RunStatus::complete);
@@ -274,7 +275,7 @@ TEST(Twins, AdviceThatWasTriedInVainIsTold) {
     run.set_proof(1, proof_json(proof));
     return make_report(run).verdict.text;
   };
-  EXPECT_THAT(text(false), HasSubstr("The advised change was tried and did not help."));
+  EXPECT_THAT(text(false), HasSubstr("The advised change was tested and did not help."));
   EXPECT_THAT(text(true), testing::Not(HasSubstr("did not help")));
 }
 
@@ -295,7 +296,8 @@ TEST(Twins, AProofThatRefutesAnAlarmMakesItARemark) {
   EXPECT_EQ(states({movement(0.4, 0.6, 0.01)}, true), "attention") << "twins have shown that";
 }
 
-// With so high a learning rate small differences grow until right trainings have little in common.
+// With such a high learning rate, small differences grow until correct trainings have little in
+// common.
 TEST(Twins, ChaosIsNoHarm) {
   TrainConfig wild = beside_float32("mixed_bfloat16", 60, "sgd:lr=1");
   const RunView run = recorded_run(wild);

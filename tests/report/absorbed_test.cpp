@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Infinities of the forward pass that later operators absorb: harmless ones, silent ones, and those
-// that fp32 has as well. Statistics are written by hand; what is right follows from IEEE 754 and
-// from exp(x) = 0 in fp32 for x below -104.
+// that fp32 has as well. Statistics are written by hand; the expected results follow from IEEE 754
+// and from exp(x) = 0 in fp32 for x below -104.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ class HandMade {
     }
   }
 
-  /// Statistics of the narrow lane.
+  /// Statistics of the fp16 lane.
   HandMade& half(const std::string& site, const TensorStats& stats) {
     set(half_, site, stats);
     return *this;
@@ -118,7 +118,7 @@ const Finding* first_of(const std::vector<Finding>& findings, const std::string&
   return found == findings.end() ? nullptr : &*found;
 }
 
-/// mask = constant * flag, scores + mask, softmax, product: names tell nothing.
+/// mask = constant * flag, scores + mask, softmax, product: the names must not matter.
 const std::vector<ChainOp> kChainOfMask{{"a", "Mul", {"input"}},
                                         {"b", "Add", {"input", "a"}},
                                         {"c", "Softmax", {"b"}},
@@ -141,7 +141,7 @@ TEST(Absorbed, MasksThatASoftmaxReadsDoNoHarm) {
       ASSERT_NE(remark, nullptr);
       EXPECT_EQ(remark->site, "a.activation");
       EXPECT_TRUE(remark->action.edit.empty());
-      EXPECT_THAT(remark->text, HasSubstr("The infinities end at c"));
+      EXPECT_THAT(remark->text, HasSubstr("This is harmless: c gives the same output"));
       EXPECT_THAT(remark->text, Not(HasSubstr("loss scale")));
       EXPECT_EQ(first_of(findings, "first_non_finite"), nullptr);
     }
@@ -171,7 +171,7 @@ TEST(Absorbed, AFullyMaskedRowIsAFailure) {
   EXPECT_EQ(first_of(findings, "first_non_finite")->severity, Severity::error);
 }
 
-// The same written out: max and shift, exp, sum. The maximum of a row picks what is finite.
+// Same, written out: max and shift, exp, sum. The maximum of a row selects finite values.
 TEST(Absorbed, ASoftmaxInPrimitivesIsOneToo) {
   HandMade made({{"a", "Add", {"input"}},
                  {"b", "ReduceMax", {"a"}},
@@ -203,8 +203,8 @@ TEST(Absorbed, WhatDisappearsInADivisionIsHarmlessOnlyIfValuesAgree) {
   const Finding* silent = first_of(alone, "forward_overflow");
   ASSERT_NE(silent, nullptr);
   EXPECT_EQ(silent->severity, Severity::warning);
-  EXPECT_THAT(silent->text, HasSubstr("The infinities end at c, so no NaN shows"));
-  EXPECT_THAT(silent->text, HasSubstr("Add the lane float32"));
+  EXPECT_THAT(silent->text, HasSubstr("c turns the infinities into finite values. No NaN"));
+  EXPECT_THAT(silent->text, HasSubstr("Add a float32 lane"));
   EXPECT_THAT(silent->action.layers, testing::ElementsAre("a"));
 
   HandMade wrong = variance(true);
@@ -223,7 +223,7 @@ TEST(Absorbed, WhatDisappearsInADivisionIsHarmlessOnlyIfValuesAgree) {
   EXPECT_EQ(worst_found(outputs.findings()), Severity::info) << "all results of the pass agree";
 }
 
-// log(0) stands for the logarithm of anything that was flushed; sigmoid of it is not right then.
+// log(0) represents the logarithm of anything that was flushed; a sigmoid of it is then wrong.
 TEST(Absorbed, AnInfinityThatNoRangeMadeMustAgree) {
   for (const double difference : {2e-4, 0.3}) {
     HandMade made({{"a", "Log", {"input"}}, {"b", "Sigmoid", {"a"}}});
@@ -255,7 +255,7 @@ TEST(Absorbed, ZerosThatOnlyTheFormatHasAreTheCauseOfNan) {
   const Finding* found = first_of(findings, "forward_overflow");
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->severity, Severity::error);
-  EXPECT_EQ(found->mechanism, "c is not finite: a underflows fp16 to 0");
+  EXPECT_EQ(found->mechanism, "c becomes NaN or infinite: a underflows fp16 to 0");
   EXPECT_THAT(found->action.layers, testing::ElementsAre("a", "b", "c"));
 
   HandMade both({{"a", "Clip", {"input"}}, {"c", "Div", {"input", "a"}}});  // fp32 has the zero too
@@ -264,7 +264,7 @@ TEST(Absorbed, ZerosThatOnlyTheFormatHasAreTheCauseOfNan) {
   const std::vector<Finding> other = both.findings();
   ASSERT_NE(first_of(other, "forward_overflow"), nullptr);
   EXPECT_EQ(first_of(other, "forward_overflow")->mechanism,
-            "c makes NaN in fp16 from finite operands");
+            "c produces NaN in fp16 from finite operands");
 }
 
 TEST(Absorbed, FullPrecisionLanesGetNoFindingAboutPrecision) {
@@ -303,7 +303,7 @@ TEST(Absorbed, AMaskIsNotBlamedForASkippedStep) {
       run.add_window(1, gradient, {.step = step, .stats = skipped ? bad : TensorStats{.n = 8}});
     }
     const std::vector<Finding> findings = run_rules(run);
-    // NaN where nothing overflowed was made of the infinities of the forward pass.
+    // A NaN without a preceding overflow comes from the infinities of the forward pass.
     EXPECT_EQ(worst_found(findings), overflows ? Severity::info : Severity::error);
     ASSERT_NE(first_of(findings, "first_non_finite"), nullptr);
     EXPECT_EQ(first_of(findings, "first_non_finite")->site,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where harm comes from: the operator whose own arithmetic makes it, where the error grows, and
+// Causes of harm: the operator whose own arithmetic causes it, the place where the error grows, and
 // skipped steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(LocalError, IsTheLargestOfASingleOperator) {
   const std::vector<Finding> found = findings_of(run, "local_error");
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_EQ(found[0].site, "b.activation") << "the larger one in double";
-  EXPECT_EQ(found[0].mechanism, "b, computed in fp16, is 30% off its exact result");
+  EXPECT_EQ(found[0].mechanism, "b computed in fp16 differs from its exact value by 30%");
   EXPECT_EQ(found[0].severity, Severity::error);
   EXPECT_THAT(found[0].action.edit.fp32_layers(), testing::ElementsAre("b"));
   EXPECT_EQ(std::get<double>(found[0].evidence.at("local_error")), 0.3);
@@ -71,7 +71,7 @@ TEST(LocalError, OfNoNumberIsTheLargest) {
   add_error(run, 0, 0.5, 0.01, 0.9);
   add_error(run, 1, kUnknown, kInfinity, kUnknown);
   EXPECT_EQ(findings_of(run, "local_error").at(0).mechanism,
-            "b, computed in fp16, is not finite although its operands are");
+            "b is NaN or infinite in fp16, although its operands are finite");
 }
 
 TEST(LocalError, ComesFromComparisonsWithTheReference) {
@@ -107,12 +107,12 @@ TEST(UnknownCause, SaysWhereTheErrorGrows) {
   add_error(run, 1, 0.25, 0.001, 0.001);
   EXPECT_THAT(
       findings_of(run, "harm").at(0).text,
-      EndsWith("The cause was not found: the error grows at b.activation, from 1% to 25%."));
+      EndsWith("The cause was not found. The error grows at b.activation, from 1% to 25%."));
   EXPECT_TRUE(findings_of(run, "harm").at(0).action.text.empty()) << "that is nothing to do";
 }
 
-/// The first steps of the lane are skipped at 2^16, 2^15 and so on; then it trains as float32 does,
-/// but its loss ends at another place.
+/// The first steps of the lane are skipped at 2^16, 2^15 and so on. Then it trains like float32,
+/// but its loss ends at another value.
 RunView skipping(int64_t skipped, int64_t steps, double factor) {
   RunInfo info;
   info.steps_planned = steps;
@@ -140,7 +140,7 @@ TEST(SkippedSteps, ExplainALossThatEndsElsewhere) {
   const std::vector<Finding> found = findings_of(skipping(5, 100, 1.5), "skipped_steps");
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_EQ(found[0].mechanism,
-            "5 of its 100 steps were skipped while the loss scale came down from 65536 (2^16) to "
+            "5 of 100 steps were skipped while the loss scale came down from 65536 (2^16) to "
             "2048 (2^11)");
   EXPECT_EQ(found[0].action.edit.loss_scale(), 2048.0);
   EXPECT_NEAR(std::get<double>(found[0].evidence.at("share_of_way")), 0.05, 1e-12);

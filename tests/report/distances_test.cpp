@@ -52,7 +52,7 @@ TEST(Distances, ABarIsWithinAFactorOfTwoOfTheDifference) {
 
 TEST(Distances, WhatIsNotFiniteIsCountedApart) {
   const float inf = INFINITY, nan = std::nanf("");
-  // 1e5 of the other lane would be infinite in fp16, too; that is no agreement.
+  // The other lane's 1e5 would be infinite in fp16, too; that does not count as agreement.
   const SiteError error =
       compare_values(std::vector<float>{inf, nan, inf, 1.0f, nan},
                      std::vector<float>{1e5f, 2.0f, inf, 1.0f, nan}, 1.0, kFp16);
@@ -66,7 +66,7 @@ TEST(Distances, WhatIsNotFiniteIsCountedApart) {
 }
 
 TEST(Distances, OfWideFormatsTheStatisticsTellNaNFromFar) {
-  // fp32 values of opposite signs are more than 2^24 ulps apart, as far as a NaN's bin.
+  // fp32 values of opposite signs are more than 2^24 ulps apart, which is in the same bin as NaN.
   RunView run = test::make_run(test::healthy_spec());
   const int site = *run.find_site(0, "conv1.activation");
   SiteError error{.step = 0, .site = site, .other_lane = 1, .other_site = site};

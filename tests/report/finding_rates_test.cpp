@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr int kLane = 1;  // lane 0 is float32, of which nothing was recorded here
+constexpr int kLane = 1;  // lane 0 is float32, without any records here
 
 TensorStats measured(std::vector<float> values, const FloatFormat& format) {
   std::vector<float> rounded(values.size());
@@ -59,7 +59,7 @@ TEST(FindingRates, AnOverflowIsAShareOfAllValuesOfTheRun) {
   const Finding finding = only_finding(run, "forward_overflow");
   EXPECT_EQ(percent(rates_in(run, site).overflow), "2.5%") << "2 of 80";
   EXPECT_EQ(finding.mechanism, "conv2 overflows fp16: 2.5% of its outputs are larger than 65504");
-  EXPECT_THAT(finding.text, HasSubstr(" It is worst at step 0, with 25% of its outputs."));
+  EXPECT_THAT(finding.text, HasSubstr(" The worst is step 0, with 25% of its outputs."));
 }
 
 TEST(FindingRates, AStepLikeTheOthersIsNotNamed) {
@@ -84,9 +84,8 @@ TEST(FindingRates, AnUnderflowIsAShareOfNonZeroValuesOfTheRun) {
   EXPECT_EQ(percent(rates_in(run, site).underflow), "16.7%") << "2 of 12";
   EXPECT_EQ(finding.mechanism,
             "conv1 underflows fp16: 16.7% of the non-zero values of conv1.activation_grad become "
-            "zero");
-  EXPECT_THAT(finding.text,
-              HasSubstr("become zero. Without the steps that overflow, 50% of them do, at loss"));
+            "0");
+  EXPECT_THAT(finding.text, HasSubstr("become 0 (50% in the steps without an overflow) at loss"));
 }
 
 TEST(FindingRates, LostUpdatesAreAShareOfNonZeroUpdates) {
@@ -121,11 +120,14 @@ TEST(FindingRates, ScaledOperandsGiveTheSharesOfTheTables) {
   }
   const Finding finding = only_finding(run, "scaled_operands");
   EXPECT_EQ(percent(rates_in(run, name).underflow), "8.33%") << "4 of 48";
-  EXPECT_EQ(finding.mechanism,
-            "8.33% of the non-zero values of conv1.activation_grad, scaled by delayed, become zero "
-            "in e4m3fn");
-  EXPECT_THAT(finding.text, HasSubstr("8.33% of its non-zero values become zero"));
-  EXPECT_THAT(finding.text, HasSubstr("Without steps that overflow and the first 10, it is 50%."));
+  EXPECT_EQ(
+      finding.mechanism,
+      "conv1.activation_grad underflows e4m3fn: 8.33% of its non-zero values become 0 (scaled by "
+      "delayed)");
+  EXPECT_THAT(finding.text, HasSubstr("8.33% of its non-zero values become 0"));
+  EXPECT_THAT(finding.text,
+              HasSubstr("Without the steps that overflow and the first 10, the share is 50%."
+                        ""));
 }
 
 }  // namespace

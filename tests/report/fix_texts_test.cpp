@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Advice as text to paste: which module, which line of a forward, and what a framework cannot do.
+// Advice as text to paste: the module, the line of a forward function, and limits of a framework.
 // tests/oracle/fix_texts.py executes such texts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,13 +94,13 @@ TEST(FixTexts, PyTorchKeepsTheRestOfAHalfModelAsItIs) {
   EXPECT_THAT(text, HasSubstr("return cast(args, torch.float16), "));
   EXPECT_THAT(text, HasSubstr("    model.get_submodule(name).float()"));
   EXPECT_THAT(fix_as(FixTarget::pytorch, lane, PlanEdit::of(FixKind::weights_fp32)),
-              HasSubstr("model.float()  # master weights"));
+              HasSubstr("model.float()  # fp32 master weights"));
 }
 
 TEST(FixTexts, ConstantsHaveTheNumbersOfTheFormat) {
   PlanEdit edit = PlanEdit::of(FixKind::constant, "layer1.0:add");
   EXPECT_THAT(fix_as(FixTarget::pytorch, exported(), edit),
-              HasSubstr("In fp16 these are -65504 and 6.10351562e-05."));
+              HasSubstr("In fp16, these are -65504 and 6.10351562e-05."));
   edit.changes[0].value = -1e4;
   EXPECT_THAT(fix_as(FixTarget::pytorch, exported(), edit), HasSubstr("use the constant -10000."));
 }
@@ -111,10 +111,10 @@ TEST(FixTexts, RangesAndIntegersArePointedAt) {
   edit.add({.kind = FixKind::keep_integer, .path = "relu_3", .nodes = {"shared"}});
   edit.add({.kind = FixKind::schedule_fp32});
   const std::string text = fix_as(FixTarget::pytorch, exported(), edit);
-  EXPECT_THAT(text, HasSubstr("# fc1: clamp its result: x = x.clamp("));
-  EXPECT_THAT(text, HasSubstr("# layer1.0:add: scale its operands so that the result comes out "
-                              "times 0.25, and"));
-  EXPECT_THAT(text, HasSubstr("multiply by 4"));
+  EXPECT_THAT(text, HasSubstr("# fc1: clamp its output: x = x.clamp("));
+  EXPECT_THAT(text, HasSubstr("# layer1.0:add: scale its operands so that its output is "
+                              "multiplied by 0.25."));
+  EXPECT_THAT(text, HasSubstr("multiply it by 4"));
   EXPECT_THAT(text, HasSubstr("# relu_3: compute this in torch.int64"));
   EXPECT_THAT(text, HasSubstr("# Compute the learning rate in Python floats"));
   EXPECT_THAT(text, Not(HasSubstr("has no setting")));
@@ -130,14 +130,14 @@ TEST(FixTexts, EachSaysWhatItCannotDo) {
   }
   edit = PlanEdit::of(FixKind::store_fp32, "fc1");
   EXPECT_THAT(fix_as(FixTarget::pytorch, exported(), edit),
-              HasSubstr("# Only the results of fc1 need fp32."));
+              HasSubstr("# Only the outputs of fc1 need fp32."));
 }
 
 TEST(FixTexts, TensorFlowsListsAreByOperatorType) {
   const std::string text =
       fix_as(FixTarget::tensorflow, exported(), PlanEdit::in_fp32({"layer1.0.conv2"}));
   EXPECT_THAT(text, HasSubstr("DENIED = \"Conv2D,Conv2DBackpropFilter,Conv2DBackpropInput\"\n"));
-  EXPECT_THAT(text, HasSubstr("# Warning: these lists work by operator type."));
+  EXPECT_THAT(text, HasSubstr("# Warning: these lists apply to operator types."));
   EXPECT_THAT(text, HasSubstr("layer1.0.conv1"));
   EXPECT_THAT(text, Not(HasSubstr("blocks.0")));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What harm makes of findings: where results are right they are remarks, where they are nearly
-// wrong warnings; the rules `harm` and `baseline` themselves; and where the cause is looked for.
+// Effect of harm on findings: remarks if the results are right, warnings if they are nearly wrong;
+// the rules `harm` and `baseline`; and where the cause is searched.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST(HarmlessFindings, AreRemarks) {
   const std::vector<Finding> found = findings_of(run, "loss_scale_window");
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_EQ(found[0].severity, Severity::info);
-  EXPECT_EQ(found[0].action.text, "Nothing to change: it did no harm in this run.");
+  EXPECT_EQ(found[0].action.text, "Nothing to change: it is harmless in this run.");
   EXPECT_TRUE(found[0].action.edit.empty());
   for (const Finding& each : run_rules(run)) EXPECT_EQ(each.severity, Severity::info) << each.rule;
   EXPECT_FALSE(recommend(run, run_rules(run), 1)) << "nothing is to be mended";
@@ -69,7 +69,7 @@ TEST(HarmlessFindings, OfAHarmedLaneAreWhatTheRulesSay) {
   ASSERT_THAT(findings_of(run, "harm"), SizeIs(1));
 }
 
-// Updates are not what a batch's loss and gradients depend on: their harm is measured apart.
+// A batch's loss and gradients do not depend on updates, whose harm is measured separately.
 TEST(HarmlessFindings, OfUpdatesAreRemarksAlsoInADoubtfulLane) {
   RunSpec spec = healthy_spec();
   spec.lanes[1].storage = kFp16;
@@ -131,9 +131,9 @@ TEST(HarmRule, IsAFindingOfTheWorstThatNamesTheOthers) {
   EXPECT_EQ(found[0].lane, 1);
   EXPECT_EQ(found[0].severity, Severity::error);
   EXPECT_EQ(found[0].step, 3);
-  EXPECT_THAT(found[0].mechanism, HasSubstr("the gradient of a.weight is"));
-  EXPECT_THAT(found[0].text, AllOf(HasSubstr("fp16: the gradient of a.weight is"),
-                                   HasSubstr("Its loss of one batch is")));
+  EXPECT_THAT(found[0].mechanism, HasSubstr("the gradient of a.weight differs from"));
+  EXPECT_THAT(found[0].text, AllOf(HasSubstr("fp16: the gradient of a.weight differs from"),
+                                   HasSubstr("Its loss on the same batch")));
   EXPECT_EQ(std::get<std::string>(found[0].evidence.at("result")), "gradient");
   EXPECT_EQ(std::get<std::string>(found[0].evidence.at("name")), "a.weight");
   EXPECT_EQ(std::get<double>(found[0].evidence.at("error")), 0.8);

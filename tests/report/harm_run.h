@@ -21,7 +21,7 @@ struct HarmLane {
   std::string name;
   FloatFormat read_a = kFp32, write_a = kFp32;
   FloatFormat read_b = read_a, write_b = write_a;
-  /// Of the plan; by default what the layers say.
+  /// The plan's format; by default the layer's.
   FloatFormat planned = read_a;
 };
 
@@ -84,7 +84,7 @@ inline RunView harm_training(const std::vector<std::pair<HarmLane, LossCurve>>& 
   return run;
 }
 
-/// float32 and a lane whose loss is the same but for a factor.
+/// float32 and a lane with the same loss except for a factor.
 inline RunView trained_beside_float32(const HarmLane& lane, double factor = 1.001) {
   return harm_training({{kReferenceLane, falling_loss}, {lane, falling_times(factor)}});
 }
@@ -105,7 +105,7 @@ inline RunView harm_inference(const std::vector<HarmLane>& lanes) {
   return run;
 }
 
-/// What a rule finds.
+/// Returns the findings of a rule.
 inline std::vector<Finding> findings_of(const RunView& run, const std::string& rule) {
   std::vector<Finding> found;
   for (Finding& finding : run_rules(run)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which distances from the truth are harm: the tolerances of docs/contracts.md, "Harm", on made-up
-// distances just below and just above them.
+// Distances from the truth that count as harm: the tolerances of docs/reference/verdicts.md, with
+// made-up distances just below and just above them.
 #include "analysis/rules/harm.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ Harm harm_of_output(const HarmLane& lane, const Deviation& deviation) {
   return harm;
 }
 
-/// That the tolerance is `tolerance`: a little less is none.
+/// Expects the tolerance `tolerance`: slightly less is no harm.
 void expect_output_tolerance(const HarmLane& lane, double spread, double tolerance) {
   SCOPED_TRACE(lane.name + " with a spread of " + std::to_string(spread));
   EXPECT_TRUE(harm_of_output(lane, output_off(0.99 * tolerance, spread)).items.empty());
@@ -82,7 +82,7 @@ TEST(Harm, TheWorstSampleHasAToleranceOfItsOwn) {
   EXPECT_THAT(items(0.249, 0.0), IsEmpty());
   ASSERT_THAT(items(0.251, 0.0), SizeIs(1));
   EXPECT_DOUBLE_EQ(items(0.251, 0.0)[0].tolerance, 0.25);
-  EXPECT_THAT(items(0.251, 0.0)[0].text, HasSubstr("in the worst sample"));
+  EXPECT_THAT(items(0.251, 0.0)[0].text, HasSubstr("the worst sample of its output"));
   EXPECT_THAT(items(0.59, 0.2), IsEmpty());
   EXPECT_THAT(items(0.61, 0.2), SizeIs(1));
 }
@@ -100,13 +100,15 @@ TEST(Harm, ChannelsAndDifferencesAreJudgedAsSamplesAre) {
   EXPECT_THAT(channel(0.59, 0.2), IsEmpty());
   ASSERT_THAT(channel(0.77, 0.0), SizeIs(1));
   EXPECT_THAT(channel(0.77, 0.0)[0].text,
-              HasSubstr("channel 3 (axis 1) of its output logits is 77% off (25% is allowed)"));
+              HasSubstr("channel 3 (axis 1) of its output logits differs from float32's by 77% "
+                        "(25% is allowed)"));
   EXPECT_TRUE(channel(0.51, 0.0)[0].severe);
   EXPECT_FALSE(channel(0.49, 0.0)[0].severe);
-  // An output that is a little off as well does not hide a channel of no use.
+  // An output with a small error does not hide a channel that is useless.
   ASSERT_THAT(channel(0.77, 0.0, 0.1), SizeIs(1));
   EXPECT_TRUE(channel(0.77, 0.0, 0.1)[0].severe);
-  EXPECT_THAT(channel(0.4, 0.0, 0.1)[0].text, HasSubstr("its output logits is 10% off"));
+  EXPECT_THAT(channel(0.4, 0.0, 0.1)[0].text,
+              HasSubstr("its output logits differs from float32's by 10%"));
 
   Deviation deviation = output_off(0.001, 0.001);
   deviation.differences = 1.0;
@@ -114,7 +116,7 @@ TEST(Harm, ChannelsAndDifferencesAreJudgedAsSamplesAre) {
   const std::vector<HarmItem> items = harm_of_output(kFp16Lane, deviation).items;
   ASSERT_THAT(items, SizeIs(1));
   EXPECT_DOUBLE_EQ(items[0].tolerance, 0.3);
-  EXPECT_THAT(items[0].text, HasSubstr("the difference between the values"));
+  EXPECT_THAT(items[0].text, HasSubstr("the spread of the values"));
 }
 
 TEST(Harm, WhatIsNotFiniteIsSevere) {
@@ -132,7 +134,7 @@ TEST(Harm, OutputsAreSevereFromAFifthOn) {
   EXPECT_TRUE(harm_of_output(kFp16Lane, output_off(0.21, 0.0)).severe());
 }
 
-/// Below the tolerance, yet more than rounding alone usually makes of it.
+/// Below the tolerance, yet more than the usual effect of rounding alone.
 TEST(Harm, IsDoubtfulFromHalfTheSpreadOn) {
   EXPECT_FALSE(harm_of_output(kFp16Lane, output_off(0.009, 0.0)).doubtful) << "below the floor";
   EXPECT_FALSE(harm_of_output(kFp16Lane, output_off(0.019, 0.04)).doubtful);
@@ -210,8 +212,8 @@ TEST(Harm, OneItemStandsForAllGradients) {
   const Harm harm = harm_in(run);
   ASSERT_THAT(harm.items, SizeIs(1));
   EXPECT_EQ(harm.items[0].name, "b.weight");
-  EXPECT_THAT(harm.items[0].text, HasSubstr("the gradient of b.weight is"));
-  EXPECT_THAT(harm.items[0].text, HasSubstr("1 more variable"));
+  EXPECT_THAT(harm.items[0].text,
+              HasSubstr("the gradients of b.weight and 1 other variable differ"));
 }
 
 TEST(Harm, GradientsAndLossesThatAreNotFiniteAreSevereWhateverTheOthersAre) {
@@ -330,7 +332,7 @@ std::vector<HarmItem> moved_items(const std::string& name, const Moved& moved) {
 }
 
 TEST(Harm, WaysOfWeightsAreComparedWithThoseOfTwins) {
-  // Of a way as long as float32's and off by e, 1 - e^2 / 2 lies along float32's.
+  // A movement as long as float32's, with an error of e, has 1 - e^2 / 2 along float32's.
   EXPECT_THAT(moved_items("", {0.44, 1.0, 0.01}), IsEmpty());
   ASSERT_THAT(moved_items("", {0.46, 1.0, 0.01}), SizeIs(1));
   EXPECT_EQ(moved_items("", {0.46, 1.0, 0.01})[0].of, Kind::weight);
@@ -338,14 +340,14 @@ TEST(Harm, WaysOfWeightsAreComparedWithThoseOfTwins) {
   EXPECT_THAT(moved_items("", {0.90, 1.0, 0.2}), SizeIs(1));
 }
 
-// Where the truth is 0, fp32 has nothing but its own roundings to compare with.
+// If the truth is 0, fp32 has only its own roundings for comparison.
 TEST(Harm, OutputsThatAreNoiseInFp32AreNotJudged) {
   Deviation noisy = output_off(kUnknown, 0.9);
   noisy.noise = 0.8;
   RunView run = harm_inference({kReferenceLane, kFp16Lane});
   run.add_deviation(1, noisy);
   const std::string reason =
-      "Its output logits was not compared: float32's own result is rounding noise.";
+      "Its output logits was not compared, because float32's is only rounding noise.";
   EXPECT_TRUE(harm_in(run).items.empty());
   EXPECT_EQ(harm_in(run).inconclusive, reason);
 
@@ -367,7 +369,7 @@ TEST(Harm, TheAccuracyOfInferenceCounts) {
   const Harm harm = with(0.7);
   ASSERT_THAT(harm.items, SizeIs(1));
   EXPECT_EQ(harm.items[0].of, Kind::accuracy);
-  EXPECT_EQ(harm.items[0].text, "its accuracy is 70%, float32's 95%");
+  EXPECT_EQ(harm.items[0].text, "its accuracy is 70%, but float32's is 95%");
   EXPECT_TRUE(harm.severe());
   EXPECT_TRUE(with(0.94).items.empty());
 }
@@ -396,8 +398,8 @@ TEST(Harm, WeightsThatDidNotMoveAreSevere) {
   const Harm harm = harm_in(run);
   ASSERT_THAT(harm.items, SizeIs(1));
   EXPECT_TRUE(harm.severe());
-  EXPECT_THAT(harm.items[0].text, HasSubstr("a.weight moved"));
-  EXPECT_THAT(harm.items[0].text, HasSubstr("1 other variable is off, too"));
+  EXPECT_THAT(harm.items[0].text, HasSubstr("a.weight never moved"));
+  EXPECT_THAT(harm.items[0].text, HasSubstr("1 other variable is wrong, too"));
 }
 
 TEST(Harm, AnAverageMayBeOffByTwiceWhatItsWeightIs) {

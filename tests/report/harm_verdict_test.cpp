@@ -67,7 +67,7 @@ TEST(HarmVerdict, OfInferenceIsThatOfItsOutputs) {
   }
 }
 
-/// What the run cannot show, as the report puts it.
+/// Returns what the run cannot show, in the report's words.
 std::string doubt(const RunView& run, size_t lane = 1) {
   const Report report = make_report(run);
   EXPECT_EQ(report.lanes[lane].state, State::inconclusive);
@@ -82,7 +82,7 @@ TEST(InconclusiveVerdict, WithoutAReference) {
 }
 
 TEST(InconclusiveVerdict, WhereNothingWasCompared) {
-  EXPECT_THAT(doubt(harm_inference({kReferenceLane, kFp16Lane})), HasSubstr("not compared"));
+  EXPECT_THAT(doubt(harm_inference({kReferenceLane, kFp16Lane})), HasSubstr("did not compare"));
 }
 
 // The plan narrows what this network does not have.
@@ -126,14 +126,14 @@ TEST(InconclusiveVerdict, IsNeverGivenWhereThereIsHarm) {
   EXPECT_THAT(report.lanes[1].harm.inconclusive, IsEmpty());
 }
 
-// One lane that is known to be right, one of which nothing is known.
+// One lane is known to be right; nothing is known about the other.
 TEST(InconclusiveVerdict, OfOneLaneDoesNotHideAHealthyOne) {
   RunView run = harm_inference({kReferenceLane, kFp16Lane, kBf16Lane});
   run.add_deviation(1, result_off(0.001));
   const Report report = make_report(run);
   EXPECT_EQ(report.verdict.state, State::healthy);
   EXPECT_THAT(report.verdict.headline, StartsWith("fp16 is healthy"));
-  EXPECT_THAT(report.verdict.more, HasSubstr("bf16: Its results were not compared"));
+  EXPECT_THAT(report.verdict.more, HasSubstr("bf16: This run did not compare"));
 }
 
 TEST(HarmVerdict, ALaneInFp32BesideItsReferenceIsJudgedToo) {
@@ -164,9 +164,9 @@ TEST(HarmVerdict, SaysWhatIsWrongAndThatTheCauseIsNotKnown) {
                     .total = 0.4,
                     .local_fp64 = 0.001});
   const Report report = make_report(run);
-  EXPECT_THAT(report.verdict.headline, StartsWith("fp16 fails: its loss of one batch is"));
+  EXPECT_THAT(report.verdict.headline, StartsWith("fp16 fails: its loss on the same batch"));
   EXPECT_THAT(report.verdict.more,
-              AllOf(StartsWith("The cause was not found: "), HasSubstr("b.activation")));
+              AllOf(StartsWith("The cause was not found. "), HasSubstr("b.activation")));
   EXPECT_THAT(report.verdict.headline, Not(HasSubstr("because")));
   EXPECT_EQ(report.verdict.text, report.verdict.headline + " " + report.verdict.more);
 }
@@ -177,11 +177,11 @@ TEST(HarmVerdict, NamesTheCauseThatARuleFound) {
   const Report report = make_report(run);
   EXPECT_EQ(report.verdict.state, State::broken);
   EXPECT_THAT(report.verdict.headline, StartsWith("mixed_float16 fails because conv2 "));
-  EXPECT_THAT(report.verdict.more, StartsWith("Its loss of one batch is 50% off"));
+  EXPECT_THAT(report.verdict.more, StartsWith("Its loss on the same batch"));
   EXPECT_THAT(report.verdict.more, Not(HasSubstr("The cause was not found")));
 }
 
-/// bf16 is no wider than fp16, nor the other way round: neither cures the other.
+/// bf16 is not wider than fp16 nor the other way round: neither fixes the other.
 TEST(HarmVerdict, SaysThatTheOtherLanesAreHealthy) {
   RunView run = harm_training({{kReferenceLane, falling_loss},
                                {kFp16Lane, falling_times(1.001)},
@@ -192,7 +192,7 @@ TEST(HarmVerdict, SaysThatTheOtherLanesAreHealthy) {
   EXPECT_EQ(report.verdict.state, State::broken);
   EXPECT_FALSE(report.cure);
   EXPECT_THAT(report.verdict.headline, StartsWith("fp16 fails"));
-  EXPECT_THAT(report.verdict.more, HasSubstr("bf16 is healthy"));
+  EXPECT_THAT(report.verdict.more, HasSubstr("bf16 matches float32"));
   EXPECT_STREQ(lane_verdict(report.lanes[1]), "broken");
   EXPECT_STREQ(lane_verdict(report.lanes[2]), "healthy");
 }
@@ -219,11 +219,11 @@ TEST(HarmVerdict, AHealthyLaneWithWiderFormatsIsTheCure) {
   const Report report = make_report(run);
   EXPECT_EQ(report.verdict.state, State::cured);
   EXPECT_EQ(report.cure, 2);
-  EXPECT_EQ(report.verdict.headline, "fp16+fp32 works where fp16 fails.");
+  EXPECT_EQ(report.verdict.headline, "Keeping a in fp32 fixes fp16.");
   EXPECT_EQ(report.lanes[1].state, State::broken);
 }
 
-// A lane of which nothing is known cures nobody.
+// A lane about which nothing is known does not count as a fix.
 TEST(HarmVerdict, AnInconclusiveLaneIsNoCure) {
   const HarmLane wider{.name = "fp16+fp32", .read_b = kFp16, .write_b = kFp16, .planned = kFp16};
   RunView run = harm_inference({kReferenceLane, kFp16Lane, wider});
@@ -231,7 +231,7 @@ TEST(HarmVerdict, AnInconclusiveLaneIsNoCure) {
   const Report report = make_report(run);
   EXPECT_EQ(report.verdict.state, State::broken);
   EXPECT_FALSE(report.cure);
-  EXPECT_THAT(report.verdict.more, HasSubstr("fp16+fp32: Its results were not compared"));
+  EXPECT_THAT(report.verdict.more, HasSubstr("fp16+fp32: This run did not compare"));
 }
 
 TEST(HarmVerdict, OfSeveralHealthyLanesIsOneSentence) {
@@ -243,7 +243,7 @@ TEST(HarmVerdict, OfSeveralHealthyLanesIsOneSentence) {
   EXPECT_THAT(report.verdict.headline, HasSubstr("both lanes"));
 }
 
-// 5 % apart without twins: neither harmed nor proven to be right.
+// A difference of 5% without twins: neither harmed nor proved to be right.
 TEST(HarmVerdict, SaysWhatOnlyFurtherTrainingsWouldShow) {
   const LossCurve settled = [](int64_t step) { return step < 20 ? 2.0 : 1.0; };
   const LossCurve own = [](int64_t step) { return step < 20 ? 2.0 : 1.05; };

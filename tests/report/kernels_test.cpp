@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What reports and the rule say of kernels that were held against the emulator.
+// Reports and findings about kernels that were compared with the emulator.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,8 +20,8 @@ using testing::Not;
 
 constexpr const char* kLibrary = "a library 1.2";
 
-/// A healthy run whose second lane has kernels of its own: 16 of 1000 elements of conv1 are summed
-/// in another order, of which `explained` of 500 sampled ones are explained.
+/// A healthy run whose second lane has different kernels: 16 of 1000 elements of conv1 are summed
+/// in another order, and `explained` of 500 sampled ones are explained.
 RunView checked_run(int64_t explained = 500, int64_t beyond = 0) {
   RunSpec spec = healthy_spec();
   spec.lanes[1].name = "cuda:mixed_float16";
@@ -78,18 +78,19 @@ TEST(KernelReport, CountsOverTheSampledSteps) {
 TEST(KernelReport, SaysWhatItComesTo) {
   const std::string all = std::to_string(checked_run().lane(1).sites.size());
   const std::string explained = make_report(checked_run()).kernels[0].text;
-  EXPECT_THAT(explained, HasSubstr("Of " + all + " tensors"));
-  EXPECT_THAT(explained, HasSubstr("explains 100% of the sampled elements of the other one to "
-                                   "the last bit: tensor-core:h100."));
+  EXPECT_THAT(explained, HasSubstr(" of " + all + " tensors"));
+  EXPECT_THAT(explained, HasSubstr("explains 100% of the sampled elements of the other one "
+                                   "exactly: tensor-core:h100."));
   const std::string partly = make_report(checked_run(499)).kernels[0].text;
   EXPECT_THAT(partly, HasSubstr("explains 99.8%"));
-  EXPECT_THAT(partly, Not(HasSubstr("no order of summing")));
+  EXPECT_THAT(partly, Not(HasSubstr("no order of summation")));
   const std::string wrong = make_report(checked_run(400, 3)).kernels[0].text;
-  EXPECT_THAT(wrong, HasSubstr("One holds values that no order of summing explains."));
+  EXPECT_THAT(wrong, HasSubstr("One has values that no order of summation explains."));
   EXPECT_THAT(wrong, Not(HasSubstr("the other one"))) << "it is the same one";
 }
 
-// The order told is that of the step of which least was explained, whatever came between.
+// The reported order is that of the step with the fewest explained elements, whatever happened
+// between.
 TEST(KernelReport, TellsTheOrderThatExplainsLeast) {
   RunSpec spec = healthy_spec();
   spec.lanes[1].backend = "cuda";
@@ -118,13 +119,14 @@ TEST(KernelReport, IsInEveryReport) {
   EXPECT_THAT(html, HasSubstr("id=\"kernels\""));
   EXPECT_THAT(html, HasSubstr(kLibrary));
   EXPECT_THAT(
-      html, HasSubstr("99.8%, least at a step by tensor-core:h100 (the kernel&#39;s own order was "
-                      "not found: results change)"));
-  EXPECT_THAT(report_markdown(report), HasSubstr("Kernels of `cuda:mixed_float16`: Of "));
+      html,
+      HasSubstr("99.8% at the worst step, by tensor-core:h100 (the kernel&#39;s own summation "
+                "order was not found: results change)"));
+  EXPECT_THAT(report_markdown(report), HasSubstr("Kernels of `cuda:mixed_float16`: "));
   const auto json = nlohmann::json::parse(report_json(report));
   EXPECT_EQ(json["kernels"][0]["lane"], "cuda:mixed_float16");
   EXPECT_EQ(json["kernels"][0]["text"], report.kernels[0].text);
-  // Nothing of it where no kernel was checked.
+  // No kernel section if no kernel was checked.
   const Report other = make_report(make_run(healthy_spec()));
   EXPECT_THAT(report_html(other), Not(HasSubstr("id=\"kernels\"")));
   EXPECT_THAT(report_markdown(other), Not(HasSubstr("Kernels of")));
@@ -137,7 +139,7 @@ TEST(KernelReport, EqualKernelsNeedNoTable) {
   run.add_kernel(1, {.step = 0, .site = 1, .n = 10});
   const Report report = make_report(run);
   EXPECT_EQ(report.kernels[0].text,
-            "The one tensor has the bits that the emulator makes of the same operands.");
+            "The only tensor has the same bits as the emulator's for the same operands.");
   EXPECT_THAT(report_html(report), Not(HasSubstr("Furthest")));
 }
 
@@ -162,12 +164,12 @@ TEST(KernelFault, WhatNoOrderExplainsIsTheKernels) {
   EXPECT_EQ(faults[0].step, 4);
   EXPECT_EQ(std::get<double>(faults[0].evidence.at("elements")), 250.0);
   EXPECT_THAT(faults[0].text, HasSubstr("25% of the values of conv1.activation"));
-  EXPECT_THAT(faults[0].text, HasSubstr("The kernel of cuda fails here, not the format"));
+  EXPECT_THAT(faults[0].text, HasSubstr("The cuda kernel is wrong here, not the format"));
   EXPECT_THAT(faults[0].action.text, HasSubstr("as cuda-own:mixed_float16"));
   EXPECT_THAT(faults[0].action.text, HasSubstr(kLibrary));
 }
 
-// Of a kernel of ours one other bit is a fault, but none that spoils a training.
+// In one of our kernels, a single different bit is a fault, but not one that breaks a training.
 TEST(KernelFault, OtherBitsOfOurKernelsAreAWarning) {
   RunView run = checked_run();
   std::vector<KernelCheck> checks;
@@ -183,14 +185,14 @@ TEST(KernelFault, OtherBitsOfOurKernelsAreAWarning) {
   EXPECT_EQ(faults[0].site, "relu1.activation");
   EXPECT_THAT(faults[0].text, HasSubstr("by at most 1 ulp."));
   EXPECT_THAT(faults[0].action.text, HasSubstr("as emulated:mixed_float16"));
-  // What is finite in one of the two only is more than that.
+  // A value that is finite in only one of the two is more than that.
   RunView infinite = checked_run();
   relu.max_ulps = INFINITY;
   infinite.add_kernel(1, relu);
   faults = faults_of(infinite);
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_EQ(faults[0].severity, Severity::error);
-  EXPECT_THAT(faults[0].text, HasSubstr("finite in one of the two only"));
+  EXPECT_THAT(faults[0].text, HasSubstr("finite in only one of the two"));
   EXPECT_THAT(faults[0].action.text, HasSubstr("as emulated:mixed_float16"));
   // An error anywhere comes first, and says how many there are.
   KernelCheck& conv = check_of(checks, run, "conv2.activation");

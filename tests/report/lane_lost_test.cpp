@@ -44,7 +44,7 @@ TEST(LaneLost, IsWhatTheReportSaysFirst) {
   const Report report = make_report(with_lost(1));
   EXPECT_EQ(report.verdict.state, Verdict::State::broken);
   EXPECT_THAT(report.verdict.text,
-              AllOf(StartsWith("mixed_float16 was lost at step 7: CUDA launch: unspecified launch "
+              AllOf(StartsWith("mixed_float16 stopped at step 7: CUDA launch: unspecified launch "
                                "failure."),
                     Not(HasSubstr("does not train"))));
   EXPECT_FALSE(report.cure);
@@ -61,20 +61,20 @@ TEST(LaneLost, IsWhatTheReportSaysFirst) {
 
 TEST(LaneLost, TheReferenceMayBe) {
   const Report report = make_report(with_lost(0));
-  EXPECT_THAT(report.verdict.text, AllOf(StartsWith("float32 was lost at step 7: "),
-                                         HasSubstr("mixed_float16 is healthy: its loss ends at "),
+  EXPECT_THAT(report.verdict.text, AllOf(StartsWith("float32 stopped at step 7: "),
+                                         HasSubstr("mixed_float16 is healthy: final loss "),
                                          Not(HasSubstr("that of float32"))));
   EXPECT_STREQ(lane_verdict(report.lanes[0]), "lost");
 }
 
-// What is wrong with the format of another lane comes first: it is what the run is about.
+// A problem with the format of another lane comes first: the run is about that.
 TEST(LaneLost, DoesNotHideWhatPrecisionDid) {
   RunView run = make_run(hot_spec());
   const std::string before = make_report(run).verdict.headline;
   run.set_lost(0, {7, "out of memory"});
   const Report report = make_report(run);
   EXPECT_EQ(report.verdict.headline, before);
-  EXPECT_THAT(report.verdict.text, HasSubstr("was lost at step 7: out of memory."));
+  EXPECT_THAT(report.verdict.text, HasSubstr("stopped at step 7: out of memory."));
   const std::vector<Finding> findings = run_rules(run);
   EXPECT_EQ(default_lane(run, findings), 1) << "whom to advise";
   EXPECT_TRUE(recommend(run, findings, 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the rules advise about loss scales that are too high, too low or odd, on make-believe runs.
+// The rules' advice about loss scales that are too high, too low or odd, on made-up runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ RunSpec scaled_spec(double scale) {
   return spec;
 }
 
-/// The same run with a scale that stays: every step is skipped, as the first one is.
+/// Same run with a constant scale: every step is skipped like the first one.
 RunView constant(const RunSpec& spec) {
   const RunView once = make_run(spec);
   RunInfo info = once.info();
@@ -69,15 +69,15 @@ bool any_overflow(const RunSpec& spec, double scale) {
   return false;
 }
 
-// The first gradient overflows, the others are NaN: the reference knows how large they would be.
+// The first gradient overflows, the others are NaN: the reference shows their true magnitudes.
 TEST(LossScaleAdvice, OfARunWithoutAFiniteStepComesFromTheReference) {
   RunSpec spec = scaled_spec(0x1p100);
-  layer_of(spec, "conv1").gradient = -4.0;  // the last gradient to be worked out is the largest
+  layer_of(spec, "conv1").gradient = -4.0;  // the gradient that is computed last is the largest
   const RunView run = constant(spec);
   ASSERT_TRUE(run.steps(1).back().skipped);
   const Finding first = the_finding(run, "first_non_finite");
   EXPECT_EQ(first.severity, Severity::warning);
-  EXPECT_THAT(first.text, HasSubstr("at the static loss scale of 2^100 gradients overflow"));
+  EXPECT_THAT(first.text, HasSubstr("gradients overflow at the static loss scale of 2^100"));
   const double scale = first.action.edit.loss_scale().value();
   EXPECT_STREQ(action_name(first.action.edit), "loss_scale");
   EXPECT_EQ(scale, std::exp2(std::round(std::log2(scale)))) << "a power of two";
@@ -106,7 +106,7 @@ TEST(LossScaleAdvice, WithoutAReferenceItIsDynamicScaling) {
   EXPECT_EQ(first.severity, Severity::warning);
   EXPECT_FALSE(first.action.edit.loss_scale());
   EXPECT_THAT(first.action.text,
-              HasSubstr("Use dynamic loss scaling: the recorded gradients do not say"));
+              HasSubstr("Use dynamic loss scaling: the recorded gradients do not show"));
   EXPECT_FALSE(recommend(run, run_rules(run), 0));
 }
 
@@ -121,7 +121,7 @@ TEST(LossScaleAdvice, DynamicScalingThatStartsTooHighIsNotToldToBeDynamic) {
     EXPECT_THAT(first.action.text, Not(HasSubstr("Use dynamic")));
     EXPECT_THAT(first.text, Not(HasSubstr("does not settle")));
     EXPECT_THAT(first.text, HasSubstr(settles ? "started far too high, at 2^40"
-                                              : "still looking for its scale, from 2^100"));
+                                              : "still lowering its scale from 2^100"));
     EXPECT_FALSE(any_overflow(spec, first.action.edit.loss_scale().value()));
     const auto advice = recommend(run, run_rules(run), 1);
     ASSERT_TRUE(advice);
@@ -152,7 +152,7 @@ TEST(LossScaleAdvice, AScaleInTheWindowMayStay) {
   EXPECT_EQ(inside.severity, Severity::info);
   EXPECT_STREQ(action_name(inside.action.edit), "none");
   EXPECT_FALSE(inside.action.edit.loss_scale());
-  EXPECT_THAT(inside.action.text, HasSubstr("399, is in the window: nothing needs to change"));
+  EXPECT_THAT(inside.action.text, HasSubstr("399, works for every gradient"));
   const double advised = std::get<double>(inside.evidence.at("advised_scale"));
   EXPECT_EQ(advised, std::exp2(std::round(std::log2(advised))));
 
@@ -160,8 +160,8 @@ TEST(LossScaleAdvice, AScaleInTheWindowMayStay) {
   const Finding below = the_finding(make_run(spec), "loss_scale_window");
   EXPECT_STREQ(action_name(below.action.edit), "loss_scale");
   EXPECT_GT(below.action.edit.loss_scale().value(), spec.lanes[1].loss_scale);
-  EXPECT_THAT(below.action.text, HasSubstr("is in the window; the last one, "));
-  EXPECT_THAT(below.action.text, HasSubstr("is outside"));
+  EXPECT_THAT(below.action.text, HasSubstr("works for every gradient; the last one, "));
+  EXPECT_THAT(below.action.text, HasSubstr("does not work"));
 }
 
 TEST(LossScaleAdvice, UnderflowOfADynamicScaleAsksForAnotherStart) {
@@ -185,13 +185,13 @@ TEST(LossScaleAdvice, UnderflowOfADynamicScaleAsksForAnotherStart) {
       found = true;
       const bool dynamic = loss_scale == std::string("dynamic:1");
       EXPECT_EQ(finding.action.text.starts_with("Start dynamic loss scaling at "), dynamic);
-      EXPECT_EQ(finding.action.text.ends_with(", or dynamic loss scaling."), !dynamic);
+      EXPECT_EQ(finding.action.text.starts_with("Use dynamic loss scaling, or "), !dynamic);
     }
     EXPECT_TRUE(found);
   }
 }
 
-// Where the forward pass overflows no gradient is ever seen. The scale would be next to fail.
+// If the forward pass overflows, no gradient is ever seen. The scale would be the next failure.
 TEST(LossScaleAdvice, AScaleThatAForwardOverflowHides) {
   for (const bool dynamic : {false, true}) {
     RunSpec spec = hot_spec();
@@ -215,7 +215,7 @@ TEST(LossScaleAdvice, AScaleThatAForwardOverflowHides) {
       EXPECT_EQ(advice->edit.fp32_layers(), std::vector<std::string>{"conv2"});
       EXPECT_EQ(advice->edit.loss_scale().has_value(), scale > 1024.0) << dynamic;
       if (!advice->edit.loss_scale()) continue;
-      RunSpec mended = healthy_spec();  // as hot_spec, but for conv2's output
+      RunSpec mended = healthy_spec();  // same as hot_spec, except for conv2's output
       EXPECT_FALSE(any_overflow(mended, *advice->edit.loss_scale()));
     }
   }

@@ -65,7 +65,7 @@ TEST(RankReduction, SaysHowFarWhereAndWhatToDo) {
   EXPECT_EQ(std::get<std::string>(finding.evidence.at("cause")), "gradient_sum");
   EXPECT_EQ(std::get<double>(finding.evidence.at("error")), 0.026);
   EXPECT_THAT(finding.mechanism,
-              HasSubstr("the sum over 384 ranks puts conv2.weight_grad 2.6% off"));
+              HasSubstr("the sum over 384 ranks makes conv2.weight_grad wrong by 2.6%"));
   EXPECT_THAT(finding.text, HasSubstr("0.18% over 2 ranks, 0.34% over 8, 1.24% over 96"));
   EXPECT_THAT(finding.text, HasSubstr("conv2 and fc1"));
   EXPECT_THAT(finding.text, HasSubstr("25% of the additions change nothing"));
@@ -77,7 +77,7 @@ TEST(RankReduction, SaysHowFarWhereAndWhatToDo) {
   EXPECT_THAT(advice->plan_json, HasSubstr("\"reduce\": \"all-to-all:format=bf16\""));
 }
 
-/// Where storing the sum once costs as much, no other order helps.
+/// If storing the sum once costs as much, no other order helps.
 TEST(RankReduction, AdvisesFp32WhereTheFormatItselfIsTooNarrow) {
   RunView run = ranked_run("tree:format=e5m2");
   add_reduced(run, "fc1.weight_grad", 8, 0.08, 0.06);
@@ -106,7 +106,7 @@ TEST(RankReduction, SmallErrorsAreRemarksOrNothing) {
   EXPECT_TRUE(found[0].action.edit.empty());
   RunView right = ranked_run("ring:format=bf16");
   add_reduced(right, "fc1.weight_grad", 4, 0.003, 0.0015);
-  add_reduced(right, "fc1.weight_grad", 2, 0.5, 0.0015);  // fewer ranks than there are
+  add_reduced(right, "fc1.weight_grad", 2, 0.5, 0.0015);  // fewer ranks than in the run
   EXPECT_TRUE(rank_findings(right, "rank_reduction").empty());
 }
 
@@ -120,9 +120,9 @@ TEST(RankDisagreement, SaysWhenHowOftenAndHowFar) {
   EXPECT_EQ(found[0].severity, Severity::error);
   EXPECT_EQ(found[0].step, 4);
   EXPECT_EQ(std::get<std::string>(found[0].evidence.at("cause")), "rank_disagreement");
-  EXPECT_THAT(found[0].text, HasSubstr("At step 4 1 of 2 ranks skipped"));
-  EXPECT_THAT(found[0].text, HasSubstr("They disagreed in 2 steps, and at step 6"));
-  EXPECT_THAT(found[0].text, HasSubstr("differ by 2%"));
+  EXPECT_THAT(found[0].text, HasSubstr("At step 4, 1 of 2 ranks skipped"));
+  EXPECT_THAT(found[0].text, HasSubstr("They disagreed in 2 steps; at step 6"));
+  EXPECT_THAT(found[0].text, HasSubstr("differ from rank 0's by 2%"));
   EXPECT_EQ(reduction_text(found[0].action.edit.reduction().value()), "ring");
 
   RunView near = ranked_run("ring:vote=one");
@@ -130,7 +130,7 @@ TEST(RankDisagreement, SaysWhenHowOftenAndHowFar) {
   EXPECT_EQ(rank_findings(near, "rank_disagreement").at(0).severity, Severity::warning);
   RunView lost = ranked_run("ring:vote=one");
   lost.add_ranks(1, {4, 2, 1, std::numeric_limits<double>::infinity()});
-  EXPECT_THAT(rank_findings(lost, "rank_disagreement").at(0).text, HasSubstr("are not finite"));
+  EXPECT_THAT(rank_findings(lost, "rank_disagreement").at(0).text, HasSubstr("are NaN or infinite"));
   EXPECT_TRUE(rank_findings(ranked_run("ring:vote=one"), "rank_disagreement").empty());
 }
 

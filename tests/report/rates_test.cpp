@@ -23,8 +23,8 @@ TensorStats measured(std::vector<float> values, const FloatFormat& format) {
   return measure(values, rounded, format);
 }
 
-// Of ten values: four zeros, one infinity, one NaN, one too large for fp16, one far below its
-// smallest subnormal number 2^-24, one subnormal (2^-20) and a one.
+// Ten values: four zeros, one infinity, one NaN, one too large for fp16, one far below its smallest
+// subnormal number 2^-24, one subnormal (2^-20) and a one.
 const std::vector<float> kTen{0.0f,          0.0f,     -0.0f, 0.0f,     INFINITY,
                               std::nanf(""), 70000.0f, 1e-9f, 0x1p-20f, 1.0f};
 

@@ -6,7 +6,7 @@
 namespace halfscope::test {
 namespace {
 
-/// Everything of a run but its description and status.
+/// Copies everything of a run except its description and status.
 void copy_rows(const RunView& from, RunView& to) {
   for (int lane = 0; lane < from.lane_count(); ++lane) {
     for (const StepRow& row : from.steps(lane)) to.add_step(lane, row);
@@ -24,7 +24,7 @@ void copy_rows(const RunView& from, RunView& to) {
 }  // namespace
 
 void add_errors(RunView& run, const std::string& adder) {
-  // Beyond the rows, all of which were skipped: samples of lost steps are left out.
+  // Beyond the recorded rows; all of these steps were skipped: samples of failed steps are omitted.
   for (int64_t step : {44, 49}) {
     double inherited = 0.0;
     for (const SiteInfo& site : run.lane(1).sites) {
@@ -45,7 +45,7 @@ void add_errors(RunView& run, const std::string& adder) {
         error.ulps[4] = 10;
         error.max_ulps = site.path == adder ? 11.0 : 9.0;
         if (site.role == Role::activation) error.sign_flips = site.path == "conv1" ? 3 : 0;
-        if (site.op == "SoftmaxCrossEntropyLoss") error.sign_flips = error.n;  // no ReLU behind it
+        if (site.op == "SoftmaxCrossEntropyLoss") error.sign_flips = error.n;  // no ReLU after it
       }
       error.ulps[0] = error.n - error.differing;
       run.add_error(1, error);

@@ -13,7 +13,7 @@ namespace halfscope::test {
 /// (in step 4), `adder` adds most.
 void add_errors(RunView& run, const std::string& adder = "conv2");
 
-/// A proof for conv2 and fc1 of mixed_float16 that holds; fc2 proved needless.
+/// Returns a successful proof for conv2 and fc1 of mixed_float16; fc2 proved unnecessary.
 std::string proof_json();
 
 /// hot_spec with the advised lane beside it, errors and a proof: everything a report can show.
@@ -22,7 +22,7 @@ RunView full_run();
 /// A chain of `layers` Gemms in fp32 and mixed_float16, one step, with errors.
 RunView large_run(int layers);
 
-/// The same run with another status, as if it had been meant to take `planned` steps.
+/// Returns the same run with another status, as if `planned` steps had been planned.
 RunView with_status(const RunView& run, RunStatus status, int64_t planned);
 
 }  // namespace halfscope::test

@@ -24,8 +24,9 @@ testing::AssertionResult has(const std::string& page, const std::string& text) {
 
 std::string page_of(const RunView& run) { return report_html(make_report(run)); }
 
-/// Every tag closed in order, every link with a target, every id once, no heading level left out,
-/// every table with a caption and scopes, every drawing named or hidden. Empty if all is well.
+/// Returns what is wrong with a page, or "": every tag closed in order, every link with a target,
+/// every id once, no heading level skipped, every table with a caption and scopes, every drawing
+/// named or hidden.
 std::string html_fault(const std::string& page) {
   const std::set<std::string> empty_tags{"meta", "br", "!DOCTYPE"};
   std::vector<std::string> open;
@@ -168,7 +169,7 @@ TEST(ReportHtml, LayerLinesShowTheRunsOwnTotals) {
   EXPECT_TRUE(has(row, fmt::format(" {:.1f} ", up)));
   EXPECT_LT(up, 0.0);
   EXPECT_FALSE(has(row_text(page, "layer-conv1"), "over"));
-  EXPECT_TRUE(has(row_text(page, "layer-relu1"), "inherits"));
+  EXPECT_TRUE(has(row_text(page, "layer-relu1"), "inherits NaN/Inf"));
 }
 
 TEST(ReportHtml, HeadroomDownIsWhereOnePercentWouldBeFlushed) {
@@ -198,14 +199,14 @@ TEST(ReportHtml, ProofShowsWhoIsInsideTheTolerance) {
   const std::string page = page_of(full_run());
   const std::string proof =
       page.substr(page.find("id=\"proof\""), page.find("id=\"run\"") - page.find("id=\"proof\""));
-  EXPECT_TRUE(has(proof, "holds"));
+  EXPECT_TRUE(has(proof, "the change works"));
   EXPECT_TRUE(has(proof, "With conv2 and fc1 in fp32 the loss follows fp32"));
   EXPECT_TRUE(has(proof, "dropped from the advice: fc2"));
   for (const char* word : {"1.2%", "0.60%", "0.41%", "31%", "not finite", "without conv2",
-                           "without fc1", "2 of them to find the scale"}) {
+                           "without fc1", "2 of them to find the loss scale"}) {
     EXPECT_TRUE(has(proof, word));
   }
-  EXPECT_FALSE(has(proof, "16 of them to find the scale")) << "a lane that never finds one";
+  EXPECT_FALSE(has(proof, "16 of them to find the loss scale")) << "a lane that never finds one";
   EXPECT_TRUE(has(proof, "%\">10%</span>")) << "a tick of the axis";
   EXPECT_FALSE(has(proof, "&lt; 0.01"));
   // Marks: one inside and left of the band's edge, the others right of it.
@@ -222,9 +223,9 @@ TEST(ReportHtml, ErrorsSayWhoAddsAndWhoPassesOn) {
   const std::string page = page_of(full_run());
   const std::string errors = page.substr(page.find("id=\"errors\""));
   EXPECT_TRUE(has(errors,
-                  "The first tensor to differ from float32 is conv1.activation in step 44: "
-                  "58.6% of its elements, by at most 9 ulp of fp16."));
-  EXPECT_TRUE(has(errors, "conv2.activation adds most of its own: 3%"));
+                  "conv1.activation is the first tensor to differ from float32, at step 44: "
+                  "58.6% of its elements differ, by at most 9 ulp of fp16."));
+  EXPECT_TRUE(has(errors, "conv2.activation adds the most error: 3%"));
   const auto row = [&](const std::string& site) {
     const size_t at = errors.find(">" + site + "</a></th>");
     return errors.substr(at, errors.find("</tr>", at) - at);
@@ -233,9 +234,9 @@ TEST(ReportHtml, ErrorsSayWhoAddsAndWhoPassesOn) {
   EXPECT_TRUE(has(row("conv2"), ">0.03<"));
   EXPECT_TRUE(has(row("fc1"), ">passes on<"));
   EXPECT_TRUE(has(row("conv1"), "0.59%"));  // 3 of 512 signs
-  EXPECT_TRUE(has(errors, "flip most in conv1.activation: those of 0.59%"));
+  EXPECT_TRUE(has(errors, "conv1.activation has the most sign flips in front of a ReLU: 0.59%"));
   EXPECT_FALSE(has(row("loss"), "100%"));  // no ReLU reads it
-  // The filled mark stands right of the hollow one where the layer adds.
+  // The filled mark is right of the hollow one for layers that add error.
   const std::regex marks(
       "class=\"in\" style=\"left:([0-9.]+)%.*class=\"lo\" style=\"left:([0-9.]+)%");
   std::smatch match;
@@ -244,9 +245,9 @@ TEST(ReportHtml, ErrorsSayWhoAddsAndWhoPassesOn) {
   EXPECT_GT(std::stod(match[2]), std::stod(match[1]));
   ASSERT_TRUE(std::regex_search(fc1, match, marks));
   EXPECT_LT(std::stod(match[2]), std::stod(match[1]));
-  // Of 512 elements 212 are equal and 200 one ulp apart.
+  // 212 of 512 elements are equal, and 200 are one ulp apart.
   EXPECT_TRUE(has(page,
-                  "against float32 in the compared steps: 41.4% equal, 80.5% within 1 "
+                  "compared with float32: 41.4% of the values are equal, 80.5% within 1 "
                   "ulp of fp16"));
 }
 
@@ -282,12 +283,14 @@ TEST(ReportHtml, ErrorsOfAllLanesHaveOneAxisAndShowNaN) {
   broken.add_error(1, gone);
   const std::string red = page_of(broken);
   EXPECT_TRUE(has(red, "<td class=\"n bad\">100 (25%)</td>"));
-  EXPECT_TRUE(has(red, "one lane only is conv2.activation: 25% of its elements."));
+  EXPECT_TRUE(has(red,
+                  "conv2.activation is the first with NaN or Inf in one lane only: 25% of its "
+                  "elements."));
 }
 
 TEST(ReportHtml, CuredRunTellsTheLanesApart) {
   const std::string page = page_of(full_run());
-  EXPECT_TRUE(has(page, "<h1>mixed_float16+fp32 works where mixed_float16 fails.</h1>"));
+  EXPECT_TRUE(has(page, "<h1>Keeping conv2 in fp32 fixes mixed_float16.</h1>"));
   EXPECT_TRUE(has(page, "<li class=\"broken\">"));
   EXPECT_TRUE(has(page, "<li class=\"healthy\">"));
   EXPECT_FALSE(has(page, "<p class=\"todo\">A static loss scale"));
@@ -300,9 +303,9 @@ TEST(ReportHtml, ThinnedCurvesSaySo) {
                  {.step = step, .loss = 1.0 + step % 7, .loss_scale = 8.0, .skipped = step == 77});
   }
   const std::string page = page_of(run);
-  EXPECT_TRUE(has(page, "every 5th step shown, 802 of 4000, with every skipped one."));
-  EXPECT_TRUE(has(page, "update skipped at step 77<"));
-  EXPECT_FALSE(has(page_of(full_run()), "step shown"));
+  EXPECT_TRUE(has(page, "every 5th step is shown (802 of 4000), and every skipped one."));
+  EXPECT_TRUE(has(page, "step skipped at step 77<"));
+  EXPECT_FALSE(has(page_of(full_run()), "step is shown"));
 }
 
 /// Relative luminance, WCAG 2.1.

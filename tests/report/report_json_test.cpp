@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// report.json and report.csv against docs/contracts.md, docs/report.schema.json and the run.
+// report.json and report.csv against docs/reference/report-json.md, docs/report.schema.json and
+// the run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -29,14 +30,12 @@ std::vector<std::string> keys(const Json& object) {
   return names;
 }
 
-/// Words in backticks in the row of docs/contracts.md, "Report JSON", whose first cell is `cell`.
+/// Returns the words in backticks in the row of docs/reference/report-json.md starting with `cell`.
 std::vector<std::string> contract_words(const std::string& cell) {
-  std::ifstream file(std::string(HALFSCOPE_SOURCE_DIR) + "/docs/contracts.md");
+  std::ifstream file(std::string(HALFSCOPE_SOURCE_DIR) + "/docs/reference/report-json.md");
   std::string line;
-  bool section = false;
   while (std::getline(file, line)) {
-    if (line.starts_with("## ")) section = line == "## Report JSON";
-    if (!section || !line.starts_with("| " + cell + " |")) continue;
+    if (!line.starts_with("| " + cell + " |")) continue;
     std::vector<std::string> words;
     std::istringstream rest(line.substr(line.find('|', 2)));
     std::string part;
@@ -88,11 +87,11 @@ TEST(ReportJson, HasTheKeysOfTheContract) {
   EXPECT_EQ(json_of(run)["recommendation"]["cured_by"], "mixed_float16+fp32");
 }
 
-/// Every object of the schema names the keys the report has there, no more and no fewer. This
+/// Checks that every object of the schema lists exactly the keys that the report has there. This
 /// part of the check needs no validator.
 void compare_keys(const Json& schema, const Json& rule, const Json& value, const std::string& at) {
   if (rule.contains("$ref")) {
-    const std::string name = rule["$ref"].get<std::string>().substr(8);  // behind "#/$defs/"
+    const std::string name = rule["$ref"].get<std::string>().substr(8);  // after "#/$defs/"
     ASSERT_TRUE(schema["$defs"].contains(name)) << name;
     if (name == "change") return;  // has what its kind needs
     return compare_keys(schema, schema["$defs"][name], value, at);
@@ -232,7 +231,7 @@ TEST(ReportJson, ErrorsAreMediansAndSums) {
     EXPECT_EQ(site["n"], n) << site["site"];
     EXPECT_EQ(site["ulps"][0], equal) << site["site"];
     EXPECT_TRUE(site["local_fp32"].is_null());
-    // Of two values the upper one is the median.
+    // For two values, the upper one is the median.
     if (!site["local_fp64"].is_null()) {
       EXPECT_EQ(site["local_fp64"].get<double>(), largest);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What rules say beside a full-precision lane that fares no better, and which words fit which
-// optimizer and loss scale.
+// Rules next to a full-precision lane that does no better, and the words that fit each optimizer
+// and loss scale.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ TEST(SwampedBesideFp32, SumsInFp32NeedAReferenceThatLosesLess) {
   EXPECT_THAT(found[0].action.text, Not(HasSubstr("wider")));
 }
 
-// One rounding of fp16 is 2^-11 at most: a result that close to the exact sum lost nothing.
+// One rounding in fp16 changes at most 2^-11: an output that close to the exact sum lost nothing.
 TEST(SwampedBesideFp32, AResultThatIsRightLostNothing) {
   for (const double error : {0x1p-11, 0x1p-5}) {
     RunView run = make_run(healthy_spec());
@@ -104,7 +104,7 @@ TEST(UpdatesBesideFp32, ALossScaleIsMentionedWhereThereIsOne) {
   EXPECT_THAT(plain, Not(HasSubstr("loss scale")));
   spec.lanes[1].loss_scale = 1024.0;
   EXPECT_THAT(found_by(make_run(spec), "lost_updates").at(0).text,
-              HasSubstr("A loss scale does not help: it is divided out before the update."));
+              HasSubstr("A loss scale does not help, because it is divided out before the update."));
 }
 
 /// Gradients so small that fp16 flushes most of them at a scale of 1.
@@ -160,7 +160,7 @@ TEST(StateBesideFp32, OnlyStateThatStepsAreDividedByMakesThemTooLarge) {
   spec.lanes[1].update = spec.lanes[1].late_update = 3.0;
   const RunView adam = make_run(spec);
   ASSERT_EQ(found_by(adam, "optimizer_state").size(), 1u);
-  EXPECT_THAT(found_by(adam, "optimizer_state")[0].text, HasSubstr("divided by its root"));
+  EXPECT_THAT(found_by(adam, "optimizer_state")[0].text, HasSubstr("divided by its square root"));
   // The same numbers as the momentum of SGD.
   RunInfo info = adam.info();
   for (LaneInfo& lane : info.lanes) {
@@ -201,7 +201,7 @@ TEST(StateBesideFp32, WhatTheStateIsLikeAfterTheBlowUpDoesNotCount) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(std::get<double>(found[0].evidence.at("judged_flushed_share")), 0.5);
   EXPECT_THAT(found[0].mechanism,
-              HasSubstr("50% of the non-zero values of fc1.weight_adam_v become zero at step 0 "
+              HasSubstr("50% of the non-zero values of fc1.weight_adam_v become 0 at step 0 "
                         "(0.25% over the run), and updates reach 500"))
       << "2 of 4 in step 0, 2 of 800 in all";
 }
@@ -214,7 +214,7 @@ TEST(StateBesideFp32, AdviceNamesTheSettingThatKeepsItNarrow) {
   EXPECT_TRUE(found_by(made, "optimizer_state").at(0).action.edit.has(FixKind::weights_fp32));
   RunInfo info = made.info();
   auto plan = nlohmann::ordered_json::parse(info.lanes[1].plan_json);
-  plan["variables"]["storage"] = "fp32";  // weights are wide already
+  plan["variables"]["storage"] = "fp32";  // weights are in fp32 already
   info.lanes[1].plan_json = plan.dump();
   RunView state(info, RunStatus::complete);
   for (const SiteInfo& site : info.lanes[1].sites) {
@@ -267,10 +267,10 @@ TEST(Calibration, AScaleThatDoesNotSettleIsAWarning) {
   }
   const Finding finding = found_by(scales(down), "first_non_finite").at(0);
   EXPECT_EQ(finding.severity, Severity::warning);
-  EXPECT_THAT(finding.text, HasSubstr("the scale does not settle"));
+  EXPECT_THAT(finding.text, HasSubstr("the loss scale does not settle"));
 }
 
-// What ends a run is not the skip at its beginning that was overcome.
+// The failure that ends a run is not the skip at its beginning, which was overcome.
 TEST(Calibration, IsNotWhereALaterFailureStarts) {
   RunInfo info = make_run(healthy_spec()).info();
   info.lanes[1].loss_scale = "dynamic:65536";

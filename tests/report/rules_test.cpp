@@ -46,7 +46,7 @@ TEST(Rules, HealthyRunHasNoWarning) {
   EXPECT_FALSE(recommend(run, findings, 1));
   EXPECT_EQ(make_report(run).verdict.state, Verdict::State::healthy);
   EXPECT_EQ(default_lane(run, findings), 1);
-  // The one finding is the window. Its scale lies inside it, and so does the one in use.
+  // The only finding is the window. The recommended scale is inside it, and so is the current one.
   const auto window = of_rule(findings, "loss_scale_window");
   ASSERT_EQ(window.size(), 1u);
   EXPECT_EQ(window[0].severity, Severity::info);
@@ -57,7 +57,7 @@ TEST(Rules, HealthyRunHasNoWarning) {
               std::get<double>(window[0].evidence.at("window_high")));
   }
   EXPECT_STREQ(action_name(window[0].action.edit), "none");
-  EXPECT_THAT(window[0].action.text, HasSubstr("nothing needs to change"));
+  EXPECT_THAT(window[0].action.text, HasSubstr("Nothing to change"));
 }
 
 TEST(Rules, HotLayerIsNamedAndNothingElse) {
@@ -71,7 +71,7 @@ TEST(Rules, HotLayerIsNamedAndNothingElse) {
   EXPECT_EQ(overflow[0].id(run), "forward_overflow:mixed_float16:conv2.activation");
   EXPECT_STREQ(action_name(overflow[0].action.edit), "keep_fp32");
   EXPECT_THAT(overflow[0].action.layers, ElementsAre("conv2"));
-  EXPECT_THAT(overflow[0].text, HasSubstr("not a scale problem: it overflows at every loss scale"));
+  EXPECT_THAT(overflow[0].text, HasSubstr("Lowering the loss scale does not help"));
 
   const auto first = of_rule(findings, "first_non_finite");
   ASSERT_EQ(first.size(), 1u);
@@ -102,7 +102,7 @@ TEST(Rules, AdviceAppliedMakesTheRunHealthy) {
 
 TEST(Rules, LayersHiddenBehindTheRootAreFoundInTheReference) {
   RunSpec spec = hot_spec();
-  // Nothing shrinks the values again: fc1 would read them in fp16.
+  // Nothing reduces the values again: fc1 would read them in fp16.
   layer_of(spec, "rescale2").activation = 17.0;
   layer_of(spec, "relu2").activation = 17.0;
   const RunView run = make_run(spec);
@@ -121,7 +121,7 @@ TEST(Rules, ReadingAWideTensorInANarrowFormatIsARoot) {
   const auto overflow = of_rule(run_rules(run), "forward_overflow");
   EXPECT_TRUE(overflow.empty() || overflow[0].layer == "relu2");
 
-  // The same seen from inside: NaN out of finite inputs, since the read overflowed.
+  // Same from the inside: NaN from finite inputs, because the read overflowed.
   RunInfo info = run.info();
   RunView made(std::move(info), RunStatus::complete);
   made.add_step(1, {.step = 0, .loss = NAN, .loss_scale = 1.0, .skipped = true});
@@ -151,7 +151,7 @@ TEST(Rules, EmptyWindowNamesTheSmallestSet) {
   const auto window = of_rule(findings, "loss_scale_window");
   ASSERT_EQ(window.size(), 1u) << all_text(findings);
   EXPECT_EQ(window[0].severity, Severity::error) << all_text(findings);
-  // One of the two has to go; the other layers lie between them.
+  // One of the two has to change; the other layers are between them.
   ASSERT_EQ(window[0].action.layers.size(), 1u) << all_text(findings);
   EXPECT_TRUE(window[0].action.layers[0] == "conv1" || window[0].action.layers[0] == "fc2");
   ASSERT_TRUE(window[0].action.edit.loss_scale());
@@ -209,9 +209,9 @@ TEST(Rules, LostUpdatesWithNarrowStorage) {
   EXPECT_EQ(lost[0].severity, Severity::warning);
   EXPECT_STREQ(action_name(lost[0].action.edit), "format");
   EXPECT_THAT(lost[0].action.layers, ElementsAre("conv1", "conv2", "fc1", "fc2"));
-  EXPECT_THAT(lost[0].text, HasSubstr("Weights in fp32 (master weights) keep them."));
+  EXPECT_THAT(lost[0].text, HasSubstr("Master weights in fp32 keep them."));
   EXPECT_THAT(lost[0].text, Not(HasSubstr("loss scale"))) << "the lane has none";
-  // bf16 gradients have fp32's exponents: there is no window to speak of.
+  // bf16 gradients have fp32's exponents, so there is no window to mention.
   EXPECT_TRUE(of_rule(findings, "loss_scale_window").empty());
   const auto advice = recommend(run, findings, 1);
   ASSERT_TRUE(advice);
@@ -233,7 +233,7 @@ TEST(Rules, LostUpdatesWithNarrowStorage) {
   ASSERT_EQ(made_up_for.size(), 1u);
   EXPECT_EQ(made_up_for[0].severity, Severity::info);
   EXPECT_STREQ(action_name(made_up_for[0].action.edit), "none");
-  EXPECT_THAT(made_up_for[0].text, HasSubstr("they count in full on average"));
+  EXPECT_THAT(made_up_for[0].text, HasSubstr("on average, no update is lost"));
 
   spec.lanes[1].storage = kFp32;  // master weights take the same updates
   EXPECT_TRUE(of_rule(run_rules(make_run(spec)), "lost_updates").empty());
@@ -249,7 +249,7 @@ TEST(Rules, CalibrationIsNoFault) {
   const auto first = of_rule(findings, "first_non_finite");
   ASSERT_EQ(first.size(), 1u);
   EXPECT_EQ(first[0].severity, Severity::info) << all_text(findings);
-  EXPECT_THAT(first[0].text, HasSubstr("the normal start of dynamic scaling"));
+  EXPECT_THAT(first[0].text, HasSubstr("a normal start of dynamic loss scaling"));
   EXPECT_EQ(worst_severity(findings), Severity::info) << all_text(findings);
   const Report report = make_report(run);
   EXPECT_EQ(report.verdict.state, Verdict::State::healthy);
@@ -272,8 +272,8 @@ TEST(Rules, StaticScaleTooHighIsAdvisedDown) {
   ASSERT_TRUE(recommend(made, findings, 1));
 }
 
-// Operators that give numbers where the lane holds none: on a device that is its kernel's doing,
-// and not the format's, which only seems to overflow.
+// Operators that return numbers when rerun, but not in the lane: on a device, the kernel is to
+// blame and not the format, which only seems to overflow.
 TEST(Rules, AKernelThatFailsIsBlamedAndNotTheFormat) {
   for (const char* backend : {"cuda", "emulated"}) {
     SCOPED_TRACE(backend);
@@ -291,7 +291,7 @@ TEST(Rules, AKernelThatFailsIsBlamedAndNotTheFormat) {
     SiteError fine{.step = 3, .site = run.find_site(1, "conv1.activation").value()};
     fine.local_fp32 = fine.local_fp64 = 0.5;
     run.add_error(1, fine);
-    // What should be zero throughout and is not is no fault.
+    // A tensor that should be all zeros but is not does not count as a fault.
     fine.local_fp32 = fine.local_fp64 = INFINITY;
     fine.inherited = 0.0;
     run.add_error(1, fine);
@@ -307,7 +307,7 @@ TEST(Rules, AKernelThatFailsIsBlamedAndNotTheFormat) {
     EXPECT_EQ(faults[0].site, "conv2.activation");
     EXPECT_EQ(faults[0].step, 6);
     EXPECT_EQ(std::get<double>(faults[0].evidence.at("tensors")), 3.0);
-    EXPECT_THAT(faults[0].text, HasSubstr("The kernel of cuda fails here, not the format"));
+    EXPECT_THAT(faults[0].text, HasSubstr("The cuda kernel is wrong here, not the format"));
     EXPECT_THAT(faults[0].action.text, HasSubstr("as cuda-own:mixed_float16"));
     // The hot layer overflows from the first step on, before the kernel is seen to fail.
     const auto overflow = of_rule(findings, "forward_overflow");
@@ -329,22 +329,22 @@ TEST(Rules, InfinitiesOfMasksAreMeant) {
   TensorStats mask;
   mask.n = 8;
   mask.neg_inf = 3;
-  EXPECT_TRUE(holds_a_mask(where, mask));
+  EXPECT_TRUE(contains_mask(where, mask));
   TensorStats rounded = mask, positive = mask, nan = mask, none;
   rounded.overflow = 3;
   positive.pos_inf = 1;
   nan.nan = 1;
   for (const TensorStats& other : {rounded, positive, nan, none}) {
-    EXPECT_FALSE(holds_a_mask(where, other));
+    EXPECT_FALSE(contains_mask(where, other));
   }
   SiteInfo gradient = where, product = where, given = where;
   given.role = Role::input;
   given.op = "Cast";
-  EXPECT_TRUE(holds_a_mask(given, mask));
+  EXPECT_TRUE(contains_mask(given, mask));
   gradient.phase = Phase::backward;
   product.op = "MatMul";
-  EXPECT_FALSE(holds_a_mask(gradient, mask));
-  EXPECT_FALSE(holds_a_mask(product, mask));
+  EXPECT_FALSE(contains_mask(gradient, mask));
+  EXPECT_FALSE(contains_mask(product, mask));
 }
 
 TEST(Rules, EdgesOfARun) {

@@ -60,7 +60,8 @@ TEST(ScaleInterval, MiddleIsAPowerOfTwoWhereOneFits) {
   EXPECT_EQ(middle_scale({3.0, 5.0}), 4.0);
   EXPECT_EQ(middle_scale({3.0, 4.5}), 4.0);
   EXPECT_EQ(middle_scale({3.9, 15.9}), 8.0);
-  // Where none fits, the next one below: too low flushes a little, too high overflows.
+  // If none fits, the next lower one: a scale that is too low flushes a little, one that is too
+  // high overflows.
   EXPECT_EQ(middle_scale({4.5, 7.5}), 4.0);
   EXPECT_EQ(middle_scale({300.0, 500.0}), 256.0);
   EXPECT_EQ(middle_scale({2.0, 4.0}), 2.0);

@@ -26,8 +26,8 @@ std::vector<Finding> of_rule(const RunView& run, const std::string& rule) {
   return found;
 }
 
-/// Everything in fp16 with state around 2^-28, of which most is flushed to zero, and updates of
-/// 2^3 where full precision makes some of 2^-12.
+/// Everything in fp16 with optimizer state around 2^-28, most of which is flushed to zero, and
+/// updates of 2^3 where full precision has updates of 2^-12.
 RunSpec flushed_spec() {
   RunSpec spec = healthy_spec();
   spec.lanes[0].state = -28.0;
@@ -50,7 +50,7 @@ TEST(OptimizerState, FlushedBesideUpdatesOutOfProportion) {
   EXPECT_EQ(std::get<std::string>(state[0].evidence.at("storage")), "fp16");
   EXPECT_STREQ(action_name(state[0].action.edit), "format");
   EXPECT_THAT(state[0].action.layers, ElementsAre("conv1", "conv2", "fc1", "fc2"));
-  EXPECT_THAT(state[0].text, HasSubstr("The largest of fp32 is"));
+  EXPECT_THAT(state[0].text, HasSubstr("The largest update in fp32 is"));
   const auto advice = recommend(run, run_rules(run), 1);
   ASSERT_TRUE(advice);
   EXPECT_TRUE(advice->edit.fp32_layers().empty());
@@ -67,7 +67,7 @@ TEST(OptimizerState, NamesTheStepItBeginsAt) {
 }
 
 TEST(OptimizerState, IsSilentWithoutHarm) {
-  RunSpec harmless = flushed_spec();  // as a momentum is, whose small values do not matter
+  RunSpec harmless = flushed_spec();  // like a momentum, whose small values do not matter
   harmless.lanes[1].update = harmless.lanes[1].late_update = -12.0;
   EXPECT_TRUE(of_rule(make_run(harmless), "optimizer_state").empty());
 
@@ -104,12 +104,12 @@ TEST(OptimizerState, OverflowIsEnough) {
   ASSERT_EQ(state.size(), 1u);
   EXPECT_EQ(state[0].severity, Severity::error);
   EXPECT_EQ(state[0].step, 0);
-  EXPECT_THAT(state[0].text, HasSubstr("In fp32 it fits"));
+  EXPECT_THAT(state[0].text, HasSubstr("fp32 can represent it"));
   EXPECT_STREQ(action_name(state[0].action.edit), "format");
 }
 
-// Without loss scaling a step is taken whatever happens: what comes after an overflow says nothing
-// about the state's format.
+// Without loss scaling every step is taken: results after an overflow say nothing about the state's
+// format.
 TEST(OptimizerState, WhatFollowsAnOverflowIsNoCause) {
   RunSpec spec = flushed_spec();
   layer_of(spec, "conv2").activation = 17.0;
@@ -232,7 +232,7 @@ TEST(UnsafeBuffers, ASkippedStepThatNobodyRecordedIsSuspect) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].severity, Severity::warning);
   EXPECT_EQ(found[0].step, 3);
-  EXPECT_THAT(found[0].text, HasSubstr("1 step was skipped, first step 3"));
+  EXPECT_THAT(found[0].text, HasSubstr("1 step was skipped (first: step 3)"));
   RunView safe = buffers("on_step", true, kFine);
   safe.add_step(1, {.step = 3, .loss = 1.0, .loss_scale = 1024.0, .skipped = true});
   EXPECT_TRUE(of_rule(safe, "unsafe_buffers").empty());

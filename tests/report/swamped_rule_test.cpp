@@ -24,7 +24,7 @@ std::vector<Finding> swamped_of(const RunView& run) {
   return found;
 }
 
-/// Sums of `terms` products in the mixed lane, of which a share is swamped.
+/// Adds sums of `terms` products in the mixed lane; `share` of them are swamped.
 void add(RunView& run, const std::string& site, int64_t terms, double share, int64_t step = 3,
          const std::string& accumulation = "format") {
   SiteSums row{.step = step, .site = run.find_site(1, site).value()};
@@ -52,7 +52,7 @@ TEST(SwampedAdditions, WarnsOfLongSumsThatLoseTheirTerms) {
   EXPECT_NEAR(std::get<double>(finding.evidence.at("worst_swamped_share")), 0.3, 1e-9);
   EXPECT_EQ(std::get<double>(finding.evidence.at("layers")), 2.0);
   EXPECT_EQ(std::get<std::string>(finding.evidence.at("accumulation")), "format");
-  EXPECT_THAT(finding.mechanism, HasSubstr("30% of the non-zero products summed into fc1.activ"));
+  EXPECT_THAT(finding.mechanism, HasSubstr("fc1 accumulates in too few bits: 30% of the non-zero"));
   EXPECT_THAT(finding.text, HasSubstr("conv1 and fc1 accumulate in too few bits: 30% of the "
                                       "non-zero products are too small"));
   EXPECT_THAT(finding.action.text, HasSubstr("format:promote=64"));
@@ -84,7 +84,7 @@ TEST(SwampedAdditions, AdviceKeepsTheOptionsThatThereAre) {
 TEST(SwampedAdditions, NameTheLayerThatSums) {
   RunView run = make_run(healthy_spec());
   SiteSums row{.step = 3, .site = run.find_site(1, "pool1.activation_grad").value()};
-  row.layer = "conv2";  // whose gradient of the input this is
+  row.layer = "conv2";  // the layer whose input gradient this is
   row.accumulation = Accumulation::format;
   row.counts = {.sums = 100, .products = 50000, .swamped = 20000, .largest = 1.0};
   run.add_sums(1, row);
@@ -92,7 +92,7 @@ TEST(SwampedAdditions, NameTheLayerThatSums) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].layer, "conv2");
   EXPECT_EQ(found[0].site, "pool1.activation_grad");
-  EXPECT_THAT(found[0].action.text, HasSubstr("Give conv2 "));
+  EXPECT_THAT(found[0].action.text, HasSubstr("Let conv2 "));
 }
 
 TEST(SumsInReports, ShowTheWorstInEveryForm) {
@@ -137,7 +137,7 @@ TEST(SumsInReports, OverflowComesFirst) {
   const size_t overflow = markdown.find("| `fc1.activation` | format to fp16 | 0% | 10% |");
   EXPECT_NE(overflow, std::string::npos) << markdown;
   EXPECT_LT(overflow, markdown.find("| `conv1.weight_grad` | format"));
-  EXPECT_THAT(report_html(make_report(run)), HasSubstr("from term 40"));
+  EXPECT_THAT(report_html(make_report(run)), HasSubstr("first at term 40"));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct LayerSpec {
   bool weights = false;
   double activation = 0.0;  ///< log2 of the median magnitude of its output
   double gradient = -12.0;  ///< the same of its unscaled gradients
-  bool fp32 = false;        ///< as the loss is in the mixed presets
+  bool fp32 = false;        ///< like the loss in the mixed presets
   bool follows = false;
 };
 
@@ -34,9 +34,9 @@ struct LaneSpec {
   bool dynamic = true;    ///< halves when a gradient is not finite
   double update = -12.0;  ///< log2 of the median update, at weights around 1
   std::vector<std::string> keep_fp32{};
-  /// log2 of the median of the optimizer's state ("weight_adam_v"); without it there is none.
+  /// log2 of the median of the optimizer's state ("weight_adam_v"); unset: no state.
   std::optional<double> state{};
-  double late_update = update;  ///< of the second half of the run
+  double late_update = update;  ///< in the second half of the run
 };
 
 struct RunSpec {
@@ -46,7 +46,7 @@ struct RunSpec {
   int elements = 512;   ///< per tensor
   double spread = 1.5;  ///< standard deviation of log2 of the magnitudes
   bool evaluate = true;
-  bool nan_from_the_start = false;  ///< the data hold NaN
+  bool nan_from_the_start = false;  ///< the data contain NaN
 };
 
 /// conv1 relu1 pool1 conv2 rescale2 relu2 fc1 relu3 fc2 loss.

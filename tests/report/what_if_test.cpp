@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// what_if against rounding every element: the true counts lie within the bounds.
+// what_if compared with rounding every element: the true counts are within the bounds.
 #include "analysis/what_if.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ void compare(const std::vector<float>& values, double shift) {
     expect_within(truth.subnormal, {bounds.subnormal.low - bounds.ties, bounds.subnormal.high},
                   what + ", subnormal");
     EXPECT_GE(bounds.subnormal.low, 0) << what;
-    // But for ties the bounds hold without them.
+    // Except for ties, the bounds are valid without them.
     if (truth.ties == 0) expect_within(truth.underflow, bounds.underflow, what + ", no ties");
   }
 }
@@ -166,10 +166,10 @@ TEST(WhatIf, TheLargestAndSmallestDecide) {
   // In the bin that 65520 falls into, but below it: none overflows.
   const TensorStats below = stats_of({40000.0f, 65000.0f, 1.0f}, kBf16);
   EXPECT_EQ(what_if(below, kBf16, kFp16, 0.0).overflow, (CountBounds{0, 0}));
-  // One is known to overflow, one not to, of one it cannot be told.
+  // One certainly overflows, one certainly does not, one is uncertain.
   const TensorStats cut = stats_of({65530.0f, 40000.0f, 50000.0f}, kBf16);
   EXPECT_EQ(what_if(cut, kBf16, kFp16, 0.0).overflow, (CountBounds{1, 2}));
-  // All alike: one value, no doubt.
+  // All values are equal: no uncertainty.
   const TensorStats alike = stats_of({65520.0f, 65520.0f}, kBf16);
   EXPECT_EQ(what_if(alike, kBf16, kFp16, 0.0).overflow, (CountBounds{2, 2}));
   // The tie at 464 goes to the even 448, which is finite.
@@ -184,7 +184,7 @@ TEST(WhatIf, TiesAreToldApart) {
   const WhatIf answer = what_if(stats, kBf16, kFp16, 0.0);
   EXPECT_EQ(answer.underflow, (CountBounds{1, 1}));
   EXPECT_EQ(answer.ties, 3);
-  // As the smallest, it is known to be one.
+  // As the smallest value, it is known exactly.
   const WhatIf known = what_if(stats_of({0x1p-25f, 0x1.8p-25f}, kBf16), kBf16, kFp16, 0.0);
   EXPECT_EQ(known.underflow, (CountBounds{1, 1}));
   EXPECT_EQ(known.ties, 0);
@@ -197,7 +197,7 @@ TEST(WhatIf, TheScaleThatFits) {
   const int shift = fitting_shift(stats, kFp16, kFp16, 32);
   const Counts there = counts_of(tiny, kFp16, shift);
   EXPECT_EQ(there.overflow + there.underflow, 0);
-  // In the middle of all that fit: there is room in both directions.
+  // In the middle of all fitting scales: there is room in both directions.
   const Counts below = counts_of(tiny, kFp16, shift - 8), above = counts_of(tiny, kFp16, shift + 8);
   EXPECT_EQ(below.overflow + below.underflow + above.overflow + above.underflow, 0);
   // Wider than the format: no overflow, and no less underflow without one.

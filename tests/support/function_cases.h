@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Cases of functions of one element, softmax, normalizations and losses; part of
-// gradient_cases(). No operand lies on a corner, or within 2^-4 of one.
+// Cases of functions of one element, softmax, normalizations and losses; part of gradient_cases().
+// No operand is on a corner, or within 2^-4 of one.
 #pragma once
 
 #include <set>

@@ -41,7 +41,7 @@ inline Attributes reduce(const Ints& axes, int64_t keep) {
   return {{"axes", axes}, {"keepdims", keep}};
 }
 
-/// Every operator with a gradient, in the variants that its rules know.
+/// Returns every operator with a gradient, in the variants that its rules distinguish.
 inline std::vector<OpCase> gradient_cases() {
   std::vector<OpCase> list;
   const std::vector<std::pair<Shape, Shape>> broadcasts{

@@ -18,7 +18,7 @@
 
 namespace halfscope::test {
 
-/// A tensor that is differentiated, or indices: labels in one row unless there is a shape.
+/// A tensor that is differentiated, or indices; by default, labels in one row.
 struct Operand {
   Tensor real;
   std::optional<std::vector<int32_t>> labels = std::nullopt;
@@ -111,14 +111,14 @@ class OpProgram {
   Tensor output() const { return program_->read(output_); }
   double scalar_output() const { return program_->read_scalar(output_); }
 
-  /// Nothing if no gradient reaches the operand.
+  /// Returns nothing if no gradient reaches the operand.
   std::optional<Tensor> gradient(size_t operand) const {
     const auto found = gradients_.find(values_.at(operand));
     if (found == gradients_.end()) return std::nullopt;
     return program_->read(found->second);
   }
 
-  /// The same in double; needs `probes`.
+  /// Same in double; needs `probes`.
   std::vector<double> exact_gradient(size_t operand) const {
     std::vector<double> result;
     for (ValueId probe : probes_.at(operand)) result.push_back(program_->read_scalar(probe));

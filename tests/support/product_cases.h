@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products that broadcast, stand side by side or are scaled, as cases for the tests of op_cases.h.
+// Products that broadcast, come in batches or are scaled, as cases for the tests of op_cases.h.
 #pragma once
 
 #include <vector>

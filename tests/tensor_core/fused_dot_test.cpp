@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sums that can be checked by hand, each of which gives other bits if one rule of the block is
-// wrong: raw product exponents, truncation of each term and of the result, block sizes, bits kept.
+// Sums that can be checked by hand. Each gives different bits if one rule of the block is wrong:
+// raw product exponents, truncation of each term and of the result, block sizes, bits kept.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -166,7 +166,7 @@ TEST(FusedDot, ZeroTermsHaveAnExponent) {
   EXPECT_EQ(sum(unit, -48), two_to(-24));
 }
 
-// Without a zero among the terms only the floor acts.
+// Without a zero among the terms, only the floor has an effect.
 TEST(FusedDot, FloorActsWithoutZeros) {
   FusedDot unit = tensor_core_profile("a100", kFp16, kFp16)->dot;
   const std::vector<float> a{two_to(-12), two_to(-24)}, b{two_to(-13), two_to(-24)};

@@ -105,7 +105,7 @@ TEST(GpuVectors, WrongRulesAreNoticed) {
   struct Wrong {
     const char* name;
     Variant variant;
-    bool fp16_too;  ///< results in fp16 tell as well
+    bool fp16_too;  ///< fp16 results are useful, too
   };
   const Wrong wrong[] = {
       {"F - 1", {.more_bits = -1}, false},

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kCases = 2000;
 
-/// As FORMATS of the oracle.
+/// Same as FORMATS of the oracle.
 enum class Top : uint8_t { ieee, nan, finite };
 struct Codes {
   FloatFormat format;
@@ -37,7 +37,7 @@ struct Set {
   BlockScale scale = BlockScale::none;
 };
 
-/// As SETS of the oracle, which knows the parameters too: here they come from the table.
+/// Same as SETS of the oracle, which also has the parameters: here they come from the table.
 constexpr std::array<Set, 27> kSets{{
     {"v100", kHalf, kHalf, kFloat32},
     {"v100", kHalf, kHalf, kHalf},

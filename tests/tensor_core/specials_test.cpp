@@ -47,7 +47,7 @@ TEST(TensorCoreSpecials, NansAndInfinities) {
           std::vector<float> a(64, 0.0f), b(64, 0.0f);
           a[0] = each.a0, b[0] = each.b0, a[1] = each.a1, b[1] = each.b1;
           const bool nan = each.result == kNanBits;
-          // fp16 accumulators hold 0x7FFF, which is this as fp32.
+          // fp16 accumulators contain 0x7FFF, which is this as fp32.
           const uint32_t expected = nan && accumulator == kFp16 ? 0x7fffe000u : each.result;
           EXPECT_EQ(std::bit_cast<uint32_t>(tensor_core_dot(*profile, a, b, each.c)), expected)
               << arch.name << " " << each.a0 << "*" << each.b0 << " + " << each.a1 << "*" << each.b1

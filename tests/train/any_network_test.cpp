@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Networks of any kind train as PyTorch does in double (tests/oracle/any_network.py): regression,
-// several inputs, a label for every position, a loss of the graph's own. What does not fit together
-// is told.
+// Networks of any kind train as in PyTorch in double (tests/oracle/any_network.py): regression,
+// several inputs, a label for every position, a loss in the graph itself. Parts that do not match
+// are reported.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -183,7 +183,7 @@ TEST_P(AnyNetwork, MicroBatchesAddUp) {
 INSTANTIATE_TEST_SUITE_P(Oracle, AnyNetwork, testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// The test part holds five samples, of which batches of two take four.
+// The test part has five samples; batches of two use four of them.
 TEST(AnyNetwork, EvaluationsWithoutLabelsTakeWholeBatches) {
   Dataset data = data_of(oracle().at("own_loss"));
   data.test.arrays = data.train.arrays;
@@ -217,7 +217,7 @@ TEST(AnyNetwork, EvaluationsWithoutLabelsTakeWholeBatches) {
   EXPECT_THROW(Trainer(config, data), Error) << "five samples make no batch of eight";
 }
 
-// A head that the loss does not see keeps its weights.
+// A head that the loss does not depend on keeps its weights.
 TEST(AnyNetwork, WhatTheLossDoesNotDependOnStays) {
   const Dataset data = data_of(oracle().at("regression"));
   TrainConfig config = config_of(kCases[0], "float32");
@@ -301,23 +301,24 @@ TEST(AnyNetwork, DataThatDoesNotFitIsAUsageError) {
   renamed.train.arrays[0].name = "c";
   EXPECT_EQ(refusal(config, renamed), "accepted") << "one of each is left over";
   renamed.train.arrays[1].name = "d";
-  EXPECT_THAT(refusal(config, renamed), HasSubstr("nothing for the network's input \"a\""));
-  EXPECT_THAT(refusal(config, renamed), HasSubstr("a, b, labels; it has c, d, labels"));
+  EXPECT_THAT(refusal(config, renamed), HasSubstr("no array for the network's input 'a'"));
+  EXPECT_THAT(refusal(config, renamed), HasSubstr("a, b, labels; the data has: c, d, labels"));
 
   Dataset missing = good;
   missing.train.arrays.erase(missing.train.arrays.begin());
-  EXPECT_THAT(refusal(config, missing), HasSubstr("input \"a\""));
+  EXPECT_THAT(refusal(config, missing), HasSubstr("input 'a'"));
 
   Dataset wide = good;
   wide.train.arrays[1].sample_shape = {6};
   wide.train.arrays[1].reals.resize(72);
-  EXPECT_THAT(refusal(config, wide), HasSubstr("input \"b\" has shape [4, 5], a sample [6]"));
+  EXPECT_THAT(refusal(config, wide),
+              HasSubstr("input 'b' has shape [4, 5], but a sample has shape [6]"));
 
   Dataset fractions = good;
   SampleArray& labels = fractions.train.arrays[2];
   labels.reals.assign(labels.integers.begin(), labels.integers.end());
   labels.integers.clear();
-  EXPECT_THAT(refusal(config, fractions), HasSubstr("\"labels\" takes whole numbers"));
+  EXPECT_THAT(refusal(config, fractions), HasSubstr("'labels' takes integers"));
 
   Dataset beyond = good;
   beyond.train.arrays[2].integers[3] = 4;
@@ -330,7 +331,7 @@ TEST(AnyNetwork, DataThatDoesNotFitIsAUsageError) {
   fixed.micro_batches = 2;
   EXPECT_EQ(refusal(fixed, good), "accepted");
 
-  EXPECT_THAT(refusal(config, test::data()), HasSubstr("it has images and labels"));
+  EXPECT_THAT(refusal(config, test::data()), HasSubstr("the data has: images and labels"));
 }
 
 TEST(AnyNetwork, LossesThatDoNotFitAreUsageErrors) {
@@ -344,16 +345,16 @@ TEST(AnyNetwork, LossesThatDoNotFitAreUsageErrors) {
     return "accepted";
   };
   EXPECT_THAT(refused(own_loss(4), "meen"), HasSubstr("|did you mean mean?"));
-  EXPECT_THAT(refused(own_loss(4), "difference"), HasSubstr("of shape [4, 3] is no loss"));
-  EXPECT_THAT(refused(own_loss(4), "mse:nothing"), HasSubstr("no output \"nothing\""));
-  EXPECT_THAT(refused(own_loss(4), ""), HasSubstr("names nothing"));
+  EXPECT_THAT(refused(own_loss(4), "difference"), HasSubstr("of shape [4, 3] is not a loss"));
+  EXPECT_THAT(refused(own_loss(4), "mse:nothing"), HasSubstr("no output 'nothing'"));
+  EXPECT_THAT(refused(own_loss(4), ""), HasSubstr("has no name"));
   EXPECT_EQ(refused(own_loss(4), "mse:mean"), "accepted");
   Model vector = regression(4);
   vector.outputs[0].value = vector.graph.variables()[1].value;  // fc1.bias
   EXPECT_THAT(refused(vector, "cross-entropy"), HasSubstr("of shape [8]"));
   Model taken = regression(4);
   taken.graph.add_input("targets", {4, 2});
-  EXPECT_THAT(refused(taken, "mse"), HasSubstr("an input \"targets\" already"));
+  EXPECT_THAT(refused(taken, "mse"), HasSubstr("already has an input 'targets'"));
 }
 
 TEST(AnyNetwork, AFileKeepsItsWeightsAndCheckpointsTellLossesApart) {

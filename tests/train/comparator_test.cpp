@@ -23,7 +23,7 @@ namespace {
 
 using namespace test;  // NOLINT: helpers of these tests
 
-/// All finite values of e5m2, ascending, zero once.
+/// Returns all finite values of e5m2, ascending, zero once.
 std::vector<float> values_of_e5m2() {
   std::vector<float> values;
   for (uint32_t code = 0; code < 128; ++code) {
@@ -97,7 +97,7 @@ TEST(CompareValues, AnyNumberIsRoundedToTheFormatFirst) {
 }
 
 TEST(CompareValues, TheOtherIsBroughtToScaleAndRounded) {
-  // 1.1 * 4 = 4.4 lies between 4 and 5 of e5m2 and rounds to 4; so no step apart.
+  // 1.1 * 4 = 4.4 is between 4 and 5 of e5m2 and rounds to 4, so the distance is 0 steps.
   const SiteError error =
       compare_values(std::vector<float>{4.0f}, std::vector<float>{1.1f}, 4.0, kE5m2);
   EXPECT_EQ(error.differing, 0);
@@ -305,8 +305,8 @@ TEST(TrainerErrors, OfEqualLanesAreZeroWithBatchNormalization) {
   }
 }
 
-// What is not finite where the operator is, and fits the format, is a local error without bounds; a
-// sum in fp16 may leave the numbers on its way.
+// A result that is not finite although the operator's is, and fits the format, is an unlimited
+// local error; an intermediate fp16 sum may overflow.
 TEST(TrainerErrors, AreInfiniteWhereAKernelFails) {
   const FaultyBackend faulty("conv1");
   for (const bool narrow_sums : {false, true}) {

@@ -51,7 +51,7 @@ TEST(DeviationMeter, DividesByTheFactorFirst) {
   EXPECT_DOUBLE_EQ(scaled.error, 0.1);
   EXPECT_DOUBLE_EQ(scaled.ratio, std::sqrt(29.25 / 25.0));
   EXPECT_EQ(measured({30.0f}, {10.0f}, 3.0).error, 0.0);
-  // Where the scaled number is fp32's largest the unscaled one is not infinite.
+  // When the scaled number is fp32's largest, the unscaled one is not infinite.
   EXPECT_EQ(measured({0x1p127f}, {0x1p100f}, 0x1p27).error, 0.0);
 }
 
@@ -202,7 +202,7 @@ TEST(MoveByUlp, InFp32TakesTheNeighbour) {
   }
 }
 
-// Of 10,000 fair coins the number of heads has a standard deviation of 50.
+// For 10,000 fair coins, the number of heads has a standard deviation of 50.
 TEST(MoveByUlp, HalfGoUpAndTheKeyDecidesWhich) {
   for (const int bits : {7, 10, 23}) {
     const Floats before(10000, 1.2501f);
@@ -250,7 +250,7 @@ TEST(ReadPrecision, OptimizerStateIsNotWhatIsRead) {
   EXPECT_EQ(read_precision(exe).inputs.count("loss_scale"), 0u);
 }
 
-/// y = x w^T with the Transpose a node of its own; w is also added, in fp32, to a constant.
+/// y = x w^T with the Transpose as a separate node; w is also added, in fp32, to a constant.
 Model transposed() {
   Model model;
   model.name = "transposed";

@@ -18,7 +18,7 @@ namespace halfscope::test {
 /// The emulator, until an entry runs for the `runs`-th time, or not even until its first step.
 class FailingBackend final : public Backend {
  public:
-  /// Where set-up fails, by fail().
+  /// The step of the set-up that fails, by fail().
   enum class SetUp { compile, write, write_exact };
   FailingBackend(SetUp where, std::function<void()> fail) : FailingBackend(Entry::begin, 0) {
     where_ = where;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A backend that does what the emulator does, but for one element of one tensor.
+// A backend that does the same as the emulator, except for one element of one tensor.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a training can be asked for beyond plain steps: micro-batches, clipping, schedules,
-// evaluations on the way, early stopping, checkpoints, noise twins, buffers that survive a skip.
+// Features of a training beyond plain steps: micro-batches, clipping, schedules, evaluations in
+// between, early stopping, checkpoints, noise twins, buffers that survive a skip.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ double distance(const NamedTensors& a, const NamedTensors& b) {
   return std::sqrt(sum);
 }
 
-// In double, four parts give the gradient of the whole batch but for rounding.
+// In double, four parts give the gradient of the whole batch, except for rounding.
 TEST(MicroBatches, AddUpToTheBatch) {
   TrainConfig whole = config(kMlp, "float64", "none");
   TrainConfig parts = whole;
@@ -88,7 +88,7 @@ TEST(MicroBatches, TheSumIsRoundedAfterEveryPart) {
 }
 
 // 1024 equal gradients of 1 in bf16, which has 8 significand bits: at 256, adding another one is a
-// tie that goes to even, and the sum stands still.
+// tie that goes to even, and the sum stalls.
 TEST(MicroBatches, ANarrowSumStandsStill) {
   Executable exe;
   Graph& graph = exe.graph;
@@ -395,7 +395,7 @@ TEST(Checkpoint, OfAnotherSetUpIsRefused) {
   EXPECT_EQ(refusal(other), "the checkpoint was made with another value of clip_norm");
   other = setup;
   other.lanes[0].plan.name = "renamed";
-  EXPECT_EQ(refusal(other), "the checkpoint has no lane renamed");
+  EXPECT_EQ(refusal(other), "the checkpoint has no lane 'renamed'");
   other = setup;
   other.model = "mlp:256-40-10";
   EXPECT_EQ(refusal(other), "the checkpoint was made with another value of model");
@@ -407,7 +407,7 @@ TEST(Checkpoint, OfAnotherSetUpIsRefused) {
 TEST(Checkpoint, WhatIsDamagedIsNamed) {
   const fs::path file = scratch("damaged.npz");
   TrainConfig setup = config(kMlp, "mixed_float16", "dynamic");
-  setup.lanes[0].plan.name = "a/variable/b";  // names are free but for commas
+  setup.lanes[0].plan.name = "a/variable/b";  // names may contain anything except commas
   const Checkpoint good = Trainer(setup, data()).checkpoint();
   save_checkpoint(file, good);
   Trainer(setup, data()).resume(load_checkpoint(file));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Errors of outputs in inference, beside what plain loops make of the outputs that a run keeps.
+// Errors of outputs in inference, compared with plain loops over the outputs that a run keeps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ std::vector<float> noise(int64_t count) {
   return values;
 }
 
-/// A hidden layer and scores, both asked for.
+/// A hidden layer and scores, both requested.
 Model two_outputs(int64_t batch) {
   Model model;
   model.name = "two_outputs";
@@ -58,7 +58,7 @@ RunnerConfig lanes(const std::vector<std::string>& plans) {
 }
 
 struct Seen {
-  std::vector<Deviation> deviations;  ///< of lane 1
+  std::vector<Deviation> deviations;  ///< for lane 1
   std::vector<NamedTensors> outputs;  ///< by lane
 };
 
@@ -81,7 +81,7 @@ struct Distance {
   double error = 0.0, ratio = 0.0, worst = 0.0;
 };
 
-/// docs/contracts.md, "Harm".
+/// docs/reference/verdicts.md.
 Distance distance(const Tensor& x, const Tensor& truth) {
   const size_t samples = static_cast<size_t>(truth.shape[0]), width = truth.data.size() / samples;
   std::vector<double> differences(samples), sizes(samples);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A lane whose backend fails in the middle of a training: it ends, the others go on as if it had
-// not been there, and the run file keeps what it had recorded.
+// A lane whose backend fails in the middle of a training: it stops, the others continue as if it
+// had not been there, and the run file keeps everything that it had recorded.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -51,7 +51,7 @@ class ALostLane : public testing::Test {
     return trainer;
   }
 
-  /// The lanes beside the middle one do as they do without it.
+  /// Expects the lanes next to the middle one to do the same as without it.
   static void expect_others_as_without(const Trainer& trainer, const TrainConfig& config) {
     TrainConfig alone = config;
     alone.lanes.erase(alone.lanes.begin() + 1);
@@ -148,7 +148,7 @@ TEST_F(ALostLane, TheLastOneEndsTheTrainingWithItsError) {
     record(config);
     FAIL() << "no Error";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("lane mixed_float16 was lost at step 1: CUDA launch"));
+    EXPECT_THAT(error.what(), HasSubstr("lane mixed_float16 failed at step 1: CUDA launch"));
     EXPECT_EQ(error.hint(), "look at the device");
   }
   const RunView run = RunView::open(file());
@@ -308,7 +308,7 @@ TEST_F(ALostLane, WithoutAnyNothingBegins) {
   }
 }
 
-// What is no matter of the device ends all.
+// A failure that is not the device's ends all lanes.
 TEST_F(ALostLane, IsNotWhatAWrongPlanMakes) {
   const FailingBackend failing(SetUp::compile, [] { throw usage_error("fc1: no such operator"); });
   try {

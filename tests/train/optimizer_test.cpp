@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What --optimizer accepts, and the text that is written to the run file.
+// The values that --optimizer accepts, and the text that is written to the run file.
 #include "core/lower/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -59,24 +59,24 @@ TEST(Optimizer, TextReadsBack) {
 TEST(Optimizer, ErrorsNameTheOption) {
   const struct {
     const char *text, *message;
-  } table[] = {{"rmspop", "unknown optimizer rmspop"},
-               {"sgd:momentum=1", "momentum=1 does not fit sgd"},
-               {"rmsprop:alpha=1", "alpha=1 does not fit rmsprop"},
-               {"adamw:alpha=0.9", "alpha=0.9 does not fit adamw"},
-               {"", "unknown optimizer "},
-               {"sgd:momentum", "\"momentum\" is not KEY=VALUE"},
-               {"sgd:momentum=0.9,", "\"\" is not KEY=VALUE"},
-               {"sgd:", "\"\" is not KEY=VALUE"},
+  } table[] = {{"rmspop", "unknown optimizer 'rmspop'"},
+               {"sgd:momentum=1", "momentum=1 is not valid for sgd"},
+               {"rmsprop:alpha=1", "alpha=1 is not valid for rmsprop"},
+               {"adamw:alpha=0.9", "alpha=0.9 is not valid for adamw"},
+               {"", "unknown optimizer ''"},
+               {"sgd:momentum", "'momentum' is not KEY=VALUE"},
+               {"sgd:momentum=0.9,", "'' is not KEY=VALUE"},
+               {"sgd:", "'' is not KEY=VALUE"},
                {"sgd:momentum=", "momentum= is not a number >= 0"},
                {"sgd:momentum=x", "momentum=x is not a number >= 0"},
                {"sgd:momentum=-0.1", "momentum=-0.1 is not a number >= 0"},
                {"sgd:momentum=nan", "momentum=nan is not a number >= 0"},
                {"sgd:momentum=inf", "momentum=inf is not a number >= 0"},
                {"sgd:momentum=1e999", "momentum=1e999 is not a number >= 0"},
-               {"sgd:beta1=0.9", "beta1=0.9 does not fit sgd"},
-               {"adam:momentum=0.9", "momentum=0.9 does not fit adam"},
-               {"adam:beta1=1", "beta1=1 does not fit adam"},
-               {"adam:beta2=1.5", "beta2=1.5 does not fit adam"},
+               {"sgd:beta1=0.9", "beta1=0.9 is not valid for sgd"},
+               {"adam:momentum=0.9", "momentum=0.9 is not valid for adam"},
+               {"adam:beta1=1", "beta1=1 is not valid for adam"},
+               {"adam:beta2=1.5", "beta2=1.5 is not valid for adam"},
                {"sgd:lr=-1", "lr=-1 is not a number >= 0"}};
   for (const auto& each : table) {
     try {

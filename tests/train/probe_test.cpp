@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What probes measure while lanes train, on networks whose gradients and updates can be worked out
-// by hand, and that a training with probes is the training without them, bit for bit.
+// Measurements of probes while lanes train, on networks whose gradients and updates can be computed
+// by hand; and that a training with probes equals the training without them, bit for bit.
 #include "core/train/probe.h"
 
 #include <gmock/gmock.h>
@@ -128,8 +128,8 @@ TEST(TrainingProbe, ALaneThatComputesAsTheReferenceHasNoError) {
   }
 }
 
-// Gradients of the parts: 1/4, and three times 3 * 2^-12, less than half an ulp of 1/4 in bf16,
-// where they are lost: 1/4 in place of 1/4 + 9 * 2^-12 = 1033 * 2^-12.
+// Gradients of the parts: 1/4, and three times 3 * 2^-12. The latter is less than half an ulp of
+// 1/4 in bf16 and is lost: 1/4 instead of 1/4 + 9 * 2^-12 = 1033 * 2^-12.
 TEST(TrainingProbe, SumsOfMicroBatchesInBf16AreOffByWhatTheyLose) {
   TrainConfig setup = hand_made(narrow_elsewhere(), 8.0f, 0.3f, 0.7f);
   setup.batch = setup.micro_batches = 4;
@@ -144,7 +144,7 @@ TEST(TrainingProbe, SumsOfMicroBatchesInBf16AreOffByWhatTheyLose) {
     EXPECT_NEAR(each.ratio, 1024.0 / 1033.0, 1e-9);
     EXPECT_LT(each.spread, 1e-6);
   }
-  // The lanes drift apart, but the reference gets the lane's own weights.
+  // The lanes diverge, but the reference gets the lane's own weights.
   for (const Deviation& each : seen_of(seen, 1, Of::loss)) EXPECT_EQ(each.error, 0.0);
   EXPECT_NEAR(seen_of(seen, 1, Of::weight, "a.weight").error, 9.0 / 1033.0, 1e-5);
 }
@@ -196,7 +196,7 @@ TEST(TrainingProbe, GradientsOfSkippedStepsAreLeftOut) {
   EXPECT_EQ(loss_steps, losses) << "the loss does not depend on the scale";
 }
 
-// Without a scale that could come down an infinite gradient is what the lane computes.
+// Without a scale that could decrease, an infinite gradient counts as the lane's result.
 TEST(TrainingProbe, GradientsThatAreNotFiniteCountWhereNothingIsScaled) {
   Plan plan = narrow_elsewhere();
   PlanRule rule;
@@ -312,7 +312,7 @@ TEST(TrainingProbe, TrainingGoesOnAsIfNobodyLooked) {
   setup.micro_batches = 2;
   setup.steps = 3;
   ASSERT_NO_FATAL_FAILURE(expect_probes_change_nothing(setup, small_images()));
-  // Of a reference whose forward pass writes its running statistics itself.
+  // For a reference whose forward pass writes its running statistics itself.
   setup.lanes[0] = lane(float32_with_framework_buffers(), "none");
   setup.lanes.pop_back();
   ASSERT_NO_FATAL_FAILURE(expect_probes_change_nothing(setup, small_images()));
@@ -330,7 +330,7 @@ TEST(TrainingProbe, RandomRoundingDrawsTheSameNumbers) {
   expect_probes_change_nothing(setup, data());
 }
 
-/// Everything in these networks but the weights' next values is a number of bf16 anyway.
+/// In these networks, every value except the weights' next ones is a bf16 number anyway.
 Plan stored_in_bf16() {
   Plan plan;
   plan.name = "stored_in_bf16";
@@ -338,8 +338,8 @@ Plan stored_in_bf16() {
   return plan;
 }
 
-// One step moves a by 2^-12 and b by 8 * 2^-12. Below 1 neighbours in bf16 are 2^-8 apart, below
-// 1/2 they are 2^-9 apart: a stays where it is, b moves as it should.
+// One step moves a by 2^-12 and b by 8 * 2^-12. Below 1, neighbours in bf16 are 2^-8 apart; below
+// 1/2, 2^-9. So a stays unchanged and b moves correctly.
 TEST(TrainingDeviations, WeightsThatDoNotMoveHaveLostTheirWholeWay) {
   TrainConfig setup = hand_made(stored_in_bf16(), 8.0f, 1.0f, 0.5f);
   setup.optimizer.learning_rate = 0x1p-12;
@@ -381,8 +381,8 @@ TEST(TrainingDeviations, WaysOfTwinsBeginAtTheirOwnStart) {
   }
 }
 
-// The way of a is a 32nd of b's. It counts as a tenth of what one of two elements would have:
-// (1 + 1024) / 2 / 100 in squares of it.
+// The movement of a is a 32nd of b's. It counts as a tenth of the usual one of two elements: (1 +
+// 1024) / 2 / 100, in squares of it.
 TEST(TrainingDeviations, WaysOfNextToNothingCountAsATenthOfTheUsualOne) {
   TrainConfig setup = hand_made(stored_in_bf16(), 32.0f, 1.0f, 0.25f);
   setup.optimizer.learning_rate = 0x1p-12;

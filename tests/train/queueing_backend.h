@@ -39,7 +39,7 @@ class QueueingBackend final : public Backend {
     Steps(const QueueingBackend& how, HostSteps steps) : how_(how), steps_(std::move(steps)) {}
     void open(const StepState* state) override {
       if (launched_++ == how_.fails_to_launch_) throw Error("cannot launch", "look at the device");
-      // Where there is one, the step before has not told its state.
+      // If there is a queued step, the previous one has not reported its state.
       EXPECT_EQ(state == nullptr, launched_ - collected_ > 1);
       how_.most_in_flight_ = std::max(how_.most_in_flight_, launched_ - collected_);
       steps_.open(state);

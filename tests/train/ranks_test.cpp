@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Data-parallel ranks: what they compute beside micro-batches and message passing, who skips a
-// step, and what is recorded of it.
+// Data-parallel ranks: their results compared with micro-batches and message passing, which rank
+// skips a step, and what is recorded.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -154,7 +154,7 @@ TEST(Ranks, TheGraphReducesByMessagePassing) {
     EXPECT_EQ(compared, 6u);
     EXPECT_NEAR(program->read_scalar(exe.gradient_norm), sum_sq, 1e-12 * sum_sq);
 
-    // What is recorded of it, beside sums in double.
+    // The recorded errors, compared with sums in double.
     for (const ReductionError& row : check_reductions(5, exe, *program)) {
       EXPECT_EQ(row.step, 5);
       const std::string name = exe.taps[static_cast<size_t>(row.site)].site.name();
@@ -272,7 +272,7 @@ TEST(RankVotes, OfRanksThatPartedIsJudged) {
   EXPECT_EQ(found->step, 0);
   EXPECT_GE(found->severity, Severity::warning);
   EXPECT_EQ(std::get<std::string>(found->evidence.at("cause")), "rank_disagreement");
-  EXPECT_THAT(found->text, HasSubstr("At step 0 1 of 2 ranks skipped"));
+  EXPECT_THAT(found->text, HasSubstr("At step 0, 1 of 2 ranks skipped"));
   // In the test the training's text is not in the settings, so the rule knows no vote to change.
   setup.reduction.vote = Reduction::Vote::all;
   for (const Finding& each : run_rules(watch(setup, set).view)) {
@@ -359,7 +359,7 @@ TEST(Ranks, AReductionThatLosesIsJudged) {
   });
   ASSERT_NE(found, findings.end());
   EXPECT_EQ(found->lane, 1);
-  EXPECT_THAT(found->mechanism, HasSubstr("the sum over 16 ranks puts"));
+  EXPECT_THAT(found->mechanism, HasSubstr("the sum over 16 ranks makes"));
   EXPECT_THAT(found->text, HasSubstr("over 2 ranks"));
   ASSERT_TRUE(found->action.edit.reduction().has_value());
   // One rounding to e5m2 alone costs 6%, so another order does not help enough.
@@ -378,14 +378,14 @@ TEST(Ranks, WrongSetUpsAreUsageErrors) {
     }
   };
   EXPECT_THAT(problem(ranked("float32", "none", 3, "ring")),
-              HasSubstr("a batch of 16 cannot be divided equally over 3 ranks"));
+              HasSubstr("a batch of 16 cannot be divided equally among 3 ranks"));
   TrainConfig parts = ranked("float32", "none", 8, "ring");
   parts.micro_batches = 4;
   EXPECT_THAT(problem(parts), HasSubstr("2 samples of a rank cannot be split into 4"));
   const QueueingBackend other;
   TrainConfig elsewhere = ranked("float32", "none", 2, "ring");
   elsewhere.lanes[0].backend = &other;
-  EXPECT_THAT(problem(elsewhere), HasSubstr("ranks are not simulated on"));
+  EXPECT_THAT(problem(elsewhere), HasSubstr("cannot simulate ranks"));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which lane is the reference of which, and which references are added to those that a user asks
-// for.
+// The reference of each lane, and the references that are added to the requested lanes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,14 +60,14 @@ TEST(ReferenceFor, TakesCompositesApartInTheSameWay) {
   EXPECT_THAT(references(lanes), ElementsAre(-1, 3, 0, -1));
 }
 
-// Such as the same plan on a device.
+// For example, the same plan on a device.
 TEST(ReferenceFor, AnotherLaneInFp32IsJudged) {
   std::vector<LaneConfig> lanes = lanes_of({"float32", "float32"});
   lanes[1].own_name = "other";
   EXPECT_THAT(references(lanes), ElementsAre(-1, 0));
 }
 
-// What is rounded below fp32 anywhere cannot be the truth.
+// A lane that rounds below fp32 anywhere cannot be the truth.
 TEST(ReferenceFor, WhatRoundsIsNoReference) {
   for (void (*change)(Plan&) :
        {+[](Plan& plan) { plan.storage = kFp16; }, +[](Plan& plan) { plan.average = kBf16; },

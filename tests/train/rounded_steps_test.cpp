@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What follows the gradients in a format of its own: optimizers, clipping and moving averages bit
-// by bit beside PyTorch's operations (tests/oracle/update_formats.py).
+// Steps after the gradients in separate formats: optimizers, clipping and moving averages, compared
+// bit by bit with PyTorch's operations (tests/oracle/update_formats.py).
 #include "core/lower/rounded_steps.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ void expect_same(const std::vector<float>& ours, const std::vector<float>& their
                  const std::string& what) {
   ASSERT_EQ(ours.size(), theirs.size()) << what;
   for (size_t i = 0; i < ours.size(); ++i) {
-    // As numbers: a zero may have either sign, a NaN any payload.
+    // Compared as numbers: a zero may have either sign, a NaN any payload.
     EXPECT_TRUE(ours[i] == theirs[i] || (std::isnan(ours[i]) && std::isnan(theirs[i])))
         << what << " " << i << ": " << ours[i] << ", PyTorch " << theirs[i];
   }

@@ -38,8 +38,8 @@ double trained_sum(const std::string& accumulation, double target) {
   return sum;
 }
 
-/// Beside a sum of 512 a bf16 term below 1 is lost to nearest even, so the weights must grow until
-/// their terms are no longer lost, far beyond what they should be.
+/// Next to a sum of 512, a bf16 term below 1 is lost to nearest even. So the weights must grow
+/// until their terms are no longer lost, far beyond their correct values.
 TEST(RoundedSumTraining, StochasticSumsDoNotStandStill) {
   const double target = 1000.0;
   EXPECT_NEAR(trained_sum("fp32", target), target, 0.01 * target);

@@ -45,7 +45,7 @@ Dataset vectors(int64_t samples) {
 
 Model mlp(int64_t batch) { return build_network("mlp:6-5-3", batch, {6}, 3); }
 
-/// The same network by plain loops in double.
+/// Computes the same network with plain loops in double.
 std::vector<double> mlp_by_hand(const NamedTensors& weights, const float* x) {
   std::vector<double> values(x, x + 6);
   for (const std::string path : {"fc1", "fc2"}) {
@@ -72,7 +72,7 @@ NamedTensors outputs_of(const Model& model, const RunnerConfig& config, const Da
   return runner.result(lane).outputs;
 }
 
-// What is padded must show in no output.
+// Padding must not affect any output.
 TEST(Runner, SumsOverABatchNeedWholeBatches) {
   Model model = mlp(4);
   const ValueId mean = model.graph.add1("ReduceMean", "mean", {model.outputs[0].value});
@@ -86,7 +86,7 @@ TEST(Runner, SumsOverABatchNeedWholeBatches) {
     ADD_FAILURE() << "two of four samples are padding";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_THAT(error.what(), HasSubstr("the output mean of shape"));
+    EXPECT_THAT(error.what(), HasSubstr("output 'mean' of shape"));
     EXPECT_THAT(error.hint(), HasSubstr("use --batch 2, or --limit 8"));
   }
 }
@@ -204,7 +204,7 @@ Model two_by_two() {
   return model;
 }
 
-// What comes with labels needs no name that the network knows.
+// Data with labels needs no name that the network has.
 TEST(Runner, TheOnlyArrayGoesToTheOnlyInput) {
   Dataset data = vectors(4);
   const std::vector<float> named = outputs_of(mlp(4), lanes({"float32"}), data).at("logits").data;
@@ -289,15 +289,15 @@ TEST(Runner, WhatDoesNotFitIsAUsageError) {
   labelled.labels = {0, 1, 2, 0};
   EXPECT_EQ(refused(mlp(2), labelled, data), "accepted");
   EXPECT_THAT(refused(build_network("mlp:7-3", 2, {7}, 3), lanes({"float32"}), data),
-              HasSubstr("input \"input\" has shape [2, 7], a sample [6]"));
-  EXPECT_THAT(refused(mlp(2), lanes({}), data), HasSubstr("no lane"));
+              HasSubstr("input 'input' has shape [2, 7], but a sample has shape [6]"));
+  EXPECT_THAT(refused(mlp(2), lanes({}), data), HasSubstr("there are no lanes"));
   EXPECT_THAT(refused(mlp(2), lanes({"float32"}), Dataset{}), HasSubstr("no samples"));
   RunnerConfig pairs = lanes({"float32", "float16"});
   pairs.errors = {.enabled = true, .every = 1, .pairs = {{"float16", "float23"}}};
-  EXPECT_THAT(refused(mlp(2), pairs, data), HasSubstr("no lane is named float23"));
+  EXPECT_THAT(refused(mlp(2), pairs, data), HasSubstr("there is no lane 'float23'"));
 }
 
-/// Outputs of a lane; nothing of one that was lost.
+/// Returns the outputs of a lane; nothing for a failed one.
 std::vector<float> logits(const Runner& runner, size_t lane) {
   return runner.result(lane).outputs.at("logits").data;
 }
@@ -343,7 +343,7 @@ TEST(RunnerLanes, OneThatFailsEndsAlone) {
   }
 }
 
-// In a comparison it is found out which of the two cannot be read.
+// A comparison has to find out which of the two lanes cannot be read.
 TEST(RunnerLanes, TheOneThatFailsAComparisonIsLost) {
   const Dataset data = vectors(8);
   const test::FailingBackend failing(Entry::begin, 1);  // in comparisons
@@ -405,7 +405,7 @@ TEST(RunnerLanes, TheLastOneEndsTheRun) {
     runner.run(&seen, {}, std::atomic<bool>{false});
     ADD_FAILURE() << "no Error";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "lane bfloat16 was lost at batch 3: out of memory");
+    EXPECT_STREQ(error.what(), "lane bfloat16 failed at batch 3: out of memory");
     EXPECT_EQ(error.hint(), "lower --batch or --limit, or run fewer lanes");
   }
   EXPECT_EQ(seen.ends, std::vector<RunEnd>{RunEnd::interrupted});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fp8 and fp4 trainings: scales make them follow full precision where the bare formats do not, the
-// state of delayed scaling survives a checkpoint, and rules tell scales that do not fit.
+// fp8 and fp4 trainings: with scales they follow full precision where the bare formats do not, the
+// state of delayed scaling survives a checkpoint, and rules report scales that do not fit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <omp.h>

@@ -18,7 +18,7 @@
 
 namespace halfscope::test {
 
-/// Noise with a bright spot whose place tells the label.
+/// Returns noise with a bright spot whose position encodes the label.
 inline Split make_split(int64_t samples, int64_t side, uint64_t seed) {
   Split split;
   for (int64_t s = 0; s < samples; ++s) {

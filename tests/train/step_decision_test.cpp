@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the norm of the gradients decides, beside the rules of torch.cuda.amp and Adam written out.
+// Decisions from the norm of the gradients, compared with the rules of torch.cuda.amp and Adam
+// written out.
 #include "core/backend/step_decision.h"
 
 #include <gtest/gtest.h>

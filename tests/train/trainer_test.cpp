@@ -226,10 +226,10 @@ std::string refusal(const TrainConfig& wrong) {
 TEST(Trainer, WhatDoesNotFitIsAUsageError) {
   TrainConfig wrong = config(kMlp, "float32", "none");
   wrong.init["fc9.weight"] = Tensor{{1}, {0.0f}};
-  EXPECT_EQ(refusal(wrong), "initial weights: the model has no variable fc9.weight");
+  EXPECT_EQ(refusal(wrong), "initial weights: the model has no variable 'fc9.weight'");
   wrong.init = {{"fc1.weight", Tensor{{256, 40}, std::vector<float>(10240)}}};
   EXPECT_EQ(refusal(wrong),
-            "initial weights: fc1.weight has shape [256, 40], the model needs [40, 256]");
+            "initial weights: 'fc1.weight' has shape [256, 40], but the model needs [40, 256]");
   wrong.init.clear();
   wrong.batch = 81;
   EXPECT_EQ(refusal(wrong), "batch size 81 does not fit the data");
@@ -237,11 +237,11 @@ TEST(Trainer, WhatDoesNotFitIsAUsageError) {
   EXPECT_EQ(refusal(wrong), "batch size 0 does not fit the data");
   wrong.batch = 16;
   wrong.model = "mlp:255-10";
-  EXPECT_EQ(refusal(wrong), "model mlp:255-10 does not fit the data");
+  EXPECT_EQ(refusal(wrong), "model 'mlp:255-10' does not fit the data");
   wrong.model = "mlp:256-x-10";
-  EXPECT_EQ(refusal(wrong), "model mlp:256-x-10: \"x\" is not a layer width");
+  EXPECT_EQ(refusal(wrong), "model 'mlp:256-x-10': 'x' is not a layer width");
   wrong.model = "alexnet";
-  EXPECT_EQ(refusal(wrong), "unknown model alexnet");
+  EXPECT_EQ(refusal(wrong), "unknown model 'alexnet'");
 }
 
 TEST(Trainer, RecordsEverySoManySteps) {

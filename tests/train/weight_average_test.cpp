@@ -29,11 +29,11 @@ TEST(WeightAverage, TextReadsBackAndMistakesAreNamed) {
        {std::pair("1", "decay 1 is not between 0 and 1"), std::pair("0", "decay 0 is not"),
         std::pair("", "decay  is not"), std::pair("nan", "decay nan is not"),
         std::pair("0.9x", "decay 0.9x is not"),
-        std::pair("0.9:form=mean", "form=mean is no option"),
-        std::pair("0.9:steps=3", "steps=3 is no option"),
+        std::pair("0.9:form=mean", "unknown option 'form=mean'"),
+        std::pair("0.9:steps=3", "unknown option 'steps=3'"),
         std::pair("0.9:format=bfloat15", "format=bfloat15: unknown format"),
-        std::pair("0.9:format", "\"format\" is not KEY=VALUE"),
-        std::pair("0.9:format=fp16:ftz-in", "flushes operands only")}) {
+        std::pair("0.9:format", "'format' is not KEY=VALUE"),
+        std::pair("0.9:format=fp16:ftz-in", "only flushes operands")}) {
     try {
       parse_weight_average(text);
       ADD_FAILURE() << "accepted: " << text;
@@ -72,7 +72,7 @@ float average_of_ramp(WeightAverage::Form form, const FloatFormat& format, int64
   return program->read(values.average).data[0];
 }
 
-// In closed form the average of a ramp of slope s lags behind it by s d / (1 - d) (1 - d^n).
+// In closed form, the average of a ramp of slope s lags behind it by s d / (1 - d) (1 - d^n).
 TEST(WeightAverage, StandsStillInBf16AndFp16ForTwentyThousandSteps) {
   constexpr double kSlope = 1e-5, kDecay = 0.9999, kSteps = 20000;
   const double lag = kSlope * kDecay / (1.0 - kDecay) * (1.0 - std::pow(kDecay, kSteps));

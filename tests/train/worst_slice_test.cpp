@@ -52,7 +52,7 @@ TEST(WorstChannel, IsExcusedByItsSpread) {
   const Floats truth = two_channels(1000.0f, 1.0f), own = two_channels(1000.0f, 1.75f);
   const Floats still = truth, far = two_channels(1000.0f, 0.7f);
   EXPECT_FALSE(channel_of(sliced({10, 2}, own, truth, far)).suspicious()) << "3 x 0.3 > 0.75";
-  // Of several moves the one that goes furthest counts.
+  // The largest of several movements counts.
   SlicedOutput output = sliced({10, 2}, own, truth, still);
   EXPECT_TRUE(channel_of(output).suspicious());
   output.moved = {still, far, still};
@@ -85,7 +85,7 @@ TEST(WorstChannel, NothingIsSaidOfDeadTinyAndShortOnes) {
   // 1e-7 of the usual channel: in units of 1e-5 of it.
   const Floats tiny_truth = two_channels(1.0f, 1e-7f), tiny_own = two_channels(1.0f, 0.0f);
   EXPECT_LT(channel_of(sliced({10, 2}, tiny_own, tiny_truth, tiny_truth)).error, 0.02);
-  // All zero in the truth: no scale to be off by.
+  // All zero in the truth: no scale for an error.
   const Floats dead_truth = two_channels(1.0f, 0.0f), dead_own = two_channels(1.0f, 1e-3f);
   const WorstSlice dead = channel_of(sliced({10, 2}, dead_own, dead_truth, dead_truth));
   EXPECT_EQ(dead.index, 0);
@@ -128,7 +128,7 @@ TEST(CompareDifferences, ACommonValueDoesNotHideThem) {
   EXPECT_EQ(compare_differences(sliced({4, 2}, own, truth, truth)).error, 0.0);
   EXPECT_DOUBLE_EQ(compare_differences(sliced({4, 2}, truth, truth, own)).spread, 0.0);
   own = truth;
-  own[0] += 2.0f;  // half of it is common to the sample
+  own[0] += 2.0f;  // half of it affects the whole sample
   EXPECT_NEAR(compare_differences(sliced({4, 2}, own, truth, truth)).error, std::sqrt(2.0 / 32.0),
               1e-12);
   EXPECT_TRUE(std::isnan(compare_differences(sliced({2, 2, 2}, own, truth, truth)).error));
@@ -187,7 +187,7 @@ TEST(InferenceNoise, AnOutputThatIsZeroOnPaperHasNoError) {
   EXPECT_LT(right.error, 0.001);
 }
 
-// (x + 1024) - 1024 keeps nothing of numbers below 1/2 in fp16; a channel of 1000 x is right.
+// (x + 1024) - 1024 loses all numbers below 1/2 in fp16; a channel of 1000 x is right.
 TEST(InferenceNoise, AWrongChannelIsMeasured) {
   Model model;
   model.name = "channels";

@@ -9,12 +9,12 @@ namespace halfscope::zoo {
 
 struct Coverage {
   // Numbers in ascending order. Each one is in exactly one of these four.
-  std::vector<int> cases{};     ///< that fail
+  std::vector<int> cases{};     ///< failing cases
   std::vector<int> controls{};  ///< only healthy networks, as it is the documented result
   std::vector<int> kernels{};   ///< on a backend with a faulty kernel (kernel_trial.h)
-  std::vector<int> absent{};    ///< not at all
+  std::vector<int> absent{};    ///< not reproduced at all
 
-  std::vector<int> stand_ins{};         ///< of cases and controls, by something else
+  std::vector<int> stand_ins{};         ///< of cases and controls, represented by something else
   std::vector<std::string> variants{};  ///< cases beyond the first one of a number
 };
 

@@ -49,7 +49,8 @@ SearchOptions search_of(const RunView& run) {
 /// The diagnosis as it comes from the run file.
 void diagnose_with(const std::optional<Proof>& proof, RunView run, Cure& cure) {
   if (proof) {
-    run.set_proof(1, proof_json(*proof));
+    cure.proof = proof_json(*proof);
+    run.set_proof(1, cure.proof);
     cure.why_not = proof->text;
   }
   const Report report = make_report(run);
@@ -57,7 +58,7 @@ void diagnose_with(const std::optional<Proof>& proof, RunView run, Cure& cure) {
   cure.diagnosis = diagnose(run, report.findings, 1, advice, read_proof(run.proof(1)));
 }
 
-/// Whether that path is a label's, or a primitive of it.
+/// Returns whether that path is a label's, or a primitive of it.
 bool is_of(const std::string& path, const std::string& label) {
   return path == label || path.starts_with(label + "/") || label.starts_with(path + "/") ||
          label.starts_with(path + ".");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A cure: what HalfScope finds to be the cause of a case, and which change it proves to help, held
-// against the labels of the case.
+// A cure: the cause that HalfScope finds for a case and the change that it proves to help, compared
+// with the labels of the case.
 #pragma once
 
 #include <filesystem>
@@ -20,6 +20,7 @@ struct Cure {
   std::string case_id, plan;
   Diagnosis diagnosis{};
   std::string why_not{};  ///< why nothing was proved; else what the proof says
+  std::string proof{};    ///< as JSON; "" if there is none
   double seconds = 0.0;
 
   // Against the labels.
@@ -30,12 +31,12 @@ struct Cure {
   bool minimal = false;        ///< and has no more changes than the labelled one
 };
 
-/// Records the case under that plan on that backend, searches for the smallest change that cures
-/// it, proves it, and asks for the diagnosis as `halfscope diagnose --verify` does.
+/// Records the case under that plan on that backend, searches for the smallest change that fixes
+/// it, proves it, and requests the diagnosis like `halfscope diagnose --verify`.
 Cure find_cure(const Case& which, const std::string& plan, const std::filesystem::path& folder,
                const Backend& backend = emulation_backend());
 
-/// How many of the failures each holds of, under all of their right plans.
+/// Number of failures for which each statement is true, under all of their right plans.
 struct CureScore {
   int cases = 0, named = 0, explained = 0, decoys = 0, proved = 0, minimal = 0;
   double seconds = 0.0;

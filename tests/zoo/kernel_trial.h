@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A kernel trial: a healthy network on a backend of which one kernel is broken. What a diagnosis
-// must blame is that kernel, and no format, layer or loss scale.
+// A kernel trial: a healthy network on a backend with one broken kernel. A diagnosis must blame
+// that kernel, and no format, layer or loss scale.
 #pragma once
 
 #include <filesystem>
@@ -49,7 +49,7 @@ struct KernelScore {
   /// The cause is that kernel, both as recorded and after a search, which may find changes that
   /// have another kernel take its place.
   bool blamed = false;
-  bool nothing_else = false;  ///< as recorded no layer, format or scale is advised
+  bool nothing_else = false;  ///< the run leads to no advice about a layer, format or scale
   std::string cause{}, headline{};
 
   bool right() const noexcept {

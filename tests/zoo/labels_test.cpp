@@ -23,7 +23,7 @@ LaneChoice changed(LaneChoice lane, const PlanEdit& edit) {
   return lane;
 }
 
-/// The same operators, each of which sums in fp32 and rounds once.
+/// Same operators; each of them sums in fp32 and rounds once.
 LaneChoice fused(LaneChoice lane) {
   lane.plan.defaults.stagewise = false;
   accumulate_in(lane.plan, Accumulation::fp32);
@@ -63,7 +63,7 @@ std::vector<std::string> repaired() {
   return ids_where([](const Case& each) { return static_cast<bool>(each.repaired); });
 }
 
-/// A case and what all tests of it share.
+/// A case and the data that all its tests share.
 struct Staged {
   explicit Staged(Case given) : which(std::move(given)), stage(which, {}) {}
 
@@ -105,8 +105,8 @@ TEST_P(Labelled, ShowsWithoutStagewiseRoundingUnlessItSaysSo) {
   EXPECT_EQ(!does_harm(fused(lane())), which().about.stagewise);
 }
 
-/// Of ranks whose sum loses its terms: another order of the same numbers, and the same order in
-/// fp32. Of ranks that do not agree the sum is right as it is.
+/// For ranks whose sum loses its terms: another order of the same numbers, and the same order in
+/// fp32. For ranks that disagree, the sum is right as it is.
 TEST(RankLabels, EitherReductionHelpsWhereTheSumIsWrong) {
   for (const char* id : {"F22r", "F43", "F49"}) {
     SCOPED_TRACE(id);
@@ -142,7 +142,7 @@ TEST_P(Labelled, NamesNodesAndVariablesThatAreThere) {
     paths.insert(average_path(variable.path));
   }
   const auto known = [&](const std::string& path) {
-    const size_t part = path.find('/');  // of an operator that runs as several
+    const size_t part = path.find('/');  // for an operator that runs as several
     return paths.contains(path) || paths.contains(path.substr(0, part));
   };
   for (const std::string& path : labels().root) EXPECT_TRUE(known(path)) << path;

@@ -20,15 +20,15 @@ namespace {
 
 /// Powers of two that data are made smaller by until nothing overflows any more.
 constexpr int kSmaller[] = {-1, -2, -4, -6, -8, -12};
-/// From so many times the terms that a format can count on, a sum of them must stall.
+/// A sum must stall if it has this many times the terms that a format can count.
 constexpr double kSurely = 4.0;
 
 bool is_overflow(Mechanism mechanism) {
   return mechanism == Mechanism::forward_overflow || mechanism == Mechanism::gradient_overflow;
 }
 
-/// Whether it makes 0 or infinity of numbers, or counts them, so that labels of one scale say
-/// little of another.
+/// Returns whether the mechanism turns numbers into 0 or infinity, or counts them, so that labels
+/// of one scale say little about another.
 bool depends_on_scale(Mechanism mechanism) {
   using M = Mechanism;
   return is_overflow(mechanism) || mechanism == M::forward_flush || mechanism == M::constant ||
@@ -49,7 +49,7 @@ std::set<int> flushing(const RunView& run) {
   return nodes;
 }
 
-/// How a case is diagnosed as it is.
+/// Diagnosis of the unchanged case.
 struct Original {
   Cure cure;
   std::set<int> flushing;
@@ -70,21 +70,20 @@ class Relation {
   Relation(const Case& which, std::filesystem::path folder, Pair& pair)
       : which_(which), plan_(which.right.at(0)), folder_(std::move(folder)), pair_(pair) {}
 
-  /// Nothing but names and orders is different.
+  /// Expects the same result: only names and orders differ.
   void same(const Case& variant) { expect_named(variant, plan_); }
 
   /// The numbers are different: harm is measured first.
   void measured(const Case& variant) { by_truth(variant, plan_); }
 
-  /// A layer that is added counts as a cause if the lane with this one alone in its formats does
-  /// harm.
+  /// An added layer counts as a cause if the lane with only this layer in its formats shows harm.
   void deeper(End end) {
     const Case variant = deepened(which_, end);
     const Setup setup = variant.make();
     const std::vector<std::string> added = added_layers(setup.model);
     std::vector<std::string> guilty;
     Stage stage(variant, folder_);
-    // Of settings of the lane that do harm without any layer's formats no layer is guilty.
+    // If settings of the lane do harm without any layer's formats, no layer is to blame.
     const bool any_layer = stage.truth(only(variant, setup.model.graph, "")).harm == Harm::none;
     for (const std::string& each : added) {
       const LaneChoice lane = only(variant, setup.model.graph, each);
@@ -166,7 +165,7 @@ class Relation {
     return lane;
   }
 
-  /// What is nearly harmful counts as unclear: HalfScope's tolerances are others than the zoo's.
+  /// Nearly harmful counts as unclear, because HalfScope's tolerances differ from the zoo's.
   Harm harm_in(const Case& variant, const std::string& plan) const {
     const Truth truth = Stage(variant, folder_).truth(variant.lane(plan));
     const bool near = truth.harm == Harm::none && truth.error > 0.25 * variant.ok;
@@ -211,7 +210,7 @@ class Relation {
     state(!cure.diagnosis.harmed, "healthy, but blamed: " + cure.diagnosis.cause);
   }
 
-  /// As much must be found as without the change.
+  /// The diagnosis must find as much as without the change.
   void expect_named(const Case& variant, const std::string& plan) {
     const Cure& before = original_of(which_, folder_).cure;
     const Cure now = find_cure(variant, plan, folder_);
@@ -242,7 +241,7 @@ class Relation {
     }
     const std::vector<Place>& roots = cure.diagnosis.root;
     const bool named = std::any_of(first.begin(), first.end(), [&](int node) {
-      // Of an input that is beyond the format those that read it are to blame.
+      // If an input exceeds the format, the nodes that read it are to blame.
       for (const int planned : planned_nodes(lane, node)) {
         const std::string& path = lane.nodes()[static_cast<size_t>(planned)].path;
         const bool is_root = std::any_of(roots.begin(), roots.end(), [&](const Place& place) {
@@ -256,7 +255,7 @@ class Relation {
     state(named, "no root is where the first values are beyond the format" + of(cure));
   }
 
-  /// A running total of like terms in p bits stands still at 2^p of them.
+  /// A running total of equal terms in p bits stalls at 2^p of them.
   void stalls_by_count(const std::string& plan) {
     const Setup setup = which_.make();
     const double terms = terms_of(setup);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Metamorphic relations: what must become of the diagnosis of a case when its network, its data or
-// its format is changed. Whether a changed case still fails is told by the same computation in
-// double (trial.h), and what overflows or stalls by magnitudes and counts, never by the diagnosis.
+// Metamorphic relations: how the diagnosis of a case must change when its network, its data or its
+// format is changed. Whether a changed case still fails is decided by the same computation in
+// double (trial.h). What overflows or stalls is decided by magnitudes and counts, never by the
+// diagnosis.
 #pragma once
 
 #include <filesystem>
@@ -12,12 +13,12 @@
 
 namespace halfscope::zoo {
 
-/// What became of one case under one change.
+/// Result of one case under one change.
 struct Pair {
   enum class State : uint8_t {
     holds,
     broken,
-    left_out,  ///< nothing is expected of it; `why` says why
+    left_out,  ///< no expectation; `why` gives the reason
   };
 
   std::string case_id, change;
@@ -31,7 +32,7 @@ const std::vector<std::string>& change_names();
 Pair hold(const Case& which, const std::string& change, const std::filesystem::path& folder);
 
 std::string pair_row(const Pair& pair);
-/// How many pairs hold, by change.
+/// Returns how many pairs are as expected, by change.
 std::string pair_totals(const std::vector<Pair>& pairs);
 
 }  // namespace halfscope::zoo

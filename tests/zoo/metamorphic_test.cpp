@@ -16,7 +16,7 @@
 namespace halfscope::zoo {
 namespace {
 
-/// Where runs are recorded. Prints at the end how many pairs hold.
+/// The folder for recorded runs. Prints at the end how many pairs are as expected.
 class Folder : public testing::Environment {
  public:
   void SetUp() override { std::filesystem::create_directories(path()); }
@@ -36,11 +36,11 @@ using Given = std::tuple<std::string, std::string>;
 
 class Metamorphic : public testing::TestWithParam<Given> {};
 
-/// What is known to fall short; a pair that holds after all has to go from here.
+/// Known shortcomings; a pair that is as expected after all must be removed from here.
 const std::set<Given> kFallShort{
-    // Of the values beside F28's outlier a quarter becomes 0, give or take one percent with the
-    // draw. From a quarter on a rule warns; without a warning, an error within the spread of right
-    // fp8 results counts as right.
+    // A quarter of the values next to F28's outlier becomes 0, plus or minus one percent with the
+    // draw. From a quarter on, a rule warns. Without a warning, an error within the spread of
+    // correct fp8 results counts as right.
     {"F28", "reseeded"},
 };
 
@@ -61,7 +61,8 @@ int64_t size_of(const Case& which) {
   return each * (setup.trains ? setup.train.batch * setup.train.steps : split.size());
 }
 
-/// Failures that are done in a moment, or the others but for those that take many minutes a pair.
+/// Returns failures that finish quickly, or the others except those that take many minutes per
+/// pair.
 std::vector<std::string> failures(bool quick) {
   constexpr int64_t kQuick = 15'000, kMost = 1'000'000;
   std::vector<std::string> ids;

@@ -52,7 +52,7 @@ class CountingTrials final : public TrialRunner {
   std::string failure(const Outcome& original, const Proof& proof) const override {
     return trials_->failure(original, proof);
   }
-  const char* proved() const override { return trials_->proved(); }
+  std::string proved() const override { return trials_->proved(); }
   std::string healthy(const std::string& lane) const override { return trials_->healthy(lane); }
   std::string hint(const Outcome& advised) const override { return trials_->hint(advised); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ResNet-20 with faults planted in it, each of which spoils the results by itself, and a search for
-// them that counts what it costs.
+// ResNet-20 with planted faults, each of which is enough to corrupt the results, and a search for
+// them that counts its cost.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,8 @@
 
 namespace halfscope::zoo {
 
-/// A convolution whose results fp16 spoils, and the node that undoes what was done to them: in
-/// exact arithmetic the network computes what it would without both.
+/// A convolution whose outputs fp16 corrupts, and the node that undoes the change made to them: in
+/// exact arithmetic the network computes the same as without both.
 struct Fault {
   enum class Kind : uint8_t {
     overflow,  ///< weights times a power of two; results beyond 65504
@@ -30,12 +30,12 @@ struct PlantedNet {
   Dataset data;  ///< images of random numbers
 };
 PlantedNet planted_resnet20(const std::vector<Fault>& faults);
-/// The node behind it.
+/// Returns the path of the node after it.
 std::string undo_path(const Fault& fault);
 
 struct Hunt {
   bool fails = false;  ///< the lane as it is
-  int64_t nodes = 0;   ///< of the lane
+  int64_t nodes = 0;   ///< in the lane
   /// Runs of the lane, recorded ones included, after that of the lane as it is: until the first
   /// edit that cures, and until the search ends.
   int64_t to_cure = 0, all = 0;

@@ -15,8 +15,8 @@ const std::vector<Fault> kFaults{{Fault::Kind::overflow, "layer1/1/conv1"},
                                  {Fault::Kind::offset, "layer2/1/conv2"},
                                  {Fault::Kind::flush, "layer3/2/conv1"}};
 
-/// The nodes that a cure must change. Under float16 the one behind would read what it undoes in
-/// fp16 again; under mixed_float16 it reads what is there.
+/// Returns the nodes that a fix must change. Under float16, the node that undoes the fault would
+/// read it in fp16 again; under mixed_float16 it reads the existing format.
 std::set<std::string> planted(const std::vector<Fault>& faults, const std::string& plan) {
   std::set<std::string> paths;
   for (const Fault& fault : faults) {
@@ -43,7 +43,7 @@ TEST_P(Planted, AllAreFoundInATenthOfATrialPerNode) {
   std::set<std::string> paths;
   for (const Change& change : found.cure->changes) paths.insert(change.path);
   for (const Fault& fault : kFaults) EXPECT_TRUE(paths.contains(fault.at)) << fault.at;
-  // Where operands are scaled, what undoes a fault can stay as it is.
+  // If operands are scaled, the node that undoes a fault can stay unchanged.
   const std::set<std::string> all = planted(kFaults, GetParam());
   EXPECT_TRUE(std::includes(all.begin(), all.end(), paths.begin(), paths.end()))
       << testing::PrintToString(paths);

@@ -10,22 +10,22 @@
 
 namespace halfscope::zoo {
 
-/// Whether an input is what a loss compares with, which trainings know by name.
+/// Returns whether a loss compares with this input; trainings identify it by name.
 inline bool is_answer(const std::string& input) { return input == "labels" || input == "targets"; }
 
 class Remake {
  public:
   explicit Remake(const Model& from);
 
-  /// In which order they are added; of nodes one that can be executed.
+  /// Order in which they are added; for nodes, one that can be executed.
   std::vector<size_t> inputs, variables, nodes;
-  // Changes; nothing is changed where there is none.
+  // Changes; unset members change nothing.
   std::function<std::string(const std::string&)> name{};
   std::function<Shape(const Shape&)> input_shape{};
   std::function<Tensor(const Tensor&)> constant{};
-  /// Of a node whose operands are those of the new graph.
+  /// Changes a node whose operands are already those of the new graph.
   std::function<void(Graph&, Node&)> node{};
-  /// What is read in place of an input or of a node's result, by its old and its new id.
+  /// Returns the value to read instead of an input or a node's output, by its old and its new id.
   std::function<ValueId(Graph&, ValueId old, ValueId now)> behind{};
 
   Model run();

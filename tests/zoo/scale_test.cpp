@@ -38,7 +38,7 @@ class Scales : public testing::Test {
       std::filesystem::temp_directory_path() / ("halfscope_scales_" + std::to_string(getpid()));
 };
 
-/// 200 halvings of 65536, of which the last ones are below what fp32 can represent.
+/// 200 halvings of 65536; the last ones are below fp32's smallest number.
 TEST_F(Scales, ACollapseIsTheForwardPass) {
   const std::vector<std::string> root = find_case("F25").make().labels.root;
   const RunView collapsed = run("F25", "mixed_float16");
@@ -50,15 +50,15 @@ TEST_F(Scales, ACollapseIsTheForwardPass) {
     const std::vector<Finding> found = overflows(run("F25", plan));
     ASSERT_EQ(found.size(), 1u);
     EXPECT_THAT(root, ElementsAre(found[0].layer));
-    EXPECT_THAT(found[0].text, HasSubstr("This is not a scale problem"));
+    EXPECT_THAT(found[0].text, HasSubstr("Lowering the loss scale does not help"));
     const Cure cure = find_cure(find_case("F25"), plan, folder_);
     EXPECT_EQ(cure.diagnosis.mechanism, Mechanism::forward_overflow);
     EXPECT_FALSE(cure.diagnosis.fix.has(FixKind::loss_scale));
   }
 }
 
-/// Without a loss scaler the first update makes all weights NaN. What is not finite after it is no
-/// overflow of its own.
+/// Without a loss scaler the first update makes all weights NaN. Non-finite values after that are
+/// not a separate overflow.
 TEST_F(Scales, NaNWeightsAreNoSecondOverflow) {
   const std::vector<Finding> found = overflows(run("F25", "mixed_float16 scale=none"));
   ASSERT_EQ(found.size(), 1u);
@@ -97,7 +97,7 @@ TEST_F(Scales, OfRanksThatDisagreeTheVoteIsToBlame) {
   ASSERT_EQ(cure.diagnosis.fix.changes.size(), 1u);
   EXPECT_EQ(cure.diagnosis.fix.changes[0].kind, FixKind::config);
   EXPECT_EQ(cure.diagnosis.fix.changes[0].text, "ring");
-  EXPECT_THAT(cure.diagnosis.cause, HasSubstr("anks decide differently about a step"));
+  EXPECT_THAT(cure.diagnosis.cause, HasSubstr("anks disagree about skipping a step"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What all trials together say: whether every harm is noticed, and nothing healthy is blamed.
+// Summary of all trials: whether every harm is noticed, and nothing healthy is blamed.
 #pragma once
 
 #include <functional>
@@ -19,10 +19,10 @@ enum class Judgement : uint8_t {
 Judgement judge(const Trial& trial);
 
 struct Score {
-  int cases = 0;                         ///< that are documented failures
-  int noticed_right = 0;                 ///< of them, under every plan of the right kind
+  int cases = 0;                         ///< documented failures
+  int noticed_right = 0;                 ///< of the cases, under every plan of the right kind
   int noticed_plain = 0;                 ///< under at least one plain plan that does harm
-  int not_reproduced = 0;                ///< where no plan of the right kind does clear harm
+  int not_reproduced = 0;                ///< no plan of the right kind does clear harm
   int controls = 0, alarms = 0;          ///< trials of controls without harm; those with an alarm
   int clean = 0, clean_alarms = 0;       ///< the same of plans that a failure does not show under
   int harmful = 0, harmful_noticed = 0;  ///< trials with harm

@@ -66,7 +66,7 @@ Results infer(const Setup& setup, const RunnerConfig& config,
   return results;
 }
 
-/// Every value moved up or down by that share of itself.
+/// Returns tensors with every value moved up or down by that share of itself.
 NamedTensors moved(NamedTensors tensors, double unit, uint64_t seed) {
   Draw draw(seed);
   for (auto& [path, tensor] : tensors) {

@@ -25,10 +25,9 @@ enum class Harm : uint8_t {
 struct Truth {
   Harm harm = Harm::none;
   double error = 0.0;  ///< relative; infinite where a result is not finite and should be
-  /// The same of runs that nothing is wrong with: in fp32, and of trainings in double that begin
-  /// with weights one ulp away.
+  /// Same for runs without a problem: in fp32, and in double starting from weights one ulp away.
   double drift = 0.0;
-  double moved = 0.0;      ///< of training: by how much the weights' way differs, relative
+  double moved = 0.0;      ///< training: relative difference of the weights' movement
   int64_t non_finite = 0;  ///< elements or steps
 };
 
@@ -37,13 +36,13 @@ struct Trial {
   bool right_kind = false;  ///< one of Case::right
   bool control = false;
   Truth truth;
-  std::string verdict;   ///< of the lane
-  std::string headline;  ///< of the run
+  std::string verdict;   ///< the lane's
+  std::string headline;  ///< the run's
   bool alarm = false;    ///< HalfScope says that something is wrong
   double seconds = 0.0;
 };
 
-/// What a lane leaves behind, as far as it is judged.
+/// Results of a lane that are judged.
 struct Results {
   NamedTensors outputs, start, weights, averages;
   std::vector<double> losses;
@@ -56,8 +55,8 @@ double distance(const NamedTensors& x, const NamedTensors& reference, int64_t& n
 /// Returns end - start of every tensor of `end`.
 NamedTensors way(const NamedTensors& start, const NamedTensors& end);
 
-/// How far the losses of the last fifth of the steps are from the reference's: the difference of
-/// their means over the reference's, which counts as at least 5% of its first loss.
+/// Returns the distance of the losses in the last fifth of the steps from the reference's: the
+/// difference of their means over the reference's, which counts as at least 5% of its first loss.
 double loss_distance(const std::vector<double>& losses, const std::vector<double>& reference,
                      int64_t& non_finite);
 
@@ -65,7 +64,7 @@ double loss_distance(const std::vector<double>& losses, const std::vector<double
 /// another way by more than half.
 Harm harm_of(const Truth& truth, double ok, double harm);
 
-/// Runs one case under one plan after the other and keeps what all of them need.
+/// Runs one case under one plan after another and caches the data that all of them need.
 class Stage {
  public:
   Stage(const Case& which, std::filesystem::path folder);
@@ -88,7 +87,7 @@ class Stage {
   std::map<std::string, double> drifts_;  ///< by format
 };
 
-/// Whether that state of a lane or a run says that something is wrong.
+/// Returns whether that state of a lane or a run means that something is wrong.
 bool is_alarm(const std::string& state);
 
 }  // namespace halfscope::zoo

@@ -17,30 +17,30 @@ enum class Names : uint8_t {
   misleading,
 };
 
-/// Every node, variable and input gets another name, but for the loss and what it is computed from.
+/// Gives every node, variable and input another name, except the loss and its operands.
 Case renamed(const Case& which, Names names);
 
 /// Nodes in another order that can be executed; inputs, variables and their arrays in another one.
 Case permuted(const Case& which, uint64_t seed);
 
 enum class End : uint8_t { front, back };
-/// Layers that change nothing (+ 0, * 1 and, where it is small, a product with the identity) behind
-/// every input of real numbers, or between each output and who reads it.
+/// Adds layers that change nothing (+ 0, * 1 and, if small, a product with the identity) after
+/// every input of real numbers, or between each output and its readers.
 Case deepened(const Case& which, End end);
 /// The layers that deepened() has added to a network.
 std::vector<std::string> added_layers(const Model& model);
 
-/// Twice as many samples at once, each twice. Throws std::invalid_argument where the network
-/// fixes their number in a way that this does not see.
+/// Doubles the batch; every sample appears twice. Throws std::invalid_argument if the network fixes
+/// the number of samples in a way that this does not see.
 Case widened(const Case& which);
 
 /// Other random numbers.
 Case reseeded(const Case& which, uint64_t seed);
 
-/// The data times a power of two, but for labels and targets.
+/// Multiplies the data by a power of two, except for labels and targets.
 Case rescaled(const Case& which, int exponent);
 
-/// bf16 in place of fp16 and the other way round; "" if there is no such plan.
+/// Returns the plan with bf16 in place of fp16 or vice versa, or "" if there is none.
 std::string in_other_format(const Case& which, const std::string& plan);
 
 }  // namespace halfscope::zoo

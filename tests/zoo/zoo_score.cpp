@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// zoo_score: runs the documented failures of reduced precision and the healthy controls, and prints
-// whether HalfScope notices each harm and keeps quiet on everything else, and whether it names the
-// cause of each failure and proves the smallest change that cures it.
+// zoo_score: runs the documented failures of reduced precision and the healthy controls. Prints
+// whether HalfScope notices each harm without false alarms, and whether it names the cause of each
+// failure and proves the smallest change that fixes it.
 #include <unistd.h>
 
 #include <algorithm>
@@ -142,7 +142,7 @@ bool score_verdicts(const std::vector<Case>& cases, const Options& options,
          result.alarms + result.clean_alarms <= options.most_alarms;
 }
 
-/// The same of causes and cures.
+/// Same for causes and fixes.
 bool score_cures(const std::vector<Case>& cases, const Options& options,
                  const std::filesystem::path& folder) {
   std::fputs(cure_head().c_str(), stdout);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the zoo measures harm and judges verdicts, against values worked out by hand.
+// How the zoo measures harm and judges verdicts, compared with values computed by hand.
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is known of the failures, in the order of their numbers.
+// The table of About: what is known about each failure, ordered by failure number.
 #include <map>
 #include <stdexcept>
 
@@ -24,10 +24,10 @@ std::map<std::string, About, std::less<>> make_table() {
         "the normalization that first shows NaN"}},
       {"F2",
        {M::forward_overflow, prescaled_or_kept, "mT5 (transformers PR #10956)",
-        "the layer in front of the dropout"}},
+        "the layer before the dropout"}},
       {"F3",
        {M::forward_overflow, op, "GANs (mlx #4228, onnxruntime #10079)",
-        "nothing or what follows: all results are finite", kStagewise}},
+        "nothing, or the layers that follow: all outputs are finite", kStagewise}},
       {"F4",
        {M::forward_overflow, kept, "exported BERT (TensorRT #2564, #3101)",
         "the whole normalization"}},
@@ -64,10 +64,10 @@ std::map<std::string, About, std::less<>> make_table() {
         "the classification head"}},
       {"F13b",
        {M::forward_overflow, prescaled_or_kept, "RetinaNet (mmdetection #4594)",
-        "the losses that are summed"}},
+        "the losses in the sum"}},
       {"F13c",
        {M::stalled_sum, sums, "focal loss of many anchors (mmdetection #4594)",
-        "the losses that are summed", kStagewise}},
+        "the losses in the sum", kStagewise}},
       {"F14",
        {M::forward_flush, op, "losses of probabilities (keras #9582, #11832)", "the last layer"}},
       {"F15",
@@ -84,15 +84,17 @@ std::map<std::string, About, std::less<>> make_table() {
       {"F17",
        {M::lost_update, weights, "weight decay in bf16 (OneTrainer #996)",
         "the amount of weight decay"}},
-      {"F18", {M::stuck_state, {F::average_fp32}, "ema-pytorch #18", "the layer that it follows"}},
+      {"F18", {M::stuck_state, {F::average_fp32}, "ema-pytorch #18", "the layer that it averages"}},
       {"F18l",
        {M::stuck_state,
         {F::average_fp32},
         "sd_dreambooth_extension #1415",
-        "the layer that it follows"}},
+        "the layer that it averages"}},
       {"F19", {M::integer_in_float, op, "rotary embeddings (transformers PR #29285)", "attention"}},
-      {"F20", {M::stalled_sum, sums, "tt-metal #41371", "what reads the count", kStagewise}},
-      {"F20h", {M::stalled_sum, sums, "pytorch #180150", "what reads the count", kStagewise}},
+      {"F20",
+       {M::stalled_sum, sums, "tt-metal #41371", "the layer that reads the count", kStagewise}},
+      {"F20h",
+       {M::stalled_sum, sums, "pytorch #180150", "the layer that reads the count", kStagewise}},
       {"F21",
        {M::stalled_sum,
         {F::accumulate_fp32, F::operator_fp32},
@@ -169,7 +171,7 @@ std::map<std::string, About, std::less<>> make_table() {
         "the log-softmax, the reward"}},
       {"F41",
        {M::early_rounding, kept, "chunked losses (marin PR #8217, Liger #1432)",
-        "the product of the backward pass, which is right"}},
+        "the product of the backward pass, which is correct"}},
       {"F42",
        {M::stuck_state,
         {F::stochastic_rounding, F::state_fp32},
@@ -209,7 +211,7 @@ std::map<std::string, About, std::less<>> make_table() {
 const About& about_failure(std::string_view id) {
   static const std::map<std::string, About, std::less<>> table = make_table();
   const auto found = table.find(id);
-  if (found == table.end()) throw std::logic_error("a case of the zoo is not described");
+  if (found == table.end()) throw std::logic_error("a zoo case has no entry in the table");
   return found->second;
 }
 

@@ -231,41 +231,40 @@ std::vector<Case> controls() {
   const std::vector<std::string> bf{"mixed_bfloat16", "bfloat16", "bfloat16_stagewise"};
   const std::vector<Case> range = range_cases();
   std::vector<Case> cases{
-      training("OKcnn", "convolutions with batch normalization, SGD", train_cnn),
-      training("OKsgd", "a multilayer perceptron, SGD", [] { return train_mlp("sgd:lr=0.1"); }),
-      training("OKadam", "a multilayer perceptron, Adam", [] { return train_mlp("adam:lr=3e-3"); }),
-      training("OKadamw", "a multilayer perceptron, AdamW",
+      training("OKcnn", "convolutional network with batch normalization, SGD", train_cnn),
+      training("OKsgd", "multilayer perceptron, SGD", [] { return train_mlp("sgd:lr=0.1"); }),
+      training("OKadam", "multilayer perceptron, Adam", [] { return train_mlp("adam:lr=3e-3"); }),
+      training("OKadamw", "multilayer perceptron, AdamW",
                [] { return train_mlp("adamw:lr=3e-3,weight_decay=0.01"); }),
-      training("OKgpt", "a block of a decoder, Adam", train_decoder),
-      inference("OKcnnrun", "inference of the convolutions", run_cnn),
-      inference("OKgptrun", "inference of the decoder, mask -1e9",
+      training("OKgpt", "decoder block, Adam", train_decoder),
+      inference("OKcnnrun", "inference: convolutional network with batch normalization", run_cnn),
+      inference("OKgptrun", "inference: decoder block with a mask of -1e9",
                 [] { return run_decoder(-1e9f); }),
-      inference("OKgptinf", "inference of the decoder, mask -inf",
+      inference("OKgptinf", "inference: decoder block with a mask of -inf",
                 [none] { return run_decoder(none); }),
-      inference("F6ok", "a mask of -1e9 in rows with an unmasked key",
+      inference("F6ok", "a mask of -1e9 that leaves a key in every row",
                 [] { return partly_masked(-1e9f); }),
-      inference("F6inf", "a mask of -inf in rows with an unmasked key",
+      inference("F6inf", "a mask of -inf that leaves a key in every row",
                 [none] { return partly_masked(none); }),
-      inference("F11ok", "areas of boxes of 150 pixels", [] { return box_overlap(150.0); }),
-      inference("F29", "a model whose own reference rounds", f29),
-      inference("F46", "twelve layers, sums in another order", f46),
-      healthy_variant(range, "F1", "F1b", "F1 in bf16", bf),
-      healthy_variant(range, "F5", "F5b", "F5 in bf16", bf),
+      inference("F11ok", "the areas of 150-pixel boxes, which fit fp16",
+                [] { return box_overlap(150.0); }),
+      inference("F29", "constants that the reference model rounds too", f29),
+      inference("F46", "twelve layers that sum in a different order", f46),
+      healthy_variant(range, "F1", "F1b", "F1 in bf16, which has enough range", bf),
+      healthy_variant(range, "F5", "F5b", "F5 in bf16, which has enough range", bf),
   };
   cases[12].plain.push_back("mixed_bfloat16 accumulate=fp32:split-k=4");
   cases[12].plain.push_back("mixed_bfloat16 accumulate=pairwise");
-  Case zeros = inference("F38ok", "rows of zeros under fp8 scales", zero_rows);
+  Case zeros = inference("F38ok", "rows of zeros with guarded fp8 scales", zero_rows);
   zeros.plain = {"fp8_current", "fp8_block", "mxfp8"};
   zeros.ok = 0.06;
   zeros.harm = 0.08;
   cases[13].ok = 0.04;  // the last normalization takes a mean away that is most of its input
   cases.push_back(zeros);
-  Case calibrated =
-      training("F25ok", "a loss scale that comes down to where gradients fit", calibration);
+  Case calibrated = training("F25ok", "the loss scale falls until the gradients fit", calibration);
   calibrated.plain = {"mixed_float16", "mixed_float16 scale=dynamic:16777216"};
   cases.push_back(calibrated);
-  Case grown =
-      training("F26", "zero gradients, a loss scale that has grown to 2^127", zero_gradients);
+  Case grown = training("F26", "zero gradients at a loss scale of 2^127", zero_gradients);
   grown.plain = {"mixed_bfloat16 scale=dynamic:1.7014118346046923e38"};
   cases.push_back(grown);
   return cases;

@@ -65,7 +65,7 @@ void Net::add_array(const std::string& name, const Shape& shape, std::vector<flo
   array.samples = count / element_count(array.sample_shape);
   array.reals = std::move(reals);
   array.integers = std::move(integers);
-  if (array.samples % shape[0] != 0) throw std::logic_error("a batch of a case is not full");
+  if (array.samples % shape[0] != 0) throw std::logic_error("a zoo case has an incomplete batch");
   arrays_.push_back(std::move(array));
   batch_ = shape[0];
 }
@@ -113,7 +113,7 @@ std::string Net::path_of(ValueId value) const {
   const NodeId node = model_.graph.value(value).producer;
   if (node != kNone) return model_.graph.node(node).path;
   if (const Variable* variable = model_.graph.variable_of(value)) return variable->path;
-  throw std::logic_error("a value of a case has no path");
+  throw std::logic_error("a value of a zoo case has no path");
 }
 
 ValueId Net::mean_of_all(ValueId x) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Net: builds the network of a case together with its data. Nodes, variables and inputs get
-// meaningless names, since nothing may be judged by a name.
+// meaningless names, because no rule may judge by a name.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,16 @@ namespace halfscope::zoo {
 inline constexpr FixKind kOperator = FixKind::operator_fp32, kStore = FixKind::store_fp32,
                          kSums = FixKind::accumulate_fp32;
 
-/// Random numbers from a counter: the same on every machine, made by exact operations only.
+/// Random numbers from a counter, computed by exact operations only, so they are the same on every
+/// machine.
 class Draw {
  public:
   explicit Draw(uint64_t seed) : seed_(seed) {}
-  /// In [0, 1).
+  /// Returns a number in [0, 1).
   double uniform() {
     return static_cast<double>(splitmix64((seed_ << 32) + next_++) >> 11) * 0x1p-53;
   }
-  /// About N(0, 1): the sum of twelve uniform numbers; none is beyond 6.
+  /// Returns a number from about N(0, 1): the sum of twelve uniform numbers, minus 6.
   double normal();
   int32_t below(int32_t end) { return static_cast<int32_t>(uniform() * end); }
   std::vector<float> uniforms(int64_t count, double low, double high);
@@ -33,7 +34,7 @@ class Draw {
   uint64_t seed_, next_ = 0;
 };
 
-/// While one lives, nets of its thread draw other numbers than theirs; names stay.
+/// While an object lives, nets of its thread draw numbers from another seed; names stay the same.
 class OtherData {
  public:
   explicit OtherData(uint64_t seed);
@@ -51,17 +52,17 @@ class Net {
 
   Draw draw;
 
-  /// An input for `shape[0]` samples at once, with the values of all samples.
+  /// Adds an input for `shape[0]` samples at once; `values` are those of all samples.
   ValueId in(const Shape& shape, std::vector<float> values);
   ValueId index_in(const Shape& shape, std::vector<int32_t> values);
-  /// A trained variable that starts with these values.
+  /// Adds a trained variable that starts with these values.
   ValueId variable(const Shape& shape, std::vector<float> values);
   ValueId buffer(const Shape& shape, std::vector<float> values);
   ValueId constant(const Shape& shape, std::vector<float> values);
   ValueId constant(double value) { return graph().add_constant(static_cast<float>(value)); }
 
   ValueId op(const std::string& op, std::vector<ValueId> inputs, Attributes attributes = {});
-  /// The same with a name for plans to refer to.
+  /// Adds a node with a name that plans can refer to.
   ValueId op_at(const std::string& path, const std::string& op, std::vector<ValueId> inputs,
                 Attributes attributes = {});
 
@@ -75,25 +76,25 @@ class Net {
   ValueId mean(ValueId x, std::vector<int64_t> axes, bool keep = true) {
     return op("ReduceMean", {x}, {{"axes", std::move(axes)}, {"keepdims", int64_t{keep}}});
   }
-  /// Mean of all elements, without dimensions.
+  /// Adds the mean of all elements, a scalar.
   ValueId mean_of_all(ValueId x);
   ValueId reshape(ValueId x, Shape shape) {
     return op("Reshape", {x}, {{"shape", std::move(shape)}});
   }
   ValueId columns(ValueId x, int64_t first, int64_t end);
 
-  /// A linear layer with normal weights of deviation `gain` / sqrt(inputs) and a bias of zero.
+  /// Adds a linear layer with normal weights of deviation `gain` / sqrt(inputs) and a zero bias.
   ValueId linear(ValueId x, int64_t out, double gain = 1.0);
-  /// x w^T + b of given weights [out, in].
+  /// Adds x w^T + b with these weights [out, in].
   ValueId linear(ValueId x, int64_t out, std::vector<float> weights);
   ValueId conv(ValueId x, int64_t out, int64_t kernel, double gain = 1.0);
   ValueId layer_norm(ValueId x, double scale = 1.0);
-  /// As it works in training.
+  /// Adds a batch normalization in training mode.
   ValueId batch_norm(ValueId x);
 
-  /// The path of the node that made a value, or of the variable that it is.
+  /// Returns the path of the node that produces a value, or of the variable.
   std::string path_of(ValueId value) const;
-  // Labels of the case, by the values that nodes make or by path; see Labels.
+  // Labels of the case, by the outputs of nodes or by path; see Labels.
   void root(const std::string& path) { labels_.root.push_back(path); }
   void root(ValueId value) { root(path_of(value)); }
   void symptom(const std::string& path) { labels_.first_symptom = path; }
@@ -102,7 +103,7 @@ class Net {
   void decoy(ValueId value) { decoy(path_of(value)); }
   /// Adds a change to the smallest fix.
   void fix(const Change& change) { labels_.fix.add(change); }
-  /// Of the whole lane.
+  /// Adds a change of the whole lane.
   void fix(FixKind kind) { fix(Change{.kind = kind}); }
   void fix(FixKind kind, const std::string& path) { fix(Change{.kind = kind, .path = path}); }
   void fix(FixKind kind, ValueId value) { fix(kind, path_of(value)); }
@@ -110,10 +111,10 @@ class Net {
     for (const ValueId value : values) fix(kind, value);
   }
 
-  /// Inference of these outputs on all samples that the inputs were given.
+  /// Sets up inference of this output on all samples of the inputs.
   Setup infer(ValueId output);
-  /// Training: of a loss that the network computes itself, of scores with labels (one for each row)
-  /// and of predictions with targets.
+  /// Set up training: with a loss that the network computes, on scores with labels (one per row),
+  /// or on predictions with targets.
   Setup train_loss(ValueId loss, const std::string& optimizer, int64_t steps);
   Setup train_classes(ValueId scores, std::vector<int32_t> labels, const std::string& optimizer,
                       int64_t steps);

@@ -78,12 +78,12 @@ std::optional<Plan> changed_preset(const std::string& name) {
 Plan plan_named(const std::string& name) {
   if (std::optional<Plan> preset = preset_plan(name)) return *preset;
   if (std::optional<Plan> plan = zoo_plan(name)) return *plan;
-  throw std::invalid_argument("no plan is called " + name);
+  throw std::invalid_argument("unknown plan '" + name + "'");
 }
 
 FloatFormat format_of(const std::string& text) {
   const std::optional<FloatFormat> format = parse_format(text);
-  if (!format) throw std::invalid_argument("no format is called " + text);
+  if (!format) throw std::invalid_argument("unknown format '" + text + "'");
   return *format;
 }
 
@@ -105,7 +105,7 @@ void set(LaneChoice& lane, const std::string& key, const std::string& value) {
   } else if (key == "scale") {
     lane.scaler = parse_loss_scale(value);
   } else {
-    throw std::invalid_argument("a plan has no setting " + key + "=" + value);
+    throw std::invalid_argument("unknown plan setting '" + key + "=" + value + "'");
   }
 }
 
@@ -131,7 +131,7 @@ LaneChoice lane_choice(const std::string& text) {
   if (needs_loss_scaling(lane.plan)) lane.scaler = parse_loss_scale("dynamic");
   while (words >> word) {
     const size_t equals = word.find('=');
-    if (equals == word.npos) throw std::invalid_argument("a plan has no setting " + word);
+    if (equals == word.npos) throw std::invalid_argument("unknown plan setting '" + word + "'");
     set(lane, word.substr(0, equals), word.substr(equals + 1));
   }
   return lane;

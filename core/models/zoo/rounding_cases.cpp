@@ -172,7 +172,7 @@ Setup f27() {
   return n.infer(rest);
 }
 
-/// What a convolution of width 5 and stride 3 leaves over of lengths up to 6000, by its formula.
+/// Output lengths of a convolution of width 5 and stride 3 for inputs up to 6000, by its formula.
 Setup f50() {
   Net n(50);
   std::vector<float> lengths;
@@ -211,29 +211,30 @@ std::vector<Case> rounding_cases() {
   const std::vector<std::string> mixed{"mixed_bfloat16"}, step{"bfloat16_stagewise"};
   const std::vector<std::string> bf{"mixed_bfloat16", "bfloat16", "bfloat16_stagewise"};
   return {
-      {"F19", "positions of a rotary table collapse", true, f19, step, bf},
+      {"F19", "nearby positions of a rotary embedding round to the same value", true, f19, step,
+       bf},
       {"F27",
-       "products in tf32 lose a small residual",
+       "tf32 products lose a small residual",
        true,
        f27,
        {"tf32_products"},
        {"tf32_products", "mixed_bfloat16"}},
-      {"F35", "ties of an attention's output all break one way", true, f35, mixed, bf},
-      {"F39", "scores of a router tie or swap", true, f39, mixed, bf},
-      {"F40", "log-probabilities of a language model's head", true, f40, mixed, bf},
+      {"F35", "rounding ties in an attention output all go the same way", true, f35, mixed, bf},
+      {"F39", "a router's scores tie or swap, so it picks other experts", true, f39, mixed, bf},
+      {"F40", "rounded logits of a language model distort importance ratios", true, f40, mixed, bf},
       {"F41",
-       "log-sum-exp of rounded logits beside fresh ones",
+       "the log-sum-exp uses bf16 logits, the probabilities fp32 ones",
        true,
        f41,
        {"wide_logits_bfloat16"},
        bf},
       {"F50",
-       "lengths beyond 2048 are computed in floats",
+       "lengths above 2048 are not exact in fp16",
        true,
        f50,
        {"float16"},
        {"mixed_float16", "float16", "float16_stagewise"}},
-      {"F44", "a time step is rounded before its sine", true, f44, step, bf},
+      {"F44", "a diffusion time step is rounded before its sine", true, f44, step, bf},
   };
 }
 

@@ -43,36 +43,39 @@ const Case& find_case(std::string_view id) {
     if (each.id == id) return each;
     ids.push_back(each.id);
   }
-  const std::string near = closest(id, ids), all = "cases: " + comma_list(ids);
-  throw usage_error("the zoo has no case \"" + std::string(id) + "\"",
-                    near.empty() ? all : "did you mean " + near + "? " + all)
+  const std::string near = closest(id, ids), all = "list the cases with `halfscope zoo list`";
+  throw usage_error("unknown zoo case '" + std::string(id) + "'",
+                    near.empty() ? all : "did you mean " + near + "? Otherwise " + all)
       .about({"model", "network", "data"});
 }
 
 std::vector<StandIn> stand_ins() {
   return {
-      {"F24", "the loss of a training; what an evaluation with such statistics says is not judged"},
+      {"F24",
+       "judged by the training loss; an evaluation with the infinite statistics is not judged"},
       {"F26",
-       "the loss scaler follows current PyTorch, where growth ends at the largest finite number: a "
-       "control"},
-      {"F36", "only products read scaled operands: the weights are the diagonal of one"},
+       "a control only: the loss scaler follows current PyTorch, which stops growing the scale at "
+       "the largest finite number"},
+      {"F36",
+       "only matrix products read scaled operands, so the weights are the diagonal of a matrix"},
       {"F38",
-       "scales of the fp8 plans are guarded against zeros: the network quantizes itself, and "
-       "fp16 flushes its floor of 1e-12"},
+       "HalfScope's fp8 scales are guarded against zeros, so the network quantizes its own values, "
+       "and fp16 flushes its floor of 1e-12 to zero"},
       {"F41",
-       "a network has one backward pass, made from its forward pass: both products stand in "
-       "the forward pass"},
-      {"F46", "partial sums are always fp32; HalfScope cannot store them in bf16"},
+       "HalfScope derives the backward pass from the forward pass, so both products are in the "
+       "forward pass"},
+      {"F46", "a control only: HalfScope always keeps partial sums in fp32, never in bf16"},
   };
 }
 
 std::vector<Absence> absences() {
   return {
-      {"F32", "no backend has a kernel that returns NaN"},
+      {"F32", "no backend has a faulty kernel that returns NaN"},
       {"F47",
-       "no setting unscales what was not scaled, and lanes share the settings of their training"},
-      {"F51", "no backend has a kernel that returns zeros"},
-      {"F52", "it was reported, but never explained"},
+       "no setting unscales gradients that were never scaled, and all lanes share the training's "
+       "settings"},
+      {"F51", "no backend has a faulty kernel that returns zeros"},
+      {"F52", "it was reported but never explained"},
   };
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The zoo: documented failures of reduced precision, and healthy networks beside them, each a small
-// network with data, settings and labels that say what goes wrong. docs/zoo.md has the list.
+// The zoo: documented failures of reduced precision, and healthy networks as controls. Each is a
+// small network with data, settings and labels that say what goes wrong. docs/zoo.md lists them.
 #pragma once
 
 #include <functional>
@@ -17,26 +17,26 @@
 
 namespace halfscope::zoo {
 
-/// What a diagnosis should find, as paths of nodes and variables.
+/// The expected diagnosis of a case, as paths of nodes and variables.
 struct Labels {
-  std::vector<std::string> root;    ///< any of them names the cause; none: a setting of the lane
+  std::vector<std::string> root;    ///< each names the cause; empty: a setting of the lane
   std::string first_symptom;        ///< where NaN, infinity or the visible error shows first
-  std::vector<std::string> decoys;  ///< what is easily blamed, and must not be in any advice
-  /// The smallest fix that a plan or a setting can hold: with all of these changes the case is
-  /// healthy, without any of them it is not.
+  std::vector<std::string> decoys;  ///< easily blamed, but must not be in any advice
+  /// The smallest fix by a plan or a setting: with all of these changes the case is healthy,
+  /// without any one of them it is not.
   PlanEdit fix;
 };
 
-/// A network and what it runs or trains on.
+/// A network, its data and its training settings.
 struct Setup {
   Model model;
   Dataset data;  ///< arrays; inference reads the test part
   bool trains = false;
-  TrainConfig train{};  ///< optimizer, batch, steps and the like; without lanes
+  TrainConfig train{};  ///< optimizer, batch, steps ...; without lanes
   Labels labels{};
 };
 
-/// By what the harm of a lane is judged against the same computation in double.
+/// Quantity that is compared with the same computation in double to judge the harm of a lane.
 enum class Measure : uint8_t {
   outputs,   ///< of inference
   loss,      ///< mean of the last fifth of the steps
@@ -44,37 +44,38 @@ enum class Measure : uint8_t {
   averages,  ///< how far the moving averages moved
 };
 
-/// What is known of a failure without building its network.
+/// Facts about a failure that need no network.
 struct About {
   Mechanism mechanism = Mechanism::unknown;
-  /// Kinds of accepted fixes, the cheapest first.
+  /// Kinds of accepted fixes, cheapest first.
   std::vector<FixKind> fixes{};
   std::string seen{};   ///< where it was reported
-  std::string decoy{};  ///< what is easily blamed, in words
-  /// Shows only where operators round inside: after elementary steps, or in their sums.
+  std::string decoy{};  ///< easily blamed part, in words
+  /// Shows only if operators round inside: after elementary steps or in their sums.
   bool stagewise = false;
 };
 
 struct Case {
   std::string id;     ///< "F8"; variants add a letter
-  std::string what;   ///< goes wrong, or what the network is: one line
-  bool fails = true;  ///< false for controls: no plan of theirs is meant to do harm
+  std::string what;   ///< one line: what goes wrong, or for controls what the network is
+  bool fails = true;  ///< false for controls, whose plans should do no harm
   std::function<Setup()> make;
-  /// Plans (plans.h). Under each of `right` the failure shows; `plain` are what a user would try.
+  /// Plans (plans.h). The failure shows under each of `right`; a user would try those in `plain`.
   std::vector<std::string> right, plain;
   Measure measure = Measure::outputs;
-  /// Relative error up to which a result counts as healthy, and from which it counts as harmful.
+  /// Relative errors: up to `ok` an output counts as healthy, from `harm` on as harmful.
   double ok = 0.02, harm = 0.05;
-  /// What a plan's text stands for.
+  /// Parses the text of a plan.
   std::function<LaneChoice(const std::string&)> lane = lane_choice;
   About about{};  ///< of failures
-  /// The network with the documented fix where no plan can hold it, such as another constant.
+  /// Builds the network with the documented fix if no plan can express it, such as another
+  /// constant.
   std::function<Setup()> repaired{};
 
   bool trains() const noexcept { return measure != Measure::outputs; }
 };
 
-/// A documented failure that a case shows by something else than its own mechanism, and why.
+/// A documented failure that its case shows in a different way, and why.
 struct StandIn {
   std::string id, how;
 };
@@ -96,19 +97,19 @@ std::vector<Case> rounding_cases();  ///< results in few bits
 std::vector<Case> scaled_cases();    ///< fp8 and fp4
 std::vector<Case> controls();        ///< healthy networks
 
-/// Returns all cases: failures with what is known of them, then controls.
+/// Returns all cases: failures with About filled in, then controls.
 const std::vector<Case>& all_cases();
-/// Returns the case with that id, or throws Error (usage) that names the nearest one and all.
+/// Returns the case with that id. Throws Error (usage) that names the nearest id.
 const Case& find_case(std::string_view id);
 std::vector<StandIn> stand_ins();
 std::vector<Absence> absences();
-/// Returns 13 of "F13b", and 0 of names that are no documented failure's.
+/// Returns 13 for "F13b", and 0 for ids that are not those of failures.
 int failure_number(std::string_view id);
 
-/// Returns what is known of a failure, which must be in the table.
+/// Returns the facts about a failure, which must be in the table.
 const About& about_failure(std::string_view id);
 
-/// The case as it is named on the command line: "zoo:F7".
+/// Prefix of a case on the command line: "zoo:F7".
 inline constexpr std::string_view kPrefix = "zoo:";
 inline bool is_zoo(std::string_view spec) { return spec.starts_with(kPrefix); }
 

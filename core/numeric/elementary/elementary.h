@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // exp, expm1, log, log1p, pow, sin, cos, tanh, erf and erfc in double that give the same bits on
-// every processor, compiler and GPU, which those of C libraries and CUDA's do not. Only IEEE 754's
-// +, -, * and / and integers are used, none contracted to a fused multiply-add: whoever includes
-// this compiles with -ffp-contract=off, nvcc with --fmad=false.
+// every processor, compiler and GPU, unlike those of C libraries and CUDA. They use only IEEE 754's
+// +, -, * and / and integers, never contracted to a fused multiply-add: compile files that include
+// this with -ffp-contract=off, for nvcc with --fmad=false.
 //
-// Errors are below one unit in the last place (docs/semantics.md has the figures). The means: a
-// result is the rounded sum of a number that is exact and a correction that is much smaller. For
-// that, sums of two doubles come with their error (Moller 1965, Dekker 1971) and quotients in two
-// parts. Apart from sin and cos nothing branches: all cases are computed and one is chosen, so that
-// compilers can take several elements at a time. The polynomials are in elementary_tables.h.
+// Errors are below one unit in the last place (docs/semantics.md has the figures). A result is the
+// rounded sum of an exact number and a much smaller correction. To get these, sums of two doubles
+// are computed together with their error (Moller 1965, Dekker 1971) and quotients in two parts.
+// Apart from sin and cos nothing branches: all cases are computed and one is chosen, so that
+// compilers can vectorize. The polynomials are in elementary_tables.h.
 #pragma once
 
 #include <bit>
@@ -29,17 +29,17 @@ inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 HS_HD inline uint64_t bits_of(double x) noexcept { return std::bit_cast<uint64_t>(x); }
 HS_HD inline double from_bits(uint64_t bits) noexcept { return std::bit_cast<double>(bits); }
 HS_HD inline double magnitude(double x) noexcept { return from_bits(bits_of(x) & ~(1ull << 63)); }
-/// The magnitude of x, whose sign is not set, with the sign of `of`.
+/// Returns the magnitude of x (x >= 0) with the sign of `of`.
 HS_HD inline double with_sign(double x, double of) noexcept {
   return from_bits(bits_of(x) | (bits_of(of) & (1ull << 63)));
 }
-/// The first 26 significant bits; the product of two such numbers is exact.
+/// Returns the first 26 significant bits; the product of two such numbers is exact.
 HS_HD inline double upper_half(double x) noexcept { return from_bits(bits_of(x) & (~0ull << 27)); }
 
-/// Added to a number below 2^51 it leaves no fraction, and the low bits are the nearest integer's
-/// plus the exponent's bias: shifted to the exponent they are a power of two.
+/// Added to a number below 2^51, it removes the fraction and leaves the nearest integer plus the
+/// exponent's bias in the low bits. Shifted to the exponent field, these bits are a power of two.
 inline constexpr double kShifter = 0x1.8p52 + 1023.0;
-/// 2^k of k + kShifter, for -1022 <= k <= 1023.
+/// Returns 2^k, given k + kShifter, for -1022 <= k <= 1023.
 HS_HD inline double power_of_two(double shifted) noexcept {
   return from_bits(bits_of(shifted) << 52);
 }
@@ -49,8 +49,8 @@ HS_HD inline double power_of_two(double shifted) noexcept {
 struct Powers {
   double x1, x2, x4, x8, x16;
 };
-/// Table::c[First] + Table::c[First + 1] x + ..., `Count` terms. Estrin's scheme: halves that do
-/// not wait for each other.
+/// Returns Table::c[First] + Table::c[First + 1] x + ..., `Count` terms. Estrin's scheme: the
+/// halves do not wait for each other.
 template <class Table, size_t First, size_t Count>
 HS_HD inline double terms(const Powers& x) noexcept {
   if constexpr (Count == 1) {
@@ -77,29 +77,29 @@ HS_HD inline double polynomial(double x) noexcept {
 struct Pair {
   double high, low;
 };
-/// a + b exactly, for |a| >= |b| or a = 0.
+/// Returns a + b exactly, for |a| >= |b| or a = 0.
 HS_HD inline Pair sum_of_ordered(double a, double b) noexcept {
   const double sum = a + b;
   return {sum, (a - sum) + b};
 }
-/// a + b exactly.
+/// Returns a + b exactly.
 HS_HD inline Pair sum(double a, double b) noexcept {
   const double sum = a + b, b_part = sum - a;
   return {sum, (a - (sum - b_part)) + (b - b_part)};
 }
-/// a * b exactly, unless it underflows.
+/// Returns a * b exactly, unless it underflows.
 HS_HD inline Pair product(double a, double b) noexcept {
   const double product = a * b;
   const double a_high = upper_half(a), b_high = upper_half(b);
   const double a_low = a - a_high, b_low = b - b_high;
   return {product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low};
 }
-/// a * b with an error of some 2^-104.
+/// Returns a * b with an error of some 2^-104.
 HS_HD inline Pair product(Pair a, Pair b) noexcept {
   const Pair p = product(a.high, b.high);
   return sum_of_ordered(p.high, p.low + (a.high * b.low + a.low * b.high));
 }
-/// n / d with an error of some 2^-76. The high part has 26 bits, by which what is left of n is
+/// Returns n / d with an error of some 2^-76. The high part has 26 bits, so the remainder of n is
 /// exact.
 HS_HD inline Pair quotient(Pair n, Pair d) noexcept {
   const double inverse = 1.0 / d.high;
@@ -116,7 +116,7 @@ struct Reduced {
   double shifted;  ///< k + kShifter
   double k, r, c;
 };
-/// For |x| <= 746 and |low| up to a unit in the last place of x.
+/// Reduces x, for |x| <= 746 and |low| up to a unit in the last place of x.
 HS_HD inline Reduced reduce(double x, double low) noexcept {
   const double shifted = x * kLog2E + kShifter;
   const double k = shifted - kShifter;
@@ -125,8 +125,9 @@ HS_HD inline Reduced reduce(double x, double low) noexcept {
   const double r = high - back;
   return {shifted, k, r, (high - r) - back};
 }
-/// start + e^(r + c) - 1 in two parts, where |start| is 0 or at least |r|. Half of the square has
-/// an exact part that is added apart, as what comes before it may nearly cancel.
+/// Returns start + e^(r + c) - 1 in two parts, where |start| is 0 or at least |r|. Half of the
+/// square has an exact part that is added separately, because the terms before it may nearly
+/// cancel.
 HS_HD inline Pair exp_of_rest(double start, double r, double c) noexcept {
   const double r_high = upper_half(r);
   const Pair first = sum_of_ordered(start, r);
@@ -134,15 +135,15 @@ HS_HD inline Pair exp_of_rest(double start, double r, double c) noexcept {
   const double rest = 0.5 * (r - r_high) * (r + r_high) + r * r * r * polynomial<ExpTail>(r);
   return {second.high, second.low + (first.low + (c * (1.0 + r) + rest))};
 }
-/// x * 2^k, rounded once where it is subnormal, for -1075 <= k <= 1024 and 1/2 <= x < 2. `shifted`
-/// is k + kShifter.
+/// Returns x * 2^k, rounded once if it is subnormal, for -1075 <= k <= 1024 and 1/2 <= x < 2.
+/// `shifted` is k + kShifter.
 HS_HD inline double scaled(double x, double k, double shifted) noexcept {
   const bool tiny = k < -1021.0;
   const bool huge = k > 1023.0;
   const double power = power_of_two(shifted + (tiny ? 64.0 : huge ? -1.0 : 0.0));
   return x * power * (tiny ? 0x1p-64 : huge ? 2.0 : 1.0);
 }
-/// x, or where e^x is 0 or infinite for sure the nearest number where it barely is.
+/// Returns x, limited to the range beyond which e^x is certainly 0 or infinite.
 HS_HD inline double within_range(double x) noexcept {
   return x > 710.0 ? 710.0 : x < -746.0 ? -746.0 : x;
 }
@@ -153,7 +154,7 @@ HS_HD inline double exp(double x) noexcept {
   const double rest = 0.5 * square + square * by.r * polynomial<ExpTail>(by.r);
   return scaled(first.high + (first.low + (by.c * first.high + rest)), by.k, by.shifted);
 }
-/// e^(x + low), a little more accurate.
+/// Returns e^(x + low), a little more accurate.
 HS_HD inline double exp_of_sum(double x, double low) noexcept {
   const double within = within_range(x);
   const Reduced by = reduce(within, within == x ? low : 0.0);
@@ -165,7 +166,7 @@ HS_HD inline double exp_of_sum(double x, double low) noexcept {
 struct ScaledPair {
   double high, low, k, shifted;
 };
-/// e^x - 1 for -40 <= x <= 710: 2^k ((1 - 2^-k) + e^(r + c) - 1).
+/// Returns e^x - 1 for -40 <= x <= 710: 2^k ((1 - 2^-k) + e^(r + c) - 1).
 HS_HD inline ScaledPair expm1_in_parts(double x) noexcept {
   const Reduced by = reduce(x, 0.0);
   const double inverse = power_of_two(kShifter - (by.k > 200.0 ? 200.0 : by.k));
@@ -173,7 +174,7 @@ HS_HD inline ScaledPair expm1_in_parts(double x) noexcept {
   const Pair value = exp_of_rest(start, by.r, by.c);
   return {value.high, value.low + start_low, by.k, by.shifted};
 }
-/// e^x - 1.
+/// Returns e^x - 1.
 HS_HD inline double expm1(double x) noexcept {
   const ScaledPair parts = expm1_in_parts(x > 710.0 ? 710.0 : x < -40.0 ? -40.0 : x);
   const double result = scaled(parts.high + parts.low, parts.k, parts.shifted);
@@ -206,7 +207,7 @@ HS_HD inline Split split(double x) noexcept {
   return {biased - (subnormal ? 1023.0 + 54.0 : 1023.0),
           from_bits(bits - (above & kExponent) + (kBias << 52))};
 }
-/// log((1 + f) 2^k), where f is at most sqrt(2) - 1: 2 artanh(f / (2 + f)) + k log(2).
+/// Returns log((1 + f) 2^k), where f is at most sqrt(2) - 1: 2 artanh(f / (2 + f)) + k log(2).
 HS_HD inline double log_of_parts(Pair f, double k) noexcept {
   const Pair under = sum_of_ordered(2.0, f.high);
   const Pair q = quotient(f, {under.high, under.low + f.low});
@@ -215,7 +216,7 @@ HS_HD inline double log_of_parts(Pair f, double k) noexcept {
   const Pair first = sum_of_ordered(k * kLn2High, 2.0 * q.high);
   return first.high + (first.low + (k * kLn2Low + 2.0 * (q.low + tail)));
 }
-/// What a logarithm is for arguments that have none.
+/// Returns `result`, or the special value for arguments without a logarithm.
 HS_HD inline double log_or_special(double x, double result) noexcept {
   const double beyond = x == 0.0 ? -kInfinity : x < 0.0 ? kNaN : x;
   return x > 0.0 && x < kInfinity ? result : beyond;
@@ -224,7 +225,7 @@ HS_HD inline double log(double x) noexcept {
   const Split parts = split(x);
   return log_or_special(x, log_of_parts({parts.m - 1.0, 0.0}, parts.k));
 }
-/// log(1 + x).
+/// Returns log(1 + x).
 HS_HD inline double log1p(double x) noexcept {
   const Pair u = sum(1.0, x);
   const Split parts = split(u.high);
@@ -236,7 +237,7 @@ HS_HD inline double log1p(double x) noexcept {
 
 // Powers.
 
-/// log(x) for finite x > 0 with an error of some 2^-65.
+/// Returns log(x) for finite x > 0 with an error of some 2^-65.
 HS_HD inline Pair log_in_parts(double x) noexcept {
   const Split parts = split(x);
   const Pair q = quotient({parts.m - 1.0, 0.0}, sum(parts.m, 1.0));
@@ -253,7 +254,7 @@ HS_HD inline bool is_integer(double x) noexcept {
   const double m = magnitude(x);
   return m >= 0x1p52 || (m + 0x1p52) - 0x1p52 == m;
 }
-/// a^b, with the special cases of C's Annex F.
+/// Returns a^b, with the special cases of C's Annex F.
 HS_HD inline double pow(double a, double b) noexcept {
   const double base = magnitude(a);
   const bool whole = is_integer(b), odd = whole && magnitude(b) < 0x1p53 && !is_integer(0.5 * b);
@@ -277,14 +278,14 @@ struct Angle {
   uint64_t quadrant;
   double r, c;
 };
-/// The upper 64 bits of a product.
+/// Returns the upper 64 bits of a product.
 HS_HD inline uint64_t upper_product(uint64_t a, uint64_t b) noexcept {
   const uint64_t a1 = a >> 32, a0 = a & 0xffffffff, b1 = b >> 32, b0 = b & 0xffffffff;
   const uint64_t middle = a1 * b0 + (a0 * b0 >> 32);
   return a1 * b1 + (middle >> 32) + ((a0 * b1 + (middle & 0xffffffff)) >> 32);
 }
-/// Any finite |x| >= 2^20, after Payne and Hanek (1983): x = m 2^e with an integer m, and of 2 / pi
-/// only those 192 bits count that make a difference below 4 in m 2^e 2 / pi.
+/// Reduces any finite |x| >= 2^20, after Payne and Hanek (1983): x = m 2^e with an integer m. Only
+/// those 192 bits of 2 / pi count that make a difference below 4 in m 2^e 2 / pi.
 HS_HD inline Angle reduce_huge_angle(double x) noexcept {
   const uint64_t bits = bits_of(x) & ~(1ull << 63);
   const uint64_t m = (bits & ((1ull << 52) - 1)) | (1ull << 52);
@@ -299,7 +300,7 @@ HS_HD inline Angle reduce_huge_angle(double x) noexcept {
   const uint64_t middle = m * window[1] + upper_product(m, window[2]);
   const uint64_t carry = middle < m * window[1] ? 1 : 0;
   const uint64_t high = m * window[0] + upper_product(m, window[1]) + carry;
-  // Two bits in front of the point, 190 behind it; to the nearest quarter turn.
+  // Two bits before the point, 190 after it; to the nearest quarter turn.
   uint64_t fraction[3] = {(high << 2) | (middle >> 62), (middle << 2) | (low >> 62), low << 2};
   const bool above = (fraction[0] >> 63) != 0;
   const uint64_t quadrant = (high >> 62) + (above ? 1 : 0);
@@ -342,7 +343,7 @@ HS_HD inline double cos_of_rest(double r, double c) noexcept {
   const double rest = z * z * polynomial<CosTail>(z) - 0.5 * (r - r_high) * (r + r_high) - r * c;
   return first.high + (first.low + rest);
 }
-/// sin(x + quarters pi / 2).
+/// Returns sin(x + quarters pi / 2).
 HS_HD inline double sin_of_turned(double x, uint64_t quarters) noexcept {
   if (!(magnitude(x) < kInfinity)) return kNaN;
   const Angle angle = reduce_angle(x);
@@ -358,15 +359,15 @@ HS_HD inline double cos(double x) noexcept { return sin_of_turned(x, 1); }
 
 // The error function.
 
-/// erf(x) for |x| <= 1/2.
+/// Returns erf(x) for |x| <= 1/2.
 HS_HD inline Pair erf_near(double x) noexcept {
   const Pair first = product(x, kTwoOverRootPiHigh);
   const double z = x * x;
   const double low = first.low + x * (kTwoOverRootPiLow + z * polynomial<ErfTail>(z));
   return {first.high, magnitude(x) < 0x1p-900 ? 0.0 : low};  // where products are not exact
 }
-/// erfc(x) for 1/2 <= x <= 27.3: e^(-x^2) times a function that is nearly constant, divided by
-/// 1 + 3 x / 2 (the idea is Shepherd and Laframboise's, 1981).
+/// Returns erfc(x) for 1/2 <= x <= 27.3: e^(-x^2) times a nearly constant function, divided by 1 +
+/// 3 x / 2 (the idea is Shepherd and Laframboise's, 1981).
 HS_HD inline ScaledPair erfc_far(double x) noexcept {
   const Pair square = product(x, x);
   const Reduced by = reduce(-square.high, -square.low);
@@ -379,7 +380,7 @@ HS_HD inline ScaledPair erfc_far(double x) noexcept {
   const Pair value = quotient(over, {under.high, under.low + more.low});
   return {value.high, value.low, by.k, by.shifted};
 }
-/// from - x for x at most as large.
+/// Returns from - x, for x at most as large.
 HS_HD inline double complement(double from, double x_high, double x_low) noexcept {
   const Pair first = sum_of_ordered(from, -x_high);
   return first.high + (first.low - x_low);

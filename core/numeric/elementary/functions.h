@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Functions of one element, and what their gradients are, in double: one source for all backends.
-// A backend rounds the result once, to the format that the node writes. Names and attributes are
-// ONNX's. Gradients at corners are PyTorch's; where an operand is NaN, so is what depends on it.
-// exp and its like are those of elementary.h, so that all backends and platforms give the same
+// Functions of one element and their gradients, in double: one source for all backends. A backend
+// rounds the result once, to the format that the node writes. Names and attributes are ONNX's.
+// Gradients at corners are PyTorch's; if an operand is NaN, so is everything that depends on it.
+// exp and similar functions come from elementary.h, so all backends and platforms give the same
 // bits.
 #pragma once
 
@@ -22,13 +22,13 @@ inline constexpr double kGeluCubic = 0.044715;  ///< Hendrycks and Gimpel 2016
 
 HS_HD inline double logistic(double x) noexcept { return 1.0 / (1.0 + elementary::exp(-x)); }
 
-/// 2u, where GELU's approximation is x (1 + tanh(u)) / 2.
+/// Returns 2u, where GELU's approximation is x (1 + tanh(u)) / 2.
 HS_HD inline double gelu_exponent(double x) noexcept {
   return 2.0 * kSqrtTwoOverPi * (x + kGeluCubic * x * x * x);
 }
 
-/// Replaces 0 and infinity by the smallest and the largest double: for results that are known to be
-/// neither, but are outside the range of double.
+/// Replaces 0 and infinity by the smallest and the largest double, for results that are neither but
+/// are outside the range of double.
 HS_HD inline double clamped_to_double(double y) noexcept {
   constexpr double kLargest = std::numeric_limits<double>::max();
   constexpr double kSmallest = std::numeric_limits<double>::denorm_min();
@@ -37,9 +37,10 @@ HS_HD inline double clamped_to_double(double y) noexcept {
 }
 HS_HD constexpr bool is_finite(double x) noexcept { return x - x == 0.0; }
 
-// Of one operand. Roundings other than to nearest even start from exact() if a function has it.
+// Functions of one operand. Roundings other than to nearest even start from exact() if a function
+// has it.
 
-/// Exp and Log are not in the lists below: backends have rows for them.
+/// Exp and Log are not in the lists below: backends have separate rows for them.
 struct Exp {
   HS_HD double operator()(double x) const { return elementary::exp(x); }
   HS_HD static double exact(double x, bool) {
@@ -91,7 +92,7 @@ struct Ceil {
   static constexpr const char* kName = "Ceil";
   HS_HD double operator()(double x) const { return std::ceil(x); }
 };
-/// Halves to even.
+/// Rounds halves to even.
 struct Round {
   static constexpr const char* kName = "Round";
   HS_HD double operator()(double x) const { return std::rint(x); }
@@ -113,7 +114,7 @@ struct Softplus {
     return (x > 0.0 ? x : 0.0) + elementary::log1p(elementary::exp(-std::fabs(x)));
   }
 };
-/// alpha x + beta, held within [0, 1].
+/// alpha x + beta, limited to [0, 1].
 struct HardSigmoid {
   static constexpr const char* kName = "HardSigmoid";
   double alpha = 0.2, beta = 0.5;
@@ -146,7 +147,7 @@ struct Clip {
   }
 };
 /// x Phi(x) with the normal distribution Phi, or its approximation by tanh. (1 + tanh(u)) / 2 is
-/// sigmoid(2u), where nothing cancels.
+/// computed as sigmoid(2u), where nothing cancels.
 struct Gelu {
   static constexpr const char* kName = "Gelu";
   bool tanh = false;
@@ -162,7 +163,7 @@ struct Swish {
   HS_HD double operator()(double x) const { return x * logistic(alpha * x); }
 };
 
-// Of two operands.
+// Functions of two operands.
 
 struct Pow {
   static constexpr const char* kName = "Pow";
@@ -185,7 +186,7 @@ struct PRelu {
   HS_HD double operator()(double x, double slope) const { return x > 0.0 ? x : slope * x; }
 };
 
-// Gradients with respect to x, of (dy, x) or where it says so of (dy, y).
+// Gradients with respect to x, as functions of (dy, x) or, where noted, of (dy, y).
 
 /// (dy, y)
 struct ReciprocalGrad {
@@ -240,15 +241,15 @@ struct HardSigmoidGrad {
     return line > 0.0 && line < 1.0 ? alpha * dy : 0.0;
   }
 };
-/// On the corners as beyond them (PyTorch from 2.8 on).
+/// Corners belong to the outside (PyTorch from 2.8 on).
 struct HardSwishGrad {
   static constexpr const char* kName = "HardSwishGrad";
   HS_HD double operator()(double dy, double x) const {
     return x <= -3.0 ? 0.0 : x >= 3.0 ? dy : dy * (x / 3.0 + 0.5);
   }
 };
-/// The bounds let nothing through, as in PyTorch since 2.15 (hardtanh and relu6 always did); nor
-/// does a NaN.
+/// No gradient passes at the bounds, as in PyTorch since 2.15 (hardtanh and relu6 always did that),
+/// nor for a NaN.
 struct ClipGrad {
   static constexpr const char* kName = "ClipGrad";
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();  ///< a missing bound
@@ -280,13 +281,13 @@ struct SwishGrad {
     return dy * s * (1.0 + alpha * x * (1.0 - s));
   }
 };
-/// Of the slope: (dy, x).
+/// Gradient of the slope: (dy, x).
 struct PReluSlopeGrad {
   static constexpr const char* kName = "PReluSlopeGrad";
   HS_HD double operator()(double dy, double x) const { return x > 0.0 ? 0.0 : dy * x; }
 };
 
-// Gradients of (dy, both operands).
+// Gradients as functions of (dy, both operands).
 
 struct PReluGrad {
   static constexpr const char* kName = "PReluGrad";
@@ -294,21 +295,22 @@ struct PReluGrad {
     return x > 0.0 ? dy : slope * dy;
   }
 };
-/// Of Max(a, b) with respect to a; half of it where both are equal. Of Min(a, b): (dy, b, a).
+/// Gradient of Max(a, b) with respect to a; half of it if both are equal. For Min(a, b): (dy, b,
+/// a).
 struct MaxGrad {
   static constexpr const char* kName = "MaxGrad";
   HS_HD double operator()(double dy, double a, double b) const {
     return a < b ? 0.0 : a == b ? 0.5 * dy : dy;
   }
 };
-/// With respect to the base; 0 for an exponent of 0.
+/// Gradient with respect to the base; 0 for an exponent of 0.
 struct PowGrad {
   static constexpr const char* kName = "PowGrad";
   HS_HD double operator()(double dy, double a, double b) const {
     return b == 0.0 ? 0.0 : dy * (b * elementary::pow(a, b - 1.0));
   }
 };
-/// With respect to the exponent; 0 for 0^b with b >= 0.
+/// Gradient with respect to the exponent; 0 for 0^b with b >= 0.
 struct PowExponentGrad {
   static constexpr const char* kName = "PowExponentGrad";
   HS_HD double operator()(double dy, double a, double b) const {
@@ -320,7 +322,7 @@ struct PowExponentGrad {
 
 namespace halfscope {
 
-// What every backend makes kernels of, by the number of operands.
+// Every backend makes kernels from these lists, by the number of operands.
 using UnaryFunctions =
     FunctionList<fn::Abs, fn::Ceil, fn::Clip, fn::Cos, fn::Elu, fn::Erf, fn::Floor, fn::Gelu,
                  fn::HardSigmoid, fn::HardSwish, fn::LeakyRelu, fn::Mish, fn::Reciprocal, fn::Round,

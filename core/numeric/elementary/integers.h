@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Arithmetic on the 32-bit integers of index tensors, for every backend. It wraps, as integers of
-// ONNX do in their own width; Div goes towards zero and Mod has the sign of the divisor, as in ONNX
-// with fmod = 0. Dividing by zero, which ONNX leaves open, gives 0.
+// Arithmetic on the 32-bit integers of index tensors, for every backend. It wraps, as ONNX's
+// integers do in their own size. Div rounds toward zero and Mod has the sign of the divisor, as in
+// ONNX with fmod = 0. Division by zero, which ONNX leaves undefined, gives 0.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,7 @@ struct Abs {
   }
 };
 
-/// Towards zero; what 32 bits do not hold becomes the nearest end, NaN 0.
+/// Converts toward zero. Values out of the 32-bit range become its nearest end, NaN becomes 0.
 HS_HD constexpr int32_t truncated(double x) noexcept {
   if (!(x > -2147483649.0)) return x == x ? INT32_MIN : 0;
   return x < 2147483648.0 ? static_cast<int32_t>(x) : INT32_MAX;

@@ -43,7 +43,7 @@ HS_HD constexpr Rounded<float> invalid_operation(const FloatFormat& format) noex
   return with_flags(round_nan(0x7fc00000u, format), kInvalid);
 }
 
-/// The first NaN among the operands; the caller knows there is one.
+/// Returns the first NaN among the operands. At least one operand must be NaN.
 HS_HD constexpr Rounded<float> propagate_nan(const Operand& a, const Operand& b, const Operand& c,
                                              const FloatFormat& format) noexcept {
   const bool signalling = a.signalling() || b.signalling() || c.signalling();
@@ -51,13 +51,14 @@ HS_HD constexpr Rounded<float> propagate_nan(const Operand& a, const Operand& b,
   return with_flags(round_nan(first | kQuietBit, format), signalling ? kInvalid : kExact);
 }
 
-/// x with the top bit of the significand at 61: room for a carry, and the low bits are zeros.
+/// Returns x with the top bit of the significand at 61: room for a carry, and the low bits are
+/// zeros.
 HS_HD constexpr Unpacked with_headroom(const Unpacked& x) noexcept {
   const int shift = leading_zeros(x.significand) - 2;
   return {x.negative, x.significand << shift, x.exponent - shift, false};
 }
 
-/// Sum of two numbers of at most 48 significant bits each; neither is zero.
+/// Returns the sum of two nonzero numbers of at most 48 significant bits each.
 HS_HD constexpr Rounded<float> round_sum(const Unpacked& a, const Unpacked& b,
                                          const FloatFormat& format,
                                          const Rounding& rounding) noexcept {
@@ -68,7 +69,7 @@ HS_HD constexpr Rounded<float> round_sum(const Unpacked& a, const Unpacked& b,
     big = small;
     small = other;
   }
-  // Bits are lost only from a distance of 14 on, where at most one leading bit can cancel.
+  // Bits are only lost from a distance of 14 on, where at most one leading bit can cancel.
   const int distance = big.exponent - small.exponent;
   const uint64_t aligned = distance < 64 ? small.significand >> distance : 0;
   const bool sticky = distance < 64 ? aligned << distance != small.significand : true;
@@ -90,7 +91,7 @@ HS_HD constexpr Unpacked product(const Operand& a, const Operand& b) noexcept {
   return {x.negative != y.negative, x.significand * y.significand, x.exponent + y.exponent, false};
 }
 
-/// A zero sum: zeros of one sign keep it.
+/// Returns a zero sum; two zeros of the same sign keep it.
 HS_HD constexpr float zero_sum(bool a_negative, bool b_negative, const FloatFormat& format,
                                const Rounding& rounding) noexcept {
   const bool down = rounding.mode == RoundingMode::down;
@@ -191,7 +192,7 @@ HS_HD constexpr Rounded<float> sqrt(float a, const FloatFormat& format,
       format, rounding);
 }
 
-/// a * b + c with a single rounding.
+/// Returns a * b + c with a single rounding.
 HS_HD constexpr Rounded<float> fma(float a, float b, float c, const FloatFormat& format,
                                    const Rounding& rounding = {}) noexcept {
   const detail::Operand x(a, format), y(b, format), z(c, format);
@@ -217,7 +218,7 @@ HS_HD constexpr Rounded<float> fma(float a, float b, float c, const FloatFormat&
   return detail::round_sum(detail::product(x, y), detail::unpack(z.bits), format, rounding);
 }
 
-/// A value of `from` in `to` (IEEE 754-2019, 5.4.2, formatOf-convertFormat).
+/// Converts a value of `from` to `to` (IEEE 754-2019, 5.4.2, formatOf-convertFormat).
 HS_HD constexpr Rounded<float> convert(float x, const FloatFormat& from, const FloatFormat& to,
                                        const Rounding& rounding = {}) noexcept {
   return round_to_format(read_operand(x, from), to, rounding);

@@ -13,7 +13,7 @@
 namespace halfscope {
 namespace detail {
 
-/// The code, sign excluded, of a non-negative finite value of `format`.
+/// Returns the code, without the sign, of a non-negative finite value of `format`.
 HS_HD constexpr uint32_t magnitude_code(float value, const FloatFormat& format) noexcept {
   const uint32_t bits = std::bit_cast<uint32_t>(value) & ~kSignBit;
   if (bits == 0) return 0;
@@ -30,8 +30,9 @@ HS_HD constexpr uint32_t magnitude_code(float value, const FloatFormat& format) 
 
 }  // namespace detail
 
-/// The value of a code; bits above the format's are ignored. NaNs of an IEEE encoding keep their
-/// payload and stay signalling; the others become the quiet NaN, with their sign if they have one.
+/// Returns the value of a code; bits above the format's are ignored. NaNs of an IEEE encoding keep
+/// their payload and stay signalling; other NaNs become the quiet NaN, with their sign if they have
+/// one.
 HS_HD constexpr float decode(uint32_t code, const FloatFormat& format) noexcept {
   const int m = format.mantissa_bits;
   const uint32_t sign_bit = uint32_t{1} << (format.bits() - 1);
@@ -58,7 +59,8 @@ HS_HD constexpr float decode(uint32_t code, const FloatFormat& format) noexcept 
 
 namespace detail {
 
-/// The code of a float that is a value of `format`; of NaNs the quiet bit and what payload fits.
+/// Returns the code of a float that is a value of `format`. NaNs keep the quiet bit and as much
+/// payload as fits.
 HS_HD constexpr uint32_t code_of_value(float value, const FloatFormat& format) noexcept {
   const int m = format.mantissa_bits;
   const uint32_t sign_bit = uint32_t{1} << (format.bits() - 1);
@@ -76,13 +78,14 @@ HS_HD constexpr uint32_t code_of_value(float value, const FloatFormat& format) n
 
 }  // namespace detail
 
-/// The code of a value; what is none is rounded first, to nearest even.
+/// Returns the code of a value. Numbers that the format cannot represent are first rounded to
+/// nearest even.
 HS_HD constexpr uint32_t encode(float value, const FloatFormat& format) noexcept {
   const int m = format.mantissa_bits;
   const uint32_t in = std::bit_cast<uint32_t>(value);
   const bool ieee_nan = format.encoding == Encoding::ieee && m > 0 &&
                         (in & ~detail::kSignBit) > detail::kInfinityBits;
-  // A signalling NaN stays one if a payload bit is left to tell it from infinity.
+  // A signalling NaN stays one if a payload bit remains to distinguish it from infinity.
   if (ieee_nan && (in & 0x007fffffu) >> (23 - m) != 0) return detail::code_of_value(value, format);
   return detail::code_of_value(round_to_format(value, format.without_options()).value, format);
 }

@@ -34,14 +34,15 @@ struct NamedEncoding {
 };
 
 constexpr NamedEncoding kEncodings[] = {
-    // "fnuz" before its beginning "fn"
+    // "fnuz" before its prefix "fn"
     {"fnuz", Encoding::fnuz},
     {"fn", Encoding::finite_nan},
     {"finite", Encoding::finite},
     {"ieee", Encoding::ieee},
 };
 
-/// What eXmY means without a suffix: the element formats of OCP MX have no infinity and no NaN.
+/// Returns the encoding of eXmY without a suffix: the element formats of OCP MX have no infinity
+/// and no NaN.
 constexpr Encoding default_encoding(int exponent_bits, int mantissa_bits) {
   for (const NamedFormat& each : kNamed) {
     const FloatFormat& format = each.format;
@@ -53,12 +54,12 @@ constexpr Encoding default_encoding(int exponent_bits, int mantissa_bits) {
   return Encoding::ieee;
 }
 
-/// IEEE 754-2019, 3.3; one more for fnuz, which has no top exponent to spare.
+/// Returns the bias of IEEE 754-2019, 3.3; one more for fnuz, which has no top exponent to spare.
 constexpr int default_bias(int exponent_bits, Encoding encoding) {
   return (1 << (exponent_bits - 1)) - (encoding == Encoding::fnuz ? 0 : 1);
 }
 
-/// Takes a decimal number without sign or needless leading zero off the front of `text`.
+/// Removes a decimal number without sign or unnecessary leading zero from the front of `text`.
 std::optional<int> take_number(std::string_view& text) {
   int number = 0;
   const char* const end = text.data() + text.size();
@@ -75,14 +76,14 @@ bool take(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
-/// Takes a bias ("b11", "b-100") off the front of `text`, if there is one. Returns the problem, or
-/// "".
+/// Removes a bias ("b11", "b-100") from the front of `text`, if there is one. Returns the problem,
+/// or "".
 std::string take_bias(std::string_view& text, std::optional<int>& bias) {
   if (!take(text, "b")) return "";
   const bool negative = take(text, "-");
   const std::optional<int> number = take_number(text);
   if (!number || (negative && *number == 0)) {
-    return "after \"b\" belongs the bias, a whole number";
+    return "\"b\" must be followed by the bias, a whole number";
   }
   bias = negative ? -*number : *number;
   return "";
@@ -130,19 +131,19 @@ std::string read_base(std::string_view text, FloatFormat& format) {
   }
   format.bias = bias.value_or(default_bias(*exponent_bits, format.encoding));
   if (!rest.empty()) {
-    return quoted(rest) + " is no encoding (fn, fnuz, finite, ieee), bias (bN) or option";
+    return quoted(rest) + " is not an encoding (fn, fnuz, finite, ieee), a bias (bN) or an option";
   }
   if (is_valid(format)) return "";
   const BiasRange range = bias_range(*exponent_bits, *mantissa_bits, format.encoding);
-  const std::string reason = "fp32 does not hold all its values; ";
-  if (range.first > range.last) return reason + "no bias is possible with these widths";
+  const std::string reason = "fp32 cannot represent all its values; ";
+  if (range.first > range.last) return reason + "no bias is possible with this many bits";
   return reason + "write a bias from b" + std::to_string(range.first) + " to b" +
          std::to_string(range.last);
 }
 
 std::string read_option(std::string_view option, FloatFormat& format) {
   const auto set = [option](bool& flag) {
-    if (flag) return "option " + quoted(option) + " says again what was said";
+    if (flag) return "option " + quoted(option) + " repeats an earlier option";
     flag = true;
     return std::string();
   };
@@ -153,7 +154,7 @@ std::string read_option(std::string_view option, FloatFormat& format) {
     const std::string problem = set(format.flush_in);
     return problem.empty() ? set(format.flush_out) : problem;
   }
-  return quoted(option) + " is no option (sat, ftz, ftz-in, ftz-out)";
+  return quoted(option) + " is not an option (sat, ftz, ftz-in, ftz-out)";
 }
 
 /// Returns the problem, or "" with `format` complete.

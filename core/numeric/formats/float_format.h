@@ -2,7 +2,7 @@
 // FloatFormat: a binary floating-point format as a value, and the grammar of format names.
 // A finite value is (-1)^s * 2^(E - bias) * (1 + M / 2^m) for 1 <= E, and
 // (-1)^s * 2^(1 - bias) * M / 2^m for E = 0 (IEEE 754-2019, 3.4), with m mantissa bits.
-// Values travel in fp32 containers, so a valid format has no value that fp32 lacks.
+// Values are stored in fp32 containers, so fp32 can represent every value of a valid format.
 // Sources: IEEE 754-2019 (fp16, fp32); OCP OFP8 1.0 (e4m3fn, e5m2); OCP MX 1.0 (e3m2, e2m3, e2m1);
 // Noune et al., arXiv:2206.02915 (e4m3fnuz, e5m2fnuz); ml_dtypes (e4m3b11fnuz, and aliases).
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace halfscope {
 
-/// What the codes other than ordinary numbers mean.
+/// Meaning of the codes that are not ordinary numbers.
 enum class Encoding : uint8_t {
   ieee,        ///< the top exponent is infinity and NaN, as in IEEE 754
   finite_nan,  ///< no infinity; only all-ones is NaN ("fn"), so the top exponent is usable
@@ -39,51 +39,52 @@ struct FloatFormat {
 
   friend constexpr bool operator==(const FloatFormat&, const FloatFormat&) = default;
 
-  /// Unbiased exponent of the smallest normal number.
+  /// Returns the unbiased exponent of the smallest normal number.
   HS_HD constexpr int min_exponent() const noexcept { return 1 - bias; }
-  /// Unbiased exponent of the largest finite number.
+  /// Returns the unbiased exponent of the largest finite number.
   HS_HD constexpr int max_exponent() const noexcept {
     const int top = (1 << exponent_bits) - 1;
-    // Without mantissa bits the NaN of finite_nan takes the whole top exponent.
+    // Without mantissa bits, the NaN of finite_nan occupies the whole top exponent.
     const bool reserved =
         encoding == Encoding::ieee || (encoding == Encoding::finite_nan && mantissa_bits == 0);
     return (reserved ? top - 1 : top) - bias;
   }
-  /// Significand of the largest finite number, an integer of mantissa_bits + 1 bits.
+  /// Returns the significand of the largest finite number, an integer of mantissa_bits + 1 bits.
   HS_HD constexpr uint32_t max_significand() const noexcept {
     const uint32_t all_ones = (uint32_t{2} << mantissa_bits) - 1;
     return encoding == Encoding::finite_nan && mantissa_bits > 0 ? all_ones - 1 : all_ones;
   }
-  /// Largest finite value: e.g. 65504 for fp16, 448 for e4m3fn.
+  /// Returns the largest finite value: e.g. 65504 for fp16, 448 for e4m3fn.
   HS_HD constexpr double max_finite() const noexcept {
     return static_cast<double>(max_significand()) * power_of_two(max_exponent() - mantissa_bits);
   }
   HS_HD constexpr double min_normal() const noexcept { return power_of_two(min_exponent()); }
-  /// Smallest positive value there is a code for; min_normal() if there are no mantissa bits.
+  /// Returns the smallest positive value; min_normal() if there are no mantissa bits.
   HS_HD constexpr double min_subnormal() const noexcept {
     return power_of_two(min_exponent() - mantissa_bits);
   }
   HS_HD constexpr bool has_infinity() const noexcept { return encoding == Encoding::ieee; }
-  /// IEEE codes of NaN need a mantissa: with none, the top exponent holds infinity alone.
+  /// Returns whether the format has NaN. IEEE codes of NaN need a mantissa: without one, the top
+  /// exponent only encodes infinity.
   HS_HD constexpr bool has_nan() const noexcept {
     return encoding == Encoding::ieee ? mantissa_bits > 0 : encoding != Encoding::finite;
   }
   HS_HD constexpr bool has_negative_zero() const noexcept { return encoding != Encoding::fnuz; }
-  /// True if results beyond the largest finite value become that value.
+  /// Returns whether results beyond the largest finite value become that value.
   HS_HD constexpr bool saturates() const noexcept {
     return saturate || encoding == Encoding::finite;
   }
 
-  /// Total storage bits, sign included.
+  /// Returns the number of storage bits, including the sign.
   HS_HD constexpr int bits() const noexcept { return 1 + exponent_bits + mantissa_bits; }
 
-  /// The same codes without the options: what encode and decode look at.
+  /// Returns the format without its options. The codes are the same; encode and decode use it.
   HS_HD constexpr FloatFormat without_options() const noexcept {
     return {exponent_bits, mantissa_bits, bias, encoding};
   }
 
-  /// True if rounding to this format changes no value that `other` can deliver: infinities, NaN
-  /// and the sign of zero included.
+  /// Returns whether rounding to this format changes no value that `other` can deliver, including
+  /// infinities, NaN and the sign of zero.
   HS_HD constexpr bool contains(const FloatFormat& other) const noexcept {
     const bool others_infinity = other.has_infinity() && !other.saturates();
     const double smallest = other.flush_out ? other.min_normal() : other.min_subnormal();
@@ -95,7 +96,7 @@ struct FloatFormat {
            (!flush_out || smallest >= min_normal());
   }
 
-  /// 2^e, exact, for -1022 <= e <= 1023.
+  /// Returns 2^e exactly, for -1022 <= e <= 1023.
   HS_HD static constexpr double power_of_two(int e) noexcept {
     return std::bit_cast<double>(static_cast<uint64_t>(e + 1023) << 52);
   }
@@ -117,20 +118,20 @@ inline constexpr FloatFormat kE2m1{2, 1, 1, Encoding::finite};
 /// A format with a name. Plans, options, their completion and hints, ONNX files, the viewer and the
 /// float lab list formats from this one table.
 struct NamedFormat {
-  std::string_view name;  ///< the one that format_name gives
+  std::string_view name;  ///< returned by format_name
   FloatFormat format;
-  std::array<std::string_view, 3> aliases{};    ///< parse_format reads these, too
-  std::array<std::string_view, 3> elsewhere{};  ///< ambiguous names that other programs use
+  std::array<std::string_view, 3> aliases{};    ///< also accepted by parse_format
+  std::array<std::string_view, 3> elsewhere{};  ///< ambiguous names used by other programs
   int onnx_type = 0;      ///< number in ONNX's TensorProto.DataType; 0 if it has none
-  bool compared = false;  ///< the viewer asks of each tensor what this format would do to it
+  bool compared = false;  ///< the viewer shows, for each tensor, the effect of this format
 };
-/// From wide to narrow.
+/// Returns the named formats, from most to fewest bits.
 std::span<const NamedFormat> named_formats() noexcept;
-/// Their names.
+/// Returns the names of named_formats().
 std::vector<std::string> format_names();
 
-/// Biases for which fp32, subnormals included, holds every value of a format: empty (first > last)
-/// for e8m23fnuz and the like.
+/// Biases for which fp32, including its subnormals, represents every value of a format. Empty
+/// (first > last) for e8m23fnuz and similar formats.
 struct BiasRange {
   int first, last;
 };
@@ -140,8 +141,8 @@ HS_HD constexpr BiasRange bias_range(int exponent_bits, int mantissa_bits,
   return {unbiased.max_exponent() - 127, 150 - mantissa_bits};
 }
 
-/// True if the widths are in range and fp32 holds every value. Everything else in core/numeric
-/// takes valid formats only.
+/// Returns whether the bit counts are in range and fp32 represents every value. Everything else in
+/// core/numeric requires valid formats.
 HS_HD constexpr bool is_valid(const FloatFormat& format) noexcept {
   if (format.exponent_bits < 2 || format.exponent_bits > 8) return false;
   if (format.mantissa_bits < 0 || format.mantissa_bits > 23) return false;
@@ -150,18 +151,19 @@ HS_HD constexpr bool is_valid(const FloatFormat& format) noexcept {
   return range.first <= format.bias && format.bias <= range.last;
 }
 
-/// Reads a name or alias of named_formats() or eXmY[fn|fnuz|finite|ieee][bBIAS], then any of the
-/// options ":sat", ":ftz" (both ways), ":ftz-in", ":ftz-out", each at most once.
+/// Parses a name or alias of named_formats() or eXmY[fn|fnuz|finite|ieee][bBIAS], then any of the
+/// options ":sat", ":ftz" (both directions), ":ftz-in", ":ftz-out", each at most once.
 ///  - the bias may also precede the encoding, as in ml_dtypes' e4m3b11fnuz;
 ///  - X from 2 to 8, Y from 0 to 23; without a suffix ieee, but e3m2, e2m3 and e2m1 are finite;
 ///  - the bias is 2^(X-1) - 1 unless given, for fnuz 2^(X-1).
-/// Only valid formats are read.
+/// Returns nothing for an invalid format.
 std::optional<FloatFormat> parse_format(std::string_view text);
 
-/// Why parse_format does not read the text, as half a sentence; empty if it does.
+/// Returns why parse_format rejects the text, as half a sentence; empty if it accepts it.
 std::string format_problem(std::string_view text);
 
-/// The shortest name that parse_format reads back: "fp16", "e4m3fn", "e6m9", "e4m3b5:sat" ...
+/// Returns the shortest name that parse_format reads back: "fp16", "e4m3fn", "e6m9", "e4m3b5:sat"
+/// ...
 std::string format_name(const FloatFormat& format);
 
 }  // namespace halfscope

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// round_to_format: the one rounding of the project, in integer arithmetic only, usable in
-// constant expressions and on the device. Every faster path must agree with it bit for bit.
-// Overflow gives infinity, NaN where the format has none (OCP OFP8, non-saturating mode), or the
-// largest finite value where the mode (IEEE 754-2019, 7.4) or the format says so. An infinity the
-// format cannot deliver counts as overflow in every mode. NaN stays NaN (sign kept, payload
-// truncated, quiet bit set) but in formats without NaN, where it becomes what a positive overflow
-// gives, with kInvalid (PTX cvt to e2m1).
-// Everything that rounds, arithmetic.h too, ends in detail::round_unpacked.
+// round_to_format: the only rounding of the project, in integer arithmetic, usable in constant
+// expressions and on the device. Every faster path must agree with it bit for bit.
+//
+// Overflow gives infinity, NaN if the format has no infinity (OCP OFP8, non-saturating mode), or
+// the largest finite value if the mode (IEEE 754-2019, 7.4) or the format says so. An infinity that
+// the format cannot represent counts as overflow in every mode. NaN stays NaN (sign kept, payload
+// truncated, quiet bit set). In formats without NaN it becomes the result of a positive overflow,
+// with kInvalid (PTX cvt to e2m1).
+//
+// Everything that rounds, including arithmetic.h, ends in detail::round_unpacked.
 #pragma once
 
 #include <bit>
@@ -22,9 +24,9 @@ inline constexpr uint32_t kSignBit = 0x80000000u;
 inline constexpr uint32_t kInfinityBits = 0x7f800000u;
 inline constexpr uint32_t kQuietBit = 0x00400000u;
 
-/// (-1)^negative * significand * 2^exponent, and if `sticky` a little more: less than 2^exponent,
-/// not zero. The significand is not zero, and has 57 or more bits if sticky, so that 24 bits and
-/// the 32 that a stochastic rounding may look at are known.
+/// (-1)^negative * significand * 2^exponent; if `sticky` a little more: less than 2^exponent, but
+/// not zero. The significand is not zero. If sticky it has 57 or more bits, so that 24 bits and the
+/// 32 that a stochastic rounding may need are known.
 struct Unpacked {
   bool negative;
   uint64_t significand;
@@ -40,7 +42,7 @@ HS_HD constexpr int leading_zeros(uint64_t x) noexcept {
 #endif
 }
 
-/// The same value with the top bit of the significand set.
+/// Returns the same value with the top bit of the significand set.
 HS_HD constexpr Unpacked normalised(Unpacked x) noexcept {
   const int shift = leading_zeros(x.significand);
   x.significand <<= shift;
@@ -48,7 +50,7 @@ HS_HD constexpr Unpacked normalised(Unpacked x) noexcept {
   return x;
 }
 
-/// Of a finite float that is not zero, given as bits.
+/// Unpacks a finite nonzero float, given as bits.
 HS_HD constexpr Unpacked unpack(uint32_t bits) noexcept {
   const int biased = static_cast<int>((bits & kInfinityBits) >> 23);
   const uint32_t implicit = biased == 0 ? 0u : 0x00800000u;
@@ -71,7 +73,7 @@ HS_HD constexpr float with_sign(bool negative, uint32_t magnitude) noexcept {
   return std::bit_cast<float>(magnitude | (negative ? kSignBit : 0u));
 }
 
-/// significand * 2^exponent as a float; it is one, not zero and not infinite.
+/// Returns significand * 2^exponent, which must be a nonzero finite float.
 HS_HD constexpr float compose(bool negative, uint32_t significand, int exponent) noexcept {
   const int shift = leading_zeros(significand) - 40;  // to 24 bits
   const int biased = exponent - shift + 150;
@@ -90,7 +92,8 @@ HS_HD constexpr float largest(bool negative, const FloatFormat& format) noexcept
   return compose(negative, format.max_significand(), format.max_exponent() - format.mantissa_bits);
 }
 
-/// What stands for an infinity: itself, the largest finite value, or NaN.
+/// Returns the format's replacement for infinity: infinity itself, the largest finite value, or
+/// NaN.
 HS_HD constexpr float beyond_largest(bool negative, const FloatFormat& format) noexcept {
   if (format.saturates()) return largest(negative, format);
   if (format.has_infinity()) return with_sign(negative, kInfinityBits);
@@ -98,14 +101,14 @@ HS_HD constexpr float beyond_largest(bool negative, const FloatFormat& format) n
   return with_sign(negative && format.has_negative_zero(), kInfinityBits | kQuietBit);
 }
 
-/// The exact result infinity.
+/// Rounds an exact result of infinity.
 HS_HD constexpr Rounded<float> round_infinity(bool negative, const FloatFormat& format) noexcept {
   const bool exact = format.has_infinity() && !format.saturates();
   return {beyond_largest(negative, format),
           static_cast<uint8_t>(exact ? kExact : kInexact | kOverflow)};
 }
 
-/// The result NaN, given sign and payload of a NaN at their places in a float.
+/// Rounds a NaN whose sign and payload are at their places in a float.
 HS_HD constexpr Rounded<float> round_nan(uint32_t bits, const FloatFormat& format) noexcept {
   const uint8_t flags = (bits & kQuietBit) == 0 ? kInvalid : kExact;
   if (!format.has_nan()) return {beyond_largest(false, format), kInvalid};
@@ -114,8 +117,8 @@ HS_HD constexpr Rounded<float> round_nan(uint32_t bits, const FloatFormat& forma
   return {std::bit_cast<float>((bits & (kept | kSignBit)) | kInfinityBits | kQuietBit), flags};
 }
 
-/// A significand cut to a number of bits, and what was cut off as a fraction of the last place:
-/// fraction * 2^-64, and a little more if `more`.
+/// A significand reduced to fewer bits. The part that was cut off is fraction * 2^-64 of the last
+/// place, and a little more if `more`.
 struct Cut {
   uint64_t kept, fraction;
   bool more;
@@ -129,13 +132,13 @@ HS_HD constexpr Cut cut(uint64_t significand, bool sticky, int drop) noexcept {
   return {0, significand >> (drop - 64), sticky || significand << (128 - drop) != 0};
 }
 
-/// The kept bits, or one more, or the last one set, as the mode asks.
+/// Returns the kept bits, plus one or with the last bit set if the mode requires it.
 HS_HD constexpr uint64_t round_cut(const Cut& cut, bool negative,
                                    const Rounding& rounding) noexcept {
   const uint64_t half = uint64_t{1} << 63;
   const uint64_t inexact = (cut.fraction | (cut.more ? 1u : 0u)) != 0 ? 1 : 0;
   switch (rounding.mode) {
-    case RoundingMode::nearest_even: {  // without branches: they would depend on the data
+    case RoundingMode::nearest_even: {  // without branches, which would depend on the data
       const uint64_t fraction = cut.fraction | (cut.more ? 1u : 0u);
       const uint64_t sum = fraction + (half - 1) + (cut.kept & 1);
       return cut.kept + (sum < fraction ? 1 : 0);
@@ -160,7 +163,7 @@ HS_HD constexpr uint64_t round_cut(const Cut& cut, bool negative,
   return cut.kept;
 }
 
-/// What a magnitude beyond the largest finite value becomes (IEEE 754-2019, 7.4).
+/// Rounds a magnitude beyond the largest finite value (IEEE 754-2019, 7.4).
 HS_HD constexpr Rounded<float> round_overflow(bool negative, const FloatFormat& format,
                                               RoundingMode mode) noexcept {
   const bool stays = mode == RoundingMode::toward_zero || mode == RoundingMode::odd ||
@@ -169,8 +172,8 @@ HS_HD constexpr Rounded<float> round_overflow(bool negative, const FloatFormat& 
           kInexact | kOverflow};
 }
 
-/// A result of `kept` units of 2^quantum below the smallest normal value; it is tiny, whenever
-/// tininess is judged.
+/// Returns a result of `kept` units of 2^quantum below the smallest normal value. It is tiny under
+/// both definitions of tininess.
 HS_HD constexpr Rounded<float> round_subnormal(bool negative, uint32_t kept, int quantum,
                                                bool inexact, const FloatFormat& format) noexcept {
   if (kept == 0 || format.flush_out) {
@@ -180,7 +183,8 @@ HS_HD constexpr Rounded<float> round_subnormal(bool negative, uint32_t kept, int
   return {compose(negative, kept, quantum), static_cast<uint8_t>(flags)};
 }
 
-/// The one rounding. By value, as it is a call on devices.
+/// Rounds. All other functions end here. Parameters are passed by value, because it is a call on
+/// devices.
 HS_HD HS_SELDOM constexpr Rounded<float> round_unpacked(Unpacked exact, FloatFormat format,
                                                         Rounding rounding) noexcept {
   const Unpacked x = normalised(exact);
@@ -195,7 +199,7 @@ HS_HD HS_SELDOM constexpr Rounded<float> round_unpacked(Unpacked exact, FloatFor
 
   bool tiny = exponent < min_exponent;
   if (exponent == min_exponent - 1 && inexact && rounding.tininess == Tininess::after_rounding) {
-    // With one exponent more, would it round up to the smallest normal number?
+    // With one more exponent, would it round up to the smallest normal number?
     const Cut finer = cut(x.significand, x.sticky, 63 - m);
     tiny = round_cut(finer, x.negative, rounding) >> (m + 1) == 0;
   }
@@ -238,7 +242,7 @@ HS_HD constexpr Rounded<float> round_to_format(float x, const FloatFormat& forma
   return detail::round_bits<uint32_t, 23>(std::bit_cast<uint32_t>(x), format, rounding);
 }
 
-/// The same from double, with a single rounding. The result is a value of `format`.
+/// Rounds a double, with a single rounding. The result is a value of `format`.
 HS_HD constexpr Rounded<double> round_to_format(double x, const FloatFormat& format,
                                                 const Rounding& rounding) noexcept {
   const Rounded<float> result =
@@ -246,7 +250,8 @@ HS_HD constexpr Rounded<double> round_to_format(double x, const FloatFormat& for
   return {static_cast<double>(result.value), result.flags};
 }
 
-/// Nearest, ties to even, tininess after rounding: the rounding of the tap and of every kernel.
+/// Rounds to nearest, ties to even, with tininess after rounding: the rounding of the tap and of
+/// every kernel.
 HS_HD constexpr Rounded<float> round_to_format(float x, const FloatFormat& format) noexcept {
   return round_to_format(x, format, Rounding{});
 }
@@ -254,7 +259,8 @@ HS_HD constexpr Rounded<double> round_to_format(double x, const FloatFormat& for
   return round_to_format(x, format, Rounding{});
 }
 
-/// An operand of arithmetic as `format` reads it: with flush_in, subnormal values are zeros.
+/// Returns an operand of arithmetic as `format` reads it: with flush_in, subnormal values become
+/// zeros.
 HS_HD constexpr float read_operand(float x, const FloatFormat& format) noexcept {
   if (!format.flush_in) return x;
   const uint32_t bits = std::bit_cast<uint32_t>(x);

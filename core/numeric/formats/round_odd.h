@@ -13,7 +13,7 @@
 
 namespace halfscope {
 
-/// Finite values never become infinite; NaN stays NaN.
+/// Rounds toward zero. Finite values never become infinite; NaN stays NaN.
 HS_HD inline float round_toward_zero(double x) noexcept {
   const float nearest = static_cast<float>(x);
   const double back = static_cast<double>(nearest);
@@ -21,7 +21,8 @@ HS_HD inline float round_toward_zero(double x) noexcept {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(nearest) - 1);
 }
 
-/// Finite values never become infinite or zero (unless they are zero); NaN stays NaN.
+/// Rounds to odd. Finite values never become infinite, nonzero values never become zero; NaN stays
+/// NaN.
 HS_HD inline float round_to_odd(double x) noexcept {
   const float nearest = static_cast<float>(x);
   const double back = static_cast<double>(nearest);
@@ -32,37 +33,39 @@ HS_HD inline float round_to_odd(double x) noexcept {
   return std::bit_cast<float>(bits | 1u);
 }
 
-/// A result computed in double, handed to a caller that will round it to `write`.
+/// Prepares a result computed in double for a caller that will round it to `write`.
 HS_HD inline float deliver(double x, const FloatFormat& write) noexcept {
   return write.mantissa_bits <= 21 ? round_to_odd(x) : static_cast<float>(x);
 }
 
 namespace detail {
 
-/// How many bits a float has below the last place of every number of a format, subnormal ones too.
-HS_HD constexpr int bits_to_spare(const FloatFormat& format) noexcept {
+/// Returns how many bits a float has below the last place of every number of a format, including
+/// subnormals.
+HS_HD constexpr int extra_bits(const FloatFormat& format) noexcept {
   const int smallest = format.min_exponent() + 126;
   return 23 - format.mantissa_bits + (smallest < 0 ? smallest : 0);
 }
 
-/// Rounding::random_bits within its range.
+/// Returns Rounding::random_bits, limited to its range.
 HS_HD constexpr int random_bits_of(const Rounding& rounding) noexcept {
   const int bits = rounding.random_bits;
   return bits < 1 ? 1 : bits > 32 ? 32 : bits;
 }
 
-/// Whether a stochastic rounding goes away from zero, given the fraction of the last place that it
-/// drops as an integer of `places` bits, random_bits or more.
-HS_HD constexpr bool goes_away(uint64_t fraction, int places, const Rounding& rounding) noexcept {
+/// Returns whether a stochastic rounding goes away from zero. `fraction` is the dropped part of the
+/// last place, as an integer of `places` bits (random_bits or more).
+HS_HD constexpr bool rounds_away(uint64_t fraction, int places, const Rounding& rounding) noexcept {
   const int bits = random_bits_of(rounding);
   const uint64_t random = rounding.random & ((uint64_t{1} << bits) - 1);
   return ((fraction >> (places - bits)) + random) >> bits != 0;
 }
 
-/// Returns the float next to x that rounds to the same number as x. One of the two does, because
-/// rounding keeps the order of magnitudes. By value, as it is a call on devices.
-HS_HD HS_SELDOM inline float deliver_neighbour(double x, FloatFormat write,
-                                               Rounding rounding) noexcept {
+/// Returns the float next to x that rounds to the same number as x. One of the two neighbours does,
+/// because rounding keeps the order of magnitudes. Parameters are passed by value, because it is a
+/// call on devices.
+HS_HD HS_SELDOM inline float neighbour_rounding_alike(double x, FloatFormat write,
+                                                      Rounding rounding) noexcept {
   const auto bits = [](float y) { return std::bit_cast<uint32_t>(y); };
   const float below = round_toward_zero(x);
   const float above = std::bit_cast<float>(bits(below) + 1);
@@ -73,9 +76,9 @@ HS_HD HS_SELDOM inline float deliver_neighbour(double x, FloatFormat write,
                      exponent < write.max_exponent();
   if (rounding.mode == RoundingMode::stochastic && usual && places >= random_bits_of(rounding)) {
     const uint64_t fraction = exact & ((uint64_t{1} << places) - 1);
-    const uint64_t of_below = fraction >> 29 << 29;  // what a float has of it
+    const uint64_t of_below = fraction >> 29 << 29;  // the part of it that a float can represent
     const bool same =
-        goes_away(of_below, places, rounding) == goes_away(fraction, places, rounding);
+        rounds_away(of_below, places, rounding) == rounds_away(fraction, places, rounding);
     return same ? below : above;
   }
   const float wanted = static_cast<float>(round_to_format(x, write, rounding).value);
@@ -84,20 +87,21 @@ HS_HD HS_SELDOM inline float deliver_neighbour(double x, FloatFormat write,
 
 }  // namespace detail
 
-/// Returns a float that `rounding` brings to the same number of `write` as it would bring x: one
-/// rounding of x in every mode, with the same draw in stochastic mode. To nearest even it is
-/// deliver(x, write).
+/// Returns a float that `rounding` rounds to the same number of `write` as it would round x: in
+/// every mode a single rounding of x, with the same draw in stochastic mode. For nearest even that
+/// is deliver(x, write).
 HS_HD inline float deliver(double x, const FloatFormat& write, const Rounding& rounding) noexcept {
   if (rounding.mode == RoundingMode::nearest_even) return deliver(x, write);
   const float odd = round_to_odd(x);
   if (static_cast<double>(odd) == x || x != x) return odd;
-  // A stochastic rounding needs random_bits after the last place, the others one. Of the rest they
-  // only need to know whether it is zero. The largest float may stand for much larger numbers.
+  // Stochastic rounding needs random_bits after the last place, other modes need one. They only
+  // need to know whether the remaining bits are zero. The largest float may represent much larger
+  // numbers.
   const bool stochastic = rounding.mode == RoundingMode::stochastic;
   const int looks_at = stochastic ? detail::random_bits_of(rounding) : 1;
   const bool beyond = (std::bit_cast<uint32_t>(odd) & ~detail::kSignBit) == 0x7f7fffffu;
-  if (looks_at < detail::bits_to_spare(write) && !beyond) return odd;
-  return detail::deliver_neighbour(x, write, rounding);
+  if (looks_at < detail::extra_bits(write) && !beyond) return odd;
+  return detail::neighbour_rounding_alike(x, write, rounding);
 }
 
 /// Returns an exact value rounded to odd, given the nearest double and a `rest` with the sign of
@@ -108,11 +112,11 @@ HS_HD inline double to_odd(double nearest, double rest) noexcept {
   return std::bit_cast<double>((rest > 0.0) == (nearest > 0.0) ? bits + 1 : bits - 1);
 }
 
-// Exact results of arithmetic on floats, as doubles that are rounded to odd if 53 bits are too few.
-// Rounding them to 52 bits or fewer, in any mode, gives the exact result rounded once.
+// Exact results of arithmetic on floats, as doubles that are rounded to odd if 53 bits are not
+// enough. Rounding them to 52 bits or fewer, in any mode, gives the exact result rounded once.
 
-/// `down` says that the later rounding is toward -infinity, which makes exact differences of zero
-/// -0 (IEEE 754-2019, 6.3).
+/// Returns a + b. `down`: the later rounding is toward -infinity, which turns exact differences of
+/// zero into -0 (IEEE 754-2019, 6.3).
 HS_HD inline double odd_sum(double a, double b, bool down) noexcept {
   const double s = a + b;
   const double t = s - a, rest = (a - (s - t)) + (b - t);  // TwoSum (Knuth)

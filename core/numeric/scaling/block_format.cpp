@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Quantisation by blocks. Everything between the fp32 input and the one rounding of an element is
-// exact in double, or a quotient whose double lies on the same side of all midpoints.
+// Quantisation by blocks. Everything between the fp32 input and the single rounding of an element
+// is exact in double, or a quotient whose double is on the same side of all midpoints.
 #include "core/numeric/scaling/block_format.h"
 
 #include <algorithm>
@@ -27,7 +27,8 @@ constexpr std::array<NamedBlockFormat, 6> kBlockFormatNames{{{"mxfp8_e4m3", kMxf
 
 constexpr double kLargestFloat = static_cast<double>(std::numeric_limits<float>::max());
 
-/// One block: `rows` times `count` elements, from `first` on at distances `row_stride`, `stride`.
+/// One block: `rows` times `count` elements starting at `first`, with strides `row_stride` and
+/// `stride`.
 struct Block {
   int64_t first, count, stride;
   int64_t rows = 1, row_stride = 0;
@@ -44,7 +45,7 @@ void each_element(const Block& block, Visit visit) {
 
 constexpr uint32_t kMagnitudeBits = 0x7fffffff, kInfinityBits = 0x7f800000;
 
-/// The largest magnitude of the finite elements.
+/// Returns the largest magnitude of the finite elements.
 float largest_finite(std::span<const float> in) {
   uint32_t largest = 0;
   for (const float x : in) {
@@ -54,8 +55,8 @@ float largest_finite(std::span<const float> in) {
   return std::bit_cast<float>(largest);
 }
 
-/// The largest magnitude of every block, in the order of the scales, as bits: these are ordered
-/// like the magnitudes, infinity and NaN last.
+/// Returns the largest magnitude of every block, in the order of the scales, as bits. Bits are
+/// ordered like magnitudes, with infinity and NaN last.
 std::vector<uint32_t> largest_of_blocks(std::span<const float> in, const BlockShape& shape,
                                         const BlockFormat& format) {
   std::vector<uint32_t> largest(static_cast<size_t>(block_count(shape, format)), 0);
@@ -89,7 +90,7 @@ Rounded<float> round_element(double x, const FloatFormat& element, RoundingMode 
   return detail::round_bits<uint64_t, 52>(std::bit_cast<uint64_t>(x), element, {.mode = mode});
 }
 
-/// element * scale for an x of a block with this scale.
+/// Returns element * scale for an x of a block with this scale.
 float quantize_value(float x, double scale, const FloatFormat& element, BlockStats& stats) {
   if (scale == 0 || x == 0) {
     stats.flushed += x != 0 ? 1 : 0;
@@ -99,7 +100,7 @@ float quantize_value(float x, double scale, const FloatFormat& element, BlockSta
   Rounded<float> code = round_element(ratio, element, RoundingMode::nearest_even);
   bool clipped = (code.flags & kOverflow) != 0;
   if (std::fabs(static_cast<double>(code.value)) * scale > kLargestFloat) {
-    // Rounded up to 2^128, which the element has and fp32 has not.
+    // Rounded up to 2^128, which the element format has but fp32 does not.
     code = round_element(ratio, element, RoundingMode::toward_zero);
     clipped = true;
   }
@@ -109,7 +110,8 @@ float quantize_value(float x, double scale, const FloatFormat& element, BlockSta
   return static_cast<float>(std::clamp(value, -kLargestFloat, kLargestFloat));
 }
 
-/// The same for a scale in fp32, with a quotient in fp32: 0 / 0 for zeros of an unguarded block.
+/// Returns the same for an fp32 scale, with a quotient in fp32: 0 / 0 for zeros of an unguarded
+/// block.
 float quantize_quotient(float x, float scale, const FloatFormat& element, BlockStats& stats) {
   const Rounded<float> code = round_to_format(x / scale, element);
   stats.clipped += (code.flags & kOverflow) != 0 ? 1 : 0;
@@ -138,13 +140,13 @@ void each_block(const BlockShape& shape, const BlockFormat& format, Visit visit)
 void check_sizes(std::span<const float> in, const BlockShape& shape, const BlockFormat& format,
                  std::span<float> scales) {
   if (format.block_size < 1 || shape.outer_block < 1 || !is_valid(format.element)) {
-    throw Error("no valid block format");
+    throw Error("invalid block format");
   }
   const bool negative = shape.outer < 0 || shape.length < 0 || shape.inner < 0;
   const int64_t size = shape.outer * shape.length * shape.inner;
   if (negative || static_cast<int64_t>(in.size()) != size ||
       static_cast<int64_t>(scales.size()) != block_count(shape, format)) {
-    throw Error("quantize: the spans do not have the sizes of the shape");
+    throw Error("quantize: the sizes of the spans do not match the shape");
   }
 }
 

@@ -13,7 +13,7 @@ namespace {
 void check_shape(std::span<const float> in, const ChannelShape& shape) {
   const bool negative = shape.outer < 0 || shape.channels < 0 || shape.inner < 0;
   if (negative || static_cast<int64_t>(in.size()) != shape.outer * shape.channels * shape.inner) {
-    throw Error("quantize_linear: the span does not have the size of the shape");
+    throw Error("quantize_linear: the size of the span does not match the shape");
   }
 }
 
@@ -30,7 +30,7 @@ void each_element(const ChannelShape& shape, Visit visit) {
   }
 }
 
-/// True for what may divide; a range too small for fp32 has no scale.
+/// Returns whether one can divide by it; a range too small for fp32 has no scale.
 bool is_usable(float scale) { return scale > 0 && std::isfinite(scale); }
 
 }  // namespace
@@ -81,9 +81,9 @@ void quantize_linear(std::span<const float> in, const ChannelShape& shape,
   check_shape(in, shape);
   if (static_cast<int64_t>(channels.size()) != shape.channels || out.size() != in.size() ||
       (!codes.empty() && codes.size() != in.size())) {
-    throw Error("quantize_linear: the spans do not have the sizes of the shape");
+    throw Error("quantize_linear: the sizes of the spans do not match the shape");
   }
-  // Against a range in which nothing is clipped.
+  // Compares with a range in which nothing is clipped.
   constexpr IntegerRange kWide{-(1 << 30), 1 << 30};
   BlockStats counts{.values = static_cast<int64_t>(in.size())};
   each_element(shape, [&](size_t index, size_t channel) {

@@ -19,7 +19,7 @@ struct IntegerRange {
   int32_t lowest = -128, highest = 127;
 };
 inline constexpr IntegerRange kInt8{-128, 127};
-inline constexpr IntegerRange kInt8Symmetric{-127, 127};  ///< -x has a code if x has (TensorRT)
+inline constexpr IntegerRange kInt8Symmetric{-127, 127};  ///< if x has a code, so has -x (TensorRT)
 inline constexpr IntegerRange kUint8{0, 255};
 inline constexpr IntegerRange kInt4{-8, 7};
 inline constexpr IntegerRange kUint4{0, 15};
@@ -31,7 +31,7 @@ struct LinearQuantization {
 
 namespace detail {
 
-/// To nearest, ties to even; -2^40 or 2^40 beyond that, zero for NaN.
+/// Rounds to nearest, ties to even; beyond -2^40 or 2^40 returns that limit, for NaN zero.
 HS_HD constexpr int64_t round_half_even(float x) noexcept {
   constexpr int64_t kFar = int64_t{1} << 40;
   if (x != x) return 0;
@@ -46,7 +46,7 @@ HS_HD constexpr int64_t round_half_even(float x) noexcept {
 
 }  // namespace detail
 
-/// NaN, of which ONNX says nothing, becomes the zero point.
+/// Returns the code of x. NaN, which ONNX leaves undefined, becomes the zero point.
 HS_HD constexpr int32_t quantize_linear(float x, const LinearQuantization& by,
                                         const IntegerRange& range) noexcept {
   const float ratio = div(x, by.scale, kFp32).value;
@@ -60,27 +60,28 @@ HS_HD constexpr float dequantize_linear(int32_t code, const LinearQuantization& 
   return static_cast<float>(code - by.zero_point) * by.scale;
 }
 
-/// Zero point 0; amax gets the highest code. Scale 1 if amax is zero or not finite.
+/// Returns parameters with zero point 0 for which amax gets the highest code. Scale 1 if amax is
+/// zero or not finite.
 LinearQuantization symmetric_quantization(float amax, const IntegerRange& range) noexcept;
 
-/// From the smallest and the largest value, widened to hold zero, which so is exact. Scale 1 if
-/// that leaves one point or is not finite.
+/// Returns parameters for the smallest and the largest value. The range is extended to include
+/// zero, so zero is exact. Scale 1 if the range is a single point or not finite.
 LinearQuantization asymmetric_quantization(float smallest, float largest,
                                            const IntegerRange& range) noexcept;
 
 enum class Symmetry : uint8_t { symmetric, asymmetric };
 
-/// A tensor as [outer][channels][inner], row-major. {1, 1, size}: one scale for all of it.
+/// A tensor as [outer][channels][inner], row-major. {1, 1, size}: a single scale for the tensor.
 struct ChannelShape {
   int64_t outer = 1, channels = 1, inner = 1;
 };
 
-/// Parameters for each channel, from its finite values.
+/// Returns the parameters of each channel, from its finite values.
 std::vector<LinearQuantization> calibrate(std::span<const float> in, const ChannelShape& shape,
                                           Symmetry symmetry, const IntegerRange& range);
 
-/// Replaces every value by the one that its code stands for. Counts as for blocks; NaN is flushed.
-/// `codes` may be empty. Sizes that do not fit throw Error.
+/// Replaces every value by the one that its code represents. Counts like the block formats; NaN
+/// counts as flushed. `codes` may be empty. Throws Error if sizes do not match.
 void quantize_linear(std::span<const float> in, const ChannelShape& shape,
                      std::span<const LinearQuantization> channels, const IntegerRange& range,
                      std::span<float> out, std::span<int32_t> codes = {},

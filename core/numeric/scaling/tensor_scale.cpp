@@ -20,7 +20,7 @@ std::optional<T> number(std::string_view text, T least, T most) {
   return value;
 }
 
-/// Sets what one option says; false if the kind has none such or the value is out of range.
+/// Applies one option; returns false if the kind has no such option or the value is out of range.
 bool set_option(TensorScale& scale, std::string_view key, std::string_view value) {
   constexpr int kLongestHistory = 1 << 16, kLargestMargin = 64;
   const bool flag = value.empty();
@@ -132,7 +132,7 @@ std::optional<TensorScale> parse_scale(std::string_view text) {
   std::vector<std::string_view> options;
   if (colon != std::string_view::npos) options = split(text.substr(colon + 1));
   TensorScale scale;
-  // What a kind cannot do without comes first.
+  // Mandatory options of a kind come first.
   const auto take_first = [&]() -> std::string_view {
     if (options.empty()) return {};
     const std::string_view first = options.front();
@@ -173,7 +173,7 @@ std::optional<TensorScale> parse_scale(std::string_view text) {
     if (!set_option(scale, key, value)) return std::nullopt;
     seen.push_back(key);
   }
-  // A power of two is never 0 and needs no guard, and MX has no others.
+  // A power of two is never 0 and needs no guard, and MX has only these.
   const bool of_powers = scale.kind == TensorScale::Kind::block && !scale.fp32_scales;
   if ((of_powers && scale.unguarded) || (scale.fp32_scales && kind == "mx")) return std::nullopt;
   return scale;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// TensorScale: how the narrow operands of a product are scaled (ARCHITECTURE: Plan), and its text
-// form KIND[:OPTION,...]: "current", "delayed:history=16,margin=1", "static:0.5", "mx",
-// "block:128".
+// TensorScale: how the narrowed operands of a product are scaled, and its text form
+// KIND[:OPTION,...]: "current", "delayed:history=16,margin=1", "static:0.5", "mx", "block:128".
 #pragma once
 
 #include <cstdint>
@@ -16,43 +15,43 @@ namespace halfscope {
 
 struct TensorScale {
   enum class Kind : uint8_t {
-    none,     ///< rounded as it is
-    fixed,    ///< one number
+    none,     ///< rounded without scaling
+    fixed,    ///< a fixed number
     current,  ///< from the tensor's own largest magnitude
-    delayed,  ///< from those of the steps before
+    delayed,  ///< from the largest magnitudes of earlier steps
     block,    ///< a power of two (ue8m0) for every block of the summed dimension
     nvfp4,    ///< e4m3fn for every 16 elements of the summed dimension, and fp32 for the tensor
   };
   Kind kind = Kind::none;
-  float factor = 1;                   ///< of fixed
-  ScaleGrid grid = ScaleGrid::any;    ///< of current
-  int history = 1024;                 ///< of delayed
-  AmaxChoice amax = AmaxChoice::max;  ///< of delayed
-  int margin = 0;                     ///< of delayed
-  int block_size = 32;                ///< of block
-  ScaleRule rule = ScaleRule::floor;  ///< of block
-  /// Of block and nvfp4: blocks of weights are squares, so that both products with them, forward
+  float factor = 1;                   ///< for fixed
+  ScaleGrid grid = ScaleGrid::any;    ///< for current
+  int history = 1024;                 ///< for delayed
+  AmaxChoice amax = AmaxChoice::max;  ///< for delayed
+  int margin = 0;                     ///< for delayed
+  int block_size = 32;                ///< for block
+  ScaleRule rule = ScaleRule::floor;  ///< for block
+  /// For block and nvfp4: blocks of weights are squares, so that both products with them, forward
   /// and backward, read the same values.
   bool square_weights = false;
-  bool fp32_scales = false;  ///< of block: in place of powers of two
-  /// Of current, and of block with scales in fp32: no guard where the largest magnitude is 0, so
-  /// that 0 * infinity or 0 / 0 comes out.
+  bool fp32_scales = false;  ///< for block: fp32 scales instead of powers of two
+  /// For current, and for block with fp32 scales: no guard against a largest magnitude of 0, so
+  /// that 0 * infinity or 0 / 0 is computed.
   bool unguarded = false;
-  float amax_floor = 0;  ///< of current and block: smaller magnitudes count as this one
+  float amax_floor = 0;  ///< for current and block: smaller magnitudes count as this one
 
   friend constexpr bool operator==(const TensorScale&, const TensorScale&) = default;
 
   constexpr bool any() const noexcept { return kind != Kind::none; }
   constexpr bool by_block() const noexcept { return kind == Kind::block || kind == Kind::nvfp4; }
-  /// Elements along a block; 0 where there are none.
+  /// Returns the number of elements along a block; 0 if there are no blocks.
   constexpr int block() const noexcept {
     return kind == Kind::block ? block_size : kind == Kind::nvfp4 ? 16 : 0;
   }
 };
 
-/// "none", "current:power-of-two", "mx:up,weights=square".
+/// Returns "none", "current:power-of-two", "mx:up,weights=square".
 std::string scale_name(const TensorScale& scale);
-/// The way back; nothing for anything else.
+/// Parses the text of scale_name(); returns nothing for any other text.
 std::optional<TensorScale> parse_scale(std::string_view text);
 
 }  // namespace halfscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The scalings of fp8 tensors.
+// Scaling of fp8 tensors.
 #include "core/numeric/scaling/tensor_scaling.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace halfscope {
 
 float largest_magnitude(std::span<const float> in) noexcept {
-  // As integers magnitudes are ordered likewise, infinity and then NaN last.
+  // Compared as integers, magnitudes have the same order, with infinity and then NaN last.
   uint32_t largest = 0;
   for (const float x : in) largest = std::max(largest, std::bit_cast<uint32_t>(x) & 0x7fffffffu);
   return std::bit_cast<float>(largest);
@@ -47,7 +47,7 @@ float delayed_scale(std::span<const float> history, float latest, float scale,
 }
 
 DelayedScale::DelayedScale(const Options& options) : options_(options) {
-  if (options.history_length < 1) throw Error("an amax history holds one step or more");
+  if (options.history_length < 1) throw Error("the amax history must be at least one step long");
   ring_.resize(static_cast<size_t>(options.history_length), 0.0f);
 }
 

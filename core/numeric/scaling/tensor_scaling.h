@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// One scale for an fp8 tensor: what is stored is x * scale, rounded to the format and saturating.
-// Static (a number), current (from the tensor itself) or delayed (from the tensors of earlier
-// steps), as NVIDIA's Transformer Engine defines them: common/recipe/recipe_common.cuh
+// A single scale for an fp8 tensor: the stored value is x * scale, rounded to the format with
+// saturation. Static (a number), current (from the tensor itself) or delayed (from the tensors of
+// earlier steps), as NVIDIA's Transformer Engine defines them: common/recipe/recipe_common.cuh
 // (compute_scale_from_amax) and common/recipe/delayed_scaling.cu.
 #pragma once
 
@@ -19,16 +19,17 @@
 
 namespace halfscope {
 
-/// The largest magnitude; NaN if there is one.
+/// Returns the largest magnitude; NaN if there is a NaN.
 float largest_magnitude(std::span<const float> in) noexcept;
 
 enum class ScaleGrid : uint8_t {
   any,
-  power_of_two,  ///< the one below: scaling is then exact
+  power_of_two,  ///< the next power of two below: scaling is then exact
 };
 
-/// max_finite / amax, so that the largest value becomes the format's. `otherwise` if amax is zero,
-/// infinite or NaN; the largest float if amax is so small that the scale would overflow.
+/// Returns max_finite / amax, so that the largest value becomes the format's. Returns `otherwise`
+/// if amax is zero, infinite or NaN, and the largest float if amax is so small that the scale would
+/// overflow.
 HS_HD inline float current_scale(float amax, const FloatFormat& format,
                                  ScaleGrid grid = ScaleGrid::any, float otherwise = 1) noexcept {
   if (!(amax > 0) || std::bit_cast<uint32_t>(amax) == detail::kInfinityBits) return otherwise;
@@ -40,7 +41,8 @@ HS_HD inline float current_scale(float amax, const FloatFormat& format,
   return scale;
 }
 
-/// As frameworks took it before they had a guard: infinite where amax is 0 or too small.
+/// Returns the scale as frameworks computed it before they had a guard: infinite if amax is 0 or
+/// too small.
 HS_HD inline float unguarded_scale(float amax, const FloatFormat& format, ScaleGrid grid) noexcept {
   const float scale = static_cast<float>(format.max_finite()) / amax;
   const bool finite = (std::bit_cast<uint32_t>(scale) & ~detail::kSignBit) < detail::kInfinityBits;
@@ -48,18 +50,18 @@ HS_HD inline float unguarded_scale(float amax, const FloatFormat& format, ScaleG
   return decode_ue8m0(encode_ue8m0(scale, Ue8m0Rounding::toward_zero));
 }
 
-/// Replaces x by the value that stands for it: round(x * scale) * (1 / scale), both products and
-/// the reciprocal in fp32. The format saturates, NaN stays. `stats` are set: clipped, flushed.
+/// Replaces x by the value that represents it: round(x * scale) * (1 / scale), both products and
+/// the reciprocal in fp32. The format saturates, NaN stays NaN. `stats` are set: clipped, flushed.
 void quantize_scaled(std::span<const float> in, float scale, const FloatFormat& format,
                      std::span<float> out, BlockStats* stats = nullptr);
 
 enum class AmaxChoice : uint8_t {
-  max,          ///< of the history
-  most_recent,  ///< of the last step
+  max,          ///< over the history
+  most_recent,  ///< from the last step
 };
 
-/// The scale after a step of delayed scaling, given the amax it goes by: max_finite * 2^-margin /
-/// amax, or `scale` where that is no use.
+/// Returns the scale after a step of delayed scaling, given the amax to use: max_finite * 2^-margin
+/// / amax, or `scale` if that is not usable.
 HS_HD inline float next_delayed_scale(float amax, float scale, const FloatFormat& format,
                                       int margin) noexcept {
   if (!(amax > 0) || std::bit_cast<uint32_t>(amax) >= detail::kInfinityBits) return scale;
@@ -68,32 +70,32 @@ HS_HD inline float next_delayed_scale(float amax, float scale, const FloatFormat
   return std::bit_cast<uint32_t>(next) == detail::kInfinityBits ? detail::kLargestFloat : next;
 }
 
-/// The same, given the amax of as many steps as it looks back, in any order; see DelayedScale.
+/// Returns the same, given the amax of all steps in the history, in any order; see DelayedScale.
 float delayed_scale(std::span<const float> history, float latest, float scale,
                     const FloatFormat& format, AmaxChoice choice, int margin) noexcept;
 
-/// Delayed scaling: the scale of a step comes from the amax of the steps before.
+/// Delayed scaling: the scale of a step comes from the amax of earlier steps.
 ///   DelayedScale scale({.format = kE4m3fn});
 ///   each step: quantize_scaled(x, scale.scale(), ...); scale.update(largest_magnitude(x));
 /// The new scale is max_finite * 2^-margin / amax; an amax of zero, infinity or NaN leaves the
-/// scale as it is. As with fmax, a NaN in the history is passed over; an infinity counts until it
-/// is `history_length` steps old.
+/// scale unchanged. As with fmax, a NaN in the history is ignored; an infinity counts until it is
+/// `history_length` steps old.
 class DelayedScale {
  public:
   struct Options {
     FloatFormat format = kE4m3fn;
     int history_length = 1024;  ///< 1 or more
     AmaxChoice choice = AmaxChoice::max;
-    int margin = 0;  ///< binades kept free above
+    int margin = 0;  ///< binades kept free above the largest value
   };
-  /// Throws Error for a history of no steps.
+  /// Throws Error if the history has no steps.
   explicit DelayedScale(const Options& options);
 
   float scale() const noexcept { return scale_; }
-  /// The amax of the steps so far, oldest first.
+  /// Returns the amax of the steps so far, oldest first.
   std::vector<float> history() const;
 
-  /// After a step whose largest magnitude was `amax`.
+  /// Ends a step whose largest magnitude was `amax`.
   void update(float amax);
 
  private:

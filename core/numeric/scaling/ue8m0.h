@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// UE8M0, the scale of OCP MX 1.0 (5.4.1): 8 bits c stand for 2^(c - 127), 0xff for NaN. No sign,
-// no zero, no infinity, hence no FloatFormat.
+// UE8M0, the scale of OCP MX 1.0 (5.4.1): 8 bits c mean 2^(c - 127), 0xff means NaN. It has no
+// sign, no zero and no infinity, so it is not a FloatFormat.
 #pragma once
 
 #include <bit>
@@ -12,12 +12,12 @@ namespace halfscope {
 
 inline constexpr uint8_t kUe8m0Nan = 0xff;
 
-/// Where a magnitude between two powers of two goes. OCP MX leaves it open; its example conversion
+/// Rounding of a magnitude between two powers of two. OCP MX leaves it open; its example conversion
 /// (6.3) truncates, PTX has cvt.rz and cvt.rp.
 enum class Ue8m0Rounding : uint8_t {
   toward_zero,
   up,       ///< to the larger power, so that no scaled value overflows
-  nearest,  ///< to the nearer one as a number; half way (1.5 * 2^e) to the larger
+  nearest,  ///< to the nearer one as a number; halfway (1.5 * 2^e) to the larger
 };
 
 HS_HD constexpr float decode_ue8m0(uint8_t code) noexcept {
@@ -25,8 +25,8 @@ HS_HD constexpr float decode_ue8m0(uint8_t code) noexcept {
   return detail::compose(false, 1, int{code} - 127);
 }
 
-/// The code for |x|. NaN gives NaN; what is larger than 2^127, infinity included, gives 2^127, as
-/// with .satfinite in PTX; what is smaller than 2^-127, zero included, gives 2^-127.
+/// Returns the code for |x|. NaN gives NaN. Values above 2^127, including infinity, give 2^127, as
+/// with .satfinite in PTX. Values below 2^-127, including zero, give 2^-127.
 HS_HD constexpr uint8_t encode_ue8m0(float x, Ue8m0Rounding rounding) noexcept {
   const uint32_t magnitude = std::bit_cast<uint32_t>(x) & ~detail::kSignBit;
   if (magnitude > detail::kInfinityBits) return kUe8m0Nan;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Rates: a tensor's counters as shares, each of one denominator wherever it is shown
-// (docs/contracts.md, "Rates"). Only non-zero values can underflow, so zeros must not make an
-// underflow look small; overflow, NaN and infinities are about the tensor as a whole.
+// Rates: a tensor's counters as shares, each with the same denominator wherever it is shown
+// (docs/reference/csv.md, "Rates"). Only nonzero values can underflow, so zeros must not make an
+// underflow look small; overflow, NaN and infinities concern the tensor as a whole.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ constexpr double share_of(int64_t part, int64_t whole) noexcept {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
 }
 
-/// Returns the number of exact values that are finite and not zero: the denominator of underflow,
-/// subnormal and lost updates. `Counts` has the counters of TensorStats.
+/// Returns the number of values before rounding that are finite and not zero: the denominator of
+/// underflow, subnormal and lost updates. `Counts` has the counters of TensorStats.
 template <class Counts>
 constexpr int64_t non_zero_values(const Counts& counts) noexcept {
   return counts.n - counts.zero - counts.pos_inf - counts.neg_inf - counts.nan;
 }
 
 struct Rates {
-  // Of all values.
+  // Shares of all values.
   double overflow = 0.0;  ///< finite before rounding; infinite, NaN or saturated after it
   double infinite = 0.0;  ///< infinite after rounding: infinite before it, or overflowed
   double nan = 0.0;       ///< NaN after rounding
   double zero = 0.0;      ///< zero before rounding
-  // Of the non-zero values, which non_zero_values() counts.
+  // Shares of the nonzero values, see non_zero_values().
   double underflow = 0.0;  ///< zero after rounding
   double subnormal = 0.0;  ///< subnormal after rounding
   double lost = 0.0;       ///< updates that left their variable unchanged
@@ -37,8 +37,8 @@ struct Rates {
 };
 
 /// Returns the rates of a tensor with these counters, which refer to `format`; all 0 if nothing was
-/// counted. Overflows are taken for rounded to nearest: infinite, or NaN where the format has no
-/// infinity, or its largest number where it saturates.
+/// counted. Assumes that overflows were rounded to nearest: to infinity, to NaN if the format has
+/// no infinity, or to its largest number if it saturates.
 template <class Counts>
 constexpr Rates rates_of(const Counts& counts, const FloatFormat& format) noexcept {
   const int64_t non_zero = non_zero_values(counts);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The reference of the tap, one element after the other, and the merging of its results. The
-// fast kernels of emulation/measure are tested against this, field by field and bit by bit.
+// The reference of the tap, one element after the other, and the merging of its results. The fast
+// kernels of emulation/measure are tested against it, field by field and bit for bit.
 #include "core/numeric/statistics/tensor_stats.h"
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 namespace halfscope {
 namespace {
 
-/// floor(log2 |x|) of a finite x that is not zero.
+/// Returns floor(log2 |x|) for a finite nonzero x.
 int floor_log2(float x) noexcept {
   const uint32_t magnitude = std::bit_cast<uint32_t>(x) & 0x7fffffffu;
   const int biased = static_cast<int>(magnitude >> 23);
   return biased != 0 ? biased - 127 : static_cast<int>(std::bit_width(magnitude)) - 1 - 149;
 }
 
-/// The 16 partial sums of a chunk, added as a balanced tree.
+/// Returns the sum of a chunk's 16 partial sums, added as a balanced tree.
 double add_tree(std::array<double, 16>& partial) noexcept {
   for (size_t half = 8; half >= 1; half /= 2) {
     for (size_t j = 0; j < half; ++j) partial[j] += partial[j + half];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// TensorStats: what the tap keeps of one tensor. The values counted are the exact results
-// *before* they are rounded to the site's format; `overflow`, `underflow` and `subnormal` say
-// what that rounding did to them. All counters are integers, so merging is exact and
-// associative; the sums are taken over fixed 4096-element chunks in a fixed order (see
-// measure()), so that neither threads nor instruction sets change them.
+// TensorStats: what the tap records about one tensor. It counts the values *before* they are
+// rounded to the site's format; `overflow`, `underflow` and `subnormal` say what that rounding did
+// to them. All counters are integers, so merging is exact and associative. The sums run over fixed
+// 4096-element chunks in a fixed order (see measure()), so neither threads nor instruction sets
+// change them.
 #pragma once
 
 #include <array>
@@ -32,10 +32,10 @@ struct TensorStats {
   int64_t nan = 0;        ///< exact value is NaN
   int64_t overflow = 0;   ///< exact value finite, rounded value not, or saturated (kOverflow)
   int64_t underflow = 0;  ///< exact value not zero, rounded value zero (kFlushed)
-  int64_t subnormal = 0;  ///< rounded value not zero and below the format's smallest normal
-  int64_t lost = 0;       ///< updates only: not zero, yet the variable kept its value
+  int64_t subnormal = 0;  ///< rounded value not zero but below the format's smallest normal
+  int64_t lost = 0;       ///< updates only: not zero, but the variable kept its value
   float max_abs = 0.0f;   ///< largest finite magnitude; 0 if none
-  /// Smallest non-zero finite magnitude; infinity if none.
+  /// Smallest nonzero finite magnitude; infinity if none.
   float min_abs = std::numeric_limits<float>::infinity();
   double sum = 0.0;     ///< of finite values
   double sum_sq = 0.0;  ///< of squares of finite values
@@ -50,11 +50,11 @@ struct TensorStats {
   friend bool operator==(const TensorStats&, const TensorStats&) = default;
 };
 
-/// Slow, obvious reference of the tap: rounds `exact` to `format` into `rounded`
-/// (same length; may be the same memory) and returns the statistics. Every faster path must
-/// agree with it in every field, bit for bit. The sums: element i of a 4096-element chunk goes
-/// to partial i % 16 in ascending i; the 16 partials are added as a balanced tree
-/// (p[j] += p[j+8], then +4, +2, +1); chunk sums are added in ascending order.
+/// Slow, obvious reference of the tap: rounds `exact` to `format` into `rounded` (same length; may
+/// be the same memory) and returns the statistics. Every faster path must agree with it in every
+/// field, bit for bit. The sums: element i of a 4096-element chunk goes to partial i % 16 in
+/// ascending i; the 16 partials are added as a balanced tree (p[j] += p[j+8], then +4, +2, +1);
+/// chunk sums are added in ascending order.
 TensorStats measure(std::span<const float> exact, std::span<float> rounded,
                     const FloatFormat& format, const TensorRounding& rounding = {}) noexcept;
 

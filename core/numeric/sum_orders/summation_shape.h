@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What names and drawings of summation trees share: sizes, least leaves, sorted children, and a
-// number per shape, equal for subtrees that differ in their summands only.
+// Shared by names and drawings of summation trees: sizes, least leaves, sorted children, and a
+// number per shape, which is equal for subtrees that differ only in their summands.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ class SummationShape {
   int shape(int node) const { return shape_[static_cast<size_t>(node)]; }
   bool is_leaf(int node) const { return tree_.is_leaf(node); }
   bool all_leaves(const std::vector<int>& nodes) const;
-  /// The summands below, ascending.
+  /// Returns the summands below, ascending.
   std::vector<int> summands(int node) const;
-  /// Nodes from the root down, parents first.
+  /// Returns the nodes from the root down, parents first.
   const std::vector<int>& order() const { return order_; }
 
-  /// The child that a chain continues in: the largest, of equal ones the first.
+  /// Returns the child in which a chain continues: the largest; the first of equal ones.
   int spine_child(int node) const;
 
  private:
@@ -37,7 +37,7 @@ class SummationShape {
   std::vector<int> size_, least_, height_, shape_, order_;
 };
 
-/// "x0..x15", "x0 x1 x4 x5", "x0 x1 ... x29" for summands in ascending order.
+/// Returns "x0..x15", "x0 x1 x4 x5", "x0 x1 ... x29" for summands in ascending order.
 std::string summand_list(const std::vector<int>& summands);
 
 }  // namespace halfscope

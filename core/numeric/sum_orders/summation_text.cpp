@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Names of summation trees, and their drawing as text. Both walk a tree along its spine: from the
+// Names of summation trees, and their drawing as text. Both follow a tree along its spine: from the
 // root always into the largest child, which is the accumulator of a chain.
 #include <algorithm>
 #include <numeric>
@@ -94,7 +94,8 @@ bool descending(const std::vector<int>& order) {
   return std::is_sorted(order.rbegin(), order.rend());
 }
 
-/// If the groups deal out 0, 1, ... in runs of equal length, in turn, that length; else 0.
+/// Returns the length of the runs if the groups receive 0, 1, ... in runs of equal length, in turn;
+/// otherwise 0.
 int dealt_run(const Groups& groups) {
   if (groups.size() < 2) return 0;
   std::vector<std::pair<int, int>> owner;  // summand, group
@@ -113,7 +114,8 @@ int dealt_run(const Groups& groups) {
 
 std::string counted(size_t n, const std::string& what) { return std::to_string(n) + " " + what; }
 
-/// What sets of summands these are: "", or ", taken in turn in runs of 2", or no known pattern.
+/// Describes how summands are distributed: "", or ", taken in turn in runs of 2", or nothing for an
+/// unknown pattern.
 std::optional<std::string> arrangement(const Groups& groups) {
   std::vector<int> order;
   for (const std::vector<int>& group : groups)
@@ -144,7 +146,7 @@ class Describer {
   }
 
  private:
-  /// A chain of summands, or of blocks of summands that are added at once.
+  /// Names a chain of summands, or of blocks of summands that are added at once.
   std::optional<std::string> chain(int node) {
     Groups groups;  // from the root down
     for (int current = node;;) {
@@ -189,12 +191,12 @@ class Describer {
       order.insert(order.end(), group.begin(), group.end());
     }
     if (ascending(order)) return "one ascending chain";
-    std::swap(order[0], order[1]);  // the first two may stand either way
+    std::swap(order[0], order[1]);  // the first two may be in either order
     if (descending(order)) return "one descending chain";
     return "one chain in irregular order";
   }
 
-  /// Binary, and every node halves its consecutive summands.
+  /// Names a binary tree in which every node halves its consecutive summands.
   std::optional<std::string> pairwise(int node) {
     std::vector<int> stack{node};
     while (!stack.empty()) {
@@ -214,7 +216,7 @@ class Describer {
     return shape_.size(node) < 4 ? std::nullopt : std::optional<std::string>("pairwise");
   }
 
-  /// Partial sums that are added one after the other, or at once.
+  /// Names partial sums that are added one after the other, or at once.
   std::optional<std::string> parts(int node) {
     std::vector<int> found;  // from the root down
     std::string how = "summed in order";
@@ -236,7 +238,7 @@ class Describer {
     }
     std::optional<std::string> name = name_parts(found, how);
     if (!name && shape_.children(node).size() == 2) {
-      // Of two parts the first, if it is the longer one, was taken for more of them.
+      // If the first of two parts is the longer one, it was mistaken for several parts.
       const int next = shape_.spine_child(node);
       const std::vector<int>& below = shape_.children(node);
       name = name_parts({below[0] == next ? below[1] : below[0], next}, how);
@@ -258,7 +260,7 @@ class Describer {
     }
     const std::string inside = within(found[0], groups[0]);
     if (part < 2 || inside == "irregular") return std::nullopt;
-    for (size_t p = 1; p < found.size(); ++p) {  // same shape, but in another order?
+    for (size_t p = 1; p < found.size(); ++p) {  // same shape, but different order?
       const std::string other = within(found[p], groups[p]);
       // A shorter last part may be too short for its pattern to show.
       const bool tiny =
@@ -272,7 +274,7 @@ class Describer {
            inside + ", " + how;
   }
 
-  /// The name of a subtree with its summands renumbered 0, 1, ...
+  /// Returns the name of a subtree with its summands renumbered 0, 1, ...
   std::string within(int node, const std::vector<int>& summands) {
     if (shape_.is_leaf(node)) return "one summand";
     SummationTree copy{.leaves = static_cast<int>(summands.size()), .root = 0, .children = {}};
@@ -305,8 +307,8 @@ class Describer {
   SummationShape shape_;
 };
 
-/// Lines of text: what a chain starts with, then a line for every step; steps and subtrees that
-/// look like earlier ones are folded.
+/// The drawing as lines of text: the start of a chain, then a line for every step. Steps and
+/// subtrees that look like earlier ones are folded.
 class TextDrawing {
  public:
   explicit TextDrawing(const SummationTree& tree) : shape_(tree) {}
@@ -317,7 +319,7 @@ class TextDrawing {
   }
 
  private:
-  /// What is added to a chain in one node, and what it looks like.
+  /// The subtree added to a chain at one node, and its appearance.
   struct Step {
     int node = 0;
     std::vector<int> added{};
@@ -328,7 +330,8 @@ class TextDrawing {
     text_ += std::string(static_cast<size_t>(indent) * 2, ' ') + what + "\n";
   }
 
-  /// Drawn as the accumulator: the first child, unless it is small beside the largest.
+  /// Returns the child drawn as the accumulator: the first one, unless it is small next to the
+  /// largest.
   int accumulator(int node) const {
     const int first = shape_.children(node).front(), largest = shape_.spine_child(node);
     return 2 * shape_.size(first) > shape_.size(largest) ? first : largest;

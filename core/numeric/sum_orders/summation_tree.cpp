@@ -15,7 +15,7 @@ struct Probe {
   int i, j, leaves;
 };
 
-/// Measures L for pairs of leaves and remembers what it measured.
+/// Measures L for pairs of leaves and remembers the results.
 class Prober {
  public:
   Prober(int n, const DotProducts& dot, const FprevValues& values)
@@ -24,10 +24,10 @@ class Prober {
         values_(values),
         unit_(static_cast<double>(values.small_a) * static_cast<double>(values.small_b)) {}
 
-  /// L(i, j) of every pair; throws away nothing, sets problem() for a result that is no count.
+  /// Returns L(i, j) of every pair, complete; sets problem() for a result that is not a count.
   std::vector<int> measure(std::span<const std::pair<int, int>> pairs) {
     const size_t n = static_cast<size_t>(n_);
-    // Bounds memory: n * kRows floats are a few megabytes.
+    // Limits memory: n * kRows floats are a few megabytes.
     const size_t rows_at_once = std::max<size_t>(1, (size_t{1} << 20) / n);
     std::vector<int> leaves;
     for (size_t start = 0; start < pairs.size(); start += rows_at_once) {
@@ -88,7 +88,7 @@ int new_node(SummationTree& tree, std::vector<int> children) {
   return static_cast<int>(tree.children.size()) - 1;
 }
 
-/// The tree over the leaves `group` and the largest L among them, as FPRev has it.
+/// Returns the tree over the leaves `group` and the largest L among them, as in FPRev.
 std::pair<int, int> build(SummationTree& tree, Prober& prober, const std::vector<int>& group) {
   if (group.size() == 1) return {group[0], 1};
   std::vector<std::pair<int, int>> pairs;
@@ -113,7 +113,7 @@ std::pair<int, int> build(SummationTree& tree, Prober& prober, const std::vector
   return {current, largest};
 }
 
-/// Leaf counts, parents and depths of a tree that hangs together.
+/// Leaf counts, parents and depths of a connected tree.
 struct Family {
   std::vector<int> size, parent, depth;
 
@@ -145,7 +145,7 @@ struct Family {
   }
 };
 
-/// The first probe that the tree does not explain.
+/// Returns the first probe that the tree does not explain.
 std::string contradiction(const SummationTree& tree, std::span<const Probe> probes) {
   const Family family(tree);
   for (const Probe& probe : probes) {
@@ -174,7 +174,7 @@ std::vector<std::pair<int, int>> all_pairs(int n) {
   return pairs;
 }
 
-/// Pairs in both orders, so that also the signs of M are exchanged.
+/// Returns pairs in both orders, so that the signs of M are exchanged, too.
 std::vector<std::pair<int, int>> check_pairs(int n, size_t wanted, uint64_t seed) {
   std::vector<std::pair<int, int>> pairs;
   for (size_t k = 0; k < wanted; ++k) {
@@ -217,7 +217,7 @@ RecoveredTree recover_summation_tree_basic(int n, const DotProducts& dot,
   std::vector<Probe> probes = prober.measured();
   std::stable_sort(probes.begin(), probes.end(),
                    [](const Probe& x, const Probe& y) { return x.leaves < y.leaves; });
-  // Clusters of leaves, each with its root; `level` is the L at which a node was made.
+  // Clusters of leaves, each with its root; `level` is the L at which a node was created.
   std::vector<int> cluster(static_cast<size_t>(n)), top(cluster.size()), level(cluster.size(), 1);
   std::iota(cluster.begin(), cluster.end(), 0);
   std::iota(top.begin(), top.end(), 0);

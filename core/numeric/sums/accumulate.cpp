@@ -18,8 +18,8 @@ namespace {
 
 using Kind = Accumulation::Kind;
 
-/// a + b rounded to odd in double: the exact sum to within what a later rounding to at most 50 bits
-/// can tell. The rest of the sum comes from TwoSum (Knuth).
+/// Returns a + b rounded to odd in double: exact enough for any later rounding to at most 50 bits.
+/// TwoSum (Knuth) gives the rest of the sum.
 double add_to_odd(double a, double b) {
   const double s = a + b;
   const double t = s - a, rest = (a - (s - t)) + (b - t);
@@ -57,15 +57,15 @@ float kahan_sum(const Terms& terms) {
     const float y = std::fma(terms.left(k), terms.right(k), -lost);
     const float t = sum + y;
     lost = (t - sum) - y;
-    // Once infinite the compensation is NaN, which the uncompensated sum would not have been.
+    // Once it is infinite the compensation is NaN; the uncompensated sum would not be.
     if (!std::isfinite(t)) lost = 0.0f;
     sum = t;
   }
   return sum;
 }
 
-/// One step of the sums in a narrow format; acc and the result are values of `format`. The flags
-/// are those of the last rounding.
+/// Returns one step of the sums in a reduced format; acc and the result are values of `format`. The
+/// flags are those of the last rounding.
 Rounded<double> format_step(Kind kind, const FloatFormat& format, float a, float b, double acc) {
   const double product = static_cast<double>(a) * static_cast<double>(b);
   if (kind == Kind::format) return round_to_format(add_to_odd(product, acc), format);
@@ -78,17 +78,17 @@ Rounded<double> format_step(Kind kind, const FloatFormat& format, float a, float
   return round_to_format(add_to_odd(rounded, acc), format);
 }
 
-/// The same in another rounding than to nearest even, with the draws of term k.
+/// Returns the same for roundings other than to nearest even, with the draws of term k.
 double rounded_step(Kind kind, FloatFormat format, const TensorRounding& rounding, int64_t k,
                     float a, float b, double acc) {
-  format.flush_in = false;  // as above: what is read was flushed when it was written
+  format.flush_in = false;  // as above: operands were already flushed when they were written
   const float sum = static_cast<float>(acc);
   if (kind == Kind::format) return fma(a, b, sum, format, rounding.element(k)).value;
   const float product = mul(a, b, format, rounding.element(2 * k)).value;
   return add(product, sum, format, rounding.element(2 * k + 1)).value;
 }
 
-/// One chain from +0, over the terms from number `first` on.
+/// Sums one chain from +0, over the terms from number `first` on.
 double chain(const SumSpec& spec, const TensorRounding& rounding, const Terms& terms,
              int64_t first) {
   const Accumulation& how = spec.accumulation;
@@ -125,7 +125,7 @@ double chain(const SumSpec& spec, const TensorRounding& rounding, const Terms& t
   return sum;
 }
 
-/// Chains of at most `length` terms, added in fp32.
+/// Sums chains of at most `length` terms, added in fp32.
 template <class F>
 double in_parts(int64_t n, int64_t length, const F& sum_of) {
   float total = 0.0f;
@@ -135,7 +135,7 @@ double in_parts(int64_t n, int64_t length, const F& sum_of) {
   return static_cast<double>(total);
 }
 
-/// The sum of n terms of which chain(begin, end) sums a part.
+/// Returns the sum of n terms, with chain(begin, end) summing a part.
 template <class F>
 double sum_of_chains(const Accumulation& how, int64_t n, const F& chain) {
   const auto promoted = [&](int64_t begin, int64_t end) {
@@ -156,7 +156,7 @@ double sum_of_terms(const SumSpec& spec, const Terms& terms, int64_t element) {
   });
 }
 
-/// A chain from +0 that is watched; `terms` are those from number `first` on.
+/// Sums a chain from +0 and records what happens; `terms` start at number `first`.
 double watched_chain(const SumSpec& spec, const Terms& terms, int64_t first, SumDiagnostics& seen) {
   const Kind kind = spec.accumulation.kind;
   double sum = 0.0;

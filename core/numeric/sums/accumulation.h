@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Accumulation: the named orders and precisions in which operators sum (ARCHITECTURE: Plan), and
-// their text form KIND[:OPTION,...]: "fp32", "format:rounding=stochastic", "tensor-core:h100".
+// Accumulation: the named orders and precisions in which operators sum, and their text form
+// KIND[:OPTION,...]: "fp32", "format:rounding=stochastic", "tensor-core:h100".
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ struct Accumulation {
     format_mul_add,    ///< product rounded to the write format, then the sum
     fma32_then_round,  ///< fp32 fma, rounded to the write format: a common shortcut that rounds
                        ///< twice and is wrong in about 4e-5 of the steps of fp16 sums
-    tensor_core,       ///< blocks of products as a GPU's tensor cores sum them (tensor_core.h)
+    tensor_core,       ///< blocks of products, summed like a GPU's tensor cores (tensor_core.h)
   };
-  // The kinds as Accumulation::fp32 and so on (GCC 12 breaks down over `using enum` here).
+  // The kinds as Accumulation::fp32 and so on (GCC 12 fails on `using enum` here).
   static constexpr Kind fp32 = Kind::fp32;
   static constexpr Kind fp64 = Kind::fp64;
   static constexpr Kind pairwise = Kind::pairwise;
@@ -37,18 +37,18 @@ struct Accumulation {
   static constexpr Kind tensor_core = Kind::tensor_core;
 
   Kind kind = Kind::fp32;
-  /// tensor_core: a name of tensor_core_archs(), which says what formats of operands it takes.
-  /// Products of operands in fp32, and plain sums, are fp32 chains instead.
+  /// tensor_core: a name in tensor_core_archs(), which defines its operand formats. Products of
+  /// fp32 operands, and plain sums, are fp32 chains instead.
   std::string arch = "";
   /// tensor_core: fp16 accumulators instead of fp32.
   bool half_accumulator = false;
-  /// Terms after which a chain is added to an fp32 total and begins anew; 0: never.
+  /// Terms after which a chain is added to an fp32 total and restarts; 0: never.
   int64_t promote = 0;
-  /// Contiguous parts of k, of ceil(k / split_k) terms but for the last one (so there may be fewer
-  /// parts), whose sums are added in fp32.
+  /// Number of contiguous parts of k, whose sums are added in fp32. All have ceil(k / split_k)
+  /// terms except the last one, so there may be fewer parts.
   int64_t split_k = 1;
-  /// format and format_mul_add: how products and sums are brought to the write format. Stochastic
-  /// draws are those of SumDraws (accumulate.h).
+  /// format and format_mul_add: how products and sums are rounded to the write format. SumDraws
+  /// (accumulate.h) defines the stochastic draws.
   RoundingChoice rounding{};
 
   Accumulation() = default;
@@ -56,35 +56,37 @@ struct Accumulation {
 
   friend bool operator==(const Accumulation&, const Accumulation&) = default;
 
-  /// One chain over all terms.
+  /// Returns whether a single chain sums all terms.
   bool is_single_chain() const noexcept { return promote == 0 && split_k == 1; }
-  /// Its partial sums are values of a format that may be narrower than fp32.
+  /// Returns whether partial sums are values of the write format, which may have fewer bits than
+  /// fp32.
   bool sums_in_format() const noexcept {
     return kind == Kind::format || kind == Kind::format_mul_add || kind == Kind::fma32_then_round;
   }
-  /// Other than to nearest even, which all kernels know.
+  /// Returns whether it rounds other than to nearest even, which all kernels support.
   bool rounds_otherwise() const noexcept { return rounding.mode != RoundingMode::nearest_even; }
 };
 
-/// "fp32", "format-mul-add:rounding=toward-zero", "tensor-core:h100,promote=128".
+/// Returns "fp32", "format-mul-add:rounding=toward-zero", "tensor-core:h100,promote=128".
 std::string accumulation_name(const Accumulation& accumulation);
-/// The way back; nothing for anything else. Tensor cores may be given by any of their aliases.
+/// Parses the text of accumulation_name(); returns nothing for any other text. Tensor cores may be
+/// named by any of their aliases.
 std::optional<Accumulation> parse_accumulation(std::string_view text);
-/// What parse_accumulation reads, for messages and completion: kinds without options, and one
-/// entry for every tensor core.
+/// Returns what parse_accumulation accepts, for messages and completion: kinds without options, and
+/// one entry for every tensor core.
 std::span<const std::string> accumulation_names();
 
-/// How to sum, and the formats around it.
+/// An accumulation and the formats around it.
 struct SumSpec {
   Accumulation accumulation;
-  FloatFormat write = kFp32;  ///< what the caller will round the result to
-  FloatFormat read = kFp32;   ///< of both operands of a product
-  uint64_t key = 0;           ///< of stochastic sums: random_key() of their place and step
-  /// Format of the second operand, if it is another one.
+  FloatFormat write = kFp32;  ///< format to which the caller rounds the result
+  FloatFormat read = kFp32;   ///< format of both operands of a product
+  uint64_t key = 0;           ///< stochastic sums: random_key() of their place and step
+  /// Format of the second operand, if different.
   std::optional<FloatFormat> read_b = std::nullopt;
 
   FloatFormat b_format() const noexcept { return read_b.value_or(read); }
-  /// The same sums with the operands exchanged.
+  /// Returns the same sums with the operands exchanged.
   SumSpec swapped() const {
     SumSpec result = *this;
     result.read = b_format();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Every accumulation but the tensor cores' (tensor_core_chain.h) as functions of terms, for the
-// device: the chains, and promotion and split k as loops around them. Written apart from the
-// reference in accumulate.cpp, whose bits they have (tests/gpu). `Terms` has
+// Every accumulation except the tensor cores' (tensor_core_chain.h) as functions of terms, for the
+// device: the chains, and promotion and split k as loops around them. Written independently of the
+// reference in accumulate.cpp, with the same bits (tests/gpu). `Terms` has
 //   float left(int64_t k), float right(int64_t k)     the factors; right is 1 for plain values
-//   bool present(int64_t k)                           false for a term that takes no part
+//   bool present(int64_t k)                           false for a term that is not summed
 #pragma once
 
 #include <bit>
@@ -19,17 +19,18 @@
 
 namespace halfscope {
 
-/// What a SumSpec says about sums that no tensor core takes, without memory of its own.
+/// The part of a SumSpec for sums that no tensor core computes, without memory of its own.
 struct ChainSpec {
   Accumulation::Kind kind = Accumulation::Kind::fp32;
   FloatFormat write = kFp32;
   int64_t promote = 0;
   int64_t split_k = 1;
   RoundingChoice rounding{};
-  uint64_t key = 0;  ///< of stochastic sums, of this run: sum_key()
+  uint64_t key = 0;  ///< stochastic sums of this run: sum_key()
 
   HS_HD constexpr bool is_single_chain() const noexcept { return promote == 0 && split_k == 1; }
-  /// One ascending fp32 chain; operands that are not tensor cores' are summed like that, too.
+  /// Returns whether this is one ascending fp32 chain; operands that tensor cores cannot read are
+  /// summed like that, too.
   HS_HD constexpr bool is_fp32_chain() const noexcept {
     return is_single_chain() &&
            (kind == Accumulation::Kind::fp32 || kind == Accumulation::Kind::tensor_core);
@@ -44,12 +45,12 @@ struct ChainSpec {
   HS_HD constexpr bool rounds_otherwise() const noexcept {
     return rounding.mode != RoundingMode::nearest_even;
   }
-  /// What rounds the sums of one element; its element(d) has draw d (SumDraws).
+  /// Returns the rounding of the sums of one element; its element(d) has draw d (SumDraws).
   HS_HD constexpr TensorRounding rounding_of(int64_t terms, int64_t element) const noexcept {
     const int64_t first = element * SumDraws::per_element(kind, terms);
     return {rounding.mode, key, rounding.random_bits, static_cast<uint64_t>(first)};
   }
-  /// For further sums of the same node (second_sums() in core/lower/execution.h).
+  /// Returns the spec of further sums in the same node (second_sums() in core/lower/execution.h).
   HS_HD constexpr ChainSpec second() const noexcept {
     ChainSpec other = *this;
     other.key = splitmix64(key);
@@ -75,13 +76,13 @@ HS_HD inline bool is_finite(float x) noexcept {
   return (std::bit_cast<uint32_t>(x) & kInfinityBits) != kInfinityBits;
 }
 
-/// a + b rounded to odd in double: the exact sum to within what a later rounding to at most 50 bits
-/// can tell. The rest of the sum comes from TwoSum (Knuth).
+/// Returns a + b rounded to odd in double: exact enough for any later rounding to at most 50 bits.
+/// TwoSum (Knuth) gives the rest of the sum.
 HS_HD inline double add_to_odd(double a, double b) noexcept {
   const double s = a + b;
   const double t = s - a, rest = (a - (s - t)) + (b - t);
   if (rest == 0.0 || !is_finite(s) || (std::bit_cast<uint64_t>(s) & 1) != 0) return s;
-  // The neighbour on the side of the rest; s is not zero, or there would be no rest.
+  // The neighbour on the side of the rest. s is not zero, or there would be no rest.
   const uint64_t bits = std::bit_cast<uint64_t>(s);
   return std::bit_cast<double>((rest > 0.0) == (s > 0.0) ? bits + 1 : bits - 1);
 }
@@ -92,8 +93,8 @@ HS_HD double exact_product(const Terms& terms, int64_t k) noexcept {
   return static_cast<double>(terms.left(k)) * static_cast<double>(terms.right(k));
 }
 
-/// The balanced tree whose left part is the largest power of two below n: like the digits of a
-/// binary counter, sums of equal length meet.
+/// Adds as a balanced tree whose left part is the largest power of two below n: like the digits of
+/// a binary counter, sums of equal length meet.
 template <class Terms>
 HS_HD float pairwise_sum(const Terms& terms, int64_t begin, int64_t end) noexcept {
   if (begin == end) return 0.0f;
@@ -118,14 +119,14 @@ HS_HD float kahan_sum(const Terms& terms, int64_t begin, int64_t end) noexcept {
     const float y = std::fma(terms.left(k), terms.right(k), -lost);
     const float t = sum + y;
     lost = (t - sum) - y;
-    // Once infinite the compensation is NaN, which the uncompensated sum would not have been.
+    // Once it is infinite the compensation is NaN; the uncompensated sum would not be.
     if (!is_finite(t)) lost = 0.0f;
     sum = t;
   }
   return sum;
 }
 
-/// One step of the sums in a narrow format; acc and the result are values of `format`.
+/// Returns one step of the sums in a reduced format; acc and the result are values of `format`.
 HS_HD HS_SELDOM inline double format_step(Accumulation::Kind kind, const FloatFormat& format,
                                           float a, float b, double acc) noexcept {
   const double product = static_cast<double>(a) * static_cast<double>(b);
@@ -140,11 +141,11 @@ HS_HD HS_SELDOM inline double format_step(Accumulation::Kind kind, const FloatFo
   return round_to_format(add_to_odd(rounded, acc), format).value;
 }
 
-/// The same in another rounding than to nearest even, with the draws of term k.
+/// Returns the same for roundings other than to nearest even, with the draws of term k.
 HS_HD HS_SELDOM inline double rounded_step(Accumulation::Kind kind, FloatFormat format,
                                            const TensorRounding& rounding, int64_t k, float a,
                                            float b, double acc) noexcept {
-  format.flush_in = false;  // what is read was flushed when it was written
+  format.flush_in = false;  // operands were already flushed when they were written
   const float sum = static_cast<float>(acc);
   if (kind == Accumulation::Kind::format) {
     return static_cast<double>(fma(a, b, sum, format, rounding.element(k)).value);
@@ -162,7 +163,7 @@ HS_HD float fp32_chain(const Terms& terms, int64_t begin, int64_t end) noexcept 
   return sum;
 }
 
-/// One chain from +0 over [begin, end).
+/// Sums one chain from +0 over [begin, end).
 template <class Terms>
 HS_HD double chain(const ChainSpec& how, const TensorRounding& rounding, const Terms& terms,
                    int64_t begin, int64_t end) noexcept {
@@ -196,7 +197,7 @@ HS_HD double chain(const ChainSpec& how, const TensorRounding& rounding, const T
   return sum;
 }
 
-/// Chains of at most `promote` terms, added in fp32.
+/// Sums chains of at most `promote` terms, added in fp32.
 template <class Terms>
 HS_HD double promoted_sum(const ChainSpec& how, const TensorRounding& rounding, const Terms& terms,
                           int64_t begin, int64_t end) noexcept {
@@ -209,7 +210,8 @@ HS_HD double promoted_sum(const ChainSpec& how, const TensorRounding& rounding, 
   return static_cast<double>(total);
 }
 
-/// Any sum but the one fp32 chain. By value, so that what callers keep in registers stays there.
+/// Computes any sum except the single fp32 chain. Parameters are passed by value, so that callers'
+/// variables stay in registers.
 template <class Terms>
 HS_HD HS_SELDOM double named_sum(ChainSpec how, Terms terms, int64_t n, int64_t element) noexcept {
   const TensorRounding rounding = how.rounding_of(n, element);
@@ -226,8 +228,8 @@ HS_HD HS_SELDOM double named_sum(ChainSpec how, Terms terms, int64_t n, int64_t 
 
 }  // namespace detail
 
-/// The sum of n terms, the one of that element of a tensor of sums. Not delivered yet: the double
-/// of fp64 is returned as it is.
+/// Returns the sum of n terms, for one element of a tensor of sums. Not delivered yet: the double
+/// of fp64 is returned unrounded.
 template <class Terms>
 HS_HD double sum_of_terms(const ChainSpec& how, const Terms& terms, int64_t n,
                           int64_t element) noexcept {
@@ -235,12 +237,12 @@ HS_HD double sum_of_terms(const ChainSpec& how, const Terms& terms, int64_t n,
   return detail::named_sum(how, terms, n, element);
 }
 
-/// Any NaN as the quiet one of the sums.
+/// Replaces any NaN by the quiet NaN of the sums.
 HS_HD inline float quiet_nan_of(float x) noexcept {
   return x == x ? x : std::bit_cast<float>(0x7fc00000u);
 }
 
-/// That sum as the caller gets it, who rounds it to how.write; with the bias if it is not null: in
+/// Delivers that sum to a caller who rounds it to how.write. The bias, if not null, is added in
 /// fp32; under fp64 in double; under sums in the write format as one more rounded addition.
 HS_HD inline float deliver_sum(const ChainSpec& how, double sum, const float* bias, int64_t n,
                                int64_t element) noexcept {

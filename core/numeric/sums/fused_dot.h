@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// fused_dot: what a tensor core does with one block of products, in integer arithmetic. With
-// raw exponents E (subnormals not normalised, product significands in [1, 4) not renormalised),
-// Emax the largest of the products' and of c's, and q = 2^(Emax - F):
+// fused_dot: how a tensor core computes one block of products, in integer arithmetic. With raw
+// exponents E (subnormals not normalised, product significands in [1, 4) not renormalised), Emax
+// the largest of the products' and of c's, and q = 2^(Emax - F):
 //   D = rho(q * (sum of trunc(a_k * b_k / q) + trunc(c / q))), trunc towards zero, term by term.
 // Xie et al. arXiv:2511.10909 ("truncated fused dot-product-add"); Khattak and Mikaitis
 // arXiv:2512.07004. Bit for bit equal to V100, A100, Ada, H100 and B200 on published vectors.
@@ -16,14 +16,14 @@
 
 namespace halfscope {
 
-/// rho, the last step of a block: how the exact sum becomes the accumulator.
+/// rho, the last step of a block: converts the exact sum to the accumulator's format.
 enum class BlockOutput : uint8_t {
   rz_fp32,   ///< 24 significant bits, towards zero
   rz_e8m13,  ///< 14 significant bits, towards zero, in an fp32 register (fp8 on Ada and Hopper)
   rne_fp16,  ///< fp16, nearest even, one rounding of the exact sum
 };
 
-/// What zero products and a zero c do to Emax. It matters only if every other term is tiny; the
+/// Effect of zero products and a zero c on Emax. It matters only if every other term is tiny; the
 /// sources disagree (grade C).
 enum class ZeroRule : uint8_t {
   zero_terms,  ///< a zero counts as a term with exponent `zero_exponent` (arXiv:2511.10909)
@@ -33,12 +33,11 @@ enum class ZeroRule : uint8_t {
 
 struct FusedDot {
   int products = 16;       ///< G: products per block, at most 64
-  int fraction_bits = 25;  ///< F: kept below 2^Emax, 0..38
+  int fraction_bits = 25;  ///< F: number of bits kept below 2^Emax, 0..38
   BlockOutput output = BlockOutput::rz_fp32;
   ZeroRule zero_rule = ZeroRule::zero_terms;
   int zero_exponent = -133;
-  /// -0 if every term is negative (or -0) and the sum is zero; otherwise zero sums are +0 (grade
-  /// C).
+  /// A zero sum is -0 if every term is negative (or -0), otherwise +0 (grade C).
   bool negative_zero = true;
 
   friend constexpr bool operator==(const FusedDot&, const FusedDot&) = default;
@@ -74,7 +73,7 @@ HS_HD constexpr RawFloat raw_float(uint32_t bits, int min_exponent) noexcept {
   return {min_exponent, below < 24 ? significand >> below : 0};
 }
 
-/// NaNs and infinities among the terms; they decide the result by themselves.
+/// NaNs and infinities among the terms; they alone determine the result.
 struct Specials {
   bool nan = false, positive = false, negative = false;
 
@@ -85,7 +84,7 @@ struct Specials {
     if ((bits & ~kFloatSign) > kFloatInfinity) nan = true;
     if ((bits & ~kFloatSign) == kFloatInfinity) add_infinity((bits & kFloatSign) != 0);
   }
-  /// Infinity times zero is NaN, even beside other infinities.
+  /// Infinity times zero is NaN, even next to other infinities.
   HS_HD constexpr void add_product(uint32_t a, uint32_t b) noexcept {
     const uint32_t a_size = a & ~kFloatSign, b_size = b & ~kFloatSign;
     if (a_size > kFloatInfinity || b_size > kFloatInfinity) {
@@ -102,7 +101,7 @@ struct Specials {
   }
 };
 
-/// rho(sum * 2^exponent).
+/// Returns rho(sum * 2^exponent).
 HS_HD constexpr float round_block(int64_t sum, int exponent, BlockOutput output,
                                   bool negative_if_zero) noexcept {
   const bool negative = sum < 0 || (sum == 0 && negative_if_zero);
@@ -134,20 +133,20 @@ HS_HD constexpr float round_block(int64_t sum, int exponent, BlockOutput output,
   return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(static_cast<float>(value)));
 }
 
-/// Emax under the zero rule; kNoExponent if all terms are zero.
+/// Returns Emax under the zero rule; kNoExponent if all terms are zero.
 HS_HD constexpr int alignment_exponent(const FusedDot& unit, int largest, bool any_zero) noexcept {
   if (largest == kNoExponent || unit.zero_rule == ZeroRule::ignored) return largest;
   if (unit.zero_rule == ZeroRule::zero_terms && !any_zero) return largest;
   return largest > unit.zero_exponent ? largest : unit.zero_exponent;
 }
 
-/// magnitude >> shift; bits beyond the word are gone, as in the hardware's aligner.
+/// Returns magnitude >> shift; bits beyond the word are lost, as in the hardware's aligner.
 HS_HD constexpr int64_t aligned(uint64_t magnitude, int shift, bool negative) noexcept {
   const uint64_t kept = shift < 64 ? magnitude >> shift : 0;
   return negative ? -static_cast<int64_t>(kept) : static_cast<int64_t>(kept);
 }
 
-/// trunc(c / q) with q = 2^(top - F).
+/// Returns trunc(c / q) with q = 2^(top - F).
 HS_HD constexpr int64_t aligned_c(const FusedDot& unit, uint32_t bits, RawFloat c,
                                   int top) noexcept {
   const uint64_t wide = uint64_t{c.significand} << unit.fraction_bits;
@@ -156,10 +155,10 @@ HS_HD constexpr int64_t aligned_c(const FusedDot& unit, uint32_t bits, RawFloat 
 
 }  // namespace detail
 
-/// One block: `count` products, at most unit.products, and c. Operands are values of their
-/// formats, c one of the accumulator (fp16 for rne_fp16, else fp32). Every product is multiplied
-/// by 2^scale_exponent (block scales of mxf8f6f4). Total: all inputs have a defined result; bits
-/// of an operand below its format's grid are ignored.
+/// Computes one block: `count` products, at most unit.products, and c. Operands are values of their
+/// formats, c is a value of the accumulator's (fp16 for rne_fp16, otherwise fp32). Every product is
+/// multiplied by 2^scale_exponent (block scales of mxf8f6f4). Total: all inputs have a defined
+/// result; bits of an operand below its format's grid are ignored.
 HS_HD constexpr float fused_dot(const FusedDot& unit, const FloatFormat& a_format,
                                 const FloatFormat& b_format, const float* a, const float* b,
                                 int count, float c, int scale_exponent = 0) noexcept {
@@ -206,8 +205,8 @@ HS_HD constexpr float fused_dot(const FusedDot& unit, const FloatFormat& a_forma
                              all_negative && unit.negative_zero);
 }
 
-/// Of the products of a block: how many are not zero, and of how many of these nothing is left once
-/// they are aligned and cut off.
+/// The products of a block: how many are not zero, and how many of these vanish when they are
+/// aligned and cut off.
 struct SwampedProducts {
   int products = 0, swamped = 0;
   bool specials = false;  ///< an operand is infinite or NaN: then no product is swamped
@@ -245,12 +244,12 @@ HS_HD constexpr SwampedProducts swamped_products(const FusedDot& unit, const Flo
   return result;
 }
 
-/// Element scales of mxf4 and nvf4: a power of two (ue8m0), or an unsigned e4m3.
+/// Format of the scales of mxf4 and nvf4: a power of two (ue8m0), or an unsigned e4m3.
 enum class ScaleFormat : uint8_t { ue8m0, ue4m3 };
 
-/// One block of mxf4 or nvf4: groups of 16 products of e2m1 values are summed exactly, scaled,
-/// and aligned by the exponents of their scales alone (grade B). `a_scales` and `b_scales` hold
-/// one value per group; the sign of a ue4m3 scale is ignored, as it has none.
+/// Computes one block of mxf4 or nvf4: groups of 16 products of e2m1 values are summed exactly,
+/// scaled, and aligned by the exponents of their scales only (grade B). `a_scales` and `b_scales`
+/// contain one value per group; the sign of a ue4m3 scale is ignored, because the format has none.
 HS_HD constexpr float grouped_dot(const FusedDot& unit, ScaleFormat scales, const float* a,
                                   const float* b, int count, const float* a_scales,
                                   const float* b_scales, float c) noexcept {

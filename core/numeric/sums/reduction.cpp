@@ -11,15 +11,15 @@ namespace {
 constexpr const char* kReductionOptions =
     "options: format=FORMAT, average=before|after, vote=all|one";
 
-/// The first of two words, or the second; throws for others.
+/// Returns whether the option's value is the first of two words; throws for any other than these.
 bool is_first(const KeyValue& option, const char* first, const char* second) {
   if (option.value == first) return true;
   if (option.value == second) return false;
-  throw usage_error("reduction: " + option.text + " is unknown",
+  throw usage_error("reduction: unknown option '" + option.text + "'",
                     "use " + option.key + "=" + first + " or " + option.key + "=" + second);
 }
 
-/// Neighbours first: MPICH's binomial tree.
+/// Adds neighbours first: MPICH's binomial tree.
 std::vector<RankAddition> tree_additions(int32_t ranks) {
   std::vector<RankAddition> additions;
   for (int64_t distance = 1; distance < ranks; distance *= 2) {
@@ -30,9 +30,9 @@ std::vector<RankAddition> tree_additions(int32_t ranks) {
   return additions;
 }
 
-/// MPICH's recursive halving. Of more ranks than the largest power of two, the first ones hand
-/// theirs to a neighbour and wait. Partners of an exchange add the same two numbers, each for the
-/// half of the elements that it keeps, so that one order serves all elements.
+/// MPICH's recursive halving. With more ranks than the largest power of two, the first ones send
+/// their data to a neighbour and wait. Partners of an exchange add the same two numbers, each for
+/// the half of the elements that it keeps, so one order is valid for all elements.
 std::vector<RankAddition> halving_additions(int32_t ranks) {
   int32_t power = 1;
   while (2 * power <= ranks) power *= 2;
@@ -62,7 +62,7 @@ Reduction parse_reduction(std::string_view text) {
   const std::string name(text.substr(0, text.find(':')));
   const auto found = std::find(names.begin(), names.end(), name);
   if (found == names.end()) {
-    throw usage_error("unknown reduction " + name,
+    throw usage_error("unknown reduction '" + name + "'",
                       did_you_mean(name, names, "use one of: " + comma_list(names)));
   }
   Reduction reduction;
@@ -72,12 +72,12 @@ Reduction parse_reduction(std::string_view text) {
       reduction.format = parse_format(option.value);
       if (!reduction.format) {
         const std::vector<std::string> formats = format_names();
-        throw usage_error("reduction: unknown format " + option.value,
+        throw usage_error("reduction: unknown format '" + option.value + "'",
                           did_you_mean(option.value, formats, "formats: " + comma_list(formats)));
       }
       if (reduction.format->flush_in && !reduction.format->flush_out) {
-        throw usage_error("reduction: " + option.value + " flushes operands only",
-                          "gradients are flushed where they are stored: use :ftz or :ftz-out");
+        throw usage_error("reduction: " + option.value + " only flushes operands",
+                          "use :ftz or :ftz-out, which flush gradients when they are stored");
       }
     } else if (option.key == "average") {
       const bool before = is_first(option, "before", "after");
@@ -86,7 +86,7 @@ Reduction parse_reduction(std::string_view text) {
       const bool all = is_first(option, "all", "one");
       reduction.vote = all ? Reduction::Vote::all : Reduction::Vote::one;
     } else {
-      throw usage_error("reduction: " + option.text + " is unknown", kReductionOptions);
+      throw usage_error("reduction: unknown option '" + option.text + "'", kReductionOptions);
     }
   }
   return reduction;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Reduction: how the gradients of data-parallel ranks become one, by name: the order of the
-// additions of an all-reduce, the format of what is sent and stored between them, where the sum is
-// divided by the number of ranks, and who decides whether a step is skipped.
-// Text form ALGORITHM[:OPTION,...]: "ring", "tree:format=bf16", "all-to-all:average=after".
+// Reduction: how the gradients of data-parallel ranks are combined, by name. It covers the order of
+// additions in an all-reduce, the format of what is sent and stored between them, where the sum is
+// divided by the number of ranks, and who decides whether a step is skipped. Text form
+// ALGORITHM[:OPTION,...]: "ring", "tree:format=bf16", "all-to-all:average=after".
 #pragma once
 
 #include <algorithm>
@@ -24,14 +24,14 @@ struct Reduction {
     halving,     ///< recursive halving: the other half of the ranks first, then quarters
     all_to_all,  ///< one chain in fp32 over all ranks, ascending, stored once
   };
-  enum class Average : uint8_t { before, after };  ///< the additions
+  enum class Average : uint8_t { before, after };  ///< relative to the additions
   enum class Vote : uint8_t {
     all,  ///< all ranks skip a step if the gradient of any of them is not finite
     one,  ///< each rank decides by its own gradient alone
   };
 
   Algorithm algorithm = Algorithm::ring;
-  /// Of what is sent and stored; by default the format of each gradient.
+  /// Format of what is sent and stored; by default the format of each gradient.
   std::optional<FloatFormat> format = std::nullopt;
   Average average = Average::before;
   Vote vote = Vote::all;
@@ -39,31 +39,32 @@ struct Reduction {
   friend bool operator==(const Reduction&, const Reduction&) = default;
 };
 
-/// Throws Error (usage).
+/// Parses the text form. Throws Error (usage).
 Reduction parse_reduction(std::string_view text);
-/// The form that parse_reduction reads: the algorithm and every option that is not the default.
+/// Returns the text that parse_reduction reads: the algorithm and every option that is not the
+/// default.
 std::string reduction_text(const Reduction& reduction);
-/// "ring", "tree", "halving", "all-to-all".
+/// Returns "ring", "tree", "halving", "all-to-all".
 std::span<const std::string> reduction_names();
 
-/// Rank `to` adds to its own sum the one that rank `from` sends.
+/// Rank `to` adds the sum sent by rank `from` to its own.
 struct RankAddition {
   int32_t to, from;
   friend bool operator==(const RankAddition&, const RankAddition&) = default;
 };
 
-/// Parts of a tensor whose elements are summed in orders of their own.
+/// Returns the number of parts of a tensor that are summed in different orders.
 int64_t reduction_chunks(Reduction::Algorithm algorithm, int64_t ranks);
-/// First element of a chunk: all have ceil(n / chunks) elements but the last ones.
+/// Returns the first element of a chunk. All have ceil(n / chunks) elements except the last ones.
 int64_t chunk_begin(int64_t n, int64_t chunks, int64_t chunk);
-/// The additions that make an element of that chunk, in their order, ranks - 1 of them; the last
-/// one's `to` has the sum.
+/// Returns the ranks - 1 additions that compute an element of that chunk, in order; the sum ends up
+/// in the last one's `to`.
 std::vector<RankAddition> rank_additions(Reduction::Algorithm algorithm, int64_t ranks,
                                          int64_t chunk);
 
-/// Reduces n elements. rows[r] are those of rank r, and are overwritten; `round(row, n)` brings a
-/// row to the format that is sent. `out` gets the mean over the ranks as it is before it is stored:
-/// its last rounding is left to the caller. Every addition and the division are those of T.
+/// Reduces n elements. rows[r] belongs to rank r and is overwritten; `round(row, n)` rounds a row
+/// to the format that is sent. `out` gets the mean over the ranks before it is stored: the caller
+/// does the last rounding. Every addition and the division are computed in T.
 template <class T, class Round>
 void reduce_rows(const Reduction& how, std::span<const RankAddition> additions,
                  std::span<T* const> rows, int64_t n, const Round& round, T* out) {

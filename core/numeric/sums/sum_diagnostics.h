@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What happens inside sums of products, where no result shows it: products that vanish beside the
+// Events inside sums of products that no result shows: products that vanish next to the
 // accumulator, how large it gets, whether it overflows. Plain counters, merged in any order.
 #pragma once
 
@@ -12,18 +12,18 @@
 
 namespace halfscope {
 
-/// Of the chains of one or more sums, up to where an accumulator is no longer finite. The bias and
-/// the fp32 additions between the parts of a sum are not counted.
+/// Counters over the chains of one or more sums, up to where an accumulator is no longer finite.
+/// They exclude the bias and the fp32 additions between the parts of a sum.
 struct SumDiagnostics {
   int64_t sums = 0;
-  int64_t products = 0;  ///< that are not zero
-  /// Of these, the additions that left the accumulator as it was. Under tensor cores, which add a
-  /// block of products at once: products of which nothing is left once they are aligned to the
-  /// largest term of their block, the accumulator among them, and cut off.
+  int64_t products = 0;  ///< nonzero products
+  /// Products whose addition left the accumulator unchanged. For tensor cores, which add a block of
+  /// products at once: products that vanish when they are aligned to the largest term of their
+  /// block (including the accumulator) and cut off.
   int64_t swamped = 0;
-  double largest = 0.0;         ///< finite magnitude of an accumulator after a step
-  int64_t overflowed = 0;       ///< sums of which an accumulator overflowed on finite operands
-  int64_t first_overflow = -1;  ///< smallest k at which one did (of tensor cores the block's first)
+  double largest = 0.0;         ///< largest finite magnitude of an accumulator after a step
+  int64_t overflowed = 0;       ///< sums with an accumulator that overflowed on finite operands
+  int64_t first_overflow = -1;  ///< smallest k of an overflow (tensor cores: the block's first k)
 
   void merge(const SumDiagnostics& other) noexcept {
     sums += other.sums;
@@ -39,14 +39,14 @@ struct SumDiagnostics {
   friend bool operator==(const SumDiagnostics&, const SumDiagnostics&) = default;
 };
 
-/// Whether the above means something: of chains (fp32, fp64, and those in a format that round to
-/// nearest even) and of tensor cores. Not of pairwise sums, which have no accumulator, of Kahan's,
-/// which keep what an addition loses, and of other roundings, which may do without an addition and
-/// make up for it.
+/// Returns whether these counters are meaningful: for chains (fp32, fp64, and those in a format
+/// that round to nearest even) and for tensor cores. They are not for pairwise sums, which have no
+/// accumulator, for Kahan's, which keep what an addition loses, and for other roundings, which may
+/// skip an addition and make up for it.
 bool has_diagnostics(const Accumulation& accumulation) noexcept;
 
-/// Of one sum of a[k] * b[k], term by term: the reference. Nothing where has_diagnostics() is
-/// false.
+/// Diagnoses one sum of a[k] * b[k], term by term: the reference. Returns nothing if
+/// has_diagnostics() is false.
 std::optional<SumDiagnostics> diagnose_sum(const SumSpec& spec, std::span<const float> a,
                                            std::span<const float> b);
 

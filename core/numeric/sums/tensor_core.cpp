@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Dot products of any length: chains of blocks, and the sums of chains that a plan asks for.
+// Dot products of any length: chains of blocks, and the sums of chains that a plan requests.
 #include "core/numeric/sums/tensor_core.h"
 
 #include <algorithm>
@@ -11,26 +11,26 @@
 namespace halfscope {
 namespace {
 
-/// A sum of chains in fp32, nearest even, with the NaN that GPUs return.
+/// Adds chains in fp32, nearest even, with the NaN that GPUs return.
 float add(float x, float y) noexcept {
   const float sum = x + y;
   return std::isnan(sum) ? kTensorCoreNan : sum;
 }
 
-/// To the accumulator's format.
+/// Rounds to the accumulator's format.
 float to_accumulator(const TensorCoreProfile& profile, float x) noexcept {
   const bool fp16 = profile.dot.output == BlockOutput::rne_fp16;
   if (std::isnan(x)) return tensor_core_nan(profile.dot.output);
   return fp16 ? round_to_format(x, kFp16).value : x;
 }
 
-/// tf32 operands are fp32 words of which the hardware takes the upper 19 bits.
+/// Returns the operand as hardware reads it: of an fp32 word for tf32 only the upper 19 bits.
 float as_read(float x, const FloatFormat& format) noexcept {
   if (format != kTf32) return x;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(x) & ~0x1FFFu);
 }
 
-/// The exponent of a ue8m0 scale.
+/// Returns the exponent of a ue8m0 scale.
 int scale_exponent(float scale) noexcept {
   int exponent = 0;
   std::frexp(scale, &exponent);
@@ -46,7 +46,7 @@ struct Operands {
   }
 };
 
-/// One accumulator: takes products in the order of its K and works a step at a time.
+/// One accumulator: receives products in the order of its K and processes them one step at a time.
 class Chain {
  public:
   Chain(const TensorCoreProfile& profile, const Operands& operands, bool fill,
@@ -91,7 +91,7 @@ class Chain {
       if (profile_.scale == BlockScale::mxf8f6f4) {
         const float u = Operands::at(operands_.a_scales, first_ / profile_.scale_block());
         const float v = Operands::at(operands_.b_scales, first_ / profile_.scale_block());
-        if (!std::isfinite(u) || !std::isfinite(v)) {  // ue8m0 has a NaN and no infinity
+        if (!std::isfinite(u) || !std::isfinite(v)) {  // ue8m0 has a NaN but no infinity
           sum_ = tensor_core_nan(profile_.dot.output);
           return;
         }
@@ -101,7 +101,7 @@ class Chain {
     }
   }
 
-  /// fused_dot, watched.
+  /// Runs fused_dot and records what happens.
   float block(const FloatFormat& a_format, const FloatFormat& b_format, const float* a,
               const float* b, int count, float c, int exponent) noexcept {
     const float sum = fused_dot(profile_.dot, a_format, b_format, a, b, count, c, exponent);
@@ -137,7 +137,7 @@ class Chain {
       // fp8 values are normal numbers of fp16 or its subnormals: raw exponents are fp16's.
       partial = block(kFp16, kFp16, a, b, n, partial, 0);
     }
-    // Sums of two fp16 numbers are rounded to fp32 first without harm: 24 >= 2 * 11 + 2 bits.
+    // Rounding sums of two fp16 numbers to fp32 first is harmless: 24 >= 2 * 11 + 2 bits.
     const float before = sum_;
     sum_ = to_accumulator(profile_, add(partial, before));
     if (seen_ == nullptr || !std::isfinite(partial) || !std::isfinite(before)) return;
@@ -169,7 +169,7 @@ class Chain {
   float a_[kMaxBlockProducts], b_[kMaxBlockProducts];
 };
 
-/// The part of K in [begin, end) that warp `warp` of `warps` takes, as one chain from `c`, or as
+/// The part of K in [begin, end) assigned to warp `warp` of `warps`, as one chain from `c`, or as
 /// chains from 0 of `promote_every` elements that are summed from 0.
 struct Part {
   int64_t begin, end, warp, warps, tile, promote_every;
@@ -210,7 +210,8 @@ float tensor_core_dot(const TensorCoreProfile& profile, std::span<const float> a
   const int64_t step = std::clamp(profile.step(), 1, kMaxBlockProducts);
   const int64_t slices = std::clamp<int64_t>(plan.slices, 1, most);
   const int64_t warps = std::clamp<int64_t>(plan.interleave, 1, most);
-  // A tile is a whole number of elements per warp; without sliced-K its size only rounds slices.
+  // A tile is a whole number of elements per warp; without sliced-K its size only affects the
+  // rounding of slices.
   const int64_t wanted = plan.tile > 0 ? std::min(plan.tile, most) : step * warps;
   const int64_t tile = (wanted + warps - 1) / warps * warps;
   const int64_t promote_every = std::max<int64_t>(plan.promote_every, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Tensor cores by name: which fused_dot an architecture performs for which formats, and the dot
-// product of any length that a matrix product of a given K order makes of them. A profile is a
-// value; what is not established on hardware is a field of it, with the likeliest default.
+// product of any length that a matrix product with a given K order builds from them. A profile is a
+// value; properties not established on hardware are fields of it, with the likeliest default.
 // Sources and their grades: A = equal bits on vectors from the GPU, B = publications only, C =
 // contested. FP64 (DMMA) is a chain of correctly rounded fmas and needs no model.
 #pragma once
@@ -40,11 +40,11 @@ struct TensorCoreProfile {
 
   friend constexpr bool operator==(const TensorCoreProfile&, const TensorCoreProfile&) = default;
 
-  /// Elements of K that one step of the chain takes.
+  /// Returns the elements of K in one step of the chain.
   constexpr int step() const noexcept {
     return path == TensorCorePath::fp16_split ? 2 * dot.products : dot.products;
   }
-  /// Elements of K with one scale; 0 without scales.
+  /// Returns the elements of K that share a scale; 0 without scales.
   constexpr int scale_block() const noexcept {
     return scale == BlockScale::none ? 0 : scale == BlockScale::nvf4 ? 16 : 32;
   }
@@ -58,28 +58,28 @@ struct TensorCoreArch {
 
 std::span<const TensorCoreArch> tensor_core_archs() noexcept;
 
-/// By name or alias, in letters of either case; nullptr if there is none.
+/// Finds an architecture by name or alias, ignoring case; nullptr if there is none.
 const TensorCoreArch* find_tensor_core_arch(std::string_view name) noexcept;
 
-/// What the architecture does with the formats (accumulator: fp32 or fp16), nothing if it has no
-/// such instruction. fp6 and fp4 inputs are e3m2, e2m3 and e2m1 whatever their encoding, since
-/// only finite values have a meaning there.
+/// Returns the architecture's profile for these formats (accumulator: fp32 or fp16), or nothing if
+/// it has no such instruction. fp6 and fp4 inputs are e3m2, e2m3 and e2m1 whatever their encoding,
+/// because only finite values have a meaning there.
 std::optional<TensorCoreProfile> tensor_core_profile(std::string_view arch,
                                                      const FloatFormat& input,
                                                      const FloatFormat& accumulator = kFp32,
                                                      BlockScale scale = BlockScale::none) noexcept;
 
-/// The same for operands of two formats: equal ones, or any two of at most 8 bits.
+/// Returns the same for operands of two formats: equal ones, or any two of at most 8 bits.
 std::optional<TensorCoreProfile> tensor_core_profile(std::string_view arch, const FloatFormat& a,
                                                      const FloatFormat& b,
                                                      const FloatFormat& accumulator) noexcept;
 
-/// In which order a matrix product walks through K. Partial sums of the chains are added in fp32,
-/// nearest even, in the order given here, starting from +0; c, which starts the chain if there is
-/// only one, is then added last, as an epilogue does. With fp16 accumulators the total is rounded
-/// to fp16 once.
+/// The order in which a matrix product walks through K. Partial sums of the chains are added in
+/// fp32, nearest even, in the order given here, starting from +0. If there is only one chain it
+/// starts from c; otherwise c is added last, as an epilogue does. With fp16 accumulators the total
+/// is rounded to fp16 once.
 struct TensorCorePlan {
-  int64_t slices = 1;         ///< split-K: contiguous parts of K, of whole tiles
+  int64_t slices = 1;         ///< split-K: contiguous parts of K, made of whole tiles
   int64_t interleave = 1;     ///< sliced-K: warps that share every tile, each with a chain
   int64_t tile = 0;           ///< elements of K per tile; 0: one step per warp
   int64_t promote_every = 0;  ///< elements after which a chain is added to a total; 0: never
@@ -88,14 +88,14 @@ struct TensorCorePlan {
   friend constexpr bool operator==(const TensorCorePlan&, const TensorCorePlan&) = default;
 };
 
-/// c + sum of a[k] * b[k]. Operands are values of the profile's formats (of tf32 the lower 13
-/// bits are dropped, as the hardware does); c is rounded to the accumulator's format.
+/// Returns c + sum of a[k] * b[k]. Operands are values of the profile's formats (the lower 13 bits
+/// of tf32 are dropped, as in hardware); c is rounded to the accumulator's format.
 /// fp16_split (mma.sync fp8 on sm_90 and sm_100, from the machine code): per 32 elements a chain
 /// from 0 over those with k mod 4 in {0, 1}, then over the others, added to c by an ordinary
 /// addition of the accumulator's format.
-/// `a_scales` and `b_scales` have a value per scale_block() elements, the first one for the first.
-/// Total: plan fields out of range mean 1 or 0, missing scales 1. `seen`, if given, is told what
-/// happens; of operands without block scales only.
+/// `a_scales` and `b_scales` have one value per scale_block() elements, beginning with the first.
+/// Total: plan fields out of range mean 1 or 0, missing scales 1. `seen`, if given, records what
+/// happens; only for operands without block scales.
 float tensor_core_dot(const TensorCoreProfile& profile, std::span<const float> a,
                       std::span<const float> b, float c, const TensorCorePlan& plan = {},
                       std::span<const float> a_scales = {}, std::span<const float> b_scales = {},

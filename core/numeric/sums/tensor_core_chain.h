@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Dot products of any length on the tensor cores that a SumSpec names, as a function of terms for
-// the device: chains of fused_dot, and promotion and split k around them. Written apart from
-// tensor_core_dot, whose bits it has (tests/gpu), and less general: no block scales, no sliced k.
-// `Terms` as in chain.h, but that all terms take part.
+// the device: chains of fused_dot, with promotion and split k around them. Written independently of
+// tensor_core_dot, with the same bits (tests/gpu), and less general: no block scales, no sliced k.
+// `Terms` as in chain.h, but all terms are summed.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@
 
 namespace halfscope {
 
-/// A tensor core and how the plan cuts k for it.
+/// A tensor core, and how the plan divides k for it.
 struct CoreSpec {
   TensorCoreProfile core;
   int64_t promote = 0;
@@ -23,26 +23,26 @@ struct CoreSpec {
 
 namespace detail {
 
-/// An addition of two sums, with the NaN that GPUs return.
+/// Adds two sums, with the NaN that GPUs return.
 HS_HD inline float add_sums(float x, float y) noexcept {
   const float sum = x + y;
   return sum == sum ? sum : tensor_core_nan(BlockOutput::rz_fp32);
 }
 
 HS_HD inline float to_accumulator(const FusedDot& dot, float x) noexcept {
-  constexpr FloatFormat fp16 = kFp16;  // device code has no constants that can be referred to
+  constexpr FloatFormat fp16 = kFp16;  // device code cannot take references to host constants
   if (x != x) return tensor_core_nan(dot.output);
   return dot.output == BlockOutput::rne_fp16 ? round_to_format(x, fp16).value : x;
 }
 
-/// The hardware takes the upper 19 bits of a tf32 operand.
+/// Returns the operand as hardware reads it: of tf32 only the upper 19 bits.
 HS_HD inline float as_core_reads(float x, const FloatFormat& format) noexcept {
   constexpr FloatFormat tf32 = kTf32;
   if (format != tf32) return x;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(x) & ~0x1FFFu);
 }
 
-/// Of one step of a core that unpacks fp8 to fp16: the products with k mod 4 in {0, 1}, then the
+/// Runs one step of a core that unpacks fp8 to fp16: the products with k mod 4 in {0, 1}, then the
 /// others, as a chain from 0, which is added to the sum.
 HS_HD inline float split_step(const TensorCoreProfile& core, const float* a, const float* b,
                               float sum) noexcept {
@@ -62,7 +62,7 @@ HS_HD inline float split_step(const TensorCoreProfile& core, const float* a, con
   return to_accumulator(core.dot, add_sums(partial, sum));
 }
 
-/// One chain over [begin, end); a last short block is filled with zeros.
+/// Sums one chain over [begin, end); a short last block is filled with zeros.
 template <class Terms>
 HS_HD float core_chain(const TensorCoreProfile& core, const Terms& terms, int64_t begin,
                        int64_t end, float sum = 0.0f) noexcept {
@@ -83,7 +83,7 @@ HS_HD float core_chain(const TensorCoreProfile& core, const Terms& terms, int64_
 
 }  // namespace detail
 
-/// The sum of n products.
+/// Returns the sum of n products.
 template <class Terms>
 HS_HD float tensor_core_sum(const CoreSpec& how, const Terms& terms, int64_t n) noexcept {
   const int64_t parts = how.split_k < n ? how.split_k : n > 1 ? n : 1;

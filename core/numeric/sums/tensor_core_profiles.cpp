@@ -38,7 +38,7 @@ constexpr std::array<TensorCoreArch, 9> kArchs{{
 /// Input formats that share a row.
 enum class Input : uint8_t { fp16, bf16, tf32, fp8, fp8_fp6_fp4, fp4 };
 
-/// The encoding is left aside: it says what the top codes mean, not what a finite value is.
+/// Ignores the encoding: it defines the top codes, not the finite values.
 constexpr bool same_grid(const FloatFormat& x, const FloatFormat& y) noexcept {
   return x.exponent_bits == y.exponent_bits && x.mantissa_bits == y.mantissa_bits &&
          x.bias == y.bias;
@@ -101,7 +101,8 @@ constexpr Row kRows[] = {
     {"ada", Input::fp8, 16, 13, kRz13, -132, 'A'},
     {"ada", Input::fp8, 16, 13, kRne, -21, 'A'},
     // tf32 since Hopper: blocks of 8 with mma.m16n8k8; the WMMA C++ interface compiles to k4
-    // instructions, for which dot.products is 4. The vectors have k = 4 and cannot tell.
+    // instructions, for which dot.products is 4. The vectors have k = 4 and cannot distinguish
+    // them.
     {"h100", Input::fp16, 16, 25, kRz, -133, 'A'},
     {"h100", Input::fp16, 16, 25, kRne, -22, 'A'},
     {"h100", Input::bf16, 16, 25, kRz, -133, 'A'},
@@ -127,7 +128,7 @@ constexpr Row kRows[] = {
     {"b200-tcgen05", Input::fp8_fp6_fp4, 32, 25, kRz, -133, 'B'},
     {"b200-tcgen05", Input::fp8_fp6_fp4, 32, 25, kRne, -133, 'B'},
     {"b200-tcgen05", Input::fp8_fp6_fp4, 32, 25, kRz, -133, 'B', kNative, BlockScale::mxf8f6f4},
-    // F = 35 from one publication; an independent measurement saw 34 to 37.
+    // F = 35 from one publication; an independent measurement found 34 to 37.
     {"b200-tcgen05", Input::fp4, 64, 35, kRz, -139, 'B', kNative, BlockScale::mxf4},
     {"b200-tcgen05", Input::fp4, 64, 35, kRz, -139, 'B', kNative, BlockScale::nvf4},
     {"rtx-blackwell", Input::fp16, 16, 25, kRz, -133, 'B'},
@@ -195,7 +196,7 @@ std::optional<TensorCoreProfile> tensor_core_profile(std::string_view arch, cons
                                                      const FloatFormat& accumulator) noexcept {
   std::optional<TensorCoreProfile> profile = tensor_core_profile(arch, a, accumulator);
   if (!profile || a == b) return profile;
-  // Of the narrow formats one instruction takes any pair.
+  // An instruction accepts any pair of formats of at most 8 bits.
   const bool narrow = a.bits() <= 8 && b.bits() <= 8;
   if (!narrow || !tensor_core_profile(arch, b, accumulator)) return std::nullopt;
   profile->b_format = b;

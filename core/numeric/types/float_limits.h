@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// std::numeric_limits and std::hash of Float<F>, from the numbers in the format.
-// is_iec559 is true for binary16 and binary32 alone: the other formats are not among those of
-// IEEE 754-2019, 3.6, and options (saturation, flushing) break its rules.
+// std::numeric_limits and std::hash of Float<F>, derived from the format. is_iec559 is true only
+// for binary16 and binary32: the other formats are not among those of IEEE 754-2019, 3.6, and
+// options (saturation, flushing) break its rules.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,16 @@
 
 namespace halfscope::detail {
 
-/// floor(log10(x)) for x >= 1; fp32's largest value is below 10^39, all powers are told apart.
+/// Returns floor(log10(x)) for x >= 1. fp32's largest value is below 10^39, and all powers are
+/// distinguished.
 constexpr int floor_log10(double x) {
   int n = 0;
   for (double power = 10; power <= x; power *= 10) ++n;
   return n;
 }
 
-/// The smallest n <= 0 with 10^n >= x: ceil(log10(x)) for x <= 1. `10^n >= x` is asked as
-/// `1 >= x * 10^-n`, and no power of two but 1 is near a power of ten.
+/// Returns the smallest n <= 0 with 10^n >= x: ceil(log10(x)) for x <= 1. `10^n >= x` is tested as
+/// `1 >= x * 10^-n`, and no power of two except 1 is near a power of ten.
 constexpr int ceil_log10(double x) {
   int n = 0;
   for (x *= 10; x <= 1; x *= 10) --n;
@@ -55,7 +56,7 @@ struct std::numeric_limits<halfscope::Float<F>> {
   static constexpr bool is_iec559 = F == halfscope::kFp16 || F == halfscope::kFp32;
   static constexpr bool has_infinity = F.has_infinity();
   static constexpr bool has_quiet_NaN = F.has_nan();
-  /// One mantissa bit has no room for a NaN whose first bit is zero.
+  /// One mantissa bit is not enough for a NaN whose first bit is zero.
   static constexpr bool has_signaling_NaN =
       F.encoding == halfscope::Encoding::ieee && F.mantissa_bits >= 2;
   static constexpr std::float_denorm_style has_denorm =
@@ -69,7 +70,7 @@ struct std::numeric_limits<halfscope::Float<F>> {
   static constexpr int digits = F.mantissa_bits + 1;
   static constexpr int digits10 = decimal_digits(digits - 1);
   static constexpr int max_digits10 = decimal_digits(digits) + 2;
-  static constexpr int min_exponent = F.min_exponent() + 1;  // of a significand below 1, as in C
+  static constexpr int min_exponent = F.min_exponent() + 1;  // for a significand below 1, as in C
   static constexpr int max_exponent = F.max_exponent() + 1;
   static constexpr int min_exponent10 = halfscope::detail::ceil_log10(F.min_normal());
   static constexpr int max_exponent10 = halfscope::detail::floor_log10(F.max_finite());
@@ -85,11 +86,11 @@ struct std::numeric_limits<halfscope::Float<F>> {
   static constexpr T denorm_min() noexcept {
     return has_denorm == std::denorm_present ? halfscope::detail::from_code<F>(1) : min();
   }
-  /// 2^-mantissa_bits, if the format has it.
+  /// Returns 2^-mantissa_bits, if the format can represent it.
   static constexpr T epsilon() noexcept { return rounded(-F.mantissa_bits); }
-  /// Half a unit in the last place.
+  /// Returns half a unit in the last place.
   static constexpr T round_error() noexcept { return rounded(-1); }
-  /// Zero where there is none, as for the built-in types.
+  /// Returns zero if there is no infinity, as for the built-in types.
   static constexpr T infinity() noexcept {
     return has_infinity ? halfscope::detail::from_code<F>(kTopExponent) : T{};
   }
@@ -111,8 +112,8 @@ struct std::numeric_limits<halfscope::Float<F>> {
   }
 };
 
-/// Equal values hash alike, so -0 as +0. All NaNs hash alike, though none equals another: a set
-/// keeps each NaN that is inserted, as it does for float.
+/// Hashes equal values alike, including -0 and +0. All NaNs hash alike, though none equals another:
+/// a set keeps each NaN that is inserted, as it does for float.
 template <halfscope::FloatFormat F>
 struct std::hash<halfscope::Float<F>> {
   size_t operator()(halfscope::Float<F> x) const noexcept {

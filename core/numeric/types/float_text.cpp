@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Decimals of a format. Reading: the nearest double, and where that may be a value or a midpoint of
-// the format, a comparison of the text with its exact digits; then one rounding. Writing: ever more
+// Decimals of a format. Reading: the nearest double; if that may be a value or a midpoint of the
+// format, a comparison of the text with its exact digits; then one rounding. Writing: more and more
 // digits until the text reads back.
 #include "core/numeric/types/float_text.h"
 
@@ -28,7 +28,7 @@ char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned 
 
 /// Reads all of `text`, which has no sign.
 std::optional<Decimal> split_decimal(std::string_view text) {
-  constexpr int64_t kHuge = 1000000;  // beyond all exponents; longer ones stay there
+  constexpr int64_t kHuge = 1000000;  // beyond all exponents; larger ones are clamped to it
   Decimal result;
   bool any = false, point = false;
   size_t at = 0;
@@ -59,7 +59,7 @@ std::optional<Decimal> split_decimal(std::string_view text) {
   return result;
 }
 
-/// A positive double in scientific notation with `digits` digits.
+/// Returns a positive double in scientific notation with `digits` digits.
 std::string scientific(double x, int digits) {
   std::array<char, 64> text;
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), x,
@@ -67,7 +67,7 @@ std::string scientific(double x, int digits) {
   return std::string(text.data(), end);
 }
 
-/// All digits of a positive normal double: an integer times 2^-n has n decimals.
+/// Returns all digits of a positive normal double: an integer times 2^-n has n decimals.
 Decimal exact_decimal(double x) {
   const uint64_t bits = std::bit_cast<uint64_t>(x);
   const int lowest = static_cast<int>(bits >> 52) - 1075 +
@@ -78,12 +78,12 @@ Decimal exact_decimal(double x) {
   return *split_decimal(std::string_view(text.data(), static_cast<size_t>(end - text.data())));
 }
 
-/// A double on the same side of all values and midpoints of a format as the decimal: these have up
-/// to 25 bits, so where more are set the nearest double will do. Else that is rounded to odd:
-/// truncated, the last bit set if that was inexact.
+/// Returns a double on the same side of all values and midpoints of a format as the decimal. These
+/// have up to 25 bits, so if more bits are set the nearest double is enough. Otherwise the decimal
+/// is rounded to odd: truncated, with the last bit set if that was inexact.
 double stand_in(const Decimal& decimal) {
   if (decimal.digits.empty()) return 0;
-  // Far out of fp32's range the value does not matter, only on which side.
+  // Far beyond fp32's range only the side matters, not the value.
   if (decimal.exponent > 300) return std::numeric_limits<double>::max();
   if (decimal.exponent < -300) return std::numeric_limits<double>::denorm_min();
   const std::string text = "0." + decimal.digits + "e" + std::to_string(decimal.exponent);
@@ -104,7 +104,8 @@ Rounded<float> round_decimal(bool negative, double odd, const FloatFormat& forma
                                   format.without_options(), Rounding{});
 }
 
-/// The decimal closest to x among those with the fewest digits that read back; x is positive.
+/// Returns the decimal closest to x among those with the fewest digits that read back; x is
+/// positive.
 Decimal shortest(float x, const FloatFormat& format) {
   const auto reads_back = [&](const Decimal& decimal) {
     const Rounded<float> read = round_decimal(false, stand_in(decimal), format);
@@ -116,8 +117,8 @@ Decimal shortest(float x, const FloatFormat& format) {
     const std::string text = scientific(value, count);
     nearest = *split_decimal(text);
     if (reads_back(nearest)) return nearest;
-    // At a power of two the gap below is half of that above, and the decimal on the far side may
-    // be nearer to no other value although it is farther away.
+    // At a power of two the gap below is half of the gap above. The decimal on the far side may be
+    // nearest to no other value although it is farther away.
     Decimal other = nearest;
     other.digits.resize(static_cast<size_t>(count), '0');
     char& last = other.digits.back();
@@ -152,7 +153,7 @@ std::string shortest_decimal(float value, const FloatFormat& format) {
   } else if (point < count) {
     plain = digits.substr(0, static_cast<size_t>(point)) + "." +
             digits.substr(static_cast<size_t>(point));
-  } else {  // the digits of an integer are as short when they are right
+  } else {  // all digits of an integer; correct ones take no more space
     std::array<char, 64> text;
     const auto [end, error] =
         std::to_chars(text.data(), text.data() + text.size(), static_cast<double>(magnitude),

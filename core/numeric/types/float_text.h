@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Float<F> as text. Written is the shortest decimal that reads back in the format, by the rule of
-// std::to_chars: fewest characters, of these the closest to the value ("448", not "450"). Decimals
-// are read with a single rounding, to nearest even, however many digits they have.
+// Float<F> as text. Writes the shortest decimal that reads back in the format, by the rule of
+// std::to_chars: fewest characters, and among these the closest to the value ("448", not "450").
+// Reads decimals with a single rounding, to nearest even, however many digits they have.
 #pragma once
 
 #include <istream>
@@ -18,22 +18,23 @@
 namespace halfscope {
 namespace detail {
 
-/// A value of `format` as text; "inf", "nan", "-nan".
+/// Returns a value of `format` as text; "inf", "nan", "-nan".
 std::string shortest_decimal(float value, const FloatFormat& format);
 
 struct ParsedDecimal {
   float value;  ///< rounded to the format
   bool negative;
-  bool representable;  ///< false for overflow, and for a NaN that the format has not
+  bool representable;  ///< false for overflow, and for a NaN if the format has none
 };
 
-/// Reads [+-]digits[.digits][e[+-]digits], inf, infinity or nan, in any case; all of the text.
+/// Reads [+-]digits[.digits][e[+-]digits], inf, infinity or nan, in any case. The whole text must
+/// match.
 std::optional<ParsedDecimal> parse_decimal(std::string_view text, const FloatFormat& format);
 
-/// Takes from the stream what may be such a number.
+/// Extracts from the stream the characters of such a number.
 std::string take_decimal(std::istream& in);
 
-/// `text` with the stream's showpos, uppercase, width and fill.
+/// Writes `text` with the stream's showpos, uppercase, width and fill.
 std::ostream& write_decimal(std::ostream& out, std::string text);
 
 }  // namespace detail
@@ -43,8 +44,8 @@ std::string to_string(Float<F> x) {
   return detail::shortest_decimal(x.value(), F);
 }
 
-/// The number, or nothing if the text is none. "inf" and "nan" become what the format makes of
-/// them.
+/// Returns the number, or nothing if the text is not one. "inf" and "nan" become the format's
+/// replacements for them.
 template <class T>
 std::optional<T> from_string(std::string_view text) {
   const std::optional<detail::ParsedDecimal> number = detail::parse_decimal(text, T::kFormat);
@@ -53,8 +54,8 @@ std::optional<T> from_string(std::string_view text) {
       static_cast<typename T::Code>(detail::code_of_value(number->value, T::kFormat)));
 }
 
-/// The shortest decimal; with std::fixed, std::scientific or std::hexfloat what a double prints, at
-/// the stream's precision.
+/// Writes the shortest decimal. With std::fixed, std::scientific or std::hexfloat it writes what a
+/// double prints at the stream's precision.
 template <FloatFormat F>
 std::ostream& operator<<(std::ostream& out, Float<F> x) {
   if ((out.flags() & std::ios_base::floatfield) != std::ios_base::fmtflags{}) {
@@ -63,8 +64,8 @@ std::ostream& operator<<(std::ostream& out, Float<F> x) {
   return detail::write_decimal(out, to_string(x));
 }
 
-/// As for float: no number fails with zero, one beyond the largest fails with that. Reads inf and
-/// nan, too.
+/// Reads a number as for float: if there is none, fails with zero; beyond the largest, fails with
+/// that. Also reads inf and nan.
 template <FloatFormat F>
 std::istream& operator>>(std::istream& in, Float<F>& x) {
   const std::istream::sentry ready(in);

@@ -5,8 +5,8 @@
 //   FloatEventScope scope;
 //   for (size_t i = 0; i < n; ++i) sum += a[i] * b[i];
 //   EXPECT_EQ(scope.counts().overflows, 0);
-// Each header stands alone: float_value.h (the class), float_limits.h, float_text.h (strings and
-// streams), float_events.h (the scope), eigen.h (matrices of them; only where Eigen is).
+// Each header can be used alone: float_value.h (the class), float_limits.h, float_text.h (strings
+// and streams), float_events.h (the scope), eigen.h (matrices of them; only if Eigen is installed).
 #pragma once
 
 #include <bit>
@@ -34,8 +34,8 @@ using float4_e2m1 = Float<kE2m1>;
 
 namespace detail {
 
-/// A non-negative long double as a double rounded to odd, so that rounding from there is the only
-/// one (53 bits are two more than any format has).
+/// Returns a non-negative long double as a double rounded to odd, so that the rounding from there
+/// is the only one (53 bits are two more than any format has).
 consteval double literal_to_odd(long double x) {
   const double nearest = static_cast<double>(x);
   if (static_cast<long double>(nearest) == x) return nearest;

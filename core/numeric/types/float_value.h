@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Float<F>: a number of format F as a C++ type, stored as its code. Every operation is one exact
-// operation and one rounding to nearest even (arithmetic.h), whatever the machine and its
+// operation and one rounding to nearest even (arithmetic.h), independent of the machine and its
 // rounding mode. float_types.h has the names (half, bfloat16, ...) and everything around them.
-// Conversions are explicit, even the lossless one to float: if a half became a float by itself,
-// `h * 2` and std::exp(h) would be computed in fp32, unseen by whoever tests a kernel in fp16, and
-// sums of two formats would silently pick one. Mixed operations do not compile instead.
+//
+// Conversions are explicit, even the lossless one to float. If a half converted to float
+// implicitly, `h * 2` and std::exp(h) would be computed in fp32, unnoticed by someone who tests a
+// kernel in fp16, and sums of two formats would silently pick one. Mixed operations do not compile
+// instead.
 #pragma once
 
 #include <bit>
@@ -27,16 +29,16 @@ class Float {
   static_assert(is_valid(F), "fp32 must hold every value of the format");
 
  public:
-  /// The narrowest of three: 3 unused bits in tf32, 2 in fp6, 4 in fp4 are zeros.
+  /// The smallest type that fits. Unused bits are zeros: 3 in tf32, 2 in fp6, 4 in fp4.
   using Code = std::conditional_t<F.bits() <= 8, uint8_t,
                                   std::conditional_t<F.bits() <= 16, uint16_t, uint32_t>>;
   static constexpr FloatFormat kFormat = F;
 
-  /// Zero.
+  /// Constructs zero.
   constexpr Float() noexcept = default;
 
-  /// The nearest value, or the one that `rounding` picks. What is too large becomes infinity, NaN
-  /// or the largest finite value, see round.h.
+  /// Rounds x to the nearest value, or as `rounding` says. Values that are too large become
+  /// infinity, NaN or the largest finite value, see round.h.
   HS_HD constexpr explicit Float(float x, const Rounding& rounding = {}) noexcept
       : Float(observe(FloatOperation::convert, round_to_format(x, F, rounding),
                       static_cast<double>(x))) {}
@@ -45,19 +47,19 @@ class Float {
                       detail::round_bits<uint64_t, 52>(std::bit_cast<uint64_t>(x), F, rounding),
                       x)) {}
 
-  /// From integers of any width with a single rounding.
+  /// Converts an integer of any size with a single rounding.
   template <std::integral T>
   HS_HD constexpr explicit Float(T x, const Rounding& rounding = {}) noexcept
       : Float(observe(FloatOperation::convert, rounded_integer(x, rounding),
                       static_cast<double>(x))) {}
 
-  /// From another format.
+  /// Converts from another format.
   template <FloatFormat G>
   HS_HD constexpr explicit Float(Float<G> x, const Rounding& rounding = {}) noexcept
       : Float(observe(FloatOperation::convert, convert(x.value(), G, F, rounding),
                       static_cast<double>(x.value()))) {}
 
-  /// Bits above the format's are ignored.
+  /// Returns the number with this code; bits above the format's are ignored.
   HS_HD static constexpr Float from_bits(Code code) noexcept {
     Float result;
     result.code_ = static_cast<Code>(code & kAllBits);
@@ -65,7 +67,7 @@ class Float {
   }
   HS_HD constexpr Code bits() const noexcept { return code_; }
 
-  /// Exact.
+  /// Returns the exact value.
   HS_HD constexpr float value() const noexcept {
     if constexpr (F.encoding == Encoding::ieee && F.exponent_bits == 8 && F.bias == 127) {
       return std::bit_cast<float>(static_cast<uint32_t>(code_) << (23 - F.mantissa_bits));
@@ -76,7 +78,8 @@ class Float {
   HS_HD constexpr explicit operator float() const noexcept { return value(); }
   HS_HD constexpr explicit operator double() const noexcept { return static_cast<double>(value()); }
   HS_HD constexpr explicit operator bool() const noexcept { return !is_zero(); }
-  /// Toward zero; what does not fit becomes the nearest integer that does, NaN zero (as in PTX).
+  /// Converts toward zero. Values out of range become the nearest integer in range, NaN becomes
+  /// zero (as in PTX).
   template <std::integral T>
   requires(!std::same_as<T, bool>) HS_HD constexpr explicit operator T() const noexcept {
     const double x = static_cast<double>(value());
@@ -105,13 +108,13 @@ class Float {
   HS_HD constexpr Float& operator/=(Float other) noexcept { return *this = *this / other; }
 
   HS_HD constexpr Float operator+() const noexcept { return *this; }
-  /// A change of the sign bit (IEEE 754-2019, 5.5.1), NaNs included; fnuz has one zero, one NaN.
+  /// Flips the sign bit (IEEE 754-2019, 5.5.1), also of NaNs; fnuz has one zero and one NaN.
   HS_HD constexpr Float operator-() const noexcept {
     if (!F.has_negative_zero() && (code_ & kMagnitudeBits) == 0) return *this;
     return from_bits(static_cast<Code>(code_ ^ kSign));
   }
 
-  /// a * b + c, rounded once.
+  /// Returns a * b + c, rounded once.
   HS_HD friend constexpr Float fma(Float a, Float b, Float c) noexcept {
     return observe(FloatOperation::fma, halfscope::fma(a.value(), b.value(), c.value(), F), a, b,
                    c);
@@ -129,13 +132,13 @@ class Float {
     return (std::bit_cast<uint32_t>(x.value()) & ~detail::kSignBit) == detail::kInfinityBits;
   }
   HS_HD friend constexpr bool isfinite(Float x) noexcept { return !isnan(x) && !isinf(x); }
-  /// Of NaNs, too. The one NaN of fnuz has none.
+  /// Returns the sign, also of NaNs. The only NaN of fnuz has none.
   HS_HD friend constexpr bool signbit(Float x) noexcept {
     if (!F.has_negative_zero() && (x.code_ & kMagnitudeBits) == 0) return false;
     return (x.code_ & kSign) != 0;
   }
 
-  /// NaN is unordered, -0 == +0 (IEEE 754-2019, 5.11).
+  /// Compares: NaN is unordered, -0 == +0 (IEEE 754-2019, 5.11).
   HS_HD friend constexpr bool operator==(Float a, Float b) noexcept {
     return order(a, b) == Ordering::equal;
   }
@@ -173,7 +176,7 @@ class Float {
                                   F, rounding);
   }
 
-  /// The result as a Float; tells the scopes of this thread, if any.
+  /// Returns the result as a Float and records it in the scopes of this thread, if any.
   template <class... Operands>
   HS_HD static constexpr Float observe([[maybe_unused]] FloatOperation operation,
                                        const Rounded<float>& result,

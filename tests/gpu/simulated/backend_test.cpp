@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the backend cuda asks of a device beside results: steps that become graphs, and that all is
-// given back.
+// Everything the backend cuda does besides computing: steps become graphs, and all
+// resources are released.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -199,8 +199,8 @@ class Copies {
   uint32_t* memory_ = nullptr;
 };
 
-// Nothing runs on the simulated device before somebody waits: pinned memory that is filled again
-// too early would arrive twice.
+// Nothing runs on the simulated device until someone waits, so pinned memory that is reused too
+// early would arrive twice.
 TEST(PinnedMemory, StreamsShareIt) {
   constexpr size_t kMany = (gpu::PinnedStaging::kHalfBytes + (size_t{3} << 20)) / sizeof(uint32_t);
   constexpr size_t kSome = (size_t{5} << 20) / sizeof(uint32_t);
@@ -271,7 +271,8 @@ std::vector<double> step_times(const TrainConfig& config) {
   return times;
 }
 
-// What comparisons run on the device between gradients and update is no part of a step.
+// Work that comparisons run on the device between gradients and update does not count as part of a
+// step.
 TEST(OnSimulatedDevice, StepsTakeAsLongWhereTheyAreCompared) {
   TrainConfig config = test::config(test::kMlp, "mixed_float16", "static:64");
   config.steps = 5;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The command line with a device: lanes on it beside the emulator's, what is said of its kernels,
-// and what becomes of a run whose device runs out of memory or is lost.
+// The command line with a device: its lanes next to the emulator's, the notes about its kernels,
+// and runs whose device runs out of memory or is lost.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -113,7 +113,7 @@ TEST(OnSimulatedDevice, ConvolutionsTrainOnIt) {
   EXPECT_NEAR(run.steps(1)[0].loss, run.steps(0)[0].loss, 1e-3);
 }
 
-// Runs of two that are told the same give the same bytes of weights.
+// Two runs with the same settings give the same bytes of weights.
 TEST(OnSimulatedDevice, TwoRunsGiveTheSameBits) {
   const Bench bench;
   for (const char* file : {"a.hsw", "b.hsw"}) {
@@ -160,15 +160,16 @@ TEST(OnSimulatedDevice, WithoutAnyLaneLeftTheRunIsStillTold) {
   for (const auto& lane : json.at("lanes")) {
     EXPECT_THAT(lane.at("problem").get<std::string>(), HasSubstr("lost at step "));
   }
-  EXPECT_THAT(trained.err, AllOf(HasSubstr("note: w.npz is not written: the last lane was lost\n"),
-                                 HasSubstr("lane cuda-own:float32 was lost at step "),
-                                 HasSubstr("lane cuda:mixed_float16 was lost at step "),
-                                 HasSubstr("; lane cuda")));
+  EXPECT_THAT(
+      trained.err,
+      AllOf(HasSubstr("note: w.npz was not written, because the last lane failed\n"),
+            HasSubstr("lane cuda-own:float32 failed at step "),
+            HasSubstr("lane cuda:mixed_float16 failed at step "), HasSubstr("; lane cuda")));
   EXPECT_FALSE(std::filesystem::exists(bench / "w.npz"));
 }
 
-// Memory may be short when the first steps run and the lanes are checked; a lane that is lost then
-// makes room for the others.
+// Memory may run out in the first steps, when the lanes are checked. A lane that fails then makes
+// room for the others.
 TEST(OnSimulatedDevice, ALaneThatIsLostMakesRoom) {
   const Bench bench;
   int ended_alone = 0;
@@ -197,9 +198,10 @@ TEST(OnSimulatedDevice, ALostDeviceEndsItsLanesOnly) {
                  "--no-eval", "--lanes", "float32,cuda-own:mixed_float16,emulated:mixed_float16"},
                 "HALFSCOPE_SIMULATED_LOST_AFTER=450");
   EXPECT_EQ(trained.code, 3);
-  EXPECT_THAT(trained.err,
-              AllOf(HasSubstr("lane cuda-own:mixed_float16 was lost at step "),
-                    HasSubstr("unspecified launch failure\nhint: see what nvidia-smi says")));
+  EXPECT_THAT(
+      trained.err,
+      AllOf(HasSubstr("lane cuda-own:mixed_float16 failed at step "),
+            HasSubstr("unspecified launch failure\nhint: check the device with nvidia-smi")));
   EXPECT_EQ(lines_of(trained.err).size(), 2u) << trained.err;
 
   const RunView run = RunView::open(bench / "run.hscope");
@@ -213,7 +215,7 @@ TEST(OnSimulatedDevice, ALostDeviceEndsItsLanesOnly) {
   const Outcome report =
       bench.run({"report", "run.hscope", "--md", "report.md", "--fail-on", "error"});
   EXPECT_EQ(report.code, 1);
-  EXPECT_THAT(text_of(bench / "report.md"), HasSubstr("was lost at step "));
+  EXPECT_THAT(text_of(bench / "report.md"), HasSubstr("stopped at step "));
 }
 
 constexpr const char* kLittleMemory = "HALFSCOPE_SIMULATED_MEMORY=300000000";
@@ -223,9 +225,9 @@ TEST(OnSimulatedDevice, TooLittleMemoryIsOneClearError) {
   const Outcome trained = bench.run(
       train({"--model", "mlp:784-4096-10", "--lanes", "cuda:mixed_float16"}), kLittleMemory);
   EXPECT_EQ(trained.code, 3);
-  EXPECT_THAT(trained.err,
-              AllOf(HasSubstr("lane cuda:mixed_float16: CUDA "), HasSubstr(" MiB: out of memory"),
-                    HasSubstr("hint: "), HasSubstr("lower --batch")));
+  EXPECT_THAT(trained.err, AllOf(HasSubstr("lane cuda:mixed_float16: CUDA "),
+                                 HasSubstr(" MiB failed: out of memory"), HasSubstr("hint: "),
+                                 HasSubstr("lower --batch")));
   EXPECT_EQ(lines_of(trained.err).size(), 2u) << trained.err;
   EXPECT_FALSE(std::filesystem::exists(bench / "run.hscope"));
 }
@@ -239,11 +241,12 @@ TEST(OnSimulatedDevice, ALaneWithoutMemoryIsLostBeforeItsFirstStep) {
                  "--checkpoint", "c.npz"},
                 kLittleMemory);
   EXPECT_EQ(trained.code, 3);
-  EXPECT_THAT(trained.err, AllOf(HasSubstr("note: lane cuda:mixed_float16 is lost: CUDA "),
-                                 HasSubstr("; the others go on, without checkpoints\n"),
-                                 HasSubstr("lane cuda:mixed_float16 was lost at step 0: CUDA "),
-                                 HasSubstr(" MiB: out of memory\nhint: "),
-                                 HasSubstr("of the device are free: lower --batch")));
+  EXPECT_THAT(trained.err,
+              AllOf(HasSubstr("note: lane cuda:mixed_float16 failed: CUDA "),
+                    HasSubstr("; the other lanes continue, without checkpoints\n"),
+                    HasSubstr("lane cuda:mixed_float16 failed at step 0: CUDA "),
+                    HasSubstr(" MiB failed: out of memory\nhint: "),
+                    HasSubstr("lower --batch, or train fewer lanes on the device, which has ")));
   const auto json = nlohmann::json::parse(trained.out);
   EXPECT_EQ(json.at("status"), "complete");
   EXPECT_EQ(json.at("lanes")[0].at("steps"), 0);
@@ -265,7 +268,7 @@ TEST(OnSimulatedDevice, ALaneWithoutMemoryIsLostBeforeItsFirstStep) {
   const Outcome report = bench.run({"report", "run.hscope", "--md", "r.md", "--html", "r.html",
                                     "--json", "r.json", "--fail-on", "error"});
   EXPECT_EQ(report.code, 1) << report.err;
-  EXPECT_THAT(text_of(bench / "r.md"), HasSubstr("was lost at step 0: CUDA "));
+  EXPECT_THAT(text_of(bench / "r.md"), HasSubstr("stopped at step 0: CUDA "));
   EXPECT_EQ(bench
                 .run({"report", "run.hscope", "--steps", "s.csv", "--stats", "t.csv", "--sums",
                       "u.csv", "--kernels", "k.csv"})
@@ -280,7 +283,7 @@ TEST(OnSimulatedDevice, ANetworkRunsInTheLanesThatFit) {
        "cuda:mixed_float16,emulated:float32", "--record", "run.hscope", "--out", "o.npz", "--json"},
       "HALFSCOPE_SIMULATED_MEMORY=10000000");
   EXPECT_EQ(ran.code, 3);
-  EXPECT_THAT(ran.err, HasSubstr("lane cuda:mixed_float16 was lost at batch 0: CUDA "));
+  EXPECT_THAT(ran.err, HasSubstr("lane cuda:mixed_float16 failed at batch 0: CUDA "));
   const auto json = nlohmann::json::parse(ran.out);
   EXPECT_EQ(json.at("lanes")[0].at("samples"), 0);
   EXPECT_EQ(json.at("lanes")[1].at("samples"), 16);

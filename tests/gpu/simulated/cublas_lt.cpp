@@ -37,7 +37,7 @@ struct Preference {
   std::map<int, uint32_t> alignment{};
 };
 
-/// What a chosen algorithm carries.
+/// Data of a chosen algorithm.
 struct Algorithm {
   int32_t id, split_k, reduction;
   uint32_t align_a, align_b, align_d;
@@ -45,7 +45,7 @@ struct Algorithm {
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
-/// One of two, of which the first splits k.
+/// Returns one of two algorithms; the first one splits k.
 Algorithm algorithm(bool splits, const Preference& preference) {
   const auto alignment = [&](int which) {
     const auto found = preference.alignment.find(which);

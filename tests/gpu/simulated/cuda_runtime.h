@@ -31,7 +31,7 @@ inline const dim3& gridDim = halfscope::simulated::this_thread().blocks;     // 
 
 inline void __syncthreads() { halfscope::simulated::barrier(); }
 
-/// As the runtime's template: the arguments are copied at once.
+/// Like the runtime's template: the arguments are copied at once.
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
@@ -42,7 +42,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                             std::forward<Arguments>(arguments))] { kernel(kept...); });
 }
 
-/// What nvcc says of a kernel compiled for compute capability 9.0.
+/// Returns nvcc's attributes of a kernel compiled for compute capability 9.0.
 template <class... Parameters>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)(Parameters...)) {
   *attributes = {};

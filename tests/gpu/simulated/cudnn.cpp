@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// cuDNN 9 on the simulated device, by its backend interface: descriptors keep what they are given;
-// an operation graph holds one convolution, which has one engine. As with the real library there is
-// none that makes fp32 of 16-bit operands. Sums are chains of fp32 fused multiply-adds. What the
-// library refuses as a mistake of the caller ends the program.
+// cuDNN 9 on the simulated device, through its backend interface. Descriptors store what they are
+// given; an operation graph contains one convolution, which has one engine. As in the real library,
+// no engine computes fp32 from 16-bit operands. Sums are chains of fp32 fused multiply-adds. Calls
+// that the library rejects as a caller's mistake end the program.
 #include <cuda_runtime_api.h>
 #include <cudnn_graph.h>
 
@@ -48,7 +48,7 @@ struct Descriptor {
   T one(int name) const {
     return all<T>(name).at(0);
   }
-  /// Another descriptor, a copy of which was kept.
+  /// Returns another descriptor that was stored as a copy.
   const Descriptor& other(int name) const {
     return *static_cast<const Descriptor*>(one<cudnnBackendDescriptor_t>(name));
   }
@@ -124,7 +124,7 @@ struct Convolution {
   std::vector<int64_t> pad, pad_after, stride, dilation;
 };
 
-/// What the three operations call the same things.
+/// The three operations' constants for their common parts.
 struct Names {
   int x, w, y, window, alpha, beta;
 };
@@ -195,7 +195,7 @@ bool has_engine(const Convolution& conv) {
          (conv.x.type == CUDA_R_32F || conv.x.type == CUDA_R_16F || conv.x.type == CUDA_R_16BF);
 }
 
-/// Every triple of elements that the convolution relates, each once.
+/// Calls f for every triple of elements that the convolution relates, each once.
 template <class F>
 void over(const Convolution& conv, const F& f) {
   for (int64_t n = 0; n < conv.y.size[0]; ++n) {
@@ -259,7 +259,8 @@ const Descriptor& operation_of(const Descriptor& plan) {
       .other(CUDNN_ATTR_OPERATIONGRAPH_OPS);
 }
 
-/// Descriptors are kept as copies that are never destroyed, as the library keeps what it was given.
+/// Descriptors are stored as copies that are never destroyed, because the library also keeps its
+/// own.
 template <class T>
 void keep(Descriptor& descriptor, int name, cudnnBackendAttributeType_t type, const T& value) {
   Value kept{type, 1, std::vector<std::byte>(sizeof value)};

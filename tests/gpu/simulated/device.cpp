@@ -67,8 +67,8 @@ namespace {
 
 constexpr size_t kStack = size_t{64} << 10;
 
-// Threads of a block: the first one runs on a stack of its own. If it never comes to a barrier, the
-// others are plain calls; if it does, each gets a stack, and they go on in turns.
+// Threads of a block: the first one runs on a separate stack. If it never reaches a barrier, the
+// others are plain calls; otherwise each gets a stack, and they take turns.
 
 struct Fiber {
   std::unique_ptr<std::byte[]> stack = std::make_unique<std::byte[]>(kStack);
@@ -117,7 +117,7 @@ void go_on(Fiber& fiber) {
   setcontext(&fiber.context);
 }
 
-/// All of [0, n) in some order, another one each time.
+/// Returns [0, n) in a random order, different each time.
 std::vector<unsigned> shuffled(unsigned n) {
   std::vector<unsigned> order(n);
   std::iota(order.begin(), order.end(), 0u);
@@ -228,7 +228,7 @@ void check_argument_bytes(const void* argument, size_t bytes, const char* type) 
     std::memcpy(&word, static_cast<const std::byte*>(argument) + at, sizeof word);
     const auto arena = reinterpret_cast<uintptr_t>(device().arena);
     if (word >= arena && word < arena + kArena) {
-      // Just behind an allocation is a place, too.
+      // The position just after an allocation is valid, too.
       if (!on_device(reinterpret_cast<void*>(word), 0)) {
         violated(std::string("a kernel is handed memory that is free: ") + type);
       }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// A device in software, with the interfaces of the CUDA runtime, cuBLASLt and cuDNN as far as
-// gpu/ uses them, so that the sources of the backend cuda run where there is no GPU. It is strict
-// where a GPU is, and where it only may be:
+// A device in software, with those interfaces of the CUDA runtime, cuBLASLt and cuDNN that gpu/
+// uses, so that the sources of the backend cuda run without a GPU. It is strict where a GPU is, and
+// also where a GPU may be:
 //
-//   - what is put on a stream runs when somebody waits for it, and not before;
-//   - a kernel is handed device memory only, and the host cannot touch that;
-//   - memory begins as NaN, ends at its last 256 bytes, and is gone when it is freed;
-//   - threads of a block meet at every barrier, blocks and threads run in any order;
-//   - between the begin and the end of a capture nothing is allocated, freed or waited for;
-//   - memory runs out, captures fail, and the device is lost, when a test wants it;
+//   - work on a stream runs when someone waits for it, and not before;
+//   - a kernel gets only device memory, and the host cannot access that;
+//   - memory starts as NaN, ends within its last 256 bytes, and is gone when it is freed;
+//   - threads of a block meet at every barrier; blocks and threads run in any order;
+//   - during a capture nothing is allocated, freed or waited for;
+//   - memory runs out, captures fail, and the device is lost, when a test requests it;
 //   - a kernel takes a millisecond.
 //
-// It says nothing about speed, about what nvcc makes of the kernels (tensor cores, contraction,
-// memory order), or about which algorithms the libraries choose.
+// It shows nothing about speed, nvcc's code (tensor cores, contraction, memory order), or the
+// algorithms that the libraries choose.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,7 +26,7 @@
 
 namespace halfscope::simulated {
 
-/// What the built-in variables of a kernel say.
+/// Values of a kernel's built-in variables.
 struct ThreadPlace {
   uint3 thread{}, block{};
   dim3 threads{}, blocks{};
@@ -42,7 +42,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kerne
 /// Work of a library's, on a stream.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 
-/// Whether [memory, memory + bytes) lies in one allocation of the device.
+/// Returns whether [memory, memory + bytes) is within one allocation of the device.
 bool on_device(const void* memory, size_t bytes);
 
 /// Reports what no program may do, such as a wild pointer, and ends the program.
@@ -62,10 +62,10 @@ void check_argument(T argument) {
 
 /// The device has so much memory from now on; HALFSCOPE_SIMULATED_MEMORY says it from the start.
 void limit_memory(int64_t bytes);
-/// After so many more launches every call fails; HALFSCOPE_SIMULATED_LOST_AFTER says it from the
-/// start.
+/// Makes every call fail after this many more launches. HALFSCOPE_SIMULATED_LOST_AFTER does so from
+/// the start.
 void lose_after(int64_t launches);
-/// What a capture fails over from now on. HALFSCOPE_SIMULATED_REFUSES says it from the start:
+/// Event at which captures fail from now on. HALFSCOPE_SIMULATED_REFUSES sets it from the start:
 /// launch, end or instantiate.
 enum class InCapture : uint8_t { nothing, launch, end, instantiate };
 void refuse(InCapture what);
@@ -80,10 +80,10 @@ struct Transfers {
   int64_t to_host = 0, waits = 0, pinned = 0;
 };
 Transfers transfers();
-/// What is taken and not given back.
+/// Resources that were not released.
 struct InUse {
   int64_t memory = 0;  ///< allocations of the device, and
-  int64_t pinned = 0;  ///< of pinned memory
+  int64_t pinned = 0;  ///< pinned memory
   int64_t streams = 0, graphs = 0, events = 0;
 
   friend bool operator==(const InUse&, const InUse&) = default;

@@ -33,7 +33,7 @@ __global__ void some_leave(int leaving) {
   if (static_cast<int>(threadIdx.x) >= leaving) __syncthreads();
 }
 
-/// A stream, and memory of so many ints that is freed with it.
+/// A stream, and memory for this many ints that is freed with it.
 class OnDevice : public testing::Test {
  protected:
   OnDevice() {
@@ -107,7 +107,7 @@ TEST_F(SimulatedDevice, NothingRunsBeforeSomebodyWaits) {
   EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
 }
 
-// What another stream waits for runs, and nothing behind it.
+// Work that another stream waits for runs, and nothing after it.
 TEST_F(SimulatedDevice, StreamsWaitForEvents) {
   cudaStream_t other = nullptr;
   cudaEvent_t here = nullptr, there = nullptr;

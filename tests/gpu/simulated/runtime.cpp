@@ -21,7 +21,7 @@ constexpr unsigned char kFresh = 0xff, kFence = 0xa5;  // 0xff...: NaN in every 
 size_t pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 size_t units(size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
-/// The bytes behind an allocation, up to the page's end, are as they were.
+/// Checks that the bytes after an allocation, up to the page's end, are unchanged.
 void check_fence(std::byte* begin, size_t bytes) {
   const auto kept = [](std::byte b) { return b == std::byte{kFence}; };
   if (!std::all_of(begin + units(bytes), begin + pages(bytes), kept)) {
@@ -136,11 +136,11 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
     device().released.erase(begin);
   } else {
     begin = device().arena + device().used;
-    device().used += all + kPage;  // what lies just behind an allocation is nobody's
+    device().used += all + kPage;  // the page after an allocation belongs to nobody
   }
   if (device().open > 0) violated("memory is taken by what runs on the device");
   const Open open;
-  constexpr size_t kMostFilled = size_t{256} << 10;  // of big ones, which may never be touched
+  constexpr size_t kMostFilled = size_t{256} << 10;  // larger ones may never be touched
   std::memset(begin, kFresh, std::min(bytes, kMostFilled));
   std::memset(begin + units(bytes), kFence, all - units(bytes));
   device().live[begin] = bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the simulated device is at a moment; for its own sources. Functions of the runtime
-// (runtime.cpp) put work on streams, and run it when somebody waits; kernels run in device.cpp.
+// State of the simulated device; for its sources only. Functions of the runtime (runtime.cpp) put
+// work on streams and run it when someone waits; kernels run in device.cpp.
 #pragma once
 
 #include <sys/mman.h>
@@ -56,10 +56,10 @@ struct Device {
   Launches launches{};
   Transfers transfers{};
   InCapture refused = InCapture::nothing;
-  int64_t graphs = 0;  ///< of both kinds that are not destroyed
+  int64_t graphs = 0;  ///< of both kinds, not destroyed yet
   uint64_t draw = 1;
   int64_t clock = 0;  ///< kernels that ran
-  int open = 0;       ///< of those who may touch the arena
+  int open = 0;       ///< holders of access to the arena
   cudaError_t last = cudaSuccess, lost = cudaSuccess;
 
   Device();
@@ -67,7 +67,7 @@ struct Device {
 
 Device& device();
 
-/// As long as it lives, this process may touch the device's memory.
+/// Allows this process to access the device's memory during its lifetime.
 class Open {
  public:
   Open() {
@@ -90,7 +90,7 @@ class Open {
 /// Remembers an error for cudaGetLastError().
 cudaError_t said(cudaError_t error);
 
-/// The error that every call gives once the device is lost.
+/// Returns the error of every call after the device is lost.
 #define ALIVE()                                                     \
   const std::lock_guard<std::recursive_mutex> lock(device().mutex); \
   if (device().lost != cudaSuccess) return said(device().lost)

@@ -15,7 +15,7 @@
 
 namespace halfscope::simulated {
 
-/// Nothing for types that gpu/ does not use.
+/// Returns nothing for types that gpu/ does not use.
 inline std::optional<FloatFormat> format_of(cudaDataType_t type) {
   switch (type) {
     case CUDA_R_32F:

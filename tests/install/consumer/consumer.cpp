@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rounds 70000, which is beyond the largest fp16 number, and prints what becomes of it.
+// Rounds 70000, which is larger than the largest fp16 number, and prints the result.
 #include <cstdio>
 
 #include "core/numeric/formats/round.h"

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// The answer: why it happened, what to do and how sure that is, in one sentence each. Every form of
+// the report puts it right after the verdict.
+#include <algorithm>
+#include <cctype>
+
+#include "analysis/report/report_parts.h"
+
+namespace halfscope {
+namespace {
+
+/// Returns whether a text says this cause already. What follows its colon are details.
+bool says(const std::string& text, const std::string& cause) {
+  const std::string claim = cause.substr(0, std::min(cause.find(": "), cause.find_last_of('.')));
+  return text.find(claim) != std::string::npos;
+}
+
+std::string as_sentence(std::string text) {
+  if (text.empty()) return text;
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text.back() == '.' ? text : text + ".";
+}
+
+/// Fills in how sure the advice for a lane is: a proof says most, then a lane of this run that
+/// follows the advice, then the diagnosis.
+void add_confidence(const Report& report, int lane, Answer& answer) {
+  const ActionReport* action = report.actions.empty() ? nullptr : &report.actions.front();
+  const bool about_it = report.diagnosis && report.diagnosis->lane == lane;
+  const Diagnosis* diagnosis = about_it ? &*report.diagnosis : nullptr;
+  const bool followed =
+      report.recommendation &&
+      report::cure_with(report, lane, report.recommendation->edit.fp32_layers()) != nullptr;
+  if (report.proof && report.proof_lane == lane && !report.proof->text.empty()) {
+    answer.basis = report.proof->text;
+  } else if (diagnosis != nullptr && !followed) {
+    answer.basis = diagnosis->mechanism == Mechanism::unknown
+                       ? "Not tested yet, and no tensor of the run shows the cause."
+                       : "The run shows the cause. The change is not tested yet.";
+  } else if (action != nullptr) {
+    answer.basis = as_sentence(action->basis);
+  }
+  if (diagnosis != nullptr && !followed) {
+    answer.confidence = confidence_name(diagnosis->confidence);
+  } else if (action != nullptr) {
+    answer.confidence = action->confidence;
+  }
+}
+
+}  // namespace
+
+bool reference_fails(const Report& report) {
+  return std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& finding) {
+    return finding.lane == report.reference && finding.severity == Severity::error;
+  });
+}
+
+Answer answer_of(const Report& report) {
+  Answer answer;
+  if (report.verdict.state == Verdict::State::healthy) return answer;
+  if (report.diagnosis && !says(report.verdict.text, report.diagnosis->cause)) {
+    answer.why = report.diagnosis->cause;
+  }
+  if (report.recommendation) {
+    answer.lane = report.recommendation->lane;
+    answer.todo = report.recommendation->text;
+  } else if (!report.actions.empty() && !reference_fails(report)) {
+    answer.lane = report.actions.front().lane;
+    answer.todo = report.actions.front().text;
+  }
+  if (!answer.todo.empty()) add_confidence(report, answer.lane, answer);
+  return answer;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+#include "cli/args/topics.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <vector>
+
+#include "cli/args/backends.h"
+#include "cli/terminal/lane_summary.h"  // aligned
+#include "cli/terminal/output.h"
+#include "core/lower/optimizer.h"
+#include "core/numeric/formats/float_format.h"
+#include "core/numeric/sums/accumulation.h"
+#include "core/numeric/sums/reduction.h"
+#include "core/numeric/sums/tensor_core.h"
+#include "core/policy/policy.h"
+
+namespace halfscope {
+namespace {
+
+constexpr size_t kTopicWidth = 80;
+
+/// Returns the rows in columns, indented by two blanks.
+std::string table_of(const std::vector<std::vector<std::string>>& rows) {
+  const std::string text = aligned(rows, std::vector<bool>(rows.front().size(), false));
+  std::string result;
+  for (size_t from = 0; from < text.size();) {
+    const size_t end = text.find('\n', from);
+    result += "  " + text.substr(from, end - from + 1);
+    from = end + 1;
+  }
+  return result;
+}
+
+/// Returns "Label: a, b, c", wrapped.
+std::string list_of(const std::string& label, const std::vector<std::string>& names) {
+  return paragraph(label + ": " + comma_list(names), {.width = kTopicWidth}, 0, 2);
+}
+
+std::string plans_text() {
+  std::vector<std::vector<std::string>> rows{
+      {"preset", "products read", "gradients", "write", "weights in"}};
+  for (const std::string& name : preset_names()) {
+    const Plan plan = preset_plan(name).value();
+    if (plan.double_precision) {
+      rows.push_back({name, "double", "double", "double", "double"});
+      continue;
+    }
+    const NodePlan node = resolve(plan, "", "Gemm");
+    rows.push_back({name, format_name(node.read), format_name(node.grad_read.value_or(node.read)),
+                    format_name(node.write), format_name(plan.storage)});
+  }
+  return "A plan says which format each layer reads and writes, and how it sums.\n"
+         "A lane is one run of the network under one plan.\n\n"
+         "Presets:\n" +
+         table_of(rows) + "\n" +
+         "mixed_* computes losses, softmax and normalizations in fp32, like PyTorch's\n"
+         "autocast. *_stagewise rounds after each primitive operation.\n"
+         "A plan can also be a JSON file or its text. All keys are optional except\n"
+         "\"schema\" and \"name\". Later rules win.\n\n"
+         "  {\"schema\": \"halfscope.plan/1\", \"name\": \"mine\",\n"
+         "   \"default\": {\"read\": \"fp16\", \"write\": \"fp16\", \"accumulate\": \"fp32\"},\n"
+         "   \"variables\": {\"storage\": \"fp32\"},\n"
+         "   \"rules\": [{\"path\": \"conv2*\", \"format\": \"fp32\"},\n"
+         "             {\"op\": \"Softmax\", \"format\": \"fp32\"}]}\n\n"
+         "A name in front of a plan chooses its backend: BACKEND:PLAN.\n" +
+         list_of("Backends", backend_names()) +
+         "\nExamples:\n"
+         "  halfscope train --plan mixed_bfloat16\n"
+         "  halfscope train --lanes float32,mixed_float16,bfloat16\n"
+         "  halfscope train --lanes float32,emulated:mixed_float16\n"
+         "  halfscope train --plan mixed_float16 --fp32 'conv2*'\n"
+         "  halfscope run lenet --data digits --plan float16 --plan mxfp8\n\n"
+         "See also: halfscope help formats, halfscope help accumulation\n";
+}
+
+std::string formats_text() {
+  std::vector<std::vector<std::string>> rows{
+      {"format", "bits", "largest", "smallest normal", "smallest", "infinity"}};
+  for (const NamedFormat& each : named_formats()) {
+    const FloatFormat& format = each.format;
+    rows.push_back(
+        {std::string(each.name), std::to_string(format.bits()),
+         fmt::format("{:.6g}", format.max_finite()), fmt::format("{:.3g}", format.min_normal()),
+         fmt::format("{:.3g}", format.min_subnormal()), format.has_infinity() ? "yes" : "no"});
+  }
+  return "A format says which numbers a value can have. Values outside its range\n"
+         "overflow or underflow.\n\n"
+         "Formats:\n" +
+         table_of(rows) +
+         "\nAny other format: eXmY, with X exponent bits (2 to 8) and Y mantissa bits\n"
+         "(0 to 23). A suffix sets the encoding:\n"
+         "  fn       no infinity, one NaN\n"
+         "  fnuz     no infinity, one NaN, no negative zero\n"
+         "  finite   neither infinity nor NaN\n"
+         "  bN       exponent bias N\n\n"
+         "Options follow a colon:\n"
+         "  :sat     values that are too large become the largest number\n"
+         "  :ftz     values below the smallest normal number become 0\n"
+         "  :ftz-in, :ftz-out   the same for operands or for outputs only\n\n"
+         "Examples:\n"
+         "  halfscope train --optimizer-state bf16\n"
+         "  halfscope train --micro-batches 4 --accumulate-grads e5m2:sat\n"
+         "  halfscope train --optimizer-compute e6m9\n"
+         "  halfscope train --optimizer-state fp16:ftz\n\n"
+         "See also: halfscope help plans\n";
+}
+
+std::string accumulation_text() {
+  std::vector<std::string> kinds, archs;
+  for (const std::string& name : accumulation_names()) {
+    if (!name.starts_with("tensor-core:")) kinds.push_back(name);
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const TensorCoreArch& arch : tensor_core_archs()) {
+    rows.push_back({std::string(arch.name), std::string(arch.about)});
+  }
+  return "An accumulation is the order and the precision in which a layer adds its\n"
+         "products. --accumulate sets it for all lanes except the fp32 baseline.\n\n" +
+         list_of("Kinds", kinds) +
+         "  fp32              one chain of fp32 fused multiply-adds\n"
+         "  fp64              the same in double, rounded once at the end\n"
+         "  pairwise          fp32 additions in a balanced tree\n"
+         "  kahan             fp32 with compensation for the rounding errors\n"
+         "  format            the layer's write format, rounded after every term\n"
+         "  format-mul-add    the same, with the product rounded first\n"
+         "  fma32-then-round  fp32 fma, then rounded (rounds twice)\n\n"
+         "Tensor cores, as tensor-core:ARCH:\n" +
+         table_of(rows) +
+         "\nOptions follow a colon (a comma after ARCH), separated by commas:\n"
+         "  promote=N      add a chain to an fp32 total after every N terms\n"
+         "  split-k=N      cut the sum into N parts, added in fp32\n"
+         "  acc=fp16       use fp16 accumulators (tensor cores only)\n"
+         "  rounding=MODE  rounding of format and format-mul-add: nearest-even,\n"
+         "                 nearest-away, toward-zero, up, down, odd or stochastic\n\n"
+         "Examples:\n"
+         "  halfscope train --accumulate format\n"
+         "  halfscope train --accumulate fp32:promote=128\n"
+         "  halfscope train --accumulate tensor-core:h100\n"
+         "  halfscope train --accumulate tensor-core:v100,acc=fp16\n"
+         "  halfscope train --accumulate format:rounding=stochastic\n";
+}
+
+std::string loss_scale_help() {
+  return "A loss scale multiplies the loss, so that small gradients do not become 0 in\n"
+         "a format with a short range. Gradients are divided by it before the update.\n"
+         "A step whose gradients are NaN or infinite is skipped.\n\n"
+         "  dynamic       start at 2^16 (65,536); halve after a skipped step, double\n"
+         "                after 2000 good steps in a row\n"
+         "  dynamic:INIT  the same, starting at INIT\n"
+         "  static:X      always X\n"
+         "  none          no scaling; no step is skipped\n\n"
+         "Default: dynamic for lanes with a format of fewer than 8 exponent bits (fp16,\n"
+         "fp8), except where operands have their own scales; none for other lanes.\n\n"
+         "Examples:\n"
+         "  halfscope train --loss-scale static:1024\n"
+         "  halfscope train --loss-scale dynamic:4096\n"
+         "  halfscope train --loss-scale none\n";
+}
+
+std::string optimizers_text() {
+  std::vector<std::vector<std::string>> rows{{"optimizer", "lr", "other options"}};
+  for (const char* name : {"sgd", "adam", "adamw", "rmsprop"}) {
+    const Optimizer optimizer = parse_optimizer(name);
+    const bool adam =
+        optimizer.kind == Optimizer::Kind::adam || optimizer.kind == Optimizer::Kind::adamw;
+    std::string options;
+    if (adam) {
+      options = fmt::format("beta1={}, beta2={}, eps={}, ", optimizer.beta1, optimizer.beta2,
+                            optimizer.eps);
+    } else if (optimizer.kind == Optimizer::Kind::rmsprop) {
+      options = fmt::format("alpha={}, momentum={}, eps={}, ", optimizer.alpha, optimizer.momentum,
+                            optimizer.eps);
+    } else {
+      options = fmt::format("momentum={}, ", optimizer.momentum);
+    }
+    rows.push_back({name, shortest(optimizer.learning_rate),
+                    options + fmt::format("weight_decay={}", optimizer.weight_decay)});
+  }
+  return "Options follow the name after a colon: NAME:OPTION=VALUE,OPTION=VALUE\n\n"
+         "Optimizers and their defaults (--optimizer):\n" +
+         table_of(rows) +
+         "\nLearning-rate schedules (--schedule):\n"
+         "  constant                     the same rate in every step\n"
+         "  step:every=N,gamma=0.1       times gamma every N steps\n"
+         "  cosine:floor=0               half a cosine from the rate to floor times it\n"
+         "  linear:floor=0               a straight line to floor times the rate\n"
+         "  onecycle:div=25,final_div=10000,start=0.3,anneal=cos\n"
+         "                               up from 1/div, then down (PyTorch's OneCycleLR)\n"
+         "All schedules take format=F, the format that rates are computed in. All except\n"
+         "onecycle take warmup=N: the rate rises over the first N steps.\n\n"
+         "Moving averages of the weights (--ema): DECAY, with options after a colon:\n"
+         "  format=F      format of the averages [the variable's]\n"
+         "  compute=F     format of the arithmetic [fp32]\n"
+         "  form=average  d e + (1 - d) w [lerp: e + (1 - d) (w - e)]\n\n"
+         "Examples:\n"
+         "  halfscope train --optimizer sgd:momentum=0.9,weight_decay=1e-4\n"
+         "  halfscope train --optimizer adamw --lr 3e-4\n"
+         "  halfscope train --schedule cosine:warmup=20\n"
+         "  halfscope train --schedule step:every=50,gamma=0.5\n"
+         "  halfscope train --ema 0.999:format=bf16,compute=bf16\n";
+}
+
+std::string reduce_text() {
+  const std::span<const std::string> names = reduction_names();
+  return "With --ranks N, each of N simulated ranks computes the gradients of its share\n"
+         "of the batch. --reduce says how these gradients are added.\n\n" +
+         list_of("Algorithms", {names.begin(), names.end()}) +
+         "  ring        each part of a gradient goes around a ring of ranks\n"
+         "  tree        neighbours first, then pairs of pairs\n"
+         "  halving     rank r and rank r + N/2 first, then N/4 and so on\n"
+         "  all-to-all  one rank adds each part in fp32, in the order of ranks\n\n"
+         "Options follow a colon, separated by commas:\n"
+         "  format=F        format in which sums are sent and stored [the gradient's]\n"
+         "  average=after   divide by N after the additions [before]\n"
+         "  vote=one        each rank skips a step on its own; vote=all: all ranks skip\n"
+         "                  if one has non-finite gradients [all]\n\n"
+         "Examples:\n"
+         "  halfscope train --ranks 4\n"
+         "  halfscope train --ranks 4 --reduce tree:format=bf16\n"
+         "  halfscope train --ranks 4 --reduce ring:format=fp16,average=after,vote=one\n";
+}
+
+}  // namespace
+
+std::span<const Topic> topics() {
+  static constexpr Topic kTopics[] = {
+      {"plans", "Plans: which format each layer uses", plans_text},
+      {"formats", "Number formats, with their ranges", formats_text},
+      {"accumulation", "Orders and precisions of sums", accumulation_text},
+      {"loss-scale", "Loss scaling", loss_scale_help},
+      {"optimizers", "Optimizers, schedules and moving averages", optimizers_text},
+      {"reduce", "Sums of gradients over ranks", reduce_text}};
+  return kTopics;
+}
+
+}  // namespace halfscope
