@@ -311,7 +311,7 @@ void check_arguments(const CLI::App& app, const std::vector<std::string>& words)
       break;
     }
     if (hint.empty()) hint = "see halfscope --help";
-    throw usage_error("unknown flag " + name, hint);
+    throw usage_error("unknown flag '" + name + "'", hint);
   }
   std::vector<std::string> names;
   for (const CLI::App* sub : subcommands_of(app)) {

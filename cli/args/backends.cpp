@@ -45,10 +45,11 @@ LaneRequest parse_lane(const std::string& text) {
   for (const std::string& name : backend_names()) {
     if (text.starts_with(name + ":")) lane = {name, text.substr(name.size() + 1)};
   }
-  if (lane.plan.empty()) throw usage_error(text + " names no plan", "write " + text + "PLAN");
+  if (lane.plan.empty()) throw usage_error("'" + text + "' has no plan", "write " + text + "PLAN");
   if (!lane.plan.starts_with('{')) {
     if (lane.plan.find(',') == std::string::npos) return lane;
-    throw usage_error(lane.plan + ": a plan's name cannot contain a comma", "rename the file");
+    throw usage_error("'" + lane.plan + "': a plan's name cannot contain a comma",
+                      "rename the file");
   }
   lane.spelled_out = plan_from_json(lane.plan);
   lane.plan.clear();

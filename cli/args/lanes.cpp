@@ -52,7 +52,7 @@ LaneConfig lane_of(const LaneRequest& request, const Settings& settings) {
   LaneConfig lane{.plan = plan_of(request, settings), .scaler = {}};
   if (lane.plan.double_precision && !request.backend.empty()) {
     throw usage_error(
-        "--lanes: " + lane_text(request) + " computes in double, for which there is one backend",
+        "--lanes: '" + lane_text(request) + "' runs in double precision, which has its own backend",
         "write " + request.plan);
   }
   if (!is_full_precision(lane.plan)) {
@@ -162,22 +162,23 @@ Json lanes_json(const Settings& settings) {
 std::pair<std::string, std::string> parse_pair(const std::string& text) {
   const size_t comma = text.find(',');
   if (comma == 0 || comma == std::string::npos || comma + 1 == text.size()) {
-    throw usage_error("--compare " + text + " does not name two lanes",
+    throw usage_error("--compare '" + text + "': not two lanes",
                       "write --compare mixed_float16,bfloat16");
   }
   std::pair<std::string, std::string> lanes{text.substr(0, comma), text.substr(comma + 1)};
   if (lanes.first == lanes.second) {
-    throw usage_error("--compare " + text + " compares a lane with itself", "name two lanes");
+    throw usage_error("--compare '" + text + "' compares a lane with itself",
+                      "name two different lanes");
   }
   return lanes;
 }
 
 FloatFormat stored_format(const std::string& flag, const std::string& text) {
   const std::optional<FloatFormat> format = parse_format(text);
-  if (!format) throw usage_error(flag + ": unknown format " + text, format_hint(text));
+  if (!format) throw usage_error(flag + ": unknown format '" + text + "'", format_hint(text));
   if (format->flush_in && !format->flush_out) {
-    throw usage_error(flag + " " + text + " flushes operands only",
-                      "tensors are flushed where they are written: use :ftz or :ftz-out");
+    throw usage_error(flag + " '" + text + "': a stored format cannot flush only what is read",
+                      "use :ftz or :ftz-out, which flush what is written");
   }
   return *format;
 }
@@ -240,7 +241,7 @@ std::vector<LaneConfig> lanes_of(const Settings& settings) {
     for (const LaneRequest& request : lane_requests(settings)) {
       lanes.push_back(lane_of(request, settings));
       if (!seen.insert(lanes.back().name()).second) {
-        throw usage_error("two lanes are named " + lanes.back().name(),
+        throw usage_error("two lanes are named '" + lanes.back().name() + "'",
                           "give every lane's plan its own name");
       }
     }

@@ -135,13 +135,13 @@ constexpr int64_t kUsualClasses = 10;  // of MNIST and CIFAR-10, which the built
 Model load_network(const std::string& spec, const NetworkOptions& options) {
   if (is_network_file(spec)) return load_network_file(spec, options).model;
   if (!options.dimensions.empty()) {
-    throw usage_error("--dimension is for network files; " + spec + " has none that are open",
+    throw usage_error("--dimension is for network files, but '" + spec + "' is built in",
                       "leave it out")
         .about({"model", "network", "dimension"});
   }
   if (options.asks_for_file()) {
     throw usage_error(
-        "--trainable, --frozen and --untie are for ONNX files; " + spec + " is built in",
+        "--trainable, --frozen and --untie are for ONNX files, but '" + spec + "' is built in",
         "leave them out")
         .about({"model", "network", "trainable", "frozen", "untie"});
   }
@@ -159,7 +159,7 @@ Model load_network(const std::string& spec, const NetworkOptions& options) {
     return word.ends_with(':') ? spec.starts_with(word) : spec == word;
   });
   if (shape.empty() && built_in) {
-    throw usage_error("the network " + spec + " needs to know the shape of its images",
+    throw usage_error("network '" + spec + "' needs to know the shape of its images",
                       "add --data SPEC; `run` also takes an --input of images")
         .about({"model", "network"});
   }
@@ -173,9 +173,8 @@ Plan network_plan(const std::string& plan, const std::string& network,
   if (zoo::is_zoo(plan)) return zoo_plan_of(plan);
   if (plan != kAsExported) return load_plan(plan);
   if (!is_network_file(network)) {
-    throw usage_error(
-        "as_exported is the plan of an ONNX file; " + network + " is a built-in network",
-        "name another plan");
+    throw usage_error("as_exported is the plan of an ONNX file, but '" + network + "' is built in",
+                      "name another plan");
   }
   return load_network_file(network, options).types;
 }
@@ -199,7 +198,7 @@ void describe_samples(const Dataset& data, NetworkOptions& options) {
 std::pair<std::string, int64_t> parse_dimension(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == 0 || equals == std::string::npos) {
-    throw usage_error("--dimension " + text + " names no dimension",
+    throw usage_error("--dimension '" + text + "': no name in front of '='",
                       "write for example --dimension sequence=64");
   }
   return {text.substr(0, equals), parse_dimension_size(text.substr(equals + 1))};

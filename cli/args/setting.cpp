@@ -219,7 +219,7 @@ Settings parse_settings(Commands command, const std::vector<std::string>& words)
     for (const Setting* each : settings_of(command)) {
       if (flag ? each->flag == words[i] : each->is_argument()) row = each;
     }
-    if (row == nullptr) throw refuse("unknown setting " + words[i]);
+    if (row == nullptr) throw refuse("unknown setting '" + words[i] + "'");
     const bool next = flag && row->value.name != nullptr;
     if (next && i + 1 == words.size()) throw refuse(words[i] + " has no value");
     const std::string text = row->value.name == nullptr ? "" : words[next ? i + 1 : i];

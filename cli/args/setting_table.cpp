@@ -343,7 +343,7 @@ std::vector<Setting> lane_rows() {
               [](const std::string& text) {
                 const std::optional<Accumulation> accumulation = parse_accumulation(text);
                 if (accumulation) return *accumulation;
-                throw usage_error("unknown accumulation " + text, accumulation_hint(text));
+                throw usage_error("unknown accumulation '" + text + "'", accumulation_hint(text));
               },
               accumulation_name),
           Offer{.words = Texts(accumulation_names().begin(), accumulation_names().end())}),

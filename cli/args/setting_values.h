@@ -42,7 +42,7 @@ inline SettingValue choice(const char* name, std::string Settings::*member, Text
     for (const std::string& each : words) {
       if (each == word) return void(s.*member = word);
     }
-    throw usage_error(flag + ": unknown value " + word,
+    throw usage_error(flag + ": unknown value '" + word + "'",
                       did_you_mean(word, words, "use one of: " + comma_list(words)));
   };
   return value;

@@ -10,6 +10,7 @@
 #include "cli/terminal/lane_summary.h"  // aligned
 #include "cli/terminal/output.h"
 #include "core/lower/optimizer.h"
+#include "core/near_miss.h"
 #include "core/numeric/formats/float_format.h"
 #include "core/numeric/sums/accumulation.h"
 #include "core/numeric/sums/reduction.h"

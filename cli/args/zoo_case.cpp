@@ -104,7 +104,7 @@ Plan zoo_plan_of(const std::string& spec) {
   const std::string name = after_prefix(spec);
   if (std::optional<Plan> plan = zoo::zoo_plan(name)) return *plan;
   const std::vector<std::string> names = zoo::zoo_plan_names();
-  throw usage_error("the zoo has no plan \"" + name + "\"",
+  throw usage_error("the zoo has no plan '" + name + "'",
                     did_you_mean(name, names, "plans of the zoo: " + comma_list(names)));
 }
 

@@ -51,9 +51,9 @@ Written written(const Settings& settings, const NetworkOptions& wanted, int64_t 
   if (settings.plans.empty()) return {onnx_bytes(network, weights), batch};
   const Plan plan = plan_of(settings.plans[0], settings);
   if (plan.double_precision) {
-    throw usage_error(
-        "--plan " + lane_text(settings.plans[0]) + " computes in double, which is not written",
-        "leave --plan out for the network as it is");
+    throw usage_error("--plan '" + lane_text(settings.plans[0]) +
+                          "' runs in double precision, which ONNX output does not support",
+                      "leave --plan out for the network as it is");
   }
   const ShownPlan shown = settings.typed_io    ? ShownPlan::types_and_io
                           : is_typed(settings) ? ShownPlan::types

@@ -333,7 +333,7 @@ int audit(const DiagnoseOptions& options) {
                                                  {"--record", !options.record.empty()}};
   for (const auto& [flag, given] : unused) {
     if (given)
-      throw usage_error(fmt::format("--audit runs nothing, so {} has no use", flag),
+      throw usage_error(fmt::format("--audit runs nothing, so {} has no effect", flag),
                         fmt::format("leave out --audit or {}", flag));
   }
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work

@@ -41,8 +41,9 @@ std::optional<DoctorNetwork> examined(const Settings& settings) {
   }
   const Plan plan = plan_of(asked, settings);
   if (plan.double_precision) {
-    throw usage_error("--plan " + result.plan + " computes in double, which is for reference alone",
-                      "name a plan of 32 or fewer bits");
+    throw usage_error(
+        "--plan '" + result.plan + "' runs in double precision, which is only a reference",
+        "name a plan of 32 or fewer bits");
   }
   Model network;
   if (is_network_file(settings.model)) {

@@ -60,7 +60,7 @@ void check_run_files(const Settings& settings) {
     if (!file.empty()) check_output_file(file, settings.force);
   }
   if (!settings.out.empty() && !settings.out.ends_with(".npz") && !settings.out.ends_with(".npy")) {
-    throw usage_error("--out " + settings.out + ": neither .npz nor .npy",
+    throw usage_error("--out '" + settings.out + "': not a .npz or .npy file",
                       "outputs are written as NumPy arrays");
   }
 }
@@ -213,14 +213,16 @@ int run_network(const Settings& settings, const std::string& command_line,
   active_isa();  // reports a bad HALFSCOPE_ISA before the work
   check_run_files(settings);
   if (settings.out.ends_with(".npy") && config.lanes.size() > 1) {
-    throw usage_error("--out " + settings.out + " holds the outputs of one lane",
-                      "write a .npz, or run one lane");
+    throw usage_error(
+        "--out '" + settings.out + "': a .npy file has room for the outputs of one lane only",
+        "write a .npz, or run one lane");
   }
   ForwardRun forward(settings, command_line);
   const Runner* runner = &forward.runner();
   const RunInfo& info = forward.info();
   if (settings.out.ends_with(".npy") && runner->output_names().size() > 1) {
-    throw usage_error("--out " + settings.out + " holds one output, the network has " +
+    throw usage_error("--out '" + settings.out +
+                          "': a .npy file has room for one output, but the network has " +
                           std::to_string(runner->output_names().size()),
                       "write a .npz");
   }

@@ -16,7 +16,7 @@ std::vector<std::string> fix_target_names() {
 FixTarget parse_fix_as(const std::string& text) {
   if (const std::optional<FixTarget> target = parse_fix_target(text)) return *target;
   const std::vector<std::string> names = fix_target_names();
-  throw usage_error("--fix-as " + text + ": unknown framework",
+  throw usage_error("--fix-as: unknown framework '" + text + "'",
                     did_you_mean(text, names, "use " + comma_list(names)));
 }
 

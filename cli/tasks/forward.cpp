@@ -25,7 +25,7 @@ Samples read_samples(const Settings& settings) {
     if (whole) samples.data.test = std::move(samples.data.train);
     samples.data.train = {};
     if (samples.data.test.size() == 0) {
-      throw usage_error("--data " + settings.data + " has no test part", "use --input")
+      throw usage_error("--data '" + settings.data + "' has no test part", "use --input")
           .about({"data"});
     }
   } else {

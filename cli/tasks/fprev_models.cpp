@@ -164,7 +164,7 @@ FprevModel make_fprev_model(const FprevChoice& choice, int n) {
   const std::optional<Accumulation> accumulation = parse_accumulation(choice.model);
   if (!accumulation) {
     throw usage_error(
-        "unknown model " + choice.model,
+        "unknown model '" + choice.model + "'",
         did_you_mean(choice.model, fprev_model_names(),
                      "see halfscope help accumulation, or use a tensor core such as h100"));
   }

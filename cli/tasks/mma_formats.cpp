@@ -17,7 +17,7 @@ FloatFormat mma_format(const std::string& where, const std::string& text) {
   if (name.starts_with("fp8-")) name.erase(0, 4);
   if (name == "e4m3") return kE4m3fn;  // the only e4m3 that tensor cores have
   if (const std::optional<FloatFormat> format = parse_format(name)) return *format;
-  throw usage_error(fmt::format("{}: unknown format {}", where, text),
+  throw usage_error(fmt::format("{}: unknown format '{}'", where, text),
                     did_you_mean(name, mma_input_names(),
                                  "formats: " + comma_list(mma_input_names()) + ", fp32"));
 }
@@ -29,7 +29,7 @@ const TensorCoreArch& mma_arch(const std::string& where, const std::string& name
   for (const TensorCoreArch& each : tensor_core_archs()) {
     known.insert(known.end(), each.aliases.begin(), each.aliases.end());
   }
-  throw usage_error(fmt::format("{}: no tensor core is named {}", where, name),
+  throw usage_error(fmt::format("{}: unknown tensor core '{}'", where, name),
                     did_you_mean(name, known, "--arch: " + comma_list(mma_arch_names())));
 }
 

@@ -59,14 +59,14 @@ Dataset read_inputs(const std::vector<std::string>& texts) {
     const InputText input = split_text(text);
     const std::filesystem::path file(input.file);
     if (file.extension() != ".npy" && file.extension() != ".npz") {
-      throw usage_error("--input " + text + ": not a .npy or .npz file",
+      throw usage_error("--input '" + text + "': not a .npy or .npz file",
                         "write --input x.npy, --input arrays.npz or --input NAME=x.npy");
     }
     std::vector<SampleArray> arrays = read_sample_arrays(file, ArrayValues::any);
     if (!input.name.empty()) {
       if (arrays.size() != 1) {
-        throw usage_error("--input " + text + ": the file holds " + std::to_string(arrays.size()) +
-                              " arrays, the name is for one",
+        throw usage_error("--input '" + text + "': the file contains " +
+                              std::to_string(arrays.size()) + " arrays, but the name is for one",
                           "name a .npy file, or leave the name out");
       }
       arrays[0].name = input.name;
@@ -74,7 +74,7 @@ Dataset read_inputs(const std::vector<std::string>& texts) {
     for (SampleArray& array : arrays) {
       for (const SampleArray& other : data.test.arrays) {
         if (other.name != array.name) continue;
-        throw usage_error("--input " + text + ": a second array for " +
+        throw usage_error("--input '" + text + "': a second array for " +
                               (array.name.empty() ? "the only input" : "\"" + array.name + "\""),
                           "write --input NAME=x.npy for every input of the network");
       }

@@ -56,7 +56,7 @@ void check_repeatable(const std::string& file, const RunInfo& info) {
   if (info.settings.empty()) {
     const char* verb = info.inference ? "run" : "trained";
     throw usage_error(
-        fmt::format("{} does not say how it was {}, so it cannot be repeated", file, verb),
+        fmt::format("'{}' does not say how it was {}, so it cannot be repeated", file, verb),
         fmt::format("record it again with this version of halfscope {}",
                     info.inference ? "run" : "train"));
   }

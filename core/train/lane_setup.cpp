@@ -217,7 +217,7 @@ std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,
       if (names.back() != name) continue;
       // Its tensors have no format to measure distances in, and no sites in the run.
       if (lanes[i].plan.double_precision) {
-        throw usage_error("lane " + name + " computes in double precision and cannot be compared",
+        throw usage_error("lane '" + name + "' runs in double precision and cannot be compared",
                           "compare other lanes, for example with float32")
             .about({"compare"});
       }

@@ -41,7 +41,7 @@ TEST(BackendOfLanes, NamesAreUnique) {
   const Outcome twice =
       bench.run(train({"--lanes", "emulated:mixed_float16,emulated:mixed_float16"}));
   EXPECT_EQ(twice.code, 2);
-  EXPECT_THAT(twice.err, StartsWith("halfscope: two lanes are named emulated:mixed_float16\n"));
+  EXPECT_THAT(twice.err, StartsWith("halfscope: two lanes are named 'emulated:mixed_float16'\n"));
 }
 
 TEST(BackendOfLanes, BadRequestsAreUsageErrors) {
@@ -52,7 +52,7 @@ TEST(BackendOfLanes, BadRequestsAreUsageErrors) {
   EXPECT_THAT(unknown.err, HasSubstr("cuda"));
   const Outcome twofold = bench.run(train({"--lanes", "emulated:float64"}));
   EXPECT_EQ(twofold.code, 2);
-  EXPECT_THAT(twofold.err, HasSubstr("emulated:float64 computes in double"));
+  EXPECT_THAT(twofold.err, HasSubstr("emulated:float64' runs in double precision"));
   const Outcome plan = bench.run(train({"--lanes", "emulated:mixed_float15"}));
   EXPECT_EQ(plan.code, 2);
   EXPECT_THAT(plan.err, HasSubstr("mixed_float15"));

@@ -190,11 +190,11 @@ TEST(CliConfig, MistakesInUpdateFormatsAreOneLine) {
   EXPECT_THAT(says("\"eval_ema\": true"), HasSubstr("--eval-ema needs moving averages"));
   EXPECT_THAT(says("\"clip_format\": \"fp16\""), HasSubstr("--clip-format needs a norm"));
   EXPECT_THAT(says("\"clip_norm\": 1, \"clip_format\": \"fp17\""),
-              HasSubstr("unknown format fp17"));
+              HasSubstr("unknown format 'fp17'"));
   EXPECT_THAT(says("\"optimizer_compute\": \"fp17\""),
-              HasSubstr("c.json: \"optimizer_compute\": unknown format fp17"));
+              HasSubstr("c.json: \"optimizer_compute\": unknown format 'fp17'"));
   EXPECT_THAT(says("\"running_variance\": \"biased\""),
-              HasSubstr("c.json: \"running_variance\": unknown value biased"));
+              HasSubstr("c.json: \"running_variance\": unknown value 'biased'"));
   const Outcome none = bench.run(test::small_training({"--running-variance", "sample"}));
   EXPECT_EQ(none.code, 2);
   EXPECT_THAT(none.err, HasSubstr("no batch normalization that trains"));

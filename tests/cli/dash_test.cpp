@@ -76,7 +76,7 @@ TEST(CliDash, WhatNeedsAFileSaysSo) {
   EXPECT_EQ(bench.run({"diagnose", "run.hscope", "--fix-as", "plan", "--json"}).code, 2);
   const Outcome misspelt = bench.run({"diagnose", "run.hscope", "--fix-as", "pytorh"});
   EXPECT_EQ(misspelt.code, 2);
-  EXPECT_THAT(misspelt.err, HasSubstr("--fix-as pytorh: unknown framework\nhint: did you mean "
+  EXPECT_THAT(misspelt.err, HasSubstr("--fix-as: unknown framework 'pytorh'\nhint: did you mean "
                                       "pytorch?\n"));
 }
 

@@ -76,7 +76,7 @@ TEST(CliMmaCheck, NamesTellWhereHeadersDoNot) {
       0);
   const Outcome unknown = bench.run({"mma-check", "RTX_4090_fp16_fp32.txt"});
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("no tensor core is named RTX_4090"));
+  EXPECT_THAT(unknown.err, HasSubstr("unknown tensor core 'RTX_4090'"));
   EXPECT_THAT(unknown.err, HasSubstr("did you mean rtx4090?"));
 }
 
@@ -147,8 +147,8 @@ TEST(CliMmaCheck, WhatIsWrongWithAFile) {
       {header + "49800000 " + right.substr(9), 3, "line 2: a[0] = 49800000 is not a value of fp16"},
       {"# gpu=V100 input=fp16 output=bf16 k=4\n" + right, 2, "v100 has no tensor-core instruction"},
       {"# gpu=V100 input=bf16 output=fp32 k=4\n" + right, 2, "bf16 operands and fp32 results"},
-      {"# gpu=X100 input=fp16 output=fp32 k=4\n" + right, 2, "no tensor core is named X100"},
-      {"# gpu=V100 input=fp17 output=fp32 k=4\n" + right, 2, "unknown format fp17"},
+      {"# gpu=X100 input=fp16 output=fp32 k=4\n" + right, 2, "unknown tensor core 'X100'"},
+      {"# gpu=V100 input=fp17 output=fp32 k=4\n" + right, 2, "unknown format 'fp17'"},
       {std::string("\x1f\x8b\x08\0\0\0\0\0\0\3garbage", 17), 3, "the gzip stream is damaged"},
   };
   for (const Case& each : cases) {
@@ -265,13 +265,13 @@ TEST(CliFprev, Json) {
 TEST(CliFprev, WrongWords) {
   const Bench bench;
   const std::pair<Words, const char*> cases[] = {
-      {{"--model", "h10"}, "unknown model h10"},
+      {{"--model", "h10"}, "unknown model 'h10'"},
       {{"--n", "1"}, "--n 1: out of range"},
       {{"--n", "5000"}, "--n 5000: out of range"},
       {{"--model", "format", "--n", "2049"}, "at most 2048 summands"},
       {{"--model", "h100", "--input", "e4m3", "--n", "513"}, "at most 512 summands"},
       {{"--model", "h100", "--input", "fp32"}, "no tensor-core instruction with fp32 operands"},
-      {{"--model", "h100", "--input", "fp17"}, "unknown format fp17"},
+      {{"--model", "h100", "--input", "fp17"}, "unknown format 'fp17'"},
       {{"--model", "v100", "--input", "bf16"}, "v100 has no tensor-core instruction"},
       {{"--model", "b200-tcgen05", "--input", "e2m1"}, "range is too narrow"},
       {{"--split-k", "2"}, "are for tensor cores"},

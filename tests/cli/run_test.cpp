@@ -265,10 +265,10 @@ TEST(CliRun, MistakesAreOneLine) {
            Mistake{{"mlp:6-3", "--input", "a=x.npy", "--input", "a=labels.npy"},
                    "second array for \"a\""},
            Mistake{{"mlp:6-3", "--input", "x.npz", "--labels", "x.npy"}, "not one whole number"},
-           Mistake{{"mlp:6-3", "--input", "x.npy", "--out", "y.txt"}, "neither .npz nor .npy"},
+           Mistake{{"mlp:6-3", "--input", "x.npy", "--out", "y.txt"}, "not a .npz or .npy file"},
            Mistake{{"mlp:6-3", "--input", "x.npy", "--out", "x.npy"}, "x.npy"},
            Mistake{{"mlp:6-3", "--input", "x.npy", "--plan", "float16", "--out", "y.npy"},
-                   "holds the outputs of one lane"},
+                   "has room for the outputs of one lane"},
            Mistake{{"mlp:6-3", "--input", "x.npy", "--plan", "float17"}, "no plan named 'float17'"},
            Mistake{{"mlp:6-3", "--input", "x.npy", "--dimension", "n=3"}, "for network files"},
            Mistake{{"lenet", "--random-input", "1"}, "needs to know the shape of its images"},
@@ -356,7 +356,7 @@ TEST(CliTrainArrays, MistakesAreOneLine) {
            Mistake{{"--data", "digits", "--normalize", "1/0"}, "not positive"},
            Mistake{{"--data", "digits", "--normalize", "1,2/3"},
                    "normalize '1,2/3' does not fit images with 1 channel\n"},
-           Mistake{{"--data", "x.npz", "--optimizer-state", "fp17"}, "unknown format fp17"},
+           Mistake{{"--data", "x.npz", "--optimizer-state", "fp17"}, "unknown format 'fp17'"},
            Mistake{{"--data", "x.npz", "--out", "x.npz", "--force"}, "x.npz"},
        }) {
     const Outcome outcome = bench.run(

@@ -145,7 +145,7 @@ TEST(CliZoo, AnotherPlanReplacesTheOneOfTheCase) {
               HasSubstr("mxfp8_floor"));
   const Outcome unknown = bench.run({"run", "zoo:F36", "--plan", "zoo:mxfp8_flor"});
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.err, AllOf(HasSubstr("the zoo has no plan \"mxfp8_flor\""),
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("the zoo has no plan 'mxfp8_flor'"),
                                  HasSubstr("did you mean mxfp8_floor?")));
 }
 
