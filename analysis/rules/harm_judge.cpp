@@ -143,13 +143,13 @@ class Judge {
       const bool loss = key.first == Of::loss;
       if (series.broken > 0) {
         if (loss) {
+          const int64_t step = lost_from(series.first_broken);
           add({.of = HarmItem::Of::loss,
-               .step = series.first_broken,
+               .step = step,
                .error = kInfinity,
                .severe = true,
-               .text = fmt::format("its loss is {} at step {}, but float32's is finite",
-                                   non_finite_word(loss_at(series.first_broken)),
-                                   series.first_broken)});
+               .text = fmt::format("its loss is {} {}, but float32's is finite",
+                                   non_finite_word(loss_at(step)), since(step))});
         } else {
           gradients.push_back({.of = HarmItem::Of::gradient,
                                .name = key.second,
@@ -207,6 +207,26 @@ class Judge {
                                         what, difference_by(item.error), percent(item.tolerance))
                           : what + " " + difference_text(item.error, item.tolerance);
     return item;
+  }
+
+  /// Returns the step of the first loss that is not finite, at the latest `compared`: only some
+  /// steps are compared with float32.
+  int64_t lost_from(int64_t compared) const {
+    for (const StepRow& row : lane_.steps()) {
+      if (row.step < compared && !std::isfinite(row.loss)) return row.step;
+    }
+    return compared;
+  }
+
+  /// Returns "at step 3", or "from step 3 on" if there are later steps and all lose theirs as well.
+  std::string since(int64_t step) const {
+    bool later = false;
+    for (const StepRow& row : lane_.steps()) {
+      if (row.step <= step) continue;
+      if (std::isfinite(row.loss)) return fmt::format("at step {}", step);
+      later = true;
+    }
+    return later ? fmt::format("from step {} on", step) : fmt::format("at step {}", step);
   }
 
   double loss_at(int64_t step) const {
