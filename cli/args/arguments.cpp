@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -138,9 +139,12 @@ class Checker {
 
   static Error lacks_value(const CLI::Option& option) {
     const std::string flag = long_name(option);
-    return usage_error(
-        flag + " needs a value",
-        fmt::format("write {} {}. {}", flag, value_name(option), option.get_description()));
+    std::string meaning = option.get_description();
+    if (meaning.size() > 1 && std::islower(static_cast<unsigned char>(meaning[1])) != 0) {
+      meaning[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(meaning[0])));
+    }
+    return usage_error(flag + " needs a value",
+                       fmt::format("write {} {}: {}", flag, value_name(option), meaning));
   }
 
   void check_positionals() const {

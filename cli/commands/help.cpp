@@ -39,7 +39,7 @@ void add_help(CLI::App& app, Invocation& call) {
         write_out(topic.text());
         return 0;
       }
-      throw usage_error("there is no command or topic '" + *name + "'",
+      throw usage_error("unknown command or topic '" + *name + "'",
                         did_you_mean(*name, words, "see halfscope help; topics: " + names));
     };
   });

@@ -164,7 +164,7 @@ void attach_network(TrainConfig& config, const Settings& settings, const Dataset
     return;
   }
   if (file && settings.loss.empty()) {
-    throw usage_error(settings.model + " does not say what to train it for",
+    throw usage_error("'" + settings.model + "' has no loss to train for",
                       "add --loss cross-entropy, --loss mse or --loss OUTPUT")
         .about({"model"});
   }

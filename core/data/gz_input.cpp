@@ -8,6 +8,7 @@
 #include <string>
 #include <system_error>
 
+#include "core/data/read_failure.h"
 #include "core/error.h"
 
 namespace halfscope {
@@ -16,8 +17,8 @@ GzInput::GzInput(const std::filesystem::path& file)
     : file_(file), handle_(gzopen(file.c_str(), "rb")) {
   if (!handle_) {
     const int code = errno;
-    throw Error("cannot open '" + file.string() +
-                    "': " + (code != 0 ? std::generic_category().message(code) : "out of memory"),
+    throw Error("cannot open '" + file.string() + "': " +
+                    (code != 0 ? read_failure({code, std::generic_category()}) : "out of memory"),
                 "check the path and its permissions");
   }
 }
@@ -42,7 +43,7 @@ void GzInput::throw_damaged(int code, const char* message) const {
   const std::string name = file_.string();
   if (code == Z_BUF_ERROR) throw Error(name + ": the gzip stream is truncated", kGetAgain);
   if (code == Z_ERRNO) {
-    throw Error("cannot read '" + name + "': " + std::generic_category().message(errno),
+    throw Error("cannot read '" + name + "': " + read_failure({errno, std::generic_category()}),
                 "check that it is a readable regular file");
   }
   throw Error(name + ": the gzip stream is damaged (" + message + ")", kGetAgain);

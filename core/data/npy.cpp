@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "core/data/npz.h"
+#include "core/data/read_failure.h"
 #include "core/error.h"
 #include "core/numeric/formats/codes.h"
 
@@ -300,7 +301,7 @@ std::vector<uint8_t> read_file(const std::filesystem::path& file) {
   const char* const kCheck = "check the path and its permissions";
   std::error_code code;
   const uint64_t size = fs::file_size(file, code);  // fails for folders, too
-  if (code) throw Error("cannot read '" + file.string() + "': " + code.message(), kCheck);
+  if (code) throw Error("cannot read '" + file.string() + "': " + read_failure(code), kCheck);
   std::ifstream stream(file, std::ios::binary);
   if (!stream) throw Error("cannot open '" + file.string() + "'", kCheck);
   std::vector<uint8_t> bytes(size);

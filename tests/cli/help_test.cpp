@@ -136,7 +136,7 @@ TEST(CliHelp, AnUnknownTopicIsAnError) {
     EXPECT_EQ(each.code, 2);
     EXPECT_EQ(each.out, "");
   }
-  EXPECT_THAT(near.err, HasSubstr("there is no command or topic 'fromats'"));
+  EXPECT_THAT(near.err, HasSubstr("unknown command or topic 'fromats'"));
   EXPECT_THAT(near.err, HasSubstr("did you mean formats?"));
   EXPECT_THAT(far.err, HasSubstr("topics: plans, formats"));
 }

@@ -436,7 +436,7 @@ TEST(CliOnnx, TellsWhatIsWrong) {
   refused({"run", "foo", "--random-input", "1"}, 2, "unknown model 'foo'");
   refused({"run", kNetwork, "--random-input", "1", "--lanes", "as_exported"}, 2,
           "as_exported is the plan of an ONNX file");
-  refused({"train", "--model", "net.onnx", "--steps", "1"}, 2, "does not say what to train it for");
+  refused({"train", "--model", "net.onnx", "--steps", "1"}, 2, "has no loss to train for");
 }
 
 }  // namespace

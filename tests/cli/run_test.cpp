@@ -367,7 +367,7 @@ TEST(CliTrainArrays, MistakesAreOneLine) {
     EXPECT_FALSE(std::filesystem::exists(bench / "run.hscope"));
   }
   const Outcome lost = bench.run({"train", "--model", "gone.onnx", "--data", "x.npz"});
-  EXPECT_THAT(lost.err, HasSubstr("gone.onnx does not say what to train it for"));
+  EXPECT_THAT(lost.err, HasSubstr("gone.onnx' has no loss to train for"));
 }
 
 // Printed settings read back: the same settings, the same run.

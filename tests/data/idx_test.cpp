@@ -139,7 +139,7 @@ TEST_F(IdxFile, HostileSizesTakeNoMemory) {
 
 TEST_F(IdxFile, MissingOrFolder) {
   expect_error([&] { read_idx(folder_ / "none", 3); }, ErrorKind::runtime,
-               {"none", "No such file"});
+               {"none", "file not found"});
   expect_error([&] { read_idx(folder_.path(), 3); }, ErrorKind::runtime, {"is a folder"});
 }
 

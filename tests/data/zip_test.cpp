@@ -73,7 +73,7 @@ TEST_F(ZipFile, NotAnArchive) {
   expect(cut, ErrorKind::runtime, {"truncated"});
   const TemporaryFolder folder;
   expect_error([&] { read_npz(folder / "none.npz"); }, ErrorKind::runtime,
-               {"none.npz", "No such file"});
+               {"none.npz", "file not found"});
 }
 
 TEST_F(ZipFile, UnsupportedMembers) {
