@@ -172,7 +172,7 @@ constexpr BinaryRow kBinary[] = {
     {"Xor", nullptr, [](int64_t a, int64_t b) -> int64_t { return (a != 0) != (b != 0); }, true},
 };
 
-/// With the sign of the dividend, for Mod with fmod = 1.
+/// The result has the sign of the dividend, as Mod with fmod = 1 requires.
 constexpr BinaryRow kTruncatedMod{
     "Mod", [](double a, double b) { return std::fmod(a, b); },
     [](int64_t a, int64_t b) { return b == 0 || b == -1 ? int64_t{0} : a % b; }};
@@ -265,7 +265,8 @@ bool is_infinite(double x, const FoldCall& c) {
   return std::isinf(x) && c.attributes.integer(detects, 1) != 0;
 }
 
-/// Limits are inputs, up to opset 10 attributes. A limit below the lower one wins, a NaN stays.
+/// Limits are inputs, or attributes up to opset 10. The upper limit wins if it is below the lower
+/// one, and NaN stays.
 Result clip(const FoldCall& c) {
   KnownTensor x = c.input(0);
   const auto limit = [&](const char* name, size_t i) -> std::optional<double> {
@@ -387,7 +388,7 @@ bool is_narrow(const KnownTensor& tensor) {
   return tensor.real() && format_of(tensor.type).value_or(kFp32) != kFp32;
 }
 
-/// Whether rounding `unrounded` to the tensor's type gives the tensor, NaN for NaN.
+/// Returns whether `unrounded`, rounded to the tensor's type, equals the tensor. NaN equals NaN.
 bool rounds_to(const std::vector<float>& unrounded, const KnownTensor& tensor) {
   if (unrounded.size() != tensor.reals.size()) return false;
   for (size_t i = 0; i < unrounded.size(); ++i) {
@@ -404,7 +405,7 @@ std::optional<Folded> fold_twice(const FoldCall& call) {
   if (!results) return std::nullopt;
   Folded folded{std::move(*results), {}};
   folded.rounds_within.assign(folded.outputs.size(), false);
-  for (KnownTensor& output : folded.outputs) output.unrounded.clear();  // of an operand
+  for (KnownTensor& output : folded.outputs) output.unrounded.clear();  // copied from an operand
   const bool differs = std::any_of(call.in.begin(), call.in.end(), [](const KnownTensor* input) {
     return input != nullptr && !input->unrounded.empty();
   });

@@ -21,7 +21,7 @@ std::vector<int64_t> strides_of(const Shape& shape) {
   return strides;
 }
 
-/// Element i of the result is element start + sum of place * stride of x.
+/// Returns a tensor whose element i is the element of x at start + the sum of place * stride.
 KnownTensor picked(const KnownTensor& x, const Shape& shape, int64_t start,
                    const std::vector<int64_t>& strides) {
   KnownTensor result{.type = x.type, .shape = shape};
@@ -38,7 +38,7 @@ KnownTensor picked(const KnownTensor& x, const Shape& shape, int64_t start,
   return result;
 }
 
-/// The same elements under another shape.
+/// Returns the same elements with another shape.
 KnownTensor viewed(const KnownTensor& x, Shape shape) {
   KnownTensor result = x;
   result.shape = std::move(shape);
@@ -267,7 +267,7 @@ Result triangle(const FoldCall& c) {
   return one(std::move(result));
 }
 
-/// Ones on a diagonal, in the shape of the input.
+/// Returns ones on a diagonal, in the shape of the input.
 Result eye_like(const FoldCall& c) {
   const KnownTensor& x = c.input(0);
   if (x.shape.size() != 2) throw Error(c.what + ": its input must be a matrix");
@@ -280,7 +280,7 @@ Result eye_like(const FoldCall& c) {
   return one(converted(eye, to, c.what));
 }
 
-/// Returns the places of all elements other than zero, a row per dimension.
+/// Returns the positions of all non-zero elements, one row per dimension.
 Result non_zero(const FoldCall& c) {
   const KnownTensor& x = c.input(0);
   std::vector<int64_t> places;
@@ -298,7 +298,8 @@ Result non_zero(const FoldCall& c) {
   return one(std::move(result));
 }
 
-/// [off, on] by whether the class is the index, which counts from the end where it is negative.
+/// Fills in `on` at the class given by each index and `off` elsewhere. Negative indices count from
+/// the end.
 Result one_hot(const FoldCall& c) {
   const KnownTensor &x = c.input(0), &depth = c.input(1), &values = c.input(2);
   if (depth.count() != 1 || values.count() != 2)
@@ -327,7 +328,7 @@ Result flatten(const FoldCall& c) {
                         element_count({x.shape.begin() + axis, x.shape.end()})}));
 }
 
-/// (x - zero) * scale, per tensor or along an axis: the weights of quantized files.
+/// Computes (x - zero) * scale, per tensor or along an axis, for the weights of quantized files.
 Result dequantize(const FoldCall& c) {
   const KnownTensor &x = c.input(0), &scale = c.input(1);
   if (x.real() || !scale.real()) throw Error(c.what + ": it needs integers and a real scale");
@@ -343,7 +344,7 @@ Result dequantize(const FoldCall& c) {
   if (zero != nullptr && (zero->count() != scale.count() || zero->real()))
     throw Error(c.what + ": its zero point does not fit the scale");
   const int64_t stride = whole ? 1 : strides_of(x.shape)[axis];
-  // Opset 23 names the type.
+  // From opset 23 on, the file can name the type.
   const int64_t wanted = c.attributes.integer("output_dtype", 0);
   KnownTensor result{.type = wanted == 0 ? scale.type : static_cast<DataType>(wanted),
                      .shape = x.shape};

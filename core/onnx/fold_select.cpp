@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// GatherND, GatherElements, ScatterND and ScatterElements of values that are known.
+// Folds GatherND, GatherElements, ScatterND and ScatterElements of known values.
 #include <algorithm>
 #include <string_view>
 
@@ -10,7 +10,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-/// An index counted from the end if it is negative.
+/// Returns the index counted from the start; negative indices count from the end.
 int64_t in_range(int64_t index, int64_t size, const std::string& what) {
   if (index < -size || index >= size)
     throw Error(what + ": index " + std::to_string(index) + " is out of range for size " +
@@ -57,8 +57,8 @@ T combined(T old, T update, ScatterHow how) {
   return update;
 }
 
-/// One after the other, as ONNX Runtime does: of several that replace an element the last one
-/// stays.
+/// Applies updates one after the other, as ONNX Runtime does: the last one that replaces an element
+/// wins.
 Result scattered(const FoldCall& c, const std::vector<int64_t>& rows, int64_t length) {
   const KnownTensor &x = c.input(0), &updates = c.input(2);
   if (x.real() != updates.real()) throw Error(c.what + ": its inputs mix reals and integers");
@@ -103,7 +103,7 @@ struct SelectRow {
 constexpr SelectRow kSelectRows[] = {
     {"GatherND", gather_nd},       {"GatherElements", gather_elements},
     {"ScatterND", scatter_nd},     {"ScatterElements", scatter_elements},
-    {"Scatter", scatter_elements},  // its name up to opset 10
+    {"Scatter", scatter_elements},  // the name up to opset 10
 };
 
 }  // namespace
