@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How each operator of ours is written in opset 21: what is an attribute here and an input there.
+// How our operators are written in opset 21: which of our attributes are inputs there.
 #include <algorithm>
 #include <numeric>
 #include <string_view>
@@ -15,13 +15,13 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// Whether operand i is what an operator moves elements of.
+/// Returns whether the operator moves the elements of operand i.
 bool is_moved(const Node& node, size_t i) {
   const auto& moved = find_op(node.op).moves;
   return i >= moved.first && i < moved.end;
 }
 
-/// Booleans that are moved stay booleans, if all of them are.
+/// Returns whether the node only moves booleans; if so, its output is boolean too.
 bool moves_booleans(Exporter& e, const Node& node) {
   bool moves = false;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -32,8 +32,8 @@ bool moves_booleans(Exporter& e, const Node& node) {
   return moves;
 }
 
-/// The name of an operand; booleans that are moved or compared with each other stay such, for
-/// everything else they are numbers.
+/// Returns the name of an operand. Booleans stay booleans if they are moved or compared with each
+/// other; all other operators read them as numbers.
 std::string operand(Exporter& e, const Node& node, size_t i) {
   const bool equals =
       node.op == "Equal" && e.is_boolean(node.inputs[0]) && e.is_boolean(node.inputs[1]);
@@ -60,7 +60,7 @@ void copy_attributes(const Node& node, ::onnx::NodeProto& proto,
   }
 }
 
-/// An operator that differs in nothing.
+/// Writes an operator that is the same in ONNX.
 void same(Exporter& e, const Node& node, const Names& outputs) {
   ::onnx::NodeProto& proto = e.add(node.op, node.path, input_names(e, node), {outputs[0]});
   for (const OnnxAttribute& each : find_op(node.op).onnx.attributes)
@@ -141,7 +141,7 @@ void gelu(Exporter& e, const Node& node, const Names& outputs) {
   if (int_attribute(node, "tanh", 0) != 0) set_attribute(proto, "approximate", std::string("tanh"));
 }
 
-/// As in inference, whatever it is in the graph.
+/// Writes it as in inference, whatever its mode in the graph.
 void batch_normalization(Exporter& e, const Node& node, const Names& outputs) {
   Names inputs{e.name_of(node.inputs[0])};
   for (size_t i = 1; i < node.inputs.size(); ++i)
@@ -150,7 +150,7 @@ void batch_normalization(Exporter& e, const Node& node, const Names& outputs) {
   copy_attributes(node, proto, {"epsilon", "momentum"});
 }
 
-/// A softmax that gives zeros where everything is masked: as PyTorch's exporters write it.
+/// Writes a softmax that gives zeros for fully masked rows, in the form of PyTorch's exporters.
 void softmax(Exporter& e, const Node& node, const Names& outputs) {
   if (!zeroes_masked_lines(node)) return same(e, node, outputs);
   const std::string line = e.fresh(node.path + "/softmax"), none = e.fresh(node.path + "/is_nan");
@@ -170,7 +170,7 @@ void compare(Exporter& e, const Node& node, const Names& outputs) {
 }
 
 void arg_max(Exporter& e, const Node& node, const Names& outputs) {
-  // ONNX Runtime has no kernel for positions among int64.
+  // ONNX Runtime has no ArgMax kernel for int64.
   const bool index = e.graph().value(node.inputs[0]).type == ElementType::index;
   const std::string x =
       index ? e.cast(node.inputs[0], "_int32", DataType::int32) : e.name_of(node.inputs[0]);
@@ -198,9 +198,9 @@ void gather_elements(Exporter& e, const Node& node, const Names& outputs) {
   copy_attributes(node, proto, {"axis"});
 }
 
-/// The gradients of gathers in forward nodes came from scattered sums.
+/// Scattered sums in forward nodes come from gradients of gathers.
 void scattered_sums(Exporter& e, const Node& node, const Names& outputs) {
-  // Not an initializer, which a training could change.
+  // This is not an initializer, because training could change an initializer.
   const std::string data = node.path + "/zeros";
   const std::string shape = e.ints(node, "shape", e.graph().value(node.outputs[0]).shape);
   ::onnx::NodeProto& zeros = e.add("ConstantOfShape", data, {shape}, {data});
@@ -225,7 +225,7 @@ void scattered_sums(Exporter& e, const Node& node, const Names& outputs) {
   set_attribute(proto, "reduction", std::string("add"));
 }
 
-/// A convolution's gradient in forward nodes came from a ConvTranspose.
+/// A convolution's gradient in forward nodes comes from a ConvTranspose.
 void conv_transpose(Exporter& e, const Node& node, const Names& outputs) {
   const Graph& graph = e.graph();
   const Shape& x = graph.value(node.inputs[0]).shape;

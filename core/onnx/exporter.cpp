@@ -31,7 +31,7 @@ void describe(::onnx::ValueInfoProto& info, const std::string& name, const Value
   for (int64_t size : value.shape) shape.add_dim()->set_dim_value(size);
 }
 
-/// Whether the plan's accumulation matters to the node.
+/// Returns whether the plan's accumulation matters for the node.
 bool takes_sums(const Node& node) {
   constexpr std::array<std::string_view, 12> kSumming{"AveragePool",
 
@@ -140,7 +140,7 @@ const Tensor& Exporter::weight(const Variable& variable) const {
   return found->second;
 }
 
-/// A Cast whose output has the name `to`.
+/// Adds a Cast whose output is named `to`.
 std::string Exporter::add_cast(const std::string& from, const std::string& to,
                                const FloatFormat& format) {
   const DataType type = needed_type(format, from);
@@ -150,7 +150,7 @@ std::string Exporter::add_cast(const std::string& from, const std::string& to,
   return to;
 }
 
-/// A variable or a constant.
+/// Writes a variable or a constant.
 void Exporter::add_source(ValueId value) {
   if (const Variable* variable = graph_.variable_of(value)) {
     const Tensor& of = weight(*variable);
@@ -185,7 +185,7 @@ void Exporter::add_source(ValueId value) {
               " is not an input, variable, constant or node output, so it cannot be exported");
 }
 
-/// The Cast of a value that the graph keeps narrower than float32, and the one back.
+/// Casts a value to its narrow format and back to float32.
 void Exporter::round_output(ValueId value, const std::string& exact) {
   const Value& of = graph_.value(value);
   const Node& node = graph_.node(of.producer);
@@ -198,7 +198,7 @@ void Exporter::round_output(ValueId value, const std::string& exact) {
 }
 
 void Exporter::add_node(NodeId id) {
-  const Node node = graph_.node(id);  // expansions grow the graph
+  const Node node = graph_.node(id);  // a copy, because expansions grow the graph
   const Accumulation& sums = node.plan.accumulation;
   if (form_ != PlanForm::none && takes_sums(node) &&
       (sums.kind != Accumulation::Kind::fp32 || !sums.is_single_chain())) {
@@ -234,8 +234,8 @@ void Exporter::add_node(NodeId id) {
   }
 }
 
-/// Writes composites that opset 21 lacks as primitives, which compute in float32 as the fused
-/// operator does inside.
+/// Writes composites that opset 21 lacks as primitives. They compute in float32, as the fused
+/// operator does internally.
 void Exporter::add_composite(const Node& node) {
   const OpDef& def = find_op(node.op);
   if (def.expand == nullptr)
@@ -253,7 +253,7 @@ void Exporter::add_composite(const Node& node) {
   }
 }
 
-/// Under the output's name, or with an Identity where the value has a name that must stay.
+/// Writes a value under the output's name, through an Identity if the value must keep its own name.
 void Exporter::name_output(const NamedValue& output) {
   const std::string name = name_of(output.value);
   bool made = false;
@@ -281,7 +281,7 @@ void Exporter::name_output(const NamedValue& output) {
 ::onnx::ModelProto Exporter::run(const std::string& name, const std::vector<NodeId>& nodes,
                                  const std::vector<NamedValue>& inputs,
                                  const std::vector<NamedValue>& outputs) {
-  file_.set_ir_version(10);  // of opset 21
+  file_.set_ir_version(10);  // the version for opset 21
   file_.set_producer_name("HalfScope");
   ::onnx::OperatorSetIdProto& opset = *file_.add_opset_import();
   opset.set_domain("");
@@ -317,7 +317,7 @@ void Exporter::name_output(const NamedValue& output) {
 
 namespace {
 
-/// The nodes that the outputs depend on, in the order of the graph.
+/// Returns the nodes that the outputs depend on, in the order of the graph.
 std::vector<NodeId> needed_nodes(const Graph& graph, const std::vector<NamedValue>& outputs) {
   std::set<ValueId> wanted;
   for (const NamedValue& output : outputs) wanted.insert(output.value);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The parts of Exporter that write strongly typed files: which type an operator computes in, and
-// where Casts lead from one type to another. An operator of ONNX reads and writes one type, that of
-// a plan's node may be two:
+// where Casts convert between types. An ONNX operator reads and writes the same type, but a plan's
+// node may use two:
 //
 //   reads and writes fp16    the operator in FLOAT16
 //   reads fp16, writes fp32  Casts to FLOAT, the operator in FLOAT
@@ -19,7 +19,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-/// The narrowest type that operators compute in and that has all values of these formats.
+/// Returns the narrowest type that operators compute in and that has all values of these formats.
 DataType common_type(const std::vector<FloatFormat>& formats) {
   constexpr std::array<DataType, 2> kNarrow{DataType::float16, DataType::bfloat16};
   for (DataType type : kNarrow) {
@@ -104,7 +104,7 @@ std::string Exporter::stored_name_of(ValueId value) {
 }
 
 DataType Exporter::type_to_compute(const Node& node) const {
-  // ONNX gives scale, bias, mean and variance of a batch normalization types of their own.
+  // ONNX allows separate types for a batch normalization's scale, bias, mean and variance.
   const size_t end = node.op == "BatchNormalization" ? 1 : node.inputs.size();
   std::vector<FloatFormat> formats;
   std::vector<ValueId> numbers;
@@ -126,10 +126,10 @@ DataType Exporter::type_to_compute(const Node& node) const {
   if (result.type == ElementType::real) formats.push_back(result.format);
   const DataType type = common_type(formats);
   const FloatFormat format = *format_of(type);
-  // Values that are rounded again must not be rounded before.
+  // Values that are rounded again must not be rounded before that.
   const bool rounds_twice =
       result.type == ElementType::real && result.format != format && !find_op(node.op).selects;
-  // Numbers that the type does not have are read unrounded.
+  // Numbers that the type cannot represent are read unrounded.
   const bool has_numbers = std::all_of(numbers.begin(), numbers.end(), [&](ValueId number) {
     return is_rounded_to(format, source_values(number).reals);
   });
@@ -155,7 +155,7 @@ void Exporter::add_typed_cast(const Node& node) {
   names_[to] = add_cast(name, fresh(name + "_" + type_name(type)), format);
 }
 
-/// The result in the type of its format, where the operator computes in another one.
+/// Casts the result to the type of its format if the operator computes in another type.
 void Exporter::narrow_result(const Node& node, ValueId value) {
   const FloatFormat& format = graph_.value(value).format;
   if (needs_rounding(graph_, node, graph_.value(value))) check_rounding(graph_, value);
@@ -175,7 +175,7 @@ void Exporter::add_typed_node(const Node& node) {
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     outputs.push_back(fresh(node.path + "_out" + (i == 0 ? "" : ":" + std::to_string(i))));
   }
-  // Statistics are not written.
+  // Statistics are not exported.
   const size_t results = std::min(node.outputs.size(), find_op(node.op).statistics_from);
   if (export_node(*this, node, outputs)) {
     for (size_t i = 0; i < results; ++i) {
@@ -192,7 +192,7 @@ void Exporter::add_typed_node(const Node& node) {
   }
 }
 
-/// An input that is to be typed gets the format that all its readers want.
+/// A typed input gets the format that all its readers read.
 void Exporter::type_input(ValueId value, const std::vector<NodeId>& nodes) {
   types_[value] = DataType::float32;
   if (form_ != PlanForm::types_and_io) return;

@@ -355,7 +355,7 @@ void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) 
   for (int i = 0; i < node.output_size(); ++i) {
     const std::string& output = node.output(i);
     if (output.empty()) continue;
-    // Outputs that we do not produce, such as statistics, only matter if a node reads them.
+    // Outputs that we do not compute, such as statistics, only matter if a node reads them.
     if (static_cast<size_t>(i) < made.size() && made[static_cast<size_t>(i)] != nullptr)
       bind(scope, output, made[static_cast<size_t>(i)], what);
   }
@@ -379,7 +379,7 @@ bool Importer::fold_node(const ::onnx::NodeProto& node, const NodeAttributes& at
                          const std::string& what) {
   const std::string& op = node.op_type();
   if (!is_known_domain(node.domain()) || find_function(node) != nullptr) return false;
-  const bool of_shape = op == "Shape" || op == "Size";  // known of any value
+  const bool of_shape = op == "Shape" || op == "Size";  // known for any value
   FoldCall call{.node = node,
                 .attributes = attributes,
                 .in = {},

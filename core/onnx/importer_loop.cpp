@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Loop and Scan, repeated turn by turn where the number of turns is known when the file is read,
-// and lists of tensors ("sequences" in ONNX), which only exist while it is read.
+// Loop and Scan, unrolled if the number of iterations is known when the file is read, and lists of
+// tensors ("sequences" in ONNX), which only exist during the import.
 #include <algorithm>
 #include <functional>
 #include <string_view>
@@ -23,7 +23,7 @@ BindingPtr known_binding(KnownTensor tensor) {
   return binding;
 }
 
-/// Elements around an axis.
+/// Numbers of elements before and after an axis.
 struct Around {
   size_t outer = 1, inner = 1;
   Around(const Shape& shape, size_t axis) {
@@ -64,7 +64,7 @@ struct Importer::Unrolled {
   const std::string& path;
   const std::string& what;
   int depth;
-  bool named = false;  ///< a node of ours has the path already
+  bool named = false;  ///< whether a node of ours already has the path
 
   Graph& graph() { return importer.model_.graph; }
   bool has(size_t i) const { return i < inputs.size() && inputs[i] != nullptr; }
@@ -72,7 +72,7 @@ struct Importer::Unrolled {
     if (!has(i)) throw Error(what + ": input " + std::to_string(i) + " is missing");
     return *inputs[i];
   }
-  /// A number that is known.
+  /// Returns a known number.
   int64_t number(const Binding& of, const char* name) const {
     if (of.known == nullptr || of.known->count() != 1) {
       throw Error(what + ": its " + name + " is only known at run time, which is not supported",
@@ -109,7 +109,7 @@ struct Importer::Unrolled {
     binding->type = type;
     return binding;
   }
-  /// The first node gets the path itself.
+  /// Adds a node; the first one gets the path itself.
   std::vector<ValueId> add(const char* op, ValueId input, Attributes attributes_of,
                            const std::string& suffix) {
     const std::string at =
@@ -123,9 +123,9 @@ struct Importer::Unrolled {
     return add("Reshape", value, {{"shape", shape}, {"allowzero", int64_t{1}}}, suffix).front();
   }
 
-  /// The parts of length 1 along an axis, which they keep or not.
+  /// Splits into parts of length 1 along an axis; `keep` keeps that axis.
   std::vector<BindingPtr> parts(Binding& of, size_t axis, bool keep, const std::string& name);
-  /// Tensors joined along an axis that they have, or along a new one.
+  /// Joins tensors along an existing axis, or along a new one.
   BindingPtr joined(const std::vector<BindingPtr>& parts, int64_t axis, bool new_axis,
                     const std::string& name);
 
@@ -134,7 +134,7 @@ struct Importer::Unrolled {
   void split_to_sequence();
   void insert();
 
-  /// The body's constants, once for all turns, and its other nodes.
+  /// Adds the body's constants once for all iterations, and returns its other nodes.
   Nodes prepare(const ::onnx::GraphProto& body, Scope& shared);
   BindingPtr result(const ::onnx::GraphProto& body, const Scope& inner, int i) const {
     const BindingPtr found = i < body.output_size() ? inner.find(body.output(i).name()) : nullptr;
@@ -338,7 +338,7 @@ void Importer::Unrolled::scan() {
   }
 }
 
-/// Into parts of length 1, which is what unbinding and iterating give.
+/// Splits into parts of length 1, for unbinding and iterating.
 void Importer::Unrolled::split_to_sequence() {
   Binding& from = *inputs.at(0);
   const auto axis =

@@ -39,7 +39,7 @@ ValueId Importer::real_value(Binding& binding, const std::string& path, const st
 /// Adds a variable and the nodes that compute the file's tensor from it.
 ValueId Importer::variable(Binding& binding, const std::string& wanted) {
   if (binding.form_of != nullptr) return form(binding, wanted);
-  if (!binding.known->unrounded.empty()) {  // lanes round it to what they store it in
+  if (!binding.known->unrounded.empty()) {  // lanes round it to their storage format
     auto exact = std::make_shared<KnownTensor>(*binding.known);
     exact->reals = std::move(exact->unrounded);
     exact->unrounded.clear();
@@ -59,7 +59,7 @@ ValueId Importer::variable(Binding& binding, const std::string& wanted) {
     return add("Expand", unique_path(name + "/expanded"), {value}, {{"shape", repeats->kept}})
         .front();
   }
-  // [rows, size] gathered, as [outer, inner, size], and the axis of size moved back.
+  // Gather [rows, size] as [outer, inner, size], then move the axis of `size` back.
   std::vector<int32_t> rows(repeats->rows.begin(), repeats->rows.end());
   const auto axis = static_cast<std::ptrdiff_t>(repeats->axis);
   Shape around = known.shape;
@@ -82,7 +82,8 @@ ValueId Importer::variable(Binding& binding, const std::string& wanted) {
   return add("Transpose", unique_path(name + "/table"), {shaped}, {{"perm", order}}).front();
 }
 
-/// Adds the nodes that compute the file's form of a parameter: its transpose, a function of it ...
+/// Adds the nodes that compute the file's form of a parameter, such as its transpose or a function
+/// of it.
 ValueId Importer::form(const Binding& binding, const std::string& wanted) {
   const Reading& form = binding.form;
   Binding& of = *binding.form_of;
@@ -94,7 +95,7 @@ ValueId Importer::form(const Binding& binding, const std::string& wanted) {
         .front();
   };
   if (form.padding_row >= 0) {
-    // Only the rows before and after it get a gradient.
+    // Only the rows before and after the padding row get a gradient.
     const int64_t row = form.padding_row, rows = model_.graph.value(value).shape[0];
     const auto part = [&](int64_t begin, int64_t end) {
       return then("Slice", "part", {value},
@@ -201,7 +202,7 @@ void Importer::list_parameters(OnnxImport& result) {
     for (ValueId input : node.inputs) {
       const auto found = by_value.find(input);
       if (found == by_value.end()) continue;
-      if (node.path.starts_with(found->second->name + "/")) {  // a form of it, as in the file
+      if (node.path.starts_with(found->second->name + "/")) {  // computed from it, as in the file
         by_value[node.outputs[0]] = found->second;
         continue;
       }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Puts composites in place of the primitives that exporters write. recognise_*.cpp find them;
-// here the graph is copied with every match as one node.
+// Replaces primitives that exporters write by composites. recognise_*.cpp find the matches; this
+// file copies the graph with one node per match.
 #include "core/onnx/recognise.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-using Matches = std::map<NodeId, Match>;  ///< by their roots
+using Matches = std::map<NodeId, Match>;  ///< by their root nodes
 using Forms = std::map<NodeId, std::shared_ptr<const WrittenForm>>;
 
 std::optional<Match> match_at(const Surroundings& in, NodeId id) {
@@ -31,11 +31,11 @@ std::optional<Match> match_at(const Surroundings& in, NodeId id) {
   return std::nullopt;
 }
 
-/// Returns a composite's name for its input i, if that is a variable; "" if the name stays.
+/// Returns a composite's name for its input i if that is a variable; "" keeps the current name.
 std::string parameter_name(const Graph& graph, const Match& match, const std::string& path,
                            size_t i) {
   if (match.op != "Attention") return i == 0 ? "" : path + (i == 1 ? ".weight" : ".bias");
-  // By the primitive that reads it, as only those are ever run.
+  // Named after the primitive that reads it, because only primitives are run.
   if (i == 0) return path + "/scores.weight";
   const Node node{.op = match.op,
                   .path = path,
@@ -51,7 +51,7 @@ std::string parameter_name(const Graph& graph, const Match& match, const std::st
   return "";
 }
 
-/// Copies a graph with every match as one node, at the place of its last.
+/// Copies a graph with every match as one node, in the place of the match's last node.
 class Rewriting {
  public:
   Rewriting(Model model, const Matches& matches, Forms forms)
@@ -65,7 +65,7 @@ class Rewriting {
       as_they_are_.insert(match.inputs.begin(), match.inputs.end());
       for (const Parameter& each : match.parameters) {
         const auto [found, first] = wanted_shapes_.emplace(each.from, each.shape);
-        // Nodes that need another shape get a Reshape.
+        // A match that needs another shape reads the value through a Reshape.
         if (!first && found->second != each.shape) as_they_are_.insert(each.from);
       }
     }
@@ -112,15 +112,15 @@ class Rewriting {
   }
   void set(ValueId value, ValueId to) { new_of_.at(static_cast<size_t>(value)) = to; }
 
-  /// Whether only nodes that are gone read it, and no match takes it: ones and zeros that a
-  /// composite does not have.
+  /// Returns whether only removed nodes read the value and no match takes it, such as ones and
+  /// zeros that a composite does not have.
   bool is_left_over(ValueId value) const {
     return read_by_gone_.contains(value) && !as_they_are_.contains(value) &&
            !wanted_shapes_.contains(value);
   }
 
-  /// Parameters are called by the node that now reads them, unless another is called so, or they
-  /// are called by a node that stays.
+  /// Returns the new names of parameters, after the nodes that now read them. A parameter keeps its
+  /// name if the new one is taken, or if the old one comes from a node that stays.
   std::map<ValueId, std::string> parameter_paths() const {
     std::set<std::string> paths, gone;
     for (const Variable& variable : from_.variables()) paths.insert(variable.path);
@@ -207,9 +207,9 @@ class Rewriting {
   const Matches& matches_;
   Forms forms_;
   std::set<NodeId> gone_;
-  std::set<ValueId> as_they_are_;  ///< read by nodes that stay, or as an operand of a match
+  std::set<ValueId> as_they_are_;  ///< read by remaining nodes, or as an operand of a match
   std::set<ValueId> read_by_gone_;
-  std::map<ValueId, Shape> wanted_shapes_;  ///< of the parameters of matches
+  std::map<ValueId, Shape> wanted_shapes_;  ///< for the parameters of matches
   std::vector<ValueId> new_of_;
   Model result_;
 };
@@ -220,7 +220,7 @@ Model recognise_composites(Model model, const std::function<FloatFormat(const No
   const Surroundings surroundings(model, type_of);
   Matches matches;
   std::set<NodeId> taken;
-  // Later nodes first: a normalization's own Mul must not be taken for something smaller.
+  // Visit later nodes first, so that a normalization's own Mul is not matched as something smaller.
   for (NodeId id = static_cast<NodeId>(model.graph.nodes().size()) - 1; id >= 0; --id) {
     if (taken.contains(id)) continue;
     std::optional<Match> match = match_at(surroundings, id);

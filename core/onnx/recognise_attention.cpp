@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Attention, softmax(mask(q k * scale)) v, and the guard that PyTorch's exporters write behind its
-// softmax: 0 where a line of the softmax is NaN because everything in it is masked.
+// Attention, softmax(mask(q k * scale)) v, and the guard that PyTorch's exporters add after its
+// softmax: 0 where a row of the softmax is NaN because all of it is masked.
 #include <algorithm>
 
 #include "core/onnx/matches.h"
@@ -9,17 +9,17 @@
 namespace halfscope::onnx_files {
 namespace {
 
-constexpr int kMostMasks = 3;  ///< such as a bias by position, a window, and what hides the future
+constexpr int kMostMasks = 3;  ///< for example a position bias, a window and a causal mask
 
-/// A softmax over the last axis, maybe with a guard.
+/// A softmax over the last axis, with or without a guard.
 struct Probabilities {
   ValueId scores = kNone;
   bool guarded = false;
   std::set<NodeId> nodes;
 };
 
-/// Where(IsNaN(p), 0, p), or with the branches of Where the other way round: p. IsNaN(p) is
-/// Not(Equal(p, p)) here.
+/// Returns p of Where(IsNaN(p), 0, p), also with the branches swapped. IsNaN(p) is Not(Equal(p, p))
+/// here.
 std::optional<ValueId> guarded(const Surroundings& in, ValueId value, std::set<NodeId>& nodes) {
   const Node* where = in.made_by(value, "Where");
   if (where == nullptr) return std::nullopt;
@@ -59,7 +59,7 @@ std::optional<Probabilities> probabilities(const Surroundings& in, ValueId value
   return result;
 }
 
-/// A MatMul of operands as they are, both with rows and columns.
+/// Returns whether the node is a plain MatMul of operands with rows and columns.
 bool is_product(const Surroundings& in, NodeId id) {
   const Node& node = in.graph().node(id);
   return node.op == "MatMul" && node.attributes.empty() &&
@@ -67,8 +67,8 @@ bool is_product(const Surroundings& in, NodeId id) {
                      [&](ValueId input) { return in.shape(input).size() >= 2; });
 }
 
-/// The whole attention with these scores before the mask, given what comes after them; nothing if
-/// they are none or the nodes do not stand alone.
+/// Returns the whole attention with these scores before the mask, given the nodes after them, or
+/// nullopt if they are not scores or other nodes use the intermediate values.
 std::optional<Match> attention_on(const Surroundings& in, ValueId scores,
                                   const std::vector<ValueId>& mask, Match match) {
   scores = in.through_identities(scores, match.nodes);
@@ -90,7 +90,7 @@ std::optional<Match> attention_on(const Surroundings& in, ValueId scores,
   }
   const NodeId product = in.producer(scores);
   if (product == kNone || !is_product(in, product)) return std::nullopt;
-  // With keys that are weights it is a layer with a softmax behind it.
+  // If the keys are weights, this is a layer followed by a softmax, not an attention.
   const std::vector<ValueId>& operands = in.graph().node(product).inputs;
   if (!in.is_computed(operands[1])) return std::nullopt;
   match.nodes.insert(product);
@@ -103,8 +103,8 @@ std::optional<Match> attention_on(const Surroundings& in, ValueId scores,
   return match;
 }
 
-/// The attention below so many masks, the last of which makes `value`. `inputs` are those of the
-/// masks that come after it, and bit i of `fills` belongs to the i-th of them from the front.
+/// Returns the attention below this many masks, the last of which makes `value`. `inputs` are those
+/// of the later masks, and bit i of `fills` is for the i-th of them from the front.
 std::optional<Match> attention_below(const Surroundings& in, ValueId value, int masks,
                                      const std::vector<ValueId>& inputs, int64_t fills,
                                      Match match) {
@@ -115,7 +115,7 @@ std::optional<Match> attention_below(const Surroundings& in, ValueId value, int 
   for (const char* op : {"Add", "Where"}) {
     const Node* mask = in.made_by(value, op);
     if (mask == nullptr) continue;
-    const size_t first = mask->inputs.size() - 2;  // of those that may be the scores
+    const size_t first = mask->inputs.size() - 2;  // the first input that may be the scores
     for (size_t i = first; i < first + 2; ++i) {
       std::vector<ValueId> others = mask->inputs;
       others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));

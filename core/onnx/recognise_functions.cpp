@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Activations that exporters write in primitives: GELU, Swish with or without a factor, HardSwish.
+// Activations that exporters write as primitives: GELU, Swish with or without a factor, HardSwish.
 #include <algorithm>
 #include <cmath>
 
@@ -8,7 +8,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-/// Whether a product is 0.044715 x^n; its nodes then join the match.
+/// Returns whether a product is 0.044715 x^n; if so, its nodes join the match.
 bool is_power(const Surroundings& in, ValueId value, ValueId x, size_t n, Match& match) {
   Product product = in.product_of(value);
   if (!is_close(product.constant, 0.044715)) return false;
@@ -28,7 +28,7 @@ bool is_power(const Surroundings& in, ValueId value, ValueId x, size_t n, Match&
   return true;
 }
 
-/// x + 0.044715 x^3, or x (1 + 0.044715 x^2) as two factors.
+/// Matches x + 0.044715 x^3, or x (1 + 0.044715 x^2) as two factors.
 bool is_cubic(const Surroundings& in, const std::vector<ValueId>& factors, ValueId x,
               Match& match) {
   const bool factored = factors.size() == 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Normalizations that exporters write in primitives: over the last axes with or without a mean, and
-// over groups of channels, which is an InstanceNormalization of [n, groups, rest] between Reshapes.
+// Normalizations that exporters write as primitives: over the last axes, with or without a mean,
+// and over groups of channels (an InstanceNormalization of [n, groups, rest] between Reshapes).
 #include <algorithm>
 
 #include "core/onnx/matches.h"
@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kDeepestTwin = 3;
 
-/// Whether both are computed the same way from the same values, as where a file computes x - mean
-/// twice.
+/// Returns whether both values are computed the same way from the same values. Some files compute x
+/// - mean twice.
 bool is_same(const Surroundings& in, ValueId a, ValueId b, int depth = 0) {
   if (a == b) return true;
   if (a == kNone || b == kNone || depth == kDeepestTwin) return false;
@@ -32,16 +32,16 @@ bool is_same(const Surroundings& in, ValueId a, ValueId b, int depth = 0) {
   return true;
 }
 
-/// The mean of a value over its last axes, which stay as ones.
+/// The mean of a value over its last axes, which are kept with size 1.
 struct TrailingMean {
   ValueId of = kNone;
-  int64_t axis = 0;  ///< the first of them
+  int64_t axis = 0;  ///< first of the averaged axes
   std::set<NodeId> nodes;
 };
 std::optional<TrailingMean> trailing_mean(const Surroundings& in, ValueId value) {
   std::set<NodeId> nodes;
   const Shape kept = value == kNone ? Shape{} : in.shape(value);
-  // Without keepdims a Reshape puts the ones there.
+  // Without keepdims, a Reshape restores the axes of size 1.
   if (const Node* reshape = in.made_by(value, "Reshape")) {
     nodes.insert(in.producer(value));
     value = reshape->inputs[0];
@@ -62,7 +62,7 @@ std::optional<TrailingMean> trailing_mean(const Surroundings& in, ValueId value)
   return TrailingMean{mean->inputs[0], axes.front(), std::move(nodes)};
 }
 
-/// x^2 as Pow(x, 2) or Mul(x, x): x.
+/// Returns x for x^2, written as Pow(x, 2) or Mul(x, x).
 std::optional<ValueId> squared(const Surroundings& in, ValueId value) {
   if (const Node* pow = in.made_by(value, "Pow")) {
     if (in.scalar(pow->inputs[1]) == 2.0) return pow->inputs[0];
@@ -73,7 +73,7 @@ std::optional<ValueId> squared(const Surroundings& in, ValueId value) {
   return std::nullopt;
 }
 
-/// x - mean(x) over the last axes: that mean, and the difference among the nodes.
+/// Matches x - mean(x) over the last axes; returns the mean and adds the difference to the nodes.
 std::optional<TrailingMean> centred(const Surroundings& in, ValueId value) {
   const Node* difference = in.made_by(value, "Sub");
   if (difference == nullptr) return std::nullopt;
@@ -115,7 +115,7 @@ std::optional<RootMeanSquare> root_mean_square(const Surroundings& in, ValueId v
   return result;
 }
 
-/// The same of 1 / root.
+/// Matches 1 / root in the same way.
 std::optional<RootMeanSquare> inverse_root(const Surroundings& in, ValueId value) {
   std::optional<RootMeanSquare> result;
   if (const Node* inverse = in.made_by(value, "Reciprocal")) {
@@ -147,7 +147,7 @@ std::optional<ValueId> take_parameter(const Surroundings& in, Match& match, cons
   return other;
 }
 
-/// A factor or summand of every channel, as a Parameter [channels] of the match.
+/// A factor or summand per channel, as a parameter [channels] of the match.
 struct ChannelParameters {
   const Surroundings& in;
   Match& match;
@@ -214,9 +214,9 @@ std::optional<Match> match_normalization(const Surroundings& in, NodeId id) {
   return std::nullopt;
 }
 
-// Reshape(InstanceNormalization(Reshape(x, [n, groups, ...]), ones, zeros), shape of x). Where
-// every channel is a group of a line, the file lacks the Reshapes: it is one if a scale comes after
-// it.
+// Matches Reshape(InstanceNormalization(Reshape(x, [n, groups, ...]), ones, zeros), shape of x). If
+// every channel is its own group in one line, the file lacks the Reshapes. It is then a match only
+// if a scale follows.
 std::optional<Match> match_group_normalization(const Surroundings& in, NodeId id) {
   const Node& last = in.graph().node(id);
   const bool bare = last.op == "InstanceNormalization";

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Operators of PyTorch that its exporters write in primitives, as ONNX has none: the primitives
-// stay nodes, and those on the way are marked (core/graph/unrounded.h).
+// PyTorch operators without an ONNX counterpart, which its exporters write as primitives. The
+// primitives remain nodes, and the intermediate ones are marked (core/graph/unrounded.h).
 //   standard deviation, variance   mean((x - mean(x))^2) N / (N - correction), and its root.
-//   Without
-//                                  the factors the network may have computed it so itself
+//                                  Without the factors, the network may have computed it that way.
 //   LogSigmoid                     Log(Sigmoid(x))
 #include <cmath>
 
@@ -14,7 +13,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-/// The operand that is not the number, and that number.
+/// A number and the other operand of the node that uses it.
 struct Scaled {
   ValueId value = kNone;
   double by = 0.0;
@@ -28,7 +27,7 @@ std::optional<Scaled> scaled_by(const Surroundings& in, ValueId value, const cha
   return by ? std::optional(Scaled{node->inputs[1], *by}) : std::nullopt;
 }
 
-/// How many elements a mean is of; 0 of other values.
+/// Returns how many elements a mean averages; 0 for other values.
 double averaged_elements(const Surroundings& in, ValueId value) {
   const Node* mean = in.made_by(value, "ReduceMean");
   if (mean == nullptr) return 0.0;
@@ -59,7 +58,7 @@ Match steps_at(const Surroundings& in, NodeId id) {
   if (node.op == "Log" && in.made_by(node.inputs[0], "Sigmoid") != nullptr) {
     match.nodes = {in.producer(node.inputs[0])};
   } else if (node.op == "Sqrt") {
-    // Exporters put the axes that the mean dropped back in front of the root.
+    // Exporters insert a Reshape before the root to restore the axes that the mean dropped.
     const Node* shape = in.made_by(node.inputs[0], "Reshape");
     const ValueId variance = shape != nullptr ? shape->inputs[0] : node.inputs[0];
     match.nodes = steps_of_variance(in, variance);

@@ -246,7 +246,7 @@ ValueId merge_slices(Translation& t, ValueId parts, int64_t samples, int64_t cha
     most = std::max(most, rows.size());
     fewest = std::min(fewest, rows.size());
   }
-  if (fewest < most) slices = with_slices_around(t, slices, 0, 1);  // zeros, where none meets
+  if (fewest < most) slices = with_slices_around(t, slices, 0, 1);  // pads shorter lists
   const int64_t zeros = in * depth.kernel;
   ValueId sum = kNone;
   for (size_t m = 0; m < most; ++m) {
