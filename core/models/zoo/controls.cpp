@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Healthy networks: whatever is said of them is a false alarm.
+// Healthy networks: every finding about them is a false alarm.
 #include <limits>
 
 #include "core/models/zoo/plans.h"
@@ -13,7 +13,7 @@ struct Images {
   std::vector<int32_t> labels;
 };
 
-/// Noise with a bright bar that tells the class.
+/// Noise with a bright bar whose position encodes the class.
 Images bars(Net& n, int64_t count) {
   Images images;
   images.pixels = n.draw.normals(count * 144, 0.3);
@@ -76,7 +76,7 @@ ValueId heads(Net& n, ValueId x, std::vector<int64_t> perm) {
   return n.op("Transpose", {n.reshape(x, {kBatch, kTokens, 2, kWidth / 2})}, {{"perm", perm}});
 }
 
-/// One block of a decoder with an additive causal mask, and its scores for every token.
+/// One decoder block with an additive causal mask, and its scores for every token.
 ValueId decoder(Net& n, ValueId tokens, float mask_value) {
   std::vector<float> mask(kTokens * kTokens, 0.0f);
   for (int64_t i = 0; i < kTokens; ++i) {
@@ -101,7 +101,7 @@ ValueId decoder(Net& n, ValueId tokens, float mask_value) {
   return project(n, n.layer_norm(x), kWords);
 }
 
-/// Sequences in which each token follows from the one before.
+/// Sequences in which each token follows from the previous one.
 std::vector<int32_t> sequences(Net& n, int64_t count, int64_t length) {
   std::vector<int32_t> tokens;
   for (int64_t i = 0; i < count; ++i) {
@@ -134,7 +134,7 @@ Setup run_decoder(float mask_value) {
   return n.infer(decoder(n, x, mask_value));
 }
 
-/// An additive mask in rows that all keep an unmasked key.
+/// An additive mask that leaves at least one key unmasked in every row.
 Setup partly_masked(float value) {
   Net n(106);
   const ValueId x = n.in({8, 4, 4}, n.draw.normals(8 * 4 * 4));
@@ -145,8 +145,8 @@ Setup partly_masked(float value) {
   return n.infer(n.op("MatMul", {p, v}));
 }
 
-/// The embedding's normalizer of sqrt(3072) and weights of 1 + w: rounded in the model's own
-/// reference, too.
+/// An embedding normalized by sqrt(3072) and weights of 1 + w. The model's own reference rounds
+/// them too.
 Setup f29() {
   Net n(29);
   ValueId x = n.in({16, 64}, n.draw.normals(16 * 64, 0.02));
@@ -165,7 +165,7 @@ Setup f46() {
   return n.infer(x);
 }
 
-/// Rows of zeros under scales by tensor and by block.
+/// Rows of zeros with one scale per tensor or per block.
 Setup zero_rows() {
   Net n(138);
   std::vector<float> rows = n.draw.normals(32 * 64);
@@ -181,8 +181,7 @@ Setup calibration() {
   return n.train_squares(n.linear(x, 1), n.draw.normals(kSamples, 2.0, 2.5), "sgd:lr=0.1", 200);
 }
 
-/// A layer whose units are all dead: gradients are 0, and nothing ends the growth of a loss scale
-/// but its own limit.
+/// A layer whose units are all dead: all gradients are 0, so the loss scale grows to its own limit.
 Setup zero_gradients() {
   Net n(126);
   const ValueId x = n.in({4, 4}, n.draw.uniforms(16 * 4, 0.5, 1.5));
@@ -190,7 +189,7 @@ Setup zero_gradients() {
   return n.train_squares(y, n.draw.uniforms(16 * 2, 0.01, 0.02), "sgd:lr=0.01", 2100);
 }
 
-/// The case of that number under plans that it is healthy with.
+/// Returns the case with this id as a control, with plans under which it is healthy.
 Case healthy_variant(const std::vector<Case>& cases, const std::string& id, const std::string& name,
                      const std::string& why, std::vector<std::string> plans) {
   for (const Case& each : cases) {

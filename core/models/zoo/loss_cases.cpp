@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Failures of range in losses, in what they read and in their gradients.
+// Failures of range in losses, in their inputs and in their gradients.
 #include <algorithm>
 #include <cmath>
 
@@ -27,7 +27,7 @@ namespace {
 
 const std::vector<std::string> kHalfPlans{"mixed_float16", "float16", "float16_stagewise"};
 
-/// A Dice loss over 82,944 pixels: the sums exceed 65504. With `means` it is made of means.
+/// A Dice loss over 82,944 pixels: its sums exceed 65504. `means` uses means instead of sums.
 Setup f10(bool means) {
   constexpr int64_t kPixels = 288 * 288, kSamples = 4;
   Net n(10);
@@ -51,7 +51,7 @@ Setup f10(bool means) {
   return n.train_loss(n.sub(one, n.mean_of_all(dice)), "sgd:lr=0.5", 8);
 }
 
-/// Box targets: the logarithm of a width that is 0, with a guard added.
+/// Box targets: log(width / anchor + guard) with some widths of 0.
 Setup f12(double guard) {
   Net n(12);
   std::vector<float> widths = n.draw.uniforms(16, 8.0, 64.0);
@@ -83,8 +83,8 @@ Setup f13a() {
   return n.train_loss(n.mean_of_all(loss.each), "sgd:lr=0.5", 50);
 }
 
-/// The loss of 9000 anchors x 80 classes at p = 0.5, summed before it is divided: 9.4e4. With
-/// `first` it is divided before.
+/// The loss of 9000 anchors x 80 classes at p = 0.5. Its sum is 9.4e4 before the division; with
+/// `first`, the terms are divided before they are summed.
 Setup f13b(bool first) {
   Net n(14);
   const ValueId x = n.in({1, 9000 * 80}, n.draw.normals(9000 * 80, 0.01));
@@ -101,7 +101,7 @@ Setup f13b(bool first) {
   return n.infer(mean);
 }
 
-/// Three scores that are 22 apart: the softmax is 0 in fp16, and so is what the logarithm reads.
+/// Three scores 22 apart: their softmax underflows to 0 in fp16, and the logarithm reads that 0.
 Setup f14() {
   Net n(15);
   std::vector<float> rows, truth;
@@ -123,7 +123,7 @@ Setup f14() {
   return n.train_loss(n.op("Neg", {n.mean_of_all(picked)}), "sgd:lr=0.001", 50);
 }
 
-/// The gradient of a 3-norm of values of 1e-4, whose cubes are 0 in fp16.
+/// The gradient of a 3-norm of values around 1e-4, whose cubes are 0 in fp16.
 Setup f23() {
   Net n(23);
   const ValueId x = n.in({32, 16}, n.draw.normals(128 * 16, 2e-5, 1e-4));
@@ -138,7 +138,7 @@ Setup f23() {
   return n.train_loss(n.mean_of_all(norm), "sgd:lr=50", 50);
 }
 
-/// Logarithms of mel spectra: powers exceed 65504, and the guard of silent frames is 0.
+/// Log-mel spectra: powers exceed 65504, and the guard for silent frames is 0.
 Setup f33() {
   constexpr int64_t kFrames = 32, kBins = 64, kBands = 12;
   Net n(33);
@@ -166,8 +166,8 @@ Setup f33() {
   return n.infer(first);
 }
 
-/// Gradients of a residual stream grow from block to block, and exceed 65504 at a loss scale of
-/// 65536, although no result of the forward pass is larger than 400.
+/// Gradients of a residual stream grow from block to block. At a loss scale of 65536 they exceed
+/// 65504, although no forward result is larger than 400.
 Setup f48() {
   constexpr int64_t kBatch = 16, kWidth = 16, kSamples = 64;
   Net n(48);
@@ -185,7 +185,7 @@ Setup f48() {
   return n.train_squares(prediction, n.draw.normals(kSamples, 5.0), "sgd:lr=1e-4", 40);
 }
 
-/// F1 in training: the forward pass overflows in every step, whatever the loss scale.
+/// F1 in training: the forward pass overflows in every step, at any loss scale.
 Setup f25() {
   constexpr int64_t kBatch = 16, kSamples = 64;
   Net n(25);

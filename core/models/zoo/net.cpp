@@ -11,7 +11,7 @@ namespace halfscope::zoo {
 namespace {
 
 thread_local uint64_t other_data = 0;
-/// Larger than any seed of a case, and so small that it stays in the upper half of a counter.
+/// Larger than any seed of a case, and small enough to fit in the upper half of a counter.
 constexpr uint64_t kApart = 1 << 16;
 
 }  // namespace

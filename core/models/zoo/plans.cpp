@@ -138,7 +138,7 @@ LaneChoice lane_choice(const std::string& text) {
 }
 
 FloatFormat working_format(const LaneChoice& lane) {
-  // fp8 and fp4 recipes compute everything but products in bf16.
+  // fp8 and fp4 recipes compute everything except products in bf16.
   const FloatFormat& format = lane.plan.defaults.write;
   return format.mantissa_bits < kFp16.mantissa_bits ? kBf16 : kFp16;
 }

@@ -10,7 +10,7 @@ namespace {
 
 const std::vector<std::string> kHalf{"mixed_float16", "float16", "float16_stagewise"};
 
-/// The second matrix of a feed-forward block makes sums of about 8e4.
+/// The second matrix of a feed-forward block produces sums of about 8e4.
 Setup f1() {
   Net n(1);
   ValueId x = n.layer_norm(n.in({32, 16}, n.draw.normals(32 * 16)), 1e4);
@@ -25,7 +25,7 @@ Setup f1() {
   return n.infer(normal);
 }
 
-/// A layer ends just below 65504, and the rescaling of a dropout moves it beyond.
+/// A layer's results are just below 65504, and dropout's rescaling moves them above it.
 Setup f2() {
   Net n(2);
   const ValueId x = n.in({16, 32}, n.draw.normals(16 * 32, 0.01, 1.0));
@@ -42,7 +42,7 @@ Setup f2() {
   return n.infer(last);
 }
 
-/// Squares of +-512 exceed 65504, the variance becomes infinite and the output 0: no NaN anywhere.
+/// Squares of +-512 exceed 65504, so the variance is infinite and the output is 0, without any NaN.
 Setup f3() {
   Net n(3);
   std::vector<float> map;
@@ -60,7 +60,7 @@ Setup f3() {
   return n.infer(last);
 }
 
-/// A layer normalization in primitives, with one outlier of 400 in each row.
+/// A layer normalization written as primitives, with one outlier of 400 in each row.
 Setup f4() {
   Net n(4);
   std::vector<float> rows = n.draw.normals(8 * 768);
@@ -78,7 +78,7 @@ Setup f4() {
   return n.infer(n.mul(y, n.variable({768}, n.draw.normals(768, 0.1, 1.0))));
 }
 
-/// Rows divided by their norm, which is at least `least`; some rows are zero.
+/// Rows divided by their norm, clamped to at least `least`. Some rows are zero.
 Setup f5(double least) {
   Net n(5);
   std::vector<float> rows = n.draw.normals(16 * 24);
@@ -94,7 +94,7 @@ Setup f5(double least) {
   return n.infer(last);
 }
 
-/// An additive mask; in one row of each sample everything is masked.
+/// An additive mask; one row of each sample is fully masked.
 Setup f6(float mask_value) {
   Net n(6);
   std::vector<float> scores = n.draw.normals(8 * 4 * 4);
@@ -115,8 +115,8 @@ Setup f6(float mask_value) {
   return n.infer(mixed);
 }
 
-/// Scores of a query with a key that is equal to it exceed 65504 before they are divided by 8. With
-/// `before` the query is divided instead.
+/// Scores of a query with an equal key exceed 65504 before they are divided by 8. With `before`,
+/// the query is divided instead.
 Setup f7(bool before) {
   Net n(7);
   std::vector<float> q = n.draw.normals(2 * 16 * 64, 45.0);
@@ -180,7 +180,7 @@ Setup box_overlap(double size, double unit) {
 
 namespace {
 
-/// A convolution overflows in front of a batch normalization, whose statistics then are infinite.
+/// A convolution overflows before a batch normalization, whose statistics become infinite.
 Setup f24a() {
   Net n(24);
   std::vector<float> images = n.draw.normals(64 * 64, 20.0);
@@ -200,7 +200,7 @@ Setup f24a() {
   return n.train_classes(n.linear(n.op("Flatten", {y}), 4), labels, "sgd:lr=0.05", 50);
 }
 
-/// Running variances of 1e5, which is infinite in fp16.
+/// Running variances of 1e5, which fp16 rounds to infinity.
 Setup f24b() {
   Net n(25);
   std::vector<float> map = n.draw.normals(8 * 4 * 16);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Failures of data-parallel ranks: of the sum over them, and of what they agree on.
+// Failures of data-parallel ranks: in their gradient sums, and in what they agree on.
 #include "core/models/zoo/shared_nets.h"
 
 namespace halfscope::zoo {
@@ -7,13 +7,13 @@ namespace {
 
 constexpr const char* kInBf16 = "mixed_bfloat16 reduce=ring:format=bf16";
 
-/// Adds the change of the smallest fix that replaces the case's reduction by this one.
+/// Adds a change to the smallest fix: this reduction instead of the case's own.
 void fix_reduction(Net& n, FixKind kind, const std::string& recipe) {
   n.fix(Change{.kind = kind, .text = reduction_text(parse_reduction(recipe))});
 }
 
-/// A step's gradient is the mean of the ranks' gradients, one sample each: the means of the inputs,
-/// which are drawn from N(mean, deviation).
+/// Each rank has one sample, and a step's gradient is the mean of the ranks' gradients, that is, of
+/// their inputs. Inputs are drawn from N(mean, deviation).
 Setup averaged(int64_t ranks, int64_t inputs, double mean, double deviation, int64_t steps) {
   Net n(430 + static_cast<uint64_t>(ranks));
   const ValueId x = n.in({1, inputs}, n.draw.normals(ranks * inputs, deviation, mean));
@@ -28,8 +28,8 @@ Setup averaged(int64_t ranks, int64_t inputs, double mean, double deviation, int
   return setup;
 }
 
-/// Two ranks, of which only the second one has a first batch whose gradient overflows at a loss
-/// scale of 65536.
+/// Two ranks. Only the second one has a gradient that overflows at a loss scale of 65536, in its
+/// first batch.
 Setup f49() {
   constexpr int64_t kRows = 4, kWidth = 4, kOut = 2, kSteps = 60;
   Net n(49);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Failures of results that are stored with too few bits, although nothing overflows and every sum
-// is exact: positions, ties, scores that are compared, cast or fed back.
+// Failures of results stored with too few bits, although nothing overflows and every sum is exact:
+// positions, ties, and scores that are compared, cast or fed back.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@
 namespace halfscope::zoo {
 namespace {
 
-/// Sine and cosine of positions times frequencies.
+/// Sine and cosine of position times frequency.
 struct Waves {
   ValueId angles, cosine, sine, both;
 };
@@ -29,7 +29,7 @@ Waves waves(Net& n, ValueId positions, int64_t count) {
   return w;
 }
 
-/// Rotary angles of positions up to 4095, as a bf16 tensor of positions has them.
+/// Rotary angles of positions up to 4095 that are stored in bf16.
 Setup f19() {
   Net n(19);
   std::vector<float> positions;
@@ -77,8 +77,7 @@ Setup f35() {
   return n.infer(n.mul(share, difference));
 }
 
-/// A router that takes the best of 32 experts in each of 8 groups: scores that are stored in bf16
-/// tie or swap.
+/// A router picks the best of 32 experts in each of 8 groups. Scores stored in bf16 tie or swap.
 Setup f39() {
   Net n(39);
   const ValueId x = n.in({256, 64}, n.draw.normals(256 * 64));
@@ -92,7 +91,7 @@ Setup f39() {
   return n.infer(n.sum(n.reshape(experts, {256, 8, 8}), {1}));
 }
 
-/// Importance ratios of sequences of 512 tokens, whose old log-probabilities were exact.
+/// Importance ratios of sequences of 512 tokens, with exact old log-probabilities.
 Setup f40() {
   constexpr int64_t kSequences = 4, kTokens = 512, kWidth = 32, kWords = 300;
   Net n(40);
@@ -129,8 +128,8 @@ Setup f40() {
   return n.infer(ratio);
 }
 
-/// The log-sum-exp comes from logits in bf16, the probabilities from logits that the backward pass
-/// computes again in fp32.
+/// The log-sum-exp is computed from bf16 logits, but the probabilities from logits that the
+/// backward pass recomputes in fp32.
 Setup f41() {
   Net n(41);
   const ValueId x = n.in({64, 32}, n.draw.normals(64 * 32));
@@ -147,7 +146,7 @@ Setup f41() {
   return n.infer(p);
 }
 
-/// The residual of a linear system whose solution is nearly right: a small difference of products.
+/// The residual of a linear system with a nearly correct solution: a small difference of products.
 Setup f27() {
   constexpr int64_t kSize = 32, kSystems = 16;
   Net n(27);
@@ -172,7 +171,8 @@ Setup f27() {
   return n.infer(rest);
 }
 
-/// Output lengths of a convolution of width 5 and stride 3 for inputs up to 6000, by its formula.
+/// Output lengths of a convolution of width 5 and stride 3 for inputs up to 6000, computed by its
+/// formula.
 Setup f50() {
   Net n(50);
   std::vector<float> lengths;

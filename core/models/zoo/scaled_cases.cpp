@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Failures of scaled operands: fp8 and fp4 products. One rounding to e4m3 is an error of about 2.6%
-// (rms), one to e2m1 about 10%, so that these cases have tolerances of their own.
+// Failures of scaled operands: fp8 and fp4 products. One rounding to e4m3 has an error of about
+// 2.6% (rms) and one to e2m1 about 10%, so these cases have their own tolerances.
 #include <cmath>
 
 #include "core/models/zoo/shared_nets.h"
@@ -8,7 +8,7 @@
 namespace halfscope::zoo {
 namespace {
 
-/// One outlier of 3e4 takes the scale of its tensor; its own weights are zero.
+/// One outlier of 3e4 determines its tensor's scale, although its own weights are zero.
 Setup f28() {
   Net n(28);
   std::vector<float> rows = n.draw.normals(32 * 256, 0.2);
@@ -55,8 +55,8 @@ Setup f37() {
   return n.infer(y);
 }
 
-/// Each row is scaled by 448 over its largest magnitude, which is at least `floor`, as a network
-/// that quantizes its own activations writes it; one row is zero.
+/// Each row is scaled by 448 over its largest magnitude, which is at least `floor`, as in a network
+/// that quantizes its own activations. One row is zero.
 Setup f38(double floor) {
   Net n(38);
   std::vector<float> rows = n.draw.normals(16 * 32);
@@ -74,7 +74,7 @@ Setup f38(double floor) {
   return n.infer(last);
 }
 
-/// One row of zeros, and scales by row that no guard keeps from 0.
+/// One row of zeros, with a scale per row that no guard keeps away from 0.
 Setup f38b() {
   Net n(381);
   std::vector<float> rows = n.draw.normals(16 * 32);
@@ -87,8 +87,8 @@ Setup f38b() {
   return n.infer(last);
 }
 
-/// 15 gradients of 0.9 beside one of 30 in a block of 16, for weights of their own; Adam makes all
-/// of them count the same.
+/// Blocks of 16 gradients, 15 of 0.9 and one of 30, each for its own weight. Adam makes all of them
+/// equally important.
 Setup f45() {
   Net n(45);
   std::vector<float> rows(64 * 16, 0.0f), pattern;

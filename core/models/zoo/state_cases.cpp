@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Failures of what a training keeps: weights, optimizer state, moving averages.
+// Failures of the state that training keeps: weights, optimizer state, moving averages.
 #include "core/models/zoo/net.h"
 
 namespace halfscope::zoo {
@@ -33,8 +33,8 @@ Regression regression(Net& n, int64_t samples, int64_t batch, int64_t inputs, in
   return r;
 }
 
-/// Adam with an input that is always zero: the weight's gradient is 0, and so are its state and, in
-/// fp16, epsilon.
+/// Adam with an input that is always zero: the weight's gradient and optimizer state are 0, and in
+/// fp16 so is epsilon.
 Setup f15() {
   Net n(15);
   Regression r = regression(n, 128, 32, 8, 7, n.draw.normals(32, 0.5));
@@ -44,7 +44,7 @@ Setup f15() {
   return n.train_squares(r.prediction, r.targets, "adam:lr=0.01", 60);
 }
 
-/// Weights of 1 and updates of 6e-4, less than half an ulp of bf16.
+/// Weights of 1 with updates of 6e-4, which is less than half an ulp of bf16.
 Setup f16(double rate) {
   Net n(16);
   const ValueId x = n.in({4, 4}, std::vector<float>(16, 1.0f));
@@ -59,7 +59,7 @@ Setup f16(double rate) {
   return setup;
 }
 
-/// Decoupled weight decay of 1e-3 a step, for weights of 1 whose inputs are zero.
+/// Decoupled weight decay of 1e-3 per step, for weights of 1 whose inputs are zero.
 Setup f17() {
   Net n(17);
   std::vector<float> weights = n.draw.normals(16, 0.01);
@@ -71,7 +71,7 @@ Setup f17() {
   return n.train_squares(r.prediction, r.targets, "adamw:lr=1e-3,weight_decay=1", 300);
 }
 
-/// Averages of weights that move, with a decay of 0.999.
+/// Averages of changing weights, with a decay of 0.999.
 Setup f18(WeightAverage::Form form) {
   Net n(18);
   Regression r = regression(n, 128, 32, 8, 8, n.draw.normals(32));
@@ -83,8 +83,8 @@ Setup f18(WeightAverage::Form form) {
   return setup;
 }
 
-/// A rate that rises from 2e-17 to 0.2 and falls to 9e-4. In fp16 the first one is 0 and so is what
-/// it is divided by to give the last one, so that rates are NaN once they fall.
+/// A learning rate that rises from 2e-17 to 0.2 and falls to 9e-4. In fp16 the first rate and the
+/// divisor that gives the last rate are both 0, so rates become NaN once they fall.
 Setup f34() {
   Net n(34);
   Regression r = regression(n, 128, 32, 8, 8, n.draw.normals(32));
@@ -97,7 +97,7 @@ Setup f34() {
   return setup;
 }
 
-/// A gradient of 10, then gradients of 0.01: the second moment has to decay.
+/// One gradient of 10, then gradients of 0.01, so the second moment must decay.
 Setup f42() {
   Net n(42);
   std::vector<float> rows(2000, 0.01f);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Failures of sums whose running total has too few bits. Where sums are taken in fp32 and rounded
-// once, as by the usual libraries, the same networks are healthy.
+// Failures of sums whose running total has too few bits. With sums in fp32 that are rounded once,
+// as in common libraries, the same networks are healthy.
 #include "core/models/zoo/shared_nets.h"
 
 namespace halfscope::zoo {
@@ -33,7 +33,7 @@ Setup f9() {
   return n.infer(last);
 }
 
-/// A mean that divides after it has summed 256 x 256 pixels of about 2; with `first` before.
+/// A mean of 256 x 256 pixels of about 2 that divides after summing; with `first`, before summing.
 Setup f9o(bool first) {
   Net n(90);
   const ValueId x = n.in({2, 1, 256, 256}, n.draw.uniforms(2 * 65536, 1.9, 2.1));
@@ -49,7 +49,8 @@ Setup f9o(bool first) {
   return n.infer(last);
 }
 
-/// The focal loss of 9000 x 80 scores at p = 0.01: terms of 7.5e-7 stop counting early.
+/// The focal loss of 9000 x 80 scores at p = 0.01. Terms of 7.5e-7 soon become too small to change
+/// the sum.
 Setup f13c() {
   Net n(130);
   const ValueId x = n.in({1, 9000 * 80}, n.draw.normals(9000 * 80, 0.01, -4.595));
@@ -75,7 +76,7 @@ Setup count_of(int64_t length) {
   return n.infer(share);
 }
 
-/// The gradient of one row of an embedding that nearly every token picks: 12,500 terms of 0.01.
+/// The gradient of an embedding row that nearly every token picks: 12,500 terms of 0.01.
 Setup f21() {
   Net n(21);
   std::vector<int32_t> tokens;
@@ -91,7 +92,7 @@ Setup f21() {
   return n.train_loss(n.sum(terms, {0, 1, 2}, false), "sgd:lr=1e-3", 50);
 }
 
-/// A step's gradient is the sum of 1024 parts of about 1 / 1024.
+/// A step's gradient, summed from 1024 parts of about 1 / 1024.
 Setup f22() {
   constexpr int64_t kParts = 1024;
   Net n(220 + kParts);
