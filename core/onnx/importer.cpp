@@ -20,7 +20,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-constexpr size_t kMostNodes = 1'000'000;  // functions may multiply what a file holds
+constexpr size_t kMostNodes = 1'000'000;  // functions may expand to more nodes than the file has
 
 using Nodes = google::protobuf::RepeatedPtrField<::onnx::NodeProto>;
 

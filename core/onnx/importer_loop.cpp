@@ -54,7 +54,7 @@ Shape with_one(Shape shape, size_t axis) {
 
 }  // namespace
 
-/// State of a node of the file while it is repeated or while it makes lists.
+/// State of a file's node while it is unrolled or while it makes lists.
 struct Importer::Unrolled {
   Importer& importer;
   const ::onnx::NodeProto& node;

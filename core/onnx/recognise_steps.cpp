@@ -35,7 +35,7 @@ double averaged_elements(const Surroundings& in, ValueId value) {
          static_cast<double>(element_count(in.shape(value)));
 }
 
-/// The steps of the variance at `root`, which is not among them.
+/// Returns the steps of the variance at `root`, without `root` itself.
 std::set<NodeId> steps_of_variance(const Surroundings& in, ValueId root) {
   const auto quotient = scaled_by(in, root, "Div");
   const auto total = quotient ? scaled_by(in, quotient->value, "Mul") : std::nullopt;

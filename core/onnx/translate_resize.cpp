@@ -183,7 +183,7 @@ ValueId antialiased(Translation& t, ValueId x, const Axis& axis, std::optional<f
   return total;
 }
 
-/// What a Resize node asks for.
+/// The axes and result shape that a Resize node requests.
 struct Request {
   std::vector<Axis> axes{};
   Shape result{};
