@@ -16,7 +16,7 @@ namespace {
 
 int64_t bytes_per_element(const FloatFormat& format) {
   if (format.bits() <= 8) return 1;
-  return format.bits() <= 16 ? 2 : 4;  // 19 bits of tf32 lie in 4 bytes
+  return format.bits() <= 16 ? 2 : 4;  // tf32 has 19 bits and takes 4 bytes
 }
 
 int64_t elements(const Shape& shape) {
@@ -25,8 +25,8 @@ int64_t elements(const Shape& shape) {
   return n;
 }
 
-/// Multiply-adds of a layer's forward product: outputs times weights per output channel. Nothing
-/// for operators that are no product.
+/// Returns the multiply-adds of a layer's forward product: outputs times weights per output
+/// channel. Returns nothing if the operator is not a product.
 std::optional<double> multiply_adds(const std::string& op, const SiteInfo& output, int64_t weight) {
   const OpDef* def = lookup_op(op);
   const ProductKind product = def == nullptr ? ProductKind::none : def->product;
@@ -39,7 +39,8 @@ std::optional<double> multiply_adds(const std::string& op, const SiteInfo& outpu
          static_cast<double>(channels);
 }
 
-/// The largest tensor of role weight is the matrix; smaller ones are biases or gains.
+/// A layer's tensors. The largest one of role weight is the matrix; smaller ones are biases or
+/// gains.
 struct LayerTensors {
   const SiteInfo* output = nullptr;
   int64_t weights = 0, largest_weight = 0;
@@ -95,7 +96,7 @@ Cost cost_of_nodes(const LaneInfo& lane, const PlanEdit& edit) {
   int64_t weights = 0, kept_weights = 0;
   for (const auto& [path, own] : tensors) weights += own.weights;
   double products = 0.0, kept_products = 0.0;
-  // Layers stand in execution order, so one pass sees every input before its readers.
+  // Layers are in execution order, so one pass sees every input before its readers.
   for (const LayerInfo& layer : lane.layers) {
     FloatFormat format = layer.write;
     if (layer.follows) {
@@ -121,17 +122,17 @@ Cost cost_of_nodes(const LaneInfo& lane, const PlanEdit& edit) {
       }
     }
     if (!kept) continue;
-    // Weights that are stored with another layer are read in this layer's format, too.
+    // Weights stored with another layer are also read in this layer's format.
     const int64_t others = parameters_of(own.weights, layer.parameters) - own.weights;
     kept_weights += own.weights + others;
     cost.weight_bytes += others * (bytes_per_element(kFp32) - bytes_per_element(layer.read));
     for (const SiteInfo* site : own.weight_sites) {
-      // A weight that another node makes arrives wider than this layer reads it.
+      // A weight computed by another node arrives wider than this layer reads it.
       const int64_t now = std::min(bytes_per_element(site->format), bytes_per_element(layer.read));
       cost.weight_bytes += elements(site->shape) * (bytes_per_element(kFp32) - now);
     }
   }
-  // A bias that two of the layers count is still one.
+  // A bias that two of these layers share still counts once.
   cost.weight_share = share_of(std::min(kept_weights, weights), weights);
   if (products > 0.0) cost.multiply_share = kept_products / products;
   return cost;

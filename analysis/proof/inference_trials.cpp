@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Trials by inference: a lane's outputs are compared with fp32's on the same samples.
+// Trials by inference: compares a lane's outputs with those of fp32 on the same samples.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr double kEndless = std::numeric_limits<double>::infinity();
 /// Lanes of a trial: fp32 and the tested one.
 constexpr int kTried = 1;
 
-/// Collects what is measured of outputs, and tells how far a run is.
+/// Collects output deviations and reports the progress of a run.
 class OutputSink final : public TapSink {
  public:
   OutputSink(std::string name, int count, const SharedProgress& progress)
@@ -52,7 +52,7 @@ double error_of(const Deviation& output) { return output.broken > 0 ? kEndless :
 const Deviation* worst_of(std::span<const Deviation> outputs) {
   const auto worst =
       std::max_element(outputs.begin(), outputs.end(), [](const Deviation& a, const Deviation& b) {
-        // NaN: not compared.
+        // NaN means not compared.
         return std::isnan(error_of(a)) ? !std::isnan(error_of(b)) : error_of(a) < error_of(b);
       });
   return worst == outputs.end() ? nullptr : &*worst;
@@ -65,7 +65,7 @@ class InferenceTrials final : public TrialRunner {
       : request_(request), data_(data), progress_(progress), stop_(stop), config_(request.run) {
     config_.every = 0;
     config_.keep_outputs = false;
-    // At sampled batches fp32 runs once more with everything moved.
+    // On sampled batches, fp32 runs again with inputs and weights moved by one ulp.
     config_.errors.enabled = true;
     config_.errors.pairs.clear();
     config_.errors.emulator = nullptr;
@@ -151,7 +151,7 @@ class InferenceTrials final : public TrialRunner {
   std::string hint(const Outcome&) const override { return ""; }
 
  private:
-  /// Throws Error if the outputs of the original and fp32 are not the recorded ones.
+  /// Throws Error if the outputs of the original and fp32 differ from the recorded ones.
   void check_repeated(std::span<const Deviation> outputs) const {
     for (const Deviation& recorded : request_.recorded) {
       for (const Deviation& now : outputs) {

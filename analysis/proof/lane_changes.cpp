@@ -11,7 +11,7 @@ bool is_narrow(const std::optional<FloatFormat>& format) {
   return format && !full_precision(*format);
 }
 
-/// Reductions over ranks that agree, add in fp32 or are fp32 altogether.
+/// Adds reductions whose ranks agree, add in fp32, or reduce entirely in fp32.
 void add_reductions(const Reduction& before, std::vector<Change>& changes) {
   const auto add = [&](FixKind kind, const Reduction& after) {
     if (after != before) changes.push_back({.kind = kind, .text = reduction_text(after)});
@@ -20,7 +20,7 @@ void add_reductions(const Reduction& before, std::vector<Change>& changes) {
   voting.vote = Reduction::Vote::all;
   add(FixKind::config, voting);
   if (before.format == kFp32) return;
-  // Each change alone, so that none is said to cure what only the vote does.
+  // Try each change alone, so that none gets credit for a cure by the vote.
   Reduction in_order = before, wide = before;
   in_order.algorithm = Reduction::Algorithm::all_to_all;
   wide.format = kFp32;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The fault of each node of a fix: its effect on the numbers when only this node is unchanged.
+// The fault of each member of a fix: how the numbers change if only that member is left out.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace halfscope {
 namespace {
 
-/// Whether the path is the member's, one of its primitives', or data that only it reads.
+/// Returns whether the node is the member, one of its primitives, or data that only it reads.
 bool belongs(const LaneFacts& lane, int node, const std::string& member) {
   const ForwardNode& own = lane.nodes()[static_cast<size_t>(node)];
   if (own.layer >= 0) return own.path == member || own.path.starts_with(member + "/");
@@ -105,7 +105,7 @@ std::vector<Cause> find_causes(TrialBook& book, const PlanEdit& edit) {
     std::erase(rests.back().changes, member);
   }
   std::vector<Cause> causes;
-  // A recorded run takes memory, so no more than run side by side are kept.
+  // Recorded runs take memory, so keep only as many as run at the same time.
   const size_t at_once = static_cast<size_t>(std::max(book.at_once(), 1));
   for (size_t from = 0; from < rests.size(); from += at_once) {
     const size_t end = std::min(from + at_once, rests.size());

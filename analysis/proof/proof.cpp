@@ -32,8 +32,9 @@ std::string in_words(const PlanEdit& member) {
   return (is_layer ? "fp32 for " : "") + part_text(member.member_name());
 }
 
-/// Returns whether dynamic scaling finds the advised scale without help: it comes down to it unless
-/// it starts far above, and hardly ever climbs. If the scale is the whole advice, it counts.
+/// Returns whether dynamic scaling reaches the advised scale without help. It comes down to that
+/// scale unless it starts far above, and rarely climbs. Returns false if the scale is the whole
+/// advice.
 bool finds_its_scale(const PlanEdit& edit, const LossScalerConfig& scaler) {
   constexpr double kComesDown = 0x1p16;
   const double start = static_cast<double>(scaler.initial);
@@ -99,7 +100,7 @@ class Prover {
   }
 
  private:
-  /// Replaces the advice by the smallest edit that a search finds.
+  /// Replaces the advice with the smallest edit that a search finds.
   void find(SearchRequest request, Proof& proof) {
     SearchResult result = search(book_, request);
     proof.exhausted = result.exhausted;
@@ -125,15 +126,15 @@ class Prover {
     return result;
   }
 
-  /// Runs the edits without each of these members ahead of time.
+  /// Starts the runs without each of these members ahead of time.
   void expect_without(const std::vector<PlanEdit>& members) {
     std::vector<PlanEdit> rests;
     for (const PlanEdit& member : members) rests.push_back(edit_.without(member));
     book_.expect(rests);
   }
 
-  /// Removes members one by one as long as the rest still cures. A member may be needed only
-  /// because of another one, so it repeats until none can be removed.
+  /// Removes members one by one as long as the rest still cures. A member may only be needed
+  /// because of another one, so this repeats until no member can be removed.
   void drop_needless(Proof& proof) {
     for (bool dropped = true; dropped && !stop_;) {
       dropped = false;
@@ -196,8 +197,8 @@ class Prover {
   PlanEdit edit_;  ///< the advice without the members dropped so far
   std::optional<double> advised_scale_;
   std::string advised_name_;
-  std::string nothing_;               ///< why nothing can be proved
-  std::vector<std::string> dropped_;  ///< in words
+  std::string nothing_;               ///< reason why a proof is impossible
+  std::vector<std::string> dropped_;  ///< one sentence per member
 };
 
 SearchRequest search_request(const SearchOptions& options) {

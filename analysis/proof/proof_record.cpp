@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Returns a number, or the value of a word that stands for what JSON cannot write.
+/// Returns a number, or the value of a word for numbers that JSON cannot represent.
 double number_of(const Json& json, const char* key, double otherwise) {
   const auto place = json.find(key);
   if (place == json.end()) return otherwise;
@@ -109,7 +109,7 @@ void read_search(const Json& json, Proof& proof) {
   });
 }
 
-/// Returns a number, or a word for what JSON cannot write.
+/// Returns a number, or a word if JSON cannot represent it.
 Json json_number(double value) {
   if (std::isfinite(value)) return value;
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";

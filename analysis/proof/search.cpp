@@ -17,9 +17,9 @@ namespace halfscope {
 namespace {
 
 constexpr int kRounds = 8;
-/// Suspects with less than this part of the first one's weight wait for the next round.
+/// Suspects with less than this fraction of the first one's weight wait for the next round.
 constexpr double kHeavy = 0.5;
-/// Number of alternatives that are tested.
+/// Maximum number of alternatives to test.
 constexpr size_t kAlternatives = 8;
 
 Change in_fp32(const std::string& path) { return {.kind = FixKind::operator_fp32, .path = path}; }
@@ -55,7 +55,7 @@ class Searcher {
     }
     if (!request_.advice.empty() && book_.passes(request_.advice)) return request_.advice;
     if (const std::optional<PlanEdit> found = grow(request_.advice)) return found;
-    // A cured lane may lag because it still searches for its loss scale.
+    // A cured lane may lag because it is still looking for its loss scale.
     if (request_.loss_scale && !grown_.empty() && !book_.exhausted()) {
       constexpr double kLower = 8.0;
       PlanEdit scaled = grown_;
@@ -68,21 +68,21 @@ class Searcher {
     return try_everything(of_lane);
   }
 
-  /// Whether results of one of these kinds are wrong.
+  /// Returns whether the lane has harm of one of these kinds.
   static bool any_harm(const Harm& harm, std::initializer_list<HarmItem::Of> kinds) {
     return std::any_of(harm.items.begin(), harm.items.end(), [&](const HarmItem& item) {
       return std::find(kinds.begin(), kinds.end(), item.of) != kinds.end();
     });
   }
 
-  /// Whether nothing is wrong with results at equal weights, so that updates must be.
+  /// Returns whether all results are right for equal weights, so that only updates can be wrong.
   bool forward_is_right() const {
     using Of = HarmItem::Of;
     return evidence_ && !any_harm(harm_of(*evidence_), {Of::output, Of::loss, Of::gradient});
   }
 
-  /// Whether the first recorded step was finite throughout and a later one was not: then updates
-  /// did it.
+  /// Returns whether the first recorded step is finite and a later one is not, which points to the
+  /// updates.
   bool begins_right() const {
     if (!evidence_) return false;
     const std::vector<RecordedStep>& steps = evidence_->recorded();
@@ -91,7 +91,7 @@ class Searcher {
                        [](const RecordedStep& step) { return !step.bad.empty(); });
   }
 
-  /// One change of the whole lane after the other, then all of them.
+  /// Tries each change of the whole lane, then all of them together.
   std::optional<PlanEdit> try_lane(const std::vector<Change>& changes) {
     std::vector<PlanEdit> single;
     for (const Change& change : changes) single.push_back(edit_of({change}));
@@ -102,7 +102,8 @@ class Searcher {
     return std::nullopt;
   }
 
-  /// Adds the suspects of the lane as it is with `edit`, and of what is left after that.
+  /// Adds the suspects of the lane with `edit`, then those of the lane with these changes, and so
+  /// on.
   std::optional<PlanEdit> grow(PlanEdit edit) {
     for (int round = 0; round < kRounds && !book_.exhausted(); ++round) {
       std::optional<RunView> recorded;
@@ -156,7 +157,7 @@ class Searcher {
     return paths;
   }
 
-  /// Every node in fp32, without and with the changes of the whole lane; then halves of it.
+  /// Tries all nodes in fp32, without and with the changes of the whole lane, then halves the set.
   std::optional<PlanEdit> try_everything(const std::vector<Change>& of_lane) {
     std::vector<Change> nodes;
     for (const LayerInfo& layer : request_.layers) {
@@ -184,8 +185,8 @@ class Searcher {
     });
   }
 
-  /// Delta debugging (Zeller and Hildebrandt 2002): takes away ever smaller parts as long as the
-  /// rest still passes. Suspects stand last, so that the others go first.
+  /// Delta debugging (Zeller and Hildebrandt 2002): removes ever smaller parts as long as the rest
+  /// still passes. Suspects come last, so that other nodes are removed first.
   PlanEdit halved(std::vector<Change> changes) {
     std::stable_partition(changes.begin(), changes.end(),
                           [&](const Change& change) { return !seen_.contains(change.path); });
@@ -212,8 +213,8 @@ class Searcher {
     return edit_of(std::move(changes));
   }
 
-  /// Takes out single members as long as the rest still cures, the costliest first. Members of
-  /// `stays` are kept.
+  /// Removes single members, the most expensive first, as long as the rest still cures. Keeps
+  /// members of `stays`.
   PlanEdit smaller(PlanEdit edit, const PlanEdit& stays = {}) {
     constexpr size_t kMany = 6;
     if (edit.changes.size() > kMany && stays.empty()) edit = halved(edit.changes);
@@ -233,7 +234,7 @@ class Searcher {
     return edit;
   }
 
-  /// Members that may be taken away, the costliest first.
+  /// Returns members that may be removed, the most expensive first.
   std::vector<PlanEdit> droppable(const PlanEdit& edit, const PlanEdit& stays) const {
     std::vector<std::pair<Cost, PlanEdit>> members;
     for (PlanEdit& member : edit.members()) {
@@ -252,8 +253,8 @@ class Searcher {
     return evidence_ ? cost_of(evidence_->info(), edit) : Cost{};
   }
 
-  /// Another static loss scale in place of nodes in fp32, or of some of them, where gradients
-  /// leave their format.
+  /// Tries another static loss scale instead of some or all fp32 nodes if gradients fall outside
+  /// their format's range.
   PlanEdit with_another_scale(PlanEdit cure) {
     const auto is_node = [](const Change& change) { return !change.path.empty(); };
     const auto nodes = std::count_if(cure.changes.begin(), cure.changes.end(), is_node);
@@ -271,8 +272,8 @@ class Searcher {
     return cure;
   }
 
-  /// Static scales that move gradients into their format; none if they do not leave it, or are not
-  /// scaled.
+  /// Returns static scales that move gradients into their format's range. Returns none if gradients
+  /// do not leave it or are not scaled.
   std::vector<double> other_scales() const {
     if (!evidence_ || !needs_loss_scaling(request_.original)) return {};
     const std::span<const StepRow> steps = evidence_->run().steps(request_.lane);
@@ -296,7 +297,7 @@ class Searcher {
     return scales;
   }
 
-  /// Primitives of one composite become the composite, which is one change to make.
+  /// Replaces primitives of one composite by the composite, which is a single change for the user.
   PlanEdit merged(const PlanEdit& edit) {
     std::map<std::string, int> parents;
     for (const Change& change : edit.changes) {
@@ -314,15 +315,15 @@ class Searcher {
       other.add(in_fp32(parent));
       try {
         if (book_.passes(other)) result = std::move(other);
-      } catch (const Error& error) {  // it may be a scope, which no plan can name
+      } catch (const Error& error) {  // it may be a scope, which a plan cannot name
         if (error.kind() != ErrorKind::usage) throw;
       }
     }
     return result;
   }
 
-  /// One cheap change at one of the nodes, where that cures alone: a wide result beside operands
-  /// that stay narrow may fit what a wide operator does not.
+  /// Tries one cheap change at a single node. For example, a wide result with narrow operands may
+  /// work where a wide operator does not.
   PlanEdit single(const PlanEdit& edit) {
     constexpr size_t kFew = 6;
     if (edit.changes.size() < 2 || edit.changes.size() > kFew) return edit;
@@ -335,7 +336,7 @@ class Searcher {
     return found < 0 ? edit : others[static_cast<size_t>(found)];
   }
 
-  /// For each node in fp32 the cheapest change in its place that still cures.
+  /// Replaces each fp32 node by the cheapest change that still cures.
   PlanEdit cheaper(PlanEdit edit) {
     const std::vector<Change> members = edit.changes;
     for (const Change& member : members) {
@@ -355,7 +356,7 @@ class Searcher {
   std::vector<Change> cheaper_changes(const std::string& path) const {
     std::vector<Change> changes;
     const auto add = [&](FixKind kind) { changes.push_back({.kind = kind, .path = path}); };
-    // A composite that is taken apart has its steps as layers; the last one makes its result.
+    // The steps of an expanded composite are layers; the last one computes its result.
     const auto last =
         std::find_if(request_.layers.rbegin(), request_.layers.rend(), [&](const LayerInfo& each) {
           return each.path == path || each.path.starts_with(path + "/");
@@ -372,13 +373,13 @@ class Searcher {
     return changes;
   }
 
-  /// The power of two that brings what the node writes into its format's range, with a binade to
-  /// spare; 0 where nothing overflows, or no format holds it.
+  /// Returns the power of two that moves the node's results into its format's range with a binade
+  /// to spare. Returns 0 if nothing overflows or no such power exists.
   double prescale_for(const std::string& path) const {
     if (!evidence_) return 0.0;
     for (const SiteInfo& site : evidence_->info().sites) {
       if (site.path != path || site.role != Role::activation) continue;
-      // Below another overflow only the reference knows how large results are.
+      // After another overflow, only the reference shows how large the results really are.
       double largest = evidence_->run().total(evidence_->lane(), site.order).max_abs;
       if (const std::optional<int> theirs = evidence_->reference_site(site.order)) {
         const TensorStats& right = evidence_->run().total(evidence_->reference(), *theirs);
@@ -391,8 +392,8 @@ class Searcher {
     return 0.0;
   }
 
-  /// Scaled operands for all nodes that overflow, in place of their own changes and of what only
-  /// has to read them in fp32.
+  /// Tries scaled operands for all nodes that overflow. They replace those nodes' own changes, and
+  /// nodes in fp32 that only read them.
   PlanEdit prescaled(const PlanEdit& edit) {
     if (edit.changes.size() < 2 || book_.exhausted()) return edit;
     PlanEdit scaled, others;
@@ -414,7 +415,8 @@ class Searcher {
     return other.changes.size() < edit.changes.size() ? other : edit;
   }
 
-  /// Nodes whose integers are too large for their format, and those next to them, as one change.
+  /// Tries the nodes whose integers are too large for their format, and their neighbours, as one
+  /// change.
   PlanEdit as_integers(const PlanEdit& edit) {
     if (!evidence_ || book_.exhausted()) return edit;
     const auto in_fp32_at = [&](const std::string& path) {
@@ -437,7 +439,7 @@ class Searcher {
     if (!too_large) return edit;
     Change integers{.kind = FixKind::keep_integer};
     PlanEdit other = edit;
-    for (const LayerInfo& layer : request_.layers) {  // in the order of execution
+    for (const LayerInfo& layer : request_.layers) {  // in execution order
       const auto found = in_fp32_at(layer.path);
       if (found == edit.changes.end() || !paths.contains(layer.path)) continue;
       if (!integers.path.empty()) integers.nodes.push_back(integers.path);
@@ -452,7 +454,7 @@ class Searcher {
     return evidence_ && reads_bad_constant(*evidence_, path);
   }
 
-  /// Other answers that are not larger: one change near the cure, or another format.
+  /// Finds other answers that are not larger: one change near the cure, or another format.
   void find_alternatives(const PlanEdit& cure) {
     std::vector<PlanEdit> candidates;
     const auto add = [&](Change change) {
@@ -510,7 +512,7 @@ class Searcher {
   const SearchRequest& request_;
   std::optional<LaneFacts> evidence_;
   SearchResult result_;
-  PlanEdit grown_;              ///< as far as evidence led
+  PlanEdit grown_;              ///< the edit that evidence led to
   std::set<std::string> seen_;  ///< paths of nodes that were suspects
 };
 

@@ -29,7 +29,7 @@ void side_by_side(size_t n, int at_once, const std::function<void(size_t)>& work
   const int threads = std::max(omp_get_max_threads() / static_cast<int>(workers), 1);
   std::atomic<size_t> next{0};
   const auto take = [&] {
-    omp_set_num_threads(threads);  // of this thread alone
+    omp_set_num_threads(threads);  // for this thread only
     for (size_t i = next++; i < n; i = next++) work(i);
   };
   std::vector<std::jthread> pool;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Trials by training: their losses are compared with fp32's. Where the lane has harm that no loss
-// shows, gradients, weights and averages are compared as well.
+// Trials by training: compares their losses with those of fp32. If the lane has harm that its loss
+// does not show, gradients, weights and averages are compared as well.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,17 +17,17 @@
 namespace halfscope {
 namespace {
 
-/// After this many lost steps in a row a lane does not recover, unless it is still coming down from
-/// a dynamic scale above kFarUp.
+/// After this many lost steps in a row a lane does not recover, unless its dynamic scale started
+/// above kFarUp and is still falling.
 constexpr int64_t kHopelessSteps = 64;
 constexpr double kFarUp = 65536.0;
-/// A training this many times as long as its calibration hardly shows it any more.
+/// In a training this many times longer than its calibration, the skipped steps hardly matter.
 constexpr int64_t kFewForSkips = 50;
 
-/// Keeps a training in memory, tells how far it is, and gives up on hopeless ones.
+/// Keeps a training in memory, reports its progress, and stops hopeless ones.
 class TrialSink final : public MemorySink {
  public:
-  /// `lane` of the training is the one that is tried.
+  /// `lane` is the lane being tried.
   TrialSink(int lane, std::string name, int count, const SharedProgress& progress,
             const std::atomic<bool>& stop, std::span<const StepRow> recorded)
       : check(recorded),
@@ -101,7 +101,7 @@ class TrainingTrials final : public TrialRunner {
       };
       twins = train_twins(request, data_, count, stop_);
     }
-    if (!twins) return "";  // it was stopped
+    if (!twins) return "";  // stopped early
     twins_ = std::move(*twins);
     const bool whole = static_cast<int64_t>(twins_.reference.size()) == config_.steps;
     const bool trains = whole && std::isfinite(loss_gap(twins_.reference, twins_.reference));
@@ -118,7 +118,7 @@ class TrainingTrials final : public TrialRunner {
     }
     proof.tolerance = tolerance_ = std::max(kLossFloor, kHarmFactor * twins_.spread);
     const std::vector<StepRow>& recorded = request_.recorded;
-    // Twins of another length say nothing of a run that ended early.
+    // Twins of another length cannot be compared with a run that ended early.
     if (!recorded.empty() && recorded.back().step + 1 == config_.steps) {
       proof.deviations =
           rows_beside(twins_, recorded, request_.recorded_reference, request_.deviations);
@@ -194,7 +194,7 @@ class TrainingTrials final : public TrialRunner {
     const Trial& trial = original.trial;
     if (!std::isfinite(trial.gap)) return "training fails";
     const std::string text = fmt::format("it differs by {}", by_text(trial.gap));
-    // The loss alone does not show it.
+    // The loss alone does not show this harm.
     if (trial.gap > proof.tolerance) return text;
     if (!original.why.empty()) return text + ", but " + original.why;
     if (trial.skipped == 0) return text + kDoubtful;
@@ -213,7 +213,7 @@ class TrainingTrials final : public TrialRunner {
     const Trial& trial = advised.trial;
     if (trial.skipped == 0) return "";
     std::string text = fmt::format("It skips {}.", counted(trial.skipped, "step"));
-    // Skipped steps put a lane behind fp32, which a longer training makes up for.
+    // Skipped steps put a lane behind fp32, but a longer training makes up for them.
     if (std::isfinite(trial.gap) && trial.skipped == trial.calibration_skips &&
         config_.steps < kFewForSkips * trial.skipped) {
       text += fmt::format(
@@ -229,8 +229,7 @@ class TrainingTrials final : public TrialRunner {
     return fmt::format("over the last fifth of {}", counted(config_.steps, "step"));
   }
 
-  /// Returns what rules/harm says about a trial apart from its loss, half a sentence; "" if
-  /// nothing.
+  /// Returns what rules/harm reports about a trial apart from its loss, as half a sentence, or "".
   std::string harm_beside_the_loss(RunView run) const {
     const std::vector<Deviation> rows =
         rows_beside(twins_, run.steps(1), run.steps(0), run.deviations(1));

@@ -21,7 +21,7 @@ namespace {
 using Of = Deviation::Of;
 
 constexpr double kBoundless = std::numeric_limits<double>::infinity();
-/// After this many steps without a finite loss in a row, float32 does not recover.
+/// After this many steps in a row without a finite loss, float32 does not recover.
 constexpr int64_t kHopeless = 64;
 
 /// Returns whether two losses have the same bits. Any NaN equals any other.
@@ -38,7 +38,7 @@ class TwinSink final : public TapSink {
 
   void begin(const RunInfo&) override {}
   void step(int lane, const StepRow& row, std::span<const TensorStats>) override {
-    // A device may be a step ahead when it is told to end.
+    // A device may already be one step ahead when it is told to stop.
     if (last_step_ >= 0 && row.step > last_step_) return;
     rows[static_cast<size_t>(lane)].push_back(row);
     if (lane != 0) return;
@@ -68,7 +68,7 @@ class TwinSink final : public TapSink {
   int64_t last_step_, lost_ = 0;
 };
 
-/// Returns the perturbation of the twins: significant bits by variable.
+/// Returns how strongly twins are perturbed: significant bits per variable.
 std::map<std::string, int> noise_bits(const TrainConfig& training, const Dataset& data,
                                       const Plan& plan) {
   const int64_t samples =
@@ -90,7 +90,7 @@ TrainConfig without_extras(const TrainConfig& training) {
   return config;
 }
 
-/// Keeps the larger of two distances, which allows more.
+/// Keeps the larger of two distances, which makes the tolerance wider.
 void keep_further(Deviation& kept, const Deviation& other) {
   const double error = other.broken > 0 ? kBoundless : other.error;
   if (!(kept.error >= error)) kept.error = error;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The charts over steps: the loss of all lanes, the loss scale with skipped steps, the learning
-// rate if it changes.
+// The charts over steps: the loss of all lanes, the loss scale with its skipped steps, and the
+// learning rate if it changes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,13 +14,13 @@
 namespace halfscope::html {
 namespace {
 
-/// Size in the drawing's own units; the page stretches it.
+/// Size in the drawing's own units, which the page stretches to fit.
 constexpr double kWidth = 1000.0;
 constexpr double kChartHeight = 100.0;
-constexpr double kTop = 12.0;  ///< the strip above the curves, for steps without a value
+constexpr double kTop = 12.0;  ///< strip above the curves for steps without a value
 constexpr size_t kCurveLanes = 8;
 constexpr size_t kCurvePoints = 400;
-constexpr double kLogRange = 30.0;  ///< a wider span than this reads better in logarithms
+constexpr double kLogRange = 30.0;  ///< wider spans use a logarithmic axis
 
 struct Axis {
   double low = 0.0, high = 1.0;
@@ -61,7 +61,7 @@ size_t stretch_of(const std::vector<StepRow>& rows) {
   return std::max<size_t>(1, (2 * rows.size() + kCurvePoints - 1) / kCurvePoints);
 }
 
-/// Returns a thinned curve that keeps the lowest and the highest value of each stretch.
+/// Returns a thinned curve that keeps the lowest and highest value of each stretch.
 std::vector<const StepRow*> thin_curve(const std::vector<StepRow>& rows,
                                        const std::function<double(const StepRow&)>& value) {
   std::vector<const StepRow*> points;
@@ -84,8 +84,8 @@ std::vector<const StepRow*> thin_curve(const std::vector<StepRow>& rows,
   return points;
 }
 
-/// Returns a curve with gaps where the value is not finite. `stairs` keeps each value until the
-/// next.
+/// Returns a curve with gaps where values are not finite. `stairs` keeps each value until the next
+/// one.
 std::string curve(const LaneReport& lane, size_t index, const Steps& steps, const Axis& axis,
                   bool stairs, const std::function<double(const StepRow&)>& value) {
   std::string path;
@@ -97,7 +97,7 @@ std::string curve(const LaneReport& lane, size_t index, const Steps& steps, cons
     }
     const double x = steps.position(row->step), y = axis.position(value(*row));
     if (!pen_down) {
-      // A lone point is drawn too: a line of no length gets no ink.
+      // Draw single points too: SVG does not show a line of zero length.
       path += fmt::format("M{:.1f} {:.1f}h.01", x, y);
     } else if (stairs) {
       path += fmt::format("H{:.1f}V{:.1f}", x, y);
@@ -111,7 +111,7 @@ std::string curve(const LaneReport& lane, size_t index, const Steps& steps, cons
                      lane_class(index), path, escape(lane.name));
 }
 
-/// Marks in the strip above the curves; marked steps that follow each other become one bar.
+/// Returns marks in the strip above the curves; consecutive marked steps become one bar.
 std::string strip(const LaneReport& lane, const Steps& steps, const char* what,
                   const std::function<bool(const StepRow&)>& marked) {
   std::string marks;
@@ -119,7 +119,8 @@ std::string strip(const LaneReport& lane, const Steps& steps, const char* what,
   for (size_t i = 0; i < lane.rows.size(); ++i) {
     if (!marked(lane.rows[i])) continue;
     const size_t begin = i;
-    // All skipped steps are here, so a gap between two is real; of the others, each kept_every-th.
+    // Skipped steps are all kept, so a gap between them is real. Of other steps only every
+    // kept_every-th is kept.
     const auto follows = [&](const StepRow& row, const StepRow& next) {
       return next.step - row.step <= (next.skipped ? 1 : lane.kept_every);
     };
@@ -129,7 +130,7 @@ std::string strip(const LaneReport& lane, const Steps& steps, const char* what,
     }
     const int64_t from = lane.rows[begin].step, to = lane.rows[i].step;
     const double x = steps.position(from);
-    // At least two pixels on a wide page, however many steps there are.
+    // Make marks at least two pixels wide on a wide page, however many steps there are.
     const double width = std::max(steps.position(to) - x + 0.6 * step_width, 2.5);
     const std::string when =
         from == to ? fmt::format("step {}", from) : fmt::format("steps {} to {}", from, to);
@@ -160,8 +161,8 @@ std::string frame(const std::string& kind, const std::string& label, const std::
   return html;
 }
 
-/// Returns the lanes in drawing order: the reference last, so that its dashes are on top of a curve
-/// that runs the same way and both are visible.
+/// Returns the lanes in drawing order. The reference comes last, so that its dashes stay visible on
+/// top of an identical curve.
 std::vector<size_t> drawing_order(const Report& report) {
   std::vector<size_t> order;
   for (bool reference : {false, true}) {
@@ -178,7 +179,7 @@ std::vector<size_t> first_lanes(const Report& report) {
   return lanes;
 }
 
-/// Returns what the curves leave out, so that nobody takes them for all steps.
+/// Returns a note about steps that the curves leave out.
 std::string left_out(const Report& report) {
   std::string html;
   for (const LaneReport& lane : report.lanes) {
@@ -233,7 +234,7 @@ std::string legend(const Report& report, const std::vector<size_t>& drawn,
   return html;
 }
 
-/// 1, 2 or 5 times a power of ten, so that about `parts` of them fill the span.
+/// Returns 1, 2 or 5 times a power of ten, so that about `parts` such distances fill the span.
 double tick_distance(double span, double parts) {
   const double raw = span / parts;
   const double power = std::pow(10.0, std::floor(std::log10(raw)));
@@ -300,7 +301,7 @@ std::string loss_chart(const Report& report) {
 
 std::string scale_chart(const Report& report) {
   const Steps steps = steps_of(report);
-  // A lane without loss scaling has a scale of 1 throughout: a line that says nothing.
+  // Leave out lanes without loss scaling, whose scale is always 1.
   std::vector<size_t> scaled;
   double low = INFINITY, high = -INFINITY;
   for (size_t i : drawing_order(report)) {
@@ -349,7 +350,7 @@ std::string learning_rate_chart(const Report& report) {
   for (size_t i : first_lanes(report)) {
     for (const StepRow& row : report.lanes[i].rows) {
       if (!std::isfinite(row.learning_rate)) continue;
-      if (lane == report.lanes.size()) lane = i;  // the schedule is the same for all
+      if (lane == report.lanes.size()) lane = i;  // all lanes have the same schedule
       low = std::min(low, row.learning_rate);
       high = std::max(high, row.learning_rate);
     }
