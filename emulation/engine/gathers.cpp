@@ -27,7 +27,7 @@ void check_indices(const Node& node, const int32_t* indices, int64_t count, int6
   }
 }
 
-/// Same for labels; negative labels are ignored.
+/// Does the same for labels. Negative labels are ignored.
 void check_labels(const Node& node, const int32_t* labels, int64_t rows, int64_t columns) {
   for (int64_t row = 0; row < rows; ++row) {
     if (labels[row] >= 0) check_indices(node, labels + row, 1, columns);

@@ -5,8 +5,8 @@
 //   sum = trunc(c * 2^(F - Emax)) + sum of trunc(a_k * b_k * 2^(F - Emax)), in integers,
 //   c = rho(sum * 2^(Emax - F)).
 // a_k * b_k is exact in fp32, so is the scaling, and the conversion to int32 truncates. Tiles mark
-// the elements that they cannot compute exactly. For others the caller (block_product.cpp) knows it
-// beforehand, from the exponents of the lines. All these elements go to the reference.
+// the elements that they cannot compute exactly. For other elements, the caller (block_product.cpp)
+// knows in advance from the exponents of the lines. All these elements go to the reference.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ struct BlockCoding {
   int zero_code;     ///< or this code if the value is zero
 };
 
-/// Facts about each line (row of a, column of b). `bad`: nonzero if a value is not in the format.
-/// `lowest`, `highest`: extremes of the biased exponents, without zeros. Arrays of one element per
-/// lane.
+/// Facts about each line (row of a, column of b), as arrays with one element per lane. `bad` is
+/// nonzero if a value is not in the format. `lowest` and `highest` are the extremes of the biased
+/// exponents, without zeros.
 struct BlockLines {
   int32_t* bad;
   int32_t* lowest;
@@ -46,8 +46,8 @@ struct BlockTile {
   const uint32_t* b_codes;  ///< byte v of word l: column v * lanes + l; 16-bit: see block_body.h
   float* c;                 ///< accumulators, c(i, j) = c[i * panel + j]
   int32_t* bad;  ///< negative where c is not reliable; layout of c. Blocks of >= 16, fp16 c
-  // For tiles that take notes, with the layout of c: the number of products that were lost
-  // completely (zeros included), and the largest magnitude of the accumulator.
+  // For tiles that collect diagnostics, with the layout of c: the number of completely lost
+  // products (including zeros), and the largest magnitude of the accumulator.
   int32_t* swamped;
   float* largest;
   int fraction_bits;
@@ -63,7 +63,7 @@ struct BlockKernels {
   using Run = void (*)(const BlockTile&);
   /// Indexed by [kind][log2(products) - 2][0: one vector, the panel's first; 1: all four].
   Run run[static_cast<int>(BlockKind::count)][kBlockSizes][2];
-  /// Same index; these tiles also take notes.
+  /// Same index; these tiles also collect diagnostics.
   Run noting[static_cast<int>(BlockKind::count)][kBlockSizes][2];
   /// Encodes k lines of `width` operands as rows of a; `width` is a multiple of the lanes. `to` and
   /// `codes` have the layout of `from`, which is contiguous. `wide` selects 16-bit codes.

@@ -109,7 +109,7 @@ void conv_forward(const ConvShape& shape, const float* x, const float* w, const 
                   float* y, const SumSpec& spec, Diagnostics* diagnostics) {
   SumDiagnostics* const seen = gemm_detail::prepare(spec, diagnostics);
   if (shape.batch <= 0 || shape.out <= 0 || gemm_detail::output_pixels(shape) == 0) return;
-  // The tiles of this file take no notes; a matrix product with the same chains does.
+  // The tiles of this file collect no diagnostics, so use a matrix product with the same chains.
   if (seen != nullptr || gemm_detail::needs_model(spec))
     return gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
       gemm_detail::model_conv_forward(shape, group, x, w, bias, y, spec, part);

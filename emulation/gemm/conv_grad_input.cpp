@@ -278,7 +278,7 @@ Diagnostics diagnose_conv_grad_input(const ConvShape& shape, const float* dy, co
       shape.width <= 0 || gemm_detail::output_pixels(shape) == 0) {
     return diagnostics;
   }
-  // Uses a matrix product, because the tiles of this file take no notes.
+  // The tiles of this file collect no diagnostics, so use a matrix product.
   std::vector<float> result(static_cast<size_t>(shape.batch * shape.x_image()));
   gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
     gemm_detail::model_conv_grad_input(shape, group, dy, w, result.data(), spec, part);

@@ -160,7 +160,7 @@ void conv_grad_weight(const ConvShape& shape, const float* x, const float* dy, f
     std::fill(dw, dw + shape.group * shape.weights(), 0.0f);
     return;
   }
-  // The tiles of this file take no notes; a matrix product with the same chains does.
+  // The tiles of this file collect no diagnostics, so use a matrix product with the same chains.
   if (seen != nullptr || gemm_detail::needs_model(spec))
     return gemm_detail::for_groups(shape, seen, [&](int64_t group, SumDiagnostics* part) {
       gemm_detail::model_conv_grad_weight(shape, group, x, dy, dw, spec, part);

@@ -295,9 +295,9 @@ class TiledProduct {
     }
   }
 
-  /// Runs a tile and takes notes. Only the overall largest chain matters. So a tile is sampled now
-  /// and then, and runs once more with close sampling if it may have exceeded the previous maximum
-  /// in between.
+  /// Runs a tile and collects diagnostics. Only the largest chain overall matters, so a tile is
+  /// sampled occasionally. It runs again with close sampling if it may have exceeded the previous
+  /// maximum between samples.
   void run_noting(Tile<T>& tile, int64_t rows, float* c, double product, Watch& watch) {
     float before[kMaxRows][kMaxPanel];
     const bool closely = watch.closely();
@@ -348,8 +348,8 @@ class TiledProduct {
     }
   }
 
-  /// Computes the diagnostics from the notes. Products with a zero also leave their chain
-  /// unchanged. Tiles in which an accumulator overflowed are re-examined term by term.
+  /// Computes the diagnostics from the collected data. Products with a zero also leave their chain
+  /// unchanged. Tiles in which an accumulator overflowed are checked again term by term.
   SumDiagnostics evaluate() const {
     const int64_t panels = ceil_div(p_.n, panel_), tiles = row_tiles_ * panels;
     std::vector<SumDiagnostics> found(static_cast<size_t>(tiles));

@@ -3,10 +3,9 @@
 // instruction set that the including file is compiled for. Internal linkage and no library
 // templates, see tile_body.h.
 //
-// The product of two floats is exact in double. Its sum with the chain is rounded to double in a
-// way that the second rounding, to the format, cannot tell from the exact sum: in the same
+// The product of two floats is exact in double. Its sum with the chain is rounded to double so that
+// the second rounding, to the format, gives the same result as rounding the exact sum: in the same
 // direction; towards zero if only the leading dropped bits count; or to odd.
-// direction, towards zero where only leading bits of the rest count, or to odd.
 #pragma once
 
 #include <cfenv>
@@ -44,7 +43,7 @@ inline Doubles with_sign_of(Doubles x, Doubles magnitude) {
 
 // These functions replace rounded magnitudes r of x above the largest finite one.
 
-/// Replaces by the sign of x; infinity is separate. A NaN x stays.
+/// Replaces r according to the sign of x; infinity is separate. A NaN x stays.
 inline Doubles limited_by_sign(const SumRounding& how, Doubles r, Doubles x) {
   Doubles beyond = (words(x) & kDoubleSign) != 0 ? all(how.over[1]) : all(how.over[0]);
   beyond = magnitude_of(x) == __builtin_inf() ? all(how.format.overflow) : beyond;
@@ -59,7 +58,8 @@ inline Doubles limited(const SumRounding& how, Doubles r, Doubles x) {
   return with_sign_of(x, r);
 }
 
-/// To nearest and stochastic: overflows. A NaN x stays; adding to its bits may have corrupted r.
+/// For nearest and stochastic rounding: overflows. A NaN x stays; adding to its bits may have
+/// corrupted r.
 inline Doubles overflowed(const SumRounding& how, Doubles r, Doubles x) {
   r = r > how.format.max_finite ? all(how.format.overflow) : r;
   return x == x ? with_sign_of(x, r) : x;

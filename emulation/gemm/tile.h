@@ -67,7 +67,7 @@ struct Tile {
   const T* row_bias;     ///< bias[i] or null; read only if finish
   const T* column_bias;  ///< bias[j] or null, readable to a whole vector; read only if finish
   const FormatRounding* rounding;  ///< for chains that round after every term
-  // For tiles that take notes; columns of b that do not exist must be zeros.
+  // For tiles that collect diagnostics; missing columns of b must be zeros.
   TileNotes* notes;
   int64_t look_every;  ///< steps between two samples of the chains' magnitudes
   // For tiles of rounded.h only.
@@ -121,7 +121,8 @@ struct KernelSet {
   NarrowKernels bf16_of_bf16{};  ///< for operands in bf16
 };
 
-/// Sets with `noting` take notes: they have strided tiles only, and neither kahan nor pairwise.
+/// Kernel sets with `noting` collect diagnostics. They only have strided tiles, without kahan and
+/// pairwise.
 
 const KernelSet& baseline_kernels() noexcept;
 const KernelSet& baseline_noting_kernels() noexcept;

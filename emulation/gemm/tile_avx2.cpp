@@ -15,7 +15,7 @@ struct FloatVector {
   static __m256i mask(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
-  // For tiles that take notes.
+  // For tiles that collect diagnostics.
   using Count = __m256i;
   static Count count_none() { return _mm256_setzero_si256(); }
   /// Counts the lanes where a == b.
@@ -114,7 +114,7 @@ struct DoubleVector {
     return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
   }
   static Reg sign() { return _mm256_set1_pd(-0.0); }
-  // For tiles that take notes.
+  // For tiles that collect diagnostics.
   using Count = __m256i;
   static Count count_none() { return _mm256_setzero_si256(); }
   /// Counts the lanes where a == b.

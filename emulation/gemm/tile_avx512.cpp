@@ -31,7 +31,7 @@ struct FloatVector {
   using Reg = __m512;
   static constexpr int kLanes = 16;
   static __mmask16 mask(int n) { return static_cast<__mmask16>((1u << n) - 1); }
-  // For tiles that take notes.
+  // For tiles that collect diagnostics.
   using Count = int64_t;
   static Count count_none() { return 0; }
   /// Counts the lanes where a == b.
@@ -100,7 +100,7 @@ struct DoubleVector {
   static constexpr int kLanes = 8;
   static __mmask8 mask(int n) { return static_cast<__mmask8>((1u << n) - 1); }
   static Reg sign() { return _mm512_set1_pd(-0.0); }
-  // For tiles that take notes.
+  // For tiles that collect diagnostics.
   using Count = int64_t;
   static Count count_none() { return 0; }
   /// Counts the lanes where a == b.

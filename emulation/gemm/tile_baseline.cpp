@@ -39,7 +39,7 @@ struct ArrayVector {
   static void store_some(T* p, int n, const Reg& x) {
     for (int i = 0; i < n; ++i) p[i] = x.lane[i];
   }
-  // For tiles that take notes.
+  // For tiles that collect diagnostics.
   using Count = int64_t;
   static Count count_none() { return 0; }
   /// Counts the lanes where a == b.
