@@ -33,7 +33,7 @@ void write_run(const fs::path& file, int64_t steps = 3) {
   send_run(recorder, sample_info(), steps);
 }
 
-/// "usage: WHAT" or "runtime: WHAT" of the Error that comes, one line; "" if none does.
+/// Returns "usage: WHAT" or "runtime: WHAT" of the Error, on one line, or "" without an Error.
 std::string refusal(const fs::path& file, int lane = 1, const std::string& proof = kProof) {
   try {
     store_proof(file, lane, proof);
@@ -167,7 +167,7 @@ TEST(LiveWriter, IsSeenFromEverywhereUntilItIsGone) {
       EXPECT_EQ(RunView::open(name).status(), RunStatus::running) << name;
       EXPECT_EQ(in_child([&] { return has_live_writer(name) ? 42 : 1; }), 42) << name;
     }
-    // Asking has taken no lock away: nobody else can write.
+    // Asking for the lock has not released it: other processes still cannot write.
     EXPECT_THROW(Recorder(file, {.force = true}), Error);
     EXPECT_EQ(in_child([&] {
                 try {

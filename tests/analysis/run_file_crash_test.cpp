@@ -45,7 +45,7 @@ void kill_while_working(std::chrono::microseconds delay, Work work) {
   EXPECT_TRUE(WIFSIGNALED(status)) << "the writer stopped by itself";
 }
 
-/// The number of whole steps; -1 where the writer had not come to begin().
+/// Returns the number of complete steps, or -1 if the writer was killed before begin().
 int64_t steps_left_by_a_killed_writer(const fs::path& file, RunStatus* status = nullptr) {
   try {
     const RunView run = RunView::open(file);

@@ -253,13 +253,13 @@ TEST(DamagedRun, FlippedBytes) {
       write_text(file, damaged);
       if (opens(file)) ++opened;
     }
-    // Most flips hit nothing that can be checked (a counter's value, unused space).
+    // Most flips hit bytes that cannot be checked (a counter's value, unused space).
     EXPECT_GT(opened, 0);
     EXPECT_LT(opened, kRounds);
   }
 }
 
-/// Behind SQLite's back nothing is checked but by us.
+/// SQLite does not check these bytes, so only our own checks can find the damage.
 TEST(DamagedRun, ScrambledStatistics) {
   const TemporaryFolder folder;
   const fs::path file = folder / "x.hscope";

@@ -75,7 +75,7 @@ TEST(AuditGuard, ZeroThatGuardsNothingIsPlainRounding) {
   });
   EXPECT_EQ(added.becomes, 0.0);
   EXPECT_FALSE(added.is_harmful());
-  // Behind another sum it is not the guard any more.
+  // After another sum it is no longer the guard.
   const AuditedConstant covered = constant_of([](Graph& g, ValueId x) {
     const ValueId sum = g.add1("Add", "sum", {x, g.add_constant(1e-9f)});
     return g.add1("Div", "y", {x, g.add1("Add", "other", {sum, x})});

@@ -72,7 +72,7 @@ TEST(BackendOfLanes, FastNeedsAGpuLane) {
   }
 }
 
-// Lanes that have one way only print nothing.
+// Lanes whose backend has only one kernel print nothing.
 TEST(BackendOfLanes, KernelsAreThoseOfGpuLanes) {
   const Bench bench;
   const Outcome trained = bench.run(train({"--lanes", "float32,mixed_float16", "--kernels"}));

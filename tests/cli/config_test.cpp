@@ -61,7 +61,7 @@ TEST(CliConfig, AveragesThatStandStillAreExplained) {
               HasSubstr("lose updates of moving averages in bf16"));
   EXPECT_THAT(finding["action"]["text"].get<std::string>(), HasSubstr("format=fp32"));
   EXPECT_TRUE(finding_of(bench, "float32", "lost_updates").is_null());
-  // It stays where it began: as good as a network that was not trained.
+  // The average stays at its start, so it is as good as an untrained network.
   const Json reports = Json::parse(test::text_of(bench / "r.json"));
   EXPECT_EQ(reports["run"]["evaluated"], "averages");
   EXPECT_LT(reports["lanes"][1]["test_accuracy"].get<double>(), 0.3);

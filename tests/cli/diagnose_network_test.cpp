@@ -26,7 +26,7 @@ Words with(Words words, const Words& more) {
   return words;
 }
 
-/// A folder for temporary files, to see what is left in it.
+/// Creates a folder for temporary files, to check that none are left in it.
 class Temporary {
  public:
   explicit Temporary(const Bench& bench) : folder_(bench / "tmp") {
@@ -71,7 +71,7 @@ TEST(CliDiagnoseNetwork, ATrainingSaysWhatItsRunFileSays) {
   ASSERT_EQ(bench.run(with({"train", "--model", "lenet-hot", "--quiet"}, kTraining)).code, 0);
   const json two_steps = result_of(bench, {"diagnose", "run.hscope", "--json", "--threads", "1"});
   EXPECT_EQ(comparable(direct), comparable(two_steps));
-  // The network may stand where a run file does.
+  // A network may replace the run file on the command line.
   EXPECT_EQ(result_of(bench, with({"diagnose", "lenet-hot", "--json"}, kTraining)), direct);
 }
 
@@ -86,7 +86,7 @@ TEST(CliDiagnoseNetwork, ACaseOfTheZooIsRecordedAsItIsMeantAndProved) {
   const json two_steps =
       result_of(bench, {"diagnose", "F7.hscope", "--verify", "--threads", "1", "--json"});
   EXPECT_EQ(comparable(direct), comparable(two_steps));
-  // One that is trained, under a plan with a setting of its own.
+  // A trained case, under a plan with its own setting.
   const Outcome trained = bench.run({"diagnose", "zoo:F22", "--json", "--record", "F22.hscope"});
   EXPECT_EQ(trained.code, 0) << trained.err;
   EXPECT_EQ(json::parse(trained.out).at("run"), "F22.hscope");

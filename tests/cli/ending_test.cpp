@@ -38,7 +38,8 @@ std::string line_after(const std::string& label, const std::string& text) {
   return "";
 }
 
-/// The words of the command on the line "next: halfscope ...". None of them is quoted here.
+/// Returns the words of the command on the line "next: halfscope ...", none of which are quoted
+/// here.
 Words next_words(const std::string& text) {
   Words words;
   std::istringstream line(line_after("next: halfscope ", text));

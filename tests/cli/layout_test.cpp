@@ -101,7 +101,7 @@ TEST(CliLayout, AdviceOnOneOfSeveralLanesNamesItAndIsProvedWhereTheRunEnded) {
     const bool proves = status == RunStatus::complete;
     EXPECT_THAT(text, HasSubstr(std::string("next: halfscope diagnose 'my run.hscope'") +
                                 (proves ? " --verify" : "") + " --out plan.json\n"));
-    // A proof that refutes the advice leaves nothing to prove.
+    // If the proof refutes the advice, there is nothing to prove.
     report.proof = Proof{};
     report.proof->holds = false;
     EXPECT_THAT(ending_text(conclusion, "r.hscope", "", {}),

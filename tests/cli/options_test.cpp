@@ -101,7 +101,7 @@ TEST(CliOptions, SettingsLeaveOutLanesAndOutputs) {
   }
 }
 
-// Commas, quotes and braces inside a plan's JSON separate nothing.
+// Commas, quotes and braces inside a plan's JSON are not separators.
 TEST(CliOptions, LanesMaySpellPlansOut) {
   const std::string plan =
       R"({"schema":"halfscope.plan/1","name":"a}\"{b","default":{"format":"fp16"}})";

@@ -191,7 +191,7 @@ TEST(CliRun, RandomInputsAreTheSameEveryTimeAndNpyHoldsTheOnlyOutput) {
   EXPECT_EQ(text_of(bench / "a.npy"), text_of(bench / "b.npy"));
 }
 
-// The advice on a run that overflows mends it, and is what the next run is asked to try.
+// The advice on a run that overflows fixes it, and the next command suggests trying it.
 TEST(CliRun, AnOverflowThatReachesTheOutputsIsBrokenAndCured) {
   const Bench bench;
   const Words network{"run", "lenet-hot", "--data", "digits", "--limit", "64", "--batch", "32"};

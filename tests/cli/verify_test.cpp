@@ -134,7 +134,7 @@ TEST(CliVerify, RecommendWritesThePlanOfTheProof) {
   EXPECT_EQ(result.at("plan_file"), "plan.json");
   EXPECT_EQ(result.at("proof").at("plan"), json::parse(text_of(bench / "plan.json")));
   EXPECT_EQ(load_plan((bench / "plan.json").string()).rules.back().path, "conv2");
-  // The lane of the proof is what the next command trains.
+  // The suggested next command trains the lane of the proof.
   Words next = result.at("next").get<Words>();
   const auto scale = std::find(next.begin(), next.end(), "--loss-scale");
   ASSERT_NE(scale, next.end());

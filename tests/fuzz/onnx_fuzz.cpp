@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as an ONNX file: they become a network, or an Error, and nothing else happens. What
-// becomes a network goes out again and comes back.
+// Reads arbitrary bytes as an ONNX file. They must give a network or an Error. A network is also
+// exported and imported again.
 #include <cstdint>
 #include <span>
 #include <string>

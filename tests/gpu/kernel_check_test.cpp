@@ -175,7 +175,7 @@ float descending_chain(std::span<const float> a, std::span<const float> b) {
   return sum;
 }
 
-// No accumulation of ours sums like that: FPRev finds the order in the kernel.
+// None of our accumulations sums in this order, so FPRev has to find it from the kernel.
 TEST(KernelCheck, AnUnknownOrderIsFoundInTheKernel) {
   for (const char* plan : {"float32", "mixed_float16"}) {
     InterpretedOptions options;
@@ -276,7 +276,7 @@ TEST(KernelCheck, OrdersThatWereFoundAreKept) {
   EXPECT_EQ(kept.orders.size(), static_cast<size_t>(2 * first.probed));
   EXPECT_EQ(look(options, "device A", nullptr).probed, first.probed);
 
-  // A tree over another number of summands is none of this kernel.
+  // A tree over another number of summands cannot belong to this kernel.
   for (auto& [key, order] : kept.orders) order.tree->leaves = 1;
   const Looked again = look(options, "device A", &kept);
   EXPECT_EQ(again.probed, first.probed);

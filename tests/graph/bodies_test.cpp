@@ -284,14 +284,14 @@ TEST(Bodies, StateOfDelayedScaling) {
   // Round the ring: the oldest is written over.
   EXPECT_THAT(moved({64, 2, 7, 1, 1}, 14, max, 0), ElementsAre(32, 0, 7, 1, 14));
   EXPECT_THAT(moved({64, 0, 7, 1, 1}, 1, max, 0), ElementsAre(448, 1, 1, 1, 1));
-  // No use: the scale stays, or is 1. A place that is none is the first one.
+  // An unusable amax leaves the scale unchanged, or at 1. An invalid position counts as the first.
   EXPECT_THAT(moved({64, 1, 0, 0, 0}, 0, max, 0), ElementsAre(64, 2, 0, 0, 0));
   EXPECT_THAT(moved({-1, 1, 0, 0, 0}, kInfinity, max, 0), ElementsAre(1, 2, 0, kInfinity, 0));
   EXPECT_THAT(moved({64, kNan, 0, 0, 0}, 7, max, 0), ElementsAre(64, 1, 7, 0, 0));
   EXPECT_THAT(moved({64, 3, 0, 0, 0}, 7, max, 0), ElementsAre(64, 1, 7, 0, 0));
 }
 
-/// The results of an operator on inputs of these shapes, whose elements are 1, 2, 3 ... throughout.
+/// Returns an operator's results on inputs of these shapes, with elements 1, 2, 3 ... throughout.
 std::vector<Ints> moved(const std::string& op, const std::vector<Shape>& shapes,
                         const Attributes& attributes) {
   Graph graph;

@@ -198,7 +198,7 @@ TEST(LabNumbers, GuardRoundSticky) {
   EXPECT_FALSE(rounding_place(0.0, kFp16));
   EXPECT_FALSE(rounding_place(INFINITY, kFp16));
   EXPECT_FALSE(rounding_place(1e300, kFp16));
-  // The two neighbours hold what every mode makes of it.
+  // Every rounding mode gives one of the two neighbours.
   for (uint64_t i = 0; i < 500; ++i) {
     const double x = std::ldexp(static_cast<double>(random_word(3, i) >> 20), -50);
     if (x == 0.0) continue;

@@ -45,7 +45,7 @@ Violations check_length(const File& file);
 Violations check_spdx(const File& file);
 /// ASCII only and no tabs.
 Violations check_characters(const File& file);
-/// No path that exists on one machine only.
+/// A file contains no path that only exists on one machine.
 Violations check_machine_paths(const File& file);
 /// A header starts with `#pragma once` before its first include.
 Violations check_pragma_once(const File& file);

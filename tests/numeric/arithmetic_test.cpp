@@ -62,7 +62,7 @@ class Checker {
     double exact = exact_operation(operation, a, b, c);
     const bool sum = operation == Operation::add || operation == Operation::sub || ternary;
     if (sum && exact == 0 && rounding.mode == RoundingMode::down) {
-      // Opposite zeros and x - x; what is -0 in every mode is so already.
+      // Opposite zeros and x - x. Results that are -0 in every mode already have the right sign.
       const double left = ternary ? static_cast<double>(a) * static_cast<double>(b) : a;
       const double right = ternary ? c : operation == Operation::sub ? -b : b;
       if (std::signbit(left) || std::signbit(right)) exact = -0.0;

@@ -132,7 +132,7 @@ TEST(Proof, OfALossScaleHolds) {
   expect_holds(proof, {"loss_scale"});
   ASSERT_TRUE(proof.edit.loss_scale());
   EXPECT_LE(*proof.edit.loss_scale(), 0x1p20);
-  // The plan is the old one, so the lane needs a name of its own.
+  // The plan has not changed, so the lane needs its own name.
   EXPECT_EQ(proof.advised, "mixed_float16+advice");
   EXPECT_THAT(proof.text, HasSubstr("Without it, it differs by 7"));
   EXPECT_EQ(proof.trials[0].calibration_skips, 0) << "a static scale looks for nothing";
@@ -149,7 +149,7 @@ TEST(Proof, ADynamicScaleThatStartsFarUpIsPartOfTheAdvice) {
   Recommendation both = advice_of(hot, {"conv2"});
   both.edit.set_loss_scale(1024.0);
   expect_holds(proof_of(hot, both), {"conv2", "loss_scale"});
-  // From where it starts usually it finds its way.
+  // From its default start, the loss scaler finds the scale without help.
   hot.lanes[1].scaler = parse_loss_scale("dynamic");
   expect_holds(proof_of(hot, both), {"conv2"});
 }

@@ -71,7 +71,7 @@ TEST(RealRuns, StateThatFitsIsNoFinding) {
   EXPECT_TRUE(of_rule(run_rules(record(training(kMlp, stored_wide, "dynamic", "adam", 40))),
                       "optimizer_state")
                   .empty());
-  // Momentum in fp16 loses its small values, and trains all the same.
+  // Momentum in fp16 loses its small values, but training still works.
   const RunView momentum = record(
       training(kMlp, preset_plan("float16").value(), "dynamic", "sgd:lr=0.05,momentum=0.9", 40));
   EXPECT_TRUE(of_rule(run_rules(momentum), "optimizer_state").empty());

@@ -320,7 +320,7 @@ TEST(Search, RunsNothingTwice) {
   const Search first(one_overflow(), half(), rows(8));
   ASSERT_GT(first.kept.size(), 3u);
   std::vector<TriedEdit> known = read_tried(tried_json(first.kept));
-  // The lane as it was is run again all the same: it has to repeat what was recorded.
+  // The original lane still runs again, because it has to repeat what was recorded.
   ASSERT_TRUE(known.front().edit.empty());
   known.front().passes = true;
   int asked = 0;

@@ -51,7 +51,7 @@ Dataset numbers(const std::vector<float>& x) {
   return data;
 }
 
-/// A plan that rounds nothing in these networks, although it could elsewhere.
+/// Returns a plan that rounds nothing in these networks, because its only rule is for Conv.
 Plan narrow_elsewhere() {
   Plan plan;
   plan.name = "narrow_elsewhere";
