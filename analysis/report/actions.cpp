@@ -171,11 +171,12 @@ std::string share_effect(const Report& report, const ActionReport& action) {
   if (worst == nullptr) return "";
   if (updates) {
     return fmt::format(
-        "Weight updates should survive. Now {} of the non-zero updates of {} are lost.",
+        "Weight updates should survive. In this run, {} of the non-zero updates of {} are lost.",
         percent(most), worst->name);
   }
-  return fmt::format("Gradients should survive. Now {} of the non-zero values of {} underflow.",
-                     percent(most), worst->name);
+  return fmt::format(
+      "Gradients should survive. In this run, {} of the non-zero values of {} underflow.",
+      percent(most), worst->name);
 }
 
 std::string what_would_speak_against(const Report& report, const ActionReport& action) {

@@ -111,9 +111,13 @@ void write_lanes(const Report& report, std::string& md) {
 
 std::string cost_text(const ActionReport& action) {
   if (!action.cost) return "";
-  return fmt::format(" Cost: {} of the weights in fp32 ({} more), {} more activations.",
-                     percent(action.cost->weight_share), bytes_text(action.cost->weight_bytes),
-                     bytes_text(action.cost->activation_bytes));
+  std::string text =
+      fmt::format(" Cost: {} of the weights in fp32 ({} more)", percent(action.cost->weight_share),
+                  bytes_text(action.cost->weight_bytes));
+  if (action.cost->activation_bytes > 0) {
+    text += ", " + bytes_text(action.cost->activation_bytes) + " more for activations";
+  }
+  return text + ".";
 }
 
 /// Where the cause is, how it spreads, and what else works or was ruled out, in a few lines.
