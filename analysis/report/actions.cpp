@@ -287,7 +287,7 @@ void add_actions(const RunView& run, Report& report) {
     ActionReport action{.edit = rest, .lane = advice.lane};
     action.text = edit_sentence(rest);
     if (report.diagnosis && report.diagnosis->lane == advice.lane) {
-      action.effect = report.diagnosis->cause;
+      action.effect = cause_sentence(*report.diagnosis);
     }
     finish(report, std::move(action));
   }

@@ -121,14 +121,13 @@ std::string coverage(const Report& report) {
     case RunStatus::complete:
       return "";
     case RunStatus::running:
-      return fmt::format("Still {}. This covers the first {}.", runs ? "running" : "training",
-                         steps);
+      return fmt::format("Still {}. This covers {}.", runs ? "running" : "training", steps);
     case RunStatus::interrupted:
-      return fmt::format("The run was stopped early. The verdict covers the first {}.", steps);
+      return fmt::format("The run was stopped early. The verdict covers {}.", steps);
     case RunStatus::early_stop:
       return fmt::format("Early stopping ended the run. The verdict covers {}.", steps);
     case RunStatus::died:
-      return fmt::format("The {} died. The verdict covers the first {}.",
+      return fmt::format("The {} died. The verdict covers {}.",
                          runs ? "process" : "training process", steps);
   }
   return "";
@@ -227,7 +226,7 @@ Trouble trouble_of(const Report& report, int lane) {
   }
   const std::optional<Diagnosis>& found = report.diagnosis;
   const bool is_found = found && found->lane == lane && found->verified;
-  return {": " + harm, is_found ? found->cause : ""};
+  return {": " + harm, is_found ? cause_sentence(*found) : ""};
 }
 
 /// Returns "Keeping conv2 in fp32 fixes mixed_float16."; "" where the lanes differ in another way.

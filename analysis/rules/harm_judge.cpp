@@ -492,8 +492,8 @@ class Judge {
     const std::span<const StepRow> theirs = run_.steps(reference_);
     if (run_.status() == RunStatus::running) return "";
     if (steps < kLeastSteps) {
-      return fmt::format("Only {} so far. Train at least {} before relying on this verdict.",
-                         counted(steps, "step"), kLeastSteps);
+      return fmt::format("{} {} too few. Train at least {}.", counted(steps, "step"),
+                         steps == 1 ? "is" : "are", kFewSteps);
     }
     if (!has_learned(theirs)) {
       return fmt::format(
