@@ -74,13 +74,18 @@ Answer answer_of(const Report& report) {
     answer.todo = report.actions.front().text;
   }
   if (!answer.todo.empty()) add_confidence(report, answer.lane, answer);
-  if (report.verdict.state == Verdict::State::cured && report.cure &&
+  if (report.diagnosis && report.diagnosis->lane == answer.lane) {
+    answer.cost = cost_words(report.diagnosis->fix_cost);
+  }
+  const bool proved = report.proof && report.proof_lane == answer.lane;
+  if (report.verdict.state == Verdict::State::cured && report.cure && !proved &&
       !is_followed(report, answer.lane)) {
     // The run itself has tested another change than the advised one.
     answer.todo =
         fmt::format("Use the plan of {}.", report.lanes[static_cast<size_t>(*report.cure)].name);
     answer.confidence = confidence_name(Confidence::high);
     answer.basis = "It is healthy in this run.";
+    answer.cost.clear();
   }
   return answer;
 }

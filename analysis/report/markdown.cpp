@@ -313,10 +313,7 @@ std::string heading(const Report& report) {
     return md + (healthy ? "- **What to do:** Nothing to change.\n" : "");
   }
   md += fmt::format("- **What to do:** {}", plain(answer.todo));
-  if (report.diagnosis && report.diagnosis->lane == answer.lane) {
-    const std::string cost = cost_words(report.diagnosis->fix_cost);
-    if (!cost.empty()) md += fmt::format(" Cost: {}.", cost);
-  }
+  if (!answer.cost.empty()) md += fmt::format(" Cost: {}.", answer.cost);
   return md + fmt::format("\n- **How sure:** {}. {}\n", answer.confidence, plain(answer.basis));
 }
 
