@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// CIFAR-10, binary version (Krizhevsky 2009): records of 3073 bytes, a label from 0 to 9, then
-// 1024 red, 1024 green, 1024 blue bytes, row by row. A file may hold any whole number of records.
+// CIFAR-10, binary version (Krizhevsky 2009): records of 3073 bytes, each a label from 0 to 9, then
+// 1024 red, 1024 green and 1024 blue bytes, row by row. A file may contain any number of records.
 #include <algorithm>
 #include <string_view>
 #include <system_error>

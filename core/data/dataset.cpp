@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The list of data sets: what --data SPEC may say. A new one is one loader and one row here.
+// The list of data sets that --data SPEC accepts. To add one, write a loader and add a row here.
 #include "core/data/dataset.h"
 
 #include <algorithm>

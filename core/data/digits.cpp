@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The embedded data set: digits written by a procedure. A pen skeleton (digit_glyphs.h) gets its
-// points moved, is slanted, turned, scaled and shifted, and is drawn as an anti-aliased stroke;
-// some images are blurred, crossed out, partly erased or speckled. Bit for bit the same on every
-// machine: randomness is 64-bit integers, and doubles see only + - * / and sqrt, which IEEE 754
-// rounds correctly; nothing from libm, no fused multiply-add (-ffp-contract=off).
+// The embedded data set: procedurally generated digits. The points of a pen skeleton
+// (digit_glyphs.h) are moved, slanted, rotated, scaled and shifted, and the result is drawn as an
+// anti-aliased stroke. Some images are also blurred, crossed out, partly erased or speckled. The
+// images are bit-for-bit the same on every machine: random numbers are 64-bit integers, and doubles
+// only use + - * / and sqrt, which IEEE 754 rounds correctly, without libm or fused multiply-add
+// (-ffp-contract=off).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -40,17 +41,18 @@ class Random {
 
   uint64_t bits() noexcept { return mix(key_ + 0x9E3779B97F4A7C15 * ++counter_); }
 
-  /// In [0, 1), 53 bits.
+  /// Returns a number in [0, 1) with 53 random bits.
   double unit() noexcept { return static_cast<double>(bits() >> 11) * 0x1p-53; }
 
   double between(double low, double high) noexcept { return low + (high - low) * unit(); }
 
-  /// In [0, count); the bias of the remainder is below 2^-50 for our counts.
+  /// Returns a number in [0, count). The bias of the remainder is below 2^-50 for our counts.
   size_t below(size_t count) noexcept { return static_cast<size_t>(bits() % count); }
 
   bool chance(double probability) noexcept { return unit() < probability; }
 
-  /// Bell-shaped, mean 0, standard deviation 1, at most 3.46 away: four uniforms summed.
+  /// Returns a roughly normal number, the sum of four uniform ones: mean 0, standard deviation 1,
+  /// at most 3.46 from 0.
   double bell() noexcept {
     double sum = 0;
     for (int i = 0; i < 4; ++i) sum += unit();
@@ -72,7 +74,7 @@ struct Segment {
 
 using Image = std::array<double, kDigitPixels>;  // 0 = background, 1 = ink
 
-/// Point at t in [0, 1] between b and c on the Catmull-Rom spline through a, b, c, d.
+/// Returns the point at t in [0, 1] between b and c on the Catmull-Rom spline through a, b, c, d.
 Point spline_point(Point a, Point b, Point c, Point d, double t) noexcept {
   const auto along = [t](double a0, double b0, double c0, double d0) {
     const double linear = c0 - a0;
@@ -83,7 +85,7 @@ Point spline_point(Point a, Point b, Point c, Point d, double t) noexcept {
   return {along(a.x, b.x, c.x, d.x), along(a.y, b.y, c.y, d.y)};
 }
 
-/// The skeleton as short straight pieces.
+/// Splits the skeleton's curves into short straight segments.
 std::vector<Segment> flatten(glyphs::Glyph glyph, std::span<const Point> points) {
   constexpr int kPieces = 5;
   std::vector<Segment> segments;
@@ -106,7 +108,7 @@ std::vector<Segment> flatten(glyphs::Glyph glyph, std::span<const Point> points)
   return segments;
 }
 
-/// Moves the ink's centre of mass to the image's centre plus `shift`, as MNIST does.
+/// Moves the centre of mass of the ink to the image's centre plus `shift`, as MNIST does.
 void centre(std::vector<Segment>& segments, Point shift) noexcept {
   double length = 0, sum_x = 0, sum_y = 0;
   for (const Segment& s : segments) {
@@ -133,13 +135,14 @@ double squared_distance(Point p, const Segment& s) noexcept {
   return ex * ex + ey * ey;
 }
 
-/// Coverage of every pixel by a pen of the given radius whose edge fades over `edge` pixels.
+/// Returns how much of each pixel a pen of the given radius covers; its edge fades over `edge`
+/// pixels.
 Image draw(std::span<const Segment> segments, double radius, double edge) noexcept {
   const double reach = radius + 0.5 * edge;
   Image nearest;
   nearest.fill(reach * reach);
   for (const Segment& s : segments) {
-    // Only the pixels whose centre the pen can reach; truncation is floor, as these are >= 0.
+    // Only visit pixels whose centre the pen can reach. Truncation is floor here: values are >= 0.
     const auto low = [reach](double a, double b) {
       return static_cast<int>(std::clamp(std::min(a, b) - reach, 0.0, double{kSide}));
     };
@@ -162,14 +165,14 @@ Image draw(std::span<const Segment> segments, double radius, double edge) noexce
   return image;
 }
 
-/// A straight stroke through a random point near the middle.
+/// Returns a straight stroke through a random point near the middle.
 Segment random_line(Random& random) noexcept {
   const Point middle{random.between(7, 21), random.between(7, 21)};
   const Point half{random.between(-8, 8), random.between(-8, 8)};
   return {{middle.x - half.x, middle.y - half.y}, {middle.x + half.x, middle.y + half.y}};
 }
 
-/// 3x3 binomial filter.
+/// Applies a 3x3 binomial filter.
 void blur(Image& image) noexcept {
   const Image source = image;
   const auto at = [&source](int y, int x) {
@@ -187,7 +190,7 @@ void blur(Image& image) noexcept {
   }
 }
 
-/// The skeleton as this writer's hand puts it on the paper, in pixels.
+/// Returns the skeleton in pixels with a random slant, rotation, size, jitter and shift.
 std::vector<Segment> write_skeleton(glyphs::Glyph glyph, Random& random) {
   constexpr double kPixelsPerUnit = 9.6;  // MNIST's digits are 20 pixels high
   const double jitter = random.between(0.02, 0.12);
@@ -239,7 +242,7 @@ void draw_sample(uint64_t stream, std::span<uint8_t> pixels) {
       image[where] = std::max(image[where], random.between(0.2, 1.0));
     }
   }
-  // Ink is uneven, paper is not: the background stays exactly zero, as in MNIST.
+  // The ink is uneven, but the background stays exactly zero, as in MNIST.
   const double ink = random.between(0.90, 1.30);
   const double grain = random.between(0.0, 0.30);
   for (size_t i = 0; i < image.size(); ++i) {
@@ -248,7 +251,7 @@ void draw_sample(uint64_t stream, std::span<uint8_t> pixels) {
   }
 }
 
-/// Samples first .. first + count, every class equally often, in random order.
+/// Makes samples first to first + count - 1, with equally many of each class, in random order.
 Split make_split(uint64_t first, int64_t count) {
   std::vector<uint64_t> order(static_cast<size_t>(count));
   for (size_t i = 0; i < order.size(); ++i) order[i] = first + i;

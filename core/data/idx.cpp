@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// IDX reader on zlib's gz functions, which read plain files too, and the MNIST loader on it.
-// Sizes in a header are believed only as far as bytes arrive: memory grows with the data.
+// IDX reader on zlib's gz functions, which also read plain files, and the MNIST loader built on it.
+// Memory grows only as bytes arrive, because the sizes in a header may be wrong.
 #include "core/data/idx.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ uint32_t big_endian(const uint8_t* bytes) noexcept {
   return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
 }
 
-/// Returns the first of the usual spellings of a file's name that exists.
+/// Returns the first existing file among the usual spellings of its name.
 fs::path find_file(const fs::path& folder, const std::string& stem, const std::string& rank) {
   std::string looked_for;
   for (const std::string& name : {stem + "-" + rank, stem + "-" + rank + ".gz", stem + "." + rank,

@@ -19,7 +19,7 @@ constexpr const char* kForm =
     "hex digits each";
 constexpr std::string_view kBlanks = " \t\r;,";
 
-/// Takes the next word off `text` and returns it; "" at the end.
+/// Removes the next word from the front of `text` and returns it, or "" at the end.
 std::string_view next_word(std::string_view& text, std::string_view blanks) {
   text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
   const std::string_view word = text.substr(0, text.find_first_of(blanks));
@@ -27,7 +27,7 @@ std::string_view next_word(std::string_view& text, std::string_view blanks) {
   return word;
 }
 
-/// Returns a word, which may be anything, in a form that fits into a message.
+/// Returns an arbitrary word in a form that is safe to print in a message.
 std::string printable(std::string_view word) {
   constexpr size_t kMost = 24;
   std::string text;

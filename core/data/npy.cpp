@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// .npy parsing (numpy.lib.format, versions 1.0 to 3.0) and conversion of every plain number type
-// to float32. The header is parsed as the little of Python it is allowed to be, nothing more.
+// .npy parsing (numpy.lib.format, versions 1.0 to 3.0) and conversion of every plain number type to
+// float32. The header parser accepts only the subset of Python that the format allows.
 #include "core/data/npy.h"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ ScalarType parse_descr(std::string_view descr, const std::string& name) {
   return type;
 }
 
-/// Parser of a dict literal such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
+/// Parses a dict literal such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
 class HeaderParser {
  public:
   HeaderParser(std::string_view text, const std::string& name) : text_(text), name_(name) {}
@@ -194,7 +194,7 @@ void decode(std::span<const uint8_t> raw, ScalarType type, T* out) noexcept {
   }
 }
 
-/// Reorders values from first dimension fastest to last dimension fastest.
+/// Reorders values from column-major (first dimension fastest) to row-major.
 template <class T>
 std::vector<T> to_row_major(const std::vector<T>& source, const Shape& shape) {
   std::vector<T> result;
@@ -212,8 +212,9 @@ std::vector<T> to_row_major(const std::vector<T>& source, const Shape& shape) {
   return result;
 }
 
-/// Number of values, or nothing if the sizes multiply beyond what any file can hold. Zeros do
-/// not excuse the others: element_count() multiplies in order and must not overflow either.
+/// Returns the number of values, or nullopt if the sizes multiply to more than any file can
+/// contain. A zero does not make huge other sizes valid: element_count() multiplies in order and
+/// must not overflow.
 std::optional<uint64_t> checked_count(const Shape& shape) noexcept {
   constexpr int64_t kMax = int64_t{1} << 60;
   int64_t product = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// .npz = ZIP (zip.h) of .npy arrays (npy.h). This file joins the two.
+// .npz: a ZIP archive (zip.h) of .npy arrays (npy.h). This file combines the two.
 #include "core/data/npz.h"
 
 #include <array>
@@ -26,8 +26,8 @@ constexpr std::string_view kSuffix = ".npy";
 static_assert(std::endian::native == std::endian::little,
               "write_npz writes floats as they are in memory, and .npz members are '<f4'");
 
-/// A file next to the target that replaces it at the end, or is deleted: a reader never sees half
-/// a file, and a full disk does not destroy the old one.
+/// A temporary file next to the target, which it replaces at the end; until then it is deleted on
+/// failure. Readers never see a partial file, and a full disk does not destroy the old one.
 class PendingFile {
  public:
   explicit PendingFile(const fs::path& target) : target_(target), temporary_(target) {

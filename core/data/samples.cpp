@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Arrays as samples, and how the bytes of images become numbers.
+// Turns arrays into samples, and the bytes of images into numbers.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -17,7 +17,7 @@ std::string quoted_array(const std::string& name) {
   return name.empty() ? "the array" : "array '" + name + "'";
 }
 
-/// Parses one number, or one per channel, separated by commas.
+/// Parses one number, or one per channel separated by commas.
 std::vector<double> parse_numbers(std::string_view text, size_t channels, const std::string& rule) {
   std::vector<double> numbers;
   for (size_t begin = 0; begin <= text.size();) {

@@ -12,7 +12,7 @@
 namespace halfscope {
 namespace {
 
-/// Holds an error of libzip.
+/// Owns a libzip error.
 class ZipError {
  public:
   ZipError() { zip_error_init(&error_); }
@@ -71,7 +71,7 @@ class MemberSource : public ByteSource {
   uint64_t size_, left_ = 0;
 };
 
-/// An archive that is being written; it is discarded unless close() succeeds.
+/// An archive being written, which is discarded unless close() succeeds.
 class Writer {
  public:
   explicit Writer(const std::filesystem::path& file) : file_(file) {
@@ -128,7 +128,7 @@ class Writer {
   zip_t* archive_ = nullptr;
 };
 
-/// Checks a member before memory for its contents is allocated. Throws Error.
+/// Checks a member before memory is allocated for its contents. Throws Error.
 void check_member(const zip_stat_t& stat, const std::string& name) {
   constexpr uint64_t kMaxDeflateRatio = 1032;  // 258 bytes out of two bits
   const char* const how = "use a .npz file that numpy.savez wrote";

@@ -92,7 +92,7 @@ ValueId Translation::index(size_t i) {
   return followed(i, importer_.index_value(*inputs_[i], what_));
 }
 
-/// Reports constants that depend on the number of samples to SampleAxes, which follows the samples.
+/// Reports constants that depend on the batch size to SampleAxes, which tracks the sample axis.
 ValueId Translation::followed(size_t i, ValueId value) {
   if (inputs_[i]->several != nullptr && importer_.samples() != nullptr)
     importer_.samples()->add_constant(value, *inputs_[i]->several, what_);
@@ -131,7 +131,7 @@ std::vector<int64_t> Translation::known_sizes(size_t i, const char* name, ValueI
   for (size_t k = 0; k < axes.size(); ++k) {
     const auto axis = static_cast<size_t>(axes[k]);
     const bool stays = one[k] == from.at(axis) && several[k] == from_several.at(axis);
-    if (one[k] != several[k] && !stays) return known_ints(i, name);  // which refuses
+    if (one[k] != several[k] && !stays) return known_ints(i, name);  // throws
   }
   return one;
 }
@@ -158,7 +158,7 @@ std::vector<int64_t> Translation::known_ints(size_t i, const char* name) const {
 double Translation::known_scalar(size_t i, const char* name) const {
   const KnownTensor& tensor = known(i, name);
   if (tensor.count() != 1) throw error(std::string("its ") + name + " must be one number");
-  // Clip and Pad round what they make of it as they round it.
+  // Uses the unrounded number, because Clip and Pad round their own results.
   return tensor.real() ? static_cast<double>(tensor.true_reals()[0]) : tensor.number(0);
 }
 
@@ -202,7 +202,7 @@ void Translation::set(size_t output, ValueId value) {
   if (outputs_.size() <= output) outputs_.resize(output + 1);
   auto binding = std::make_shared<Binding>();
   binding->value = value;
-  // Operators that move integers leave them what they are.
+  // Operators that move integers do not change their type.
   const DataType integers = has(0) && is_integer(type(0)) ? type(0) : DataType::int64;
   binding->type = graph().value(value).type == ElementType::index ? integers : type_;
   outputs_[output] = std::move(binding);
@@ -221,7 +221,7 @@ void Translation::set_start(size_t output, size_t input) {
   auto known = std::make_shared<KnownTensor>(*binding(input).known);
   known->type = outputs_[output]->type;
   outputs_[output]->known = std::move(known);
-  // Values computed from it must not become constants either.
+  // Values computed from this output must not become constants either.
   outputs_[output]->trainable = binding(input).trainable;
   outputs_[output]->frozen = binding(input).frozen;
 }
@@ -267,7 +267,7 @@ std::vector<std::string> translated_operators() {
 }
 
 bool is_understood(std::string_view op) {
-  // Operators that are only folded or unrolled.
+  // These operators can only be folded or unrolled.
   constexpr std::array<std::string_view, 18> kFolded{"ConcatFromSequence",
                                                      "Constant",
                                                      "ConstantOfShape",
@@ -304,7 +304,7 @@ bool set_rows_of_each_sample(Translation& t, ValueId x, const Shape& places,
   const SampleAxes* samples = t.importer().samples();
   const Shape from = t.shape_of(x);
   if (samples == nullptr || samples->place(x) != SamplePlace{0, 1}) return false;
-  // A few rows, or a single dimension of them, may as well be those of the first sample.
+  // With so few rows or dimensions, the indices could also belong to the first sample alone.
   if (from[0] < 2 || places.size() < 2 || places[0] != 1) return false;
   for (int64_t& row : rows) row += row < 0 ? from[0] : 0;
   if (static_cast<int64_t>(std::set(rows.begin(), rows.end()).size()) != from[0]) return false;

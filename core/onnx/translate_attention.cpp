@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// ONNX's Attention (opset 23 on) in the primitives that become our Attention (recognise.cpp), and
-// RotaryEmbedding. Rows of scores that are masked completely give zeros, with no gradient.
+// Expands ONNX's Attention (from opset 23) into the primitives that recognise.cpp turns into our
+// Attention, and translates RotaryEmbedding. Fully masked rows of scores give zeros and no
+// gradient.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -67,7 +68,7 @@ class AttentionNode {
     return t_.add("Transpose", {x}, {{"perm", std::move(order)}}, suffix);
   }
 
-  /// [batch, heads, sequence, size].
+  /// Returns input i as [batch, heads, sequence, size].
   ValueId heads(size_t i, const std::string& name) {
     const ValueId x = t_.real(i, name.c_str());
     if (!flat_) return x;
@@ -90,7 +91,7 @@ class AttentionNode {
     return t_.add("Concat", {past, x}, {{"axis", int64_t{2}}}, name + "_with_past");
   }
 
-  /// Several heads of queries share one of keys and values.
+  /// Repeats each head of keys or values for the query heads that share it.
   ValueId shared(ValueId x, int64_t wanted, const std::string& name) {
     Shape s = t_.shape_of(x);
     if (s[1] == wanted) return x;
@@ -104,7 +105,7 @@ class AttentionNode {
     return t_.reshape(wide, {s[0], wanted, s[2], s[3]}, name + "_shared");
   }
 
-  /// Returns the keys that every query may see by is_causal and the window of opset 25.
+  /// Returns which keys each query may see under is_causal and the windows of opset 25.
   std::optional<KnownTensor> visible() {
     const bool causal = t_.attributes().integer("is_causal", 0) != 0;
     const int64_t left = t_.attributes().integer("left_window_size", -1);
@@ -127,7 +128,7 @@ class AttentionNode {
                                          std::vector<int32_t>(mask.ints.begin(), mask.ints.end()));
   }
 
-  /// Keys that the mask does not reach are hidden.
+  /// Extends the mask to all keys; the added ones are hidden.
   ValueId padded(ValueId mask, int64_t missing, bool boolean) {
     if (missing == 0) return mask;
     std::vector<int64_t> pads(2 * t_.shape_of(mask).size(), 0);
@@ -137,8 +138,7 @@ class AttentionNode {
     return t_.add("Pad", {mask}, attributes, "mask_for_all_keys");
   }
 
-  /// Notes that rows may be hidden completely, unless the known mask [..., keys] shows that none
-  /// is.
+  /// Sets some_key_ unless the known mask [..., keys] leaves every row at least one key.
   void note_rows(const KnownTensor& mask) {
     std::vector<int32_t> seen;
     for (int64_t i = 0, n = mask.count(); i < n; ++i) {
@@ -187,7 +187,7 @@ class AttentionNode {
       return guarded(t_.add("Where", {mask, scores, hidden}, {}, "mask"));
     }
     if (positions) mask = t_.add("Where", {condition(*positions), mask, hidden}, {}, "both_masks");
-    // Trained masks are plain numbers and do not hide keys.
+    // A trained mask is added as ordinary numbers and never hides a key.
     if (!t_.is_known(3) || positions) {
       const ValueId largest = t_.add("ReduceMax", {mask}, row, "largest");
       some_key_ = t_.add("Greater", {largest, hidden}, {}, "some_key");
@@ -195,7 +195,7 @@ class AttentionNode {
     return guarded(t_.add("Add", {scores, mask}, {}, "mask"));
   }
 
-  /// A known mask together with positions, for all keys.
+  /// Extends a known mask to all keys and merges it with the visible positions.
   KnownTensor combined(const KnownTensor& mask, const std::optional<KnownTensor>& positions) {
     KnownTensor wide{.type = mask.type, .shape = mask.shape};
     const int64_t last = mask.shape.empty() ? 1 : mask.shape.back();
@@ -228,7 +228,8 @@ class AttentionNode {
     return both;
   }
 
-  /// Rows without a key get scores of 0: their softmax is finite and its result is left out.
+  /// Sets the scores of rows without a key to 0, so that their softmax is finite; their result is
+  /// discarded later.
   ValueId guarded(ValueId scores) {
     if (some_key_ == kNone) return scores;
     return t_.add("Where", {some_key_, scores, number(0.0)}, {}, "rows_with_keys");
@@ -237,7 +238,7 @@ class AttentionNode {
   Translation& t_;
   bool flat_ = false;
   int64_t past_ = 0, queries_ = 0, keys_ = 0;
-  ValueId some_key_ = kNone;  ///< of every query, whether it sees a key; kNone: it does
+  ValueId some_key_ = kNone;  ///< whether each query sees a key; kNone if all of them do
 };
 
 void attention(Translation& t) {
@@ -245,7 +246,7 @@ void attention(Translation& t) {
   AttentionNode(t).run();
 }
 
-/// A table of cosines or sines, which is no weight, for the positions of every sample.
+/// Returns the cosine or sine table for the positions of every sample. The table is not trainable.
 ValueId table(Translation& t, size_t i, const std::string& name) {
   ValueId value = kNone;
   if (t.is_known(i)) {
@@ -272,7 +273,7 @@ ValueId slice_last(Translation& t, ValueId x, int64_t start, int64_t end, int64_
                name);
 }
 
-/// Pairs of numbers (a, b), which are halves of the head or neighbours, are turned by an angle:
+/// Rotates pairs (a, b), taken from the two halves of the head or from neighbours, by an angle:
 /// (cos a - sin b, sin a + cos b).
 void rotary_embedding(Translation& t) {
   check_domain(t);

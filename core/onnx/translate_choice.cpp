@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Operators that mark, find and keep elements.
+// Operators that mark, find or keep elements.
 #include <algorithm>
 #include <numeric>
 
@@ -8,7 +8,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-/// 0, 1 ... along one of `rank` axes.
+/// Returns 0, 1, ... along one of `rank` axes.
 ValueId counted(Translation& t, int64_t size, size_t rank, int64_t axis) {
   Shape shape(rank, 1);
   shape[static_cast<size_t>(axis)] = size;
@@ -18,7 +18,7 @@ ValueId counted(Translation& t, int64_t size, size_t rank, int64_t axis) {
   return t.graph().add_index_constant(shape, std::move(values));
 }
 
-/// One where the class of an index is, counted from the end where it is negative.
+/// Puts values[1] at the class given by each index. Negative indices count from the end.
 void one_hot(Translation& t) {
   const Shape shape = t.shape(0);
   const auto depth = static_cast<int64_t>(t.known_scalar(1, "depth"));
@@ -48,7 +48,8 @@ void one_hot(Translation& t) {
   t.set_integers(0, t.add("Where", {hit, integer(values.ints[1]), off}), values.type);
 }
 
-/// One for the first of the largest along an axis, which up to opset 12 took all from there on.
+/// Marks the first largest element along an axis. Up to opset 12, all dimensions from `axis` on
+/// count as one.
 void hard_max(Translation& t) {
   const Shape shape = t.shape(0);
   const bool flattens = t.opset() < 13;
@@ -73,7 +74,8 @@ void hard_max(Translation& t) {
   t.set(0, t.add("Reshape", {y}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
 }
 
-/// The largest of what runs the other way: -x, or of integers -1 - x, which all of them have.
+/// Computes ArgMin as ArgMax of the opposite values: -x for reals, and -1 - x for integers, because
+/// -x overflows for the smallest one.
 void arg_min(Translation& t) {
   const int64_t axis = checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
   ValueId x = kNone;
@@ -91,7 +93,7 @@ void arg_min(Translation& t) {
   t.set_integers(0, place, DataType::int64);
 }
 
-/// Rows where a known condition is true; of all elements without an axis.
+/// Keeps the rows where a known condition is true. Without an axis, selects among all elements.
 void compress(Translation& t) {
   const KnownTensor& condition = t.known(1, "condition");
   if (condition.real()) throw t.error("its condition must be booleans");

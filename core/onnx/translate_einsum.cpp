@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Einsum: operands are brought to one axis per letter (repeated letters take the diagonal), letters
-// that nobody reads later are summed, and pairs of operands become products of matrices.
+// Einsum: each operand is brought to one axis per letter (repeated letters take the diagonal),
+// letters that nothing reads later are summed, and pairs of operands become matrix products.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -11,7 +11,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-/// The axes of "..." have letters of their own, counted from the last: 1, 2 ...
+/// The axes of "..." get their own letters, counted from the last: 1, 2, ...
 using Letters = std::vector<char>;
 
 bool is_ellipsis(char letter) { return letter < 'A'; }
@@ -55,7 +55,8 @@ class Einsum {
     return next_ < 3 ? name : name + std::to_string(next_ - 1);
   }
 
-  /// The letters of "ab...c" for an operand of this rank; all of the ellipsis where it is unknown.
+  /// Returns the letters of "ab...c" for an operand of this rank, or all of the ellipsis if the
+  /// rank is unknown.
   Letters letters_of(const std::string& text, size_t rank) const {
     Letters letters;
     for (size_t i = 0; i < text.size(); ++i) {
@@ -113,7 +114,8 @@ class Einsum {
     check_output();
   }
 
-  /// Makes the implicit output: letters that occur once, in alphabetical order, after the ellipsis.
+  /// Builds the implicit output: letters that occur once, in alphabetical order, after the
+  /// ellipsis.
   void implicit_output() {
     std::map<char, int> count;
     for (const Letters& part : parts_) {
@@ -136,7 +138,7 @@ class Einsum {
     }
   }
 
-  /// Whether the output or an operand from `first` on reads a letter.
+  /// Returns whether the output or any operand from `first` on uses a letter.
   bool read_later(char letter, size_t first) const {
     if (contains(output_, letter)) return true;
     for (size_t i = first; i < parts_.size(); ++i) {
@@ -166,7 +168,7 @@ class Einsum {
     return term;
   }
 
-  /// Axis b goes behind all others and a before it; every (size + 1)th element of both stays.
+  /// Moves axes a and b to the end, flattens them and keeps every (size + 1)th element.
   void take_diagonal(Term& term, size_t a, size_t b) {
     const Shape shape = t_.shape_of(term.value);
     const int64_t size = shape[a];
@@ -190,7 +192,7 @@ class Einsum {
     for (int64_t i = 0; i < size; ++i) places.push_back(i * (size + 1));
     const auto axis = static_cast<int64_t>(flat.size()) - 1;
     const ValueId value = gather_rows(t_, line, axis, places, "diagonal");
-    // Back to where axis a was, so that samples stay first.
+    // Move the diagonal back to axis a, so that samples stay first.
     std::vector<int64_t> back(flat.size() - 1);
     std::iota(back.begin(), back.end(), int64_t{0});
     back.insert(back.begin() + static_cast<int64_t>(a), axis);
@@ -201,7 +203,7 @@ class Einsum {
     term = {moves ? t_.add("Transpose", {value}, {{"perm", back}}, "diagonal_back") : value, rest};
   }
 
-  /// Sums the letters that neither the output nor an operand from `first` on reads.
+  /// Sums over letters that neither the output nor any operand from `first` on uses.
   void sum_unread(Term& term, size_t first) {
     std::vector<char> unread;
     for (char letter : term.letters) {
@@ -225,7 +227,7 @@ class Einsum {
             rest};
   }
 
-  /// The same with its letters in this order; those that it lacks are left out.
+  /// Transposes a term so that its letters follow this order. Letters that it lacks are left out.
   Term ordered(const Term& term, const Letters& wanted, const std::string& name) {
     std::vector<int64_t> order;
     Letters letters;
@@ -239,7 +241,7 @@ class Einsum {
     return {t_.add("Transpose", {term.value}, {{"perm", order}}, suffix(name)), letters};
   }
 
-  /// With its letters in this order and axes of 1 for those that it lacks.
+  /// Transposes a term to this order of letters, with axes of size 1 for those that it lacks.
   ValueId spread(const Term& term, const Letters& wanted, const std::string& name) {
     const Term moved = ordered(term, wanted, name);
     Shape shape;
@@ -248,8 +250,8 @@ class Einsum {
   }
 
   Term product(Term a, Term b) {
-    // Letters of one operand alone are summed before, and so are those that the other one would
-    // only stretch.
+    // Sum letters that only one operand has before the product, and those along which the other
+    // operand would only be broadcast.
     const auto alone = [&](const Term& of, const Term& other) {
       std::vector<char> letters;
       for (char letter : of.letters) {
@@ -261,7 +263,7 @@ class Einsum {
     const std::vector<char> of_a = alone(a, b), of_b = alone(b, a);
     sum(a, of_a);
     sum(b, of_b);
-    // The operand with the first letter of the output keeps its rows.
+    // The operand that has the first unshared letter of the output becomes the left one.
     for (char letter : output_) {
       if (contains(a.letters, letter) == contains(b.letters, letter)) continue;
       if (contains(b.letters, letter)) std::swap(a, b);
@@ -284,7 +286,7 @@ class Einsum {
     all.insert(all.end(), rows.begin(), rows.end());
     all.insert(all.end(), columns.begin(), columns.end());
     if (summed.empty()) {
-      // In the order of the output where it can be, so that samples come first.
+      // Follow the order of the output as far as possible, so that samples come first.
       Letters order;
       for (const Letters& from : {output_, all}) {
         for (char letter : from) {
@@ -311,7 +313,8 @@ class Einsum {
                    " have the same letter");
   }
 
-  /// [batch ..., first, second]. Without a batch the rows of the left operand stay apart.
+  /// Returns a term as [batch ..., first, second]. Without a batch, the left operand's rows stay
+  /// separate.
   ValueId matrices(const Term& term, const Letters& batch, const Letters& first,
                    const Letters& second, const std::string& name, bool left) {
     Letters order = batch;
@@ -339,7 +342,7 @@ class Einsum {
   std::vector<Term> operands_{};
   Letters output_{};
   size_t most_dots_ = 0;
-  size_t next_ = 1;  ///< operands from here on are still to come
+  size_t next_ = 1;  ///< the first operand that is not used yet
 };
 
 void einsum(Translation& t) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Functions of one element and normalizations that become several of our operators.
+// Element-wise functions and normalizations that become several of our operators.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -93,7 +93,7 @@ void is_infinite(Translation& t) {
   const double infinity = std::numeric_limits<double>::infinity();
   ValueId x = t.real(0);
   if (negative && positive) x = t.add("Abs", {x}, {}, "size");
-  // If neither counts, no magnitude is greater than infinity.
+  // If neither sign counts, the result is false: no magnitude is greater than infinity.
   const char* op = negative || positive ? "Equal" : "Greater";
   t.set_boolean(0, t.add(op, {x, constant(t, positive || !negative ? infinity : -infinity)}));
 }
@@ -105,7 +105,7 @@ void reduce_log_sum(Translation& t) {
   t.set(0, t.add("Log", {t.add_step("ReduceSum", {x}, lines, "sum")}));
 }
 
-/// The shape of input 0 without the axes of the reduction.
+/// Returns the shape of input 0 without the reduced axes.
 Shape reduced(Translation& t) {
   const Shape shape = t.shape(0);
   const Attributes lines = reduction_attributes(t, shape.size());
@@ -118,8 +118,8 @@ Shape reduced(Translation& t) {
   return result;
 }
 
-/// log(sum exp(x - m)) + m with the largest x as m, or 0 where that is infinite; as m cancels out,
-/// its gradient is zero.
+/// Computes log(sum exp(x - m)) + m, where m is the largest x, or 0 if that is infinite. m cancels
+/// out, so it gets no gradient.
 void reduce_log_sum_exp(Translation& t) {
   const ValueId x = t.real(0);
   const Shape shape = t.shape(0);
@@ -142,7 +142,7 @@ void reduce_log_sum_exp(Translation& t) {
   t.set(0, t.add("Reshape", {y}, {{"shape", reduced(t)}, {"allowzero", int64_t{1}}}));
 }
 
-/// Computes the product of all elements along an axis: halves are multiplied until one is left.
+/// Computes the product of all elements along an axis by multiplying its halves until one is left.
 ValueId product_along(Translation& t, ValueId x, int64_t axis) {
   const Shape from = t.shape_of(x);
   const size_t at = static_cast<size_t>(axis);
@@ -182,7 +182,7 @@ void reduce_product(Translation& t) {
                   {"allowzero", int64_t{1}}}));
 }
 
-/// x / its norm; 0 where that is 0, without a gradient there.
+/// Computes x / norm(x), or 0 without a gradient if the norm is 0.
 void lp_normalization(Translation& t) {
   const int64_t axis =
       checked_axis(t.attributes().integer("axis", -1), t.shape(0).size(), t.what());
@@ -212,7 +212,7 @@ void mean_variance_normalization(Translation& t) {
   t.set(0, t.add("Div", {centred, t.add("Add", {deviation, constant(t, 1e-9)}, {}, "divisor")}));
 }
 
-/// Keeps the elements on one side of a diagonal; the others become zero, whatever their value.
+/// Keeps the elements on one side of a diagonal. The others become zero, even infinities and NaN.
 void triangle(Translation& t) {
   const Shape shape = t.shape(0);
   if (shape.size() < 2) throw t.error("its input must be a matrix");

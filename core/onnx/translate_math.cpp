@@ -10,7 +10,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-/// The operator of the same name on integers that are known only at run time; false if these
+/// Adds the operator of the same name on integers known only at run time. Returns false if the
 /// operands are reals.
 bool of_integers(Translation& t, size_t operands) {
   if (!t.computes_integers(0, operands)) return false;
@@ -21,7 +21,8 @@ bool of_integers(Translation& t, size_t operands) {
   return true;
 }
 
-/// Operands of arithmetic: trainable ones are called by what they do.
+/// Translates addition-like and multiplication-like operators. A trainable operand is named after
+/// its role: bias or scale.
 template <bool Adds>
 void arithmetic(Translation& t) {
   if (of_integers(t, 2)) return;
@@ -36,7 +37,7 @@ void modulo(Translation& t) {
     throw t.error("Mod of reals and fmod are not supported at run time");
 }
 
-/// Sum, Mean, Min and Max of any number of operands, from the left.
+/// Applies Sum, Mean, Min or Max to any number of operands, from left to right.
 ValueId from_left(Translation& t, const char* op) {
   if (t.input_count() == 0) throw t.error("its inputs are missing");
   const bool integers = t.computes_integers(0, t.input_count());
@@ -66,7 +67,7 @@ void parametric_relu(Translation& t) {
   t.set(0, t.add("PRelu", {x, t.weight(1, "weight")}));
 }
 
-/// Clips integers: the larger of the value and `min`, then the smaller of that and `max`.
+/// Clips integers with Max for `min`, then Min for `max`.
 void clip_integers(Translation& t) {
   ValueId result = t.integers(0);
   const bool high = t.has(2);
@@ -95,7 +96,7 @@ void gelu(Translation& t) {
   t.set(0, t.add("Gelu", {t.real(0)}, {{"tanh", int64_t{how == "tanh"}}}));
 }
 
-/// com.microsoft: the tanh form, with a bias that is added before.
+/// com.microsoft FastGelu: the tanh form, with an optional bias that is added first.
 void fast_gelu(Translation& t) {
   ValueId x = t.real(0);
   if (t.has(1)) x = t.add("Add", {x, t.weight(1, "bias")}, {}, "bias");
@@ -116,14 +117,14 @@ void logical(Translation& t) {
   t.set_boolean(0, t.add(op.c_str(), inputs));
 }
 
-/// One of two booleans, not both; index tensors may have any number for true.
+/// Computes exclusive or. Booleans stored as integers may use any non-zero number for true.
 void exclusive_or(Translation& t) {
   const ValueId a = t.add("Not", {t.index(0)}, {}, "not_a");
   const ValueId b = t.add("Not", {t.index(1)}, {}, "not_b");
   t.set_boolean(0, t.add("Not", {t.add("Equal", {a, b}, {}, "same")}));
 }
 
-/// NaN is the one number that differs from itself.
+/// NaN is the only number that is not equal to itself.
 void is_nan(Translation& t) {
   const ValueId x = t.real(0);
   t.set_boolean(0, t.add("Not", {t.add("Equal", {x, x}, {}, "same")}));
@@ -140,7 +141,7 @@ void where(Translation& t) {
   t.set(0, t.add("Where", {condition, t.real(1), t.real(2)}));
 }
 
-/// Translates a softmax, which up to opset 12 treated all dimensions from the axis on as one.
+/// Translates a softmax. Up to opset 12 it treats all dimensions from `axis` on as one.
 void softmax(Translation& t) {
   const Shape shape = t.shape(0);
   const std::string op = t.node().op_type();
@@ -168,7 +169,7 @@ void reduce(Translation& t) {
   t.set(0, t.add(op.c_str(), {x}, reduction_attributes(t, t.shape(0).size())));
 }
 
-/// ReduceL2 and ReduceSumSquare: sums of squares, with a root.
+/// ReduceL2 and ReduceSumSquare: sums of squares, with or without a square root.
 template <bool Root>
 void reduce_squares(Translation& t) {
   const ValueId x = t.real(0);

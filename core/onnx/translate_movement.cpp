@@ -12,15 +12,15 @@
 namespace halfscope::onnx_files {
 namespace {
 
-/// `sources`: a DimensionSource for each dimension.
+/// Reshapes input 0. `sources` has a DimensionSource for each dimension.
 void to_shape(Translation& t, const Shape& shape, std::vector<int64_t> sources) {
   checked_count(shape, t.what());
   const ValueId x = t.any(0);
   t.set_reshaped(0, x, shape, std::move(sources));
 }
 
-/// Adds the shape for several samples where their number is part of the shape in the file. Files
-/// that have it as a number in other places say nothing about it.
+/// Adds the shape for several samples if the target in the file depends on their number. Files that
+/// write it as a plain number elsewhere give no such shape.
 void expect_reshaped(Translation& t, const std::vector<int64_t>& several, bool zero_is_size) {
   SampleAxes* samples = t.importer().samples();
   if (samples == nullptr || several.empty()) return;
@@ -99,7 +99,7 @@ void concat(Translation& t) {
   std::vector<ValueId> inputs;
   const bool integers = t.computes_integers(0, t.input_count());
   for (size_t i = 0; i < t.input_count(); ++i) {
-    // Parts without elements, such as an empty cache, add nothing.
+    // Skip empty parts, such as an empty cache.
     if (element_count(t.shape(i)) == 0) continue;
     if (integers && !t.is_index(i)) throw t.error("its inputs mix reals and integers");
     inputs.push_back(integers ? t.index(i) : t.real(i));
@@ -111,8 +111,8 @@ void concat(Translation& t) {
         inputs.size() == 1 ? t.add("Identity", inputs) : t.add("Concat", inputs, {{"axis", axis}}));
 }
 
-/// Whether a slice that takes all of a dimension says so in numbers, [0:1] or [-1:]: of another
-/// size it would take a part.
+/// Returns whether a slice of a whole dimension uses explicit bounds, such as [0:1] or [-1:]. Such
+/// a slice would take only part of a dimension of another size.
 bool names_end(const SliceArguments& arguments, size_t axis, const Shape& shape) {
   const auto rank = static_cast<int64_t>(shape.size());
   for (size_t k = 0; k < arguments.starts.size() && k < arguments.ends.size(); ++k) {
@@ -150,10 +150,10 @@ void slice(Translation& t) {
     starts.push_back(range.start);
     steps.push_back(range.step);
     const int64_t end = range.start + range.step * (range.count - 1) + (range.step > 0 ? 1 : -1);
-    // Before the first element; -1 would be the last one.
+    // The end is before the first element; -1 would mean the last one.
     ends.push_back(end < 0 ? std::numeric_limits<int32_t>::min() : end);
   }
-  if (nothing) {  // such as what partial rotary embeddings leave; a Concat leaves it out
+  if (nothing) {  // for example after partial rotary embeddings; a Concat skips it
     KnownTensor empty{.type = t.type(0), .shape = from};
     for (size_t i = 0; i < ranges.size(); ++i) empty.shape[i] = ranges[i].count;
     t.set_known(0, std::move(empty));
@@ -173,12 +173,12 @@ void split(Translation& t) {
   const std::vector<ValueId> parts =
       t.add_all("Split", {t.any(0)}, {{"axis", axis}, {"split", sizes}});
   for (size_t k = 0; k < parts.size(); ++k) {
-    // Nobody computes with a part of no elements.
+    // Nothing reads a part without elements.
     if (sizes[k] > 0) t.set(k, parts[k]);
   }
 }
 
-/// Where the elements of a padded axis come from, for the modes that repeat what is there.
+/// Returns the source row for each row of a padded axis, for the modes that repeat existing rows.
 std::vector<int64_t> padded_rows(Translation& t, const std::string& mode, int64_t size,
                                  int64_t before, int64_t after) {
   std::vector<int64_t> rows;
@@ -255,7 +255,7 @@ void expand(Translation& t) {
   }
 }
 
-/// Every dimension d as [1, d], expanded to [repeats, d].
+/// Reshapes every dimension d to [1, d] and expands it to [repeats, d].
 void tile(Translation& t) {
   const Shape shape = t.shape(0);
   const std::vector<int64_t> repeats =
@@ -301,7 +301,7 @@ void gather_elements(Translation& t) {
 
 void identity(Translation& t) { t.set(0, t.add("Identity", {t.any(0)})); }
 
-/// As in inference: everything passes.
+/// Passes everything through, as in inference.
 void dropout(Translation& t) {
   t.importer().note("dropout is left out, as in inference");
   identity(t);
@@ -309,7 +309,7 @@ void dropout(Translation& t) {
 
 void cast(Translation& t) { cast_to(t, static_cast<DataType>(t.attributes().integer("to", 0))); }
 
-/// To the type of another input, whose numbers do not matter.
+/// Casts to the type of another input, whose values do not matter.
 void cast_like(Translation& t) {
   const DataType to = t.type(1);
   const bool variable = t.is_trained(0);
@@ -317,7 +317,7 @@ void cast_like(Translation& t) {
   t.set_known(0, converted(t.known(0, "input"), to, t.what()));
 }
 
-/// Whether the place in a block comes before the channel, or after it.
+/// Returns whether the position in a block comes before the channel (DCR) or after it (CRD).
 bool is_deep(Translation& t) {
   const std::string mode = t.attributes().text("mode", "DCR");
   if (mode != "DCR" && mode != "CRD") throw t.error("the mode '" + mode + "' is not supported");
@@ -380,8 +380,8 @@ constexpr Translator kMovementTranslators[] = {
 
 }  // namespace
 
-/// Between real types it is the plan that rounds, see OnnxImport::types; between integers there is
-/// nothing to do.
+/// Casts between real types only mark the rounding, because the plan rounds (see
+/// OnnxImport::types). Casts between integers do nothing.
 void cast_to(Translation& t, DataType to) {
   if (is_real(to) && !t.is_index(0)) {
     if (to == t.type(0) && !t.is_known(0)) {
@@ -390,12 +390,12 @@ void cast_to(Translation& t, DataType to) {
     }
     t.set_type(to);
     t.set(0, t.add("Identity", {t.rounded_real(0)}));
-    // Statistics that are stored narrow must be known behind their Cast.
+    // Statistics stored in a narrow type must still be known after their Cast.
     if (to == DataType::float32 && t.is_known(0)) t.set_start(0, 0);
     return;
   }
   const bool boolean = t.type(0) == DataType::boolean;
-  if (to == DataType::boolean && !boolean) {  // whether it is not zero
+  if (to == DataType::boolean && !boolean) {  // true if not zero
     const ValueId zero =
         t.is_index(0) ? t.add("Not", {t.index(0)}, {}, "zero")
                       : t.add("Equal", {t.real(0), t.graph().add_constant(0.0f)}, {}, "zero");
@@ -413,7 +413,7 @@ void cast_to(Translation& t, DataType to) {
     t.set(0, t.add("IndexToReal", {t.index(0)}));
     return;
   }
-  // Ours have 32 bits: to keep within fewer, or without a sign, they would have to wrap.
+  // Our integers have 32 bits. Casts to fewer bits or to unsigned types would have to wrap.
   const bool wide = to == DataType::int32 || to == DataType::int64;
   const bool keeps = t.is_index(0) && (boolean || to == t.type(0));
   if (!is_integer(to) || !(wide || keeps))

@@ -14,7 +14,7 @@ void gemm(Translation& t) {
   const double beta = t.attributes().real("beta", 1.0);
   if (t.has(2) && beta != 0.0) {
     ValueId c = t.weight(2, "bias");
-    // One row of biases is what the product kernels add themselves.
+    // The product kernels can add a single row of biases.
     const Shape shape = t.shape_of(c), weight = t.shape_of(b);
     if (shape.size() == 2 && shape[0] == 1 && shape[1] > 1 && weight.size() == 2)
       c = t.reshape(c, {shape[1]}, "bias");
@@ -29,8 +29,8 @@ void gemm(Translation& t) {
 }
 
 void mat_mul(Translation& t) {
-  // Either side may be the weight, but a constant beside one is not, such as the zeros that an
-  // unrolled network starts from.
+  // Either side may be the weight. A constant beside a weight is not one, for example the initial
+  // zeros of an unrolled network.
   const ValueId a = t.is_trained(1) ? t.real(0) : t.weight(0, "weight");
   const ValueId b = t.is_trained(0) ? t.real(1) : t.weight(1, "weight");
   t.set(0, t.add("MatMul", {a, b}));
@@ -47,10 +47,10 @@ void batch_normalization(Translation& t) {
   if (!mean.real() || !variance.real()) throw t.error("its statistics must be reals");
   Attributes attributes{{"epsilon", t.attributes().real("epsilon", static_cast<double>(1e-5f))},
                         {"momentum", t.attributes().real("momentum", static_cast<double>(0.9f))}};
-  // In an export for training, one that is not trains with its statistics as they are.
+  // In a training export, a node without training_mode keeps its statistics fixed.
   const bool frozen =
       t.importer().is_training_export() && t.attributes().integer("training_mode", 0) == 0;
-  if (frozen || element_count(shape) <= shape[1]) {  // one value per channel has no variance
+  if (frozen || element_count(shape) <= shape[1]) {  // a single value per channel has no variance
     const auto constant = [&](const KnownTensor& of) {
       return t.graph().add_constant(Tensor{of.shape, of.true_reals()});
     };
@@ -76,7 +76,7 @@ void layer_normalization(Translation& t, const char* op) {
   const Shape shape = t.shape(0);
   const int64_t axis = checked_axis(t.attributes().integer("axis", -1), shape.size(), t.what());
   const Shape normalized(shape.begin() + axis, shape.end());
-  // The scale may be anything that broadcasts to the normalized dimensions.
+  // The scale may have any shape that broadcasts to the normalized dimensions.
   const auto parameter = [&](size_t i, const char* role) {
     const ValueId value = t.scale_or_bias(i, role);
     if (t.shape_of(value) == normalized) return value;
@@ -101,7 +101,7 @@ void group_normalization(Translation& t) {
   const int64_t groups = t.attributes().integer("num_groups", 0);
   if (groups < 1 || shape[1] % groups != 0)
     throw t.error(std::to_string(groups) + " groups do not fit " + to_string(shape));
-  // Up to opset 20, scale and bias are per group, not per channel.
+  // Up to opset 20, scale and bias are given per group instead of per channel.
   const auto per_channel = [&](size_t i, const char* role) {
     const ValueId value = t.scale_or_bias(i, role);
     if (t.shape_of(value) == Shape{shape[1]}) return value;
@@ -123,7 +123,7 @@ void cross_entropy(Translation& t) {
   ValueId scores = t.real(0), labels = t.index(1);
   const Shape shape = t.shape(0);
   if (shape.size() < 2) throw t.error("its scores must have the shape [n, c, ...]");
-  if (shape.size() > 2) {  // [n, c, d ...] as [n d ..., c]
+  if (shape.size() > 2) {  // reshape [n, c, d ...] to [n d ..., c]
     std::vector<int64_t> order(shape.size());
     std::iota(order.begin(), order.end(), int64_t{0});
     std::rotate(order.begin() + 1, order.begin() + 2, order.end());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // LSTM, GRU and RNN, unrolled over time: one product of the whole sequence with the input weights,
-// then a few nodes per step. Everything has the shape [1, batch, ...] of one step, so that steps
+// then a few nodes per step. All values have the shape [1, batch, ...] of one step, so that steps
 // are joined along axis 0 and the batch stays on axis 1. Formulas: onnx/docs/Operators.md.
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-constexpr int64_t kMostStepNodes = 50'000;  // of one node of the file
+constexpr int64_t kMostStepNodes = 50'000;  // per node of the file
 
 /// An activation function with its factors.
 struct Activation {
@@ -25,7 +25,7 @@ struct Activation {
 struct ActivationRow {
   std::string_view name;
   bool has_alpha, has_beta;
-  float alpha = 0.0f, beta = 0.0f;  ///< where the file gives none
+  float alpha = 0.0f, beta = 0.0f;  ///< used if the file gives none
   bool needs_factors = false;       ///< ONNX and ONNX Runtime disagree on their defaults
 };
 constexpr std::array kActivations{
@@ -56,7 +56,7 @@ std::vector<Activation> read_activations(Translation& t, size_t count,
     return t.attributes().reals(name).value_or(std::vector<float>{});
   };
   const std::vector<float> alphas = factors("activation_alpha"), betas = factors("activation_beta");
-  size_t next_alpha = 0, next_beta = 0;  // only functions that have a factor take one
+  size_t next_alpha = 0, next_beta = 0;  // only functions with a factor consume one
   std::vector<Activation> result;
   for (std::string name : names) {
     std::transform(name.begin(), name.end(), name.begin(),
@@ -101,13 +101,13 @@ ValueId activate(Translation& t, const Activation& of, ValueId x, const std::str
     const ValueId below = t.add("Add", {size, constant(1.0f)}, {}, suffix + "_below");
     return t.add("Div", {x, below}, {}, suffix);
   }
-  // ThresholdedRelu is the only one left: x above alpha, else 0.
+  // Only ThresholdedRelu is left: x above alpha, else 0.
   const ValueId above = t.add("Greater", {x, constant(of.alpha)}, {}, suffix + "_above");
   return t.add("Where", {above, x, constant(0.0f)}, {}, suffix);
 }
 
-/// The common part of the three operators. A state that is all zeros is kNone: the first step then
-/// leaves out what it would multiply, and no constant in the graph depends on the batch.
+/// The common part of the three operators. A state of zeros is kNone: the first step then skips its
+/// products, and no constant in the graph depends on the batch size.
 class Recurrence {
  public:
   Recurrence(Translation& t, int64_t gates, size_t functions,
@@ -119,7 +119,7 @@ class Recurrence {
   struct State {
     ValueId h = kNone, c = kNone;
   };
-  /// One direction.
+  /// The values of one direction.
   struct Direction {
     std::string prefix;  ///< of node names: "" or "forward/"
     bool reverse = false;
@@ -131,15 +131,15 @@ class Recurrence {
     State start;
   };
 
-  /// Prepares what all steps of a direction share, beyond the product of the sequence.
+  /// Prepares what all steps of a direction share, after the product of the whole sequence.
   virtual void prepare(Direction&, ValueId /*product*/) {}
-  /// The state after step `i`; `name` begins the names of its nodes.
+  /// Returns the state after step `i`. `name` is the prefix of its node names.
   virtual State step(const Direction& d, size_t i, const State& before,
                      const std::string& name) = 0;
-  /// Whether the second half of B is added to the input's product too.
+  /// Returns whether the second half of B is also added to the input's product.
   virtual bool joins_biases() const { return true; }
 
-  /// The parts of an axis.
+  /// Splits an axis into parts of these sizes.
   std::vector<ValueId> parts(ValueId x, int64_t axis, std::vector<int64_t> sizes,
                              const std::string& name) {
     if (sizes.size() == 1) return {x};
@@ -148,7 +148,7 @@ class Recurrence {
   std::vector<ValueId> by_step(ValueId x, const std::string& name) {
     return parts(x, 0, std::vector<int64_t>(static_cast<size_t>(steps_), 1), name);
   }
-  /// a + b, without what is kNone.
+  /// Returns a + b, treating kNone as zero.
   ValueId plus(ValueId a, ValueId b, const std::string& name) {
     if (a == kNone || b == kNone) return a == kNone ? b : a;
     return t_.add("Add", {a, b}, {}, name);
@@ -159,7 +159,7 @@ class Recurrence {
   ValueId product(ValueId h, ValueId weight, const std::string& name) {
     return h == kNone ? kNone : t_.add("MatMul", {h, weight}, {}, name);
   }
-  /// The activation of a gate, whose argument is clipped if the file says so.
+  /// Applies the activation of a gate, after clipping its argument if the file asks for it.
   ValueId gate(const Activation& of, ValueId x, const std::string& name) {
     if (clip_ > 0.0) x = t_.add("Clip", {x}, {{"min", -clip_}, {"max", clip_}}, name + "_clip");
     return activate(t_, of, x, name);
@@ -168,12 +168,12 @@ class Recurrence {
   Translation& t_;
   const int64_t gates_;
   int64_t steps_ = 0, batch_ = 0, inputs_ = 0, hidden_ = 0;
-  int64_t several_ = 0;  ///< the batch, where the file has one sample and the network takes several
+  int64_t several_ = 0;  ///< batch size of the network if the file has one sample
   double clip_ = 0.0;
 
  private:
   void check(size_t i, const Shape& wanted, const char* name) const;
-  /// Input i as one value [1, ...] per direction.
+  /// Splits an input into one value [1, ...] per direction.
   std::vector<ValueId> per_direction(ValueId value, const char* name);
   std::vector<ValueId> states(size_t i, const char* name);
   void read_lengths();
@@ -183,7 +183,7 @@ class Recurrence {
   size_t directions_ = 1;
   bool batch_first_ = false;
   std::vector<Direction> all_;
-  ValueId mask_ = kNone;               ///< [steps, batch, 1]: which steps a sample has
+  ValueId mask_ = kNone;               ///< [steps, batch, 1]: 1 while a sample's sequence lasts
   std::vector<ValueId> mask_of_step_;  ///< [1, batch, 1] each; empty if all have the same length
   std::vector<ValueId> sequences_;     ///< [steps, batch, hidden] of each direction
   std::vector<State> last_;
@@ -250,7 +250,7 @@ std::vector<ValueId> Recurrence::states(size_t i, const char* name) {
   const Shape wanted =
       batch_first_ ? Shape{batch_, number, hidden_} : Shape{number, batch_, hidden_};
   check(i, wanted, name);
-  // Exporters write the initial zeros of a network as constants, which do not train.
+  // Exporters write a network's initial zeros as constants. They are not trained.
   if (t_.is_zeros(i, wanted, batch_first_ ? 0 : 1, several_)) return none;
   ValueId state = t_.real(i, name);
   if (batch_first_) {
@@ -260,8 +260,8 @@ std::vector<ValueId> Recurrence::states(size_t i, const char* name) {
   return per_direction(state, name);
 }
 
-/// sequence_lens: nothing to do where every sample has all steps. Otherwise a sample keeps its
-/// state once it has ended, and its outputs from there on are zeros.
+/// Reads sequence_lens. Nothing is masked if every sample has all steps. Otherwise a sample keeps
+/// its last state after its end, and its later outputs are zeros.
 void Recurrence::read_lengths() {
   if (!t_.has(4)) return;
   check(4, {batch_}, "sequence_lens");
@@ -319,7 +319,7 @@ void Recurrence::run() {
     Direction& d = all_[k];
     d.start = {h[k], c[k]};
     d.peepholes = p[k];
-    // A single step from zeros has no use for it.
+    // A single step from a zero state does not use it.
     if (steps_ > 1 || h[k] != kNone) d.weight = turned(r[k], d.prefix + "weight_hh");
     if (b[k] != kNone) {
       const int64_t rows = gates_ * hidden_;
@@ -355,8 +355,8 @@ void Recurrence::run() {
   set_outputs();
 }
 
-/// Y [steps, directions, batch, hidden], Y_h and Y_c [directions, batch, hidden]; the batch comes
-/// first with layout 1. The first of them that the file has gets the name of the node.
+/// Sets Y [steps, directions, batch, hidden], Y_h and Y_c [directions, batch, hidden]. With layout
+/// 1 the batch comes first. The first of these outputs in the file gets the node's name.
 void Recurrence::set_outputs() {
   bool named = false;
   const auto set = [&](int i, const std::string& name, const std::function<ValueId()>& joined,
@@ -404,7 +404,7 @@ class Rnn : public Recurrence {
   }
 };
 
-/// Gates in the order input, output, forget, cell.
+/// LSTM with the gates in the order input, output, forget, cell.
 class Lstm : public Recurrence {
  public:
   explicit Lstm(Translation& t)
@@ -445,8 +445,8 @@ class Lstm : public Recurrence {
   std::vector<ValueId> peepholes_;  ///< input, output, forget
 };
 
-/// Gates in the order update, reset, hidden. With linear_before_reset, as in PyTorch, the reset
-/// gate scales the product of the state and its bias; otherwise it scales the state.
+/// GRU with the gates in the order update, reset, hidden. With linear_before_reset, as in PyTorch,
+/// the reset gate scales the product of the state plus its bias; otherwise it scales the state.
 class Gru : public Recurrence {
  public:
   explicit Gru(Translation& t)
@@ -508,8 +508,8 @@ class Gru : public Recurrence {
   }
 
   const bool linear_;
-  std::vector<ValueId> gates_in_, fresh_in_;  ///< by step
-  std::vector<ValueId> weights_, biases_;     ///< of the gates, and of the candidate
+  std::vector<ValueId> gates_in_, fresh_in_;  ///< per step
+  std::vector<ValueId> weights_, biases_;     ///< for the gates, and for the candidate
 };
 
 template <class Cell>

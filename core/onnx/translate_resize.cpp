@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Resize and Upsample, one axis after the other: rows are taken, or means of two or four rows with
-// constant weights.
+// Resize and Upsample, one axis at a time: each row is copied from the input or computed as a sum
+// of rows with constant weights.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,17 +12,17 @@
 namespace halfscope::onnx_files {
 namespace {
 
-constexpr float kMostTaps = 256.0f;  // of a filter, each of which becomes a few nodes
+constexpr float kMostTaps = 256.0f;  // per filter; each tap becomes a few nodes
 
-/// Resizing of one axis.
+/// How one axis is resized.
 struct Axis {
   int64_t index = 0, from = 0, to = 0;
   float scale = 1.0f;
-  float roi_begin = 0.0f, roi_end = 1.0f;  ///< of tf_crop_and_resize
+  float roi_begin = 0.0f, roi_end = 1.0f;  ///< for tf_crop_and_resize
 };
 
-/// Where a row of a resized axis lies among the rows there are, by the coordinate rules of Resize:
-/// in float, as ONNX Runtime computes it, so that ties fall as they do there.
+/// Returns the input position of a row of the resized axis, by the coordinate rules of Resize. It
+/// is computed in float like in ONNX Runtime, so that ties round the same way.
 float resized_place(Translation& t, int64_t row, const Axis& axis, const std::string& coordinates) {
   const auto x = static_cast<float>(row);
   const auto last = static_cast<float>(axis.from - 1), last_to = static_cast<float>(axis.to - 1);
@@ -43,11 +43,12 @@ float resized_place(Translation& t, int64_t row, const Axis& axis, const std::st
   throw t.error("the coordinates '" + coordinates + "' are not supported");
 }
 
-/// The row that such a place takes, by the rounding rules; "simple" is that of opset 10 and before.
+/// Returns the row nearest to a position by the rounding rules; "simple" is the rule up to opset
+/// 10.
 int64_t nearest_row(Translation& t, float at, int64_t from, float scale,
                     const std::string& nearest) {
   const float below = std::floor(at);
-  // ONNX Runtime takes places as near as this for halfway, too.
+  // ONNX Runtime also treats positions this close as halfway.
   const bool halfway = std::fabs(at - below - 0.5f) < 1e-6f;
   float row = 0.0f;
   if (nearest == "floor") {
@@ -66,7 +67,7 @@ int64_t nearest_row(Translation& t, float at, int64_t from, float scale,
   return std::clamp<int64_t>(static_cast<int64_t>(row), 0, from - 1);
 }
 
-/// Constant weights of rows along an axis.
+/// Returns the given rows of an axis, multiplied by constant weights.
 ValueId weighted_rows(Translation& t, ValueId x, int64_t axis, const std::vector<int64_t>& rows,
                       std::vector<float> weights, const std::string& suffix) {
   const size_t rank = t.shape_of(x).size();
@@ -76,7 +77,7 @@ ValueId weighted_rows(Translation& t, ValueId x, int64_t axis, const std::vector
   return t.add("Mul", {taken, t.graph().add_constant(std::move(tensor))}, {}, suffix + "_part");
 }
 
-/// An axis as means of the two rows that each place lies between.
+/// Interpolates each row of an axis linearly between the two rows around its position.
 ValueId interpolated(Translation& t, ValueId x, int64_t axis, const std::vector<float>& places,
                      const std::string& suffix) {
   const int64_t last = t.shape_of(x)[static_cast<size_t>(axis)] - 1;
@@ -96,7 +97,7 @@ ValueId interpolated(Translation& t, ValueId x, int64_t axis, const std::vector<
   return t.add("Add", {first, second}, {}, suffix);
 }
 
-/// An axis as sums of the four rows around each place, by Keys' cubic convolution with this `a`.
+/// Sums the four rows around each position with the weights of Keys' cubic convolution.
 ValueId cubic(Translation& t, ValueId x, int64_t axis, const std::vector<float>& places, float a,
               bool only_inside, const std::string& suffix) {
   const int64_t last = t.shape_of(x)[static_cast<size_t>(axis)] - 1;
@@ -127,15 +128,16 @@ ValueId cubic(Translation& t, ValueId x, int64_t axis, const std::vector<float>&
 
 float linear_filter(float x) { return std::max(0.0f, 1.0f - std::fabs(x)); }
 
-/// Keys' cubic convolution.
+/// Returns the weight of Keys' cubic convolution at distance x.
 float cubic_filter(float x, float a) {
   x = std::fabs(x);
   if (x < 1.0f) return ((a + 2.0f) * x - (a + 3.0f)) * x * x + 1.0f;
   return x < 2.0f ? (((x - 5.0f) * x + 8.0f) * x - 4.0f) * a : 0.0f;
 }
 
-/// An axis as sums of all rows below a filter that is as wide as a step of the result. Rows outside
-/// of the input are the nearest one, or with `only_inside` left out, as PyTorch does.
+/// Sums all rows under a filter that is as wide as the distance between two result rows, but at
+/// least one row. Rows outside the input use the nearest row, or are left out with `only_inside` as
+/// in PyTorch.
 ValueId antialiased(Translation& t, ValueId x, const Axis& axis, std::optional<float> a,
                     bool only_inside, const std::string& suffix) {
   const float step = 1.0f / axis.scale, width = std::max(step, 1.0f);
@@ -169,7 +171,7 @@ ValueId antialiased(Translation& t, ValueId x, const Axis& axis, std::optional<f
   for (size_t k = 0; k < most; ++k) {
     std::vector<int64_t> taken;
     std::vector<float> weight;
-    for (size_t i = 0; i < rows.size(); ++i) {  // fewer rows: the last one again, with no weight
+    for (size_t i = 0; i < rows.size(); ++i) {  // pad shorter lists with the last row and weight 0
       const bool there = k < rows[i].size();
       taken.push_back(there ? rows[i][k] : rows[i].back());
       weight.push_back(there ? weights[i][k] : 0.0f);
@@ -181,7 +183,7 @@ ValueId antialiased(Translation& t, ValueId x, const Axis& axis, std::optional<f
   return total;
 }
 
-/// A request of a Resize node.
+/// What a Resize node asks for.
 struct Request {
   std::vector<Axis> axes{};
   Shape result{};
@@ -195,7 +197,7 @@ std::vector<float> known_reals(Translation& t, size_t i, const char* name) {
   return values;
 }
 
-/// Sizes and scales of the axes, from scales or sizes.
+/// Reads the sizes and scales of the axes from the node's scales or sizes.
 Request request_of(Translation& t, const std::string& coordinates) {
   const Shape shape = t.shape(0);
   const size_t scales_at = t.opset() < 11 ? 1 : 2;  // Upsample, and Resize of opset 10: (x, scales)
@@ -254,7 +256,7 @@ Request request_of(Translation& t, const std::string& coordinates) {
   return request;
 }
 
-/// The rows of an axis whose places lie outside of it are this number.
+/// Replaces rows whose positions are outside the axis with extrapolation_value.
 ValueId extrapolated(Translation& t, ValueId y, const Axis& axis, const std::vector<float>& places,
                      const std::string& suffix) {
   const auto last = static_cast<float>(axis.from - 1);
@@ -288,7 +290,7 @@ void resize(Translation& t) {
   }
   const Request request = request_of(t, coordinates);
   ValueId y = t.real(0);
-  // A tensor that keeps its shape is left alone, whatever the scales say.
+  // A tensor that keeps its shape is not changed, whatever its scales are.
   const bool works = request.crops || request.result != shape;
   for (const Axis& axis : works ? request.axes : std::vector<Axis>{}) {
     if (axis.to == axis.from && axis.scale == 1.0f && axis.roi_begin == 0.0f &&

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// GridSample and AffineGrid. Places, weights and which pixels are outside are computed with
-// primitives, and pixels are read with GatherElements, so that gradients reach image and grid as in
-// PyTorch: none through rounding, none beyond a border, and none through pixels that are outside.
+// GridSample and AffineGrid. Positions, weights and the mask of pixels outside the image are
+// computed with primitives, and pixels are read with GatherElements. Gradients reach the image and
+// the grid as in PyTorch: not through rounding, not beyond a border and not through pixels outside
+// the image.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -24,11 +25,11 @@ class GridSample {
   }
 
  private:
-  /// One pixel of the ones that a place reads, along one dimension.
+  /// One of the pixels that a position reads along one dimension.
   struct Tap {
-    ValueId index = kNone;   ///< held within the input
-    ValueId inside = kNone;  ///< whether it is there; kNone where it always is
-    ValueId weight = kNone;  ///< kNone stands for 1
+    ValueId index = kNone;   ///< clamped to the input
+    ValueId inside = kNone;  ///< whether the pixel exists; kNone if it always does
+    ValueId weight = kNone;  ///< kNone means 1
   };
 
   void read() {
@@ -42,7 +43,7 @@ class GridSample {
     sizes_.assign(x.begin() + 2, x.end());
     samples_ = x[0];
     channels_ = x[1];
-    // Up to opset 19 linear and cubic had names of images.
+    // Up to opset 19 the linear and cubic modes were called bilinear and bicubic.
     mode_ = t_.attributes().text("mode", "linear");
     if (mode_ == "bilinear") mode_ = "linear";
     if (mode_ == "bicubic") mode_ = "cubic";
@@ -73,7 +74,8 @@ class GridSample {
     return t_.graph().add_index_constant({}, {static_cast<int32_t>(value)});
   }
 
-  /// Column d of the grid, whose last column is the first dimension: -1 to 1 as places of pixels.
+  /// Reads the grid coordinates of dimension d (-1 to 1, in reverse order of columns) as pixel
+  /// positions.
   ValueId place(size_t d) {
     const auto column = static_cast<int64_t>(sizes_.size() - 1 - d);
     const ValueId part = gather_rows(t_, grid_, 2, {column}, prefix_ + "grid");
@@ -85,7 +87,7 @@ class GridSample {
     return add("Sub", {wide, number(0.5)}, "place");
   }
 
-  /// Reflected at the outer pixels, at their centres or their edges, then held within the input.
+  /// Reflects positions at the centres or edges of the outer pixels, then clamps them to the input.
   ValueId reflected(ValueId x, int64_t size, const std::string& name) {
     const double low = corners_ ? 0.0 : -0.5;
     const double span = static_cast<double>(corners_ ? size - 1 : size);
@@ -107,7 +109,7 @@ class GridSample {
     return held(y, size, name);
   }
 
-  /// Clamps a place to the input; there is no gradient on its borders either.
+  /// Clamps a position to the input. Positions exactly on a border get no gradient either.
   ValueId held(ValueId x, int64_t size, const std::string& name) {
     const double last = static_cast<double>(size - 1);
     const ValueId after = add("Greater", {x, number(0.0)}, name + "is_after");
@@ -121,10 +123,10 @@ class GridSample {
     return outside_ == Outside::reflection ? reflected(x, size, name) : x;
   }
 
-  /// Whether taps may be outside of the input: all but those that padding brought back.
+  /// Returns whether taps may be outside the input, which padding does not always prevent.
   bool leaves() const { return outside_ == Outside::zeros || mode_ == "linear"; }
 
-  /// The pixel at a whole place.
+  /// Returns the pixel at an integer position.
   Tap tap(ValueId at, int64_t size, const std::string& name) {
     if (!leaves()) return {.index = add("RealToIndex", {at}, name + "index")};
     const ValueId raised = add("Max", {at, number(0.0)}, name + "min");
@@ -160,7 +162,7 @@ class GridSample {
     for (size_t k = 0; k < 4; ++k) {
       const std::string name = "tap" + std::to_string(k + 1) + "_";
       const ValueId at = add("Add", {floor, number(static_cast<double>(k) - 1.0)}, name + "place");
-      // Reflected places of pixels are whole, up to rounding.
+      // Reflected positions of pixels are integers except for rounding errors.
       ValueId pixel = within(at, size, name);
       if (outside_ == Outside::reflection) pixel = add("Round", {pixel}, name + "pixel");
       taps.push_back(tap(pixel, size, name));
@@ -185,7 +187,7 @@ class GridSample {
     return add("Add", {add("Mul", {y, square}, name + "w3"), number(1.0)}, name + "weight");
   }
 
-  /// All combinations of the taps: indices [samples, points] and weights of one list.
+  /// Combines the taps of all dimensions into one list of indices [samples, points] and weights.
   void gather() {
     prefix_ = "";
     const int64_t pixels = element_count(sizes_);
@@ -202,7 +204,7 @@ class GridSample {
     std::vector<ValueId> indices, weights;
     for (const Tap& each : all) {
       ValueId index = each.index;
-      // Places outside the image read the zero after the last pixel.
+      // Positions outside the image read the extra zero after the last pixel.
       if (leaves()) index = add("Where", {each.inside, index, integer(pixels)}, "or_zero");
       indices.push_back(index);
       if (each.weight != kNone)
@@ -234,7 +236,7 @@ class GridSample {
     set(sum);
   }
 
-  /// The output, from [samples, channels, points].
+  /// Sets the output from rows of [samples, channels, points].
   void set(ValueId rows) {
     std::vector<int64_t> sources(result_.size(), kAdded);
     sources[0] = 0;
@@ -266,7 +268,7 @@ void grid_sample(Translation& t) {
   GridSample(t).run();
 }
 
-/// theta [n, d, d + 1] times the places of pixels from -1 to 1.
+/// Multiplies theta [n, d, d + 1] by the pixel positions from -1 to 1.
 void affine_grid(Translation& t) {
   const Shape theta = t.shape(0);
   std::vector<int64_t> several;
@@ -284,7 +286,7 @@ void affine_grid(Translation& t) {
   Tensor places{{points, dimensions + 1}, {}};
   for (int64_t i = 0; i < points; ++i) {
     int64_t rest = i;
-    std::vector<float> row;  // from the last dimension, x
+    std::vector<float> row;  // starts with the last dimension, x
     for (size_t k = d; k-- > 0;) {
       const int64_t n = size[k + 2];
       const auto at = static_cast<double>(rest % n), length = static_cast<double>(n);
@@ -308,7 +310,7 @@ void affine_grid(Translation& t) {
   t.set_reshaped(0, y, result, std::move(sources));
   SampleAxes* samples = t.importer().samples();
   if (samples == nullptr || several.empty()) return;
-  // The channels of the image are in its size, but not in the grid.
+  // The size includes the image's channels, but the grid does not.
   if (several.size() != size.size()) throw t.error("only images and volumes are supported");
   Shape wanted{several[0]};
   wanted.insert(wanted.end(), several.begin() + 2, several.end());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// GatherND, ScatterND and ScatterElements as a Gather of rows. GatherND finds the number of each
-// row from its tuple of indices. Scattering, by indices that are known, takes each row of the
-// result from the data or from the updates. By computed indices only sums are possible: they are
-// what the gradient of a Gather is.
+// GatherND, ScatterND and ScatterElements as a Gather of rows. GatherND computes each row number
+// from its tuple of indices. Scattering with known indices takes each row of the result from the
+// data or from the updates. Scattering with computed indices only supports sums, because those are
+// the gradient of a Gather.
 #include <algorithm>
 #include <map>
 
@@ -12,7 +12,7 @@
 namespace halfscope::onnx_files {
 namespace {
 
-constexpr size_t kMostRepeats = 64;  // of one row among the updates
+constexpr size_t kMostRepeats = 64;  // updates of the same row
 
 ValueId constant_of(Translation& t, const Shape& shape, const std::vector<int64_t>& values) {
   std::vector<int32_t> numbers;
@@ -23,18 +23,18 @@ ValueId constant_of(Translation& t, const Shape& shape, const std::vector<int64_
   return t.graph().add_index_constant(shape, std::move(numbers));
 }
 
-/// The numbers of the rows, computed at run time.
+/// Computes the row numbers at run time.
 ValueId computed_rows(Translation& t, const TupleShapes& shapes) {
   const auto length = static_cast<int64_t>(shapes.sizes.size());
   ValueId rows = t.integers(1);
-  // Gather itself counts negative indices from the end, but sums of several do not.
+  // Gather counts negative indices from the end, but a sum of several indices cannot.
   if (length == 1 && shapes.first_rows.empty()) return t.reshape(rows, shapes.places, "rows");
   if (shapes.rows > INT32_MAX / 2)
     throw t.error("selecting among more than 2^30 rows is not supported");
   const ValueId given = rows, sizes = constant_of(t, {length}, shapes.sizes);
   rows = t.add("Mod", {given, sizes}, {}, "from_start");
-  // An index in range moved by nothing or by the size. Others must not reach another row: `beyond`
-  // makes theirs one that there is not.
+  // An index in range is moved by 0 or by the size. Any other index must not reach another row, so
+  // `beyond` moves it out of range.
   const ValueId moved = t.add("Sub", {rows, given}, {}, "moved");
   const ValueId rest = t.add("Sub", {moved, sizes}, {}, "moved_rest");
   const ValueId wrong = t.add("Mul", {moved, rest}, {}, "out_of_range");
@@ -80,13 +80,13 @@ ValueId rows_at(Translation& t, ValueId data, const std::vector<int64_t>& rows, 
   return t.add("Gather", {data, at}, {{"axis", int64_t{0}}}, name);
 }
 
-/// The data [rows, ...] with the updates [n, ...] in place of the rows `targets`, all different.
+/// Replaces the rows `targets` (all different) of the data [rows, ...] with the updates [n, ...].
 ValueId replaced(Translation& t, ValueId data, ValueId updates,
                  const std::vector<int64_t>& targets) {
   const int64_t count = t.shape_of(data)[0];
   if (targets.empty()) return data;
   std::vector<int64_t> from(static_cast<size_t>(count));
-  // Nothing of the data is left if all rows are replaced.
+  // The data is not used if all rows are replaced.
   const bool all = static_cast<int64_t>(targets.size()) == count;
   const int64_t first = all ? 0 : count;
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<int64_t>(i);
@@ -100,7 +100,7 @@ ValueId replaced(Translation& t, ValueId data, ValueId updates,
   return rows_at(t, both, from, "rows");
 }
 
-/// The updates in rounds in which each row is written once at most.
+/// Groups the updates into rounds that write each row at most once.
 std::vector<std::vector<int64_t>> rounds_of(Translation& t, const std::vector<int64_t>& targets) {
   std::vector<std::vector<int64_t>> rounds;
   std::map<int64_t, size_t> written;
@@ -114,7 +114,7 @@ std::vector<std::vector<int64_t>> rounds_of(Translation& t, const std::vector<in
   return rounds;
 }
 
-/// Scatters rows. ONNX leaves open which of two updates of the same row stays.
+/// Scatters rows. ONNX does not define which of two updates of the same row remains.
 void scatter(Translation& t, const std::vector<int64_t>& targets, const Shape& as_rows) {
   const Shape shape = t.shape(0);
   const ScatterHow how = scatter_how(t.attributes().text("reduction", "none"), t.what());
@@ -144,7 +144,7 @@ void scatter(Translation& t, const std::vector<int64_t>& targets, const Shape& a
   t.set(0, t.add("Reshape", {data}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
 }
 
-/// Whether updates are added at places that are computed.
+/// Returns whether updates are added at computed positions.
 bool adds_at_computed(Translation& t) {
   if (t.is_known(1)) return false;
   if (t.attributes().text("reduction", "none") == "add" && !t.is_index(0) && !t.is_index(2))
@@ -154,7 +154,7 @@ bool adds_at_computed(Translation& t) {
               "fixed indices");
 }
 
-/// The data plus `sums` of its shape; nothing is added to zeros.
+/// Adds `sums` to the data, or sets the output to the sums alone if the data is all zeros.
 void add_to_data(Translation& t, const char* op, const std::vector<ValueId>& operands,
                  const Shape& shape, int64_t axis) {
   const auto zero = [](float value) { return value == 0.0f; };

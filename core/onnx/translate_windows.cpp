@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Convolutions and pooling over one, two or three dimensions. Ours have two: one dimension becomes
-// an image of height 1, and of three the first (depth) is taken apart:
-//   Conv           the slices that a window meets become channels: one sum over all of the window
-//   ConvTranspose  one product per slice, whose parts are added where they meet
-//   pooling        within slices first, then over slices
+// Convolutions and pooling over one, two or three dimensions. Our kernels support two. One
+// dimension becomes an image of height 1; with three, the first (depth) is split into slices:
+// Conv           the slices under a window become channels: one sum over the whole window
+// ConvTranspose  one product per slice, and overlapping parts are added
+// pooling        within slices first, then over slices
 #include <algorithm>
 #include <numeric>
 
@@ -12,10 +12,10 @@
 namespace halfscope::onnx_files {
 namespace {
 
-constexpr int64_t kMostSize = int64_t{1} << 20;    // of strides, dilations, pads and kernels
+constexpr int64_t kMostSize = int64_t{1} << 20;    // for strides, dilations, pads and kernels
 constexpr int64_t kMostSlices = int64_t{1} << 22;  // of a volume, counted once per window
 
-/// Position of windows on the input along one dimension.
+/// Position of the windows along one dimension of the input.
 struct Along {
   int64_t kernel = 1, stride = 1, dilation = 1, begin = 0, end = 0;
 
@@ -24,7 +24,7 @@ struct Along {
 };
 using Windows = std::vector<Along>;  // one per dimension of the input's pixels
 
-/// Pads such that the output is the input divided by the stride, rounded up.
+/// Chooses pads that make the output the input size divided by the stride, rounded up.
 void pad_same(Along& along, int64_t size, bool upper) {
   const int64_t out = (size + along.stride - 1) / along.stride;
   const int64_t total = std::max<int64_t>(0, (out - 1) * along.stride + along.reach() - size);
@@ -68,7 +68,7 @@ Windows windows_of(Translation& t, const std::vector<int64_t>& kernel, const Sha
   return w;
 }
 
-/// Windows of the last two dimensions; a single dimension has a height of 1.
+/// Returns the attributes for windows over the last two dimensions; a single one has height 1.
 Attributes attributes_of(const Windows& w) {
   const Along width = w.back(), height = w.size() == 1 ? Along{} : w[w.size() - 2];
   return {{"strides", std::vector<int64_t>{height.stride, width.stride}},
@@ -76,7 +76,7 @@ Attributes attributes_of(const Windows& w) {
           {"pads", std::vector<int64_t>{height.begin, width.begin, height.end, width.end}}};
 }
 
-/// [n, c, l] as [n, c, 1, l].
+/// Reshapes [n, c, l] to [n, c, 1, l].
 ValueId as_image(Translation& t, ValueId x, const std::string& suffix) {
   Shape shape = t.shape_of(x);
   const bool line = shape.size() == 3;
@@ -85,7 +85,7 @@ ValueId as_image(Translation& t, ValueId x, const std::string& suffix) {
                    line ? std::vector<int64_t>{0, 1, kAdded, 2} : std::vector<int64_t>{});
 }
 
-/// And back, for what came with one dimension.
+/// Undoes as_image() if the windows have one dimension.
 ValueId from_image(Translation& t, ValueId y, const Windows& w) {
   Shape shape = t.shape_of(y);
   if (w.size() == 2) return y;
@@ -98,21 +98,21 @@ ValueId transposed(Translation& t, ValueId x, std::vector<int64_t> order,
   return t.add("Transpose", {x}, {{"perm", std::move(order)}}, suffix);
 }
 
-/// [n, c, d, h, w] as images [n * d, c, h, w].
+/// Turns [n, c, d, h, w] into images [n * d, c, h, w].
 ValueId as_slices(Translation& t, ValueId x) {
   const Shape s = t.shape_of(x);
   const ValueId moved = transposed(t, x, {0, 2, 1, 3, 4}, "slices");
   return t.reshape(moved, {s[0] * s[2], s[1], s[3], s[4]}, "images");
 }
 
-/// [n * d, c, h, w] as [n, c, d, h, w].
+/// Turns [n * d, c, h, w] back into [n, c, d, h, w].
 ValueId from_slices(Translation& t, ValueId y, int64_t samples) {
   const Shape s = t.shape_of(y);
   const ValueId split = t.reshape(y, {samples, s[0] / samples, s[1], s[2], s[3]}, "volume");
   return transposed(t, split, {0, 2, 1, 3, 4}, "channels_first");
 }
 
-/// [n, c, d, h, w] with zeros before and after the slices.
+/// Adds slices of zeros before and after those of [n, c, d, h, w].
 ValueId with_slices_around(Translation& t, ValueId x, int64_t before, int64_t after) {
   if (before == 0 && after == 0) return x;
   Shape shape = t.shape_of(x);
@@ -124,7 +124,7 @@ ValueId with_slices_around(Translation& t, ValueId x, int64_t before, int64_t af
   return t.add("Pad", {x}, {{"pads", pads}}, "depth_pad");
 }
 
-/// The kernel_shape of a convolution's weight.
+/// Returns the kernel_shape of a convolution's weight.
 std::vector<int64_t> kernel_of(Translation& t) {
   const Shape weight = t.shape(1);
   if (weight.size() < 3) throw t.error("its weight has no kernel");
@@ -138,7 +138,7 @@ int64_t group_of(Translation& t) {
   return bounded(t, {t.attributes().integer("group", 1)}, 1, kMostSize, "a group")[0];
 }
 
-/// Images [n * depth of the output, channels * depth of the kernel, h, w].
+/// Returns the images [n * output depth, channels * kernel depth, h, w].
 ValueId window_slices(Translation& t, ValueId x, const Along& depth) {
   if (depth.trivial()) return as_slices(t, x);
   x = with_slices_around(t, x, depth.begin, depth.end);
@@ -177,8 +177,8 @@ void conv(Translation& t) {
   t.set(0, volume ? from_slices(t, y, t.shape(0)[0]) : from_image(t, y, w));
 }
 
-/// A ConvTranspose along one dimension: `begin` and `end` elements are cut off the windows' sum,
-/// then `more` zeros follow.
+/// A ConvTranspose along one dimension: cuts `begin` and `end` elements off the sum of the windows,
+/// then appends `more` zeros.
 struct Spread {
   int64_t begin = 0, end = 0, more = 0, size = 0;
 };
@@ -187,13 +187,13 @@ Spread spread_of(Translation& t, const Along& along, int64_t in, int64_t size) {
   const int64_t full = (in - 1) * along.stride + along.reach();
   Spread s{
       .begin = along.begin, .end = std::max<int64_t>(0, full - size - along.begin), .size = size};
-  // The convolution of a larger output would have more windows than the input has elements.
+  // A convolution of a larger output would have more windows than the input has elements.
   if (size + s.begin - full >= along.stride) s.more = size + s.begin - full;
   if (size - s.more < 1) throw t.error("its pads leave no output");
   return s;
 }
 
-/// Sizes of the output and the pads, of all the ways in which a file may give them.
+/// Returns the output sizes and pads, which a file may give in several ways.
 std::vector<Spread> spreads_of(Translation& t, Windows& w, const Shape& in) {
   const size_t d = w.size();
   const std::vector<int64_t> extra = bounded(
@@ -221,8 +221,8 @@ std::vector<Spread> spreads_of(Translation& t, Windows& w, const Shape& in) {
   return result;
 }
 
-/// [n * d, c * k, h, w], the parts that each slice has for each place of a window: [n, c, out, h,
-/// w], where parts that meet are added.
+/// Adds overlapping parts: turns the parts [n * d, c * k, h, w] of all slices and window positions
+/// into [n, c, out, h, w].
 ValueId merge_slices(Translation& t, ValueId parts, int64_t samples, int64_t channels,
                      const Along& depth, const Spread& spread) {
   const Shape s = t.shape_of(parts);
@@ -258,7 +258,8 @@ ValueId merge_slices(Translation& t, ValueId parts, int64_t samples, int64_t cha
   return sum;
 }
 
-/// The gradient of a convolution with regard to its input, with a bias.
+/// Translates a transposed convolution: the gradient of a convolution with respect to its input,
+/// plus a bias.
 void conv_transpose(Translation& t) {
   const Shape kernel_shape = t.shape(1), in = t.shape(0);
   Windows w = windows_of(t, kernel_of(t), in);
@@ -271,7 +272,7 @@ void conv_transpose(Translation& t) {
   checked_count(result, t.what());
   ValueId x = t.real(0), weight = t.weight(1, "weight");
   int64_t products = channels;
-  if (volume) {  // places of a window along depth are channels of the products
+  if (volume) {  // window positions along depth become channels of the products
     const Shape& s = kernel_shape;
     x = as_slices(t, x);
     weight = t.reshape(weight, {s[0], s[1] * s[2], s[3], s[4]}, "kernel");
@@ -310,7 +311,7 @@ struct Pool {
   int64_t ceil_mode = 0, count_include_pad = 0;
 };
 
-/// Over the last two dimensions of [n, c, h, w].
+/// Pools the last two dimensions of [n, c, h, w].
 ValueId pool_image(Translation& t, ValueId x, const Pool& pool, const Windows& w,
                    const std::string& suffix) {
   Attributes attributes = attributes_of(w);
@@ -356,7 +357,7 @@ ValueId powers(Translation& t, ValueId x, int64_t p) {
   return t.add("Pow", {sizes, exponent}, {}, "powers");
 }
 
-/// Its inverse, for what is not negative.
+/// Returns the p-th root of non-negative numbers.
 ValueId root(Translation& t, ValueId x, int64_t p) {
   if (p == 1) return t.add("Identity", {x});
   if (p == 2) return t.add("Sqrt", {x});
@@ -367,10 +368,11 @@ int64_t norm_of(Translation& t) {
   return bounded(t, {t.attributes().integer("p", 2)}, 1, kMostSize, "p")[0];
 }
 
-/// The root of the sum of powers: averages over all of the window, times its size.
+/// Computes the p-th root of the sum of powers, as the average over the whole window times its
+/// size.
 void lp_pool(Translation& t) {
   Pool pool = pool_of(t, "AveragePool");
-  // Windows that the end of the input cuts off are averaged over less.
+  // Windows cut off by the end of the input would be averaged over fewer elements.
   if (pool.ceil_mode != 0) throw t.error("ceil_mode is not supported");
   pool.count_include_pad = 1;
   double size = 1.0;
@@ -397,7 +399,7 @@ void global_lp_pool(Translation& t) {
   t.set(0, root(t, t.add("ReduceSum", {x}, pixels(t), "sums"), p));
 }
 
-/// x / (bias + alpha * the mean of the squares of neighbouring channels)^beta.
+/// Computes x / (bias + alpha * mean of the squares of neighbouring channels)^beta.
 void local_response(Translation& t) {
   const Shape shape = t.shape(0);
   if (shape.size() < 3) throw t.error("its input must have a batch, channels and pixels");
@@ -419,7 +421,7 @@ void local_response(Translation& t) {
   t.set(0, t.add("Div", {x, t.reshape(power, shape, "divisor")}));
 }
 
-/// The sum of overlapping blocks: a transposed convolution whose kernels have a single one.
+/// Sums overlapping blocks as a transposed convolution whose kernels contain a single 1.
 void col_to_im(Translation& t) {
   std::vector<int64_t> image = bounded(t, t.known_ints(1, "image_shape"), 1, kMostSize, "a size");
   const std::vector<int64_t> block = t.known_ints(2, "block_shape");
