@@ -349,8 +349,10 @@ class Diagnoser {
   bool is_root_or_fix(const std::string& path) const {
     const bool of_fix = std::any_of(result_.fix.changes.begin(), result_.fix.changes.end(),
                                     [&](const Change& change) { return change.path == path; });
-    return of_fix || std::any_of(result_.root.begin(), result_.root.end(),
-                                 [&](const Place& place) { return place.layer == path; });
+    // Steps of a layer, as "norm/square" of norm, belong to it.
+    return of_fix || std::any_of(result_.root.begin(), result_.root.end(), [&](const Place& place) {
+             return place.layer == path || path.starts_with(place.layer + "/");
+           });
   }
 
   void reject(const std::string& path, const std::string& site, const std::string& why) {
@@ -399,7 +401,7 @@ class Diagnoser {
           "smallest fix.");
     }
     if (known) result_.reasons.push_back("The run shows the cause: " + result_.cause);
-    if (!known) result_.reasons.emplace_back("No recorded tensor shows the cause.");
+    if (!known) result_.reasons.emplace_back("No recorded tensor shows which layer causes it.");
     if (!result_.alternatives.empty()) {
       result_.reasons.push_back(
           fmt::format("{} just as small also {} the lane. Take the one that costs least.",

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -58,6 +59,14 @@ std::string places_text(const std::vector<Place>& places) {
                             : place.layer);
   }
   return name_list(names);
+}
+
+std::string cause_sentence(const Diagnosis& diagnosis) {
+  std::string text = diagnosis.cause;
+  if (text.starts_with(mechanism_text(diagnosis.mechanism))) {
+    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  }
+  return text;
 }
 
 std::string mechanism_meaning(const Diagnosis& diagnosis) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/finding.h"
 #include "analysis/fixes/places.h"
 #include "analysis/fixes/targets.h"
 #include "core/policy/policy.h"
@@ -248,11 +249,8 @@ std::string not_expressed(const std::string& framework, const PlanEdit& edit,
   std::string text;
   for (const Change& change : edit.changes) {
     if (std::find(done.begin(), done.end(), change.kind) != done.end()) continue;
-    std::string what = fix_text(change.kind);
-    for (const std::string& more : {change.path, change.text}) {
-      if (!more.empty()) what += " (" + more + ")";
-    }
-    text += comment(framework + " has no setting for: " + what + ".");
+    text += comment(framework + " has no setting for this change: " +
+                    edit_sentence(PlanEdit{.changes = {change}}));
   }
   return text;
 }

@@ -175,9 +175,10 @@ class TrainingTrials final : public TrialRunner {
     if (!std::isfinite(gap)) return "the loss becomes NaN or infinite";
     const double delay = delay_gap(twins_.reference, outcome.trial.calibration_skips);
     const bool explains = outcome.trial.passes && gap > tolerance_;
-    std::string text = gap > tolerance_
-                           ? fmt::format("the loss differs from fp32's by {}", by_text(gap))
-                           : fmt::format("the loss stays within {} of fp32's", within_text(gap));
+    std::string text =
+        gap > tolerance_ ? fmt::format("the loss differs from fp32's by {}", by_text(gap))
+        : gap == 0.0     ? std::string("the loss equals fp32's")
+                         : fmt::format("the loss stays within {} of fp32's", within_text(gap));
     if (explains) {
       text += fmt::format(", {} of it because {} looked for a loss scale",
                           percent(std::min(delay, gap)),

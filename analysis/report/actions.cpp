@@ -171,11 +171,12 @@ std::string share_effect(const Report& report, const ActionReport& action) {
   if (worst == nullptr) return "";
   if (updates) {
     return fmt::format(
-        "Weight updates should survive. Now {} of the non-zero updates of {} are lost.",
+        "Weight updates should survive. In this run, {} of the non-zero updates of {} are lost.",
         percent(most), worst->name);
   }
-  return fmt::format("Gradients should survive. Now {} of the non-zero values of {} underflow.",
-                     percent(most), worst->name);
+  return fmt::format(
+      "Gradients should survive. In this run, {} of the non-zero values of {} underflow.",
+      percent(most), worst->name);
 }
 
 std::string what_would_speak_against(const Report& report, const ActionReport& action) {
@@ -286,7 +287,7 @@ void add_actions(const RunView& run, Report& report) {
     ActionReport action{.edit = rest, .lane = advice.lane};
     action.text = edit_sentence(rest);
     if (report.diagnosis && report.diagnosis->lane == advice.lane) {
-      action.effect = report.diagnosis->cause;
+      action.effect = cause_sentence(*report.diagnosis);
     }
     finish(report, std::move(action));
   }

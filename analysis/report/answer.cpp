@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The answer: why it happened, what to do and how sure that is, in one sentence each. Every form of
 // the report puts it right after the verdict.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -21,20 +23,24 @@ std::string as_sentence(std::string text) {
   return text.back() == '.' ? text : text + ".";
 }
 
+/// Returns whether a healthy lane of this run follows the advice for `lane`.
+bool is_followed(const Report& report, int lane) {
+  return report.recommendation &&
+         report::cure_with(report, lane, report.recommendation->edit.fp32_layers()) != nullptr;
+}
+
 /// Fills in how sure the advice for a lane is: a proof says most, then a lane of this run that
 /// follows the advice, then the diagnosis.
 void add_confidence(const Report& report, int lane, Answer& answer) {
   const ActionReport* action = report.actions.empty() ? nullptr : &report.actions.front();
   const bool about_it = report.diagnosis && report.diagnosis->lane == lane;
   const Diagnosis* diagnosis = about_it ? &*report.diagnosis : nullptr;
-  const bool followed =
-      report.recommendation &&
-      report::cure_with(report, lane, report.recommendation->edit.fp32_layers()) != nullptr;
+  const bool followed = is_followed(report, lane);
   if (report.proof && report.proof_lane == lane && !report.proof->text.empty()) {
     answer.basis = report.proof->text;
   } else if (diagnosis != nullptr && !followed) {
     answer.basis = diagnosis->mechanism == Mechanism::unknown
-                       ? "Not tested yet, and no tensor of the run shows the cause."
+                       ? "Neither the cause nor the change is tested yet."
                        : "The run shows the cause. The change is not tested yet.";
   } else if (action != nullptr) {
     answer.basis = as_sentence(action->basis);
@@ -58,7 +64,7 @@ Answer answer_of(const Report& report) {
   Answer answer;
   if (report.verdict.state == Verdict::State::healthy) return answer;
   if (report.diagnosis && !says(report.verdict.text, report.diagnosis->cause)) {
-    answer.why = report.diagnosis->cause;
+    answer.why = cause_sentence(*report.diagnosis);
   }
   if (report.recommendation) {
     answer.lane = report.recommendation->lane;
@@ -68,6 +74,19 @@ Answer answer_of(const Report& report) {
     answer.todo = report.actions.front().text;
   }
   if (!answer.todo.empty()) add_confidence(report, answer.lane, answer);
+  if (report.diagnosis && report.diagnosis->lane == answer.lane) {
+    answer.cost = cost_words(report.diagnosis->fix_cost);
+  }
+  const bool proved = report.proof && report.proof_lane == answer.lane;
+  if (report.verdict.state == Verdict::State::cured && report.cure && !proved &&
+      !is_followed(report, answer.lane)) {
+    // The run itself has tested another change than the advised one.
+    answer.todo =
+        fmt::format("Use the plan of {}.", report.lanes[static_cast<size_t>(*report.cure)].name);
+    answer.confidence = confidence_name(Confidence::high);
+    answer.basis = "It is healthy in this run.";
+    answer.cost.clear();
+  }
   return answer;
 }
 

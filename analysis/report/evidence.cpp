@@ -263,7 +263,8 @@ void forget_unknown_cause(const Diagnosis& diagnosis, Report& report) {
     if (finding.lane != diagnosis.lane || unknown == finding.evidence.end()) continue;
     const std::string sentence = " " + std::get<std::string>(unknown->second);
     const size_t at = finding.text.find(sentence);
-    if (at != std::string::npos) finding.text.replace(at, sentence.size(), " " + diagnosis.cause);
+    if (at != std::string::npos)
+      finding.text.replace(at, sentence.size(), " " + cause_sentence(diagnosis));
     finding.evidence.erase(unknown);
   }
 }

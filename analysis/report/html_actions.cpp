@@ -24,7 +24,7 @@ std::string cost_text(const ActionReport& action) {
   } else {
     parts.push_back(percent(cost.weight_share) + " of the weights in fp32 (" +
                     bytes_text(cost.weight_bytes) + " more to read)");
-    parts.push_back(bytes_text(cost.activation_bytes) + " more activations per batch");
+    parts.push_back(bytes_text(cost.activation_bytes) + " more for the activations of a batch");
     if (cost.multiply_share) {
       parts.push_back(percent(*cost.multiply_share) + " of the multiply-adds run in fp32");
     }

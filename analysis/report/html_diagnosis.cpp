@@ -148,7 +148,7 @@ std::string diagnosis_section(const Report& report) {
       diagnosis.cause.empty() ? "<p class=\"because\">No tensor of the run shows it.</p>\n"
       : answer_of(report).why.empty()  // the verdict says it
           ? ""
-          : fmt::format("<p class=\"because\">{}</p>\n", prose(diagnosis.cause));
+          : fmt::format("<p class=\"because\">{}</p>\n", prose(cause_sentence(diagnosis)));
   return fmt::format(
              "<section aria-labelledby=\"cause\"><h2 id=\"cause\">Cause <small>in "
              "{}</small></h2>\n",

@@ -111,9 +111,13 @@ void write_lanes(const Report& report, std::string& md) {
 
 std::string cost_text(const ActionReport& action) {
   if (!action.cost) return "";
-  return fmt::format(" Cost: {} of the weights in fp32 ({} more), {} more activations.",
-                     percent(action.cost->weight_share), bytes_text(action.cost->weight_bytes),
-                     bytes_text(action.cost->activation_bytes));
+  std::string text =
+      fmt::format(" Cost: {} of the weights in fp32 ({} more)", percent(action.cost->weight_share),
+                  bytes_text(action.cost->weight_bytes));
+  if (action.cost->activation_bytes > 0) {
+    text += ", " + bytes_text(action.cost->activation_bytes) + " more for activations";
+  }
+  return text + ".";
 }
 
 /// Where the cause is, how it spreads, and what else works or was ruled out, in a few lines.
@@ -309,10 +313,7 @@ std::string heading(const Report& report) {
     return md + (healthy ? "- **What to do:** Nothing to change.\n" : "");
   }
   md += fmt::format("- **What to do:** {}", plain(answer.todo));
-  if (report.diagnosis && report.diagnosis->lane == answer.lane) {
-    const std::string cost = cost_words(report.diagnosis->fix_cost);
-    if (!cost.empty()) md += fmt::format(" Cost: {}.", cost);
-  }
+  if (!answer.cost.empty()) md += fmt::format(" Cost: {}.", answer.cost);
   return md + fmt::format("\n- **How sure:** {}. {}\n", answer.confidence, plain(answer.basis));
 }
 

@@ -224,6 +224,7 @@ struct Answer {
   int lane = -1;             ///< the lane to change; -1 without `todo`
   std::string confidence{};  ///< "high", "medium", "low"; "" without `todo`
   std::string basis{};       ///< what the confidence rests on
+  std::string cost{};        ///< "3.67 MB more memory"; "" if it is not known
 };
 
 /// Works out the report on a run.

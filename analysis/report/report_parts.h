@@ -8,6 +8,7 @@
 
 #include "analysis/fixes/fixes.h"
 #include "analysis/report/report.h"
+#include "analysis/rules/harm.h"
 #include "core/numeric/statistics/rates.h"
 
 namespace halfscope::report {
@@ -25,8 +26,6 @@ Rates worst_rates(const LayerReport& layer) noexcept;
 /// more than underflow or lost updates, because it spreads. Inherited NaN and infinity do not
 /// count.
 double suffering(const LayerReport& layer) noexcept;
-/// Shorter runs do not show yet how a loss scale develops, so conclusions from them are cautious.
-inline constexpr int64_t kFewSteps = 50;
 /// Layers that lose less than this share get no row where space is short.
 inline constexpr double kWorthShowing = 0.01;
 

@@ -63,7 +63,7 @@ std::string health_words(const Report& report, const LaneReport& lane, bool earl
     const bool compares = reference != nullptr && lane.harm.unchecked.empty();
     return fmt::format(" is healthy{}{}", so_far,
                        compares && report.run.inference
-                           ? fmt::format(": its outputs match {}'s", reference->name)
+                           ? fmt::format(": its outputs are close enough to {}'s", reference->name)
                            : "");
   }
   const char* final = report.status == RunStatus::complete ? "final loss" : "current loss";
@@ -121,14 +121,13 @@ std::string coverage(const Report& report) {
     case RunStatus::complete:
       return "";
     case RunStatus::running:
-      return fmt::format("Still {}. This covers the first {}.", runs ? "running" : "training",
-                         steps);
+      return fmt::format("Still {}. This covers {}.", runs ? "running" : "training", steps);
     case RunStatus::interrupted:
-      return fmt::format("The run was stopped early. The verdict covers the first {}.", steps);
+      return fmt::format("The run was stopped early. The verdict covers {}.", steps);
     case RunStatus::early_stop:
       return fmt::format("Early stopping ended the run. The verdict covers {}.", steps);
     case RunStatus::died:
-      return fmt::format("The {} died. The verdict covers the first {}.",
+      return fmt::format("The {} died. The verdict covers {}.",
                          runs ? "process" : "training process", steps);
   }
   return "";
@@ -227,7 +226,7 @@ Trouble trouble_of(const Report& report, int lane) {
   }
   const std::optional<Diagnosis>& found = report.diagnosis;
   const bool is_found = found && found->lane == lane && found->verified;
-  return {": " + harm, is_found ? found->cause : ""};
+  return {": " + harm, is_found ? cause_sentence(*found) : ""};
 }
 
 /// Returns "Keeping conv2 in fp32 fixes mixed_float16."; "" where the lanes differ in another way.
@@ -378,10 +377,16 @@ Verdict of_health(const Report& report) {
   } else if (!all_checked) {
     verdict.headline = "No precision problems found in what this run could compare.";
   } else {
+    const std::string which = lanes.size() == 2 ? "both" : fmt::format("all {}", lanes.size());
+    // Outputs are compared with a tolerance, losses with the spread of correct runs.
     verdict.headline =
-        fmt::format("No precision problems found{}: {} lanes match float32.",
-                    report.steps < kFewSteps && !report.run.inference ? " so far" : "",
-                    lanes.size() == 2 ? "both" : fmt::format("all {}", lanes.size()));
+        report.run.inference
+            ? fmt::format(
+                  "No precision problems found: the outputs of {} lanes are close enough "
+                  "to float32's.",
+                  which)
+            : fmt::format("No precision problems found{}: {} lanes match float32.",
+                          report.steps < kFewSteps ? " so far" : "", which);
   }
   for (const LaneReport& lane : report.lanes) {
     if (!judged(report, lane) || lane.state != State::inconclusive) continue;

@@ -62,7 +62,7 @@ std::string lane_change_text(const Change& change) {
       if (change.text.empty() || change.text.find("vote=") != std::string::npos) {
         return with_setting(change);
       }
-      return "let all ranks skip a step together (" + change.text + ")";
+      return "let all ranks skip a step together";
     case FixKind::reduce_order:
     case FixKind::reduce_fp32:
       return with_setting(change);

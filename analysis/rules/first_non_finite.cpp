@@ -361,9 +361,9 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
   } else {
     finding.mechanism = fmt::format(
         "{} {}", loss_lost ? "the loss is NaN or infinite" : "the update was skipped", when);
-    finding.text =
-        fmt::format("First non-finite value: {}{}. ", finding.mechanism,
-                    is_recorded(lane, start->step) ? "" : " (its tensors were not recorded)");
+    finding.text = fmt::format(
+        "First non-finite value: {}{}. ", finding.mechanism,
+        is_recorded(lane, start->step) ? "" : " (the tensors of this step were not recorded)");
   }
   finding.text += outcome_text(lane, course, finding.severity, forward);
   if (reference_fails(lane, start->step)) {

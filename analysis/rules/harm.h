@@ -39,6 +39,8 @@ inline constexpr double kMovementFloor = 0.10, kUnprovenMovement = 0.15;
 /// Fewer steps say nothing about a training: curves start alike, and a dynamic loss scale may still
 /// be coming down.
 inline constexpr int64_t kLeastSteps = 20;
+/// Shorter runs do not show yet how a loss scale develops, so conclusions from them are cautious.
+inline constexpr int64_t kFewSteps = 50;
 
 /// A result that is too far from the truth.
 struct HarmItem {

@@ -307,6 +307,7 @@ class Judge {
 
   void judge_movements() {
     std::vector<HarmItem> found;
+    std::vector<std::string> buffers;
     // While the loss scale comes down nothing moves, and a short run has hardly done anything else.
     // Twins skip nothing, so they do not show how far a correct run gets.
     const double skipped = skipped_share(lane_.steps(), run_.steps(reference_));
@@ -314,11 +315,7 @@ class Judge {
     for (const Deviation& each : deviations()) {
       if (each.of == Of::buffer) {
         if (each.broken == 0) continue;
-        add({.of = HarmItem::Of::buffer,
-             .name = each.name,
-             .error = kInfinity,
-             .severe = true,
-             .text = fmt::format("the running statistic {} contains NaN or infinity", each.name)});
+        buffers.push_back(each.name);
         continue;
       }
       if (each.of != Of::weight && each.of != Of::average) continue;
@@ -374,9 +371,22 @@ class Judge {
               : fmt::format("{} ended {} away from float32's", what, percent(each.error))));
       found.back().unproven = !proven;
     }
+    add_broken_buffers(buffers);
     for (const HarmItem::Of of : {HarmItem::Of::weight, HarmItem::Of::average}) {
       add_worst_movement(found, of);
     }
+  }
+
+  /// Adds one item that stands for all running statistics that are not finite.
+  void add_broken_buffers(const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    const bool several = names.size() > 1;
+    add({.of = HarmItem::Of::buffer,
+         .name = names.front(),
+         .error = kInfinity,
+         .severe = true,
+         .text = fmt::format("the running statistic{} {} contain{} NaN or infinity",
+                             several ? "s" : "", name_list(names, 2), several ? "" : "s")});
   }
 
   static std::string movement_text(const std::string& what, double ratio) {
@@ -482,8 +492,8 @@ class Judge {
     const std::span<const StepRow> theirs = run_.steps(reference_);
     if (run_.status() == RunStatus::running) return "";
     if (steps < kLeastSteps) {
-      return fmt::format("Only {} so far. Train at least {} before relying on this verdict.",
-                         counted(steps, "step"), kLeastSteps);
+      return fmt::format("{} {} too few. Train at least {}.", counted(steps, "step"),
+                         steps == 1 ? "is" : "are", kFewSteps);
     }
     if (!has_learned(theirs)) {
       return fmt::format(

@@ -224,8 +224,8 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
         interval_text(shown), std::log2(shown.high / shown.low), ceiling, floor);
     if (window.comfortable.empty()) {
       finding.text +=
-          " No scale keeps 99% of the non-zero values of every gradient. But the values that "
-          "underflow carry less than 0.1% of its energy.";
+          " Some small values become 0 at every scale, but they carry less than 0.1% of the energy "
+          "(sum of squares) of their gradient.";
     }
     const double used = last_scale_used(lane);
     finding.evidence["last_scale_used"] = used;

@@ -174,7 +174,7 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
         "they reach {} at step {}.{} Later problems follow from this.",
         name_list(layers), format, flushed, reach, worst_blow_up.step, usual);
     if (lane.scales_loss()) {
-      finding.text += " A loss scale does not help, because it is divided out before.";
+      finding.text += " A loss scale does not help, because it is divided out before the update.";
     }
   } else {
     const ShownRate rate = shown_rate(lane, worst.site, &Rates::overflow);

@@ -105,10 +105,10 @@ std::string cures_of(const Accumulation& accumulation, const std::string& layers
   if (accumulation.promote == 0 || accumulation.promote > kShort) {
     Accumulation shorter = accumulation;
     shorter.promote = kShort;
-    text += fmt::format(", or short chains (\"{}\")", accumulation_name(shorter));
+    text += fmt::format(", or in short chains (\"{}\")", accumulation_name(shorter));
   }
   if (accumulation.sums_in_format()) {
-    text += ", or stochastic rounding (\"format:rounding=stochastic\")";
+    text += ", or with stochastic rounding (\"format:rounding=stochastic\")";
   }
   return text + ".";
 }

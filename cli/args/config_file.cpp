@@ -62,7 +62,10 @@ Json read_json(const std::string& file) {
     throw usage_error(file + " is a folder, not a configuration file");
   }
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw Error("cannot open " + file, "check the path and its permissions");
+  if (!stream)
+    throw Error(
+        "cannot read '" + file + "'" + (std::filesystem::exists(file) ? "" : ": file not found"),
+        "check the path and its permissions");
   const auto check = [&file](int depth, Json::parse_event_t, Json&) {
     if (depth > kDeepest) throw usage_error(file + ": the JSON is nested too deeply");
     return true;

@@ -45,7 +45,7 @@ std::string plans_text() {
   for (const std::string& name : preset_names()) {
     const Plan plan = preset_plan(name).value();
     if (plan.double_precision) {
-      rows.push_back({name, "double", "double", "double", "double"});
+      rows.push_back({name, "fp64", "fp64", "fp64", "fp64"});
       continue;
     }
     const NodePlan node = resolve(plan, "", "Gemm");
@@ -215,8 +215,8 @@ std::string reduce_text() {
          "Options follow a colon, separated by commas:\n"
          "  format=F        format in which sums are sent and stored [the gradient's]\n"
          "  average=after   divide by N after the additions [before]\n"
-         "  vote=one        each rank skips a step on its own; vote=all: all ranks skip\n"
-         "                  if one has non-finite gradients [all]\n\n"
+         "  vote=all        all ranks skip a step if one has non-finite gradients [all]\n"
+         "  vote=one        each rank skips a step on its own\n\n"
          "Examples:\n"
          "  halfscope train --ranks 4\n"
          "  halfscope train --ranks 4 --reduce tree:format=bf16\n"

@@ -436,8 +436,9 @@ int diagnose(const DiagnoseOptions& options) {
   if (written && !plan_printed) {
     text += fmt::format("plan: {}\nnext: {}\n", options.out, shell_line(next));
   } else if (!options.out.empty() && !written) {
-    text +=
-        plan_printed ? "plan: not written\n" : fmt::format("plan: {} not written\n", options.out);
+    text += plan_printed ? "plan: not written, because there is no fix to write\n"
+                         : fmt::format("plan: {} not written, because there is no fix to write\n",
+                                       options.out);
   } else if (options.out.empty() && !refuted) {
     const bool can_write = advice || proof;
     text += "next: " + next_line(options, run, report, advised, can_write, file) + "\n";

@@ -278,11 +278,12 @@ Verified verify_run(const std::string& file, bool quiet) {
   const int lane = report.recommendation ? report.recommendation->lane : report.focus;
   const std::optional<Recommendation> advice =
       lane < 0 ? std::nullopt : advice_to_try(*run, report.findings, lane);
-  if (!advice) return {.check = std::move(check)};
+  if (!advice) return {.check = std::move(check), .undecided = !report.actions.empty()};
   return verify_advice(file, *run, *advice, std::move(check), quiet);
 }
 
 std::string proof_line(const Verified& verified) {
+  if (verified.undecided) return "proof: not tried, because this advice leaves you a choice";
   if (!verified.advice) return "proof: there is no advice to prove";
   return "proof: " + (verified.proof ? verified.proof->text : "stopped before its end");
 }

@@ -35,6 +35,7 @@ struct Verified {
   TwinCheck check{};
   std::optional<Recommendation> advice{};  ///< nothing if there is none
   std::optional<Proof> proof{};       ///< nothing if there is no advice, or the user stopped it
+  bool undecided = false;             ///< the advice leaves a choice, so there is no plan to train
   std::optional<Error> not_stored{};  ///< why the proof is not in the run file, if it is not
 
   /// Throws `not_stored`, if any. Call it after printing the result.

@@ -68,7 +68,15 @@ std::string next_command(const RunView& run, const Report& report, const std::st
   const bool refuted = report.proof && !report.proof->holds;
   const bool settled = report.verdict.state == Verdict::State::healthy ||
                        report.verdict.state == Verdict::State::cured;
-  if (settled || refuted || !report.recommendation) return report_command_line(file);
+  if (settled || refuted) return report_command_line(file);
+  if (!report.recommendation) {
+    // A search may find the cause that the rules did not.
+    const bool searchable = report.actions.empty() && !report.proof && report.focus >= 0 &&
+                            !reference_fails(report) && can_be_proved(run, report.focus) &&
+                            report.verdict.state != Verdict::State::inconclusive;
+    return searchable ? advice_command(run, report, report.focus, file, false)
+                      : report_command_line(file);
+  }
   const bool proved = report.proof && report.proof_lane == report.recommendation->lane;
   return advice_command(run, report, report.recommendation->lane, file, proved);
 }

@@ -31,8 +31,7 @@ void write_out(std::string_view text) {
     return;
   }
   const std::error_code reason(errno, std::generic_category());
-  throw Error("cannot write to standard output: " + reason.message(),
-              "check the free disk space");
+  throw Error("cannot write to standard output: " + reason.message(), "check the free disk space");
 }
 
 void check_result_file(const std::string& file, bool force) {
@@ -59,7 +58,8 @@ void check_distinct(std::span<const std::string> files) {
     const std::filesystem::path path = std::filesystem::absolute(file, ignored);
     std::filesystem::path canonical = std::filesystem::weakly_canonical(path, ignored);
     if (!seen.insert(canonical.empty() ? path : canonical).second) {
-      throw usage_error(file + " is named twice", "use a different file for each input and output");
+      throw usage_error("'" + file + "' is named twice",
+                        "use a different file for each input and output");
     }
   }
 }

@@ -34,7 +34,8 @@ LossScalerConfig parse_loss_scale(std::string_view text) {
     if (error != std::errc() || end != number.data() + number.size() || !(config.initial > 0.0f) ||
         !std::isfinite(config.initial) || !std::isfinite(1.0f / config.initial)) {
       throw usage_error("loss scale '" + std::string(text) + "': " + std::string(number) +
-                        " is not a positive number with a finite inverse");
+                            " is not a positive number in range",
+                        "use a number from 2^-126 to 2^127, such as 1024");
     }
   }
   return config;

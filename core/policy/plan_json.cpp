@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Plans as JSON (docs/reference/plans.md, "Plan JSON"). Strict: an unknown key is an error, because a
-// misspelt key would silently leave a layer in low precision.
+// Plans as JSON (docs/reference/plans.md, "Plan JSON"). Strict: an unknown key is an error, because
+// a misspelt key would silently leave a layer in low precision.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -302,10 +302,10 @@ std::string accumulation_hint(const std::string& text) {
     if (!rounds && text.find("rounding=") != std::string::npos) {
       return "only format and format-mul-add have a rounding; " + kind + " rounds to nearest even";
     }
-    return "options of " + kind + ": promote=N, N 1 or more, " +
-           (rounds ? "split-k=N, N 2 or more, and rounding=MODE, MODE as in a plan's rounding"
-                   : "and split-k=N, N 2 or more") +
-           ", each once";
+    return "options of " + kind + ": promote=N (1 or more), " +
+           (rounds ? "split-k=N (2 or more) and rounding=MODE (as in plans)"
+                   : "and split-k=N (2 or more)") +
+           ", each at most once";
   }
   if (kind == "tensor-core") {
     std::vector<std::string> names;

@@ -49,7 +49,7 @@ void draw_lanes(const Frame& frame, const RunModel& run, const char* which) {
     ImGui::TableNextColumn();
     ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.verdict(lane.state));
     std::string state = lane_verdict(lane);
-    const bool early = lane.state == Verdict::State::healthy && lane.steps < report::kFewSteps;
+    const bool early = lane.state == Verdict::State::healthy && lane.steps < kFewSteps;
     if (early && !lane.reference) state += " so far";
     ui::text(path + "/state", state);
     ImGui::PopStyleColor();

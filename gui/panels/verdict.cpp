@@ -95,7 +95,7 @@ void draw_verdict(const Frame& frame) {
   if (!fix.empty()) whole += "\n\n" + fix;
   const Finding* worst = worst_finding(*report);
   // A few good steps prove little, so they are not green.
-  const bool early = report->steps < report::kFewSteps && !report->run.inference;
+  const bool early = report->steps < kFewSteps && !report->run.inference;
   const bool promise = verdict.state != Verdict::State::healthy || !early;
   const ImU32 ink = promise ? theme.verdict(verdict.state) : theme.accent;
   const ImU32 ground = promise ? theme.verdict_soft(verdict.state) : theme.accent_soft;

@@ -281,13 +281,13 @@ TEST(Recorder, SchemaIsTheContract) {
   EXPECT_EQ(table_statements(created), table_statements(sql));
   EXPECT_EQ(table_statements(sql).size(), 14u);
 
-  EXPECT_THAT(section, HasSubstr("`application_id` 0x48534350"));
+  EXPECT_THAT(section, HasSubstr("`application_id` is 0x48534350"));
   EXPECT_EQ(database.query_integer("PRAGMA application_id"), 0x48534350);
-  EXPECT_THAT(section, HasSubstr("`user_version` 6 "));
+  EXPECT_THAT(section, HasSubstr("`user_version` is the schema version, 6."));
   EXPECT_EQ(database.query_integer("PRAGMA user_version"), 6);
 
   // The meta keys that the text lists are those of the file.
-  const size_t keys_begin = section.find("`meta` keys:");
+  const size_t keys_begin = section.find("**`meta`** has these keys:");
   const std::string keys = section.substr(keys_begin, section.find(".\n", keys_begin) - keys_begin);
   const std::vector<std::string> names = quoted_names(keys);
   std::set<std::string> listed(names.begin(), names.end());

@@ -220,7 +220,7 @@ TEST(CliRun, AnOverflowThatReachesTheOutputsIsBrokenAndCured) {
             0);
   const Outcome cured = bench.run({"report", "cured.hscope", "--summary"});
   EXPECT_THAT(cured.out, HasSubstr("HalfScope: cured"));
-  EXPECT_THAT(cured.out, HasSubstr("is healthy: its outputs match float32's"));
+  EXPECT_THAT(cured.out, HasSubstr("is healthy: its outputs are close enough to float32's"));
 }
 
 // A mask of -inf is an input as others are; nothing trains on one.

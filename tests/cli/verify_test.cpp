@@ -190,7 +190,8 @@ TEST(CliVerify, AdviceThatDoesNotHoldEndsWithOne) {
   EXPECT_THAT(outcome.out,
               HasSubstr("The advised change was tested. It corrects the loss, but other results "
                         "are still wrong."));
-  EXPECT_THAT(outcome.out, HasSubstr("plan: plan.json not written\n"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("plan: plan.json not written, because there is no fix to write\n"));
   EXPECT_THAT(outcome.out, Not(HasSubstr("next:")));
   EXPECT_FALSE(std::filesystem::exists(bench / "plan.json"));
   const json stored = json::parse(RunView::open(bench / "run.hscope").proof(1));

@@ -125,7 +125,7 @@ TEST(FixTexts, EachSaysWhatItCannotDo) {
   for (FixTarget target :
        {FixTarget::pytorch, FixTarget::torchao, FixTarget::keras, FixTarget::tensorflow}) {
     EXPECT_THAT(fix_as(target, exported(), edit),
-                HasSubstr(" has no setting for: round scales up.\n"));
+                HasSubstr(" has no setting for this change: Round scales up.\n"));
     EXPECT_EQ(fix_as(target, exported(), {}), "# Nothing to change.\n");
   }
   edit = PlanEdit::of(FixKind::store_fp32, "fc1");

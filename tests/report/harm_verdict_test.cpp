@@ -111,7 +111,7 @@ TEST(InconclusiveVerdict, BelowTwentySteps) {
     return harm_training({{kReferenceLane, falling_times(1.0)}, {kFp16Lane, falling_times(1.001)}},
                          steps);
   };
-  EXPECT_THAT(doubt(run(19)), HasSubstr("Only 19 steps so far."));
+  EXPECT_THAT(doubt(run(19)), HasSubstr("19 steps are too few."));
   EXPECT_EQ(make_report(run(20)).verdict.state, State::healthy);
   const Report running = make_report(with_status(run(19), RunStatus::running, 200));
   EXPECT_NE(running.lanes[1].state, State::inconclusive) << "it goes on, and so does the verdict";

@@ -39,11 +39,10 @@ const LaneReport& lane_named(const Report& report, const std::string& name) {
 TEST(ReportVerdict, AnUnfinishedRunIsJudgedForTheStepsItHas) {
   const RunView run = make_run(healthy_spec());
   const std::map<RunStatus, std::string> words{
-      {RunStatus::interrupted,
-       "The run was stopped early. The verdict covers the first 20 of 400 steps."},
+      {RunStatus::interrupted, "The run was stopped early. The verdict covers 20 of 400 steps."},
       {RunStatus::early_stop, "Early stopping ended the run. The verdict covers 20 of 400 steps."},
-      {RunStatus::died, "The training process died. The verdict covers the first 20 of 400 steps."},
-      {RunStatus::running, "Still training. This covers the first 20 of 400 steps."}};
+      {RunStatus::died, "The training process died. The verdict covers 20 of 400 steps."},
+      {RunStatus::running, "Still training. This covers 20 of 400 steps."}};
   for (const auto& [status, word] : words) {
     const Verdict verdict = make_report(with_status(run, status, 400)).verdict;
     EXPECT_THAT(verdict.text, HasSubstr(word));
