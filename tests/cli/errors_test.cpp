@@ -381,7 +381,7 @@ TEST(CliErrors, Outputs) {
       {{"diagnose", "run.hscope", "--out", "there"}, 2, "'there' already exists", "--force"},
       {{"diagnose", "run.hscope", "--out", "nowhere/plan.json"}, 2, "folder 'nowhere' not found"},
   };
-  cases.erase(cases.end() - 4);  // writes new.html before it meets the full disk; see below
+  cases.erase(cases.end() - 3);  // writes new.html before it meets the full disk; see below
   for (const char* flag : {"--html", "--md", "--json", "--csv"}) {
     cases.push_back({{"report", "run.hscope", flag, "there"}, 2, "'there' already exists"});
     cases.push_back(
