@@ -55,13 +55,12 @@ class DeviceProgram final : public Program {
       if (memory_.is_real(constant.value)) memory_.put(constant.value, constant.tensor.data);
     }
     for (size_t entry = 0; entry < kEntryCount; ++entry) {
-      for (NodeId id : executable_.entries[entry]) {
-        std::array<Call, kWays> calls = maker_.make(static_cast<Entry>(entry), id);
-        for (size_t way = 0; way < kWays; ++way) {
-          calls_[way][entry].push_back(std::move(calls[way]));
-        }
-      }
+      calls(Way::recorded, static_cast<Entry>(entry)) = maker_.recorded(static_cast<Entry>(entry));
       one_by_one_[entry] = changes(executable_.entries[entry]);
+    }
+    maker_.settle_order();
+    for (size_t entry = 0; entry < kEntryCount; ++entry) {
+      calls(Way::plain, static_cast<Entry>(entry)) = maker_.plain(static_cast<Entry>(entry));
     }
     scratch_.memory = memory_.template allocate<std::byte>(scratch_.bytes());
   }
@@ -118,6 +117,8 @@ class DeviceProgram final : public Program {
     known->second = number;
     memory_.put(value, {&number, 1});
   }
+
+  void keep_values(bool keep) override { keeps_values_ = keep; }
 
   void set_random(uint64_t seed, uint64_t step) override { random_ = {seed, step}; }
 
@@ -265,12 +266,16 @@ class DeviceProgram final : public Program {
     const size_t which = static_cast<size_t>(entry);
     check_labels(entry);
     started_[which] = true;
-    const RunState state{random_, measured};
+    // Only recorded steps store everything, and that in the order of ONNX.
+    const bool recorded = measured || keeps_values_;
+    const RunState state{random_, recorded};
     if (one_by_one_[which].empty()) {
-      executor_->replay(recordings[which][measured ? 1 : 0], [&] { launch(entry, state); });
+      executor_->replay(recordings[which][recorded ? 1 : 0], [&] { launch(entry, state); });
     } else {
       launch(entry, state);
     }
+    memory_.note_turned(maker_.order().made_by(entry), !recorded);
+    memory_.note_left_out(maker_.left_out(entry), !recorded);
   }
 
   /// Launches a whole entry, and then the totals of its taps.
@@ -279,8 +284,7 @@ class DeviceProgram final : public Program {
       taps_.clear(entry);
       if (entry == executable_.forward) measure_sources();
     }
-    const Way way = state.measured ? Way::recorded : Way::plain;
-    for (const Call& call : calls_[static_cast<size_t>(way)][static_cast<size_t>(entry)]) {
+    for (const Call& call : calls(state.measured ? Way::recorded : Way::plain, entry)) {
       try {
         check_made_indices(call.node);
         if (call.step) call.step(state);
@@ -291,6 +295,10 @@ class DeviceProgram final : public Program {
       if (call.wide != kNone) wide_.insert(call.wide);
     }
     if (state.measured) taps_.total(entry);
+  }
+
+  std::vector<Call>& calls(Way way, Entry entry) {
+    return calls_[static_cast<size_t>(way)][static_cast<size_t>(entry)];
   }
 
   void finish(Entry entry, const Unfinished& output, const RunState& state) {
@@ -316,6 +324,7 @@ class DeviceProgram final : public Program {
   std::array<std::array<std::vector<Call>, kEntryCount>, kWays> calls_;  ///< by way
   std::array<std::string, kEntryCount> one_by_one_;  ///< why an entry is not replayed, or ""
   std::array<bool, kEntryCount> started_{};
+  bool keeps_values_ = true;
   Recordings recordings_, queued_;    ///< of run() and of step queues, whose update may be skipped
   std::set<ValueId> wide_;            ///< scalars that were computed in double
   std::map<ValueId, float> scalars_;  ///< last written by write_scalar()
