@@ -17,6 +17,7 @@
 #include "core/backend/backend.h"
 #include "gpu/bodies/elementwise.h"
 #include "gpu/engine/device_steps.h"
+#include "gpu/engine/input_feed.h"
 #include "gpu/engine/layout.h"
 #include "gpu/engine/library_steps.h"
 #include "gpu/engine/node_call.h"
@@ -74,6 +75,11 @@ class DeviceProgram final : public Program {
       one_by_one_[entry] = changes(executable_.entries[entry]);
     }
     scratch_.memory = allocate<std::byte>(scratch_.bytes());
+    for (const NamedValue& input : executable_.inputs) {
+      if (layout_.place(input.value) < 0) continue;
+      const int64_t count = element_count(description(input.value).shape);
+      feeds_.try_emplace(input.value, *executor_, static_cast<size_t>(count) * sizeof(float));
+    }
   }
 
   std::string kernel_of(NodeId node) const override {
@@ -108,25 +114,34 @@ class DeviceProgram final : public Program {
   void write(ValueId value, std::span<const float> data) override {
     check_size(value, data.size());
     scalars_.erase(value);
-    put(value, data);
+    const auto feed = feeds_.find(value);
+    if (feed == feeds_.end()) return put(value, data);
+    feed->second.send(data.data(), data.size_bytes(),
+                      [&](const void* sent) { store(value, static_cast<const float*>(sent)); });
   }
 
   void write(ValueId value, std::span<const int32_t> data) override {
     check_size(value, data.size());
     indices_[value].assign(data.begin(), data.end());
-    executor_->upload(index(value), data.data(), data.size_bytes());
+    const auto feed = feeds_.find(value);
+    if (feed == feeds_.end()) {
+      return executor_->upload(index(value), data.data(), data.size_bytes());
+    }
+    feed->second.send(data.data(), data.size_bytes(), [&](const void* sent) {
+      executor_->copy(index(value), sent, data.size_bytes());
+    });
   }
 
   void write_scalar(ValueId value, double scalar) override {
     if (layout_.place(value) < 0) return;  // unused inputs have no memory
     const float number = static_cast<float>(scalar);
-    // Most scalars are the same in every step, and a copy takes as long as a small kernel.
-    if (decided_.contains(value)) return put(value, {&number, 1});
+    // Most scalars are the same in every step.
+    if (decided_.contains(value)) return store(value, number);
     const auto [known, is_new] = scalars_.try_emplace(value, number);
     if (!is_new && std::bit_cast<uint32_t>(known->second) == std::bit_cast<uint32_t>(number))
       return;
     known->second = number;
-    put(value, {&number, 1});
+    store(value, number);
   }
 
   void set_random(uint64_t seed, uint64_t step) override { random_ = {seed, step}; }
@@ -237,10 +252,21 @@ class DeviceProgram final : public Program {
     const Destination to = destination(value);
     float* const at = bytes_of(to.storage) < 4 ? exact_ : static_cast<float*>(to.memory);
     executor_->upload(at, data.data(), data.size_bytes());
+    store(value, at);
+  }
+  /// Stores floats that are on the device as the value.
+  void store(ValueId value, const float* from) {
+    const Destination to = destination(value);
+    const int64_t count = element_count(description(value).shape);
     if (to.format != kFp32) {
-      const Round round{at, to, static_cast<int64_t>(data.size())};
+      const Round round{from, to, count};
       executor_->items(round.items(), round);
+    } else if (from != to.memory) {
+      executor_->copy(to.memory, from, static_cast<size_t>(count) * sizeof(float));
     }
+  }
+  void store(ValueId value, float number) {
+    executor_->items(1, StoreScalar{destination(value), static_cast<double>(number)});
   }
   /// Returns the value as floats on the device, valid until the next node runs.
   const float* plain(ValueId value) const {
@@ -550,6 +576,7 @@ class DeviceProgram final : public Program {
   std::map<ValueId, float> scalars_;  ///< last written by write_scalar()
   std::set<ValueId> decided_;         ///< scalars that a queue of steps also writes
   std::map<ValueId, std::vector<int32_t>> indices_;
+  std::map<ValueId, InputFeed<X>> feeds_;
   RandomSource random_;
 };
 
