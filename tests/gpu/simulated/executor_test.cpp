@@ -212,7 +212,7 @@ TEST(PinnedMemory, InputsLargerThanItOvertakeLaunches) {
   overtake(3 * PinnedStaging::kHalfBytes + 64);
 }
 
-TEST(SimulatedDeviceDeathTest, BuffersAreFilledAfterTheirLastUse) {
+TEST(ExecutorsOrderDeathTest, BuffersAreFilledAfterTheirLastUse) {
   constexpr size_t kBytes = 64;
   CudaExecutor executor;
   CudaExecutor::Buffer buffer;
