@@ -67,8 +67,8 @@ class OnlyIf {
   X& executor_;
 };
 
-/// Limits of every device. nvcc knows them for the architectures that it compiles for, the host
-/// does not. Arguments of 4 KiB are possible with any driver.
+/// Limits of launches on every device, for the host executor to respect as well. Drivers before
+/// CUDA 12.1 pass no more than 4 KiB of arguments.
 inline constexpr size_t kMostShared = size_t{48} << 10, kMostArguments = size_t{4} << 10;
 inline constexpr int kMostThreads = 1024;
 inline constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
@@ -194,7 +194,7 @@ class HostExecutor {
   }
   int64_t allocated() const { return allocated_; }
   void upload(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
-  /// Memory that feed() fills. Until then and from was_read() on, it contains NaNs.
+  /// Memory that feed() fills. From was_read() on, it contains NaNs.
   struct Buffer {
     void* memory = nullptr;
     size_t bytes = 0;

@@ -178,6 +178,12 @@ void go_on(Fiber& fiber) {
   setcontext(&fiber.context);
 }
 
+std::vector<Access> writes_to(const Pointers& memory) {
+  std::vector<Access> accesses;
+  for (const void* each : memory) accesses.push_back({allocation_of(each), true});
+  return accesses;
+}
+
 /// Returns [0, n) in a random order, different each time.
 std::vector<unsigned> shuffled(unsigned n) {
   std::vector<unsigned> order(n);
@@ -276,14 +282,14 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const Pointers& memory,
     return said(cudaErrorStreamCaptureUnsupported);
   }
   ++device().launches.single;
-  Work work{[config, kernel = std::move(kernel)] { run_grid(config, kernel); }};
-  for (const void* each : memory) work.accesses.push_back({allocation_of(each), true});
-  return said(put(config.stream, std::move(work)));
+  return said(
+      put(config.stream,
+          {[config, kernel = std::move(kernel)] { run_grid(config, kernel); }, writes_to(memory)}));
 }
 
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, const Pointers& memory) {
   ALIVE();
-  return said(put(stream, {std::move(work)}));
+  return said(put(stream, {std::move(work), writes_to(memory)}));
 }
 
 bool on_device(const void* memory, size_t bytes) {

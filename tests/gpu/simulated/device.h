@@ -10,7 +10,7 @@
 //   - shared memory and the state of a thread start as NaN in every block;
 //   - threads of a block meet at every barrier; blocks and threads run in any order;
 //   - two streams use the same allocation only if an event, or the host, waits in between. Kernels
-//     count as writing wherever their arguments point; the work of libraries is not seen;
+//     count as writing wherever their arguments point, libraries wherever they say;
 //   - pinned memory stays as it is until copies from it have run;
 //   - during a capture nothing is allocated, freed or waited for;
 //   - memory runs out, captures fail, and the device is lost, when a test requests it;
@@ -53,8 +53,8 @@ using Pointers = std::vector<const void*>;
 cudaError_t launch(const cudaLaunchConfig_t& config, const Pointers& memory,
                    std::function<void()> kernel);
 
-/// Work of a library's, on a stream.
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+/// Work of a library's, on a stream, and the memory that it uses as far as it says so.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, const Pointers& memory = {});
 
 /// Returns whether [memory, memory + bytes) is within one allocation of the device.
 bool on_device(const void* memory, size_t bytes);

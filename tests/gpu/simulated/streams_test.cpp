@@ -81,6 +81,7 @@ TEST_F(StreamsDeathTest, OneReadsWhatTheOtherWrites) {
   other_waits();
   fetch_on_other();
   EXPECT_DEATH(run_count(), "neither waits for the other") << "it writes what is being read";
+  EXPECT_DEATH(static_cast<void>(enqueue(stream, [] {}, {memory})), "neither waits for the other");
   waits_for_other();
   run_count();
   EXPECT_DEATH(send_on_other(), "neither waits for the other") << "that event was earlier";
