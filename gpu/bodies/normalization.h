@@ -95,7 +95,7 @@ struct ChannelSums {
     double term[kSums][kLines][kPiece + 1];  // + 1: channels start in different banks
   };
   struct State {
-    double sum[kSums] = {};
+    double sum[kSums];
   };
 
   const Planes& planes;

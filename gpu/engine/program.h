@@ -49,10 +49,11 @@ class DeviceProgram final : public Program {
         for (const IndexUse& use : index_uses_[constant.value]) {
           check_indices(executable_.graph, use, constant.indices);
         }
-        executor_->upload(memory_.index(constant.value), constant.indices.data(),
-                          constant.indices.size() * sizeof(int32_t));
+        memory_.put(constant.value, constant.indices);
       }
-      if (memory_.is_real(constant.value)) memory_.put(constant.value, constant.tensor.data);
+      if (memory_.is_real(constant.value)) {
+        memory_.put(constant.value, constant.tensor.data);
+      }
     }
     for (size_t entry = 0; entry < kEntryCount; ++entry) {
       calls(Way::recorded, static_cast<Entry>(entry)) = maker_.recorded(static_cast<Entry>(entry));
@@ -103,19 +104,19 @@ class DeviceProgram final : public Program {
   void write(ValueId value, std::span<const int32_t> data) override {
     check_size(value, data.size());
     indices_[value].assign(data.begin(), data.end());
-    executor_->upload(memory_.index(value), data.data(), data.size_bytes());
+    memory_.put(value, data);
   }
 
   void write_scalar(ValueId value, double scalar) override {
     if (!memory_.has_place(value)) return;  // unused inputs have no memory
     const float number = static_cast<float>(scalar);
-    // Most scalars are the same in every step, and a copy takes as long as a small kernel.
-    if (decided_.contains(value)) return memory_.put(value, {&number, 1});
+    // Most scalars are the same in every step.
+    if (decided_.contains(value)) return memory_.put(value, number);
     const auto [known, is_new] = scalars_.try_emplace(value, number);
     if (!is_new && std::bit_cast<uint32_t>(known->second) == std::bit_cast<uint32_t>(number))
       return;
     known->second = number;
-    memory_.put(value, {&number, 1});
+    memory_.put(value, number);
   }
 
   void keep_values(bool keep) override { keeps_values_ = keep; }

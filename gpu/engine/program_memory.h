@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -14,7 +15,9 @@
 #include "core/lower/lower.h"
 #include "gpu/bodies/channels_last.h"
 #include "gpu/bodies/elementwise.h"
+#include "gpu/bodies/step.h"
 #include "gpu/bodies/tap.h"
+#include "gpu/engine/input_feed.h"
 #include "gpu/engine/layout.h"
 
 namespace halfscope::gpu {
@@ -26,6 +29,11 @@ class ProgramMemory {
       : executor_(executor), graph_(executable.graph), layout_(executable) {
     arena_ = allocate<std::byte>(layout_.bytes());
     exact_ = reinterpret_cast<float*>(allocate<std::byte>(layout_.exact_bytes()));
+    for (const NamedValue& input : executable.inputs) {
+      if (!has_place(input.value)) continue;
+      const int64_t count = element_count(description(input.value).shape);
+      feeds_.try_emplace(input.value, executor_, static_cast<size_t>(count) * kBytes);
+    }
   }
 
   const Layout& layout() const { return layout_; }
@@ -46,15 +54,32 @@ class ProgramMemory {
   /// room for any value.
   float* exact() const { return exact_; }
 
-  /// Stores data from the host as the value.
-  void put(ValueId value, std::span<const float> data) const {
+  /// Stores data from the host as the value. Inputs are sent while earlier launches run.
+  void put(ValueId value, std::span<const float> data) {
+    const auto feed = feeds_.find(value);
+    if (feed != feeds_.end()) {
+      feed->second.send(data.data(), data.size_bytes(),
+                        [&](const void* sent) { store(value, static_cast<const float*>(sent)); });
+      return;
+    }
     const Destination to = destination(value);
     float* const at = bytes_of(to.storage) < 4 ? exact_ : static_cast<float*>(to.memory);
     executor_.upload(at, data.data(), data.size_bytes());
-    if (to.format != kFp32) {
-      const Round round{at, to, static_cast<int64_t>(data.size())};
-      executor_.items(round.items(), round);
+    store(value, at);
+  }
+  void put(ValueId value, std::span<const int32_t> data) {
+    const auto feed = feeds_.find(value);
+    if (feed == feeds_.end()) {
+      executor_.upload(index(value), data.data(), data.size_bytes());
+      return;
     }
+    feed->second.send(data.data(), data.size_bytes(), [&](const void* sent) {
+      executor_.copy(index(value), sent, data.size_bytes());
+    });
+  }
+  /// Stores a scalar, without a copy.
+  void put(ValueId value, float number) {
+    executor_.items(1, StoreScalar{destination(value), static_cast<double>(number)});
   }
   /// Returns the value as floats on the device, valid until the next node runs.
   const float* plain(ValueId value) const {
@@ -104,12 +129,27 @@ class ProgramMemory {
     }
   }
 
+  static constexpr size_t kBytes = 4;  ///< of an element on its way from the host
+
+  /// Stores floats that are on the device as the value.
+  void store(ValueId value, const float* from) {
+    const Destination to = destination(value);
+    const int64_t count = element_count(description(value).shape);
+    if (to.format != kFp32) {
+      const Round round{from, to, count};
+      executor_.items(round.items(), round);
+    } else if (from != to.memory) {
+      executor_.copy(to.memory, from, static_cast<size_t>(count) * kBytes);
+    }
+  }
+
   X& executor_;
   const Graph& graph_;
   const Layout layout_;
   std::byte* arena_ = nullptr;
   float* exact_ = nullptr;
   std::set<ValueId> turned_, left_out_;
+  std::map<ValueId, InputFeed<X>> feeds_;  ///< of the inputs
 };
 
 }  // namespace halfscope::gpu
