@@ -54,6 +54,9 @@ struct NodeCall {
   std::vector<void*>* memory = nullptr;
   const LibraryCall* libraries = nullptr;  ///< null: own kernels only
   KernelChoice* kernel = nullptr;          ///< receives the kernel of a product; may be null
+  /// Nodes of the same operator that the same step runs, too (grouping.h), in a step that is never
+  /// measured.
+  std::vector<const NodeCall*> others{};
 
   const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
   const Shape& out_shape(size_t i) const { return graph->value(node->outputs[i]).shape; }
