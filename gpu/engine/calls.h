@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "core/backend/backend.h"
+#include "gpu/engine/group_steps.h"
+#include "gpu/engine/grouping.h"
 #include "gpu/engine/library_steps.h"
 #include "gpu/engine/node_call.h"
 #include "gpu/engine/program_memory.h"
@@ -55,19 +57,30 @@ class CallMaker {
   CallMaker(X& executor, const Executable& executable, const ProgramMemory<X>& memory,
             const TapCounters<X>& taps, const LibraryCall* libraries)
       : executor_(executor),
+        executable_(executable),
         graph_(executable.graph),
         memory_(memory),
         taps_(taps),
         libraries_(libraries) {}
 
-  /// Returns the calls of a node in each way.
-  std::array<Call, kWays> make(Entry entry, NodeId id) {
-    working_.push_back(std::make_unique<WorkingMemory>(
-        [this](size_t bytes) { return executor_.allocate(bytes); }));
-    std::array<Call, kWays> calls;
-    for (const Way way : {Way::recorded, Way::plain}) {
-      working_.back()->rewind();
-      calls[static_cast<size_t>(way)] = make(entry, id, way);
+  /// Returns the calls of an entry's recorded steps.
+  std::vector<Call> recorded(Entry entry) {
+    std::vector<Call> calls;
+    for (NodeId id : executable_.entry(entry)) calls.push_back(make(entry, id, Way::recorded));
+    return calls;
+  }
+  /// Returns the calls of an entry's plain steps.
+  std::vector<Call> plain(Entry entry) {
+    const std::map<NodeId, std::vector<NodeId>> groups =
+        find_groups(executable_, entry, memory_.layout(), [&](NodeId id) { return kind_of(id); });
+    std::set<NodeId> others;
+    for (const auto& [first, rest] : groups) others.insert(rest.begin(), rest.end());
+    std::vector<Call> calls;
+    for (NodeId id : executable_.entry(entry)) {
+      if (others.contains(id)) continue;
+      const auto group = groups.find(id);
+      calls.push_back(group == groups.end() ? make(entry, id, Way::plain)
+                                            : make(entry, id, group->second));
     }
     return calls;
   }
@@ -84,7 +97,7 @@ class CallMaker {
   Call make(Entry entry, NodeId id, Way way) {
     const Node& node = graph_.node(id);
     KernelChoice kernel;
-    NodeCall<X, float> c = call_of(entry, node, kernel);
+    NodeCall<X, float> c = call_of(entry, id, kernel);
     Call call{.node = id, .step = {}};
     bool there = false;  // a view's output, or a Cast's, which only rounds
     for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -104,8 +117,64 @@ class CallMaker {
     return call;
   }
 
+  /// Returns what the nodes of a launch have in common, or "" for a node that runs alone: bodies of
+  /// groups are made once, so they draw no random words, and write all outputs themselves.
+  std::string kind_of(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (node.op != "Cast" && !runs_in_groups(node.op)) return "";
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const Value& output = graph_.value(node.outputs[i]);
+      if (output.type != ElementType::real) return "";
+      if (output.rounding.mode == RoundingMode::stochastic) return "";
+      const Write write = write_of(graph_, memory_.layout(), node, i);
+      if (write.finishes(Way::plain, false) != write.is_cast) return "";
+    }
+    return node.op;
+  }
+
+  /// Makes the call of several nodes of one kind in plain steps.
+  Call make(Entry entry, NodeId first, const std::vector<NodeId>& others) {
+    Call call{.node = first, .step = {}};
+    KernelChoice kernel;
+    std::vector<NodeCall<X, float>> all;
+    const auto add = [&](NodeId id) {
+      const Node& node = graph_.node(id);
+      all.push_back(call_of(entry, id, kernel));
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        add_output(node, i, write_of(graph_, memory_.layout(), node, i), Way::plain, all.back(),
+                   call);
+      }
+    };
+    add(first);
+    for (NodeId id : others) add(id);
+    if (graph_.node(first).op == "Cast") {
+      std::vector<Round> rounds;
+      for (const Unfinished& each : std::exchange(call.outputs, {})) {
+        rounds.push_back(
+            {each.exact, each.to, each.count, rounding_now(each.rounding, each.value, {})});
+      }
+      call.step = group_step<ItemGroup>(all[0], rounds);
+    } else {
+      for (size_t i = 1; i < all.size(); ++i) all[0].others.push_back(&all[i]);
+      call.step = make_step(all[0]);
+    }
+    return call;
+  }
+
+  /// Returns the working memory of a node's steps in this entry.
+  WorkingMemory* working(Entry entry, NodeId id) {
+    std::unique_ptr<WorkingMemory>& own = working_[{entry, id}];
+    if (own == nullptr) {
+      own = std::make_unique<WorkingMemory>(
+          [this](size_t bytes) { return executor_.allocate(bytes); });
+    }
+    own->rewind();
+    return own.get();
+  }
+
   /// Returns the arguments of a node's step, except for its real outputs.
-  NodeCall<X, float> call_of(Entry entry, const Node& node, KernelChoice& kernel) {
+  NodeCall<X, float> call_of(Entry entry, NodeId id, KernelChoice& kernel) {
+    const Node& node = graph_.node(id);
     NodeCall<X, float> c{.executor = &executor_,
                          .graph = &graph_,
                          .node = &node,
@@ -113,7 +182,7 @@ class CallMaker {
                          .index_in = {},
                          .out = {},
                          .index_out = {},
-                         .memory = working_.back().get(),
+                         .memory = working(entry, id),
                          .libraries = libraries_,
                          .kernel = &kernel};
     for (ValueId value : node.inputs) {
@@ -157,11 +226,12 @@ class CallMaker {
   }
 
   X& executor_;
+  const Executable& executable_;
   const Graph& graph_;
   const ProgramMemory<X>& memory_;
   const TapCounters<X>& taps_;
   const LibraryCall* libraries_;
-  std::vector<std::unique_ptr<WorkingMemory>> working_;
+  std::map<std::pair<Entry, NodeId>, std::unique_ptr<WorkingMemory>> working_;
   std::map<NodeId, KernelChoice> kernels_;
   std::map<ValueId, double*> wide_places_;
 };

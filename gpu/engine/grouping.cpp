@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 namespace halfscope::gpu {
 namespace {
@@ -47,6 +48,13 @@ struct Place {
 };
 
 }  // namespace
+
+bool runs_in_groups(std::string_view op) {
+  constexpr std::string_view kOps[] = {"GradientSum",   "Momentum",    "AdamMoments",
+                                       "SquareAverage", "RmsMomentum", "SgdUpdate",
+                                       "RmsUpdate",     "AdamUpdate",  "WeightAverage"};
+  return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
+}
 
 std::map<NodeId, std::vector<NodeId>> find_groups(
     const Executable& executable, Entry entry, const Layout& layout,

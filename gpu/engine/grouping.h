@@ -6,12 +6,16 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/lower/lower.h"
 #include "gpu/engine/layout.h"
 
 namespace halfscope::gpu {
+
+/// Returns whether steps of this operator can run several nodes (NodeCall::others).
+bool runs_in_groups(std::string_view op);
 
 /// Returns the nodes that run together with another one, by that one, which is the first of them in
 /// the entry. kind_of(node) returns what nodes of a group have in common, or "" for nodes that run

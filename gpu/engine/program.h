@@ -55,12 +55,8 @@ class DeviceProgram final : public Program {
       if (memory_.is_real(constant.value)) memory_.put(constant.value, constant.tensor.data);
     }
     for (size_t entry = 0; entry < kEntryCount; ++entry) {
-      for (NodeId id : executable_.entries[entry]) {
-        std::array<Call, kWays> calls = maker_.make(static_cast<Entry>(entry), id);
-        for (size_t way = 0; way < kWays; ++way) {
-          calls_[way][entry].push_back(std::move(calls[way]));
-        }
-      }
+      calls(Way::recorded, static_cast<Entry>(entry)) = maker_.recorded(static_cast<Entry>(entry));
+      calls(Way::plain, static_cast<Entry>(entry)) = maker_.plain(static_cast<Entry>(entry));
       one_by_one_[entry] = changes(executable_.entries[entry]);
     }
     scratch_.memory = memory_.template allocate<std::byte>(scratch_.bytes());
@@ -279,8 +275,7 @@ class DeviceProgram final : public Program {
       taps_.clear(entry);
       if (entry == executable_.forward) measure_sources();
     }
-    const Way way = state.measured ? Way::recorded : Way::plain;
-    for (const Call& call : calls_[static_cast<size_t>(way)][static_cast<size_t>(entry)]) {
+    for (const Call& call : calls(state.measured ? Way::recorded : Way::plain, entry)) {
       try {
         check_made_indices(call.node);
         if (call.step) call.step(state);
@@ -291,6 +286,10 @@ class DeviceProgram final : public Program {
       if (call.wide != kNone) wide_.insert(call.wide);
     }
     if (state.measured) taps_.total(entry);
+  }
+
+  std::vector<Call>& calls(Way way, Entry entry) {
+    return calls_[static_cast<size_t>(way)][static_cast<size_t>(entry)];
   }
 
   void finish(Entry entry, const Unfinished& output, const RunState& state) {

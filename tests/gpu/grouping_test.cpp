@@ -132,5 +132,48 @@ TEST(Groups, NormsTakeAsManyLaunchesForAnyNumberOfGradients) {
   EXPECT_EQ(count(9), count(2));
 }
 
+// The optimizers' launches: one per operator, for all variables.
+TEST(Groups, UpdatesTakeAsManyLaunchesForAnyNumberOfVariables) {
+  struct Case {
+    const char *optimizer, *plan;
+    int64_t launches;
+  };
+  for (const Case& each : {Case{"sgd", "float32", 1}, Case{"sgd:momentum=0.9", "mixed_float16", 2},
+                           Case{"adamw", "mixed_bfloat16", 2}, Case{"rmsprop", "float32", 2},
+                           Case{"rmsprop:momentum=0.5", "float32", 3}}) {
+    SCOPED_TRACE(std::string(each.optimizer) + " " + each.plan);
+    const Plan plan = preset_plan(each.plan).value();
+    for (const int64_t n : {2, 9}) {
+      const TrainingSpec spec{parse_optimizer(each.optimizer), 1};
+      EXPECT_EQ(launches(lower(layers(n), plan, spec), Entry::update), each.launches) << n;
+    }
+  }
+}
+
+TEST(Groups, SumsOfMicroBatchesTakeOneLaunch) {
+  const TrainingSpec spec{parse_optimizer("sgd"), 2};
+  const Executable exe = lower(layers(5), preset_plan("mixed_float16").value(), spec);
+  EXPECT_EQ(launches(exe, Entry::accumulate), 1);
+}
+
+// Weights are narrowed together, ahead of the layers that read them.
+TEST(Groups, CastsOfWeightsTakeOneLaunch) {
+  const auto count = [&](int64_t n, const char* plan) {
+    const TrainingSpec spec{parse_optimizer("sgd"), 1};
+    return launches(lower(layers(n), preset_plan(plan).value(), spec), Entry::grad);
+  };
+  const int64_t more_layers = count(9, "float32") - count(3, "float32");
+  EXPECT_EQ(count(9, "mixed_float16") - count(3, "mixed_float16"), more_layers);
+}
+
+// Stochastic rounding draws words by the variable, in every step anew.
+TEST(Groups, DoNotDraw) {
+  Plan plan = preset_plan("bfloat16").value();
+  plan.storage_rounding.mode = RoundingMode::stochastic;
+  for (const Backend* backend : {&host_executor_backend(), &shuffled_executor_backend()}) {
+    test::run_lockstep(plan, "sgd:momentum=0.9", *backend);
+  }
+}
+
 }  // namespace
 }  // namespace halfscope
