@@ -16,6 +16,8 @@
 
 #include "core/backend/backend.h"
 #include "gpu/engine/fusion.h"
+#include "gpu/engine/group_steps.h"
+#include "gpu/engine/grouping.h"
 #include "gpu/engine/library_steps.h"
 #include "gpu/engine/node_call.h"
 #include "gpu/engine/program_memory.h"
@@ -82,15 +84,34 @@ class CallMaker {
   /// Returns the calls of an entry's plain steps. The order is settled.
   std::vector<Call> plain(Entry entry) {
     const std::vector<NormalizationChain> chains = find_chains(executable_, entry);
+    const auto chain_of = [&](NodeId id) {
+      return std::find_if(chains.begin(), chains.end(),
+                          [id](const auto& each) { return each.contains(id); });
+    };
+    // A chain's first nodes run late, and so must all that read their outputs.
+    const auto kind = [&](NodeId id) {
+      for (ValueId value : graph_.node(id).inputs) {
+        const NodeId producer = value == kNone ? kNone : graph_.value(value).producer;
+        const auto chain = chain_of(producer);
+        if (chain != chains.end() && chain->last() != producer) return std::string();
+      }
+      return chain_of(id) == chains.end() ? kind_of(id) : std::string();
+    };
+    const std::map<NodeId, std::vector<NodeId>> groups =
+        find_groups(executable_, entry, memory_.layout(), kind);
+    std::set<NodeId> others;
+    for (const auto& [first, rest] : groups) others.insert(rest.begin(), rest.end());
     std::vector<Call> calls;
     for (NodeId id : executable_.entry(entry)) {
-      const auto chain = std::find_if(chains.begin(), chains.end(),
-                                      [&](const auto& each) { return each.contains(id); });
-      if (chain == chains.end()) {
-        calls.push_back(make(entry, id, Way::plain));
-      } else if (chain->last() == id) {
-        calls.push_back(make(entry, *chain));
+      const auto chain = chain_of(id);
+      if (chain != chains.end()) {
+        if (chain->last() == id) calls.push_back(make(entry, *chain));
+        continue;
       }
+      if (others.contains(id)) continue;
+      const auto group = groups.find(id);
+      calls.push_back(group == groups.end() ? make(entry, id, Way::plain)
+                                            : make(entry, id, group->second));
     }
     return calls;
   }
@@ -164,6 +185,51 @@ class CallMaker {
     then.relu = chain.relu != kNone;
     c.then = &then;
     call.step = make_step(c);
+    return call;
+  }
+
+  /// Returns what the nodes of a launch have in common, or "" for a node that runs alone: bodies of
+  /// groups are made once, so they draw no random words, and write all outputs themselves.
+  std::string kind_of(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (node.op != "Cast" && !runs_in_groups(node.op)) return "";
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const Value& output = graph_.value(node.outputs[i]);
+      if (output.type != ElementType::real) return "";
+      if (output.rounding.mode == RoundingMode::stochastic) return "";
+      const Write write = write_of(graph_, memory_.layout(), node, i);
+      if (write.finishes(Way::plain, false) != write.is_cast) return "";
+    }
+    return node.op;
+  }
+
+  /// Makes the call of several nodes of one kind in plain steps.
+  Call make(Entry entry, NodeId first, const std::vector<NodeId>& others) {
+    Call call{.node = first, .step = {}};
+    KernelChoice kernel;
+    std::vector<NodeCall<X, float>> all;
+    const auto add = [&](NodeId id) {
+      const Node& node = graph_.node(id);
+      all.push_back(call_of(entry, id, kernel));
+      all.back().order = &order_;
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        add_output(node, i, write_of(graph_, memory_.layout(), node, i), Way::plain, all.back(),
+                   call);
+      }
+    };
+    add(first);
+    for (NodeId id : others) add(id);
+    if (graph_.node(first).op == "Cast") {
+      std::vector<Round> rounds;
+      for (const Unfinished& each : std::exchange(call.outputs, {})) {
+        rounds.push_back(
+            {each.exact, each.to, each.count, rounding_now(each.rounding, each.value, {})});
+      }
+      call.step = group_step<ItemGroup>(all[0], rounds);
+    } else {
+      for (size_t i = 1; i < all.size(); ++i) all[0].others.push_back(&all[i]);
+      call.step = make_step(all[0]);
+    }
     return call;
   }
 

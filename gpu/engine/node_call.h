@@ -61,6 +61,9 @@ struct NodeCall {
   const ChannelOrder* order = nullptr;     ///< null: no value has its channels last
   /// What the step does with its first output; null: it only writes it.
   const Afterwards<float>* then = nullptr;
+  /// Nodes of the same operator that the same step runs, too (grouping.h), in a step that is never
+  /// measured.
+  std::vector<const NodeCall*> others{};
 
   const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
   const Shape& out_shape(size_t i) const { return graph->value(node->outputs[i]).shape; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <type_traits>
 
 #include "gpu/bodies/chain_sums.h"
@@ -11,6 +12,7 @@
 #include "gpu/bodies/normalization.h"
 #include "gpu/bodies/pooling.h"
 #include "gpu/bodies/reductions.h"
+#include "gpu/bodies/running_sums.h"
 #include "gpu/engine/movement_steps.h"
 #include "gpu/engine/node_call.h"
 
@@ -125,9 +127,17 @@ Step cumulative_sum_step(const NodeCall<X, T>& c) {
   const AxisSplit s = split_at(x, axis_attribute(*c.node, x.size()));
   const bool reverse = int_attribute(*c.node, "reverse", 0) != 0;
   const bool exclusive = int_attribute(*c.node, "exclusive", 0) != 0;
+  const ChainSpec how = chain_spec(c.sum_spec());
+  if (RunningSums<T>::suits(how)) {
+    const int64_t lines = s.outer * s.inner,
+                  per_block = RunningSums<T>::lines_of_block(lines, s.inner);
+    return blocks_step(
+        *c.executor,
+        RunningSums<T>{c.in[0], c.out[0], lines, s.length, s.inner, per_block,
+                       RunningSums<T>::terms_of_piece(per_block), reverse, exclusive, how});
+  }
   return sums_step(c, c.out_count(0),
-                   CumulativeSum<T>{c.in[0], c.out[0], s.length, s.inner, reverse, exclusive,
-                                    chain_spec(c.sum_spec())},
+                   CumulativeSum<T>{c.in[0], c.out[0], s.length, s.inner, reverse, exclusive, how},
                    [](CumulativeSum<T>& body) -> ChainSpec& { return body.how; });
 }
 
@@ -166,12 +176,14 @@ Step average_pool_step(const NodeCall<X, T>& c) {
 
 template <class X, class T>
 Step average_pool_grad_step(const NodeCall<X, T>& c) {
-  return sums_step(
-      c, c.out_count(0),
-      AveragePoolGrad<T>{c.in[0], c.out[0],
-                         pool_geometry<Divisor>(*c.node, c.out_shape(0), c.in_shape(0)),
-                         chain_spec(c.sum_spec())},
-      [](auto& body) -> ChainSpec& { return body.how; });
+  const Windows s = pool_geometry<Divisor>(*c.node, c.out_shape(0), c.in_shape(0));
+  const auto every = [](int64_t stride, int64_t dilation) {
+    return dilation / std::gcd(stride, dilation);
+  };
+  return sums_step(c, c.out_count(0),
+                   AveragePoolGrad<T>{c.in[0], c.out[0], s, every(s.stride_h, s.dilation_h),
+                                      every(s.stride_w, s.dilation_w), chain_spec(c.sum_spec())},
+                   [](auto& body) -> ChainSpec& { return body.how; });
 }
 
 template <class X, class T>
