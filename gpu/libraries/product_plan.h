@@ -30,6 +30,8 @@ struct LtMatrix {
   int64_t rows = 0, columns = 0, leading = 0;
   bool transposed = false;
   int64_t alignment = kMostAlignment;  ///< bytes, a power of two; the start is a multiple of it
+
+  friend bool operator==(const LtMatrix&, const LtMatrix&) = default;
 };
 
 /// d = op(first) * op(second), m x n x k in the library's terms. It sees our row-major m x n output
@@ -37,6 +39,8 @@ struct LtMatrix {
 struct MatrixPlan {
   int64_t m = 0, n = 0, k = 0;
   LtMatrix first, second, d;
+
+  friend bool operator==(const MatrixPlan&, const MatrixPlan&) = default;
 };
 
 /// Strides of a matrix product's operands in elements: a(i, l) is a[i * a_row + l * a_column].
@@ -72,6 +76,8 @@ enum class ConvProduct : uint8_t { forward, grad_input, grad_weight };
 struct TensorPlan {
   Storage storage = Storage::fp32;
   std::array<int64_t, 4> size{}, stride{};
+
+  friend bool operator==(const TensorPlan&, const TensorPlan&) = default;
 };
 
 /// y is the convolution of x with w; `product` selects which of the three is computed.
@@ -79,6 +85,8 @@ struct ConvPlan {
   ConvProduct product = ConvProduct::forward;
   TensorPlan x, w, y;
   std::array<int64_t, 2> strides{}, dilations{}, pad_before{}, pad_after{};
+
+  friend bool operator==(const ConvPlan&, const ConvPlan&) = default;
 };
 
 /// Returns the plan of a convolution. 16-bit tensors have channels last, which suits tensor cores;
