@@ -13,6 +13,8 @@
 #include "gpu/bodies/pooling.h"
 #include "gpu/bodies/reductions.h"
 #include "gpu/bodies/running_sums.h"
+#include "gpu/bodies/softmax.h"
+#include "gpu/bodies/team_sums.h"
 #include "gpu/engine/movement_steps.h"
 #include "gpu/engine/node_call.h"
 
@@ -66,14 +68,38 @@ Step sums_step(const NodeCall<X, T>& c, int64_t n, const Body& body, const HowOf
 }
 
 /// Same for a body of blocks.
-template <class X, class T, class Body>
-Step block_sums_step(const NodeCall<X, T>& c, const Body& body) {
+template <class X, class T, class Body, class HowOf>
+Step block_sums_step(const NodeCall<X, T>& c, const Body& body, const HowOf& how_of) {
   X& executor = *c.executor;
-  return c.step_with_key([&executor, body](uint64_t key) {
+  return c.step_with_key([&executor, body, how_of](uint64_t key) {
     Body now = body;
-    now.how.key = key;
+    how_of(now).key = key;
     executor.blocks(now);
   });
+}
+template <class X, class T, class Body>
+Step block_sums_step(const NodeCall<X, T>& c, const Body& body) {
+  return block_sums_step(c, body, [](Body& each) -> ChainSpec& { return each.how; });
+}
+
+/// Returns how the inner sums of a fused operator are taken.
+template <class X, class T>
+SumWay inner_sums(const NodeCall<X, T>& c) {
+  const SumSpec spec = c.sum_spec();
+  return sum_way<T>(chain_spec(spec), names_inner_sums(spec));
+}
+
+inline DeviceLines on_device(const AxisLines& lines) {
+  return {lines.count, lines.size, lines.stride};
+}
+
+/// Returns the sums of exp over lines, for softmax and losses.
+template <class X, class T>
+ExpSums<T> exp_sums(const NodeCall<X, T>& c, const AxisLines& lines) {
+  return {.x = c.in[0],
+          .lines = on_device(lines),
+          .sums = {LineTeams::of(lines.count, lines.size, lines.stride), inner_sums(c)},
+          .how = chain_spec(c.sum_spec())};
 }
 
 /// Makes the step of few outputs with one fp32 chain each if the kept axes are adjacent; otherwise
@@ -112,9 +138,31 @@ Step chain_sums_step(const NodeCall<X, double>&, const std::vector<int64_t>&, bo
   return {};
 }
 
+/// Makes the step of sums under interleaved16; otherwise returns nothing.
+template <class X>
+Step interleaved_sums_step(const NodeCall<X, float>& c, const std::vector<int64_t>& axes,
+                           bool mean) {
+  if (!chain_spec(c.sum_spec()).is_interleaved()) return {};
+  const Reduction reduction = reduction_over(*c.node, c.in_shape(0), axes);
+  // Adjacent outputs read adjacent elements if the last dimension is kept.
+  const Strided& kept = reduction.outer;
+  const bool beside = kept.rank > 0 && kept.stride[kept.rank - 1] == 1;
+  const int64_t neighbours = beside ? int64_t{kept.size[kept.rank - 1]} : 1;
+  const LineTeams teams = LineTeams::of(c.out_count(0), reduction.count, neighbours);
+  const InterleavedSum body{c.in[0], c.out[0], reduction, {teams, SumWay::interleaved}, mean};
+  return blocks_step(*c.executor, body);
+}
+template <class X>
+Step interleaved_sums_step(const NodeCall<X, double>&, const std::vector<int64_t>&, bool) {
+  return {};
+}
+
 template <class X, class T>
 Step sum_step(const NodeCall<X, T>& c, const std::vector<int64_t>& axes, bool mean) {
   if (Step step = chain_sums_step(c, axes, mean)) return step;
+  if (!c.last_in(0)) {
+    if (Step step = interleaved_sums_step(c, axes, mean)) return step;
+  }
   const Reduction reduction = reduction_over(*c.node, c.in_shape(0), axes, c.last_in(0));
   return sums_step(c, c.out_count(0),
                    Sum<T>{c.in[0], c.out[0], reduction, chain_spec(c.sum_spec()), mean},
@@ -188,29 +236,31 @@ Step average_pool_grad_step(const NodeCall<X, T>& c) {
 
 template <class X, class T>
 LossRows<T> loss_rows(const NodeCall<X, T>& c) {
-  const SumSpec spec = c.sum_spec();
   return {.x = c.in[0],
           .labels = c.index_in[1],
           .rows = c.in_shape(0)[0],
           .classes = c.in_shape(0)[1],
-          .ignored = int_attribute(*c.node, "ignore_index", -1),
-          .how = chain_spec(spec),
-          .named = std::is_same_v<T, float> && names_inner_sums(spec)};
+          .ignored = int_attribute(*c.node, "ignore_index", -1)};
 }
 
 template <class X, class T>
 Step loss_step(const NodeCall<X, T>& c) {
   const LossRows<T> rows = loss_rows(c);
+  const ExpSums<T> sums = exp_sums(c, AxisLines{rows.rows, rows.classes, 1});
   double* const losses = c.template working_memory<double>(rows.rows);
-  const auto how_of = [](auto& body) -> ChainSpec& { return body.of.how; };
-  const Step of_rows = sums_step(c, rows.rows, RowLoss<T>{rows, losses}, how_of);
-  if (!rows.named) {
-    return in_turn(
-        {of_rows, blocks_step(*c.executor, MeanLoss<T>{rows, losses, c.out[0], c.out_format(0)})});
+  const Step of_rows =
+      block_sums_step(c, RowLoss<T>{rows, sums, losses},
+                      [](RowLoss<T>& body) -> ChainSpec& { return body.sums.how; });
+  const SumWay way = sums.sums.way;
+  if (way != SumWay::named) {
+    const MeanLoss<T> mean{rows, losses, c.out[0], way == SumWay::interleaved, c.out_format(0)};
+    return in_turn({of_rows, blocks_step(*c.executor, mean)});
   }
   float* const counted = c.template working_memory<float>(rows.rows);
-  const NamedMeanLoss<T> mean{rows, losses, counted, c.out[0], c.out_format(0)};
-  return in_turn({of_rows, sums_step(c, 1, mean, how_of)});
+  const NamedMeanLoss<T> mean{rows, sums.how, losses, counted, c.out[0], c.out_format(0)};
+  return in_turn({of_rows, sums_step(c, 1, mean, [](NamedMeanLoss<T>& body) -> ChainSpec& {
+                    return body.how;
+                  })});
 }
 
 /// Adds steps that count the rows with a label, and returns the counter.
@@ -229,8 +279,9 @@ Step loss_grad_step(const NodeCall<X, T>& c) {
   std::vector<Step> steps;
   const uint64_t* const count = count_rows(c, rows, steps);
   steps.push_back(items_step(*c.executor, 1, LossScale<T>{count, c.in[2], scale}));
-  steps.push_back(sums_step(c, rows.rows, LossGrad<T>{rows, scale, c.out[0], c.out_format(0)},
-                            [](LossGrad<T>& body) -> ChainSpec& { return body.of.how; }));
+  const ExpSums<T> sums = exp_sums(c, AxisLines{rows.rows, rows.classes, 1});
+  steps.push_back(block_sums_step(c, LossGrad<T>{rows, sums, scale, c.out[0], c.out_format(0)},
+                                  [](LossGrad<T>& body) -> ChainSpec& { return body.sums.how; }));
   return in_turn(std::move(steps));
 }
 
@@ -241,7 +292,8 @@ Step accuracy_step(const NodeCall<X, T>& c) {
   std::vector<Step> steps;
   const uint64_t* const count = count_rows(c, rows, steps);
   steps.push_back(items_step(*c.executor, 1, Fill<uint64_t>{right, 0}));
-  steps.push_back(items_step(*c.executor, rows.rows, RowsRight<T>{rows, right}));
+  const LineTeams teams = LineTeams::of(rows.rows, rows.classes, 1);
+  steps.push_back(blocks_step(*c.executor, RowsRight<T>{rows, teams, right}));
   steps.push_back(items_step(*c.executor, 1, ShareRight<T>{count, right, c.out[0]}));
   return in_turn(std::move(steps));
 }
