@@ -407,7 +407,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t how,
     const Arithmetic arithmetic(description, at_a);
     const bool ta = description.transposed_a == CUBLAS_OP_T;
     const bool tb = description.transposed_b == CUBLAS_OP_T;
-    const int64_t parts = chosen.split_k, all = ta ? at_a.rows : at_a.columns;
+    // Blocks that reduce what they have summed split k, too.
+    const bool reduces = chosen.reduction != CUBLASLT_REDUCTION_SCHEME_NONE;
+    const int64_t parts = reduces && chosen.split_k == 1 ? 2 : chosen.split_k;
+    const int64_t all = ta ? at_a.rows : at_a.columns;
     const auto element = [&](const void* data, const Layout& at, bool transposed, int64_t row,
                              int64_t column) {
       if (transposed) std::swap(row, column);
