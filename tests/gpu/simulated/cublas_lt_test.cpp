@@ -6,12 +6,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/numeric/formats/codes.h"
+#include "core/numeric/formats/round.h"
 #include "gpu/backends.h"
 #include "tests/gpu/one_product.h"
 #include "tests/gpu/simulated/device.h"
