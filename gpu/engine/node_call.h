@@ -31,6 +31,7 @@ struct RunState {
 using Step = std::function<void(const RunState&)>;
 
 struct LibraryCall;
+class FunctionTables;
 
 /// The kernel that computes a product.
 struct KernelChoice {
@@ -53,6 +54,7 @@ struct NodeCall {
   /// Working memory, kept until the program (or the rerun) ends.
   std::vector<void*>* memory = nullptr;
   const LibraryCall* libraries = nullptr;  ///< null: own kernels only
+  FunctionTables* tables = nullptr;        ///< null: functions are not looked up
   KernelChoice* kernel = nullptr;          ///< receives the kernel of a product; may be null
 
   const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }

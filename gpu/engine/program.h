@@ -17,6 +17,7 @@
 #include "core/backend/backend.h"
 #include "gpu/bodies/elementwise.h"
 #include "gpu/engine/device_steps.h"
+#include "gpu/engine/function_tables.h"
 #include "gpu/engine/layout.h"
 #include "gpu/engine/library_steps.h"
 #include "gpu/engine/node_call.h"
@@ -314,7 +315,8 @@ class DeviceProgram final : public Program {
                          .index_in = {},
                          .out = {},
                          .index_out = {},
-                         .memory = &memory_};
+                         .memory = &memory_,
+                         .tables = &tables_};
     KernelChoice kernel;
     c.kernel = &kernel;
     if (library_ != nullptr) c.libraries = &library_call_;
@@ -533,6 +535,7 @@ class DeviceProgram final : public Program {
   Scratch scratch_;
   const LibraryCall library_call_{library_.get(), &scratch_};
   std::map<NodeId, KernelChoice> kernels_;  ///< by node
+  FunctionTables tables_;
   TapCounters<X> taps_;
   Layout layout_;
   std::map<ValueId, std::vector<IndexUse>> index_uses_;
