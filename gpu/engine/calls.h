@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/backend/backend.h"
+#include "gpu/engine/function_tables.h"
 #include "gpu/engine/fusion.h"
 #include "gpu/engine/group_steps.h"
 #include "gpu/engine/grouping.h"
@@ -59,12 +60,13 @@ class CallMaker {
  public:
   /// The arguments outlive the calls. Without `libraries`, our own kernels compute every product.
   CallMaker(X& executor, const Executable& executable, const ProgramMemory<X>& memory,
-            const TapCounters<X>& taps, const LibraryCall* libraries)
+            const TapCounters<X>& taps, FunctionTables& tables, const LibraryCall* libraries)
       : executor_(executor),
         executable_(executable),
         graph_(executable.graph),
         memory_(memory),
         taps_(taps),
+        tables_(tables),
         libraries_(libraries) {}
 
   /// Returns the calls of an entry's recorded steps.
@@ -255,6 +257,7 @@ class CallMaker {
                          .out = {},
                          .index_out = {},
                          .memory = working(entry, id),
+                         .tables = &tables_,
                          .libraries = libraries_,
                          .kernel = &kernel};
     for (ValueId value : node.inputs) {
@@ -312,6 +315,7 @@ class CallMaker {
   const Graph& graph_;
   const ProgramMemory<X>& memory_;
   const TapCounters<X>& taps_;
+  FunctionTables& tables_;
   const LibraryCall* libraries_;
   ChannelOrder order_;
   std::array<std::vector<ValueId>, kEntryCount> left_out_;

@@ -35,6 +35,7 @@ struct RunState {
 using Step = std::function<void(const RunState&)>;
 
 struct LibraryCall;
+class FunctionTables;
 
 /// The kernel that computes a product.
 struct KernelChoice {
@@ -57,6 +58,7 @@ struct NodeCall {
   double* wide = nullptr;    ///< destination of scalars that need double's range
   WorkingMemory* memory = nullptr;
   const LibraryCall* libraries = nullptr;  ///< null: own kernels only
+  FunctionTables* tables = nullptr;        ///< null: functions are not looked up
   KernelChoice* kernel = nullptr;          ///< receives the kernel of a product; may be null
   const ChannelOrder* order = nullptr;     ///< null: no value has its channels last
   /// What the step does with its first output; null: it only writes it.

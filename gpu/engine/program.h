@@ -17,6 +17,7 @@
 #include "core/backend/backend.h"
 #include "gpu/engine/calls.h"
 #include "gpu/engine/device_steps.h"
+#include "gpu/engine/function_tables.h"
 #include "gpu/engine/program_memory.h"
 #include "gpu/engine/rerun.h"
 #include "gpu/engine/tap_counters.h"
@@ -36,7 +37,7 @@ class DeviceProgram final : public Program {
                                     : std::make_unique<SharedProducts>(std::move(library))),
         taps_(*executor_, executable_),
         memory_(*executor_, executable_),
-        maker_(*executor_, executable_, memory_, taps_,
+        maker_(*executor_, executable_, memory_, taps_, tables_,
                library_ == nullptr ? nullptr : &library_call_),
         index_uses_(index_uses(executable_.graph)) {
     for (const auto& [value, uses] : index_uses_) {
@@ -317,6 +318,7 @@ class DeviceProgram final : public Program {
   std::unique_ptr<ProductLibrary> library_;
   Scratch scratch_;
   const LibraryCall library_call_{library_.get(), &scratch_};
+  FunctionTables tables_;
   TapCounters<X> taps_;
   ProgramMemory<X> memory_;
   CallMaker<X> maker_;
