@@ -128,7 +128,8 @@ Step packed_step(const NodeCall<X, float>& c, const Source& source, const Epilog
 }
 
 /// Makes the step of one of a convolution's three products, with operands and output in place
-/// (NCHW). Operands that the plan has in 32 bits are copied if they are stored in fewer.
+/// (NCHW), or copied with channels last. Operands that the plan has in 32 bits are also copied if
+/// they are stored in fewer.
 template <class X>
 Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilogue,
                       const ConvPlan& plan, std::shared_ptr<LibraryProduct> product) {
@@ -141,7 +142,7 @@ Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilog
   const Storage operands = a.storage, result = made.storage;
   const int64_t made_pixels = made.size[2] * made.size[3];
   const int64_t a_count = c.in_count(0), b_count = c.in_count(1), count = c.out_count(0);
-  const bool planar = bytes_of(operands) == 4;
+  const bool planar = !plan.channels_last;
   const auto lies_so = [&](const In<float>& x) { return planar && bytes_of(x.storage()) == 4; };
   const bool reads_a = lies_so(c.in[0]), reads_b = lies_so(c.in[1]);
   const ScratchPlaces at = ScratchPlaces::of(reads_a ? 0 : a_count * bytes_of(operands),
@@ -255,8 +256,6 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
   if (source.count == 0 || source.m == 0 || source.n == 0 || source.k == 0) {
     why = "the product is empty";
   }
-  if (conv_product_of<Source>() && source.count > 1)
-    why = "libraries are not used for grouped convolutions";
   if (!why.empty()) {
     c.kernel->text = "own kernel: " + why;
     return {};
@@ -268,13 +267,20 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
       if (found(product)) return in_place_step(c, source, epilogue, plan->d.storage, product);
     }
   } else if (bytes_of(*a) > 1) {
-    // cuDNN 9 has no engine that reads 16 bits and writes fp32; tf32 can represent all 16-bit
-    // values.
-    const bool widens = bytes_of(*a) == 2 && result == Storage::fp32;
-    const Storage operands = widens ? Storage::tf32 : *a;
-    const ConvPlan plan = plan_convolution(*conv_product_of<Source>(), source.s, operands, result);
-    const std::shared_ptr<LibraryProduct> product = library.convolution(plan, why);
-    if (found(product)) return convolution_step(c, epilogue, plan, product);
+    const auto is_narrow = [](const In<float>& x) { return bytes_of(x.storage()) < 4; };
+    const bool copied = is_narrow(c.in[0]) || is_narrow(c.in[1]);
+    for (const ConvPlan& plan :
+         plans_of_convolution(*conv_product_of<Source>(), source.s, *a, result, copied)) {
+      std::string objection;
+      const std::shared_ptr<LibraryProduct> product = library.convolution(plan, objection);
+      if (found(product)) return convolution_step(c, epilogue, plan, product);
+      if (!why.ends_with(objection)) why += (why.empty() ? "" : "; ") + objection;
+    }
+  }
+  if (conv_product_of<Source>() && source.count > 1) {
+    const std::string own = "grouped convolutions are not computed as matrix products";
+    c.kernel->text = "own kernel: " + (why.empty() ? own : why + "; " + own);
+    return {};
   }
   const PackedPlan plan = plan_packed(source.m, source.n, source.k, *a, *b, result);
   const int64_t bytes = (plan.a_lines + plan.b_lines) * plan.pitch * bytes_of(*a);

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/numeric/formats/float_format.h"
 #include "gpu/bodies/products.h"
@@ -72,18 +74,34 @@ enum class ConvProduct : uint8_t { forward, grad_input, grad_weight };
 struct TensorPlan {
   Storage storage = Storage::fp32;
   std::array<int64_t, 4> size{}, stride{};
+
+  auto operator<=>(const TensorPlan&) const = default;
 };
 
-/// y is the convolution of x with w; `product` selects which of the three is computed.
+/// y is the convolution of x with w; `product` selects which of the three is computed. With groups,
+/// x has several times the channels of w.
 struct ConvPlan {
   ConvProduct product = ConvProduct::forward;
   TensorPlan x, w, y;
   std::array<int64_t, 2> strides{}, dilations{}, pad_before{}, pad_after{};
+  bool channels_last = false;  ///< all three tensors; otherwise they have the layout of ONNX
+
+  const TensorPlan& made() const {
+    return product == ConvProduct::forward ? y : product == ConvProduct::grad_input ? x : w;
+  }
+  int64_t groups() const { return w.size[1] > 0 ? x.size[1] / w.size[1] : 1; }
+  auto operator<=>(const ConvPlan&) const = default;
 };
 
-/// Returns the plan of a convolution. 16-bit tensors have channels last, which suits tensor cores;
-/// fp32 tensors have the layout of ONNX. The output has the same layout as the operands.
+/// Returns the plan of a convolution in one layout. 16-bit tensors need channels last.
 ConvPlan plan_convolution(ConvProduct product, const ConvGeometry& s, Storage operands,
-                          Storage result);
+                          Storage result, bool channels_last);
+
+/// Returns the plans of a convolution in the order in which to try them. Operands of 16 bits are
+/// multiplied as they are or, if the library cannot sum their products in fp32, as tf32, which can
+/// represent them. Tensor cores want channels last, so operands of 32 bits have them, too, if they
+/// are `copied` anyway.
+std::vector<ConvPlan> plans_of_convolution(ConvProduct product, const ConvGeometry& s,
+                                           Storage operands, Storage result, bool copied);
 
 }  // namespace halfscope::gpu
