@@ -24,7 +24,9 @@ class Workspace {
   Workspace() : limit_(limit_here()) {}
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
-  ~Workspace() { static_cast<void>(cudaFree(memory_)); }
+  ~Workspace() {
+    if (memory_ != nullptr) static_cast<void>(cudaFree(memory_));
+  }
 
   /// Returns the most bytes for the current device. It depends on the size of the device, so that
   /// runs choose the same engines, unless memory is short.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the simulated cuDNN reads from descriptors and how it computes a convolution.
+// The simulated cuDNN reads descriptors and computes convolutions here.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -233,7 +233,7 @@ inline Work work_of(const Descriptor& graph) {
   return {conv, to, true};
 }
 
-/// What an engine does to numbers that it should not.
+/// An engine may do something to numbers that it should not.
 enum class Flaw : uint8_t {
   none,
   one_ulp,           ///< every result is the next number

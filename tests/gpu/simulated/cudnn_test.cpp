@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "gpu/libraries/cudnn_engines.cuh"
 #include "gpu/libraries/cudnn_graph.cuh"
 #include "gpu/libraries/cudnn_workspace.cuh"
+#include "gpu/libraries/libraries.h"
 #include "tests/gpu/simulated/device.h"
 
 namespace halfscope::simulated {
@@ -228,6 +231,29 @@ TEST_F(SimulatedCudnn, SumsInTheTypesThatAreDescribed) {
   EXPECT_NE(summed_in(CUDNN_DATA_FLOAT, Storage::bf16), expected());
 }
 
+TEST_F(SimulatedCudnn, TheGoodEnginesAreChosen) {
+  std::string why;
+  const std::unique_ptr<gpu::ProductLibrary> library = gpu::open_cudnn(stream_, false, why);
+  ASSERT_NE(library, nullptr) << why;
+  EXPECT_EQ(library->device_bytes(), 0);
+  const auto choice = [&](Storage operands, Storage result, int64_t groups = 1) {
+    const auto product = library->convolution(plan_of(operands, result, groups), why);
+    if (product == nullptr) return why;
+    const std::string text = product->text();
+    return text.substr(text.find("engine"), text.find(", knobs") - text.find("engine"));
+  };
+  EXPECT_EQ(choice(Storage::fp16, Storage::fp32),
+            "engine 27 on tensor cores, compiled at run time, sums copied");
+  EXPECT_EQ(library->device_bytes(), 512);
+  EXPECT_EQ(choice(Storage::tf32, Storage::fp32), "engine 7 on tensor cores");
+  EXPECT_EQ(library->device_bytes(), 4096) << "as much as the engine that needs most";
+  EXPECT_EQ(choice(Storage::fp32, Storage::fp32), "engine 9");
+  EXPECT_EQ(choice(Storage::tf32, Storage::fp32, 4), "engine 5, compiled at run time");
+  EXPECT_EQ(choice(Storage::fp16, Storage::fp32, 4),
+            "cuDNN: no engine: its heuristics propose none");
+  EXPECT_EQ(library->device_bytes(), 4096);
+}
+
 using SimulatedCudnnDeathTest = SimulatedCudnn;
 
 TEST_F(SimulatedCudnnDeathTest, PointersMustFit) {
@@ -244,7 +270,7 @@ TEST_F(SimulatedCudnnDeathTest, PointersMustFit) {
   EXPECT_DEATH(run(plan, good, {.workspace = 5 * kPart - 256}), "the workspace is too small");
   EXPECT_DEATH(run(plan, good, {.workspace = 3 * kPart + 4}), "the workspace is not aligned");
   EXPECT_DEATH(run(plan, good, {.w = 0, .y = 0}), "replaces an operand");
-  // What lies in the workspace is lost.
+  // An engine overwrites its workspace.
   EXPECT_NE(run(plan, good, {.workspace = kPart}), expected());
 }
 
