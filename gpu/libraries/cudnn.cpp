@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -73,7 +72,7 @@ struct Context {
   }
 };
 
-class Convolution {
+class Convolution final : public LibraryProduct {
  public:
   Convolution(std::shared_ptr<Context> context, const ConvPlan& plan,
               const Descriptor* device = nullptr)
@@ -126,7 +125,7 @@ class Convolution {
     throw NotDone{"no engine: " + reason};
   }
 
-  void run(const void* a, const void* b, void* result) {
+  void run(const void* a, const void* b, void* result) override {
     const void *x = nullptr, *w = nullptr, *y = nullptr;
     switch (plan_.product) {
       case ConvProduct::forward:
@@ -155,7 +154,7 @@ class Convolution {
     }
   }
 
-  std::string text() const {
+  std::string text() const override {
     return fmt::format(
         "cuDNN {}, {}: engine {}{}{}{}, knobs {}, workspace {}, writes {}", context_->version,
         shape_of(plan_), choice_.engine, choice_.tensor_cores ? " on tensor cores" : "",
@@ -240,17 +239,6 @@ class Convolution {
   std::vector<Descriptor> execution_;  ///< one element, once chosen
 };
 
-/// A node's share of a convolution that several have.
-class SharedConvolution final : public LibraryProduct {
- public:
-  explicit SharedConvolution(std::shared_ptr<Convolution> shared) : shared_(std::move(shared)) {}
-  void run(const void* a, const void* b, void* result) override { shared_->run(a, b, result); }
-  std::string text() const override { return shared_->text(); }
-
- private:
-  std::shared_ptr<Convolution> shared_;
-};
-
 class Cudnn final : public ProductLibrary {
  public:
   Cudnn(std::shared_ptr<Context> context, bool fast) : context_(std::move(context)), fast_(fast) {}
@@ -260,33 +248,21 @@ class Cudnn final : public ProductLibrary {
     return nullptr;
   }
   std::unique_ptr<LibraryProduct> convolution(const ConvPlan& plan, std::string& why) override {
-    const auto [at, added] = known_.try_emplace(plan);
-    Known& known = at->second;
-    if (added) {
-      try {
-        auto product = std::make_shared<Convolution>(context_, plan);
-        product->choose(fast_);
-        known.product = std::move(product);
-      } catch (const NotDone& failure) {
-        known.why_none = "cuDNN: " + failure.why;
-      }
+    try {
+      auto product = std::make_unique<Convolution>(context_, plan);
+      product->choose(fast_);
+      return product;
+    } catch (const NotDone& failure) {
+      why = "cuDNN: " + failure.why;
+      return nullptr;
     }
-    if (known.product != nullptr) return std::make_unique<SharedConvolution>(known.product);
-    why = known.why_none;
-    return nullptr;
   }
   bool fast() const override { return fast_; }
   int64_t device_bytes() const override { return context_->workspace.bytes(); }
 
  private:
-  struct Known {
-    std::shared_ptr<Convolution> product;
-    std::string why_none;
-  };
   std::shared_ptr<Context> context_;
   bool fast_;
-  /// Equal convolutions have the same engine, which is chosen and perhaps compiled once.
-  std::map<ConvPlan, Known> known_;
 };
 
 }  // namespace

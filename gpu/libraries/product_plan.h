@@ -6,7 +6,6 @@
 #pragma once
 
 #include <array>
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,6 +31,8 @@ struct LtMatrix {
   int64_t rows = 0, columns = 0, leading = 0;
   bool transposed = false;
   int64_t alignment = kMostAlignment;  ///< bytes, a power of two; the start is a multiple of it
+
+  friend bool operator==(const LtMatrix&, const LtMatrix&) = default;
 };
 
 /// d = op(first) * op(second), m x n x k in the library's terms. It sees our row-major m x n output
@@ -39,6 +40,8 @@ struct LtMatrix {
 struct MatrixPlan {
   int64_t m = 0, n = 0, k = 0;
   LtMatrix first, second, d;
+
+  friend bool operator==(const MatrixPlan&, const MatrixPlan&) = default;
 };
 
 /// Strides of a matrix product's operands in elements: a(i, l) is a[i * a_row + l * a_column].
@@ -75,7 +78,7 @@ struct TensorPlan {
   Storage storage = Storage::fp32;
   std::array<int64_t, 4> size{}, stride{};
 
-  auto operator<=>(const TensorPlan&) const = default;
+  friend bool operator==(const TensorPlan&, const TensorPlan&) = default;
 };
 
 /// y is the convolution of x with w; `product` selects which of the three is computed. With groups,
@@ -90,7 +93,7 @@ struct ConvPlan {
     return product == ConvProduct::forward ? y : product == ConvProduct::grad_input ? x : w;
   }
   int64_t groups() const { return w.size[1] > 0 ? x.size[1] / w.size[1] : 1; }
-  auto operator<=>(const ConvPlan&) const = default;
+  friend bool operator==(const ConvPlan&, const ConvPlan&) = default;
 };
 
 /// Returns the plan of a convolution in one layout. 16-bit tensors need channels last.

@@ -5,12 +5,14 @@
 //   KERNEL OF THE PROGRAM <TAB> ENGINES, BEST FIRST
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "core/models/models.h"
@@ -62,12 +64,18 @@ std::vector<ConvPlan> conv_plans(const Graph& graph, const Node& node, bool fast
 /// Returns cuDNN's engines for the first plan for which it has a suitable one. Asks once for each:
 /// cuDNN may compile the engine.
 std::optional<gpu::CudnnEngines> engines_of(const std::vector<ConvPlan>& plans, bool fast) {
-  static std::map<std::pair<ConvPlan, bool>, std::optional<gpu::CudnnEngines>> known;
+  static std::vector<std::tuple<ConvPlan, bool, std::optional<gpu::CudnnEngines>>> known;
   std::optional<gpu::CudnnEngines> engines;
   for (const ConvPlan& plan : plans) {
-    const auto [at, added] = known.try_emplace({plan, fast});
-    if (added) at->second = gpu::cudnn_engines(plan, fast);
-    engines = at->second;
+    const auto same = [&](const auto& each) {
+      return std::get<0>(each) == plan && std::get<1>(each) == fast;
+    };
+    auto at = std::find_if(known.begin(), known.end(), same);
+    if (at == known.end()) {
+      known.emplace_back(plan, fast, gpu::cudnn_engines(plan, fast));
+      at = std::prev(known.end());
+    }
+    engines = std::get<2>(*at);
     if (!engines || !engines->chosen.empty()) break;
   }
   return engines;
