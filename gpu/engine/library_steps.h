@@ -167,17 +167,15 @@ struct ConvOperand {
   }
 };
 
-inline bool has_channels_last(const TensorPlan& plan) { return plan.stride[1] == 1; }
-
 /// Turns the channels of a tensor with these sizes, or copies it as it is (as if it had one).
 inline ChannelTiles channel_tiles(const TensorPlan& of, int64_t elements, bool turns) {
   const int64_t channels = turns ? of.size[1] : 1, pixels = turns ? of.size[2] * of.size[3] : 1;
   return ChannelTiles(elements / std::max<int64_t>(channels * pixels, 1), channels, pixels);
 }
 
+/// `turns`: the library reads channels last, and the operand has the order of ONNX.
 inline ConvOperand conv_operand(const In<float>& x, const TensorPlan& plan, int64_t elements,
-                                bool channels_last) {
-  const bool turns = has_channels_last(plan) && !channels_last;
+                                bool turns) {
   const bool stored_so =
       bytes_of(plan.storage) == 4 ? bytes_of(x.storage()) == 4 : x.storage() == plan.storage;
   const bool in_place = stored_so && (!turns || plan.size[1] == 1);
@@ -198,9 +196,11 @@ Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilog
                            : plan.product == ConvProduct::grad_input ? plan.x
                                                                      : plan.w;
   const int64_t count = c.out_count(0), pixels = made.size[2] * made.size[3];
-  const ConvOperand first = conv_operand(c.in[0], a, c.in_count(0), c.last_in(0));
-  const ConvOperand second = conv_operand(c.in[1], b, c.in_count(1), c.last_in(1));
-  const bool turns = has_channels_last(made) && !c.last_out(0) && made.size[1] > 1;
+  const ConvOperand first =
+      conv_operand(c.in[0], a, c.in_count(0), plan.channels_last && !c.last_in(0));
+  const ConvOperand second =
+      conv_operand(c.in[1], b, c.in_count(1), plan.channels_last && !c.last_in(1));
+  const bool turns = plan.channels_last && !c.last_out(0) && made.size[1] > 1;
   const Out<float> y = c.out[0];
   // A copy in the narrow format can be written at once; recorded steps measure it afterwards.
   const bool as_summed = epilogue.bias == nullptr && !epilogue.scaled;
@@ -210,7 +210,7 @@ Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilog
   const ScratchPlaces at = ScratchPlaces::of(
       first.bytes, second.bytes, stores_sums || exact_sums ? 0 : count * bytes_of(made.storage));
   c.libraries->scratch->need(at.end);
-  c.kernel->channels_last = has_channels_last(a) && has_channels_last(b) && has_channels_last(made);
+  c.kernel->channels_last = plan.channels_last;
   X& executor = *c.executor;
   const Scratch* const scratch = c.libraries->scratch;
   // With channels last, neighbours have different biases.
@@ -337,8 +337,6 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
   if (source.count == 0 || source.m == 0 || source.n == 0 || source.k == 0) {
     why = "the product is empty";
   }
-  if (conv_product_of<Source>() && source.count > 1)
-    why = "libraries are not used for grouped convolutions";
   if (!why.empty()) {
     c.kernel->text = "own kernel: " + why;
     return {};
@@ -366,13 +364,20 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
       if (with_bias == result) break;
     }
   } else if (bytes_of(*a) > 1) {
-    // cuDNN 9 has no engine that reads 16 bits and writes fp32; tf32 can represent all 16-bit
-    // values.
-    const bool widens = bytes_of(*a) == 2 && result == Storage::fp32;
-    const Storage operands = widens ? Storage::tf32 : *a;
-    const ConvPlan plan = plan_convolution(*conv_product_of<Source>(), source.s, operands, result);
-    const std::shared_ptr<LibraryProduct> product = library.convolution(plan, why);
-    if (found(product)) return convolution_step(c, epilogue, plan, product);
+    const auto is_narrow = [](const In<float>& x) { return bytes_of(x.storage()) < 4; };
+    const bool copied = is_narrow(c.in[0]) || is_narrow(c.in[1]);
+    for (const ConvPlan& plan :
+         plans_of_convolution(*conv_product_of<Source>(), source.s, *a, result, copied)) {
+      std::string objection;
+      const std::shared_ptr<LibraryProduct> product = library.convolution(plan, objection);
+      if (found(product)) return convolution_step(c, epilogue, plan, product);
+      if (!why.ends_with(objection)) why += (why.empty() ? "" : "; ") + objection;
+    }
+  }
+  if (conv_product_of<Source>() && source.count > 1) {
+    const std::string own = "grouped convolutions are not computed as matrix products";
+    c.kernel->text = "own kernel: " + (why.empty() ? own : why + "; " + own);
+    return {};
   }
   const auto packed = [&](int64_t count) {
     return plan_packed(source.m, source.n, source.k, *a, *b, result, count);
