@@ -257,8 +257,8 @@ class CallMaker {
                          .out = {},
                          .index_out = {},
                          .memory = working(entry, id),
-                         .tables = &tables_,
                          .libraries = libraries_,
+                         .tables = &tables_,
                          .kernel = &kernel};
     for (ValueId value : node.inputs) {
       const bool is_real = value != kNone && memory_.is_real(value);
