@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/host_device.h"
 #include "gpu/engine/device_cores.h"
+#include "gpu/engine/device_sort.cuh"
 #include "gpu/engine/executor.h"
 #include "gpu/engine/pinned_staging.cuh"
 #include "gpu/libraries/cuda_error.cuh"
@@ -122,6 +123,11 @@ class CudaExecutor {
   void enqueue(const F& f) {
     check_unconditional(go_);
     f();
+  }
+
+  static size_t sort_bytes(const PairSort& sort) { return device_sort_bytes(sort); }
+  void sort(const PairSort& sort) {
+    enqueue([&] { sort_on_device(sort, stream_); });
   }
 
   void only_if(const int32_t* go) { go_ = go; }

@@ -4,6 +4,7 @@
 //   items(n, body)             body(i) for all i in [0, n)
 //   blocks(body)               body.blocks() blocks of Body::kThreads threads
 //   enqueue(f)                 f(), which launches work of a library
+//   sort(s), sort_bytes(s)     sorts pairs (pair_sort.h); the working memory that this needs
 //   only_if(go)                items and blocks launched from now on do nothing if *go, on the
 //                              device, is 0 by then; null: all run. Nothing is enqueued meanwhile
 //   replay(recording, f)       f(), which only does the above, and always the same; later calls
@@ -28,6 +29,7 @@
 // order or shuffled; outputs must not depend on that.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -45,6 +47,7 @@
 #include "core/error.h"
 #include "core/numeric/formats/rng.h"
 #include "gpu/engine/device_cores.h"
+#include "gpu/engine/pair_sort.h"
 
 namespace halfscope::gpu {
 
@@ -161,6 +164,20 @@ class HostExecutor {
   void enqueue(const F& f) {
     check_unconditional(go_);
     launch(f);
+  }
+
+  static size_t sort_bytes(const PairSort&) { return 0; }
+  void sort(const PairSort& sort) {
+    enqueue([sort] {
+      std::vector<int64_t> order(static_cast<size_t>(sort.n));
+      std::iota(order.begin(), order.end(), int64_t{0});
+      std::stable_sort(order.begin(), order.end(),
+                       [&](int64_t a, int64_t b) { return sort.keys[a] < sort.keys[b]; });
+      for (size_t i = 0; i < order.size(); ++i) {
+        sort.sorted_keys[i] = sort.keys[order[i]];
+        sort.sorted_values[i] = sort.values[order[i]];
+      }
+    });
   }
 
   void only_if(const int32_t* go) { go_ = go; }

@@ -6,11 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "core/lower/lower.h"
+#include "gpu/bodies/channels_last.h"
 #include "gpu/bodies/elementwise.h"
 #include "gpu/bodies/step.h"
 #include "gpu/bodies/tap.h"
@@ -47,7 +50,8 @@ class ProgramMemory {
   int32_t* index(ValueId value) const {
     return reinterpret_cast<int32_t*>(arena_ + layout_.place(value));
   }
-  /// Returns memory for the unrounded outputs of the current node; also staging for copies.
+  /// Returns memory for the unrounded outputs of the current node; also staging for copies. It has
+  /// room for any value.
   float* exact() const { return exact_; }
 
   /// Stores data from the host as the value. Inputs are sent while earlier launches run.
@@ -79,17 +83,31 @@ class ProgramMemory {
   }
   /// Returns the value as floats on the device, valid until the next node runs.
   const float* plain(ValueId value) const {
-    if (!has_place(value) || !is_real(value)) throw not_computed(value);
+    if (!has_place(value) || !is_real(value) || left_out_.contains(value)) {
+      throw not_computed(value);
+    }
     const In<float> stored = real(value);
-    if (bytes_of(stored.storage()) == 4) return static_cast<const float*>(stored.memory());
-    executor_.items(element_count(description(value).shape), Convert<float, float>{stored, exact_});
+    const bool as_it_is = bytes_of(stored.storage()) == 4 && !turned_.contains(value);
+    if (as_it_is) return static_cast<const float*>(stored.memory());
+    copy_to(value, exact_);
     return exact_;
   }
   /// Copies the value, as U, to memory on the device.
   template <class U>
   void copy_to(ValueId value, U* to) const {
-    executor_.items(element_count(description(value).shape), Convert<float, U>{real(value), to});
+    if (left_out_.contains(value)) throw not_computed(value);
+    const Shape& shape = description(value).shape;
+    const int64_t n = element_count(shape);
+    if (turned_.contains(value)) {
+      executor_.items(n, FromChannelsLast<U>{real(value), to, shape[1], shape[2] * shape[3]});
+    } else {
+      executor_.items(n, Convert<float, U>{real(value), to});
+    }
   }
+  /// Notes whether the last run wrote these values with channels last.
+  void note_turned(const std::vector<ValueId>& values, bool yes) { note(values, yes, turned_); }
+  /// Notes whether the last run left these values out.
+  void note_left_out(const std::vector<ValueId>& values, bool yes) { note(values, yes, left_out_); }
   static Error not_computed(ValueId value) {
     return Error("value " + std::to_string(value) + " is not computed");
   }
@@ -101,6 +119,16 @@ class ProgramMemory {
   }
 
  private:
+  static void note(const std::vector<ValueId>& values, bool yes, std::set<ValueId>& in) {
+    for (ValueId value : values) {
+      if (yes) {
+        in.insert(value);
+      } else {
+        in.erase(value);
+      }
+    }
+  }
+
   static constexpr size_t kBytes = 4;  ///< of an element on its way from the host
 
   /// Stores floats that are on the device as the value.
@@ -120,6 +148,7 @@ class ProgramMemory {
   const Layout layout_;
   std::byte* arena_ = nullptr;
   float* exact_ = nullptr;
+  std::set<ValueId> turned_, left_out_;
   std::map<ValueId, InputFeed<X>> feeds_;  ///< of the inputs
 };
 
