@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // The calls that run an entry's nodes: one list for recorded steps and one for plain steps
-// (writes.h).
+// (writes.h). In plain steps, independent nodes of one kind run together (grouping.h).
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 

@@ -156,6 +156,15 @@ TEST(Groups, SumsOfMicroBatchesTakeOneLaunch) {
   EXPECT_EQ(launches(exe, Entry::accumulate), 1);
 }
 
+// The network has two buffers.
+TEST(Groups, CopiesOfBuffersTakeOneLaunch) {
+  const TrainingSpec spec{parse_optimizer("sgd"), 1};
+  const Executable exe = lower(test::small_network(2), preset_plan("float32").value(), spec);
+  ASSERT_EQ(exe.entry(Entry::begin).size(), 2u);
+  EXPECT_EQ(launches(exe, Entry::begin), 1);
+  EXPECT_EQ(launches(exe, Entry::update), 2);
+}
+
 // Weights are narrowed together, ahead of the layers that read them.
 TEST(Groups, CastsOfWeightsTakeOneLaunch) {
   const auto count = [&](int64_t n, const char* plan) {
