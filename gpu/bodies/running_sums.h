@@ -43,6 +43,7 @@ struct RunningSums {
   static bool suits(const ChainSpec& how) {
     if (!kNamesSums<T>) return true;
     return how.is_single_chain() && how.kind != Accumulation::Kind::pairwise &&
+           how.kind != Accumulation::Kind::interleaved16 &&
            how.rounding.mode != RoundingMode::stochastic;
   }
   /// Neighbours in memory share a block; so do lines that are too many for a block each.
@@ -146,6 +147,7 @@ struct RunningSums {
       case Accumulation::Kind::fp32:
       case Accumulation::Kind::tensor_core:
       case Accumulation::Kind::pairwise:
+      case Accumulation::Kind::interleaved16:
         break;
     }
     state.sum = static_cast<double>(sum + term);

@@ -43,10 +43,11 @@ struct Gradient {
   }
 };
 
-/// Returns the 16 partial sums of a chunk, added as a balanced tree.
-HS_HD inline double add_tree(const double* partials) {
-  double sum[16];
-  for (int j = 0; j < 16; ++j) sum[j] = partials[j];
+/// Returns the 16 partial sums of a chunk, added as a balanced tree, in Sum.
+template <class Sum = double>
+HS_HD Sum add_tree(const double* partials) {
+  Sum sum[16];
+  for (int j = 0; j < 16; ++j) sum[j] = static_cast<Sum>(partials[j]);
   for (int width = 8; width > 0; width /= 2) {
     for (int j = 0; j < width; ++j) sum[j] += sum[j + width];
   }

@@ -117,6 +117,7 @@ Model layers(int64_t count) {
 /// Launches of an entry without statistics.
 int64_t launches(const Executable& exe, Entry entry) {
   const std::unique_ptr<Program> program = host_executor_backend().compile(exe);
+  program->keep_values(false);
   program->run(entry, {});
   const std::vector<std::string> ways = program->launches_of(entry);
   if (ways.size() != 1 || ways[0].rfind("repeats ", 0) != 0) return -1;

@@ -23,9 +23,9 @@ std::vector<Variant> variants() {
   for (const FloatFormat& format : {kFp32, kFp16, kBf16, kE4m3fn}) {
     list.push_back({format, Accumulation::fp32});
   }
-  for (const char* text :
-       {"fp64", "pairwise", "kahan", "format", "format-mul-add", "fma32-then-round",
-        "fp32:promote=3", "fp64:promote=5", "format:promote=2,split-k=3", "kahan:split-k=2"}) {
+  for (const char* text : {"fp64", "pairwise", "interleaved16", "kahan", "format", "format-mul-add",
+                           "fma32-then-round", "interleaved16:promote=5", "fp32:promote=3",
+                           "fp64:promote=5", "format:promote=2,split-k=3", "kahan:split-k=2"}) {
     list.push_back({kFp16, parse_accumulation(text).value()});
   }
   list.push_back({kE5m2, Accumulation::format});
@@ -404,8 +404,8 @@ TEST_P(OperatorBits, RoundResultsInAnyMode) {
 TEST_P(OperatorBits, SumNegativeZerosAlike) {
   Comparisons comparisons(candidate(), "negative zeros");
   const std::vector<OpCase> cases = chosen(gradient_cases());
-  for (const char* how :
-       {"pairwise", "pairwise:split-k=2", "pairwise:promote=3,split-k=2", "fp32:split-k=2"}) {
+  for (const char* how : {"pairwise", "interleaved16", "pairwise:split-k=2",
+                          "pairwise:promote=3,split-k=2", "fp32:split-k=2"}) {
     for (const OpCase& op : cases) {
       comparisons.add(op, {kFp16, parse_accumulation(how).value()}, [&](OpLockstep& program) {
         for (size_t i = 0; i < op.operands.size(); ++i) {
