@@ -90,6 +90,8 @@ struct InterpretedOptions {
   SumProducts sum = chain_of_products;
   bool channels_inside = false;              ///< forward convolutions: k is (row, column, channel)
   std::vector<Accumulation> known_orders{};  ///< for the backend
+  int64_t most_copied = int64_t{1} << 30;
+  bool biases = true;  ///< matrix products add them on request
 };
 
 class InterpretedMatrix final : public gpu::LibraryProduct {
@@ -99,6 +101,14 @@ class InterpretedMatrix final : public gpu::LibraryProduct {
     expect_size(plan.second, plan.k, plan.n);
     expect_size(plan.d, plan.m, plan.n);
     EXPECT_FALSE(plan.d.transposed);
+    EXPECT_GE(plan.count, 1);
+    // Outputs of a batch must not overlap. A bias is stored like d, here in 16 bits.
+    if (plan.count > 1) {
+      EXPECT_GE(plan.d.stride, plan.d.leading * plan.d.columns);
+    }
+    if (plan.bias != nullptr) {
+      EXPECT_EQ(width(plan.d), 2);
+    }
     if (width(plan.first) == 1) {  // cuBLASLt's list for fp8 kernels
       EXPECT_TRUE(plan.first.transposed && !plan.second.transposed);
       EXPECT_EQ(width(plan.second), 1);
@@ -109,19 +119,36 @@ class InterpretedMatrix final : public gpu::LibraryProduct {
   }
 
   void run(const void* a, const void* b, void* result) override {
+    for (int64_t p = 0; p < plan_.count; ++p) {
+      run_one(place_of(plan_.second, a, p), place_of(plan_.first, b, p),
+              const_cast<void*>(place_of(plan_.d, result, p)));
+    }
+  }
+  std::string text() const override {
+    return plan_.bias != nullptr ? "interpreted matrix with bias" : "interpreted matrix";
+  }
+
+ private:
+  void run_one(const void* a, const void* b, void* result) {
     for (int64_t i = 0; i < plan_.m; ++i) {
       for (int64_t j = 0; j < plan_.n; ++j) {
         Terms terms;
         for (int64_t l = 0; l < plan_.k; ++l) {
           terms.add(at(plan_.second, a, l, j), at(plan_.first, b, i, l));
         }
-        store(result, j * plan_.d.leading + i, plan_.d.storage, sum_(terms.a, terms.b));
+        float sum = sum_(terms.a, terms.b);
+        if (plan_.bias != nullptr) sum += load(plan_.bias, i, plan_.d.storage);
+        store(result, j * plan_.d.leading + i, plan_.d.storage, sum);
       }
     }
   }
-  std::string text() const override { return "interpreted matrix"; }
-
- private:
+  /// Returns the address of the batch's matrix `p`, after checking its alignment.
+  static const void* place_of(const LtMatrix& matrix, const void* data, int64_t p) {
+    const std::byte* const place =
+        static_cast<const std::byte*>(data) + p * matrix.stride * width(matrix);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(place) % static_cast<uintptr_t>(matrix.alignment), 0u);
+    return place;
+  }
   static int64_t width(const LtMatrix& matrix) {
     const bool byte = matrix.storage == Storage::e4m3fn || matrix.storage == Storage::e5m2;
     return byte ? 1 : matrix.storage == Storage::fp16 || matrix.storage == Storage::bf16 ? 2 : 4;
@@ -264,7 +291,10 @@ class InterpretedLibrary final : public gpu::ProductLibrary {
  public:
   explicit InterpretedLibrary(const InterpretedOptions& options) : options_(options) {}
   std::unique_ptr<gpu::LibraryProduct> matrix(const MatrixPlan& plan, std::string& why) override {
-    if (options_.matrices) return std::make_unique<InterpretedMatrix>(plan, options_.sum);
+    const bool biased = plan.bias != nullptr && !options_.biases;
+    if (options_.matrices && !biased) {
+      return std::make_unique<InterpretedMatrix>(plan, options_.sum);
+    }
     why = "no matrices here";
     return nullptr;
   }
@@ -279,6 +309,7 @@ class InterpretedLibrary final : public gpu::ProductLibrary {
     return std::make_unique<InterpretedConvolution>(plan, options_);
   }
   bool fast() const override { return options_.fast; }
+  int64_t most_copied() const override { return options_.most_copied; }
 
  private:
   InterpretedOptions options_;

@@ -39,6 +39,21 @@ std::vector<OpCase> products() {
   cases.push_back({"batch", "MatMul", {noisy({2, 3, 5, 16}, 11), noisy({3, 16, 7}, 12)}});
   cases.push_back({"rows", "MatMul", {noisy({2, 5, 37}, 13), noisy({37, 9}, 14)}});
   cases.push_back({"column", "MatMul", {noisy({2, 5, 37}, 13), noisy({37}, 14)}});
+  for (const int64_t ta : {0, 1}) {
+    for (const int64_t tb : {0, 1}) {
+      cases.push_back({"heads",
+                       "MatMul",
+                       {noisy(ta != 0 ? Shape{2, 3, 16, 8} : Shape{2, 3, 8, 16}, 21),
+                        noisy(tb != 0 ? Shape{2, 3, 24, 16} : Shape{2, 3, 16, 24}, 22)},
+                       {{"transA", ta}, {"transB", tb}}});
+    }
+  }
+  cases.push_back({"groups", "MatMul", {noisy({2, 3, 2, 8, 16}, 23), noisy({2, 3, 1, 16, 8}, 24)}});
+  cases.push_back({"positions", "MatMul", {noisy({3, 2, 8, 16}, 25), noisy({1, 2, 16, 8}, 26)}});
+  cases.push_back({"same", "MatMul", {noisy({1, 3, 8, 16}, 27), noisy({5, 1, 16, 8}, 28)}});
+  cases.push_back(
+      {"levels", "MatMul", {noisy({2, 1, 3, 1, 4, 16}, 29), noisy({1, 2, 1, 2, 16, 8}, 30)}});
+  cases.push_back({"biased", "Gemm", {noisy({5, 16}, 31), noisy({16, 24}, 32), noisy({24}, 33)}});
   cases.push_back({"scaled",
                    "Gemm",
                    {noisy({16, 24}, 15), noisy({24, 8}, 16), noisy({16, 1}, 17)},
