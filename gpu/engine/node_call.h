@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Arguments from which an operator's step is made: its node, and where its operands and outputs are
-// on the device. make_step() is called once, when a program is compiled; the step then launches
-// bodies whenever the node runs. T is float, or double when a node is rerun for comparison.
+// on the device. make_step() is called when a program is compiled, once for recorded and once for
+// plain steps; the step then launches bodies whenever the node runs. T is float, or double when a
+// node is rerun for comparison.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include "core/numeric/sums/chain.h"
 #include "core/ops/ops.h"
 #include "gpu/bodies/stored.h"
+#include "gpu/engine/working_memory.h"
 
 namespace halfscope::gpu {
 
@@ -51,8 +53,7 @@ struct NodeCall {
   bool unrounded = false;    ///< outputs are requested as for fp32
   uint64_t* lost = nullptr;  ///< counter of lost updates
   double* wide = nullptr;    ///< destination of scalars that need double's range
-  /// Working memory, kept until the program (or the rerun) ends.
-  std::vector<void*>* memory = nullptr;
+  WorkingMemory* memory = nullptr;
   const LibraryCall* libraries = nullptr;  ///< null: own kernels only
   FunctionTables* tables = nullptr;        ///< null: functions are not looked up
   KernelChoice* kernel = nullptr;          ///< receives the kernel of a product; may be null
@@ -95,9 +96,8 @@ struct NodeCall {
 
   template <class U>
   U* working_memory(int64_t count) const {
-    const size_t bytes = static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(U);
-    memory->push_back(executor->allocate(bytes));
-    return static_cast<U*>(memory->back());
+    return static_cast<U*>(
+        memory->get(static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(U)));
   }
 };
 

@@ -64,7 +64,7 @@ class TapCounters {
   }
 
   /// Returns where this tap counts lost updates.
-  uint64_t* lost(Entry entry, int tap) {
+  uint64_t* lost(Entry entry, int tap) const {
     return &at(entry).sums[at(entry).place.at(tap)].slot->lost;
   }
 

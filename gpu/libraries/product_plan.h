@@ -32,6 +32,8 @@ struct LtMatrix {
   bool transposed = false;
   int64_t alignment = kMostAlignment;  ///< bytes, a power of two; all starts are multiples of it
   int64_t stride = 0;                  ///< elements between the matrices of a batch
+
+  friend bool operator==(const LtMatrix&, const LtMatrix&) = default;
 };
 
 /// d = op(first) * op(second), m x n x k in the library's terms. It sees our row-major m x n output
@@ -43,6 +45,8 @@ struct MatrixPlan {
   /// A value for each of the m rows of d, stored like d, that is added before results are rounded;
   /// null: none.
   const void* bias = nullptr;
+
+  friend bool operator==(const MatrixPlan&, const MatrixPlan&) = default;
 };
 
 /// Strides of a matrix product's operands in elements: a(i, l) is a[i * a_row + l * a_column].
@@ -115,6 +119,8 @@ enum class ConvProduct : uint8_t { forward, grad_input, grad_weight };
 struct TensorPlan {
   Storage storage = Storage::fp32;
   std::array<int64_t, 4> size{}, stride{};
+
+  friend bool operator==(const TensorPlan&, const TensorPlan&) = default;
 };
 
 /// y is the convolution of x with w; `product` selects which of the three is computed.
@@ -122,6 +128,8 @@ struct ConvPlan {
   ConvProduct product = ConvProduct::forward;
   TensorPlan x, w, y;
   std::array<int64_t, 2> strides{}, dilations{}, pad_before{}, pad_after{};
+
+  friend bool operator==(const ConvPlan&, const ConvPlan&) = default;
 };
 
 /// Returns the plan of a convolution. 16-bit tensors have channels last, which suits tensor cores;
