@@ -155,8 +155,37 @@ Step packed_step(const NodeCall<X, float>& c, const Source& source, const Epilog
   };
 }
 
-/// Makes the step of one of a convolution's three products, with operands and output in place
-/// (NCHW). Operands that the plan has in 32 bits are copied if they are stored in fewer.
+/// One operand of a convolution as its step hands it to the library: where it is, or copied to
+/// scratch memory in the storage and order that the plan wants.
+struct ConvOperand {
+  ChannelsLast copy;
+  bool in_place;
+  int64_t bytes;  ///< of the copy
+
+  const void* memory(const Scratch& scratch, int64_t place) const {
+    return in_place ? copy.x.memory() : scratch.memory + place;
+  }
+};
+
+/// Turns the channels of a tensor with these sizes, or copies it as it is (as if it had one).
+inline ChannelTiles channel_tiles(const TensorPlan& of, int64_t elements, bool turns) {
+  const int64_t channels = turns ? of.size[1] : 1, pixels = turns ? of.size[2] * of.size[3] : 1;
+  return ChannelTiles(elements / std::max<int64_t>(channels * pixels, 1), channels, pixels);
+}
+
+/// `turns`: the library reads channels last, and the operand has the order of ONNX.
+inline ConvOperand conv_operand(const In<float>& x, const TensorPlan& plan, int64_t elements,
+                                bool turns) {
+  const bool stored_so =
+      bytes_of(plan.storage) == 4 ? bytes_of(x.storage()) == 4 : x.storage() == plan.storage;
+  const bool in_place = stored_so && (!turns || plan.size[1] == 1);
+  return {{x, nullptr, plan.storage, channel_tiles(plan, elements, turns)},
+          in_place,
+          in_place ? 0 : elements * bytes_of(plan.storage)};
+}
+
+/// Makes the step of one of a convolution's three products. Operands are copied if they are not
+/// stored as the plan wants them; sums go directly to the output if they are the output.
 template <class X>
 Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilogue,
                       const ConvPlan& plan, std::shared_ptr<LibraryProduct> product) {
@@ -166,52 +195,56 @@ Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilog
   const TensorPlan& made = forward                                   ? plan.y
                            : plan.product == ConvProduct::grad_input ? plan.x
                                                                      : plan.w;
-  const Storage operands = a.storage, result = made.storage;
-  const int64_t made_pixels = made.size[2] * made.size[3];
-  const int64_t a_count = c.in_count(0), b_count = c.in_count(1), count = c.out_count(0);
-  const bool planar = bytes_of(operands) == 4;
-  const auto lies_so = [&](const In<float>& x) { return planar && bytes_of(x.storage()) == 4; };
-  const bool reads_a = lies_so(c.in[0]), reads_b = lies_so(c.in[1]);
-  const ScratchPlaces at = ScratchPlaces::of(reads_a ? 0 : a_count * bytes_of(operands),
-                                             reads_b ? 0 : b_count * bytes_of(operands),
-                                             planar ? 0 : count * bytes_of(result));
+  const int64_t count = c.out_count(0), pixels = made.size[2] * made.size[3];
+  const ConvOperand first =
+      conv_operand(c.in[0], a, c.in_count(0), plan.channels_last && !c.last_in(0));
+  const ConvOperand second =
+      conv_operand(c.in[1], b, c.in_count(1), plan.channels_last && !c.last_in(1));
+  const bool turns = plan.channels_last && !c.last_out(0) && made.size[1] > 1;
+  const Out<float> y = c.out[0];
+  // A copy in the narrow format can be written at once; recorded steps measure it afterwards.
+  const bool as_summed = epilogue.bias == nullptr && !epilogue.scaled;
+  const bool stores_sums = !turns && as_summed && y.stores_now() && bytes_of(made.storage) == 2 &&
+                           y.destination().storage == made.storage;
+  const bool exact_sums = !turns && bytes_of(made.storage) == 4;
+  const ScratchPlaces at = ScratchPlaces::of(
+      first.bytes, second.bytes, stores_sums || exact_sums ? 0 : count * bytes_of(made.storage));
   c.libraries->scratch->need(at.end);
+  c.kernel->channels_last = plan.channels_last;
   X& executor = *c.executor;
   const Scratch* const scratch = c.libraries->scratch;
-  // Planar operands are copied as if they had one channel.
-  const auto tiles = [planar](const TensorPlan& of, int64_t n) {
-    const int64_t channels = planar ? 1 : of.size[1], pixels = planar ? 1 : of.size[2] * of.size[3];
-    return ChannelTiles(n / std::max<int64_t>(channels * pixels, 1), channels, pixels);
-  };
-  const ChannelsLast pack_a{c.in[0], nullptr, operands, tiles(a, a_count)};
-  const ChannelsLast pack_b{c.in[1], nullptr, operands, tiles(b, b_count)};
-  const FinishPlanes as_it_lies{.epilogue = epilogue,
-                                .sums = nullptr,
-                                .y = c.out[0],
-                                .per_bias = forward ? made_pixels : 1,
-                                .biases = forward ? made.size[1] : 1};
-  const FinishChannelsLast turned{epilogue, nullptr, c.out[0], tiles(made, count)};
-  return [&executor, scratch, pack_a, pack_b, as_it_lies, turned, product, at, count, planar,
-          reads_a, reads_b, result](const RunState& state) {
-    const auto operand = [&](ChannelsLast pack, bool reads, int64_t place) -> const void* {
-      if (reads) return pack.x.memory();
-      pack.to = scratch->memory + place;
-      executor.blocks(pack);
-      return pack.to;
-    };
-    const void* const x = operand(pack_a, reads_a, at.a);
-    const void* const w = operand(pack_b, reads_b, at.b);
-    void* const sums = planar ? static_cast<void*>(as_it_lies.y.exact())
-                              : static_cast<void*>(scratch->memory + at.sums);
+  // With channels last, neighbours have different biases.
+  const bool last = c.last_out(0);
+  const int64_t channels = forward ? made.size[1] : 1;
+  const FinishPlanes in_order{.epilogue = epilogue,
+                              .sums = nullptr,
+                              .y = y,
+                              .elements = count,
+                              .per_bias = last || !forward ? 1 : pixels,
+                              .biases = channels};
+  const FinishChannelsLast turned{epilogue, nullptr, y, channel_tiles(made, count, true)};
+  return [&executor, scratch, first, second, in_order, turned, product, at, count, turns,
+          stores_sums, exact_sums, result = made.storage](const RunState& state) {
+    for (const auto& [operand, place] : {std::pair{&first, at.a}, std::pair{&second, at.b}}) {
+      if (operand->in_place) continue;
+      ChannelsLast copy = operand->copy;
+      copy.to = scratch->memory + place;
+      executor.blocks(copy);
+    }
+    const void *const x = first.memory(*scratch, at.a), *const w = second.memory(*scratch, at.b);
+    void* const sums = stores_sums  ? in_order.y.destination().memory
+                       : exact_sums ? static_cast<void*>(in_order.y.exact())
+                                    : static_cast<void*>(scratch->memory + at.sums);
     executor.enqueue([product, x, w, sums] { product->run(x, w, sums); });
-    if (!planar) {
+    if (stores_sums) return;
+    if (turns) {
       FinishChannelsLast now = turned;
       now.sums = In<float>(sums, result);
       executor.blocks(now);
-    } else if (!sums_are_results(as_it_lies.y, as_it_lies.epilogue, state)) {
-      FinishPlanes now = as_it_lies;
+    } else if (!exact_sums || !sums_are_results(in_order.y, in_order.epilogue, state)) {
+      FinishPlanes now = in_order;
       now.sums = In<float>(sums, result);
-      executor.items(count, now);
+      executor.items(items_of_several(count), now);
     }
   };
 }
@@ -304,8 +337,6 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
   if (source.count == 0 || source.m == 0 || source.n == 0 || source.k == 0) {
     why = "the product is empty";
   }
-  if (conv_product_of<Source>() && source.count > 1)
-    why = "libraries are not used for grouped convolutions";
   if (!why.empty()) {
     c.kernel->text = "own kernel: " + why;
     return {};
@@ -333,13 +364,20 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
       if (with_bias == result) break;
     }
   } else if (bytes_of(*a) > 1) {
-    // cuDNN 9 has no engine that reads 16 bits and writes fp32; tf32 can represent all 16-bit
-    // values.
-    const bool widens = bytes_of(*a) == 2 && result == Storage::fp32;
-    const Storage operands = widens ? Storage::tf32 : *a;
-    const ConvPlan plan = plan_convolution(*conv_product_of<Source>(), source.s, operands, result);
-    const std::shared_ptr<LibraryProduct> product = library.convolution(plan, why);
-    if (found(product)) return convolution_step(c, epilogue, plan, product);
+    const auto is_narrow = [](const In<float>& x) { return bytes_of(x.storage()) < 4; };
+    const bool copied = is_narrow(c.in[0]) || is_narrow(c.in[1]);
+    for (const ConvPlan& plan :
+         plans_of_convolution(*conv_product_of<Source>(), source.s, *a, result, copied)) {
+      std::string objection;
+      const std::shared_ptr<LibraryProduct> product = library.convolution(plan, objection);
+      if (found(product)) return convolution_step(c, epilogue, plan, product);
+      if (!why.ends_with(objection)) why += (why.empty() ? "" : "; ") + objection;
+    }
+  }
+  if (conv_product_of<Source>() && source.count > 1) {
+    const std::string own = "grouped convolutions are not computed as matrix products";
+    c.kernel->text = "own kernel: " + (why.empty() ? own : why + "; " + own);
+    return {};
   }
   const auto packed = [&](int64_t count) {
     return plan_packed(source.m, source.n, source.k, *a, *b, result, count);

@@ -20,8 +20,8 @@ bool lines_begin_well(Storage storage, int64_t elements) {
 /// Returns the largest power of two up to kMostAlignment that divides `bytes`.
 int64_t alignment_of(int64_t bytes) { return std::gcd(kMostAlignment, bytes); }
 
-TensorPlan tensor(Storage storage, int64_t outer, int64_t channels, int64_t height, int64_t width) {
-  const bool channels_last = bytes_of(storage) < 4;
+TensorPlan tensor(bool channels_last, Storage storage, int64_t outer, int64_t channels,
+                  int64_t height, int64_t width) {
   TensorPlan plan{storage, {outer, channels, height, width}, {}};
   plan.stride =
       channels_last
@@ -181,20 +181,35 @@ std::string cannot_multiply(std::optional<Storage> a, std::optional<Storage> b) 
 }
 
 ConvPlan plan_convolution(ConvProduct product, const ConvGeometry& s, Storage operands,
-                          Storage result) {
+                          Storage result, bool channels_last) {
+  const int64_t in = s.group * s.in, out = s.group * s.out;
+  const auto of = [&](int64_t outer, int64_t channels, int64_t height, int64_t width) {
+    return tensor(channels_last, operands, outer, channels, height, width);
+  };
   ConvPlan plan{.product = product,
-                .x = tensor(operands, s.batch, s.in, s.height, s.width),
-                .w = tensor(operands, s.out, s.in, s.kernel_h, s.kernel_w),
-                .y = tensor(operands, s.batch, s.out, s.out_height, s.out_width),
+                .x = of(s.batch, in, s.height, s.width),
+                .w = of(out, s.in, s.kernel_h, s.kernel_w),
+                .y = of(s.batch, out, s.out_height, s.out_width),
                 .strides = {s.stride_h, s.stride_w},
                 .dilations = {s.dilation_h, s.dilation_w},
                 .pad_before = {s.pad_top, s.pad_left},
-                .pad_after = {s.pad_bottom, s.pad_right}};
+                .pad_after = {s.pad_bottom, s.pad_right},
+                .channels_last = channels_last};
   TensorPlan& made = product == ConvProduct::forward      ? plan.y
                      : product == ConvProduct::grad_input ? plan.x
                                                           : plan.w;
   made.storage = result;
   return plan;
+}
+
+std::vector<ConvPlan> plans_of_convolution(ConvProduct product, const ConvGeometry& s,
+                                           Storage operands, Storage result, bool copied) {
+  const bool half = bytes_of(operands) == 2;
+  std::vector<ConvPlan> plans{plan_convolution(product, s, operands, result, half || copied)};
+  if (half && result == Storage::fp32) {
+    plans.push_back(plan_convolution(product, s, Storage::tf32, result, true));
+  }
+  return plans;
 }
 
 }  // namespace halfscope::gpu

@@ -123,18 +123,30 @@ struct TensorPlan {
   friend bool operator==(const TensorPlan&, const TensorPlan&) = default;
 };
 
-/// y is the convolution of x with w; `product` selects which of the three is computed.
+/// y is the convolution of x with w; `product` selects which of the three is computed. With groups,
+/// x has several times the channels of w.
 struct ConvPlan {
   ConvProduct product = ConvProduct::forward;
   TensorPlan x, w, y;
   std::array<int64_t, 2> strides{}, dilations{}, pad_before{}, pad_after{};
+  bool channels_last = false;  ///< all three tensors; otherwise they have the layout of ONNX
 
+  const TensorPlan& made() const {
+    return product == ConvProduct::forward ? y : product == ConvProduct::grad_input ? x : w;
+  }
+  int64_t groups() const { return w.size[1] > 0 ? x.size[1] / w.size[1] : 1; }
   friend bool operator==(const ConvPlan&, const ConvPlan&) = default;
 };
 
-/// Returns the plan of a convolution. 16-bit tensors have channels last, which suits tensor cores;
-/// fp32 tensors have the layout of ONNX. The output has the same layout as the operands.
+/// Returns the plan of a convolution in one layout. 16-bit tensors need channels last.
 ConvPlan plan_convolution(ConvProduct product, const ConvGeometry& s, Storage operands,
-                          Storage result);
+                          Storage result, bool channels_last);
+
+/// Returns the plans of a convolution in the order in which to try them. Operands of 16 bits are
+/// multiplied as they are or, if the library cannot sum their products in fp32, as tf32, which can
+/// represent them. Tensor cores want channels last, so operands of 32 bits have them, too, if they
+/// are `copied` anyway.
+std::vector<ConvPlan> plans_of_convolution(ConvProduct product, const ConvGeometry& s,
+                                           Storage operands, Storage result, bool copied);
 
 }  // namespace halfscope::gpu
