@@ -19,7 +19,9 @@
 #include "core/numeric/sums/accumulate.h"
 #include "core/numeric/sums/chain.h"
 #include "core/ops/ops.h"
+#include "gpu/bodies/normalization.h"
 #include "gpu/bodies/stored.h"
+#include "gpu/engine/channel_order.h"
 #include "gpu/engine/working_memory.h"
 
 namespace halfscope::gpu {
@@ -33,11 +35,13 @@ struct RunState {
 using Step = std::function<void(const RunState&)>;
 
 struct LibraryCall;
+class FunctionTables;
 
 /// The kernel that computes a product.
 struct KernelChoice {
   std::string text;
   bool by_library = false;
+  bool channels_last = false;  ///< a convolution of tensors with channels last
 };
 
 template <class X, class T>
@@ -54,7 +58,14 @@ struct NodeCall {
   double* wide = nullptr;    ///< destination of scalars that need double's range
   WorkingMemory* memory = nullptr;
   const LibraryCall* libraries = nullptr;  ///< null: own kernels only
+  FunctionTables* tables = nullptr;        ///< null: functions are not looked up
   KernelChoice* kernel = nullptr;          ///< receives the kernel of a product; may be null
+  const ChannelOrder* order = nullptr;     ///< null: no value has its channels last
+  /// What the step does with its first output; null: it only writes it.
+  const Afterwards<float>* then = nullptr;
+  /// Nodes of the same operator that the same step runs, too (grouping.h), in a step that is never
+  /// measured.
+  std::vector<const NodeCall*> others{};
 
   const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
   const Shape& out_shape(size_t i) const { return graph->value(node->outputs[i]).shape; }
@@ -63,6 +74,9 @@ struct NodeCall {
   FloatFormat out_format(size_t i) const {
     return unrounded ? kFp32 : graph->value(node->outputs[i]).format;
   }
+  /// Return whether an operand or output has its channels last.
+  bool last_in(size_t i) const { return order != nullptr && order->last(node->inputs[i]); }
+  bool last_out(size_t i) const { return order != nullptr && order->last(node->outputs[i]); }
   In<T> optional_in(size_t i) const { return i < in.size() ? in[i] : In<T>(nullptr); }
   /// Returns the sum's specification without the key of stochastic sums, which step_with_key()
   /// adds.

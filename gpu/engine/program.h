@@ -17,6 +17,7 @@
 #include "core/backend/backend.h"
 #include "gpu/engine/calls.h"
 #include "gpu/engine/device_steps.h"
+#include "gpu/engine/function_tables.h"
 #include "gpu/engine/program_memory.h"
 #include "gpu/engine/rerun.h"
 #include "gpu/engine/tap_counters.h"
@@ -36,7 +37,7 @@ class DeviceProgram final : public Program {
                                     : std::make_unique<SharedProducts>(std::move(library))),
         taps_(*executor_, executable_),
         memory_(*executor_, executable_),
-        maker_(*executor_, executable_, memory_, taps_,
+        maker_(*executor_, executable_, memory_, taps_, tables_,
                library_ == nullptr ? nullptr : &library_call_),
         index_uses_(index_uses(executable_.graph)) {
     for (const auto& [value, uses] : index_uses_) {
@@ -49,19 +50,19 @@ class DeviceProgram final : public Program {
         for (const IndexUse& use : index_uses_[constant.value]) {
           check_indices(executable_.graph, use, constant.indices);
         }
-        executor_->upload(memory_.index(constant.value), constant.indices.data(),
-                          constant.indices.size() * sizeof(int32_t));
+        memory_.put(constant.value, constant.indices);
       }
-      if (memory_.is_real(constant.value)) memory_.put(constant.value, constant.tensor.data);
+      if (memory_.is_real(constant.value)) {
+        memory_.put(constant.value, constant.tensor.data);
+      }
     }
     for (size_t entry = 0; entry < kEntryCount; ++entry) {
-      for (NodeId id : executable_.entries[entry]) {
-        std::array<Call, kWays> calls = maker_.make(static_cast<Entry>(entry), id);
-        for (size_t way = 0; way < kWays; ++way) {
-          calls_[way][entry].push_back(std::move(calls[way]));
-        }
-      }
+      calls(Way::recorded, static_cast<Entry>(entry)) = maker_.recorded(static_cast<Entry>(entry));
       one_by_one_[entry] = changes(executable_.entries[entry]);
+    }
+    maker_.settle_order();
+    for (size_t entry = 0; entry < kEntryCount; ++entry) {
+      calls(Way::plain, static_cast<Entry>(entry)) = maker_.plain(static_cast<Entry>(entry));
     }
     scratch_.memory = memory_.template allocate<std::byte>(scratch_.bytes());
   }
@@ -104,20 +105,22 @@ class DeviceProgram final : public Program {
   void write(ValueId value, std::span<const int32_t> data) override {
     check_size(value, data.size());
     indices_[value].assign(data.begin(), data.end());
-    executor_->upload(memory_.index(value), data.data(), data.size_bytes());
+    memory_.put(value, data);
   }
 
   void write_scalar(ValueId value, double scalar) override {
     if (!memory_.has_place(value)) return;  // unused inputs have no memory
     const float number = static_cast<float>(scalar);
-    // Most scalars are the same in every step, and a copy takes as long as a small kernel.
-    if (decided_.contains(value)) return memory_.put(value, {&number, 1});
+    // Most scalars are the same in every step.
+    if (decided_.contains(value)) return memory_.put(value, number);
     const auto [known, is_new] = scalars_.try_emplace(value, number);
     if (!is_new && std::bit_cast<uint32_t>(known->second) == std::bit_cast<uint32_t>(number))
       return;
     known->second = number;
-    memory_.put(value, {&number, 1});
+    memory_.put(value, number);
   }
+
+  void keep_values(bool keep) override { keeps_values_ = keep; }
 
   void set_random(uint64_t seed, uint64_t step) override { random_ = {seed, step}; }
 
@@ -265,12 +268,16 @@ class DeviceProgram final : public Program {
     const size_t which = static_cast<size_t>(entry);
     check_labels(entry);
     started_[which] = true;
-    const RunState state{random_, measured};
+    // Only recorded steps store everything, and that in the order of ONNX.
+    const bool recorded = measured || keeps_values_;
+    const RunState state{random_, recorded};
     if (one_by_one_[which].empty()) {
-      executor_->replay(recordings[which][measured ? 1 : 0], [&] { launch(entry, state); });
+      executor_->replay(recordings[which][recorded ? 1 : 0], [&] { launch(entry, state); });
     } else {
       launch(entry, state);
     }
+    memory_.note_turned(maker_.order().made_by(entry), !recorded);
+    memory_.note_left_out(maker_.left_out(entry), !recorded);
   }
 
   /// Launches a whole entry, and then the totals of its taps.
@@ -279,8 +286,7 @@ class DeviceProgram final : public Program {
       taps_.clear(entry);
       if (entry == executable_.forward) measure_sources();
     }
-    const Way way = state.measured ? Way::recorded : Way::plain;
-    for (const Call& call : calls_[static_cast<size_t>(way)][static_cast<size_t>(entry)]) {
+    for (const Call& call : calls(state.measured ? Way::recorded : Way::plain, entry)) {
       try {
         check_made_indices(call.node);
         if (call.step) call.step(state);
@@ -291,6 +297,10 @@ class DeviceProgram final : public Program {
       if (call.wide != kNone) wide_.insert(call.wide);
     }
     if (state.measured) taps_.total(entry);
+  }
+
+  std::vector<Call>& calls(Way way, Entry entry) {
+    return calls_[static_cast<size_t>(way)][static_cast<size_t>(entry)];
   }
 
   void finish(Entry entry, const Unfinished& output, const RunState& state) {
@@ -308,6 +318,7 @@ class DeviceProgram final : public Program {
   std::unique_ptr<ProductLibrary> library_;
   Scratch scratch_;
   const LibraryCall library_call_{library_.get(), &scratch_};
+  FunctionTables tables_;
   TapCounters<X> taps_;
   ProgramMemory<X> memory_;
   CallMaker<X> maker_;
@@ -316,6 +327,7 @@ class DeviceProgram final : public Program {
   std::array<std::array<std::vector<Call>, kEntryCount>, kWays> calls_;  ///< by way
   std::array<std::string, kEntryCount> one_by_one_;  ///< why an entry is not replayed, or ""
   std::array<bool, kEntryCount> started_{};
+  bool keeps_values_ = true;
   Recordings recordings_, queued_;    ///< of run() and of step queues, whose update may be skipped
   std::set<ValueId> wide_;            ///< scalars that were computed in double
   std::map<ValueId, float> scalars_;  ///< last written by write_scalar()

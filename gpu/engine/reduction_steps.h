@@ -3,13 +3,16 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <type_traits>
 
 #include "gpu/bodies/chain_sums.h"
+#include "gpu/bodies/channels_last.h"
 #include "gpu/bodies/loss.h"
 #include "gpu/bodies/normalization.h"
 #include "gpu/bodies/pooling.h"
 #include "gpu/bodies/reductions.h"
+#include "gpu/bodies/running_sums.h"
 #include "gpu/bodies/softmax.h"
 #include "gpu/bodies/team_sums.h"
 #include "gpu/engine/movement_steps.h"
@@ -19,8 +22,11 @@ namespace halfscope::gpu {
 
 /// Returns the reduction over `axes` of a tensor with this shape.
 inline Reduction reduction_over(const Node& node, const Shape& shape,
-                                const std::vector<int64_t>& axes) {
-  const std::vector<int64_t> own = row_major(shape);
+                                const std::vector<int64_t>& axes, bool channels_last = false) {
+  std::vector<int64_t> own = row_major(shape);
+  if (channels_last) {
+    own = {shape[1] * shape[2] * shape[3], 1, shape[1] * shape[3], shape[1]};
+  }
   std::vector<int64_t> sizes[2], strides[2];
   Reduction result;
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -100,11 +106,16 @@ ExpSums<T> exp_sums(const NodeCall<X, T>& c, const AxisLines& lines) {
 /// returns nothing.
 template <class X>
 Step chain_sums_step(const NodeCall<X, float>& c, const std::vector<int64_t>& axes, bool mean) {
-  const Shape& x = c.in_shape(0);
+  Shape x = c.in_shape(0);
   const ChainSpec how = chain_spec(c.sum_spec());
   const auto reduced = [&](size_t i) {
     return std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i));
   };
+  if (c.last_in(0)) {
+    // Pixels of all samples are the lines of a matrix, in the order of the sum.
+    if (!reduced(0)) return {};
+    x = {x[0] * x[2] * x[3], x[1]};
+  }
   size_t first = 0, last = x.size();
   ChainSums body{c.in[0], c.out[0], 1, 1, 1, 1.0, 1};
   int64_t inner = 1;
@@ -149,8 +160,10 @@ Step interleaved_sums_step(const NodeCall<X, double>&, const std::vector<int64_t
 template <class X, class T>
 Step sum_step(const NodeCall<X, T>& c, const std::vector<int64_t>& axes, bool mean) {
   if (Step step = chain_sums_step(c, axes, mean)) return step;
-  if (Step step = interleaved_sums_step(c, axes, mean)) return step;
-  const Reduction reduction = reduction_over(*c.node, c.in_shape(0), axes);
+  if (!c.last_in(0)) {
+    if (Step step = interleaved_sums_step(c, axes, mean)) return step;
+  }
+  const Reduction reduction = reduction_over(*c.node, c.in_shape(0), axes, c.last_in(0));
   return sums_step(c, c.out_count(0),
                    Sum<T>{c.in[0], c.out[0], reduction, chain_spec(c.sum_spec()), mean},
                    [](Sum<T>& body) -> ChainSpec& { return body.how; });
@@ -162,24 +175,42 @@ Step cumulative_sum_step(const NodeCall<X, T>& c) {
   const AxisSplit s = split_at(x, axis_attribute(*c.node, x.size()));
   const bool reverse = int_attribute(*c.node, "reverse", 0) != 0;
   const bool exclusive = int_attribute(*c.node, "exclusive", 0) != 0;
+  const ChainSpec how = chain_spec(c.sum_spec());
+  if (RunningSums<T>::suits(how)) {
+    const int64_t lines = s.outer * s.inner,
+                  per_block = RunningSums<T>::lines_of_block(lines, s.inner);
+    return blocks_step(
+        *c.executor,
+        RunningSums<T>{c.in[0], c.out[0], lines, s.length, s.inner, per_block,
+                       RunningSums<T>::terms_of_piece(per_block), reverse, exclusive, how});
+  }
   return sums_step(c, c.out_count(0),
-                   CumulativeSum<T>{c.in[0], c.out[0], s.length, s.inner, reverse, exclusive,
-                                    chain_spec(c.sum_spec())},
+                   CumulativeSum<T>{c.in[0], c.out[0], s.length, s.inner, reverse, exclusive, how},
                    [](CumulativeSum<T>& body) -> ChainSpec& { return body.how; });
 }
 
 template <class X, class T>
 Step max_pool_step(const NodeCall<X, T>& c) {
+  const auto windows = pool_geometry<Divisor>(*c.node, c.in_shape(0), c.out_shape(0));
+  if (c.last_out(0)) {
+    const int64_t channels = c.in_shape(0)[1];
+    return items_step(*c.executor, c.out_count(0),
+                      MaxPoolLast<T>{c.in[0], c.out[0], c.index_out[1], windows, channels});
+  }
   return items_step(*c.executor, c.out_count(0),
-                    MaxPool<T>{c.in[0], c.out[0], c.index_out[1],
-                               pool_geometry<Divisor>(*c.node, c.in_shape(0), c.out_shape(0))});
+                    MaxPool<T>{c.in[0], c.out[0], c.index_out[1], windows});
 }
 
 template <class X, class T>
 Step max_pool_grad_step(const NodeCall<X, T>& c) {
+  const auto windows = pool_geometry<Divisor>(*c.node, c.out_shape(0), c.in_shape(0));
+  if (c.last_out(0)) {
+    const int64_t channels = c.out_shape(0)[1];
+    return items_step(*c.executor, c.out_count(0),
+                      MaxPoolGradLast<T>{c.in[0], c.index_in[1], c.out[0], windows, channels});
+  }
   return items_step(*c.executor, c.out_count(0),
-                    MaxPoolGrad<T>{c.in[0], c.index_in[1], c.out[0],
-                                   pool_geometry<Divisor>(*c.node, c.out_shape(0), c.in_shape(0))});
+                    MaxPoolGrad<T>{c.in[0], c.index_in[1], c.out[0], windows});
 }
 
 template <class X, class T>
@@ -193,12 +224,14 @@ Step average_pool_step(const NodeCall<X, T>& c) {
 
 template <class X, class T>
 Step average_pool_grad_step(const NodeCall<X, T>& c) {
-  return sums_step(
-      c, c.out_count(0),
-      AveragePoolGrad<T>{c.in[0], c.out[0],
-                         pool_geometry<Divisor>(*c.node, c.out_shape(0), c.in_shape(0)),
-                         chain_spec(c.sum_spec())},
-      [](auto& body) -> ChainSpec& { return body.how; });
+  const Windows s = pool_geometry<Divisor>(*c.node, c.out_shape(0), c.in_shape(0));
+  const auto every = [](int64_t stride, int64_t dilation) {
+    return dilation / std::gcd(stride, dilation);
+  };
+  return sums_step(c, c.out_count(0),
+                   AveragePoolGrad<T>{c.in[0], c.out[0], s, every(s.stride_h, s.dilation_h),
+                                      every(s.stride_w, s.dilation_w), chain_spec(c.sum_spec())},
+                   [](auto& body) -> ChainSpec& { return body.how; });
 }
 
 template <class X, class T>
@@ -272,8 +305,33 @@ inline Planes planes_of(const Shape& shape) {
 }
 
 template <class X, class T>
+Step plane_moment_step(const NodeCall<X, T>& c, const Planes& planes, const double* mean,
+                       double* sums) {
+  if (c.last_in(0)) {
+    return blocks_step(*c.executor, PlaneMomentLast<T>{PackTiles(planes), c.in[0], mean, sums});
+  }
+  return blocks_step(*c.executor, PlaneMoment<T>{planes, c.in[0], mean, sums});
+}
+
+template <class X, class T>
+Step normalize_step(const NodeCall<X, T>& c, const Planes& planes, const T* centre,
+                    const T* factor) {
+  Afterwards<T> then;
+  then.last = c.out[0];
+  if constexpr (std::is_same_v<T, float>) {
+    if (c.then != nullptr) then = *c.then;
+  }
+  if (c.last_in(0)) {
+    const PackItems items(planes);
+    return items_step(*c.executor, items.items(),
+                      NormalizeLast<T>{items, c.in[0], centre, factor, c.in[2], then});
+  }
+  return items_step(*c.executor, items_of_several(c.out_count(0)),
+                    Normalize<T>{planes, c.in[0], centre, factor, c.in[2], then});
+}
+
+template <class X, class T>
 Step batch_norm_step(const NodeCall<X, T>& c) {
-  X& executor = *c.executor;
   const Planes planes = planes_of(c.in_shape(0));
   const SumSpec spec = c.sum_spec();
   const bool named = std::is_same_v<T, float> && names_inner_sums(spec);
@@ -310,14 +368,13 @@ Step batch_norm_step(const NodeCall<X, T>& c) {
     factors.saved_inverse = c.out[4];
     const double n = planes.count();
     if (int_attribute(*c.node, "unbiased", 0) != 0) factors.unbiased = n / (n - 1.0);
-    steps.push_back(blocks_step(executor, PlaneMoment<T>{planes, c.in[0], nullptr, sums}));
+    steps.push_back(plane_moment_step(c, planes, nullptr, sums));
     steps.push_back(
         block_sums_step(c, BatchMean<T>{planes, c.in[0], sums, mean, chain_spec(spec), named}));
-    steps.push_back(blocks_step(executor, PlaneMoment<T>{planes, c.in[0], mean, squares}));
+    steps.push_back(plane_moment_step(c, planes, mean, squares));
   }
   steps.push_back(block_sums_step(c, factors));
-  steps.push_back(items_step(executor, items_of_several(c.out_count(0)),
-                             Normalize<T>{planes, c.in[0], centre, factor, c.in[2], c.out[0]}));
+  steps.push_back(normalize_step(c, planes, centre, factor));
   return in_turn(std::move(steps));
 }
 
@@ -347,12 +404,24 @@ Step batch_norm_grad_step(const NodeCall<X, T>& c) {  // (dy, x, scale, mean, in
                               .slope = slope,
                               .how = chain_spec(spec),
                               .named = std::is_same_v<T, float> && names_inner_sums(spec)};
-  return in_turn(
-      {blocks_step(executor, PlaneGradSums<T>{planes, c.in[0], c.in[1], c.in[3], first, second}),
-       block_sums_step(c, grads),
-       items_step(
-           executor, items_of_several(c.out_count(0)),
-           NormalizeGrad<T>{planes, c.in[0], c.in[1], c.in[3], factor, share, slope, c.out[0]})});
+  std::vector<Step> steps;
+  if (c.last_in(0)) {
+    const PackItems items(planes);
+    steps.push_back(blocks_step(executor, PlaneGradSumsLast<T>{PackTiles(planes), c.in[0], c.in[1],
+                                                               c.in[3], first, second}));
+    steps.push_back(block_sums_step(c, grads));
+    steps.push_back(items_step(
+        executor, items.items(),
+        NormalizeGradLast<T>{items, c.in[0], c.in[1], c.in[3], factor, share, slope, c.out[0]}));
+    return in_turn(std::move(steps));
+  }
+  steps.push_back(
+      blocks_step(executor, PlaneGradSums<T>{planes, c.in[0], c.in[1], c.in[3], first, second}));
+  steps.push_back(block_sums_step(c, grads));
+  steps.push_back(items_step(
+      executor, items_of_several(c.out_count(0)),
+      NormalizeGrad<T>{planes, c.in[0], c.in[1], c.in[3], factor, share, slope, c.out[0]}));
+  return in_turn(std::move(steps));
 }
 
 template <class X, class T>
@@ -363,6 +432,12 @@ Step extreme_step(const NodeCall<X, T>& c, bool least) {
 
 template <class X, class T>
 Step mean_grad_step(const NodeCall<X, T>& c) {
+  if (c.last_out(0)) {
+    const Shape& x = c.out_shape(0);
+    const int64_t pixels = x[2] * x[3];
+    return items_step(*c.executor, c.out_count(0),
+                      MeanGradLast<T>{c.in[0], c.out[0], x[1], x[1] * pixels, pixels});
+  }
   return items_step(*c.executor, c.out_count(0),
                     MeanGrad<T>{c.in[0], c.out[0], reduction_of(*c.node, c.out_shape(0))});
 }

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#include "bench/count/watch.h"
+
+#include "core/numeric/elementary/elementary.h"
+
+namespace halfscope::count {
+
+Watch watch;
+
+namespace {
+
+bool watching = false;
+
+void touch(const void* at, size_t bytes, bool writes) {
+  if (!watching) return;
+  const uintptr_t address = reinterpret_cast<uintptr_t>(at);
+  if (address - watch.device < watch.device_bytes) {
+    watch.accesses.push_back({.offset = address - watch.device, .bytes = bytes, .writes = writes});
+  } else if (address - watch.shared < watch.shared_bytes) {
+    ++watch.shared_accesses;
+  }
+}
+
+bool is_elementary(const void* function) {
+  using Function = double (*)(double) noexcept;
+  static const Function one[] = {elementary::exp,  elementary::log, elementary::expm1,
+                                 elementary::tanh, elementary::erf, elementary::erfc,
+                                 elementary::sin,  elementary::cos, elementary::log1p};
+  for (const Function each : one) {
+    if (function == reinterpret_cast<const void*>(each)) return true;
+  }
+  return function == reinterpret_cast<const void*>(&elementary::pow);
+}
+
+}  // namespace
+
+void begin_watching() { watching = true; }
+void end_watching() { watching = false; }
+
+}  // namespace halfscope::count
+
+// The names and types are the compilers' (GCC and Clang).
+#define HALFSCOPE_WATCH(bytes)                                                               \
+  void __tsan_read##bytes(void* at) { halfscope::count::touch(at, bytes, false); }           \
+  void __tsan_write##bytes(void* at) { halfscope::count::touch(at, bytes, true); }           \
+  void __tsan_unaligned_read##bytes(void* at) { halfscope::count::touch(at, bytes, false); } \
+  void __tsan_unaligned_write##bytes(void* at) { halfscope::count::touch(at, bytes, true); } \
+  void __tsan_volatile_read##bytes(void* at) { halfscope::count::touch(at, bytes, false); }  \
+  void __tsan_volatile_write##bytes(void* at) { halfscope::count::touch(at, bytes, true); }  \
+  void __tsan_read_write##bytes(void* at) {                                                  \
+    halfscope::count::touch(at, bytes, false);                                               \
+    halfscope::count::touch(at, bytes, true);                                                \
+  }
+
+#pragma GCC diagnostic ignored "-Wmissing-declarations"
+extern "C" {
+HALFSCOPE_WATCH(1)
+HALFSCOPE_WATCH(2)
+HALFSCOPE_WATCH(4)
+HALFSCOPE_WATCH(8)
+HALFSCOPE_WATCH(16)
+void __tsan_read_range(void* at, size_t bytes) { halfscope::count::touch(at, bytes, false); }
+void __tsan_write_range(void* at, size_t bytes) { halfscope::count::touch(at, bytes, true); }
+// Reference counts of the standard library.
+int __tsan_atomic32_fetch_add(volatile int* at, int by, int) {
+  return __atomic_fetch_add(at, by, __ATOMIC_SEQ_CST);
+}
+int __tsan_atomic32_load(const volatile int* at, int) {
+  return __atomic_load_n(at, __ATOMIC_SEQ_CST);
+}
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+
+void __cyg_profile_func_enter(void* function, void*) {
+  if (halfscope::count::watching && halfscope::count::is_elementary(function)) {
+    ++halfscope::count::watch.functions;
+  }
+}
+void __cyg_profile_func_exit(void*, void*) {}
+}
