@@ -257,7 +257,7 @@ int main(int argc, char** argv) {
     for (const char* kind :
          {"tensor-core:v100", "tensor-core:a100", "tensor-core:h100", "tensor-core:h100,acc=fp16",
           "tensor-core:h100,promote=128", "fp32:promote=128", "fp32:split-k=4",
-          "format:promote=128", "pairwise", "kahan", "format:rounding=toward-zero",
+          "format:promote=128", "pairwise", "interleaved16", "kahan", "format:rounding=toward-zero",
           "format:rounding=up", "format:rounding=odd", "format:rounding=stochastic",
           "format-mul-add:rounding=toward-zero", "format-mul-add:rounding=stochastic"}) {
       add(c, kind, {*parse_accumulation(kind), kFp16, kFp16});

@@ -123,6 +123,7 @@ std::string accumulation_text() {
          "  fp32              one chain of fp32 fused multiply-adds\n"
          "  fp64              the same in double, rounded once at the end\n"
          "  pairwise          fp32 additions in a balanced tree\n"
+         "  interleaved16     16 chains in turn, added in a balanced tree\n"
          "  kahan             fp32 with compensation for the rounding errors\n"
          "  format            the layer's write format, rounded after every term\n"
          "  format-mul-add    the same, with the product rounded first\n"

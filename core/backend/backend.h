@@ -37,6 +37,11 @@ class Program {
   /// Writes a scalar input.
   virtual void write_scalar(ValueId value, double scalar) = 0;
 
+  /// Decides whether values of later runs stay readable, which is so at first. Otherwise run() may
+  /// leave out values that only other nodes read; read() and rerun() throw Error for these. Inputs,
+  /// variables, gradients of variables, outputs and scalars always stay readable.
+  virtual void keep_values(bool /*keep*/) {}
+
   /// Sets the seed and step of the random words for stochastic rounding
   /// (core/numeric/formats/rng.h). They stay in force until the next call.
   virtual void set_random(uint64_t seed, uint64_t step) = 0;

@@ -216,21 +216,25 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
       const int64_t first = step * feed_->batch();
       indices.resize(static_cast<size_t>(std::min(feed_->batch(), samples - first)));
       std::iota(indices.begin(), indices.end(), first);
+      // The padding of a batch that is not full would be compared, too.
+      const bool full = static_cast<int64_t>(indices.size()) == feed_->batch();
+      const bool sampled = full && config_.errors.samples(step, samples / feed_->batch());
+      // A run with fewer samples than a batch has no full one.
+      const bool probes = count == 1 || sampled;
       for (size_t i = 0; i < lanes_.size(); ++i) {
         rows[i] = {.step = step, .loss = std::numeric_limits<double>::quiet_NaN()};
-        lanes_.guarded(i, step, [&](Lane&) { rows[i] = run_lane(i, step, indices); });
+        lanes_.guarded(i, step, [&](Lane& lane) {
+          lane.program->keep_values(sink != nullptr && probes);
+          rows[i] = run_lane(i, step, indices);
+        });
       }
       if (sink != nullptr) {
-        // The padding of a batch that is not full would be compared, too.
-        const bool full = static_cast<int64_t>(indices.size()) == feed_->batch();
-        if (full && config_.errors.samples(step, samples / feed_->batch())) {
+        if (sampled) {
           lanes_.compare(step, {config_.seed, static_cast<uint64_t>(step)}, [](const Lane& lane) {
             static_cast<void>(lane.program->read(lane.executable.outputs[0].value));
           });
         }
-        // A run with fewer samples than a batch has no full one.
-        probe(step, indices,
-              count == 1 || (full && config_.errors.samples(step, samples / feed_->batch())));
+        probe(step, indices, probes);
         for (size_t i = 0; i < lanes_.size(); ++i) {
           if (has_lane(i)) sink->step(static_cast<int>(i), rows[i], lanes_[i].stats);
         }

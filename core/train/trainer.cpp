@@ -316,6 +316,7 @@ EvalRow Trainer::evaluate_weights(Lane& lane, int64_t step) {
   const ValueId accuracy = lane.executable.eval_accuracy;
   if (accuracy == kNone) row.accuracy = std::numeric_limits<double>::quiet_NaN();
   std::vector<int64_t> indices;
+  lane.program->keep_values(false);
   for (int64_t first = 0; first < samples; first += micro_size_) {
     indices.resize(static_cast<size_t>(std::min(micro_size_, samples - first)));
     std::iota(indices.begin(), indices.end(), first);
@@ -325,6 +326,7 @@ EvalRow Trainer::evaluate_weights(Lane& lane, int64_t step) {
     row.loss += weight * lane.program->read_scalar(lane.executable.eval_loss);
     if (accuracy != kNone) row.accuracy += weight * lane.program->read_scalar(accuracy);
   }
+  lane.program->keep_values(true);
   return row;
 }
 
@@ -411,9 +413,12 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
     const auto records = [&](const Lane& lane) {
       return recorded && !lane.config.plan.double_precision;
     };
-    const auto begin = [&](Lane& lane) { begin_step(lane, step, indices, records(lane)); };
     const bool compares = sink != nullptr && config_.errors.samples(step, config_.steps);
     const bool probes = probes_at(step);
+    const auto begin = [&](Lane& lane) {
+      lane.program->keep_values(compares || probes);
+      begin_step(lane, step, indices, records(lane));
+    };
     if (compares || probes) {
       settle();
       // References come last: probes put other weights into them.
@@ -452,6 +457,9 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
     if (due) write_checkpoint();
   }
   settle();
+  for (const auto& lane : lanes_) {
+    if (!lane->lost) lane->program->keep_values(true);
+  }
   const bool interrupted = step_ < config_.steps && !stale;
   if (config_.evaluate && has_test && !interrupted && !evaluated && !stop) evaluate_all(step_);
   write_checkpoint();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Layer, group, instance and RMS normalization, fused (core/ops/group_normalization.cpp). Sums are
-// in double unless the plan names another accumulation: over a group in the fixed order of
-// plane_sums, over a parameter in ascending order. The rest is in fp32. Threads share groups, then
+// Layer, group, instance and RMS normalization, fused (core/ops/group_normalization.cpp). Sums over
+// groups and over the elements of a parameter are in double, in the fixed order of plane_sums,
+// unless the plan names another accumulation. The rest is in fp32. Threads share groups, then
 // parameters.
 #include <algorithm>
 #include <cmath>
@@ -126,24 +126,29 @@ struct NormalizationGrad {
     });
   }
 
-  /// Computes the gradients of parameters [begin, end), each over its elements in ascending order.
+  /// Computes the gradients of parameters [begin, end): several at a time, because those that are
+  /// adjacent in x are read together.
   void parameters(int64_t begin, int64_t end) const {
-    std::vector<double> slopes(static_cast<size_t>(end - begin), 0.0), sums = slopes;
-    for (int64_t block = 0; block < s.count(); block += s.params * s.inner) {
+    std::vector<Partials> slopes(static_cast<size_t>(end - begin)), sums = slopes;
+    for (int64_t run = 0; run < s.per_param(); run += s.inner) {
+      const int64_t block = run * s.params;
       int64_t group = (block + begin * s.inner) / s.size;
       for (int64_t p = begin; p < end; ++p) {
         if ((group + 1) * s.size <= block + p * s.inner) ++group;
-        double &slope = slopes[static_cast<size_t>(p - begin)],
-               &sum = sums[static_cast<size_t>(p - begin)];
-        for (int64_t i = block + p * s.inner; i < block + (p + 1) * s.inner; ++i) {
-          const double g = static_cast<double>(dy[i]);
-          slope += g * normal(i, group);
-          sum += g;
+        Partials &slope = slopes[static_cast<size_t>(p - begin)],
+                 &sum = sums[static_cast<size_t>(p - begin)];
+        const int64_t first = block + p * s.inner;
+        for (int64_t i = 0; i < s.inner; ++i) {
+          const size_t partial = static_cast<size_t>(run + i) % kPartials;
+          const double g = static_cast<double>(dy[first + i]);
+          slope[partial] += g * normal(first + i, group);
+          sum[partial] += g;
         }
       }
     }
     for (int64_t p = begin; p < end; ++p) {
       const size_t at = static_cast<size_t>(p - begin);
+      double slope = add_tree(slopes[at]), sum = add_tree(sums[at]);
       if (named) {
         std::vector<float> gradients, normals;
         for (int64_t k = 0; k < s.per_param(); ++k) {
@@ -151,12 +156,12 @@ struct NormalizationGrad {
           gradients.push_back(static_cast<float>(dy[i]));
           normals.push_back(static_cast<float>(normal(i, i / s.size)));
         }
-        sums[at] = sum_of_values(spec, gradients, p);
-        slopes[at] =
+        sum = sum_of_values(spec, gradients, p);
+        slope =
             static_cast<double>(sum_of_products(second_sums(spec), gradients, normals, nullptr, p));
       }
-      c.out[1][p] = static_cast<T>(slopes[at]);
-      if (c.out.size() > 2) c.out[2][p] = static_cast<T>(sums[at]);
+      c.out[1][p] = static_cast<T>(slope);
+      if (c.out.size() > 2) c.out[2][p] = static_cast<T>(sum);
     }
   }
 };

@@ -10,6 +10,7 @@
 #include "core/numeric/sums/accumulate.h"
 #include "emulation/engine/kernel.h"
 #include "emulation/engine/map_values.h"
+#include "emulation/engine/plane_sums.h"
 
 namespace halfscope {
 namespace {
@@ -19,6 +20,11 @@ struct Softmax {
   double largest = 0.0, sum = 0.0;      // sum of exp(x - largest)
   std::vector<double> shifted, powers;  // x - largest, and exp of it
 };
+
+double sum_of(const std::vector<double>& terms) {
+  return wide_sum(static_cast<int64_t>(terms.size()),
+                  [&](int64_t i) { return terms[static_cast<size_t>(i)]; });
+}
 
 template <class T>
 void softmax_of(const T* row, int64_t classes, const SumSpec& spec, int64_t element,
@@ -41,8 +47,7 @@ void softmax_of(const T* row, int64_t classes, const SumSpec& spec, int64_t elem
     result.sum = sum_of_values(spec, terms, element);
     return;
   }
-  result.sum = 0.0;
-  for (const double power : result.powers) result.sum += power;
+  result.sum = sum_of(result.powers);
 }
 
 /// Decides which rows count: not those without a label or with the label ignore_index.
@@ -76,20 +81,18 @@ void cross_entropy(KernelCall<T>& c) {
   const int32_t* labels = c.index_in[1];
   const Labels valid(*c.node, labels, rows, classes);
   const SumSpec spec = c.sum_spec();
-  double total = 0.0;
-  std::vector<float> losses;
+  std::vector<double> losses;
   Softmax softmax;
   for (int64_t i = 0; i < rows; ++i) {
     if (!valid.counts(i)) continue;
     const T* row = c.in[0] + i * classes;
     softmax_of(row, classes, spec, i, softmax);
-    const double loss =
-        elementary::log(softmax.sum) - (static_cast<double>(row[labels[i]]) - softmax.largest);
-    total += loss;
-    losses.push_back(static_cast<float>(loss));
+    losses.push_back(elementary::log(softmax.sum) -
+                     (static_cast<double>(row[labels[i]]) - softmax.largest));
   }
+  double total = sum_of(losses);
   if (std::is_same_v<T, float> && names_inner_sums(spec)) {
-    total = sum_of_values(second_sums(spec), losses);
+    total = sum_of_values(second_sums(spec), std::vector<float>(losses.begin(), losses.end()));
   }
   c.out[0][0] = delivered<T>(total / static_cast<double>(valid.count()), c.out_format(0));
 }
@@ -146,10 +149,10 @@ void mean_squared_error(KernelCall<T>& c) {
   } else {
     std::vector<double> sums(static_cast<size_t>((n + kLossChunk - 1) / kLossChunk), 0.0);
     parallel_ranges(n, kLossChunk, [&](int64_t begin, int64_t end) {
-      double& sum = sums[static_cast<size_t>(begin / kLossChunk)];
-      for (int64_t i = begin; i < end; ++i) sum += error(i) * error(i);
+      sums[static_cast<size_t>(begin / kLossChunk)] =
+          wide_sum(end - begin, [&](int64_t i) { return error(begin + i) * error(begin + i); });
     });
-    for (double sum : sums) total += sum;
+    total = sum_of(sums);
   }
   c.out[0][0] = delivered<T>(total / static_cast<double>(n), c.out_format(0));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sums for fused normalizations, in double and in an order that suits vectors of any width.
+// Sums inside fused operators, in double and in an order that suits vectors of any width and the
+// threads of a GPU.
 #pragma once
 
 #include <array>
@@ -9,6 +10,15 @@
 namespace halfscope {
 
 inline constexpr size_t kPartials = 16;
+using Partials = std::array<double, kPartials>;
+
+/// Adds partial sums as a balanced tree.
+inline double add_tree(Partials partials) {
+  for (size_t width = kPartials / 2; width > 0; width /= 2) {
+    for (size_t j = 0; j < width; ++j) partials[j] += partials[j + width];
+  }
+  return partials[0];
+}
 
 struct PlaneSums {
   double first = 0.0, second = 0.0;
@@ -18,7 +28,7 @@ struct PlaneSums {
 /// % 16; the partial sums are added as a balanced tree.
 template <class F>
 PlaneSums plane_sums(int64_t n, const F& f) {
-  std::array<double, kPartials> first{}, second{};
+  Partials first{}, second{};
   int64_t i = 0;
   for (; i + static_cast<int64_t>(kPartials) <= n; i += static_cast<int64_t>(kPartials)) {
     for (size_t j = 0; j < kPartials; ++j) f(i + static_cast<int64_t>(j), first[j], second[j]);
@@ -27,13 +37,20 @@ PlaneSums plane_sums(int64_t n, const F& f) {
     const size_t j = static_cast<size_t>(i) % kPartials;
     f(i, first[j], second[j]);
   }
-  for (size_t width = kPartials / 2; width > 0; width /= 2) {
-    for (size_t j = 0; j < width; ++j) {
-      first[j] += first[j + width];
-      second[j] += second[j + width];
-    }
+  return {add_tree(first), add_tree(second)};
+}
+
+/// Returns the sum of f(i) for all i in [0, n), in this order.
+template <class F>
+double wide_sum(int64_t n, const F& f) {
+  constexpr int64_t kAtOnce = kPartials;
+  Partials sums{};
+  int64_t i = 0;
+  for (; i + kAtOnce <= n; i += kAtOnce) {
+    for (int64_t j = 0; j < kAtOnce; ++j) sums[static_cast<size_t>(j)] += f(i + j);
   }
-  return {first[0], second[0]};
+  for (int64_t j = 0; i + j < n; ++j) sums[static_cast<size_t>(j)] += f(i + j);
+  return add_tree(sums);
 }
 
 }  // namespace halfscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Softmax, LogSoftmax and their gradients, fused (core/ops/softmax.cpp): in double, with sums in
-// ascending order unless the plan names another accumulation. Threads share lines.
+// the fixed order of wide_sum() unless the plan names another accumulation. Threads share lines.
 #include "core/ops/softmax.h"
 
 #include <cmath>
@@ -9,6 +9,7 @@
 #include "core/numeric/sums/accumulate.h"
 #include "emulation/engine/kernel.h"
 #include "emulation/engine/map_values.h"
+#include "emulation/engine/plane_sums.h"
 
 namespace halfscope {
 namespace {
@@ -47,8 +48,7 @@ void softmax(KernelCall<T>& c) {
     powers.resize(static_cast<size_t>(lines.size));
     for (int64_t k = 0; k < lines.size; ++k) shifted.push_back(element(k) - largest);
     map_values(isa, kExp, powers.data(), lines.size, shifted.data());
-    double sum = 0.0;
-    for (const double power : powers) sum += power;
+    double sum = wide_sum(lines.size, [&](int64_t k) { return powers[static_cast<size_t>(k)]; });
     if (named) {
       sum = sum_of_values(spec, std::vector<float>(powers.begin(), powers.end()), line);
     }
@@ -71,11 +71,10 @@ void softmax_grad(KernelCall<T>& c) {  // (dy, y) -> dx
   const Isa isa = active_isa();
   for_lines(lines, [&](int64_t line, int64_t first) {
     const T *dy = c.in[0] + first, *y = c.in[1] + first;
-    double sum = 0.0;
-    for (int64_t k = 0; k < lines.size; ++k) {
+    double sum = wide_sum(lines.size, [&](int64_t k) {
       const double g = static_cast<double>(dy[k * lines.stride]);
-      sum += kLog ? g : g * static_cast<double>(y[k * lines.stride]);
-    }
+      return kLog ? g : g * static_cast<double>(y[k * lines.stride]);
+    });
     if (named) {
       std::vector<float> gradients, values;
       for (int64_t k = 0; k < lines.size; ++k) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/numeric/formats/round_odd.h"
@@ -38,12 +39,57 @@ SumDiagnostics diagnose_rows(int64_t m, int64_t n, const Rows& a, const Rows& b,
   return all;
 }
 
+bool is_interleaved(const SumSpec& spec) {
+  return spec.accumulation == Accumulation(Accumulation::interleaved16);
+}
+
+/// Computes a product under interleaved16: kPartialSums products of fp32 chains, each over every
+/// kPartialSums-th k. In this order, sums that belong together in the tree meet like the digits of
+/// a binary counter, so that few are in memory at a time.
+void interleaved_product(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b,
+                         const ResultView& c) {
+  constexpr int64_t kOrder[kPartialSums] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
+  std::vector<std::vector<float>> waiting;
+  for (int turn = 0; turn < kPartialSums; ++turn) {
+    const int64_t first = std::min(kOrder[turn], k);
+    std::vector<float> sums(static_cast<size_t>(m * n));
+    tiled_gemm(m, n, (k - first + kPartialSums - 1) / kPartialSums,
+               {a.data + first * a.column_stride, a.row_stride, kPartialSums * a.column_stride},
+               {b.data + first * b.row_stride, kPartialSums * b.row_stride, b.column_stride},
+               nullptr, nullptr, sums.data(), SumSpec{}, {0, n, 1}, nullptr);
+    for (int digits = turn; digits % 2 != 0; digits /= 2) {
+      const std::vector<float>& other = waiting.back();
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] = other[i] + sums[i];
+      waiting.pop_back();
+    }
+    waiting.push_back(std::move(sums));
+  }
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      float sum = waiting.back()[static_cast<size_t>(i * n + j)];
+      if (c.row_bias != nullptr) {
+        sum += c.row_bias[i];
+      } else if (c.column_bias != nullptr) {
+        sum += c.column_bias[j];
+      }
+      const bool is_nan = sum != sum;
+      c.data[i * c.row_stride + j * c.column_stride] =
+          is_nan ? std::numeric_limits<float>::quiet_NaN() : sum;
+    }
+  }
+}
+
 /// Computes c(i, j) = sum over k of a[i] * b[j].
 void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const ResultView& c,
                      const SumSpec& spec, SumDiagnostics* diagnostics) {
   if (m <= 0 || n <= 0) return;
   if (a.k > 0 && has_block_tiles(spec, diagnostics != nullptr)) {
     block_product(m, n, a.k, {a.data, a.k, 1}, {b.data, 1, b.k}, c, spec, diagnostics);
+    return;
+  }
+  if (is_interleaved(spec)) {
+    interleaved_product(m, n, a.k, {a.data, a.k, 1}, {b.data, 1, b.k}, c);
+    if (diagnostics != nullptr) *diagnostics = diagnose_rows(m, n, a, b, spec);
     return;
   }
   if (has_tiles(spec) && c.column_stride == 1) {
@@ -160,6 +206,8 @@ bool has_tiles(const SumSpec& spec) noexcept {
     case Accumulation::Kind::format_mul_add:
     case Accumulation::Kind::fma32_then_round:
       return tiles_round_to(spec.write) && has_rounded_tiles(spec);
+    case Accumulation::Kind::interleaved16:
+      return false;  // several products on tiles
     case Accumulation::Kind::tensor_core:
       return spec.read == kFp32;  // fp32 chains
   }
@@ -176,6 +224,10 @@ void model_gemm(int64_t m, int64_t n, int64_t k, MatrixView a, MatrixView b, con
                 float* c, const SumSpec& spec, SumDiagnostics* diagnostics, int64_t first) {
   if (k > 0 && has_block_tiles(spec, diagnostics != nullptr)) {
     block_product(m, n, k, a, b, {c, n, 1, nullptr, bias, first}, spec, diagnostics);
+    return;
+  }
+  if (is_interleaved(spec) && diagnostics == nullptr) {
+    interleaved_product(m, n, k, a, b, {c, n, 1, nullptr, bias, first});
     return;
   }
   std::vector<float> a_memory, b_memory;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Few, long chains of additions: sums over all axes of a tensor except the middle ones, as in bias
+// Sums of few outputs. Chains: sums over all axes of a tensor except the middle ones, as in bias
 // gradients. A chain has a fixed order and therefore one thread, which would wait for memory at
 // every element. So a block of threads loads a piece of its chains into shared memory (adjacent
 // threads load adjacent elements), while the adding threads process the previous piece.
@@ -8,6 +8,8 @@
 #include <cstdint>
 
 #include "gpu/bodies/divisor.h"
+#include "gpu/bodies/reductions.h"
+#include "gpu/bodies/team_sums.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
@@ -71,6 +73,41 @@ struct ChainSums {
     const int n = static_cast<int>(count(piece)), stride = static_cast<int>(int64_t{per_block});
     for (int k = 0; k < n; ++k) sum += from[k * stride + thread];
     return sum;
+  }
+};
+
+/// Sums under interleaved16, a team of threads per output.
+struct InterleavedSum {
+  static constexpr int kThreads = LineTeams::kThreads;
+  using Shared = TeamSums<1>::Shared;
+  using State = TeamSums<1>::State;
+
+  In<float> x;
+  Out<float> y;
+  Reduction reduction;
+  TeamSums<1> sums;
+  bool mean;
+
+  struct Factors {
+    In<float> x;  ///< starts at the output's first element
+    const Strided& inner;
+    HS_HD float left(int, int64_t k) const { return x[inner.offset(k)]; }
+    HS_HD float right(int, int64_t) const { return 1.0f; }
+  };
+
+  int64_t blocks() const { return sums.teams.blocks(); }
+  HS_HD int64_t steps() const { return sums.steps() + 1; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const int64_t o = sums.teams.line(block, thread);
+    if (o >= sums.teams.lines) return;
+    if (s < sums.steps()) {
+      sums.step_of_factors(s, thread, shared, state,
+                           Factors{x + reduction.outer.offset(o), reduction.inner});
+    } else if (sums.teams.worker(thread) == 0) {
+      const double sum = sums.total(0, thread, shared);
+      y[o] = static_cast<float>(mean ? sum / static_cast<double>(reduction.count) : sum);
+    }
   }
 };
 

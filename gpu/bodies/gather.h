@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Gather, GatherElements and their gradients, which sum in ascending order of the positions in
-// `indices`. The caller has checked the indices.
+// `indices`: a stable sort by the row that each position reads puts the terms of a row next to each
+// other (Executor::sort). The caller has checked the indices.
 #pragma once
 
 #include <cstdint>
@@ -31,26 +32,30 @@ struct Gather {
   }
 };
 
-/// Item: a position in `index`. Sorts the positions by the rows that they read (stable): row r has
-/// places[first[r]] to places[first[r] + terms[r]]. `terms` must be zero before.
-struct SortByRow {
+/// Item: a position in `index`. Makes the pair to sort: the row that it reads, and the position.
+struct RowKeys {
   const int32_t* index;
-  int32_t *places, *first, *terms;
-  GatherShape<Divisor> s;
+  int64_t length;
+  uint32_t* rows;
+  int32_t* places;
 
   HS_HD void operator()(int64_t item) const {
-    const int64_t row = from_end(index[item], s.length);
-    int32_t below = 0, same = 0, before = 0;
-    for (int64_t i = 0; i < s.count; ++i) {
-      const int64_t other = from_end(index[i], s.length);
-      below += other < row ? 1 : 0;
-      same += other == row ? 1 : 0;
-      before += other == row && i < item ? 1 : 0;
-    }
-    places[below + before] = static_cast<int32_t>(item);
-    if (before != 0) return;
-    first[row] = below;
-    terms[row] = same;
+    rows[item] = static_cast<uint32_t>(from_end(index[item], length));
+    places[item] = static_cast<int32_t>(item);
+  }
+};
+
+/// Same for GatherElements, where each element of x is a row.
+struct ElementKeys {
+  const int32_t* index;
+  Strided at;  ///< position of the indices in x, 0 along the axis
+  int64_t length, stride;
+  uint32_t* rows;
+  int32_t* places;
+
+  HS_HD void operator()(int64_t item) const {
+    rows[item] = static_cast<uint32_t>(at.offset(item) + from_end(index[item], length) * stride);
+    places[item] = static_cast<int32_t>(item);
   }
 };
 
@@ -65,28 +70,38 @@ struct PickedTerms {
   HS_HD bool present(int64_t) const { return true; }
 };
 
-/// Item: an element of dx.
+/// Item: an element of dy. The first one of each row sums the row; dx must be zero before.
 template <class T>
 struct GatherGrad {
   In<T> dy;
-  const int32_t *places, *first, *terms;
+  const uint32_t* rows;   ///< ascending
+  const int32_t* places;  ///< positions in `index` in the order of their rows
   Out<T> dx;
   GatherShape<Divisor> s;
   ChainSpec how;
 
   HS_HD void operator()(int64_t item) const {
-    const int64_t i = item % s.inner, row = item / s.inner % s.length;
-    const int64_t o = item / s.inner / s.length;
-    const int64_t n = terms[row];
-    if (n == 0) {
-      dx[item] = T{0};
-      return;
-    }
-    const PickedTerms<T> picked{dy + o * s.count * s.inner + i, places + first[row], s.inner};
-    dx[item] = total(picked, n, row, o * s.inner + i);
+    const int64_t line = item / s.inner, i = item - line * s.inner;
+    const int64_t o = line / s.count, k = line - o * s.count;
+    const int64_t row = rows[k];
+    if (k > 0 && rows[k - 1] == row) return;
+    const PickedTerms<T> picked{dy + o * s.count * s.inner + i, places + k, s.inner};
+    dx[(o * s.length + row) * s.inner + i] = total(picked, end_of_row(k) - k, row, o * s.inner + i);
   }
 
  private:
+  /// Returns the end of the row that begins at k. Most rows are short.
+  HS_HD int64_t end_of_row(int64_t k) const {
+    const uint32_t row = rows[k];
+    int64_t step = 1;
+    while (k + step < s.count && rows[k + step] == row) step *= 2;
+    int64_t inside = k + step / 2, outside = smaller(k + step, s.count);
+    while (outside - inside > 1) {
+      const int64_t middle = inside + (outside - inside) / 2;
+      (rows[middle] == row ? inside : outside) = middle;
+    }
+    return outside;
+  }
   HS_HD float total(const PickedTerms<float>& picked, int64_t n, int64_t row,
                     int64_t element) const {
     const ChainSpec own = chain_of_row(how, row);
@@ -111,73 +126,6 @@ struct GatherElements {
 
   HS_HD void operator()(int64_t item) const {
     y[item] = x[at.offset(item) + from_end(index[item], length) * stride];
-  }
-};
-
-/// Item: an element of dx.
-template <class T>
-struct GatherElementsGrad {
-  In<T> dy;
-  const int32_t* index;
-  Out<T> dx;
-  int rank;
-  int axis;
-  Divisors<kMaxRank> size;  ///< of x
-  int64_t taken[kMaxRank];  ///< of indices
-  ChainSpec how;
-
-  HS_HD void operator()(int64_t item) const {
-    int64_t rest = item, first = 0, stride = 1, step = 0, row = 0;
-    bool inside = true;
-    for (int d = rank - 1; d >= 0; --d) {
-      const Divisor along = size[d];
-      const int64_t at = rest % along;
-      rest /= along;
-      if (d == axis) {
-        row = at;
-        step = stride;
-      } else {
-        inside = inside && at < taken[d];
-        first += at * stride;
-      }
-      stride *= taken[d];
-    }
-    dx[item] =
-        inside ? total(Terms{*this, dy + first, index + first, step, row}, item, T{0}) : T{0};
-  }
-
- private:
-  /// The k-th element that reads this row.
-  struct Terms {
-    const GatherElementsGrad& of;
-    In<T> x;
-    const int32_t* index;
-    int64_t step, row;
-    HS_HD bool reads(int64_t j) const { return from_end(index[j * step], of.size[of.axis]) == row; }
-    HS_HD int64_t count() const {
-      int64_t n = 0;
-      for (int64_t j = 0; j < of.taken[of.axis]; ++j) n += reads(j) ? 1 : 0;
-      return n;
-    }
-    HS_HD T value(int64_t k) const {
-      int64_t j = 0;
-      while (!reads(j) || k-- > 0) ++j;
-      return x[j * step];
-    }
-    HS_HD float left(int64_t k) const { return static_cast<float>(value(k)); }
-    HS_HD float right(int64_t) const { return 1.0f; }
-    HS_HD bool present(int64_t) const { return true; }
-  };
-  HS_HD float total(const Terms& terms, int64_t item, float) const {
-    const int64_t n = terms.count();
-    const ChainSpec own = chain_of_row(how, item);
-    return n == 0 ? 0.0f : deliver_sum(own, sum_of_terms(own, terms, n, 0), nullptr, n, 0);
-  }
-  HS_HD double total(const Terms& terms, int64_t, double) const {
-    double sum = 0.0;
-    const int64_t n = terms.count();
-    for (int64_t k = 0; k < n; ++k) sum += terms.value(k);
-    return sum;
   }
 };
 

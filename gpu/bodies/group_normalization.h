@@ -1,26 +1,19 @@
 // SPDX-License-Identifier: MIT
 // Layer, group, instance and RMS normalization, fused. Sums are in double and in the emulator's
-// order: 16 threads per group, or one item per parameter; or as the plan names them. The rest is in
-// fp32, one item per element.
+// order: 16 threads per group, and teams of threads per parameter; or as the plan names them. The
+// rest is in fp32, one item per element.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
-#include "core/axis_lines.h"
 #include "core/numeric/sums/chain.h"
 #include "gpu/bodies/divisor.h"
 #include "gpu/bodies/normalization.h"
+#include "gpu/bodies/team_sums.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
-
-/// Returns a sum of products under the plan's accumulation, delivered.
-template <class Terms>
-HS_HD double named_products(const ChainSpec& how, const Terms& terms, int64_t n, int64_t element) {
-  return static_cast<double>(
-      deliver_sum(how, sum_of_terms(how, terms, n, element), nullptr, n, element));
-}
 
 /// NormGroups with sizes that are ready for division.
 struct DeviceGroups {
@@ -51,7 +44,7 @@ struct GroupStatistics {
   Out<T> inverse;
   double epsilon;
   ChainSpec how;
-  bool named;
+  SumWay way;
 
   struct Values {
     In<T> x;
@@ -79,35 +72,52 @@ struct GroupStatistics {
     const In<T> in = x + group * groups.size;
     double& centre = shared.centre[line];
     if (s == 0) {
-      shared.sums.add(groups.size, thread, [&](int64_t i, double& total, double&) {
-        total += static_cast<double>(in[i]);
-      });
+      add(thread, in, shared.sums, Values{in}, [](double value) { return value; });
     } else if (s == 2) {
-      shared.sums.add(groups.size, thread, [&](int64_t i, double& total, double&) {
-        const double value = static_cast<double>(in[i]) - centre;
-        total += value * value;
+      add(thread, in, shared.sums, Squares{in, centre}, [&](double value) {
+        const double centred = value - centre;
+        return centred * centred;
       });
     } else if (LineSums::leads(thread)) {
-      const double sum = shared.sums.total(thread).first;
-      if (s == 1) centre = take_mean(group, in, sum);
-      if (s == 3) take_deviation(group, in, centre, sum);
+      if (s == 1) centre = take_mean(group, in, thread, shared.sums);
+      if (s == 3) take_deviation(group, in, centre, thread, shared.sums);
     }
   }
 
  private:
-  HS_HD double take_mean(int64_t group, const In<T>& in, double sum) const {
-    if (mean == nullptr) return 0.0;
-    if constexpr (kNamesSums<T>) {
-      if (named) sum = sum_of_terms(how, Values{in}, groups.size, group);
+  template <class Terms, class Term>
+  HS_HD void add(int thread, const In<T>& in, LineSums& sums, const Terms& terms,
+                 const Term& term) const {
+    if (way == SumWay::interleaved) {
+      sums.first[thread] = interleaved_part(terms, groups.size, thread % kPartials);
+    } else if (way == SumWay::wide) {
+      sums.add_several(groups.size, thread, [&](const Spaced& at, double& total, double&) {
+        T element[kSeveral];
+        read(in, at, element);
+        for (int j = 0; j < kSeveral; ++j) {
+          if (j < at.count) total += term(static_cast<double>(element[j]));
+        }
+      });
     }
+  }
+  HS_HD double total(int thread, const LineSums& sums) const {
+    if (way == SumWay::wide) return sums.total(thread).first;
+    return static_cast<double>(add_tree<float>(sums.first + thread));
+  }
+  HS_HD double take_mean(int64_t group, const In<T>& in, int thread, const LineSums& sums) const {
+    if (mean == nullptr) return 0.0;
+    const double sum = way == SumWay::named ? named_sum_of<T>(how, Values{in}, groups.size, group)
+                                            : total(thread, sums);
     const double centre = sum / static_cast<double>(groups.size);
     mean[group] = static_cast<T>(centre);
     return centre;
   }
-  HS_HD void take_deviation(int64_t group, const In<T>& in, double centre, double squares) const {
-    if constexpr (kNamesSums<T>) {
-      if (named) squares = named_products(how.second(), Squares{in, centre}, groups.size, group);
-    }
+  HS_HD void take_deviation(int64_t group, const In<T>& in, double centre, int thread,
+                            const LineSums& sums) const {
+    const double squares =
+        way == SumWay::named
+            ? named_products<T>(how.second(), Squares{in, centre}, groups.size, group)
+            : total(thread, sums);
     const double variance = squares / static_cast<double>(groups.size);
     inverse[group] = static_cast<T>(1.0 / std::sqrt(variance + epsilon));
   }
@@ -154,7 +164,7 @@ struct GroupGradSums {
   NormOperands<T> of;
   Out<T> share, slope;
   ChainSpec how;
-  bool named;
+  SumWay way;
 
   struct Slopes {
     const NormOperands<T>& of;
@@ -179,26 +189,40 @@ struct GroupGradSums {
     if (group >= of.groups.groups) return;
     const int64_t first = group * of.groups.size;
     if (s == 0) {
-      shared.add(of.groups.size, thread, [&](int64_t i, double& sum, double& product) {
-        const double g = of.slope(first + i);
-        sum += g;
-        product += g * of.normal(first + i);
-      });
+      add(first, thread, shared);
     } else if (LineSums::leads(thread)) {
-      finish(group, first, shared.total(thread));
+      finish(group, totals(group, first, thread, shared));
     }
   }
 
  private:
-  HS_HD void finish(int64_t group, int64_t first, PlaneSums sums) const {
+  HS_HD void add(int64_t first, int thread, Shared& shared) const {
     const int64_t size = of.groups.size;
-    if constexpr (kNamesSums<T>) {
-      if (named) {
-        const ChainSpec third = how.second().second();
-        sums.first = named_products(third, Slopes{of, first, false}, size, group);
-        sums.second = named_products(third.second(), Slopes{of, first, true}, size, group);
-      }
+    if (way == SumWay::wide) {
+      shared.add(size, thread, [&](int64_t i, double& sum, double& product) {
+        const double g = of.slope(first + i);
+        sum += g;
+        product += g * of.normal(first + i);
+      });
+    } else if (way == SumWay::interleaved) {
+      const int partial = thread % kPartials;
+      shared.first[thread] = interleaved_part(Slopes{of, first, false}, size, partial);
+      shared.second[thread] = interleaved_part(Slopes{of, first, true}, size, partial);
     }
+  }
+  HS_HD PlaneSums totals(int64_t group, int64_t first, int thread, const Shared& shared) const {
+    const int64_t size = of.groups.size;
+    if (way == SumWay::wide) return shared.total(thread);
+    if (way == SumWay::interleaved) {
+      return {static_cast<double>(add_tree<float>(shared.first + thread)),
+              static_cast<double>(add_tree<float>(shared.second + thread))};
+    }
+    const ChainSpec third = how.second().second();
+    return {named_products<T>(third, Slopes{of, first, false}, size, group),
+            named_products<T>(third.second(), Slopes{of, first, true}, size, group)};
+  }
+  HS_HD void finish(int64_t group, const PlaneSums& sums) const {
+    const int64_t size = of.groups.size;
     const double n = static_cast<double>(size);
     share[group] = of.mean != nullptr ? static_cast<T>(sums.first / n) : T{0};
     slope[group] = static_cast<T>(sums.second / n);
@@ -220,14 +244,19 @@ struct NormalizeGroupGrad {
   }
 };
 
-/// Item: a parameter.
+/// Line: a parameter.
 template <class T>
 struct ParameterGrads {
+  static constexpr int kThreads = LineTeams::kThreads;
+  using Shared = TeamSums<2>::Shared;
+  using State = TeamSums<2>::State;
+
   NormOperands<T> of;
   Out<T> dscale, dbias;  ///< dbias may be null
+  TeamSums<2> sums;      ///< of products, of gradients
   ChainSpec how;
-  bool named;
 
+  /// (dy, h), and (dy, 1).
   struct Terms {
     const NormOperands<T>& of;
     int64_t p;
@@ -240,24 +269,41 @@ struct ParameterGrads {
     }
     HS_HD bool present(int64_t) const { return true; }
   };
+  struct Factors {
+    Terms products, gradients;
+    const ChainSpec& how;
+    HS_HD float left(int, int64_t k) const { return gradients.left(k); }
+    HS_HD float right(int sum, int64_t k) const { return sum == 0 ? products.right(k) : 1.0f; }
+    HS_HD double total(int sum) const {
+      const int64_t n = gradients.of.groups.per_param(), p = gradients.p;
+      if (sum != 0) return named_sum_of<T>(how, gradients, n, p);
+      return named_products<T>(how.second(), products, n, p);
+    }
+  };
 
-  HS_HD void operator()(int64_t p) const {
-    const int64_t n = of.groups.per_param();
-    double sum = 0.0, product = 0.0;
-    for (int64_t k = 0; k < n; ++k) {
-      const int64_t i = of.groups.of_param(p, k);
-      const double g = static_cast<double>(of.dy[i]);
-      product += g * of.normal(i);
-      sum += g;
+  int64_t blocks() const { return sums.teams.blocks(); }
+  HS_HD int64_t steps() const { return sums.steps() + 1; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const int64_t p = sums.teams.line(block, thread);
+    if (p >= sums.teams.lines) return;
+    if (s == sums.steps()) {
+      if (sums.teams.worker(thread) != 0) return;
+      dscale[p] = static_cast<T>(sums.total(0, thread, shared));
+      if (dbias != nullptr) dbias[p] = static_cast<T>(sums.total(1, thread, shared));
+      return;
     }
-    if constexpr (kNamesSums<T>) {
-      if (named) {
-        sum = sum_of_terms(how, Terms{of, p, false}, n, p);
-        product = named_products(how.second(), Terms{of, p, true}, n, p);
+    const auto compute = [&](const TermShare& share, double(&terms)[2][kSeveral]) {
+      for (int j = 0; j < kSeveral; ++j) {
+        if (j >= share.count) continue;
+        const int64_t i = of.groups.of_param(p, share.term(j));
+        const double g = static_cast<double>(of.dy[i]);
+        terms[0][j] = g * of.normal(i);
+        terms[1][j] = g;
       }
-    }
-    dscale[p] = static_cast<T>(product);
-    if (dbias != nullptr) dbias[p] = static_cast<T>(sum);
+    };
+    const Factors factors{{of, p, true}, {of, p, false}, how};
+    sums.step(s, thread, shared, state, compute, factors);
   }
 };
 

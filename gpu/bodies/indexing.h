@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "gpu/bodies/divisor.h"
+#include "gpu/bodies/several.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
@@ -67,6 +68,19 @@ struct Fill {
   Out<T> y;
   T value;
   HS_HD void operator()(int64_t i) const { y[i] = value; }
+};
+
+/// Item: several elements, all of which become zero.
+template <class T>
+struct Zeros {
+  Out<T> y;
+  int64_t n;
+
+  HS_HD int64_t items() const { return items_of_several(n); }
+  HS_HD void operator()(int64_t item) const {
+    const T zeros[kSeveral] = {};
+    write(y, several_of(item, n), zeros);
+  }
 };
 
 template <class From, class To>

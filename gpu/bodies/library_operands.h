@@ -213,17 +213,26 @@ struct FinishRows {
   }
 };
 
-/// Sums of a convolution in the layout of its output; item: an element. Each run of `per_bias`
-/// elements shares one of `biases` biases.
+/// Sums of a convolution in the layout of its output; item: several elements. Each run of
+/// `per_bias` elements shares one of `biases` biases.
 struct FinishPlanes {
   Epilogue<float> epilogue;
   In<float> sums;
   Out<float> y;
+  int64_t elements;
   Divisor per_bias, biases;
 
   HS_HD void operator()(int64_t item) const {
-    const double sum = static_cast<double>(sums[item]);
-    y[item] = epilogue.finish(sum, item / per_bias % biases, 0, item);
+    const Neighbours at = several_of(item, elements);
+    float made[kSeveral];
+    read(sums, at, made);
+    for (int j = 0; j < kSeveral; ++j) {
+      if (j >= at.count) continue;
+      const int64_t i = at.first + j;
+      const int64_t bias = epilogue.bias == nullptr ? 0 : i / per_bias % biases;
+      made[j] = epilogue.finish(static_cast<double>(made[j]), bias, 0, i);
+    }
+    write(y, at, made);
   }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The fused losses, their gradients and the accuracy: one item per row or chunk, then one item for
-// the total. They compute in double and return one value that is rounded afterwards.
+// The fused losses, their gradients and the accuracy. They compute in double, a team of threads per
+// row, and return one value that is rounded afterwards.
 #pragma once
 
 #include <cmath>
@@ -9,6 +9,9 @@
 #include "core/axis_lines.h"
 #include "core/numeric/elementary/elementary.h"
 #include "core/numeric/sums/chain.h"
+#include "gpu/bodies/normalization.h"
+#include "gpu/bodies/softmax.h"
+#include "gpu/bodies/team_sums.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
@@ -18,53 +21,34 @@ struct LossRows {
   In<T> x;
   const int32_t* labels;
   int64_t rows, classes, ignored;
-  ChainSpec how;
-  bool named;  ///< the plan names the inner sums' accumulation
-
-  struct Softmax {
-    double largest, sum;  ///< sum of exp(x - largest)
-  };
 
   HS_HD bool counts(int64_t row) const { return labels[row] >= 0 && labels[row] != ignored; }
-
-  struct Terms {
-    In<T> row;
-    double largest;
-    HS_HD float left(int64_t k) const {
-      return static_cast<float>(elementary::exp(static_cast<double>(row[k]) - largest));
-    }
-    HS_HD float right(int64_t) const { return 1.0f; }
-    HS_HD bool present(int64_t) const { return true; }
-  };
-
-  HS_HD Softmax softmax(int64_t i) const {
-    const In<T> row = x + i * classes;
-    double largest = static_cast<double>(-INFINITY);
-    for (int64_t j = 0; j < classes; ++j) {
-      const double value = static_cast<double>(row[j]);
-      if (value > largest || is_nan(value)) largest = value;
-    }
-    if (named) return {largest, sum_of_terms(how, Terms{row, largest}, classes, i)};
-    double sum = 0.0;
-    for (int64_t j = 0; j < classes; ++j) {
-      sum += elementary::exp(static_cast<double>(row[j]) - largest);
-    }
-    return {largest, sum};
-  }
 };
 
 /// Computes losses[row] for rows that count.
 template <class T>
 struct RowLoss {
+  static constexpr int kThreads = ExpSums<T>::kThreads;
+  using Shared = typename ExpSums<T>::Shared;
+  using State = typename ExpSums<T>::State;
+
   LossRows<T> of;
+  ExpSums<T> sums;
   double* losses;
 
-  HS_HD void operator()(int64_t i) const {
-    if (!of.counts(i)) return;
-    const In<T> row = of.x + i * of.classes;
-    const typename LossRows<T>::Softmax softmax = of.softmax(i);
-    losses[i] =
-        elementary::log(softmax.sum) - (static_cast<double>(row[of.labels[i]]) - softmax.largest);
+  int64_t blocks() const { return sums.teams().blocks(); }
+  HS_HD int64_t steps() const { return sums.steps() + 1; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const LineTeams& teams = sums.sums.teams;
+    const int64_t row = teams.line(block, thread);
+    if (row >= of.rows || !of.counts(row)) return;
+    if (s < sums.steps()) {
+      sums.step(s, row, thread, shared, state);
+    } else if (teams.worker(thread) == 0) {
+      const double value = static_cast<double>(of.x[row * of.classes + of.labels[row]]);
+      losses[row] = elementary::log(sums.total(thread, shared)) - (value - state.largest);
+    }
   }
 };
 
@@ -79,59 +63,89 @@ struct CountRows {
   }
 };
 
-/// One block: the mean of the rows that count, in order. One thread adds; the others load the
-/// losses.
+/// One block: the mean of the rows that count. The k-th of them is added to partial sum k %
+/// kPartialSums, so the block first finds out which is the k-th. Steps per piece: count the
+/// thread's rows, count them over neighbouring threads, place the losses, add.
 template <class T>
 struct MeanLoss {
-  static constexpr int kThreads = 256, kPiece = 1024;
+  static constexpr int kThreads = 256, kRows = 16, kPiece = kThreads * kRows, kSteps = 4;
+  static constexpr int kGroup = kThreads / kPartialSums;  ///< threads whose counts one thread adds
 
   LossRows<T> of;
   const double* losses;
   Out<T> y;
+  bool fp32;  ///< the partial sums are in fp32
   FloatFormat write;
 
   struct Shared {
-    double losses[2][kPiece];
-    bool counts[2][kPiece];
+    double loss[kPiece];  ///< of rows that count, without gaps
+    int of_thread[kThreads], of_group[kThreads / kGroup];
+    double partial[kPartialSums];
   };
   struct State {
-    double total;
+    double sum;
     int64_t count;
   };
 
   int64_t blocks() const { return 1; }
-  HS_HD int64_t steps() const { return ceil_div(of.rows, kPiece) + 1; }
+  HS_HD int64_t pieces() const { return larger(ceil_div(of.rows, kPiece), 1); }
+  HS_HD int64_t steps() const { return kSteps * pieces() + 1; }
 
   HS_HD void step(int64_t s, int64_t, int thread, Shared& shared, State& state) const {
+    const int64_t first = s / kSteps * kPiece + thread * kRows;
     if (s == 0) state = {0.0, 0};
-    if (s + 1 < steps()) load(s * kPiece, thread, shared, s % 2);
-    if (thread != 0) return;
-    if (s > 0) add((s - 1) * kPiece, shared, (s - 1) % 2, state);
-    if (s + 1 == steps()) *y = delivered<T>(state.total / static_cast<double>(state.count), write);
+    if (s + 1 == steps()) {
+      if (thread != 0) return;
+      const double total =
+          fp32 ? static_cast<double>(add_tree<float>(shared.partial)) : add_tree(shared.partial);
+      *y = delivered<T>(total / static_cast<double>(state.count), write);
+    } else if (s % kSteps == 0) {
+      int count = 0;
+      for (int64_t row = first; row < end(first); ++row) count += of.counts(row) ? 1 : 0;
+      shared.of_thread[thread] = count;
+    } else if (s % kSteps == 1) {
+      if (thread < kThreads / kGroup) shared.of_group[thread] = group_count(thread, shared);
+    } else if (s % kSteps == 2) {
+      place(first, thread, shared);
+    } else if (thread < kPartialSums) {
+      add(thread, shared, state);
+      shared.partial[thread] = state.sum;
+    }
   }
 
  private:
-  HS_HD void load(int64_t begin, int thread, Shared& shared, int64_t half) const {
-    const int64_t n = smaller(kPiece, of.rows - begin);
-    for (int64_t at = thread; at < n; at += kThreads) {
-      shared.counts[half][at] = of.counts(begin + at);
-      shared.losses[half][at] = losses[begin + at];
+  HS_HD int64_t end(int64_t first) const { return smaller(first + kRows, of.rows); }
+  HS_HD int group_count(int group, const Shared& shared) const {
+    int count = 0;
+    for (int i = 0; i < kGroup; ++i) count += shared.of_thread[group * kGroup + i];
+    return count;
+  }
+  HS_HD void place(int64_t first, int thread, Shared& shared) const {
+    int at = 0;
+    for (int group = 0; group < thread / kGroup; ++group) at += shared.of_group[group];
+    for (int i = thread / kGroup * kGroup; i < thread; ++i) at += shared.of_thread[i];
+    for (int64_t row = first; row < end(first); ++row) {
+      if (of.counts(row)) shared.loss[at++] = losses[row];
     }
   }
-  HS_HD void add(int64_t begin, const Shared& shared, int64_t half, State& state) const {
-    const int n = static_cast<int>(smaller(kPiece, of.rows - begin));
-    for (int at = 0; at < n; ++at) {
-      if (!shared.counts[half][at]) continue;
-      state.total += shared.losses[half][at];
-      ++state.count;
+  HS_HD void add(int partial, const Shared& shared, State& state) const {
+    int n = 0;
+    for (const int count : shared.of_group) n += count;
+    const int passed = static_cast<int>(state.count % kPartialSums);
+    for (int i = (partial - passed + kPartialSums) % kPartialSums; i < n; i += kPartialSums) {
+      const double sum = state.sum + shared.loss[i];
+      const float narrow = static_cast<float>(state.sum) + static_cast<float>(shared.loss[i]);
+      state.sum = fp32 ? static_cast<double>(narrow) : sum;
     }
+    state.count += n;
   }
 };
 
-/// One item: same mean under the accumulation that the plan names.
+/// One item: same mean under any other accumulation that the plan names.
 template <class T>
 struct NamedMeanLoss {
   LossRows<T> of;
+  ChainSpec how;
   const double* losses;
   float* counted;  ///< memory for the losses of rows that count
   Out<T> y;
@@ -149,7 +163,7 @@ struct NamedMeanLoss {
     for (int64_t row = 0; row < of.rows; ++row) {
       if (of.counts(row)) counted[count++] = static_cast<float>(losses[row]);
     }
-    const double total = sum_of_terms(of.how.second(), Terms{counted}, count, 0);
+    const double total = sum_of_terms(how.second(), Terms{counted}, count, 0);
     *y = delivered<T>(total / static_cast<double>(count), write);
   }
 };
@@ -168,22 +182,42 @@ struct LossScale {
 
 template <class T>
 struct LossGrad {
+  static constexpr int kThreads = ExpSums<T>::kThreads;
+  using Shared = typename ExpSums<T>::Shared;
+  using State = typename ExpSums<T>::State;
+
   LossRows<T> of;
+  ExpSums<T> sums;
   const double* scale;
   Out<T> dx;
   FloatFormat write;
 
-  HS_HD void operator()(int64_t i) const {
-    const In<T> row = of.x + i * of.classes;
-    const Out<T> out = dx + i * of.classes;
-    if (!of.counts(i)) {
-      for (int64_t j = 0; j < of.classes; ++j) out[j] = T{0};
-      return;
+  int64_t blocks() const { return sums.teams().blocks(); }
+  HS_HD int64_t steps() const { return sums.steps() + 1; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const int64_t row = sums.sums.teams.line(block, thread);
+    if (row >= of.rows) return;
+    const bool last = s == sums.steps();
+    if (!of.counts(row)) {
+      if (last) clear(row, thread);
+    } else if (!last) {
+      sums.step(s, row, thread, shared, state);
+    } else {
+      const int64_t label = row * of.classes + of.labels[row];
+      const double sum = sums.total(thread, shared), factor = *scale;
+      sums.for_elements(row, thread, shared, state, true, [&](int64_t at, double, double power) {
+        const double p = power / sum - (at == label ? 1.0 : 0.0);
+        dx[at] = delivered<T>(p * factor, write);
+      });
     }
-    const typename LossRows<T>::Softmax softmax = of.softmax(i);
-    for (int64_t j = 0; j < of.classes; ++j) {
-      const double p = elementary::exp(static_cast<double>(row[j]) - softmax.largest) / softmax.sum;
-      out[j] = delivered<T>((p - (j == of.labels[i] ? 1.0 : 0.0)) * *scale, write);
+  }
+
+ private:
+  HS_HD void clear(int64_t row, int thread) const {
+    const LineTeams& teams = sums.sums.teams;
+    for (int64_t j = teams.worker(thread); j < of.classes; j += teams.workers()) {
+      dx[row * of.classes + j] = T{0};
     }
   }
 };
@@ -192,18 +226,48 @@ struct LossGrad {
 /// never right.
 template <class T>
 struct RowsRight {
+  static constexpr int kThreads = LineTeams::kThreads;
+  struct Shared {
+    uint32_t wrong[LineTeams::kMostLines];
+  };
+  struct State {};
+
   LossRows<T> of;
+  LineTeams teams;
   uint64_t* right;
 
-  HS_HD void operator()(int64_t i) const {
-    if (!of.counts(i)) return;
-    const In<T> row = of.x + i * of.classes;
-    int64_t best = 0;
-    for (int64_t j = 0; j < of.classes; ++j) {
-      if (is_nan(row[j])) return;
-      if (row[best] < row[j]) best = j;
+  int64_t blocks() const { return teams.blocks(); }
+  HS_HD int64_t steps() const { return 3; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State&) const {
+    const int64_t row = teams.line(block, thread);
+    if (row >= of.rows || !of.counts(row)) return;
+    uint32_t& wrong = shared.wrong[teams.place(thread)];
+    if (s == 1) {
+      if (is_wrong(row, thread)) add_to(&wrong, 1u);
+    } else if (teams.worker(thread) == 0) {
+      if (s == 0) wrong = 0;
+      if (s == 2 && wrong == 0) add_to(right, uint64_t{1});
     }
-    if (best == of.labels[i]) add_to(right, uint64_t{1});
+  }
+
+ private:
+  /// Returns whether one of the thread's elements shows that the label's is not the first largest.
+  HS_HD bool is_wrong(int64_t row, int thread) const {
+    const int64_t first = row * of.classes, label = of.labels[row];
+    const T chosen = of.x[first + label];
+    bool wrong = false;
+    for (int64_t piece = 0; piece < teams.pieces(); ++piece) {
+      const TermShare share = teams.share(piece, thread);
+      T element[kSeveral];
+      read(of.x, share.elements(first, 1), element);
+      for (int j = 0; j < kSeveral; ++j) {
+        if (j >= share.count) continue;
+        const bool beats = share.term(j) < label ? element[j] >= chosen : element[j] > chosen;
+        wrong = wrong || beats || is_nan(element[j]);
+      }
+    }
+    return wrong;
   }
 };
 
@@ -218,57 +282,91 @@ struct ShareRight {
   }
 };
 
-/// Item: a chunk.
+/// Line: a chunk.
 template <class T>
 struct SquaredErrors {
+  static constexpr int kThreads = LineSums::kThreads;
+  using Shared = LineSums;
+  struct State {};
+
   In<T> prediction, target;
   int64_t n;
   double* sums;
 
-  HS_HD void operator()(int64_t chunk) const {
-    const int64_t begin = chunk * kLossChunk, end = smaller(begin + kLossChunk, n);
-    double sum = 0.0;
-    for (int64_t i = begin; i < end; ++i) {
-      const double error = static_cast<double>(prediction[i]) - static_cast<double>(target[i]);
-      sum += error * error;
+  HS_HD int64_t chunks() const { return ceil_div(n, kLossChunk); }
+  int64_t blocks() const { return ceil_div(chunks(), LineSums::kLines); }
+  HS_HD int64_t steps() const { return 2; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State&) const {
+    const int64_t chunk = block * LineSums::kLines + LineSums::line_of(thread);
+    if (chunk >= chunks()) return;
+    if (s == 0) {
+      const int64_t begin = chunk * kLossChunk;
+      const In<T> predicted = prediction + begin, wanted = target + begin;
+      shared.add_several(
+          smaller(kLossChunk, n - begin), thread, [&](const Spaced& at, double& total, double&) {
+            T one[kSeveral], other[kSeveral];
+            read(predicted, at, one);
+            read(wanted, at, other);
+            for (int j = 0; j < kSeveral; ++j) {
+              const double error = static_cast<double>(one[j]) - static_cast<double>(other[j]);
+              if (j < at.count) total += error * error;
+            }
+          });
+    } else if (LineSums::leads(thread)) {
+      sums[chunk] = shared.total(thread).first;
     }
-    sums[chunk] = sum;
   }
 };
 
-/// One item: the mean of the squares, from the chunks' sums or under the accumulation that the plan
+/// One line: the mean of the squares, from the chunks' sums or under the accumulation that the plan
 /// names.
 template <class T>
 struct MeanOfSquares {
+  static constexpr int kThreads = LineTeams::kThreads;
+  using Shared = TeamSums<1>::Shared;
+  using State = TeamSums<1>::State;
+
   In<T> prediction, target;
   int64_t n;
-  const double* sums;
+  const double* chunks;
   Out<T> y;
+  TeamSums<1> sums;  ///< over the chunks' sums, or over the errors
   ChainSpec how;
-  bool named;
   FloatFormat write;
 
-  struct Terms {
+  struct Factors {
     In<T> prediction, target;
+    int64_t n;
+    const ChainSpec& how;
+
     HS_HD float left(int64_t k) const {
       return static_cast<float>(static_cast<double>(prediction[k]) -
                                 static_cast<double>(target[k]));
     }
     HS_HD float right(int64_t k) const { return left(k); }
     HS_HD bool present(int64_t) const { return true; }
+
+    HS_HD float left(int, int64_t k) const { return left(k); }
+    HS_HD float right(int, int64_t k) const { return left(k); }
+    HS_HD double total(int) const { return named_products<T>(how.second(), *this, n, 0); }
   };
 
-  HS_HD void operator()(int64_t) const {
-    double total = 0.0;
-    for (int64_t chunk = 0; chunk < ceil_div(n, kLossChunk); ++chunk) total += sums[chunk];
-    if constexpr (kNamesSums<T>) {
-      if (named) {
-        const ChainSpec second = how.second();
-        total = sum_of_terms(second, Terms{prediction, target}, n, 0);
-        total = static_cast<double>(deliver_sum(second, total, nullptr, n, 0));
-      }
+  int64_t blocks() const { return sums.teams.blocks(); }
+  HS_HD int64_t steps() const { return sums.steps() + 1; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    if (sums.teams.line(block, thread) > 0) return;
+    if (s == sums.steps()) {
+      if (thread != 0) return;
+      const double total = sums.total(0, thread, shared);
+      *y = delivered<T>(total / static_cast<double>(n), write);
+      return;
     }
-    *y = delivered<T>(total / static_cast<double>(n), write);
+    const auto compute = [&](const TermShare& share, double(&terms)[1][kSeveral]) {
+      read(chunks, share.elements(0, 1), terms[0]);
+    };
+    sums.step(s, thread, shared, state, compute, Factors{prediction, target, n, how});
   }
 };
 

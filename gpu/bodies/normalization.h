@@ -4,9 +4,11 @@
 // fp32. An accumulation that the plan names runs over (sample, pixel) of a channel.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
+#include "core/bodies/elements.h"
 #include "core/numeric/sums/chain.h"
 #include "gpu/bodies/divisor.h"
 #include "gpu/bodies/several.h"
@@ -93,7 +95,7 @@ struct ChannelSums {
     double term[kSums][kLines][kPiece + 1];  // + 1: channels start in different banks
   };
   struct State {
-    double sum[kSums] = {};
+    double sum[kSums];
   };
 
   const Planes& planes;
@@ -289,12 +291,51 @@ struct ChannelFactors {
   }
 };
 
+/// What happens to a normalized value in the same launch. In a plain step other nodes may follow:
+/// the value is rounded, another tensor is added, the sum is rounded, and ReLU takes the larger of
+/// it and zero. What nobody else reads is not stored.
+template <class T>
+struct Afterwards {
+  Out<T> last{};                       ///< of the last node
+  Destination normal{}, sum{};         ///< of the nodes before; without memory: not stored
+  In<T> other{};                       ///< null: nothing is added
+  bool follows = false, relu = false;  ///< follows: the normalization is not the last node
+
+  HS_HD void finish(const Neighbours& at, T (&value)[kSeveral]) const {
+    if constexpr (kNamesSums<T>) {
+      if (follows) round(normal, at, value);
+      if (!(other == nullptr)) {
+        T more[kSeveral];
+        read(other, at, more);
+        for (int j = 0; j < kSeveral; ++j) value[j] = value[j] + more[j];
+        if (relu) round(sum, at, value);
+      }
+      for (int j = 0; relu && j < kSeveral; ++j) value[j] = ReluOp{}(value[j]);
+    }
+    write(last, at, value);
+  }
+
+ private:
+  /// Rounds, and stores if there is memory.
+  HS_HD static void round(const Destination& to, const Neighbours& at, float (&value)[kSeveral]) {
+    for (int j = 0; j < kSeveral; ++j) value[j] = rounded(to, value[j]);
+    if (to.memory != nullptr) store(to.memory, to.storage, at, value);
+  }
+  HS_HD static float rounded(const Destination& to, float value) {
+    if (to.format == format_of(Storage::fp32)) return value;
+    if (!to.rounds_itself) return rounded_to(value, to.format);
+    return to.storage == Storage::fp16
+               ? half_of_code(code_of_half(value))
+               : std::bit_cast<float>(uint32_t{code_of_bfloat(value)} << 16);
+  }
+};
+
 /// Item: several elements.
 template <class T>
 struct Normalize {
   Planes planes;
   In<T> x, mean, factor, bias;
-  Out<T> y;
+  Afterwards<T> then;
 
   HS_HD void operator()(int64_t item) const {
     const Neighbours at = several_of(item, planes.elements());
@@ -306,7 +347,7 @@ struct Normalize {
         if (begin <= j && j < end) value[j] = (value[j] - middle) * times + plus;
       }
     });
-    write(y, at, value);
+    then.finish(at, value);
   }
 };
 

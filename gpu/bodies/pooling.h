@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // MaxPool, AveragePool and their gradients. Overlapping windows add their gradients in row-major
-// order of the outputs.
+// order of the outputs. Which elements a window has, and which windows an element, is computed
+// directly: both are evenly spaced along each axis.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +71,81 @@ struct MaxPoolGrad {
   }
 };
 
+/// Positions along one axis: first + i * step for 0 <= i < count.
+struct EvenlySpaced {
+  int64_t first, step, count;
+  HS_HD int64_t operator[](int64_t i) const { return first + i * step; }
+};
+
+/// Returns the positions in [low, high) of a window that starts at `start`.
+HS_HD inline EvenlySpaced taps_within(int64_t start, int64_t kernel, const Divisor& dilation,
+                                      int64_t low, int64_t high) {
+  const int64_t begin = start >= low ? 0 : ceil_div(low - start, dilation);
+  const int64_t end = start >= high ? 0 : smaller(kernel, (high - 1 - start) / dilation + 1);
+  return {start + begin * dilation, dilation, larger(end - begin, 0)};
+}
+
+/// Returns the windows along one axis that have a tap at `at`, a position in the padded plane.
+/// Windows that are `every` apart have their taps at the same places modulo the dilation.
+HS_HD inline EvenlySpaced windows_with_tap(int64_t at, int64_t kernel, const Divisor& dilation,
+                                           const Divisor& stride, int64_t count,
+                                           const Divisor& every) {
+  const WindowRange range = windows_at(at, kernel, dilation, stride, count);
+  for (int64_t p = range.first; p <= range.last && p < range.first + every; ++p) {
+    if ((at - p * stride) % dilation == 0) return {p, every, (range.last - p) / every + 1};
+  }
+  return {range.first, every, 0};
+}
+
+/// Return the taps of windows in an output row or column that an average counts; their product is
+/// the divisor.
+HS_HD inline int64_t taps_of_row(const Windows& s, int64_t p) {
+  const int64_t low = s.counts_padding ? -s.pad_top : 0;
+  const int64_t high = s.height + (s.counts_padding ? s.pad_bottom : 0);
+  return taps_within(s.row(p, 0), s.kernel_h, s.dilation_h, low, high).count;
+}
+HS_HD inline int64_t taps_of_column(const Windows& s, int64_t q) {
+  const int64_t low = s.counts_padding ? -s.pad_left : 0;
+  const int64_t high = s.width + (s.counts_padding ? s.pad_right : 0);
+  return taps_within(s.column(q, 0), s.kernel_w, s.dilation_w, low, high).count;
+}
+
+/// Rows and columns of a plane, taken in row-major order as the terms of a sum: at(row, column).
+template <class At>
+struct GridTerms {
+  EvenlySpaced rows, columns;
+  At at;
+
+  HS_HD int64_t count() const { return rows.count * columns.count; }
+  HS_HD float left(int64_t k) const {
+    const uint32_t wide = static_cast<uint32_t>(columns.count);
+    const uint32_t row = static_cast<uint32_t>(k) / wide, column = static_cast<uint32_t>(k) % wide;
+    return static_cast<float>(at(rows[row], columns[column]));
+  }
+  HS_HD float right(int64_t) const { return 1.0f; }
+  HS_HD bool present(int64_t) const { return true; }
+  /// Returns the single chain in T.
+  template <class T>
+  HS_HD T chain() const {
+    T sum = 0;
+    for (int64_t i = 0; i < rows.count; ++i) {
+      for (int64_t j = 0; j < columns.count; ++j) sum += at(rows[i], columns[j]);
+    }
+    return sum;
+  }
+};
+
+/// Returns the sum for element `item`, not delivered yet. In double it is always one chain.
+template <class T, class Terms>
+HS_HD double sum_of_grid(const ChainSpec& how, const Terms& terms, int64_t item) {
+  if constexpr (kNamesSums<T>) {
+    if (!how.is_fp32_chain()) {
+      return sum_of_terms(chain_of_row(how, item), terms, terms.count(), 0);
+    }
+  }
+  return static_cast<double>(terms.template chain<T>());
+}
+
 /// Item: an output.
 template <class T>
 struct AveragePool {
@@ -79,50 +155,22 @@ struct AveragePool {
   ChainSpec how;
 
   HS_HD void operator()(int64_t item) const {
-    const int64_t plane = item / s.out_plane;
-    const int64_t pixel = item % s.out_plane;
+    const int64_t plane = item / s.out_plane, pixel = item % s.out_plane;
     const int64_t p = pixel / s.out_width, q = pixel % s.out_width;
-    const Terms terms{x + plane * s.plane, s, p, q};
-    const double mean = total(terms, item, T{0}) / static_cast<double>(s.divisor(p, q));
+    const GridTerms<Element> terms{
+        taps_within(s.row(p, 0), s.kernel_h, s.dilation_h, 0, s.height),
+        taps_within(s.column(q, 0), s.kernel_w, s.dilation_w, 0, s.width),
+        {x + plane * s.plane, s.width}};
+    const double mean = sum_of_grid<T>(how, terms, item) /
+                        static_cast<double>(taps_of_row(s, p) * taps_of_column(s, q));
     y[item] = how.is_wide() ? delivered<T>(mean, how.write) : static_cast<T>(mean);
   }
 
- private:
-  /// The elements of the window, without the padding.
-  struct Terms {
-    In<T> in;
-    const Windows& s;
-    int64_t p, q;
-    HS_HD int64_t count() const {
-      int64_t n = 0;
-      for (int64_t i = 0; i < s.kernel_h * s.kernel_w; ++i) n += tap(i) >= 0 ? 1 : 0;
-      return n;
-    }
-    /// Returns the position of tap i in the plane, or -1 on the padding.
-    HS_HD int64_t tap(int64_t i) const {
-      const int64_t row = s.row(p, i / s.kernel_w), column = s.column(q, i % s.kernel_w);
-      const bool inside = row >= 0 && row < s.height && column >= 0 && column < s.width;
-      return inside ? row * s.width + column : -1;
-    }
-    HS_HD T value(int64_t k) const {
-      int64_t i = 0;
-      while (tap(i) < 0 || k-- > 0) ++i;
-      return in[tap(i)];
-    }
-    HS_HD float left(int64_t k) const { return static_cast<float>(value(k)); }
-    HS_HD float right(int64_t) const { return 1.0f; }
-    HS_HD bool present(int64_t) const { return true; }
+  struct Element {
+    In<T> plane;
+    int64_t width;
+    HS_HD T operator()(int64_t row, int64_t column) const { return plane[row * width + column]; }
   };
-  HS_HD double total(const Terms& terms, int64_t item, float) const {
-    return sum_of_terms(chain_of_row(how, item), terms, terms.count(), 0);
-  }
-  HS_HD double total(const Terms& terms, int64_t, double) const {
-    double sum = 0.0;
-    for (int64_t i = 0; i < s.kernel_h * s.kernel_w; ++i) {
-      if (terms.tap(i) >= 0) sum += terms.in[terms.tap(i)];
-    }
-    return sum;
-  }
 };
 
 /// Item: an element of dx; sums the shares of its windows.
@@ -131,60 +179,27 @@ struct AveragePoolGrad {
   In<T> dy;
   Out<T> dx;
   Windows s;
+  Divisor every_h, every_w;  ///< dilation / gcd(stride, dilation)
   ChainSpec how;
 
   HS_HD void operator()(int64_t item) const {
     const int64_t plane = item / s.plane, pixel = item % s.plane;
     const int64_t h = pixel / s.width + s.pad_top, w = pixel % s.width + s.pad_left;
-    const Terms terms{dy + plane * s.out_plane,
-                      s,
-                      h,
-                      w,
-                      windows_at(h, s.kernel_h, s.dilation_h, s.stride_h, s.out_height),
-                      windows_at(w, s.kernel_w, s.dilation_w, s.stride_w, s.out_width)};
-    const double sum = total(terms, item, T{0});
+    const GridTerms<Share> terms{
+        windows_with_tap(h, s.kernel_h, s.dilation_h, s.stride_h, s.out_height, every_h),
+        windows_with_tap(w, s.kernel_w, s.dilation_w, s.stride_w, s.out_width, every_w),
+        {dy + plane * s.out_plane, s}};
+    const double sum = sum_of_grid<T>(how, terms, item);
     dx[item] = how.is_wide() ? delivered<T>(sum, how.write) : static_cast<T>(sum);
   }
 
- private:
-  struct Terms {
+  struct Share {
     In<T> dy;
     const Windows& s;
-    int64_t h, w;  ///< position in the padded plane
-    WindowRange rows, columns;
-    HS_HD int64_t candidates() const { return rows.count() * columns.count(); }
-    /// Returns whether that window has a tap here.
-    HS_HD bool covers(int64_t i) const {
-      const int64_t p = rows.first + i / columns.count(), q = columns.first + i % columns.count();
-      return (h - p * s.stride_h) % s.dilation_h == 0 && (w - q * s.stride_w) % s.dilation_w == 0;
+    HS_HD T operator()(int64_t p, int64_t q) const {
+      return dy[p * s.out_width + q] / static_cast<T>(taps_of_row(s, p) * taps_of_column(s, q));
     }
-    HS_HD T share(int64_t i) const {
-      const int64_t p = rows.first + i / columns.count(), q = columns.first + i % columns.count();
-      return dy[p * s.out_width + q] / static_cast<T>(s.divisor(p, q));
-    }
-    HS_HD int64_t count() const {
-      int64_t n = 0;
-      for (int64_t i = 0; i < candidates(); ++i) n += covers(i) ? 1 : 0;
-      return n;
-    }
-    HS_HD float left(int64_t k) const {
-      int64_t i = 0;
-      while (!covers(i) || k-- > 0) ++i;
-      return static_cast<float>(share(i));
-    }
-    HS_HD float right(int64_t) const { return 1.0f; }
-    HS_HD bool present(int64_t) const { return true; }
   };
-  HS_HD double total(const Terms& terms, int64_t item, float) const {
-    return sum_of_terms(chain_of_row(how, item), terms, terms.count(), 0);
-  }
-  HS_HD double total(const Terms& terms, int64_t, double) const {
-    double sum = 0.0;
-    for (int64_t i = 0; i < terms.candidates(); ++i) {
-      if (terms.covers(i)) sum += terms.share(i);
-    }
-    return sum;
-  }
 };
 
 }  // namespace halfscope::gpu

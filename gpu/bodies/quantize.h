@@ -8,6 +8,7 @@
 #include "core/bodies/scaling.h"
 #include "core/numeric/scaling/block_format.h"
 #include "gpu/bodies/divisor.h"
+#include "gpu/bodies/several.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
@@ -17,27 +18,47 @@ HS_HD inline uint32_t magnitude_bits(T x) {
   return std::bit_cast<uint32_t>(static_cast<float>(x)) & ~detail::kSignBit;
 }
 
-/// Finds the bits of the largest magnitude in [0, n). Infinity and NaN are largest, or count as
-/// zero.
+/// Raises `bits`, which is zero before, to those of the largest magnitude in [0, n). Infinity and
+/// NaN are largest, or count as zero.
 template <class T>
 struct LargestMagnitude {
-  /// Elements per item, far apart, so that adjacent threads read adjacent elements.
-  static constexpr int64_t kPiece = 256;
+  static constexpr int kThreads = 256;
+  static constexpr int64_t kElements = 4 * kThreads * kSeveral;  ///< per block
+
   In<T> x;
   int64_t n;
   bool only_finite;
   uint32_t* bits;
 
-  HS_HD static int64_t items(int64_t n) { return ceil_div(n, kPiece); }
-  HS_HD void operator()(int64_t piece) const {
+  struct Shared {
+    uint32_t largest;
+  };
+  struct State {};
+
+  int64_t blocks() const { return ceil_div(n, kElements); }
+  HS_HD int64_t steps() const { return 3; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State&) const {
+    if (s == 0 && thread == 0) shared.largest = 0;
+    if (s == 1) raise_to(&shared.largest, largest_from(block * kElements + thread * kSeveral));
+    if (s == 2 && thread == 0) raise_to(bits, shared.largest);
+  }
+
+ private:
+  /// Returns the largest of the thread's elements.
+  HS_HD uint32_t largest_from(int64_t first) const {
+    const int64_t end = smaller(n, (first / kElements + 1) * kElements);
     uint32_t largest = 0;
-    const int64_t step = items(n);
-    for (int64_t i = piece; i < n; i += step) {
-      const uint32_t magnitude = magnitude_bits(x[i]);
-      const bool counts = !only_finite || magnitude < detail::kInfinityBits;
-      if (counts && magnitude > largest) largest = magnitude;
+    for (int64_t i = first; i < end; i += kThreads * kSeveral) {
+      T element[kSeveral];
+      read(x, Neighbours{i, static_cast<int>(smaller(kSeveral, n - i))}, element);
+      for (const T& each : element) {
+        const uint32_t magnitude = magnitude_bits(each);
+        const bool counts = !only_finite || magnitude < detail::kInfinityBits;
+        if (counts && magnitude > largest) largest = magnitude;
+      }
     }
-    raise_to(bits, largest);
+    return largest;
   }
 };
 

@@ -88,7 +88,8 @@ struct Extreme {
   }
 };
 
-/// Item: an element. Prefix sums along an axis of `length` elements `inner` apart.
+/// Item: an element. Prefix sums along an axis of `length` elements `inner` apart, each summed on
+/// its own: for accumulations that RunningSums does not suit.
 template <class T>
 struct CumulativeSum {
   In<T> x;

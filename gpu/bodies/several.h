@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "gpu/bodies/aligned.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
@@ -49,12 +50,14 @@ struct alignas(4 * kWords) Words {
 };
 template <class W>
 HS_HD inline W load_words(const void* memory) noexcept {
+  check_aligned(memory, alignof(W));
   W words;
   std::memcpy(&words, __builtin_assume_aligned(memory, alignof(W)), sizeof words);
   return words;
 }
 template <class W>
 HS_HD inline void store_words(void* memory, const W& words) noexcept {
+  check_aligned(memory, alignof(W));
   std::memcpy(__builtin_assume_aligned(memory, alignof(W)), &words, sizeof words);
 }
 HS_HD inline bool begins_on_words(const void* memory) noexcept {

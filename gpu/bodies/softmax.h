@@ -1,109 +1,239 @@
 // SPDX-License-Identifier: MIT
-// Softmax, LogSoftmax and their gradients, one item per line: in double, rounded once.
+// Softmax, LogSoftmax and their gradients, a team of threads per line: in double, rounded once.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
-#include "core/axis_lines.h"
 #include "core/numeric/elementary/elementary.h"
 #include "core/numeric/sums/chain.h"
+#include "gpu/bodies/team_sums.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
 
+/// The largest element of each line and the sum of exp(x - largest), in steps(); for softmax and
+/// losses.
 template <class T>
-struct SoftmaxLine {
-  In<T> x;
-  Out<T> y;
-  AxisLines lines;
-  ChainSpec how;
-  bool named;  ///< the plan names the inner sum's accumulation
-  bool log, zero_masked;
-  FloatFormat write;
-
-  struct Terms {
-    In<T> x;
-    int64_t stride;
+struct ExpSums {
+  struct Shared {
+    TeamSums<1>::Shared sums;
+    TeamLargest largest;
+  };
+  struct State {
+    TeamSums<1>::State sums;
     double largest;
+  };
+
+  In<T> x;
+  DeviceLines lines;
+  TeamSums<1> sums;
+  ChainSpec how;
+  bool zero_masked = false;  ///< lines of nothing but -infinity have the sum 1 and the largest 0
+
+  /// exp(x - largest) in fp32, as the plan sums it.
+  struct Factors {
+    In<T> x;  ///< starts at the line's first element
+    int64_t stride, size, line;
+    double largest;
+    const ChainSpec& how;
+
     HS_HD float left(int64_t k) const {
       return static_cast<float>(elementary::exp(static_cast<double>(x[k * stride]) - largest));
     }
     HS_HD float right(int64_t) const { return 1.0f; }
     HS_HD bool present(int64_t) const { return true; }
+
+    HS_HD float left(int, int64_t k) const { return left(k); }
+    HS_HD float right(int, int64_t) const { return 1.0f; }
+    HS_HD double total(int) const { return named_sum_of<T>(how, *this, size, line); }
   };
 
-  HS_HD void operator()(int64_t line) const {
+  static constexpr int kThreads = LineTeams::kThreads;
+  const LineTeams& teams() const { return sums.teams; }
+  HS_HD int64_t steps() const { return 2 + sums.steps(); }
+
+  /// For threads with a line.
+  HS_HD void step(int64_t s, int64_t line, int thread, Shared& shared, State& state) const {
     const int64_t first = lines.first(line);
-    const In<T> in = x + first;
+    if (s == 0) {
+      shared.largest.store(thread, largest_seen(first, thread));
+      return;
+    }
+    if (s == 1) {
+      shared.largest.combine(sums.teams, thread);
+      return;
+    }
+    if (s == 2) {
+      const double largest = shared.largest.of(sums.teams, thread);
+      state.largest = is_masked(largest) ? 0.0 : largest;
+    }
+    const Factors factors{x + first, lines.stride, lines.size, line, state.largest, how};
+    const auto compute = [&](const TermShare& share, double(&terms)[1][kSeveral]) {
+      T element[kSeveral];
+      read(x, share.elements(first, lines.stride), element);
+      for (int j = 0; j < kSeveral; ++j) {
+        if (j < share.count) {
+          terms[0][j] = elementary::exp(static_cast<double>(element[j]) - state.largest);
+        }
+      }
+    };
+    sums.step(s - 2, thread, shared.sums, state.sums, compute, factors);
+  }
+
+  /// Returns the sum for the thread's line, after these steps.
+  HS_HD double total(int thread, const Shared& shared) const {
+    if (zero_masked && is_masked(shared.largest.of(sums.teams, thread))) return 1.0;
+    return sums.total(0, thread, shared.sums);
+  }
+
+  /// Calls f(position, x - largest, its exp) for the thread's elements of its line; the exp is only
+  /// computed if requested.
+  template <class F>
+  HS_HD void for_elements(int64_t line, int thread, const Shared& shared, const State& state,
+                          bool with_exp, const F& f) const {
+    const int64_t first = lines.first(line);
+    for (int64_t piece = 0; piece < sums.teams.pieces(); ++piece) {
+      const TermShare share = sums.teams.share(piece, thread);
+      const Spaced at = share.elements(first, lines.stride);
+      T element[kSeveral];
+      read(x, at, element);
+      for (int j = 0; j < kSeveral; ++j) {
+        if (j >= at.count) continue;
+        const double shifted = static_cast<double>(element[j]) - state.largest;
+        f(at.first + j * at.step, shifted, with_exp ? power(shifted, thread, j, shared) : 0.0);
+      }
+    }
+  }
+
+ private:
+  HS_HD bool is_masked(double largest) const {
+    return zero_masked && largest == static_cast<double>(-INFINITY);
+  }
+  HS_HD double largest_seen(int64_t first, int thread) const {
     double largest = static_cast<double>(-INFINITY);
-    for (int64_t k = 0; k < lines.size; ++k) {
-      const double value = static_cast<double>(in[k * lines.stride]);
-      if (value > largest || is_nan(value)) largest = value;
+    for (int64_t piece = 0; piece < sums.teams.pieces(); ++piece) {
+      const Spaced at = sums.teams.share(piece, thread).elements(first, lines.stride);
+      T element[kSeveral];
+      read(x, at, element);
+      for (int j = 0; j < kSeveral; ++j) {
+        if (j >= at.count) continue;
+        largest = TeamLargest::larger_of(largest, static_cast<double>(element[j]));
+      }
     }
-    const bool masked = zero_masked && largest == static_cast<double>(-INFINITY);
-    if (masked) largest = 0.0;
-    double sum = 0.0;
-    for (int64_t k = 0; k < lines.size; ++k) {
-      sum += elementary::exp(static_cast<double>(in[k * lines.stride]) - largest);
-    }
-    if constexpr (kNamesSums<T>) {
-      if (named) sum = sum_of_terms(how, Terms{in, lines.stride, largest}, lines.size, line);
-    }
-    if (masked) sum = 1.0;
-    const double log_sum = log ? elementary::log(sum) : 0.0;
-    for (int64_t k = 0; k < lines.size; ++k) {
-      const double shifted = static_cast<double>(in[k * lines.stride]) - largest;
-      const double result = log ? shifted - log_sum : elementary::exp(shifted) / sum;
-      y[first + k * lines.stride] = delivered<T>(result, write);
-    }
+    return largest;
+  }
+  /// Returns the exp of the thread's j-th element of a piece; short lines still have it.
+  HS_HD double power(double shifted, int thread, int j, const Shared& shared) const {
+    return sums.keeps_terms() ? sums.kept_term(0, thread, j, shared.sums)
+                              : elementary::exp(shifted);
   }
 };
 
 template <class T>
-struct SoftmaxLineGrad {
-  In<T> dy, y;
-  Out<T> dx;
-  AxisLines lines;
-  ChainSpec how;
-  bool named, log;
+struct SoftmaxLines {
+  static constexpr int kThreads = ExpSums<T>::kThreads;
+  using Shared = typename ExpSums<T>::Shared;
+  using State = typename ExpSums<T>::State;
+
+  ExpSums<T> of;
+  Out<T> y;
+  bool log;
   FloatFormat write;
 
-  struct Terms {
-    In<T> dy, y;  ///< y null: plain values
-    int64_t stride;
+  int64_t blocks() const { return of.teams().blocks(); }
+  HS_HD int64_t steps() const { return of.steps() + 1; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const int64_t line = of.sums.teams.line(block, thread);
+    if (line >= of.sums.teams.lines) return;
+    if (s < of.steps()) {
+      of.step(s, line, thread, shared, state);
+      return;
+    }
+    const double sum = of.total(thread, shared);
+    const double log_sum = log ? elementary::log(sum) : 0.0;
+    of.for_elements(line, thread, shared, state, !log,
+                    [&](int64_t at, double shifted, double power) {
+                      y[at] = delivered<T>(log ? shifted - log_sum : power / sum, write);
+                    });
+  }
+};
+
+template <class T>
+struct SoftmaxLinesGrad {
+  static constexpr int kThreads = LineTeams::kThreads;
+  using Shared = TeamSums<1>::Shared;
+  using State = TeamSums<1>::State;
+
+  In<T> dy, y;
+  Out<T> dx;
+  DeviceLines lines;
+  TeamSums<1> sums;
+  ChainSpec how;
+  bool log;
+  FloatFormat write;
+
+  /// Factors in fp32, as the plan sums them.
+  struct Factors {
+    In<T> dy, y;  ///< start at the line's first elements; y null: plain values
+    int64_t stride, size, line;
+    const ChainSpec& how;
+
     HS_HD float left(int64_t k) const { return static_cast<float>(dy[k * stride]); }
     HS_HD float right(int64_t k) const {
       return y == nullptr ? 1.0f : static_cast<float>(y[k * stride]);
     }
     HS_HD bool present(int64_t) const { return true; }
+
+    HS_HD float left(int, int64_t k) const { return left(k); }
+    HS_HD float right(int, int64_t k) const { return right(k); }
+    HS_HD double total(int) const {
+      return y == nullptr ? named_sum_of<T>(how, *this, size, line)
+                          : named_products<T>(how.second(), *this, size, line);
+    }
   };
 
-  HS_HD double sum(int64_t line, int64_t first) const {
-    if constexpr (kNamesSums<T>) {
-      if (named) {
-        const Terms terms{dy + first, log ? nullptr : y + first, lines.stride};
-        const ChainSpec chain = log ? how : how.second();
-        const double total = sum_of_terms(chain, terms, lines.size, line);
-        if (log) return total;
-        return static_cast<double>(deliver_sum(chain, total, nullptr, lines.size, line));
+  int64_t blocks() const { return sums.teams.blocks(); }
+  HS_HD int64_t steps() const { return sums.steps() + 1; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const int64_t line = sums.teams.line(block, thread);
+    if (line >= sums.teams.lines) return;
+    const int64_t first = lines.first(line);
+    if (s == sums.steps()) {
+      store(first, thread, sums.total(0, thread, shared));
+      return;
+    }
+    const In<T> no_values = nullptr;
+    const Factors factors{dy + first, log ? no_values : y + first, lines.stride, lines.size, line,
+                          how};
+    const auto compute = [&](const TermShare& share, double(&terms)[1][kSeveral]) {
+      const Spaced at = share.elements(first, lines.stride);
+      T gradient[kSeveral], value[kSeveral];
+      read(dy, at, gradient);
+      if (!log) read(y, at, value);
+      for (int j = 0; j < kSeveral; ++j) {
+        const double g = static_cast<double>(gradient[j]);
+        terms[0][j] = log ? g : g * static_cast<double>(value[j]);
       }
-    }
-    double sum = 0.0;
-    for (int64_t k = first; k < first + lines.size * lines.stride; k += lines.stride) {
-      const double g = static_cast<double>(dy[k]);
-      sum += log ? g : g * static_cast<double>(y[k]);
-    }
-    return sum;
+    };
+    sums.step(s, thread, shared, state, compute, factors);
   }
 
-  HS_HD void operator()(int64_t line) const {
-    const int64_t first = lines.first(line);
-    const double total = sum(line, first);
-    for (int64_t k = first; k < first + lines.size * lines.stride; k += lines.stride) {
-      const double g = static_cast<double>(dy[k]), value = static_cast<double>(y[k]);
-      const double result = log ? g - elementary::exp(value) * total : value * (g - total);
-      dx[k] = delivered<T>(result, write);
+ private:
+  HS_HD void store(int64_t first, int thread, double total) const {
+    for (int64_t piece = 0; piece < sums.teams.pieces(); ++piece) {
+      const Spaced at = sums.teams.share(piece, thread).elements(first, lines.stride);
+      T gradient[kSeveral], value[kSeveral];
+      read(dy, at, gradient);
+      read(y, at, value);
+      for (int j = 0; j < kSeveral; ++j) {
+        if (j >= at.count) continue;
+        const double g = static_cast<double>(gradient[j]), v = static_cast<double>(value[j]);
+        const double result = log ? g - elementary::exp(v) * total : v * (g - total);
+        dx[at.first + j * at.step] = delivered<T>(result, write);
+      }
     }
   }
 };

@@ -14,6 +14,14 @@ HS_HD inline void put_scalar(const Destination& to, double value) {
   if (to.memory != nullptr) to.round(0, static_cast<float>(value));
 }
 
+/// One item: a scalar from the host. It is an argument of the launch, which needs no copy.
+struct StoreScalar {
+  Destination to;
+  double value;
+
+  HS_HD void operator()(int64_t) const { put_scalar(to, value); }
+};
+
 /// One item.
 struct BeginStep {
   const StepState* state;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Tensors in device memory: values of 16- and 8-bit formats are stored as codes, everything else in
-// fp32. Bodies read elements through In<T> and write outputs through Out<T>, and need not know. An
-// output is unrounded until the tap has measured and rounded it, so it first goes to fp32 memory.
-// If nothing is measured, it is rounded and stored at once. Both ways give the same bits.
+// fp32. Bodies read elements through In<T> and write outputs through Out<T>, and need not know. In
+// a recorded step an output goes to fp32 memory unrounded, where the tap measures it, and is
+// rounded afterwards. In a plain step it is rounded and stored at once (gpu/engine/writes.h). Both
+// ways give the same bits.
 #pragma once
 
 #include <bit>
@@ -192,15 +193,15 @@ struct Destination {
   }
 };
 
-/// Destination of floats. Stores them unrounded or, while `*at_once` is nonzero, rounded to nearest
-/// even. Also converts from a pointer to floats. Write-only.
+/// Destination of floats. Stores them unrounded or, if it stores now, rounded to nearest even. Also
+/// converts from a pointer to floats. Write-only.
 class StoredOutput {
  public:
   StoredOutput() = default;
   HS_HD StoredOutput(std::nullptr_t) noexcept {}                // NOLINT: as a pointer
   HS_HD StoredOutput(float* exact) noexcept : exact_(exact) {}  // NOLINT: likewise
-  HS_HD StoredOutput(float* exact, const Destination& to, const int32_t* at_once) noexcept
-      : exact_(exact), to_(to), at_once_(at_once) {}
+  HS_HD StoredOutput(float* exact, const Destination& to, bool now) noexcept
+      : exact_(exact), to_(to), now_(now) {}
 
   class Element {
    public:
@@ -214,8 +215,7 @@ class StoredOutput {
   HS_HD Element operator[](int64_t i) const noexcept { return {*this, i}; }
   HS_HD Element operator*() const noexcept { return {*this, 0}; }
   HS_HD StoredOutput operator+(int64_t n) const noexcept {
-    return at_once_ == nullptr ? StoredOutput(exact_ + n)
-                               : StoredOutput(exact_ + n, to_ + n, at_once_);
+    return stores() ? StoredOutput(exact_ + n, to_ + n, now_) : StoredOutput(exact_ + n);
   }
   HS_HD bool operator==(std::nullptr_t) const noexcept { return exact_ == nullptr; }
 
@@ -228,15 +228,15 @@ class StoredOutput {
   }
   /// Returns where unrounded outputs go, or null.
   HS_HD float* exact() const noexcept { return exact_; }
-  /// Returns whether outputs are stored at once now; stores(), whether they ever may be.
-  HS_HD bool stores_now() const noexcept { return at_once_ != nullptr && *at_once_ != 0; }
-  HS_HD bool stores() const noexcept { return at_once_ != nullptr; }
+  /// Returns whether outputs are stored in this step; stores(), whether they are in plain steps.
+  HS_HD bool stores_now() const noexcept { return now_; }
+  HS_HD bool stores() const noexcept { return to_.memory != nullptr; }
   HS_HD const Destination& destination() const noexcept { return to_; }
 
  private:
   float* exact_ = nullptr;
   Destination to_{};
-  const int32_t* at_once_ = nullptr;
+  bool now_ = false;
 };
 
 // double and integers are stored as they are.

@@ -62,7 +62,7 @@ struct Round {
   int64_t n;
   TensorRounding rounding{};
 
-  int64_t items() const { return items_of_several(n); }
+  HS_HD int64_t items() const { return items_of_several(n); }
 
   HS_HD void operator()(int64_t item) const {
     const Neighbours at = several_of(item, n);
@@ -247,17 +247,47 @@ struct ChunkSums {
   int64_t chunks;
 };
 
+/// One block per tap: sums its chunks in order. One thread adds the sums and one the squares, each
+/// in its own warp; the others load the next piece.
 struct TapTotals {
-  const ChunkSums* of;
+  static constexpr int kThreads = 256, kPiece = 1024, kSquares = 32;
 
-  HS_HD void operator()(int64_t i) const {
-    double sum = 0.0, square = 0.0;
-    for (int64_t chunk = 0; chunk < of[i].chunks; ++chunk) {
-      sum += of[i].sums[chunk];
-      square += of[i].squares[chunk];
+  const ChunkSums* of;
+  int64_t taps;
+  int64_t most_chunks;  ///< of any tap
+
+  struct Shared {
+    double sums[2][kPiece], squares[2][kPiece];
+  };
+  struct State {
+    double total;
+  };
+
+  int64_t blocks() const { return taps; }
+  HS_HD int64_t steps() const { return ceil_div(most_chunks, kPiece) + 1; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const ChunkSums tap = of[block];
+    if (s == 0) state.total = 0.0;
+    if (s + 1 < steps()) load(tap, s * kPiece, thread, shared, s % 2);
+    if (thread != 0 && thread != kSquares) return;
+    const int64_t half = (s + 1) % 2;
+    if (s > 0) {
+      const double* const from = thread == 0 ? shared.sums[half] : shared.squares[half];
+      const int64_t n = smaller(kPiece, tap.chunks - (s - 1) * kPiece);
+      for (int64_t at = 0; at < n; ++at) state.total += from[at];
     }
-    of[i].slot->sum = sum;
-    of[i].slot->sum_sq = square;
+    if (s + 1 == steps()) (thread == 0 ? tap.slot->sum : tap.slot->sum_sq) = state.total;
+  }
+
+ private:
+  HS_HD static void load(const ChunkSums& tap, int64_t begin, int thread, Shared& shared,
+                         int64_t half) {
+    const int64_t n = smaller(kPiece, tap.chunks - begin);
+    for (int64_t at = thread; at < n; at += kThreads) {
+      shared.sums[half][at] = tap.sums[begin + at];
+      shared.squares[half][at] = tap.squares[begin + at];
+    }
   }
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Operators that a step runs after the gradients (formulas in core/ops/training.cpp). An item is
-// one element, or several in the operators of every training. A variable's new value is rounded to
-// its storage format here, because only a comparison with the old value shows whether an update was
-// lost. Optimizer states are rounded afterwards like other outputs.
+// Operators that a step runs after the gradients (formulas in core/ops/training.cpp). Items are
+// several elements, and one launch may run many bodies (gpu/bodies/group.h). A variable's new value
+// is rounded to its storage format here, because only a comparison with the old value shows whether
+// an update was lost. Optimizer states are rounded afterwards like other outputs.
 #pragma once
 
 #include <cmath>
@@ -43,10 +43,11 @@ struct Gradient {
   }
 };
 
-/// Returns the 16 partial sums of a chunk, added as a balanced tree.
-HS_HD inline double add_tree(const double* partials) {
-  double sum[16];
-  for (int j = 0; j < 16; ++j) sum[j] = partials[j];
+/// Returns the 16 partial sums of a chunk, added as a balanced tree, in Sum.
+template <class Sum = double>
+HS_HD Sum add_tree(const double* partials) {
+  Sum sum[16];
+  for (int j = 0; j < 16; ++j) sum[j] = static_cast<Sum>(partials[j]);
   for (int width = 8; width > 0; width /= 2) {
     for (int j = 0; j < width; ++j) sum[j] += sum[j + width];
   }
@@ -57,6 +58,7 @@ HS_HD inline double add_tree(const double* partials) {
 template <class T, bool kSquares>
 struct ChunkTotals {
   static constexpr int kLanes = 16, kChunks = 16, kThreads = kLanes * kChunks;
+  static constexpr int64_t kSteps = 2;
   struct Shared {
     double partials[kThreads];
   };
@@ -68,7 +70,7 @@ struct ChunkTotals {
 
   HS_HD int64_t chunks() const { return ceil_div(n, kSumChunk); }
   int64_t blocks() const { return ceil_div(chunks(), kChunks); }
-  HS_HD int64_t steps() const { return 2; }
+  HS_HD int64_t steps() const { return kSteps; }
 
   HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State&) const {
     const int64_t chunk = block * kChunks + thread / kLanes;
@@ -109,12 +111,21 @@ template <class T>
 struct GradientSum {
   In<T> sum, g, keep;
   Out<T> y;
+  int64_t n;
 
-  // The last step's sum may be NaN.
-  HS_HD void operator()(int64_t i) const { y[i] = *keep != T{0} ? sum[i] + g[i] : g[i]; }
+  HS_HD int64_t items() const { return items_of_several(n); }
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, n);
+    T total[kSeveral], fresh[kSeveral];
+    read(g, at, fresh);
+    if (*keep != T{0}) {  // otherwise the last step's sum may be NaN
+      read(sum, at, total);
+      for (int j = 0; j < kSeveral; ++j) fresh[j] = total[j] + fresh[j];
+    }
+    write(y, at, fresh);
+  }
 };
 
-/// Item: several elements.
 template <class T>
 struct Momentum {
   Gradient<T> gradient;
@@ -123,6 +134,7 @@ struct Momentum {
   T momentum;
   int64_t n;
 
+  HS_HD int64_t items() const { return items_of_several(n); }
   HS_HD void operator()(int64_t item) const {
     const Neighbours at = several_of(item, n);
     T value[kSeveral], g[kSeveral];
@@ -142,13 +154,23 @@ struct AdamMoments {
   In<T> m, v;
   Out<T> next_m, next_v;
   T beta1, beta2, other1, other2;
+  int64_t n;
 
-  HS_HD void operator()(int64_t i) const {
-    const T g = gradient(i);
-    const T kept_m = beta1 * m[i], new_m = other1 * g;
-    const T kept_v = beta2 * v[i], new_v = other2 * (g * g);
-    next_m[i] = kept_m + new_m;
-    next_v[i] = kept_v + new_v;
+  HS_HD int64_t items() const { return items_of_several(n); }
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, n);
+    T g[kSeveral], first[kSeveral], second[kSeveral];
+    gradient(at, g);
+    read(m, at, first);
+    read(v, at, second);
+    for (int j = 0; j < kSeveral; ++j) {
+      const T kept_m = beta1 * first[j], new_m = other1 * g[j];
+      const T kept_v = beta2 * second[j], new_v = other2 * (g[j] * g[j]);
+      first[j] = kept_m + new_m;
+      second[j] = kept_v + new_v;
+    }
+    write(next_m, at, first);
+    write(next_v, at, second);
   }
 };
 
@@ -158,11 +180,19 @@ struct SquareAverage {
   In<T> average;
   Out<T> y;
   T alpha, other;
+  int64_t n;
 
-  HS_HD void operator()(int64_t i) const {
-    const T g = gradient(i);
-    const T kept = alpha * average[i], fresh = other * (g * g);
-    y[i] = kept + fresh;
+  HS_HD int64_t items() const { return items_of_several(n); }
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, n);
+    T g[kSeveral], value[kSeveral];
+    gradient(at, g);
+    read(average, at, value);
+    for (int j = 0; j < kSeveral; ++j) {
+      const T kept = alpha * value[j], fresh = other * (g[j] * g[j]);
+      value[j] = kept + fresh;
+    }
+    write(y, at, value);
   }
 };
 
@@ -172,10 +202,20 @@ struct RmsMomentum {
   In<T> average, velocity;
   Out<T> y;
   T momentum, eps;
+  int64_t n;
 
-  HS_HD void operator()(int64_t i) const {
-    const T kept = momentum * velocity[i];
-    y[i] = kept + gradient(i) / (std::sqrt(average[i]) + eps);
+  HS_HD int64_t items() const { return items_of_several(n); }
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, n);
+    T g[kSeveral], squares[kSeveral], value[kSeveral];
+    gradient(at, g);
+    read(average, at, squares);
+    read(velocity, at, value);
+    for (int j = 0; j < kSeveral; ++j) {
+      const T kept = momentum * value[j];
+      value[j] = kept + g[j] / (std::sqrt(squares[j]) + eps);
+    }
+    write(y, at, value);
   }
 };
 
@@ -240,7 +280,6 @@ struct AdamRule {
   HS_HD double decay() const { return static_cast<double>(*rate) * decoupled_decay; }
 };
 
-/// Item: several elements.
 template <class T, class Rule>
 struct Update {
   Rule rule;
@@ -252,6 +291,7 @@ struct Update {
   TensorRounding rounding{};
   uint64_t* lost = nullptr;  ///< null: not counted
 
+  HS_HD int64_t items() const { return items_of_several(n); }
   HS_HD void operator()(int64_t item) const {
     const Neighbours at = several_of(item, n);
     T old[kSeveral], change[kSeveral], fresh[kSeveral] = {};
@@ -289,6 +329,7 @@ template <class T>
 struct WeightAverage {
   In<T> e, w;
   Out<T> next, update;
+  int64_t n;
   T keep, rate;
   bool lerp;
   FloatFormat inside, storage;
@@ -296,20 +337,28 @@ struct WeightAverage {
   TensorRounding rounding{};
   uint64_t* lost = nullptr;  ///< null: not counted
 
-  HS_HD void operator()(int64_t i) const {
-    const T old = e[i];
-    const T change = in_format(rate * in_format(w[i] - old));
-    T fresh;
-    if (lerp) {
-      fresh = old + change;
-    } else {
-      const T kept = in_format(keep * old), part = in_format(rate * w[i]);
-      fresh = kept + part;
+  HS_HD int64_t items() const { return items_of_several(n); }
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, n);
+    T old[kSeveral], weight[kSeveral], fresh[kSeveral] = {}, change[kSeveral] = {};
+    read(e, at, old);
+    read(w, at, weight);
+    uint64_t stayed = 0;
+    for (int j = 0; j < kSeveral; ++j) {
+      if (j >= at.count) continue;
+      change[j] = in_format(rate * in_format(weight[j] - old[j]));
+      if (lerp) {
+        fresh[j] = old[j] + change[j];
+      } else {
+        const T kept = in_format(keep * old[j]), part = in_format(rate * weight[j]);
+        fresh[j] = kept + part;
+      }
+      fresh[j] = stored(fresh[j], at.first + j);
+      stayed += change[j] != T{0} && fresh[j] == old[j] ? 1 : 0;
     }
-    fresh = stored(fresh, i);
-    next[i] = fresh;
-    update[i] = change;
-    if (lost != nullptr && change != T{0} && fresh == old) add_to(lost, uint64_t{1});
+    write(next, at, fresh);
+    write(update, at, change);
+    if (lost != nullptr && stayed != 0) add_to(lost, stayed);
   }
 
  private:

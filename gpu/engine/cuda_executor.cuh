@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The executor of a real device: one stream, one kernel template for each kind of body.
+// The executor of a real device: one kernel template for each kind of body, and one stream for all
+// launches. Results go to the host on a second stream, which waits for the launches that make them.
+// Inputs come on a third one, which must not wait for those.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,9 +15,15 @@
 #include "core/error.h"
 #include "core/host_device.h"
 #include "gpu/engine/device_cores.h"
+#include "gpu/engine/device_sort.cuh"
 #include "gpu/engine/executor.h"
 #include "gpu/engine/pinned_staging.cuh"
 #include "gpu/libraries/cuda_error.cuh"
+
+// The simulated device fills memory that starts with any bytes. A real one leaves it alone.
+#if !defined(HS_LEAVE_UNSET)
+#define HS_LEAVE_UNSET(shared, state)
+#endif
 
 namespace halfscope::gpu {
 
@@ -39,6 +47,7 @@ __global__ void __launch_bounds__(Body::kThreads)
   if (go != nullptr && *go == 0) return;
   __shared__ typename Body::Shared shared;
   typename Body::State state;
+  HS_LEAVE_UNSET(shared, state);
   const int64_t steps = body.steps();
   for (int64_t s = 0; s < steps; ++s) {
     body.step(s, blockIdx.x, static_cast<int>(threadIdx.x), shared, state);
@@ -66,18 +75,23 @@ class CudaExecutor {
     cores_ = {same ? cores_of_capability(major, minor) : "none", code.ptxVersion >= 89};
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
     check_cuda(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "stream");
+    check_cuda(cudaStreamCreateWithFlags(&inputs_, cudaStreamNonBlocking), "stream");
     for (cudaEvent_t& event : staged_) event = new_event();
+    for (cudaEvent_t& event : fed_) event = new_event();
   }
   CudaExecutor(const CudaExecutor&) = delete;
   CudaExecutor& operator=(const CudaExecutor&) = delete;
   ~CudaExecutor() {
     static_cast<void>(cudaStreamSynchronize(stream_));
     static_cast<void>(cudaStreamSynchronize(copies_));
+    static_cast<void>(cudaStreamSynchronize(inputs_));
     staging_->forget(staged_);
+    staging_->forget(fed_);
     for (cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
     for (cudaGraphExec_t graph : graphs_) static_cast<void>(cudaGraphExecDestroy(graph));
     for (const auto& [memory, bytes] : memory_) static_cast<void>(cudaFree(memory));
     for (void* memory : host_memory_) static_cast<void>(cudaFreeHost(memory));
+    static_cast<void>(cudaStreamDestroy(inputs_));
     static_cast<void>(cudaStreamDestroy(copies_));
     static_cast<void>(cudaStreamDestroy(stream_));
   }
@@ -87,16 +101,19 @@ class CudaExecutor {
 
   template <class Body>
   void items(int64_t n, const Body& body) {
+    check_items<Body>();
     if (n <= 0) return;
-    constexpr int64_t kThreads = 256, kMostBlocks = int64_t{1} << 20;
+    constexpr int64_t kThreads = 256, kEnough = int64_t{1} << 20;
     const int64_t blocks = (n + kThreads - 1) / kThreads;
-    const cudaLaunchConfig_t grid = config(blocks < kMostBlocks ? blocks : kMostBlocks, kThreads);
+    const cudaLaunchConfig_t grid = config(blocks < kEnough ? blocks : kEnough, kThreads);
     check_cuda(cudaLaunchKernelEx(&grid, run_items<Body>, n, go_, body), "launch");
   }
 
   template <class Body>
   void blocks(const Body& body) {
+    check_blocks<Body>();
     const int64_t blocks = body.blocks();
+    check_count(blocks);
     if (blocks <= 0) return;
     const cudaLaunchConfig_t grid = config(blocks, Body::kThreads);
     check_cuda(cudaLaunchKernelEx(&grid, run_block<Body>, go_, body), "launch");
@@ -106,6 +123,11 @@ class CudaExecutor {
   void enqueue(const F& f) {
     check_unconditional(go_);
     f();
+  }
+
+  static size_t sort_bytes(const PairSort& sort) { return device_sort_bytes(sort); }
+  void sort(const PairSort& sort) {
+    enqueue([&] { sort_on_device(sort, stream_); });
   }
 
   void only_if(const int32_t* go) { go_ = go; }
@@ -172,6 +194,22 @@ class CudaExecutor {
   void upload(void* to, const void* from, size_t bytes) {
     staging_->upload(to, from, bytes, stream_, staged_);
   }
+  struct Buffer {
+    void* memory = nullptr;
+    cudaEvent_t filled = nullptr, read = nullptr;
+  };
+  void feed(Buffer& buffer, const void* from, size_t bytes) {
+    if (buffer.filled == nullptr) {
+      buffer.filled = new_event();
+      buffer.read = new_event();
+      was_read(buffer);  // allocate() is still clearing it
+    }
+    check_cuda(cudaStreamWaitEvent(inputs_, buffer.read, 0), "event");
+    staging_->upload(buffer.memory, from, bytes, inputs_, fed_);
+    check_cuda(cudaEventRecord(buffer.filled, inputs_), "event");
+    check_cuda(cudaStreamWaitEvent(stream_, buffer.filled, 0), "event");
+  }
+  void was_read(Buffer& buffer) { check_cuda(cudaEventRecord(buffer.read, stream_), "event"); }
   void download(void* to, const void* from, size_t bytes) {
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_),
                "copy from the device", bytes);
@@ -269,10 +307,10 @@ class CudaExecutor {
 
   std::vector<cudaGraphExec_t> graphs_;
   std::vector<cudaEvent_t> events_;
-  cudaStream_t stream_ = nullptr, copies_ = nullptr;
+  cudaStream_t stream_ = nullptr, copies_ = nullptr, inputs_ = nullptr;
   const int32_t* go_ = nullptr;
-  PinnedStaging* staging_ = nullptr;  ///< shared by all executors of the device
-  PinnedStaging::Events staged_{};
+  PinnedStaging* staging_ = nullptr;        ///< shared by all executors of the device
+  PinnedStaging::Events staged_{}, fed_{};  ///< of stream_ and of inputs_
   std::vector<void*> host_memory_;
   DeviceCores cores_;
   int64_t allocated_ = 0;

@@ -4,6 +4,7 @@
 //   items(n, body)             body(i) for all i in [0, n)
 //   blocks(body)               body.blocks() blocks of Body::kThreads threads
 //   enqueue(f)                 f(), which launches work of a library
+//   sort(s), sort_bytes(s)     sorts pairs (pair_sort.h); the working memory that this needs
 //   only_if(go)                items and blocks launched from now on do nothing if *go, on the
 //                              device, is 0 by then; null: all run. Nothing is enqueued meanwhile
 //   replay(recording, f)       f(), which only does the above, and always the same; later calls
@@ -12,6 +13,9 @@
 //   allocate(bytes)            zeroed, on 256-byte boundaries, for the executor's lifetime
 //   release(memory)            frees it earlier
 //   upload(to, from, bytes)    `from` may be reused when it returns
+//   feed(buffer, from, bytes)  upload() to buffer.memory that does not wait for launches, except
+//                              those before was_read(buffer). Later launches wait for it
+//   was_read(buffer)           its data is not read by launches from now on
 //   download(to, from, bytes)  waits for earlier launches
 //   copy(to, from, bytes)      on the device
 //   host_memory(bytes)         on the host, for fetch(), for the executor's lifetime
@@ -25,6 +29,7 @@
 // order or shuffled; outputs must not depend on that.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -35,12 +40,14 @@
 #include <new>
 #include <numeric>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/numeric/formats/rng.h"
 #include "gpu/engine/device_cores.h"
+#include "gpu/engine/pair_sort.h"
 
 namespace halfscope::gpu {
 
@@ -62,6 +69,38 @@ class OnlyIf {
  private:
   X& executor_;
 };
+
+/// Limits of launches on every device, for the host executor to respect as well. Drivers before
+/// CUDA 12.1 pass no more than 4 KiB of arguments.
+inline constexpr size_t kMostShared = size_t{48} << 10, kMostArguments = size_t{4} << 10;
+inline constexpr int kMostThreads = 1024;
+inline constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
+
+/// Rejects bodies that no device can launch.
+template <class Body>
+constexpr void check_items() {
+  static_assert(std::is_trivially_copyable_v<Body>, "a device gets a copy of its bytes");
+  static_assert(sizeof(Body) + sizeof(int64_t) + sizeof(int32_t*) <= kMostArguments);
+}
+template <class Body>
+constexpr void check_blocks() {
+  check_items<Body>();
+  static_assert(sizeof(typename Body::Shared) <= kMostShared);
+  static_assert(Body::kThreads > 0 && Body::kThreads <= kMostThreads);
+  static_assert(std::is_trivially_default_constructible_v<typename Body::Shared> &&
+                    std::is_trivially_default_constructible_v<typename Body::State>,
+                "set it in a step: a device leaves the memory as it is");
+}
+inline void check_count(int64_t blocks) {
+  if (blocks > kMostBlocks) throw Error("a launch of more blocks than a device can take");
+}
+
+/// Fills memory that a device leaves as it is with NaNs, to notice bodies that read it before they
+/// write it.
+template <class T>
+void leave_unset(T& memory) {
+  std::memset(static_cast<void*>(&memory), 0xff, sizeof memory);
+}
 
 enum class HostOrder : uint8_t { serial, shuffled };
 
@@ -104,6 +143,7 @@ class HostExecutor {
 
   template <class Body>
   void items(int64_t n, const Body& body) {
+    check_items<Body>();
     launch([this, n, body, go = go_] {
       if (go != nullptr && *go == 0) return;
       ItemOrder order = next_order(n);
@@ -113,6 +153,8 @@ class HostExecutor {
 
   template <class Body>
   void blocks(const Body& body) {
+    check_blocks<Body>();
+    check_count(body.blocks());
     launch([this, body, go = go_] {
       if (go == nullptr || *go != 0) run_blocks(body);
     });
@@ -122,6 +164,20 @@ class HostExecutor {
   void enqueue(const F& f) {
     check_unconditional(go_);
     launch(f);
+  }
+
+  static size_t sort_bytes(const PairSort&) { return 0; }
+  void sort(const PairSort& sort) {
+    enqueue([sort] {
+      std::vector<int64_t> order(static_cast<size_t>(sort.n));
+      std::iota(order.begin(), order.end(), int64_t{0});
+      std::stable_sort(order.begin(), order.end(),
+                       [&](int64_t a, int64_t b) { return sort.keys[a] < sort.keys[b]; });
+      for (size_t i = 0; i < order.size(); ++i) {
+        sort.sorted_keys[i] = sort.keys[order[i]];
+        sort.sorted_values[i] = sort.values[order[i]];
+      }
+    });
   }
 
   void only_if(const int32_t* go) { go_ = go; }
@@ -155,6 +211,15 @@ class HostExecutor {
   }
   int64_t allocated() const { return allocated_; }
   void upload(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
+  /// Memory that feed() fills. From was_read() on, it contains NaNs.
+  struct Buffer {
+    void* memory = nullptr;
+    size_t bytes = 0;
+  };
+  void feed(Buffer& buffer, const void* from, size_t bytes) {
+    std::memcpy(buffer.memory, from, buffer.bytes = bytes);
+  }
+  void was_read(Buffer& buffer) { std::memset(buffer.memory, 0xff, buffer.bytes); }
   void download(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
   void copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
 
@@ -208,6 +273,8 @@ class HostExecutor {
     std::vector<typename Body::State> states(static_cast<size_t>(Body::kThreads));
     ItemOrder blocks = next_order(body.blocks());
     for (int64_t b = 0; b < body.blocks(); ++b) {
+      leave_unset(*shared);
+      for (typename Body::State& state : states) leave_unset(state);
       const int64_t block = blocks.next();
       for (int64_t s = 0; s < body.steps(); ++s) {
         ItemOrder threads = next_order(Body::kThreads);

@@ -3,7 +3,9 @@
 #pragma once
 
 #include "core/ops/functions.h"
+#include "gpu/bodies/function_tables.h"
 #include "gpu/bodies/functions.h"
+#include "gpu/engine/function_tables.h"
 #include "gpu/engine/movement_steps.h"
 #include "gpu/engine/node_call.h"
 
@@ -27,13 +29,17 @@ template <class X, class T>
 Step function_step(const NodeCall<X, T>& c) {
   const std::string& op = c.node->op;
   const auto unary = [&]<class F>(F) {
-    const Step step = rounded_step<1>(c, function_of<F>(*c.node));
-    return step ? step : unary_step(c, delivered_function<F>(c));
+    if (Step step = rounded_step<1>(c, function_of<F>(*c.node))) return step;
+    if (Step step = table_step(c, delivered_function<F>(c))) return step;
+    return unary_step(c, delivered_function<F>(c));
   };
   if (Step step = make_by_name<Step>(op, UnaryFunctions{}, unary)) return step;
   const auto binary = [&]<class F>(F) {
-    const Step step = rounded_step<2>(c, function_of<F>(*c.node));
-    return step ? step : binary_step(c, delivered_function<F>(c));
+    if (Step step = rounded_step<2>(c, function_of<F>(*c.node))) return step;
+    if constexpr (HasSlowPart<F>) {
+      if (Step step = gradient_table_step(c, function_of<F>(*c.node))) return step;
+    }
+    return binary_step(c, delivered_function<F>(c));
   };
   if (Step step = make_by_name<Step>(op, BinaryFunctions{}, binary)) return step;
   const auto ternary = [&]<class F>(F) {

@@ -3,12 +3,17 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gpu/bodies/elementwise.h"
 #include "gpu/bodies/gather.h"
 #include "gpu/engine/movement_steps.h"
 #include "gpu/engine/node_call.h"
+#include "gpu/engine/pair_sort.h"
 
 namespace halfscope::gpu {
 
@@ -24,23 +29,59 @@ Step gather_step(const NodeCall<X, T>& c) {
                               gather_shape(*c.node, c.in_shape(0), c.in_count(1))});
 }
 
+/// Makes the steps that sum dy by row. keys_of(rows, places) returns the body that makes the pairs.
+template <class X, class T, class KeysOf>
+Step row_sums_step(const NodeCall<X, T>& c, const GatherShape<Divisor>& s, const KeysOf& keys_of) {
+  constexpr int64_t kMost = int64_t{1} << 31;
+  check_node(*c.node, s.count < kMost && s.length <= 2 * kMost,
+             "more than 2^31 indices, or 2^32 elements to choose from, are not supported on a GPU");
+  X& executor = *c.executor;
+  uint32_t* const rows = c.template working_memory<uint32_t>(s.count);
+  int32_t* const places = c.template working_memory<int32_t>(s.count);
+  const uint64_t largest = static_cast<uint64_t>(std::max<int64_t>(s.length, 2) - 1);
+  PairSort sort{.keys = rows,
+                .sorted_keys = c.template working_memory<uint32_t>(s.count),
+                .values = places,
+                .sorted_values = c.template working_memory<int32_t>(s.count),
+                .n = s.count,
+                .bits = static_cast<int>(std::bit_width(largest))};
+  sort.bytes = X::sort_bytes(sort);
+  sort.memory = c.template working_memory<std::byte>(static_cast<int64_t>(sort.bytes));
+  const GatherGrad<T> sums{c.in[0], sort.sorted_keys,        sort.sorted_values, c.out[0],
+                           s,       chain_spec(c.sum_spec())};
+  const Zeros<T> zeros{c.out[0], c.out_count(0)};
+  const int64_t n = c.in_count(0);
+  std::vector<Step> steps{items_step(executor, zeros.items(), zeros)};
+  if (n == 0) return in_turn(std::move(steps));
+  steps.push_back(items_step(executor, s.count, keys_of(rows, places)));
+  steps.push_back([&executor, sort](const RunState&) { executor.sort(sort); });
+  steps.push_back(c.step_with_key([&executor, n, sums](uint64_t key) {
+    GatherGrad<T> now = sums;
+    now.how.key = key;
+    executor.items(n, now);
+  }));
+  return in_turn(std::move(steps));
+}
+
 template <class X, class T>
 Step gather_grad_step(const NodeCall<X, T>& c) {  // (dy, indices) -> dx
   const GatherShape<Divisor> s = gather_shape(*c.node, c.out_shape(0), c.in_count(1));
-  int32_t* const places = c.template working_memory<int32_t>(s.count);
-  int32_t* const first = c.template working_memory<int32_t>(s.length);
-  int32_t* const terms = c.template working_memory<int32_t>(s.length);
-  X& executor = *c.executor;
-  const GatherGrad<T> body{c.in[0], places, first, terms, c.out[0], s, chain_spec(c.sum_spec())};
-  const int64_t n = c.out_count(0);
-  return in_turn({items_step(executor, s.length, Fill<int32_t>{terms, 0}),
-                  items_step(executor, s.count, SortByRow{c.index_in[1], places, first, terms, s}),
-                  c.step_with_key([&executor, n, body](uint64_t key) {
-                    GatherGrad<T> now = body;
-                    now.how.key = key;
-                    executor.items(n, now);
-                  })});
+  return row_sums_step(c, s, [&](uint32_t* rows, int32_t* places) {
+    return RowKeys{c.index_in[1], s.length, rows, places};
+  });
 }
+
+/// The axis of a GatherElements: its length and stride in x, and the strides of x without it.
+struct PickedAxis {
+  int64_t length, stride;
+  std::vector<int64_t> others;
+
+  PickedAxis(const Node& node, const Shape& x) : others(row_major(x)) {
+    const size_t axis = static_cast<size_t>(axis_attribute(node, x.size(), 0));
+    length = x[axis];
+    stride = std::exchange(others[axis], 0);
+  }
+};
 
 template <class X, class T>
 Step gather_elements_step(const NodeCall<X, T>& c) {
@@ -49,13 +90,11 @@ Step gather_elements_step(const NodeCall<X, T>& c) {
     return items_step(*c.executor, x[0],
                       GatherLabels<In<T>, Out<T>>{c.in[0], c.index_in[1], c.out[0], x[1]});
   }
-  const size_t axis = static_cast<size_t>(axis_attribute(*c.node, x.size(), 0));
-  std::vector<int64_t> strides = row_major(x);
-  const int64_t stride = strides[axis];
-  strides[axis] = 0;
-  return items_step(*c.executor, c.out_count(0),
-                    GatherElements<T>{c.in[0], c.index_in[1], c.out[0],
-                                      strided(*c.node, indices, strides), x[axis], stride});
+  const PickedAxis axis(*c.node, x);
+  return items_step(
+      *c.executor, c.out_count(0),
+      GatherElements<T>{c.in[0], c.index_in[1], c.out[0], strided(*c.node, indices, axis.others),
+                        axis.length, axis.stride});
 }
 
 template <class X, class T>
@@ -65,24 +104,11 @@ Step gather_elements_grad_step(const NodeCall<X, T>& c) {  // (dy, indices) -> d
     return items_step(*c.executor, c.out_count(0),
                       GatherLabelsGrad<T>{c.in[0], c.index_in[1], c.out[0], x[1]});
   }
-  check_node(*c.node, x.size() <= static_cast<size_t>(kMaxRank),
-             "more than " + std::to_string(kMaxRank) + " dimensions are not supported on a GPU");
-  GatherElementsGrad<T> body{.dy = c.in[0],
-                             .index = c.index_in[1],
-                             .dx = c.out[0],
-                             .rank = static_cast<int>(x.size()),
-                             .axis = static_cast<int>(axis_attribute(*c.node, x.size(), 0)),
-                             .size = {},
-                             .taken = {},
-                             .how = chain_spec(c.sum_spec())};
-  for (size_t d = 0; d < x.size(); ++d) body.size.set(static_cast<int>(d), x[d]);
-  std::copy(indices.begin(), indices.end(), body.taken);
-  X& executor = *c.executor;
-  const int64_t n = c.out_count(0);
-  return c.step_with_key([&executor, n, body](uint64_t key) {
-    GatherElementsGrad<T> now = body;
-    now.how.key = key;
-    executor.items(n, now);
+  const PickedAxis axis(*c.node, x);
+  const Strided at = strided(*c.node, indices, axis.others);
+  const GatherShape<Divisor> s{element_count(x), 1, element_count(indices)};
+  return row_sums_step(c, s, [&](uint32_t* rows, int32_t* places) {
+    return ElementKeys{c.index_in[1], at, axis.length, axis.stride, rows, places};
   });
 }
 

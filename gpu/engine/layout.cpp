@@ -95,7 +95,9 @@ void Layout::add(const Graph& graph, ValueId value) {
   place = bytes_;
   const int64_t count = element_count(graph.value(value).shape), bytes = bytes_of(storage(value));
   bytes_ += aligned(count * bytes);
-  if (bytes < 4) exact_bytes_ = std::max(exact_bytes_, aligned(count * 4));
+  if (graph.value(value).type == ElementType::real) {
+    exact_bytes_ = std::max(exact_bytes_, aligned(count * 4));
+  }
 }
 
 std::map<ValueId, std::vector<IndexUse>> index_uses(const Graph& graph) {

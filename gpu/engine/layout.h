@@ -23,7 +23,7 @@ class Layout {
   /// Returns the storage of a real value that has a place.
   Storage storage(ValueId value) const { return storages_[static_cast<size_t>(value)]; }
   /// Returns the fp32 memory needed for the unrounded outputs of any one node that are stored in
-  /// another format, or for any such value.
+  /// another format, or for any real value.
   int64_t exact_bytes() const noexcept { return exact_bytes_; }
   /// Returns the offset in that memory of the unrounded output `i` of the node.
   int64_t exact_place(const Graph& graph, const Node& node, size_t i) const;

@@ -8,11 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <vector>
 
+#include "gpu/bodies/batch_operands.h"
 #include "gpu/bodies/library_operands.h"
 #include "gpu/engine/node_call.h"
 #include "gpu/libraries/product_library.h"
@@ -38,8 +39,8 @@ struct LibraryCall {
   Scratch* scratch = nullptr;
 };
 
-/// Largest device memory for the patches of a convolution.
-inline constexpr int64_t kMostPatchBytes = int64_t{1} << 30;
+/// Calls of a product that are not worth copies of its operands, which take one call.
+inline constexpr size_t kFewCalls = 8;
 
 /// Offsets of operands and sums in the scratch memory.
 struct ScratchPlaces {
@@ -58,15 +59,24 @@ struct ScratchPlaces {
 };
 
 /// Returns the format that the library writes: fp32, or in fast mode the format to which the output
-/// is rounded anyway.
+/// is rounded anyway, if nothing but a bias that the library adds comes before that rounding.
 template <class X>
 Storage result_storage(const NodeCall<X, float>& c, const Epilogue<float>& epilogue,
-                       Storage operands) {
+                       Storage operands, bool adds_bias = false) {
   const Value& value = c.graph->value(c.node->outputs[0]);
-  const bool plain = epilogue.bias == nullptr && !epilogue.scaled &&
+  const bool plain = (epilogue.bias == nullptr || adds_bias) && !epilogue.scaled &&
                      value.rounding.mode == RoundingMode::nearest_even;
   const bool narrow = bytes_of(operands) == 2 && value.format == format_of(operands);
   return c.libraries->library->fast() && plain && narrow ? operands : Storage::fp32;
+}
+
+/// Returns whether the library can add the bias: one per column of a single product, stored like
+/// the output. It adds in fp32 and then rounds once, as our own bodies do.
+inline bool library_adds_bias(const GemmSource<float>& source, const Epilogue<float>& epilogue,
+                              Storage operands) {
+  const bool per_column = source.bias_row == 0 && (source.bias_column == 1 || source.n == 1);
+  return !(epilogue.bias == nullptr) && !epilogue.scaled && source.count == 1 && per_column &&
+         epilogue.bias.storage() == operands;
 }
 
 /// Returns whether the library's sums are already the outputs, in unrounded memory.
@@ -76,59 +86,106 @@ bool sums_are_results(const Results& y, const Epilogue<float>& epilogue, const R
   return as_summed && (state.measured || !y.stores());
 }
 
-/// Makes the step of a product whose operands are read in place. Sums go directly to the output, in
-/// 16 bits or unrounded.
+/// Makes the step of products whose operands are read in place. Sums go directly to the output, in
+/// 16 bits or unrounded. Recorded steps make the same calls, and measure what the library rounded.
 template <class X>
 Step in_place_step(const NodeCall<X, float>& c, const GemmSource<float>& source,
-                   const Epilogue<float>& epilogue, Storage sums,
+                   const Epilogue<float>& epilogue, const InPlacePlan& plan,
                    std::shared_ptr<LibraryProduct> product) {
   X& executor = *c.executor;
-  const bool narrow = bytes_of(sums) == 2;
-  return [&executor, source, epilogue, narrow, product](const RunState& state) {
-    for (int64_t p = 0; p < source.count; ++p) {
-      const GemmSource<float> s = source.product(p);
-      const Destination to = s.y.destination() + s.first;
-      float* const exact = s.y.exact() + s.first;
-      void* const result = narrow ? to.memory : exact;
-      executor.enqueue([product, s, result] { product->run(s.x.memory(), s.w.memory(), result); });
-      if (narrow ? !state.measured : sums_are_results(s.y, epilogue, state)) continue;
-      const In<float> made = narrow ? In<float>(to.memory, to.storage) : In<float>(exact);
-      const int64_t n = s.m * s.n;
-      executor.items(items_of_several(n), FinishRows{epilogue, made, s.y + s.first, n, s.n, s.k,
-                                                     s.bias_row, s.bias_column, s.first});
+  const bool narrow = bytes_of(plan.matrix.d.storage) == 2;
+  Epilogue<float> rest = epilogue;
+  if (plan.matrix.bias != nullptr) rest.bias = nullptr;  // the library has added it
+  return [&executor, source, rest, narrow, calls = plan.calls, product](const RunState& state) {
+    const Destination to = source.y.destination();
+    float* const exact = source.y.exact();
+    for (const BatchOffset& at : calls) {
+      const void* const x = (source.x + at.a).memory();
+      const void* const w = (source.w + at.b).memory();
+      void* const result = narrow ? (to + at.d).memory : exact + at.d;
+      executor.enqueue([product, x, w, result] { product->run(x, w, result); });
     }
+    if (narrow ? !state.measured : sums_are_results(source.y, rest, state)) return;
+    const In<float> made = narrow ? In<float>(to.memory, to.storage) : In<float>(exact);
+    const int64_t n = source.count * source.m * source.n;
+    executor.items(items_of_several(n), FinishRows{rest, made, source.y, n, source.n, source.k,
+                                                   source.bias_row, source.bias_column, 0});
   };
 }
 
+/// Makes the step of products whose operands are copied first, as many at a time as the plan has.
 template <class X, class Source>
 Step packed_step(const NodeCall<X, float>& c, const Source& source, const Epilogue<float>& epilogue,
                  const PackedPlan& plan, std::shared_ptr<LibraryProduct> product) {
   const MatrixPlan& matrix = plan.matrix;
   const Storage a = matrix.second.storage, b = matrix.first.storage, d = matrix.d.storage;
   const int64_t a_count = plan.a_lines * plan.pitch, b_count = plan.b_lines * plan.pitch;
-  const ScratchPlaces at = ScratchPlaces::of(a_count * bytes_of(a), b_count * bytes_of(b),
-                                             plan.a_lines * plan.d_pitch * bytes_of(d));
+  const int64_t count = matrix.count;
+  const ScratchPlaces at = ScratchPlaces::of(count * a_count * bytes_of(a),
+                                             count * b_count * bytes_of(b), plan.sum_bytes());
   c.libraries->scratch->need(at.end);
   X& executor = *c.executor;
   const Scratch* const scratch = c.libraries->scratch;
-  return [&executor, scratch, source, epilogue, plan, product, at, a_count, b_count, a, b,
+  return [&executor, scratch, source, epilogue, plan, product, at, a_count, b_count, count, a, b,
           d](const RunState&) {
     std::byte* const memory = scratch->memory;
     std::byte *const first = memory + at.a, *const second = memory + at.b;
     std::byte* const sums = memory + at.sums;
-    for (int64_t p = 0; p < source.count; ++p) {
-      const Source s = source.product(p);
-      executor.items(a_count, PackLines<Source, true>{s, first, plan.pitch, a});
-      executor.items(b_count, PackLines<Source, false>{s, second, plan.pitch, b});
-      executor.enqueue([product, first, second, sums] { product->run(first, second, sums); });
-      executor.items(s.m * s.n,
-                     FinishMatrix<Source>{s, epilogue, In<float>(sums, d), plan.d_pitch});
+    const PackLines<Source, true> pack_a{source, first, plan.pitch, a};
+    const PackLines<Source, false> pack_b{source, second, plan.pitch, b};
+    const FinishMatrix<Source> finish{source, epilogue, In<float>(sums, d), plan.d_pitch};
+    const auto multiply = [product, first, second, sums] { product->run(first, second, sums); };
+    const int64_t results = source.m * source.n;
+    if constexpr (std::is_same_v<Source, GemmSource<float>>) {
+      for (int64_t p = 0; p < source.count; p += count) {
+        // All calls take as many products: the last one may repeat some of the one before.
+        const int64_t from = std::min(p, source.count - count);
+        executor.items(count * a_count, PackProducts<Source, true>{pack_a, a_count, from});
+        executor.items(count * b_count, PackProducts<Source, false>{pack_b, b_count, from});
+        executor.enqueue(multiply);
+        executor.items(count * results,
+                       FinishProducts<Source>{finish, results, from, plan.matrix.d.stride});
+      }
+    } else {
+      executor.items(a_count, pack_a);
+      executor.items(b_count, pack_b);
+      executor.enqueue(multiply);
+      executor.items(results, finish);
     }
   };
 }
 
-/// Makes the step of one of a convolution's three products, with operands and output in place
-/// (NCHW). Operands that the plan has in 32 bits are copied if they are stored in fewer.
+/// One operand of a convolution as its step hands it to the library: where it is, or copied to
+/// scratch memory in the storage and order that the plan wants.
+struct ConvOperand {
+  ChannelsLast copy;
+  bool in_place;
+  int64_t bytes;  ///< of the copy
+
+  const void* memory(const Scratch& scratch, int64_t place) const {
+    return in_place ? copy.x.memory() : scratch.memory + place;
+  }
+};
+
+/// Turns the channels of a tensor with these sizes, or copies it as it is (as if it had one).
+inline ChannelTiles channel_tiles(const TensorPlan& of, int64_t elements, bool turns) {
+  const int64_t channels = turns ? of.size[1] : 1, pixels = turns ? of.size[2] * of.size[3] : 1;
+  return ChannelTiles(elements / std::max<int64_t>(channels * pixels, 1), channels, pixels);
+}
+
+/// `turns`: the library reads channels last, and the operand has the order of ONNX.
+inline ConvOperand conv_operand(const In<float>& x, const TensorPlan& plan, int64_t elements,
+                                bool turns) {
+  const bool stored_so =
+      bytes_of(plan.storage) == 4 ? bytes_of(x.storage()) == 4 : x.storage() == plan.storage;
+  const bool in_place = stored_so && (!turns || plan.size[1] == 1);
+  return {{x, nullptr, plan.storage, channel_tiles(plan, elements, turns)},
+          in_place,
+          in_place ? 0 : elements * bytes_of(plan.storage)};
+}
+
+/// Makes the step of one of a convolution's three products. Operands are copied if they are not
+/// stored as the plan wants them; sums go directly to the output if they are the output.
 template <class X>
 Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilogue,
                       const ConvPlan& plan, std::shared_ptr<LibraryProduct> product) {
@@ -138,52 +195,56 @@ Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilog
   const TensorPlan& made = forward                                   ? plan.y
                            : plan.product == ConvProduct::grad_input ? plan.x
                                                                      : plan.w;
-  const Storage operands = a.storage, result = made.storage;
-  const int64_t made_pixels = made.size[2] * made.size[3];
-  const int64_t a_count = c.in_count(0), b_count = c.in_count(1), count = c.out_count(0);
-  const bool planar = bytes_of(operands) == 4;
-  const auto lies_so = [&](const In<float>& x) { return planar && bytes_of(x.storage()) == 4; };
-  const bool reads_a = lies_so(c.in[0]), reads_b = lies_so(c.in[1]);
-  const ScratchPlaces at = ScratchPlaces::of(reads_a ? 0 : a_count * bytes_of(operands),
-                                             reads_b ? 0 : b_count * bytes_of(operands),
-                                             planar ? 0 : count * bytes_of(result));
+  const int64_t count = c.out_count(0), pixels = made.size[2] * made.size[3];
+  const ConvOperand first =
+      conv_operand(c.in[0], a, c.in_count(0), plan.channels_last && !c.last_in(0));
+  const ConvOperand second =
+      conv_operand(c.in[1], b, c.in_count(1), plan.channels_last && !c.last_in(1));
+  const bool turns = plan.channels_last && !c.last_out(0) && made.size[1] > 1;
+  const Out<float> y = c.out[0];
+  // A copy in the narrow format can be written at once; recorded steps measure it afterwards.
+  const bool as_summed = epilogue.bias == nullptr && !epilogue.scaled;
+  const bool stores_sums = !turns && as_summed && y.stores_now() && bytes_of(made.storage) == 2 &&
+                           y.destination().storage == made.storage;
+  const bool exact_sums = !turns && bytes_of(made.storage) == 4;
+  const ScratchPlaces at = ScratchPlaces::of(
+      first.bytes, second.bytes, stores_sums || exact_sums ? 0 : count * bytes_of(made.storage));
   c.libraries->scratch->need(at.end);
+  c.kernel->channels_last = plan.channels_last;
   X& executor = *c.executor;
   const Scratch* const scratch = c.libraries->scratch;
-  // Planar operands are copied as if they had one channel.
-  const auto tiles = [planar](const TensorPlan& of, int64_t n) {
-    const int64_t channels = planar ? 1 : of.size[1], pixels = planar ? 1 : of.size[2] * of.size[3];
-    return ChannelTiles(n / std::max<int64_t>(channels * pixels, 1), channels, pixels);
-  };
-  const ChannelsLast pack_a{c.in[0], nullptr, operands, tiles(a, a_count)};
-  const ChannelsLast pack_b{c.in[1], nullptr, operands, tiles(b, b_count)};
-  const FinishPlanes as_it_lies{.epilogue = epilogue,
-                                .sums = nullptr,
-                                .y = c.out[0],
-                                .per_bias = forward ? made_pixels : 1,
-                                .biases = forward ? made.size[1] : 1};
-  const FinishChannelsLast turned{epilogue, nullptr, c.out[0], tiles(made, count)};
-  return [&executor, scratch, pack_a, pack_b, as_it_lies, turned, product, at, count, planar,
-          reads_a, reads_b, result](const RunState& state) {
-    const auto operand = [&](ChannelsLast pack, bool reads, int64_t place) -> const void* {
-      if (reads) return pack.x.memory();
-      pack.to = scratch->memory + place;
-      executor.blocks(pack);
-      return pack.to;
-    };
-    const void* const x = operand(pack_a, reads_a, at.a);
-    const void* const w = operand(pack_b, reads_b, at.b);
-    void* const sums = planar ? static_cast<void*>(as_it_lies.y.exact())
-                              : static_cast<void*>(scratch->memory + at.sums);
+  // With channels last, neighbours have different biases.
+  const bool last = c.last_out(0);
+  const int64_t channels = forward ? made.size[1] : 1;
+  const FinishPlanes in_order{.epilogue = epilogue,
+                              .sums = nullptr,
+                              .y = y,
+                              .elements = count,
+                              .per_bias = last || !forward ? 1 : pixels,
+                              .biases = channels};
+  const FinishChannelsLast turned{epilogue, nullptr, y, channel_tiles(made, count, true)};
+  return [&executor, scratch, first, second, in_order, turned, product, at, count, turns,
+          stores_sums, exact_sums, result = made.storage](const RunState& state) {
+    for (const auto& [operand, place] : {std::pair{&first, at.a}, std::pair{&second, at.b}}) {
+      if (operand->in_place) continue;
+      ChannelsLast copy = operand->copy;
+      copy.to = scratch->memory + place;
+      executor.blocks(copy);
+    }
+    const void *const x = first.memory(*scratch, at.a), *const w = second.memory(*scratch, at.b);
+    void* const sums = stores_sums  ? in_order.y.destination().memory
+                       : exact_sums ? static_cast<void*>(in_order.y.exact())
+                                    : static_cast<void*>(scratch->memory + at.sums);
     executor.enqueue([product, x, w, sums] { product->run(x, w, sums); });
-    if (!planar) {
+    if (stores_sums) return;
+    if (turns) {
       FinishChannelsLast now = turned;
       now.sums = In<float>(sums, result);
       executor.blocks(now);
-    } else if (!sums_are_results(as_it_lies.y, as_it_lies.epilogue, state)) {
-      FinishPlanes now = as_it_lies;
+    } else if (!exact_sums || !sums_are_results(in_order.y, in_order.epilogue, state)) {
+      FinishPlanes now = in_order;
       now.sums = In<float>(sums, result);
-      executor.items(count, now);
+      executor.items(items_of_several(count), now);
     }
   };
 }
@@ -208,32 +269,53 @@ bool operands_are_as_read(const NodeCall<X, float>& c) {
   return true;
 }
 
+/// Returns the levels of a batch, innermost first: where the strides of an operand change.
+inline std::vector<BatchLevel> levels_of(const GemmSource<float>& source) {
+  // The products from number `from` on that are equally far apart, and how far.
+  struct Run {
+    int64_t size, stride;
+  };
+  const auto run_from = [](const Strided& batch, int64_t from) {
+    int64_t below = 1;
+    for (int d = batch.rank - 1; d >= 0; --d) {
+      const int64_t all = below * batch.size[d];
+      if (from < all) return Run{all / from, batch.stride[d] * (from / below)};
+      below = all;
+    }
+    return Run{1, 0};
+  };
+  std::vector<BatchLevel> levels;
+  const int64_t one = source.m * source.n;
+  for (int64_t from = 1; from < source.count;) {
+    const Run a = run_from(source.a_batch, from), b = run_from(source.b_batch, from);
+    const int64_t size = std::min(a.size, b.size);  // one divides the other: dimensions of a shape
+    BatchLevel* const last = levels.empty() ? nullptr : &levels.back();
+    if (last != nullptr && a.stride == last->a * last->size && b.stride == last->b * last->size) {
+      last->size *= size;
+    } else {
+      levels.push_back({size, a.stride, b.stride, from * one});
+    }
+    from *= size;
+  }
+  return levels;
+}
+
 /// Returns a plan for operands that are already stored in the format in which they are multiplied.
 /// Returns nothing if they are not, or if narrow ones have lines or matrices that do not start on
 /// 16 bytes.
-inline std::optional<MatrixPlan> plan_as_it_lies(const GemmSource<float>& source, Storage a,
-                                                 Storage b, Storage result) {
+inline std::optional<InPlacePlan> plan_as_it_lies(const GemmSource<float>& source,
+                                                  const Epilogue<float>& epilogue, Storage a,
+                                                  Storage b, Storage result) {
   const auto lies_as = [](const In<float>& x, Storage storage) {
     return bytes_of(storage) == 4 ? bytes_of(x.storage()) == 4 : x.storage() == storage;
   };
   if (!lies_as(source.x, a) || !lies_as(source.w, b)) return std::nullopt;
+  if (source.count > 1 && source.bias_row != 0) return std::nullopt;  // the rows of all are counted
   const bool stores = source.y.stores() && source.y.destination().storage == result;
-  std::optional<MatrixPlan> plan = plan_in_place(
+  std::optional<InPlacePlan> plan = plan_batch_in_place(
       source.m, source.n, source.k, {source.a_row, source.a_column, source.b_row, source.b_column},
-      a, b, stores ? result : Storage::fp32);
-  if (!plan) return std::nullopt;
-  int64_t first_a = kMostAlignment, first_b = kMostAlignment, first_d = kMostAlignment;
-  for (int64_t p = 0; p < source.count; ++p) {
-    first_a = std::gcd(first_a, source.a_batch.offset(p) * bytes_of(a));
-    first_b = std::gcd(first_b, source.b_batch.offset(p) * bytes_of(b));
-    first_d = std::gcd(first_d, p * source.m * source.n * bytes_of(plan->d.storage));
-  }
-  if (bytes_of(a) < 4 && (first_a % kLineBytes != 0 || first_b % kLineBytes != 0)) {
-    return std::nullopt;
-  }
-  plan->second.alignment = first_a;
-  plan->first.alignment = first_b;
-  plan->d.alignment = first_d;
+      levels_of(source), a, b, stores ? result : Storage::fp32);
+  if (plan && bytes_of(plan->matrix.d.storage) == 2) plan->matrix.bias = epilogue.bias.memory();
   return plan;
 }
 
@@ -255,37 +337,70 @@ Step library_step(const NodeCall<X, float>& c, const Source& source, const SumSp
   if (source.count == 0 || source.m == 0 || source.n == 0 || source.k == 0) {
     why = "the product is empty";
   }
-  if (conv_product_of<Source>() && source.count > 1)
-    why = "libraries are not used for grouped convolutions";
   if (!why.empty()) {
     c.kernel->text = "own kernel: " + why;
     return {};
   }
   const Storage result = result_storage(c, epilogue, *a);
+  std::optional<InPlacePlan> in_place;
+  const auto step_in_place = [&]() -> Step {
+    if constexpr (std::is_same_v<Source, GemmSource<float>>) {
+      const std::shared_ptr<LibraryProduct> product = library.matrix(in_place->matrix, why);
+      const size_t calls = in_place->calls.size();
+      if (!found(product)) return {};
+      if (calls > 1) c.kernel->text += ", " + std::to_string(calls) + " calls";
+      return in_place_step(c, source, epilogue, *in_place, product);
+    }
+    return {};
+  };
   if constexpr (std::is_same_v<Source, GemmSource<float>>) {
-    if (const std::optional<MatrixPlan> plan = plan_as_it_lies(source, *a, *b, result)) {
-      const std::shared_ptr<LibraryProduct> product = library.matrix(*plan, why);
-      if (found(product)) return in_place_step(c, source, epilogue, plan->d.storage, product);
+    const Storage with_bias =
+        result_storage(c, epilogue, *a, library_adds_bias(source, epilogue, *a));
+    for (const Storage each : {with_bias, result}) {
+      in_place = plan_as_it_lies(source, epilogue, *a, *b, each);
+      if (!in_place || in_place->calls.size() > kFewCalls) break;
+      if (Step step = step_in_place()) return step;
+      in_place.reset();
+      if (with_bias == result) break;
     }
   } else if (bytes_of(*a) > 1) {
-    // cuDNN 9 has no engine that reads 16 bits and writes fp32; tf32 can represent all 16-bit
-    // values.
-    const bool widens = bytes_of(*a) == 2 && result == Storage::fp32;
-    const Storage operands = widens ? Storage::tf32 : *a;
-    const ConvPlan plan = plan_convolution(*conv_product_of<Source>(), source.s, operands, result);
-    const std::shared_ptr<LibraryProduct> product = library.convolution(plan, why);
-    if (found(product)) return convolution_step(c, epilogue, plan, product);
+    const auto is_narrow = [](const In<float>& x) { return bytes_of(x.storage()) < 4; };
+    const bool copied = is_narrow(c.in[0]) || is_narrow(c.in[1]);
+    for (const ConvPlan& plan :
+         plans_of_convolution(*conv_product_of<Source>(), source.s, *a, result, copied)) {
+      std::string objection;
+      const std::shared_ptr<LibraryProduct> product = library.convolution(plan, objection);
+      if (found(product)) return convolution_step(c, epilogue, plan, product);
+      if (!why.ends_with(objection)) why += (why.empty() ? "" : "; ") + objection;
+    }
   }
-  const PackedPlan plan = plan_packed(source.m, source.n, source.k, *a, *b, result);
-  const int64_t bytes = (plan.a_lines + plan.b_lines) * plan.pitch * bytes_of(*a);
-  std::string other = "copying its operands would take " + std::to_string(bytes >> 20) + " MiB";
-  if (bytes <= kMostPatchBytes) {
+  if (conv_product_of<Source>() && source.count > 1) {
+    const std::string own = "grouped convolutions are not computed as matrix products";
+    c.kernel->text = "own kernel: " + (why.empty() ? own : why + "; " + own);
+    return {};
+  }
+  const auto packed = [&](int64_t count) {
+    return plan_packed(source.m, source.n, source.k, *a, *b, result, count);
+  };
+  const PackedPlan one = packed(1);
+  std::string other =
+      "copying its operands would take " + std::to_string(one.operand_bytes() >> 20) + " MiB";
+  if (one.operand_bytes() <= library.most_copied()) {
+    const int64_t count = products_of_a_call(source.count, one.operand_bytes() + one.sum_bytes(),
+                                             library.most_copied());
+    const PackedPlan plan = packed(count);
     const std::shared_ptr<LibraryProduct> product = library.matrix(plan.matrix, other);
     if (found(product)) {
       if (!why.empty()) c.kernel->text += " (as a matrix product: " + why + ")";
       c.kernel->text += ", operands copied first";
+      if (count < source.count) {
+        c.kernel->text += ", " + std::to_string(ceil_div(source.count, count)) + " calls";
+      }
       return packed_step(c, source, epilogue, plan, product);
     }
+  }
+  if (in_place) {  // in many calls
+    if (Step step = step_in_place()) return step;
   }
   c.kernel->text = "own kernel: " + (why.empty() || why == other ? other : why + "; " + other);
   return {};

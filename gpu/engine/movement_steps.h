@@ -9,6 +9,7 @@
 #include "core/ops/movement.h"
 #include "gpu/bodies/elementwise.h"
 #include "gpu/bodies/indexing.h"
+#include "gpu/engine/function_tables.h"
 #include "gpu/engine/node_call.h"
 
 namespace halfscope::gpu {
@@ -137,12 +138,14 @@ Step movement_step(const NodeCall<X, T>& c) {
   static constexpr StepRow<X, T> kRows[] = {
       {"Exp",
        [](const Call& call) {
-         const Step step = rounded_step<1>(call, fn::Exp{});
+         if (Step step = rounded_step<1>(call, fn::Exp{})) return step;
+         const Step step = table_step(call, ExpOp{call.out_format(0)});
          return step ? step : unary_step(call, ExpOp{call.out_format(0)});
        }},
       {"Log",
        [](const Call& call) {
-         const Step step = rounded_step<1>(call, fn::Log{});
+         if (Step step = rounded_step<1>(call, fn::Log{})) return step;
+         const Step step = table_step(call, LogOp{call.out_format(0)});
          return step ? step : unary_step(call, LogOp{call.out_format(0)});
        }},
       {"Assign", copy_step<X, T>},

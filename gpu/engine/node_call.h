@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Arguments from which an operator's step is made: its node, and where its operands and outputs are
-// on the device. make_step() is called once, when a program is compiled; the step then launches
-// bodies whenever the node runs. T is float, or double when a node is rerun for comparison.
+// on the device. make_step() is called when a program is compiled, once for recorded and once for
+// plain steps; the step then launches bodies whenever the node runs. T is float, or double when a
+// node is rerun for comparison.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,10 @@
 #include "core/numeric/sums/accumulate.h"
 #include "core/numeric/sums/chain.h"
 #include "core/ops/ops.h"
+#include "gpu/bodies/normalization.h"
 #include "gpu/bodies/stored.h"
+#include "gpu/engine/channel_order.h"
+#include "gpu/engine/working_memory.h"
 
 namespace halfscope::gpu {
 
@@ -31,11 +35,13 @@ struct RunState {
 using Step = std::function<void(const RunState&)>;
 
 struct LibraryCall;
+class FunctionTables;
 
 /// The kernel that computes a product.
 struct KernelChoice {
   std::string text;
   bool by_library = false;
+  bool channels_last = false;  ///< a convolution of tensors with channels last
 };
 
 template <class X, class T>
@@ -50,10 +56,16 @@ struct NodeCall {
   bool unrounded = false;    ///< outputs are requested as for fp32
   uint64_t* lost = nullptr;  ///< counter of lost updates
   double* wide = nullptr;    ///< destination of scalars that need double's range
-  /// Working memory, kept until the program (or the rerun) ends.
-  std::vector<void*>* memory = nullptr;
+  WorkingMemory* memory = nullptr;
   const LibraryCall* libraries = nullptr;  ///< null: own kernels only
+  FunctionTables* tables = nullptr;        ///< null: functions are not looked up
   KernelChoice* kernel = nullptr;          ///< receives the kernel of a product; may be null
+  const ChannelOrder* order = nullptr;     ///< null: no value has its channels last
+  /// What the step does with its first output; null: it only writes it.
+  const Afterwards<float>* then = nullptr;
+  /// Nodes of the same operator that the same step runs, too (grouping.h), in a step that is never
+  /// measured.
+  std::vector<const NodeCall*> others{};
 
   const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
   const Shape& out_shape(size_t i) const { return graph->value(node->outputs[i]).shape; }
@@ -62,6 +74,9 @@ struct NodeCall {
   FloatFormat out_format(size_t i) const {
     return unrounded ? kFp32 : graph->value(node->outputs[i]).format;
   }
+  /// Return whether an operand or output has its channels last.
+  bool last_in(size_t i) const { return order != nullptr && order->last(node->inputs[i]); }
+  bool last_out(size_t i) const { return order != nullptr && order->last(node->outputs[i]); }
   In<T> optional_in(size_t i) const { return i < in.size() ? in[i] : In<T>(nullptr); }
   /// Returns the sum's specification without the key of stochastic sums, which step_with_key()
   /// adds.
@@ -93,9 +108,8 @@ struct NodeCall {
 
   template <class U>
   U* working_memory(int64_t count) const {
-    const size_t bytes = static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(U);
-    memory->push_back(executor->allocate(bytes));
-    return static_cast<U*>(memory->back());
+    return static_cast<U*>(
+        memory->get(static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(U)));
   }
 };
 

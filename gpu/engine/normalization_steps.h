@@ -9,37 +9,27 @@
 
 namespace halfscope::gpu {
 
-template <class T>
-bool takes_named_sums(const SumSpec& spec) {
-  return kNamesSums<T> && names_inner_sums(spec);
-}
-
 template <class X, class T>
 Step softmax_step(const NodeCall<X, T>& c, bool log) {
-  const SumSpec spec = c.sum_spec();
-  const SoftmaxLine<T> body{.x = c.in[0],
-                            .y = c.out[0],
-                            .lines = axis_lines(*c.node, c.in_shape(0)),
-                            .how = chain_spec(spec),
-                            .named = takes_named_sums<T>(spec),
-                            .log = log,
-                            .zero_masked = !log && zeroes_masked_lines(*c.node),
-                            .write = c.out_format(0)};
-  return sums_step(c, body.lines.count, body, [](auto& each) -> ChainSpec& { return each.how; });
+  ExpSums<T> of = exp_sums(c, axis_lines(*c.node, c.in_shape(0)));
+  of.zero_masked = !log && zeroes_masked_lines(*c.node);
+  return block_sums_step(c, SoftmaxLines<T>{of, c.out[0], log, c.out_format(0)},
+                         [](auto& body) -> ChainSpec& { return body.of.how; });
 }
 
 template <class X, class T>
 Step softmax_grad_step(const NodeCall<X, T>& c, bool log) {  // (dy, y)
-  const SumSpec spec = c.sum_spec();
-  const SoftmaxLineGrad<T> body{.dy = c.in[0],
-                                .y = c.in[1],
-                                .dx = c.out[0],
-                                .lines = axis_lines(*c.node, c.in_shape(1)),
-                                .how = chain_spec(spec),
-                                .named = takes_named_sums<T>(spec),
-                                .log = log,
-                                .write = c.out_format(0)};
-  return sums_step(c, body.lines.count, body, [](auto& each) -> ChainSpec& { return each.how; });
+  const AxisLines lines = axis_lines(*c.node, c.in_shape(1));
+  const SoftmaxLinesGrad<T> body{
+      .dy = c.in[0],
+      .y = c.in[1],
+      .dx = c.out[0],
+      .lines = on_device(lines),
+      .sums = {LineTeams::of(lines.count, lines.size, lines.stride), inner_sums(c)},
+      .how = chain_spec(c.sum_spec()),
+      .log = log,
+      .write = c.out_format(0)};
+  return block_sums_step(c, body);
 }
 
 inline DeviceGroups on_device(const NormGroups& of) {
@@ -59,7 +49,7 @@ Step group_norm_step(const NodeCall<X, T>& c) {
                                       .inverse = inverse,
                                       .epsilon = real_attribute(*c.node, "epsilon", 1e-5),
                                       .how = chain_spec(spec),
-                                      .named = takes_named_sums<T>(spec)};
+                                      .way = inner_sums(c)};
   return in_turn({block_sums_step(c, statistics),
                   items_step(*c.executor, c.out_count(0),
                              NormalizeGroup<T>{groups, c.in[0], mean, inverse, c.in[1],
@@ -68,41 +58,46 @@ Step group_norm_step(const NodeCall<X, T>& c) {
 
 template <class X, class T>
 Step normalization_grad_step(const NodeCall<X, T>& c) {  // (dy, x, scale, mean?, inverse)
-  const NormOperands<T> of{
-      .groups = on_device(norm_groups_of_gradient(*c.node, c.in_shape(1), c.in_shape(2))),
-      .dy = c.in[0],
-      .x = c.in[1],
-      .scale = c.in[2],
-      .mean = c.in[3],
-      .inverse = c.in[4]};
-  const SumSpec spec = c.sum_spec();
-  const ChainSpec how = chain_spec(spec);
-  const bool named = takes_named_sums<T>(spec);
-  T* const share = c.template working_memory<T>(of.groups.groups);
-  T* const slope = c.template working_memory<T>(of.groups.groups);
-  const auto how_of = [](auto& each) -> ChainSpec& { return each.how; };
-  const Out<T> dbias = c.out.size() > 2 ? c.out[2] : Out<T>(nullptr);
+  const NormGroups groups = norm_groups_of_gradient(*c.node, c.in_shape(1), c.in_shape(2));
+  const NormOperands<T> of{.groups = on_device(groups),
+                           .dy = c.in[0],
+                           .x = c.in[1],
+                           .scale = c.in[2],
+                           .mean = c.in[3],
+                           .inverse = c.in[4]};
+  const ChainSpec how = chain_spec(c.sum_spec());
+  const SumWay way = inner_sums(c);
+  T* const share = c.template working_memory<T>(groups.groups);
+  T* const slope = c.template working_memory<T>(groups.groups);
+  const int64_t neighbours = groups.inner == 1 ? groups.params : 1;
+  const ParameterGrads<T> parameters{
+      of,
+      c.out[1],
+      c.out.size() > 2 ? c.out[2] : Out<T>(nullptr),
+      {LineTeams::of(groups.params, groups.per_param(), neighbours), way},
+      how};
   return in_turn(
-      {block_sums_step(c, GroupGradSums<T>{of, share, slope, how, named}),
+      {block_sums_step(c, GroupGradSums<T>{of, share, slope, how, way}),
        items_step(*c.executor, c.out_count(0), NormalizeGroupGrad<T>{of, share, slope, c.out[0]}),
-       sums_step(c, of.groups.params, ParameterGrads<T>{of, c.out[1], dbias, how, named}, how_of)});
+       block_sums_step(c, parameters)});
 }
 
 template <class X, class T>
 Step squared_error_step(const NodeCall<X, T>& c) {
   const int64_t n = c.in_count(0), chunks = ceil_div(n, kLossChunk);
-  const SumSpec spec = c.sum_spec();
+  const SumWay way = inner_sums(c);
   double* const sums = c.template working_memory<double>(chunks);
   const MeanOfSquares<T> mean{.prediction = c.in[0],
                               .target = c.in[1],
                               .n = n,
-                              .sums = sums,
+                              .chunks = sums,
                               .y = c.out[0],
-                              .how = chain_spec(spec),
-                              .named = takes_named_sums<T>(spec),
+                              .sums = {LineTeams::of(1, way == SumWay::wide ? chunks : n, 1), way},
+                              .how = chain_spec(c.sum_spec()),
                               .write = c.out_format(0)};
-  return in_turn({items_step(*c.executor, chunks, SquaredErrors<T>{c.in[0], c.in[1], n, sums}),
-                  sums_step(c, 1, mean, [](auto& each) -> ChainSpec& { return each.how; })});
+  if (way != SumWay::wide) return block_sums_step(c, mean);
+  return in_turn({blocks_step(*c.executor, SquaredErrors<T>{c.in[0], c.in[1], n, sums}),
+                  block_sums_step(c, mean)});
 }
 
 template <class X, class T>

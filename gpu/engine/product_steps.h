@@ -132,7 +132,10 @@ inline ConvGeometry conv_geometry(const Node& node, const Shape& x, const Shape&
 inline bool zeros_take_part(const SumSpec& spec) {
   const Accumulation& how = spec.accumulation;
   if (!how.is_single_chain() || how.rounds_otherwise()) return true;
-  if (how.kind == Accumulation::pairwise || how.kind == Accumulation::kahan) return true;
+  const bool fixed_shape = how.kind == Accumulation::pairwise ||
+                           how.kind == Accumulation::interleaved16 ||
+                           how.kind == Accumulation::kahan;
+  if (fixed_shape) return true;
   if (how.kind == Accumulation::tensor_core) return spec.read != kFp32;
   if (!how.sums_in_format()) return false;
   const FloatFormat& write = spec.write;

@@ -3,13 +3,18 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <type_traits>
 
 #include "gpu/bodies/chain_sums.h"
+#include "gpu/bodies/channels_last.h"
 #include "gpu/bodies/loss.h"
 #include "gpu/bodies/normalization.h"
 #include "gpu/bodies/pooling.h"
 #include "gpu/bodies/reductions.h"
+#include "gpu/bodies/running_sums.h"
+#include "gpu/bodies/softmax.h"
+#include "gpu/bodies/team_sums.h"
 #include "gpu/engine/movement_steps.h"
 #include "gpu/engine/node_call.h"
 
@@ -17,8 +22,11 @@ namespace halfscope::gpu {
 
 /// Returns the reduction over `axes` of a tensor with this shape.
 inline Reduction reduction_over(const Node& node, const Shape& shape,
-                                const std::vector<int64_t>& axes) {
-  const std::vector<int64_t> own = row_major(shape);
+                                const std::vector<int64_t>& axes, bool channels_last = false) {
+  std::vector<int64_t> own = row_major(shape);
+  if (channels_last) {
+    own = {shape[1] * shape[2] * shape[3], 1, shape[1] * shape[3], shape[1]};
+  }
   std::vector<int64_t> sizes[2], strides[2];
   Reduction result;
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -60,25 +68,54 @@ Step sums_step(const NodeCall<X, T>& c, int64_t n, const Body& body, const HowOf
 }
 
 /// Same for a body of blocks.
-template <class X, class T, class Body>
-Step block_sums_step(const NodeCall<X, T>& c, const Body& body) {
+template <class X, class T, class Body, class HowOf>
+Step block_sums_step(const NodeCall<X, T>& c, const Body& body, const HowOf& how_of) {
   X& executor = *c.executor;
-  return c.step_with_key([&executor, body](uint64_t key) {
+  return c.step_with_key([&executor, body, how_of](uint64_t key) {
     Body now = body;
-    now.how.key = key;
+    how_of(now).key = key;
     executor.blocks(now);
   });
+}
+template <class X, class T, class Body>
+Step block_sums_step(const NodeCall<X, T>& c, const Body& body) {
+  return block_sums_step(c, body, [](Body& each) -> ChainSpec& { return each.how; });
+}
+
+/// Returns how the inner sums of a fused operator are taken.
+template <class X, class T>
+SumWay inner_sums(const NodeCall<X, T>& c) {
+  const SumSpec spec = c.sum_spec();
+  return sum_way<T>(chain_spec(spec), names_inner_sums(spec));
+}
+
+inline DeviceLines on_device(const AxisLines& lines) {
+  return {lines.count, lines.size, lines.stride};
+}
+
+/// Returns the sums of exp over lines, for softmax and losses.
+template <class X, class T>
+ExpSums<T> exp_sums(const NodeCall<X, T>& c, const AxisLines& lines) {
+  return {.x = c.in[0],
+          .lines = on_device(lines),
+          .sums = {LineTeams::of(lines.count, lines.size, lines.stride), inner_sums(c)},
+          .how = chain_spec(c.sum_spec())};
 }
 
 /// Makes the step of few outputs with one fp32 chain each if the kept axes are adjacent; otherwise
 /// returns nothing.
 template <class X>
 Step chain_sums_step(const NodeCall<X, float>& c, const std::vector<int64_t>& axes, bool mean) {
-  const Shape& x = c.in_shape(0);
+  Shape x = c.in_shape(0);
   const ChainSpec how = chain_spec(c.sum_spec());
   const auto reduced = [&](size_t i) {
     return std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i));
   };
+  if (c.last_in(0)) {
+    // Pixels of all samples are the lines of a matrix, in the order of the sum.
+    if (!reduced(0)) return {};
+    x = {x[0] * x[2] * x[3], x[1]};
+  }
   size_t first = 0, last = x.size();
   ChainSums body{c.in[0], c.out[0], 1, 1, 1, 1.0, 1};
   int64_t inner = 1;
@@ -101,10 +138,32 @@ Step chain_sums_step(const NodeCall<X, double>&, const std::vector<int64_t>&, bo
   return {};
 }
 
+/// Makes the step of sums under interleaved16; otherwise returns nothing.
+template <class X>
+Step interleaved_sums_step(const NodeCall<X, float>& c, const std::vector<int64_t>& axes,
+                           bool mean) {
+  if (!chain_spec(c.sum_spec()).is_interleaved()) return {};
+  const Reduction reduction = reduction_over(*c.node, c.in_shape(0), axes);
+  // Adjacent outputs read adjacent elements if the last dimension is kept.
+  const Strided& kept = reduction.outer;
+  const bool beside = kept.rank > 0 && kept.stride[kept.rank - 1] == 1;
+  const int64_t neighbours = beside ? int64_t{kept.size[kept.rank - 1]} : 1;
+  const LineTeams teams = LineTeams::of(c.out_count(0), reduction.count, neighbours);
+  const InterleavedSum body{c.in[0], c.out[0], reduction, {teams, SumWay::interleaved}, mean};
+  return blocks_step(*c.executor, body);
+}
+template <class X>
+Step interleaved_sums_step(const NodeCall<X, double>&, const std::vector<int64_t>&, bool) {
+  return {};
+}
+
 template <class X, class T>
 Step sum_step(const NodeCall<X, T>& c, const std::vector<int64_t>& axes, bool mean) {
   if (Step step = chain_sums_step(c, axes, mean)) return step;
-  const Reduction reduction = reduction_over(*c.node, c.in_shape(0), axes);
+  if (!c.last_in(0)) {
+    if (Step step = interleaved_sums_step(c, axes, mean)) return step;
+  }
+  const Reduction reduction = reduction_over(*c.node, c.in_shape(0), axes, c.last_in(0));
   return sums_step(c, c.out_count(0),
                    Sum<T>{c.in[0], c.out[0], reduction, chain_spec(c.sum_spec()), mean},
                    [](Sum<T>& body) -> ChainSpec& { return body.how; });
@@ -116,24 +175,42 @@ Step cumulative_sum_step(const NodeCall<X, T>& c) {
   const AxisSplit s = split_at(x, axis_attribute(*c.node, x.size()));
   const bool reverse = int_attribute(*c.node, "reverse", 0) != 0;
   const bool exclusive = int_attribute(*c.node, "exclusive", 0) != 0;
+  const ChainSpec how = chain_spec(c.sum_spec());
+  if (RunningSums<T>::suits(how)) {
+    const int64_t lines = s.outer * s.inner,
+                  per_block = RunningSums<T>::lines_of_block(lines, s.inner);
+    return blocks_step(
+        *c.executor,
+        RunningSums<T>{c.in[0], c.out[0], lines, s.length, s.inner, per_block,
+                       RunningSums<T>::terms_of_piece(per_block), reverse, exclusive, how});
+  }
   return sums_step(c, c.out_count(0),
-                   CumulativeSum<T>{c.in[0], c.out[0], s.length, s.inner, reverse, exclusive,
-                                    chain_spec(c.sum_spec())},
+                   CumulativeSum<T>{c.in[0], c.out[0], s.length, s.inner, reverse, exclusive, how},
                    [](CumulativeSum<T>& body) -> ChainSpec& { return body.how; });
 }
 
 template <class X, class T>
 Step max_pool_step(const NodeCall<X, T>& c) {
+  const auto windows = pool_geometry<Divisor>(*c.node, c.in_shape(0), c.out_shape(0));
+  if (c.last_out(0)) {
+    const int64_t channels = c.in_shape(0)[1];
+    return items_step(*c.executor, c.out_count(0),
+                      MaxPoolLast<T>{c.in[0], c.out[0], c.index_out[1], windows, channels});
+  }
   return items_step(*c.executor, c.out_count(0),
-                    MaxPool<T>{c.in[0], c.out[0], c.index_out[1],
-                               pool_geometry<Divisor>(*c.node, c.in_shape(0), c.out_shape(0))});
+                    MaxPool<T>{c.in[0], c.out[0], c.index_out[1], windows});
 }
 
 template <class X, class T>
 Step max_pool_grad_step(const NodeCall<X, T>& c) {
+  const auto windows = pool_geometry<Divisor>(*c.node, c.out_shape(0), c.in_shape(0));
+  if (c.last_out(0)) {
+    const int64_t channels = c.out_shape(0)[1];
+    return items_step(*c.executor, c.out_count(0),
+                      MaxPoolGradLast<T>{c.in[0], c.index_in[1], c.out[0], windows, channels});
+  }
   return items_step(*c.executor, c.out_count(0),
-                    MaxPoolGrad<T>{c.in[0], c.index_in[1], c.out[0],
-                                   pool_geometry<Divisor>(*c.node, c.out_shape(0), c.in_shape(0))});
+                    MaxPoolGrad<T>{c.in[0], c.index_in[1], c.out[0], windows});
 }
 
 template <class X, class T>
@@ -147,39 +224,43 @@ Step average_pool_step(const NodeCall<X, T>& c) {
 
 template <class X, class T>
 Step average_pool_grad_step(const NodeCall<X, T>& c) {
-  return sums_step(
-      c, c.out_count(0),
-      AveragePoolGrad<T>{c.in[0], c.out[0],
-                         pool_geometry<Divisor>(*c.node, c.out_shape(0), c.in_shape(0)),
-                         chain_spec(c.sum_spec())},
-      [](auto& body) -> ChainSpec& { return body.how; });
+  const Windows s = pool_geometry<Divisor>(*c.node, c.out_shape(0), c.in_shape(0));
+  const auto every = [](int64_t stride, int64_t dilation) {
+    return dilation / std::gcd(stride, dilation);
+  };
+  return sums_step(c, c.out_count(0),
+                   AveragePoolGrad<T>{c.in[0], c.out[0], s, every(s.stride_h, s.dilation_h),
+                                      every(s.stride_w, s.dilation_w), chain_spec(c.sum_spec())},
+                   [](auto& body) -> ChainSpec& { return body.how; });
 }
 
 template <class X, class T>
 LossRows<T> loss_rows(const NodeCall<X, T>& c) {
-  const SumSpec spec = c.sum_spec();
   return {.x = c.in[0],
           .labels = c.index_in[1],
           .rows = c.in_shape(0)[0],
           .classes = c.in_shape(0)[1],
-          .ignored = int_attribute(*c.node, "ignore_index", -1),
-          .how = chain_spec(spec),
-          .named = std::is_same_v<T, float> && names_inner_sums(spec)};
+          .ignored = int_attribute(*c.node, "ignore_index", -1)};
 }
 
 template <class X, class T>
 Step loss_step(const NodeCall<X, T>& c) {
   const LossRows<T> rows = loss_rows(c);
+  const ExpSums<T> sums = exp_sums(c, AxisLines{rows.rows, rows.classes, 1});
   double* const losses = c.template working_memory<double>(rows.rows);
-  const auto how_of = [](auto& body) -> ChainSpec& { return body.of.how; };
-  const Step of_rows = sums_step(c, rows.rows, RowLoss<T>{rows, losses}, how_of);
-  if (!rows.named) {
-    return in_turn(
-        {of_rows, blocks_step(*c.executor, MeanLoss<T>{rows, losses, c.out[0], c.out_format(0)})});
+  const Step of_rows =
+      block_sums_step(c, RowLoss<T>{rows, sums, losses},
+                      [](RowLoss<T>& body) -> ChainSpec& { return body.sums.how; });
+  const SumWay way = sums.sums.way;
+  if (way != SumWay::named) {
+    const MeanLoss<T> mean{rows, losses, c.out[0], way == SumWay::interleaved, c.out_format(0)};
+    return in_turn({of_rows, blocks_step(*c.executor, mean)});
   }
   float* const counted = c.template working_memory<float>(rows.rows);
-  const NamedMeanLoss<T> mean{rows, losses, counted, c.out[0], c.out_format(0)};
-  return in_turn({of_rows, sums_step(c, 1, mean, how_of)});
+  const NamedMeanLoss<T> mean{rows, sums.how, losses, counted, c.out[0], c.out_format(0)};
+  return in_turn({of_rows, sums_step(c, 1, mean, [](NamedMeanLoss<T>& body) -> ChainSpec& {
+                    return body.how;
+                  })});
 }
 
 /// Adds steps that count the rows with a label, and returns the counter.
@@ -198,8 +279,9 @@ Step loss_grad_step(const NodeCall<X, T>& c) {
   std::vector<Step> steps;
   const uint64_t* const count = count_rows(c, rows, steps);
   steps.push_back(items_step(*c.executor, 1, LossScale<T>{count, c.in[2], scale}));
-  steps.push_back(sums_step(c, rows.rows, LossGrad<T>{rows, scale, c.out[0], c.out_format(0)},
-                            [](LossGrad<T>& body) -> ChainSpec& { return body.of.how; }));
+  const ExpSums<T> sums = exp_sums(c, AxisLines{rows.rows, rows.classes, 1});
+  steps.push_back(block_sums_step(c, LossGrad<T>{rows, sums, scale, c.out[0], c.out_format(0)},
+                                  [](LossGrad<T>& body) -> ChainSpec& { return body.sums.how; }));
   return in_turn(std::move(steps));
 }
 
@@ -210,7 +292,8 @@ Step accuracy_step(const NodeCall<X, T>& c) {
   std::vector<Step> steps;
   const uint64_t* const count = count_rows(c, rows, steps);
   steps.push_back(items_step(*c.executor, 1, Fill<uint64_t>{right, 0}));
-  steps.push_back(items_step(*c.executor, rows.rows, RowsRight<T>{rows, right}));
+  const LineTeams teams = LineTeams::of(rows.rows, rows.classes, 1);
+  steps.push_back(blocks_step(*c.executor, RowsRight<T>{rows, teams, right}));
   steps.push_back(items_step(*c.executor, 1, ShareRight<T>{count, right, c.out[0]}));
   return in_turn(std::move(steps));
 }
@@ -222,8 +305,33 @@ inline Planes planes_of(const Shape& shape) {
 }
 
 template <class X, class T>
+Step plane_moment_step(const NodeCall<X, T>& c, const Planes& planes, const double* mean,
+                       double* sums) {
+  if (c.last_in(0)) {
+    return blocks_step(*c.executor, PlaneMomentLast<T>{PackTiles(planes), c.in[0], mean, sums});
+  }
+  return blocks_step(*c.executor, PlaneMoment<T>{planes, c.in[0], mean, sums});
+}
+
+template <class X, class T>
+Step normalize_step(const NodeCall<X, T>& c, const Planes& planes, const T* centre,
+                    const T* factor) {
+  Afterwards<T> then;
+  then.last = c.out[0];
+  if constexpr (std::is_same_v<T, float>) {
+    if (c.then != nullptr) then = *c.then;
+  }
+  if (c.last_in(0)) {
+    const PackItems items(planes);
+    return items_step(*c.executor, items.items(),
+                      NormalizeLast<T>{items, c.in[0], centre, factor, c.in[2], then});
+  }
+  return items_step(*c.executor, items_of_several(c.out_count(0)),
+                    Normalize<T>{planes, c.in[0], centre, factor, c.in[2], then});
+}
+
+template <class X, class T>
 Step batch_norm_step(const NodeCall<X, T>& c) {
-  X& executor = *c.executor;
   const Planes planes = planes_of(c.in_shape(0));
   const SumSpec spec = c.sum_spec();
   const bool named = std::is_same_v<T, float> && names_inner_sums(spec);
@@ -260,14 +368,13 @@ Step batch_norm_step(const NodeCall<X, T>& c) {
     factors.saved_inverse = c.out[4];
     const double n = planes.count();
     if (int_attribute(*c.node, "unbiased", 0) != 0) factors.unbiased = n / (n - 1.0);
-    steps.push_back(blocks_step(executor, PlaneMoment<T>{planes, c.in[0], nullptr, sums}));
+    steps.push_back(plane_moment_step(c, planes, nullptr, sums));
     steps.push_back(
         block_sums_step(c, BatchMean<T>{planes, c.in[0], sums, mean, chain_spec(spec), named}));
-    steps.push_back(blocks_step(executor, PlaneMoment<T>{planes, c.in[0], mean, squares}));
+    steps.push_back(plane_moment_step(c, planes, mean, squares));
   }
   steps.push_back(block_sums_step(c, factors));
-  steps.push_back(items_step(executor, items_of_several(c.out_count(0)),
-                             Normalize<T>{planes, c.in[0], centre, factor, c.in[2], c.out[0]}));
+  steps.push_back(normalize_step(c, planes, centre, factor));
   return in_turn(std::move(steps));
 }
 
@@ -297,12 +404,24 @@ Step batch_norm_grad_step(const NodeCall<X, T>& c) {  // (dy, x, scale, mean, in
                               .slope = slope,
                               .how = chain_spec(spec),
                               .named = std::is_same_v<T, float> && names_inner_sums(spec)};
-  return in_turn(
-      {blocks_step(executor, PlaneGradSums<T>{planes, c.in[0], c.in[1], c.in[3], first, second}),
-       block_sums_step(c, grads),
-       items_step(
-           executor, items_of_several(c.out_count(0)),
-           NormalizeGrad<T>{planes, c.in[0], c.in[1], c.in[3], factor, share, slope, c.out[0]})});
+  std::vector<Step> steps;
+  if (c.last_in(0)) {
+    const PackItems items(planes);
+    steps.push_back(blocks_step(executor, PlaneGradSumsLast<T>{PackTiles(planes), c.in[0], c.in[1],
+                                                               c.in[3], first, second}));
+    steps.push_back(block_sums_step(c, grads));
+    steps.push_back(items_step(
+        executor, items.items(),
+        NormalizeGradLast<T>{items, c.in[0], c.in[1], c.in[3], factor, share, slope, c.out[0]}));
+    return in_turn(std::move(steps));
+  }
+  steps.push_back(
+      blocks_step(executor, PlaneGradSums<T>{planes, c.in[0], c.in[1], c.in[3], first, second}));
+  steps.push_back(block_sums_step(c, grads));
+  steps.push_back(items_step(
+      executor, items_of_several(c.out_count(0)),
+      NormalizeGrad<T>{planes, c.in[0], c.in[1], c.in[3], factor, share, slope, c.out[0]}));
+  return in_turn(std::move(steps));
 }
 
 template <class X, class T>
@@ -313,6 +432,12 @@ Step extreme_step(const NodeCall<X, T>& c, bool least) {
 
 template <class X, class T>
 Step mean_grad_step(const NodeCall<X, T>& c) {
+  if (c.last_out(0)) {
+    const Shape& x = c.out_shape(0);
+    const int64_t pixels = x[2] * x[3];
+    return items_step(*c.executor, c.out_count(0),
+                      MeanGradLast<T>{c.in[0], c.out[0], x[1], x[1] * pixels, pixels});
+  }
   return items_step(*c.executor, c.out_count(0),
                     MeanGrad<T>{c.in[0], c.out[0], reduction_of(*c.node, c.out_shape(0))});
 }

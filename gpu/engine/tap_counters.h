@@ -64,13 +64,14 @@ class TapCounters {
   }
 
   /// Returns where this tap counts lost updates.
-  uint64_t* lost(Entry entry, int tap) {
+  uint64_t* lost(Entry entry, int tap) const {
     return &at(entry).sums[at(entry).place.at(tap)].slot->lost;
   }
 
   /// Sums over chunks; the last launch before the counters are copied.
   void total(Entry entry) {
-    executor_.items(static_cast<int64_t>(at(entry).slots.size()), TapTotals{at(entry).table});
+    const PerEntry& all = at(entry);
+    executor_.blocks(TapTotals{all.table, static_cast<int64_t>(all.slots.size()), all.most_chunks});
   }
 
   /// Returns the entry's counters, which the next measured entry overwrites.
@@ -108,6 +109,7 @@ class TapCounters {
     std::vector<ChunkSums> sums;  ///< by slot
     ChunkSums* table = nullptr;   ///< same, on the device
     std::map<int, size_t> place;  ///< slot index by tap
+    int64_t most_chunks = 0;      ///< of any slot
   };
 
   PerEntry& at(Entry entry) { return entries_[static_cast<size_t>(entry)]; }
@@ -130,6 +132,7 @@ class TapCounters {
       const int64_t count = ceil_div(entry.slots[i].n, kSumChunk);
       entry.sums.push_back({memory_ + i, sums, sums + count, count});
       entry.place[entry.slots[i].tap] = i;
+      entry.most_chunks = std::max(entry.most_chunks, count);
       sums += 2 * count;
     }
     if (entry.sums.empty()) return;

@@ -5,6 +5,7 @@
 #include "gpu/bodies/indexing.h"
 #include "gpu/bodies/quantize.h"
 #include "gpu/bodies/updates.h"
+#include "gpu/engine/group_steps.h"
 #include "gpu/engine/node_call.h"
 
 namespace halfscope::gpu {
@@ -16,52 +17,60 @@ Gradient<T> gradient_of(const NodeCall<X, T>& c) {
   return {c.in[0], c.in[1], c.in[2], c.in[3], attribute_of<T>(*c.node, "weight_decay")};
 }
 
-template <class X, class T, class Rule>
-Step apply_step(const NodeCall<X, T>& c, const Rule& rule) {
-  const Update<T, Rule> plain{.rule = rule,
-                              .w = c.in[0],
-                              .next = c.out[0],
-                              .update = c.out[1],
-                              .n = c.out_count(0),
-                              .storage = c.out_format(0),
-                              .rounds = c.out_format(0) != kFp32};
+/// Makes the step of a body that rounds the first output itself and counts lost updates. Nodes that
+/// run together draw no random words and are not measured.
+template <class X, class T, class Make>
+Step rounding_step(const NodeCall<X, T>& c, const Make& make) {
+  const auto complete = [&](const NodeCall<X, T>& call) {
+    auto body = make(call);
+    body.rounding =
+        rounding_now(call.graph->value(call.node->outputs[0]).rounding, call.node->outputs[0], {});
+    return body;
+  };
+  if (!c.others.empty()) return joint_step(c, complete);
   const RoundingChoice choice = c.graph->value(c.node->outputs[0]).rounding;
   const ValueId value = c.node->outputs[0];
   uint64_t* const lost = c.lost;
   X& executor = *c.executor;
-  return [&executor, plain, choice, value, lost](const RunState& state) {
-    Update<T, Rule> body = plain;
+  return [&executor, plain = complete(c), choice, value, lost](const RunState& state) {
+    auto body = plain;
     body.rounding = rounding_now(choice, value, state.random);
     body.lost = state.measured ? lost : nullptr;
-    executor.items(items_of_several(body.n), body);
+    executor.items(body.items(), body);
   };
+}
+
+/// Makes the step of an update by the rule that rule_of(call) returns.
+template <class X, class T, class RuleOf>
+Step apply_step(const NodeCall<X, T>& c, const RuleOf& rule_of) {
+  return rounding_step(c, [&](const NodeCall<X, T>& call) {
+    return Update<T, decltype(rule_of(call))>{.rule = rule_of(call),
+                                              .w = call.in[0],
+                                              .next = call.out[0],
+                                              .update = call.out[1],
+                                              .n = call.out_count(0),
+                                              .storage = call.out_format(0),
+                                              .rounds = call.out_format(0) != kFp32};
+  });
 }
 
 template <class X, class T>
 Step average_step(const NodeCall<X, T>& c) {
-  const double d = real_attribute(*c.node, "decay", 0.0);
-  const WeightAverage<T> plain{.e = c.in[0],
-                               .w = c.in[1],
-                               .next = c.out[0],
-                               .update = c.out[1],
-                               .keep = static_cast<T>(d),
-                               .rate = static_cast<T>(1.0 - d),
-                               .lerp = int_attribute(*c.node, "lerp", 1) != 0,
-                               .inside = c.node->plan.write,
-                               .storage = c.out_format(0),
-                               .rounds_inside = !c.unrounded && c.node->plan.write != kFp32,
-                               .rounds = c.out_format(0) != kFp32};
-  const RoundingChoice choice = c.graph->value(c.node->outputs[0]).rounding;
-  const ValueId value = c.node->outputs[0];
-  const int64_t n = c.out_count(0);
-  uint64_t* const lost = c.lost;
-  X& executor = *c.executor;
-  return [&executor, plain, choice, value, n, lost](const RunState& state) {
-    WeightAverage<T> body = plain;
-    body.rounding = rounding_now(choice, value, state.random);
-    body.lost = state.measured ? lost : nullptr;
-    executor.items(n, body);
-  };
+  return rounding_step(c, [](const NodeCall<X, T>& call) {
+    const double d = real_attribute(*call.node, "decay", 0.0);
+    return WeightAverage<T>{.e = call.in[0],
+                            .w = call.in[1],
+                            .next = call.out[0],
+                            .update = call.out[1],
+                            .n = call.out_count(0),
+                            .keep = static_cast<T>(d),
+                            .rate = static_cast<T>(1.0 - d),
+                            .lerp = int_attribute(*call.node, "lerp", 1) != 0,
+                            .inside = call.node->plan.write,
+                            .storage = call.out_format(0),
+                            .rounds_inside = !call.unrounded && call.node->plan.write != kFp32,
+                            .rounds = call.out_format(0) != kFp32};
+  });
 }
 
 template <class X, class T>
@@ -71,12 +80,13 @@ Step norm_step(const NodeCall<X, T>& c) {
   for (size_t i = 0; i < c.in.size(); ++i) count += ceil_div(c.in_count(i), kSumChunk);
   double* sums = c.template working_memory<double>(count);
   std::vector<Step> steps;
+  std::vector<ChunkTotals<T, true>> squares;
   double* next = sums;
   for (size_t i = 0; i < c.in.size(); ++i) {
-    const ChunkTotals<T, true> squares{c.in[i], c.in_count(i), next};
-    steps.push_back(blocks_step(executor, squares));
-    next += squares.chunks();
+    squares.push_back({c.in[i], c.in_count(i), next});
+    next += squares.back().chunks();
   }
+  steps.push_back(group_step<BlockGroup>(c, squares));
   while (count > 1) {
     const int64_t chunks = ceil_div(count, kSumChunk);
     double* const totals = c.template working_memory<double>(chunks);
@@ -91,70 +101,95 @@ Step norm_step(const NodeCall<X, T>& c) {
 
 template <class X, class T>
 Step momentum_step(const NodeCall<X, T>& c) {
-  const int64_t n = c.out_count(0);
-  return items_step(
-      *c.executor, items_of_several(n),
-      Momentum<T>{gradient_of(c), c.in[4], c.out[0], attribute_of<T>(*c.node, "momentum"), n});
+  return joint_step(c, [](const NodeCall<X, T>& call) {
+    return Momentum<T>{gradient_of(call), call.in[4], call.out[0],
+                       attribute_of<T>(*call.node, "momentum"), call.out_count(0)};
+  });
 }
 
 template <class X, class T>
 Step adam_moments_step(const NodeCall<X, T>& c) {
-  const double b1 = real_attribute(*c.node, "beta1", 0.9);
-  const double b2 = real_attribute(*c.node, "beta2", 0.999);
-  return items_step(
-      *c.executor, c.out_count(0),
-      AdamMoments<T>{gradient_of(c), c.in[4], c.in[5], c.out[0], c.out[1], static_cast<T>(b1),
-                     static_cast<T>(b2), static_cast<T>(1.0 - b1), static_cast<T>(1.0 - b2)});
+  return joint_step(c, [](const NodeCall<X, T>& call) {
+    const double b1 = real_attribute(*call.node, "beta1", 0.9);
+    const double b2 = real_attribute(*call.node, "beta2", 0.999);
+    return AdamMoments<T>{gradient_of(call),
+                          call.in[4],
+                          call.in[5],
+                          call.out[0],
+                          call.out[1],
+                          static_cast<T>(b1),
+                          static_cast<T>(b2),
+                          static_cast<T>(1.0 - b1),
+                          static_cast<T>(1.0 - b2),
+                          call.out_count(0)};
+  });
 }
 
 template <class X, class T>
 Step square_average_step(const NodeCall<X, T>& c) {
-  const double a = real_attribute(*c.node, "alpha", 0.99);
-  return items_step(*c.executor, c.out_count(0),
-                    SquareAverage<T>{gradient_of(c), c.in[4], c.out[0], static_cast<T>(a),
-                                     static_cast<T>(1.0 - a)});
+  return joint_step(c, [](const NodeCall<X, T>& call) {
+    const double a = real_attribute(*call.node, "alpha", 0.99);
+    return SquareAverage<T>{
+        gradient_of(call),       call.in[4],       call.out[0], static_cast<T>(a),
+        static_cast<T>(1.0 - a), call.out_count(0)};
+  });
 }
 
 template <class X, class T>
 Step rms_momentum_step(const NodeCall<X, T>& c) {
-  return items_step(
-      *c.executor, c.out_count(0),
-      RmsMomentum<T>{gradient_of(c), c.in[4], c.in[5], c.out[0],
-                     attribute_of<T>(*c.node, "momentum"), attribute_of<T>(*c.node, "eps")});
+  return joint_step(c, [](const NodeCall<X, T>& call) {
+    return RmsMomentum<T>{gradient_of(call),
+                          call.in[4],
+                          call.in[5],
+                          call.out[0],
+                          attribute_of<T>(*call.node, "momentum"),
+                          attribute_of<T>(*call.node, "eps"),
+                          call.out_count(0)};
+  });
 }
 
 template <class X, class T>
 Step gradient_sum_step(const NodeCall<X, T>& c) {
-  return items_step(*c.executor, c.out_count(0),
-                    GradientSum<T>{c.in[0], c.in[1], c.in[2], c.out[0]});
+  return joint_step(c, [](const NodeCall<X, T>& call) {
+    return GradientSum<T>{call.in[0], call.in[1], call.in[2], call.out[0], call.out_count(0)};
+  });
 }
 
 template <class X, class T>
 Step sgd_step(const NodeCall<X, T>& c) {
-  return apply_step(c, SgdRule<T>{gradient_of(c), c.in[4], c.optional_in(5)});
+  return apply_step(c, [](const NodeCall<X, T>& call) {
+    return SgdRule<T>{gradient_of(call), call.in[4], call.optional_in(5)};
+  });
 }
 
 template <class X, class T>
 Step rms_step(const NodeCall<X, T>& c) {
-  return apply_step(c, RmsRule<T>{gradient_of(c), c.in[4], c.in[5], c.optional_in(6),
-                                  attribute_of<T>(*c.node, "eps")});
+  return apply_step(c, [](const NodeCall<X, T>& call) {
+    return RmsRule<T>{gradient_of(call), call.in[4], call.in[5], call.optional_in(6),
+                      attribute_of<T>(*call.node, "eps")};
+  });
 }
 
 template <class X, class T>
 Step adam_step(const NodeCall<X, T>& c) {
-  return apply_step(
-      c, AdamRule<T>{c.in[1], c.in[2], c.in[3], c.in[4], c.in[5], attribute_of<T>(*c.node, "eps"),
-                     real_attribute(*c.node, "decoupled_decay", 0.0)});
+  return apply_step(c, [](const NodeCall<X, T>& call) {
+    return AdamRule<T>{call.in[1],
+                       call.in[2],
+                       call.in[3],
+                       call.in[4],
+                       call.in[5],
+                       attribute_of<T>(*call.node, "eps"),
+                       real_attribute(*call.node, "decoupled_decay", 0.0)};
+  });
 }
 
 /// Appends the steps that find the largest magnitude of the first input; returns where its bits go.
 template <class X, class T>
 const uint32_t* find_amax(const NodeCall<X, T>& c, bool only_finite, std::vector<Step>& steps) {
-  using Search = LargestMagnitude<T>;
   uint32_t* const bits = c.template working_memory<uint32_t>(1);
-  const int64_t n = c.in_count(0);
   steps.push_back(items_step(*c.executor, 1, Fill<uint32_t>{bits, 0}));
-  steps.push_back(items_step(*c.executor, Search::items(n), Search{c.in[0], n, only_finite, bits}));
+  steps.push_back(
+      blocks_step(*c.executor, LargestMagnitude<T>{c.in[0], c.in_count(0), only_finite, bits}));
   return bits;
 }
 

@@ -33,6 +33,7 @@ struct Functions {
   decltype(cublasLtMatmulDescSetAttribute)* desc_set = nullptr;
   decltype(cublasLtMatrixLayoutCreate)* layout_create = nullptr;
   decltype(cublasLtMatrixLayoutDestroy)* layout_destroy = nullptr;
+  decltype(cublasLtMatrixLayoutSetAttribute)* layout_set = nullptr;
   decltype(cublasLtMatmulPreferenceCreate)* preference_create = nullptr;
   decltype(cublasLtMatmulPreferenceDestroy)* preference_destroy = nullptr;
   decltype(cublasLtMatmulPreferenceSetAttribute)* preference_set = nullptr;
@@ -50,6 +51,7 @@ struct Functions {
     library.find(desc_set, "cublasLtMatmulDescSetAttribute");
     library.find(layout_create, "cublasLtMatrixLayoutCreate");
     library.find(layout_destroy, "cublasLtMatrixLayoutDestroy");
+    library.find(layout_set, "cublasLtMatrixLayoutSetAttribute");
     library.find(preference_create, "cublasLtMatmulPreferenceCreate");
     library.find(preference_destroy, "cublasLtMatmulPreferenceDestroy");
     library.find(preference_set, "cublasLtMatmulPreferenceSetAttribute");
@@ -64,8 +66,10 @@ const Functions& functions() {
 }
 
 std::string shape_of(const MatrixPlan& plan) {
-  return fmt::format("[{} x {} x {}] of {} and {}", plan.d.columns, plan.d.rows, plan.k,
-                     name_of(plan.second.storage), name_of(plan.first.storage));
+  return fmt::format("{}[{} x {} x {}] of {} and {}{}",
+                     plan.count > 1 ? fmt::format("{} x ", plan.count) : "", plan.d.columns,
+                     plan.d.rows, plan.k, name_of(plan.second.storage), name_of(plan.first.storage),
+                     plan.bias != nullptr ? " with bias" : "");
 }
 
 void check(cublasStatus_t status, const char* call, const MatrixPlan& plan) {
@@ -128,6 +132,9 @@ class Layout {
                                     static_cast<uint64_t>(matrix.rows),
                                     static_cast<uint64_t>(matrix.columns), matrix.leading),
           "cublasLtMatrixLayoutCreate", plan);
+    if (plan.count == 1) return;
+    set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(plan.count), plan);
+    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, matrix.stride, plan);
   }
   Layout(const Layout&) = delete;
   Layout& operator=(const Layout&) = delete;
@@ -135,6 +142,13 @@ class Layout {
   cublasLtMatrixLayout_t get() const { return layout_; }
 
  private:
+  template <class T>
+  void set(cublasLtMatrixLayoutAttribute_t attribute, T value, const MatrixPlan& plan) {
+    const cublasStatus_t status = functions().layout_set(layout_, attribute, &value, sizeof value);
+    if (status != CUBLAS_STATUS_SUCCESS) static_cast<void>(functions().layout_destroy(layout_));
+    check(status, "cublasLtMatrixLayoutSetAttribute", plan);
+  }
+
   cublasLtMatrixLayout_t layout_ = nullptr;
 };
 
@@ -151,6 +165,12 @@ class Description {
     set(CUBLASLT_MATMUL_DESC_TRANSB, op(plan.second), plan);
     if (bytes_of(storage) == 1) {
       set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(fast ? 1 : 0), plan);
+    }
+    if (plan.bias != nullptr) {
+      // The heuristics look at the pointer's alignment, so it is known before they are asked.
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(CUBLASLT_EPILOGUE_BIAS), plan);
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, plan.bias, plan);
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(type_of(plan.d.storage)), plan);
     }
   }
   Description(const Description&) = delete;

@@ -11,7 +11,7 @@ std::unique_ptr<ProductLibrary> open_cudnn(StreamPointer, bool, std::string& why
 
 std::optional<std::string> cudnn_objection(const ConvPlan&) { return std::nullopt; }
 std::optional<CudnnEngines> cudnn_engines(const ConvPlan&, bool) { return std::nullopt; }
-std::optional<std::string> cudnn_choice(const ConvPlan&, bool, const std::string&) {
+std::optional<CudnnChoice> cudnn_choice(const ConvPlan&, bool, const std::string&) {
   return std::nullopt;
 }
 

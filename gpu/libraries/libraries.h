@@ -3,6 +3,7 @@
 // found. Types of CUDA do not appear here.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,10 +26,20 @@ std::unique_ptr<ProductLibrary> open_cudnn(StreamPointer stream, bool fast, std:
 std::optional<std::string> cublas_lt_objection(const MatrixPlan& plan);
 std::optional<std::string> cudnn_objection(const ConvPlan& plan);
 
-/// Returns the engine that cuDNN would choose for a plan on a device described by cuDNN's JSON, as
-/// LibraryProduct::text(). Nothing runs and no device is needed. Returns "none: ..." if no engine
-/// is suitable, and nothing if the library was not found.
-std::optional<std::string> cudnn_choice(const ConvPlan& plan, bool fast,
+/// The engine that cuDNN would choose for a convolution.
+struct CudnnChoice {
+  std::string text;        ///< LibraryProduct::text(); "" if no engine is suitable
+  std::string why_none{};  ///< reason if there is none
+  int64_t engine = -1;
+  bool tensor_cores = false;
+  bool compiled_now = false;  ///< compiled at run time, not part of the library
+  bool sums_copied = false;   ///< a second node of its graph writes the sums
+  int64_t workspace_bytes = 0;
+};
+/// Asks for the choice on a device described by cuDNN's JSON, with the most workspace. Nothing runs
+/// and no device is needed; but cuDNN hides engines that are compiled at run time if it finds no
+/// driver. Returns nothing if the library was not found or is too old to describe devices.
+std::optional<CudnnChoice> cudnn_choice(const ConvPlan& plan, bool fast,
                                         const std::string& device_json);
 
 /// cuDNN's proposals for a convolution on the current device.

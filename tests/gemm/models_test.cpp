@@ -63,6 +63,13 @@ TEST(Models, SmallTermsBesideALargeOne) {
   terms.pop_back();
   EXPECT_EQ(sum_of(terms, spec_of("pairwise", kFp32, kFp32)), 0x1p24f + 6.0f);
   terms.push_back(1.0f);
+  // 2^24 + 1 + 1 loses both ones; the other 15 partial sums are 2 each.
+  Floats long_terms(33, 1.0f);
+  long_terms[0] = 0x1p24f;
+  EXPECT_EQ(sum_of(long_terms, spec_of("interleaved16", kFp32, kFp32)), 0x1p24f + 30.0f);
+  // Parts of 3 terms and sums of parts are as under fp32.
+  EXPECT_EQ(sum_of(long_terms, spec_of("interleaved16:promote=3", kFp32, kFp32)),
+            sum_of(long_terms, spec_of("pairwise:promote=3", kFp32, kFp32)));
   // (2^24 + 1 + 1) is lost, then threes that were summed among themselves: 3, 3 -> 2^24 + 4 + 4
   EXPECT_EQ(sum_of(terms, spec_of("fp32:promote=3", kFp32, kFp32)), 0x1p24f + 8.0f);
   EXPECT_EQ(sum_of(terms, spec_of("fp32:split-k=3", kFp32, kFp32)), 0x1p24f + 8.0f);
@@ -182,9 +189,10 @@ TEST(Models, TensorCoresInEveryProduct) {
 
 TEST(Models, NamesGoThereAndBack) {
   for (const char* name :
-       {"fp32", "fp64", "pairwise", "kahan", "format", "format-mul-add", "fma32-then-round",
-        "tensor-core:h100", "tensor-core:h100,acc=fp16", "fp32:promote=128", "format:split-k=4",
-        "tensor-core:a100,acc=fp16,promote=128,split-k=2", "kahan:promote=16,split-k=3"}) {
+       {"fp32", "fp64", "pairwise", "interleaved16", "kahan", "format", "format-mul-add",
+        "fma32-then-round", "tensor-core:h100", "tensor-core:h100,acc=fp16", "fp32:promote=128",
+        "format:split-k=4", "tensor-core:a100,acc=fp16,promote=128,split-k=2",
+        "kahan:promote=16,split-k=3", "interleaved16:promote=48"}) {
     const auto accumulation = parse_accumulation(name);
     ASSERT_TRUE(accumulation) << name;
     EXPECT_EQ(accumulation_name(*accumulation), name);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -38,6 +39,9 @@ class OracleChain {
         break;
       case Accumulation::Kind::pairwise:
         products_.push_back(a * b);
+        break;
+      case Accumulation::Kind::interleaved16:
+        deal_out(a, b);
         break;
       case Accumulation::Kind::kahan:
         add_compensated(a, b);
@@ -75,6 +79,7 @@ class OracleChain {
   float result() const {
     const auto with_bias = [&](float sum) { return bias_ ? sum + *bias_ : sum; };
     if (spec_.accumulation.kind == Accumulation::pairwise) return with_bias(level_by_level());
+    if (spec_.accumulation.kind == Accumulation::interleaved16) return with_bias(in_halves(0, 1));
     if (spec_.accumulation == Accumulation::fp32 ||
         spec_.accumulation.kind == Accumulation::kahan) {
       return with_bias(single_);
@@ -114,6 +119,15 @@ class OracleChain {
     }
     return level.empty() ? 0.0f : level[0];
   }
+  void deal_out(float a, float b) {
+    float& sum = dealt_[static_cast<size_t>(count_++ % 16)];
+    sum = std::fma(a, b, sum);
+  }
+  /// The sum of partial sums first, first + step, ...: those at even and at odd places, added.
+  float in_halves(size_t first, size_t step) const {
+    if (step == 16) return dealt_[first];
+    return in_halves(first, 2 * step) + in_halves(first + step, 2 * step);
+  }
   void add_compensated(float a, float b) {
     const volatile float y = std::fma(a, b, -lost_);
     const volatile float t = single_ + y;
@@ -131,6 +145,8 @@ class OracleChain {
   SumSpec spec_;
   float single_ = 0, lost_ = 0;
   std::vector<float> products_;
+  std::array<float, 16> dealt_{};
+  int64_t count_ = 0;
   std::optional<float> bias_;
   double wide_ = 0;
 };
@@ -185,6 +201,7 @@ inline std::vector<float> oracle_forward(const ConvShape& s, const float* x, con
 /// For an input gradient: returns whether missing taps are products with zero (gemm.h).
 inline bool takes_missing_taps(const SumSpec& spec) {
   return spec.accumulation.kind == Accumulation::pairwise ||
+         spec.accumulation.kind == Accumulation::interleaved16 ||
          spec.accumulation.kind == Accumulation::kahan;
 }
 
@@ -313,6 +330,7 @@ inline std::vector<SumSpec> all_specs() {
           {Accumulation::format, kE4m3fn},
           {Accumulation::format, kFp32},
           {Accumulation::pairwise, kFp16},
+          {Accumulation::interleaved16, kFp16},
           {Accumulation::kahan, kFp32},
           {Accumulation::format_mul_add, kFp16},
           {Accumulation::format_mul_add, kE5m2},

@@ -39,8 +39,8 @@ TEST(Parts, PromotedAndSplitChains) {
   uint32_t seed = 0;
   for (const char* options : {"promote=1", "promote=7", "promote=64", "split-k=2", "split-k=5",
                               "promote=600", "promote=9,split-k=3", "split-k=300"}) {
-    for (const char* kind :
-         {"fp32", "fp64", "format", "format-mul-add", "fma32-then-round", "pairwise", "kahan"}) {
+    for (const char* kind : {"fp32", "fp64", "format", "format-mul-add", "fma32-then-round",
+                             "pairwise", "interleaved16", "kahan"}) {
       for (const FloatFormat& write : {kFp32, kFp16, kBf16, kE5m2}) {
         const SumSpec spec{*parse_accumulation(std::string(kind) + ":" + options), write};
         for (const Size& s : {Size{5, 35, 70}, Size{30, 3, 20}, Size{2, 4, 1300}, Size{3, 4, 0}}) {
@@ -55,11 +55,12 @@ TEST(Parts, PromotedAndSplitChains) {
   }
 }
 
-TEST(Parts, PairwiseOfEveryLength) {
+TEST(Parts, TreesOfEveryLength) {
   for (int64_t k = 0; k < 70; ++k) {
     Values values(static_cast<uint32_t>(k));
     const Floats a = values(2 * k), b = values(k * 19), bias = values(19);
     check(2, 19, k, a, b, bias, {Accumulation::pairwise}, "k = " + std::to_string(k));
+    check(2, 19, k, a, b, bias, {Accumulation::interleaved16}, "k = " + std::to_string(k));
     check(2, 19, k, a, b, bias, {Accumulation::kahan}, "k = " + std::to_string(k));
   }
 }

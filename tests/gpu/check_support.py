@@ -106,8 +106,8 @@ Gpu/Training.
   InferenceIsTheEmulators/Cuda  # GetParam() = 2
 CudaBackend.
   SaysWhatIsMissing
-Libraries.
-  CudnnHasEnginesForEveryConvolutionThatItIsGiven
+CudnnEngines.
+  ExistForEveryConvolutionThatItIsGiven
 """
 
 KERNELS = """\

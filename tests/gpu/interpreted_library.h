@@ -86,9 +86,12 @@ struct Terms {
 
 struct InterpretedOptions {
   bool matrices = true, convolutions = true, fast = false;
+  bool half_convolutions = true;  ///< of 16 bits, summed and written in fp32
   SumProducts sum = chain_of_products;
   bool channels_inside = false;              ///< forward convolutions: k is (row, column, channel)
   std::vector<Accumulation> known_orders{};  ///< for the backend
+  int64_t most_copied = int64_t{1} << 30;
+  bool biases = true;  ///< matrix products add them on request
 };
 
 class InterpretedMatrix final : public gpu::LibraryProduct {
@@ -98,6 +101,14 @@ class InterpretedMatrix final : public gpu::LibraryProduct {
     expect_size(plan.second, plan.k, plan.n);
     expect_size(plan.d, plan.m, plan.n);
     EXPECT_FALSE(plan.d.transposed);
+    EXPECT_GE(plan.count, 1);
+    // Outputs of a batch must not overlap. A bias is stored like d, here in 16 bits.
+    if (plan.count > 1) {
+      EXPECT_GE(plan.d.stride, plan.d.leading * plan.d.columns);
+    }
+    if (plan.bias != nullptr) {
+      EXPECT_EQ(width(plan.d), 2);
+    }
     if (width(plan.first) == 1) {  // cuBLASLt's list for fp8 kernels
       EXPECT_TRUE(plan.first.transposed && !plan.second.transposed);
       EXPECT_EQ(width(plan.second), 1);
@@ -108,19 +119,36 @@ class InterpretedMatrix final : public gpu::LibraryProduct {
   }
 
   void run(const void* a, const void* b, void* result) override {
+    for (int64_t p = 0; p < plan_.count; ++p) {
+      run_one(place_of(plan_.second, a, p), place_of(plan_.first, b, p),
+              const_cast<void*>(place_of(plan_.d, result, p)));
+    }
+  }
+  std::string text() const override {
+    return plan_.bias != nullptr ? "interpreted matrix with bias" : "interpreted matrix";
+  }
+
+ private:
+  void run_one(const void* a, const void* b, void* result) {
     for (int64_t i = 0; i < plan_.m; ++i) {
       for (int64_t j = 0; j < plan_.n; ++j) {
         Terms terms;
         for (int64_t l = 0; l < plan_.k; ++l) {
           terms.add(at(plan_.second, a, l, j), at(plan_.first, b, i, l));
         }
-        store(result, j * plan_.d.leading + i, plan_.d.storage, sum_(terms.a, terms.b));
+        float sum = sum_(terms.a, terms.b);
+        if (plan_.bias != nullptr) sum += load(plan_.bias, i, plan_.d.storage);
+        store(result, j * plan_.d.leading + i, plan_.d.storage, sum);
       }
     }
   }
-  std::string text() const override { return "interpreted matrix"; }
-
- private:
+  /// Returns the address of the batch's matrix `p`, after checking its alignment.
+  static const void* place_of(const LtMatrix& matrix, const void* data, int64_t p) {
+    const std::byte* const place =
+        static_cast<const std::byte*>(data) + p * matrix.stride * width(matrix);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(place) % static_cast<uintptr_t>(matrix.alignment), 0u);
+    return place;
+  }
   static int64_t width(const LtMatrix& matrix) {
     const bool byte = matrix.storage == Storage::e4m3fn || matrix.storage == Storage::e5m2;
     return byte ? 1 : matrix.storage == Storage::fp16 || matrix.storage == Storage::bf16 ? 2 : 4;
@@ -154,8 +182,10 @@ class InterpretedConvolution final : public gpu::LibraryProduct {
       EXPECT_EQ(plan.y.size[i + 2], (padded - covered) / plan.strides[i] + 1);
     }
     EXPECT_EQ(plan.x.size[0], plan.y.size[0]);
-    EXPECT_EQ(plan.x.size[1], plan.w.size[1]);
     EXPECT_EQ(plan.w.size[0], plan.y.size[1]);
+    groups_ = plan.x.size[1] / plan.w.size[1];
+    EXPECT_EQ(plan.x.size[1], groups_ * plan.w.size[1]);
+    EXPECT_EQ(plan.w.size[0] % groups_, 0);
   }
 
   void run(const void* a, const void* b, void* result) override {
@@ -163,7 +193,11 @@ class InterpretedConvolution final : public gpu::LibraryProduct {
     if (plan_.product == ConvProduct::grad_input) grad_input(a, b, result);
     if (plan_.product == ConvProduct::grad_weight) grad_weight(a, b, result);
   }
-  std::string text() const override { return "interpreted convolution"; }
+  std::string text() const override {
+    const Storage read = plan_.product == ConvProduct::forward ? plan_.x.storage : plan_.y.storage;
+    return std::string("interpreted convolution in ") + gpu::name_of(read) +
+           (plan_.channels_last ? ", channels last" : "");
+  }
 
  private:
   static int64_t place(const TensorPlan& t, int64_t n, int64_t c, int64_t h, int64_t w) {
@@ -179,6 +213,10 @@ class InterpretedConvolution final : public gpu::LibraryProduct {
     w = q * plan_.strides[1] + s * plan_.dilations[1] - plan_.pad_before[1];
     return h >= 0 && w >= 0 && h < plan_.x.size[2] && w < plan_.x.size[3];
   }
+  /// Output channels of a group.
+  int64_t outs() const { return plan_.w.size[0] / groups_; }
+  /// The channel of x that channel c of the filter for output channel k reads.
+  int64_t channel_of(int64_t k, int64_t c) const { return k / outs() * plan_.w.size[1] + c; }
   template <class F>
   static void over(const TensorPlan& t, const F& f) {
     for (int64_t n = 0; n < t.size[0]; ++n) {
@@ -200,7 +238,8 @@ class InterpretedConvolution final : public gpu::LibraryProduct {
         const int64_t r = tap / plan_.w.size[3], s = tap % plan_.w.size[3];
         int64_t h, at_w;
         const bool inside = input_of(p, q, r, s, h, at_w);
-        terms.add(at(plan_.w, w, k, c, r, s), inside ? at(plan_.x, x, n, c, h, at_w) : 0.0f);
+        terms.add(at(plan_.w, w, k, c, r, s),
+                  inside ? at(plan_.x, x, n, channel_of(k, c), h, at_w) : 0.0f);
       }
       store(y, place(plan_.y, n, k, p, q), plan_.y.storage, options_.sum(terms.a, terms.b));
     });
@@ -209,15 +248,16 @@ class InterpretedConvolution final : public gpu::LibraryProduct {
   void grad_input(const void* dy, const void* w, void* dx) const {
     over(plan_.x, [&](int64_t n, int64_t c, int64_t h, int64_t at_w) {
       Terms terms;
+      const int64_t ins = plan_.w.size[1], first = c / ins * outs();
       for (int64_t r = 0; r < plan_.w.size[2]; ++r) {
         for (int64_t s = 0; s < plan_.w.size[3]; ++s) {
-          for (int64_t k = 0; k < plan_.w.size[0]; ++k) {
+          for (int64_t k = first; k < first + outs(); ++k) {
             const int64_t p = h + plan_.pad_before[0] - r * plan_.dilations[0];
             const int64_t q = at_w + plan_.pad_before[1] - s * plan_.dilations[1];
             if (p < 0 || q < 0 || p % plan_.strides[0] != 0 || q % plan_.strides[1] != 0) continue;
             const int64_t out_p = p / plan_.strides[0], out_q = q / plan_.strides[1];
             if (out_p >= plan_.y.size[2] || out_q >= plan_.y.size[3]) continue;
-            terms.add(at(plan_.y, dy, n, k, out_p, out_q), at(plan_.w, w, k, c, r, s));
+            terms.add(at(plan_.y, dy, n, k, out_p, out_q), at(plan_.w, w, k, c % ins, r, s));
           }
         }
       }
@@ -233,7 +273,7 @@ class InterpretedConvolution final : public gpu::LibraryProduct {
           for (int64_t q = 0; q < plan_.y.size[3]; ++q) {
             int64_t h, w;
             const bool inside = input_of(p, q, r, s, h, w);
-            const float value = inside ? at(plan_.x, x, n, c, h, w) : 0.0f;
+            const float value = inside ? at(plan_.x, x, n, channel_of(k, c), h, w) : 0.0f;
             terms.add(at(plan_.y, dy, n, k, p, q), value);
           }
         }
@@ -244,23 +284,32 @@ class InterpretedConvolution final : public gpu::LibraryProduct {
 
   ConvPlan plan_;
   InterpretedOptions options_;
+  int64_t groups_ = 1;
 };
 
 class InterpretedLibrary final : public gpu::ProductLibrary {
  public:
   explicit InterpretedLibrary(const InterpretedOptions& options) : options_(options) {}
   std::unique_ptr<gpu::LibraryProduct> matrix(const MatrixPlan& plan, std::string& why) override {
-    if (options_.matrices) return std::make_unique<InterpretedMatrix>(plan, options_.sum);
+    const bool biased = plan.bias != nullptr && !options_.biases;
+    if (options_.matrices && !biased) {
+      return std::make_unique<InterpretedMatrix>(plan, options_.sum);
+    }
     why = "no matrices here";
     return nullptr;
   }
   std::unique_ptr<gpu::LibraryProduct> convolution(const ConvPlan& plan,
                                                    std::string& why) override {
-    if (options_.convolutions) return std::make_unique<InterpretedConvolution>(plan, options_);
     why = "no convolutions here";
-    return nullptr;
+    if (!options_.convolutions) return nullptr;
+    const Storage read = plan.product == ConvProduct::forward ? plan.x.storage : plan.y.storage;
+    const bool half = read == Storage::fp16 || read == Storage::bf16;
+    why = "no sums of halves here";
+    if (half && plan.made().storage == Storage::fp32 && !options_.half_convolutions) return nullptr;
+    return std::make_unique<InterpretedConvolution>(plan, options_);
   }
   bool fast() const override { return options_.fast; }
+  int64_t most_copied() const override { return options_.most_copied; }
 
  private:
   InterpretedOptions options_;

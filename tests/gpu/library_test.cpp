@@ -39,6 +39,21 @@ std::vector<OpCase> products() {
   cases.push_back({"batch", "MatMul", {noisy({2, 3, 5, 16}, 11), noisy({3, 16, 7}, 12)}});
   cases.push_back({"rows", "MatMul", {noisy({2, 5, 37}, 13), noisy({37, 9}, 14)}});
   cases.push_back({"column", "MatMul", {noisy({2, 5, 37}, 13), noisy({37}, 14)}});
+  for (const int64_t ta : {0, 1}) {
+    for (const int64_t tb : {0, 1}) {
+      cases.push_back({"heads",
+                       "MatMul",
+                       {noisy(ta != 0 ? Shape{2, 3, 16, 8} : Shape{2, 3, 8, 16}, 21),
+                        noisy(tb != 0 ? Shape{2, 3, 24, 16} : Shape{2, 3, 16, 24}, 22)},
+                       {{"transA", ta}, {"transB", tb}}});
+    }
+  }
+  cases.push_back({"groups", "MatMul", {noisy({2, 3, 2, 8, 16}, 23), noisy({2, 3, 1, 16, 8}, 24)}});
+  cases.push_back({"positions", "MatMul", {noisy({3, 2, 8, 16}, 25), noisy({1, 2, 16, 8}, 26)}});
+  cases.push_back({"same", "MatMul", {noisy({1, 3, 8, 16}, 27), noisy({5, 1, 16, 8}, 28)}});
+  cases.push_back(
+      {"levels", "MatMul", {noisy({2, 1, 3, 1, 4, 16}, 29), noisy({1, 2, 1, 2, 16, 8}, 30)}});
+  cases.push_back({"biased", "Gemm", {noisy({5, 16}, 31), noisy({16, 24}, 32), noisy({24}, 33)}});
   cases.push_back({"scaled",
                    "Gemm",
                    {noisy({16, 24}, 15), noisy({24, 8}, 16), noisy({16, 1}, 17)},
@@ -47,6 +62,10 @@ std::vector<OpCase> products() {
                    "Conv",
                    {noisy({2, 4, 6, 5}, 18), noisy({6, 2, 3, 3}, 19), noisy({6}, 20)},
                    {{"group", int64_t{2}}, {"pads", Ints{1, 1, 1, 1}}}});
+  cases.push_back({"depthwise",
+                   "Conv",
+                   {noisy({2, 8, 5, 6}, 21), noisy({8, 1, 3, 3}, 22), noisy({8}, 23)},
+                   {{"group", int64_t{8}}, {"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 1}}}});
   cases.push_back({"even",
                    "Conv",
                    {noisy({2, 8, 6, 6}, 9), noisy({8, 8, 3, 3}, 10)},
@@ -71,7 +90,7 @@ TEST(Libraries, ProductsHaveTheBitsOfTheEmulator) {
   for (const FloatFormat& format : {kFp32, kTf32, kFp16, kBf16, kE4m3fn, kE5m2}) {
     for (const InterpretedOptions& options :
          {InterpretedOptions{}, InterpretedOptions{.convolutions = false},
-          InterpretedOptions{.matrices = false}}) {
+          InterpretedOptions{.matrices = false}, InterpretedOptions{.half_convolutions = false}}) {
       for (const OpCase& op : products()) {
         SCOPED_TRACE(op.name + " in " + format_name(format));
         const LibraryBackend backend(options);
@@ -132,7 +151,7 @@ TEST(Libraries, WholeStepsAreTheEmulators) {
 using Kernels = std::set<std::string>;
 
 TEST(Libraries, AProgramSaysWhatComputesItsProducts) {
-  const OpCase gemm = products()[0], convolution = products()[6];
+  const OpCase gemm = products()[0], convolution = products()[6], grouped = products()[11];
   const std::string first = ", operands copied first";
   EXPECT_EQ(kernels_of(gemm, kFp16, {}), Kernels{"Gemm: interpreted matrix" + first});
   EXPECT_EQ(kernels_of(gemm, kE5m2, {}),
@@ -143,22 +162,27 @@ TEST(Libraries, AProgramSaysWhatComputesItsProducts) {
             Kernels{"Gemm: own kernel: no library has this accumulation"});
   EXPECT_EQ(kernels_of(gemm, kFp16, {.matrices = false}),
             Kernels{"Gemm: own kernel: no matrices here"});
-  EXPECT_EQ(kernels_of(convolution, kBf16, {}),
-            (Kernels{"Conv: interpreted convolution", "ConvGradInput: interpreted convolution",
-                     "ConvGradWeight: interpreted convolution"}));
+  const auto all_three = [](const std::string& kernel) {
+    return Kernels{"Conv: " + kernel, "ConvGradInput: " + kernel, "ConvGradWeight: " + kernel};
+  };
+  const std::string in = "interpreted convolution in ";
+  EXPECT_EQ(kernels_of(convolution, kBf16, {}), all_three(in + "bf16, channels last"));
+  EXPECT_EQ(kernels_of(convolution, kFp16, {.half_convolutions = false}),
+            all_three(in + "tf32, channels last"));
+  EXPECT_EQ(kernels_of(convolution, kFp32, {}), all_three(in + "fp32"));
+  EXPECT_EQ(kernels_of(grouped, kFp16, {}), all_three(in + "fp16, channels last"));
+  EXPECT_EQ(kernels_of(grouped, kFp16, {.convolutions = false}),
+            all_three("own kernel: no convolutions here; grouped convolutions are not computed as "
+                      "matrix products"));
+  EXPECT_EQ(kernels_of(grouped, kE4m3fn, {}),
+            all_three("own kernel: grouped convolutions are not computed as matrix products"));
   const std::string patches =
       "interpreted matrix (as a matrix product: no convolutions here)" + first;
-  EXPECT_EQ(
-      kernels_of(convolution, kBf16, {.convolutions = false}),
-      (Kernels{"Conv: " + patches, "ConvGradInput: " + patches, "ConvGradWeight: " + patches}));
-  const std::string none = "own kernel: no convolutions here; no matrices here";
+  EXPECT_EQ(kernels_of(convolution, kBf16, {.convolutions = false}), all_three(patches));
   EXPECT_EQ(kernels_of(convolution, kFp16, {.matrices = false, .convolutions = false}),
-            (Kernels{"Conv: " + none, "ConvGradInput: " + none, "ConvGradWeight: " + none}));
+            all_three("own kernel: no convolutions here; no matrices here"));
   // fp8 convolutions are matrix products at once.
-  EXPECT_EQ(
-      kernels_of(convolution, kE4m3fn, {}),
-      (Kernels{"Conv: interpreted matrix" + first, "ConvGradInput: interpreted matrix" + first,
-               "ConvGradWeight: interpreted matrix" + first}));
+  EXPECT_EQ(kernels_of(convolution, kE4m3fn, {}), all_three("interpreted matrix" + first));
 }
 
 // Whole lines of 16 bytes, and of fp8 lines of k, are multiplied where they are.
@@ -206,6 +230,40 @@ TEST(LibrariesOnDevice, AreNearTheEmulatorAndRepeatTheirBits) {
   }
 }
 
+// Small whole numbers have sums without rounding, which no order of terms changes. So every bit
+// must be right, twice, unless a library multiplies or adds in fewer bits or transforms operands.
+TEST(LibrariesOnDevice, GiveSumsOfWholeNumbersExactly) {
+  if (!cuda_is_ready()) GTEST_SKIP() << "no GPU here: no library was run";
+  const auto whole = [](const Shape& shape, int64_t from) {
+    std::vector<float> data(static_cast<size_t>(element_count(shape)));
+    for (size_t i = 0; i < data.size(); ++i) {
+      data[i] = static_cast<float>((from + 7 * static_cast<int64_t>(i)) % 63 - 31);
+    }
+    return Operand{Tensor{shape, data}};
+  };
+  const auto sizes = [](int64_t group) {
+    return Attributes{{"group", group}, {"pads", Ints{1, 1, 1, 1}}};
+  };
+  for (const FloatFormat& format : {kFp32, kTf32, kFp16, kBf16}) {
+    for (const FloatFormat& stored : {format, kFp16}) {
+      for (const OpCase& op :
+           {OpCase{"dense", "Conv", {whole({2, 16, 5, 6}, 1), whole({8, 16, 3, 3}, 2)}, sizes(1)},
+            OpCase{"odd", "Conv", {whole({2, 3, 5, 6}, 3), whole({5, 3, 3, 3}, 4)}, sizes(1)},
+            OpCase{"groups", "Conv", {whole({2, 8, 5, 6}, 5), whole({8, 4, 3, 3}, 6)}, sizes(2)},
+            OpCase{"depthwise", "Conv", {whole({2, 8, 5, 6}, 7), whole({8, 1, 3, 3}, 8)}, sizes(8)},
+            OpCase{"matrix", "Gemm", {whole({16, 24}, 9), whole({24, 8}, 10)}}}) {
+        SCOPED_TRACE(op.name + " in " + format_name(format) + " of " + format_name(stored));
+        Variant variant{format, Accumulation::fp32};
+        variant.stored = stored;
+        OpLockstep program(op, variant, cuda_backend(GpuProducts::library));
+        (*program).run(Entry::grad, true);
+        (*program).run(Entry::grad, false);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 // The real libraries check descriptions without a device, too, where they are installed.
 TEST(Libraries, TakeTheDescriptionsOfPlans) {
   using gpu::Storage;
@@ -238,83 +296,23 @@ TEST(Libraries, TakeTheDescriptionsOfPlans) {
                             .pad_right = 2,
                             .out_height = 3,
                             .out_width = 7};
+  gpu::ConvGeometry grouped = s;
+  grouped.group = 4;
   for (const ConvProduct product :
        {ConvProduct::forward, ConvProduct::grad_input, ConvProduct::grad_weight}) {
     for (const Storage storage : {Storage::fp32, Storage::tf32, Storage::fp16, Storage::bf16}) {
-      take(gpu::cudnn_objection(gpu::plan_convolution(product, s, storage, Storage::fp32)));
-      if (storage != Storage::fp16 && storage != Storage::bf16) continue;
-      take(gpu::cudnn_objection(gpu::plan_convolution(product, s, storage, storage)));
-    }
-  }
-  if (here == 0) GTEST_SKIP() << "neither cuBLASLt nor cuDNN is installed";
-}
-
-/// An H100 as cuDNN 9.19 describes devices. Values: NVIDIA H100 Tensor Core GPU Architecture
-/// (whitepaper), and compute capability 9.0 in the CUDA C++ Programming Guide.
-constexpr const char* kH100 =
-    R"({"deviceVer": 900, "driverVer": 13000, "cudaDeviceId": 0,
-        "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
-        "regsPerBlock": 65536, "multiProcessorCount": 132, "warpSize": 32,
-        "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
-        "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
-        "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "pciDeviceId": 0, "isTccDriver": 0,
-        "supportCoopLaunch": 1, "smClockRateKHz": 1980000, "memClockRateKHz": 2619000,
-        "l2CacheSize": 52428800, "deviceName": "NVIDIA H100 80GB HBM3",
-        "totalGlobalMem": 85000000000})";
-
-// cuDNN has an engine for every convolution that it is given, in the same mode. Its proposals do
-// not need a device.
-TEST(Libraries, CudnnHasEnginesForEveryConvolutionThatItIsGiven) {
-  using gpu::Storage;
-  const auto layer = [](int64_t in, int64_t side, int64_t out, int64_t kernel, int64_t stride,
-                        int64_t pad) {
-    const int64_t made = (side + 2 * pad - kernel) / stride + 1;
-    return gpu::ConvGeometry{.batch = 128,
-                             .in = in,
-                             .height = side,
-                             .width = side,
-                             .out = out,
-                             .kernel_h = kernel,
-                             .kernel_w = kernel,
-                             .stride_h = stride,
-                             .stride_w = stride,
-                             .pad_top = pad,
-                             .pad_left = pad,
-                             .pad_bottom = pad,
-                             .pad_right = pad,
-                             .out_height = made,
-                             .out_width = made};
-  };
-  int64_t chosen = 0, on_cores = 0;
-  for (const gpu::ConvGeometry& s :
-       {layer(1, 28, 32, 5, 1, 0), layer(3, 32, 16, 3, 1, 1), layer(16, 32, 32, 3, 2, 1),
-        layer(16, 32, 32, 1, 2, 0), layer(64, 8, 64, 3, 1, 1)}) {
-    for (const ConvProduct product :
-         {ConvProduct::forward, ConvProduct::grad_input, ConvProduct::grad_weight}) {
-      struct Way {
-        Storage operands, result;
-        bool fast;
-      };
-      for (const Way& way :
-           {Way{Storage::fp32, Storage::fp32, false}, Way{Storage::tf32, Storage::fp32, false},
-            Way{Storage::tf32, Storage::fp32, true}, Way{Storage::fp16, Storage::fp16, true},
-            Way{Storage::bf16, Storage::bf16, true}}) {
-        const ConvPlan plan = plan_convolution(product, s, way.operands, way.result);
-        const std::optional<std::string> choice = gpu::cudnn_choice(plan, way.fast, kH100);
-        if (!choice) GTEST_SKIP() << "cuDNN is not installed";
-        if (choice->find("9.19") == std::string::npos && choice->starts_with("none: description")) {
-          GTEST_SKIP() << "this cuDNN describes devices in other words: " << *choice;
+      for (gpu::ConvGeometry each : {s, grouped}) {
+        for (const bool fast : {false, true}) {
+          const bool narrow = fast && gpu::bytes_of(storage) == 2;
+          for (const ConvPlan& plan : gpu::plans_of_convolution(
+                   product, each, storage, narrow ? storage : Storage::fp32, fast)) {
+            take(gpu::cudnn_objection(plan));
+          }
         }
-        EXPECT_FALSE(choice->starts_with("none")) << *choice;
-        const bool cores = choice->find("on tensor cores") != std::string::npos;
-        EXPECT_FALSE(way.operands == Storage::fp32 && cores) << *choice;
-        ++chosen;
-        on_cores += cores ? 1 : 0;
       }
     }
   }
-  EXPECT_EQ(chosen, 5 * 3 * 5);
-  EXPECT_GT(on_cores, chosen / 2) << "of four in five that may; few channels do not pay";
+  if (here == 0) GTEST_SKIP() << "neither cuBLASLt nor cuDNN is installed";
 }
 
 // The rules that cuBLASLt has for fp8, in numbers.

@@ -23,9 +23,9 @@ std::vector<Variant> variants() {
   for (const FloatFormat& format : {kFp32, kFp16, kBf16, kE4m3fn}) {
     list.push_back({format, Accumulation::fp32});
   }
-  for (const char* text :
-       {"fp64", "pairwise", "kahan", "format", "format-mul-add", "fma32-then-round",
-        "fp32:promote=3", "fp64:promote=5", "format:promote=2,split-k=3", "kahan:split-k=2"}) {
+  for (const char* text : {"fp64", "pairwise", "interleaved16", "kahan", "format", "format-mul-add",
+                           "fma32-then-round", "interleaved16:promote=5", "fp32:promote=3",
+                           "fp64:promote=5", "format:promote=2,split-k=3", "kahan:split-k=2"}) {
     list.push_back({kFp16, parse_accumulation(text).value()});
   }
   list.push_back({kE5m2, Accumulation::format});
@@ -34,7 +34,17 @@ std::vector<Variant> variants() {
   return list;
 }
 
-/// Sums of many elements that one row was read for, with rows that nobody reads.
+std::vector<int32_t> same(size_t count, int32_t index) { return std::vector(count, index); }
+/// Indices from 0 toward `end`, which may be negative.
+std::vector<int32_t> spread(int32_t count, int32_t end) {
+  std::vector<int32_t> list;
+  for (int32_t i = 0; i < count; ++i) {
+    list.push_back(static_cast<int32_t>(int64_t{i + (end < 0 ? 1 : 0)} * end / count));
+  }
+  return list;
+}
+
+/// Sums of many elements that one row was read for, with rows that nobody reads, and of none.
 std::vector<OpCase> gather_cases() {
   std::vector<int32_t> often;
   for (int32_t i = 0; i < 300; ++i) often.push_back(i * i % 7 - (i % 3 == 0 ? 9 : 0));
@@ -45,7 +55,48 @@ std::vector<OpCase> gather_cases() {
            {{"axis", int64_t{1}}}},
           {"elements",
            "GatherElements",
-           {Operand{Tensor{{9, 10}, noise(90, 3)}}, indices({60, 5}, often)}}};
+           {Operand{Tensor{{9, 10}, noise(90, 3)}}, indices({60, 5}, often)}},
+          {"middle",
+           "GatherElements",
+           {noisy({3, 9, 7}, 4), indices({2, 25, 6}, often)},
+           {{"axis", int64_t{1}}}},
+          {"same", "GatherElements", {noisy({2, 3}, 5), indices({100, 3}, same(300, -1))}},
+          {"one", "Gather", {noisy({1, 6}, 6), indices({150}, same(150, 0))}},
+          {"many", "Gather", {noisy({66000}, 7), indices({40}, spread(40, 66000))}},
+          {"backwards", "Gather", {noisy({41, 3}, 8), indices({40}, spread(40, -41))}},
+          {"none", "Gather", {noisy({4, 3}, 9), indices({0}, {})}}};
+}
+
+/// Sums that walk through windows and along lines: more windows than one covers an element, lines
+/// of several pieces, lines that share a block or not.
+std::vector<OpCase> walk_cases() {
+  std::vector<OpCase> list;
+  const auto average = [&](const Shape& x, const Ints& kernel, const Ints& strides,
+                           const Ints& pads, const Ints& dilations) {
+    for (const int64_t padding : {0, 1}) {
+      Attributes attributes = pool(kernel, strides, pads);
+      attributes["dilations"] = dilations;
+      attributes["ceil_mode"] = attributes["count_include_pad"] = padding;
+      list.push_back({"average", "AveragePool", {noisy(x, 20)}, attributes});
+    }
+  };
+  average({1, 2, 13, 11}, {3, 4}, {2, 3}, {2, 1, 2, 2}, {4, 2});
+  average({2, 1, 12, 14}, {5, 3}, {1, 1}, {2, 1, 2, 1}, {1, 3});
+  average({1, 1, 17, 9}, {2, 2}, {4, 3}, {1, 0, 0, 1}, {6, 6});
+  average({1, 1, 9, 9}, {9, 9}, {1, 1}, {4, 4, 4, 4}, {1, 1});
+  const auto sums = [&](const Shape& x, int64_t axis, int64_t reverse, int64_t exclusive) {
+    list.push_back({"sums",
+                    "CumSum",
+                    {noisy(x, 21)},
+                    {{"axis", axis}, {"reverse", reverse}, {"exclusive", exclusive}}});
+  };
+  sums({2, 2200}, 1, 0, 0);
+  sums({2, 1100}, 1, 1, 1);
+  sums({70, 45}, 0, 1, 0);
+  sums({2, 68, 5}, 1, 0, 1);
+  sums({4100, 3}, 1, 0, 0);
+  sums({4097, 3}, 1, 1, 1);
+  return list;
 }
 
 /// Sums longer than a tile, sizes that no tile divides, tensors of several chunks of statistics.
@@ -137,6 +188,8 @@ INSTANTIATE_TEST_SUITE_P(Gpu, OperatorIndices, testing::ValuesIn(choices(index_r
 class OperatorGathers : public OnOperators {};
 INSTANTIATE_TEST_SUITE_P(Gpu, OperatorGathers, testing::ValuesIn(choices(gather_cases())),
                          choice_name);
+class OperatorWalks : public OnOperators {};
+INSTANTIATE_TEST_SUITE_P(Gpu, OperatorWalks, testing::ValuesIn(choices(walk_cases())), choice_name);
 class OperatorTiles : public OnOperators {};
 INSTANTIATE_TEST_SUITE_P(Gpu, OperatorTiles, testing::ValuesIn(choices(tile_cases())), choice_name);
 class OperatorCores : public OnOperators {};
@@ -281,6 +334,24 @@ TEST_P(OperatorTiles, WorkOnTensorsOfManyTiles) {
   }
 }
 
+TEST_P(OperatorWalks, SumWindowsAndLines) {
+  Comparisons comparisons(candidate(), "walks");
+  const std::vector<OpCase> cases = chosen(walk_cases());
+  std::vector<Variant> all = variants();
+  for (const char* how : {"format:rounding=stochastic", "format-mul-add:rounding=down",
+                          "format:rounding=odd", "tensor-core:h100"}) {
+    all.push_back({kFp16, parse_accumulation(how).value()});
+  }
+  for (const Variant& variant : all) {
+    for (const OpCase& op : cases) {
+      comparisons.add(op, variant, [&](OpLockstep& program) {
+        run(program);
+        (*program).rerun(Entry::grad);
+      });
+    }
+  }
+}
+
 // Every tensor core with every format that it multiplies, for all ways of cutting k.
 TEST_P(OperatorCores, SumAsTensorCoresDo) {
   Comparisons comparisons(candidate());
@@ -333,8 +404,8 @@ TEST_P(OperatorBits, RoundResultsInAnyMode) {
 TEST_P(OperatorBits, SumNegativeZerosAlike) {
   Comparisons comparisons(candidate(), "negative zeros");
   const std::vector<OpCase> cases = chosen(gradient_cases());
-  for (const char* how :
-       {"pairwise", "pairwise:split-k=2", "pairwise:promote=3,split-k=2", "fp32:split-k=2"}) {
+  for (const char* how : {"pairwise", "interleaved16", "pairwise:split-k=2",
+                          "pairwise:promote=3,split-k=2", "fp32:split-k=2"}) {
     for (const OpCase& op : cases) {
       comparisons.add(op, {kFp16, parse_accumulation(how).value()}, [&](OpLockstep& program) {
         for (size_t i = 0; i < op.operands.size(); ++i) {

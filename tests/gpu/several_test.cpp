@@ -56,17 +56,15 @@ TEST(Several, AreReadAndWrittenLikeOneByOne) {
             exact(Storage::fp32, n, offset);
         const gpu::Destination to{narrow.at(), storage, format};
         const gpu::Destination each{by_one.at(), storage, format};
-        int32_t at_once = 1;
-        const gpu::StoredOutput out(reinterpret_cast<float*>(exact.at()), to, &at_once);
+        float* const unrounded = reinterpret_cast<float*>(exact.at());
+        const gpu::StoredOutput plain(unrounded, to, true), recorded(unrounded, to, false);
         for (int64_t i = 0; i < n; ++i) each.round(i, values[static_cast<size_t>(i)]);
         for (int64_t item = 0; item < gpu::items_of_several(n); ++item) {
           const gpu::Neighbours at = gpu::several_of(item, n);
           float some[kSeveral] = {};
           for (int j = 0; j < at.count; ++j) some[j] = values[static_cast<size_t>(at.first + j)];
-          at_once = 1;
-          write(out, at, some);
-          at_once = 0;
-          write(out, at, some);
+          write(plain, at, some);
+          write(recorded, at, some);
         }
         ASSERT_EQ(narrow.words(), by_one.words()) << n << " from " << offset;
         const gpu::StoredInput in(narrow.at(), storage);

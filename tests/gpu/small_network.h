@@ -80,12 +80,58 @@ inline Model smooth_network(int64_t batch) {
   return model;
 }
 
+/// Convolutions with normalizations, a shortcut, and a pooling between them, without a layer that
+/// needs whole planes: all activations can have their channels last.
+inline Model residual_network(int64_t batch) {
+  Model model;
+  Graph& graph = model.graph;
+  model.input = graph.add_input("input", {batch, 2, 8, 8});
+  model.labels = graph.add_input("labels", {batch}, ElementType::index);
+  const auto variable = [&](const std::string& path, const Shape& shape) {
+    return graph.add_variable(path, shape, {.bound = 0.5});
+  };
+  const auto normalized = [&](const std::string& path, ValueId x, const Shape& kernel) {
+    x = graph.add1("Conv", path, {x, variable(path + ".weight", kernel)},
+                   {{"pads", std::vector<int64_t>{1, 1, 1, 1}}});
+    const Shape channels{kernel[0]};
+    const std::string norm = path + "_norm";
+    const ValueId mean = graph.add_buffer(norm + ".mean", channels, {});
+    const ValueId var = graph.add_buffer(norm + ".var", channels, {.bound = 0.0, .center = 1.0});
+    const std::vector<ValueId> made = graph.add(
+        "BatchNormalization", norm,
+        {x, variable(norm + ".weight", channels), variable(norm + ".bias", channels), mean, var},
+        {{"training_mode", int64_t{1}}, {"unbiased", int64_t{1}}});
+    for (Variable& each : graph.variables()) {
+      if (each.value == mean) each.next = made[1];
+      if (each.value == var) each.next = made[2];
+    }
+    return made[0];
+  };
+  ValueId x = graph.add1("Relu", "relu1", {normalized("conv1", model.input, {24, 2, 3, 3})});
+  x = graph.add1("MaxPool", "pool", {x},
+                 {{"kernel_shape", std::vector<int64_t>{3, 3}},
+                  {"strides", std::vector<int64_t>{2, 2}},
+                  {"pads", std::vector<int64_t>{1, 1, 1, 1}}});
+  const ValueId shortcut = x;
+  x = graph.add1("Relu", "relu2", {normalized("conv2", x, {24, 24, 3, 3})});
+  x = graph.add1("Add", "add", {normalized("conv3", x, {24, 24, 3, 3}), shortcut});
+  x = graph.add1("Relu", "relu3", {x});
+  x = graph.add1("Conv", "conv4",
+                 {x, variable("conv4.weight", {16, 24, 1, 1}), variable("conv4.bias", {16})});
+  x = graph.add1("Sigmoid", "gate", {x});
+  x = graph.add1("GlobalAveragePool", "mean", {x});
+  x = graph.add1("Flatten", "flatten", {x});
+  model.logits = graph.add1("Gemm", "fc", {x, variable("fc.weight", {16, 10})});
+  model.loss = graph.add1("SoftmaxCrossEntropyLoss", "loss", {model.logits, model.labels});
+  return model;
+}
+
 inline constexpr int64_t kBatch = 6;
 
-/// Two steps of two micro-batches, and an evaluation.
-inline void run_lockstep(const Plan& plan, const std::string& optimizer, const Backend& backend,
-                         const Model& model = small_network(kBatch),
-                         const WeightAverage& average = {.decay = 0.9}) {
+/// Two steps of two micro-batches, and an evaluation. Returns how many values plain steps left out.
+inline int64_t run_lockstep(const Plan& plan, const std::string& optimizer, const Backend& backend,
+                            const Model& model = small_network(kBatch),
+                            const WeightAverage& average = {.decay = 0.9}, bool statistics = true) {
   TrainingSpec spec{parse_optimizer(optimizer), 2};
   spec.average = average;
   spec.clips = true;
@@ -111,23 +157,24 @@ inline void run_lockstep(const Plan& plan, const std::string& optimizer, const B
     lanes.write_scalar(exe.learning_rate, 0.01);
     lanes.write_scalar(exe.correction_1, 0.1 + 0.1 * static_cast<double>(step));
     lanes.write_scalar(exe.correction_2, 0.001 + 0.001 * static_cast<double>(step));
-    lanes.run(Entry::begin, true);
+    lanes.run(Entry::begin, statistics);
     for (uint64_t part = 0; part < 2; ++part) {
       batch(10 * step + part);
       lanes.write_scalar(exe.keep_sum, part == 0 ? 0.0 : 1.0);
-      lanes.run(Entry::grad, true);
+      lanes.run(Entry::grad, statistics);
       if (step == 0 && part == 0) lanes.rerun(Entry::grad);
-      lanes.run(Entry::accumulate, true);
+      lanes.run(Entry::accumulate, statistics);
     }
-    lanes.run(Entry::norm, true);
-    lanes.run(Entry::update, step == 0);
+    lanes.run(Entry::norm, statistics);
+    lanes.run(Entry::update, statistics && step == 0);
     if (step == 0) lanes.rerun(Entry::update);
-    if (testing::Test::HasFatalFailure()) return;
+    if (testing::Test::HasFatalFailure()) return 0;
     for (const Variable& variable : exe.graph.variables()) lanes.compare(variable.value);
   }
   batch(99);
-  lanes.run(Entry::eval, true);
+  lanes.run(Entry::eval, statistics);
   EXPECT_GT(lanes.compared_elements(), 50000);
+  return lanes.left_out();
 }
 
 }  // namespace halfscope::test

@@ -63,15 +63,14 @@ TEST(Stored, ResultsAreExactOrStoredAtOnce) {
   const FloatFormat format = kFp16;
   std::array<uint16_t, 4> codes{};
   std::array<float, 4> exact{};
-  int32_t at_once = 0;
-  const gpu::StoredOutput out =
-      gpu::StoredOutput(exact.data(), {codes.data(), Storage::fp16, format}, &at_once) + 2;
-  out[1] = 1.0f + 0x1p-12f;
+  const gpu::Destination to{codes.data(), Storage::fp16, format};
+  const gpu::StoredOutput recorded = gpu::StoredOutput(exact.data(), to, false) + 2;
+  recorded[1] = 1.0f + 0x1p-12f;
   EXPECT_EQ(exact[3], 1.0f + 0x1p-12f);
   EXPECT_EQ(codes[3], 0);
-  at_once = 1;
-  out[1] = 65520.0f;
-  *out = -1.0f - 0x1p-11f - 0x1p-20f;
+  const gpu::StoredOutput plain = gpu::StoredOutput(exact.data(), to, true) + 2;
+  plain[1] = 65520.0f;
+  *plain = -1.0f - 0x1p-11f - 0x1p-20f;
   EXPECT_EQ(exact[3], 1.0f + 0x1p-12f);
   EXPECT_EQ(codes[3], encode(INFINITY, kFp16));
   EXPECT_EQ(codes[2], encode(-1.0f - 0x1p-10f, kFp16));

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "core/numeric/formats/rng.h"
 #include "emulation/backends.h"
 #include "gpu/backends.h"
+#include "gpu/engine/executor.h"
 
 namespace halfscope {
 namespace {
@@ -42,6 +44,35 @@ TEST(Tap, KnowsWhatRoundingDoesToMagnitudes) {
       ASSERT_EQ(losses.makes_subnormal(bits), (flags & kSubnormal) != 0)
           << format_name(format) << bits;
     }
+  }
+}
+
+// Taps of one chunk, of several pieces and of none, in one launch.
+TEST(Tap, AddsTheChunksOfAllTapsInOrder) {
+  const std::vector<int64_t> counts{1, 1024, 0, 1025, 3000, 7};
+  std::vector<gpu::TapSlot> slots(counts.size());
+  std::vector<std::vector<double>> sums, squares;
+  std::vector<gpu::ChunkSums> taps;
+  uint64_t state = 1;
+  const auto random = [&](int64_t count) {
+    std::vector<double> list;
+    for (int64_t i = 0; i < count; ++i) {
+      list.push_back(static_cast<double>(splitmix64(state++) >> 11) * 0x1p-30);
+    }
+    return list;
+  };
+  for (const int64_t count : counts) {
+    sums.push_back(random(count));
+    squares.push_back(random(count));
+  }
+  for (size_t i = 0; i < counts.size(); ++i) {
+    taps.push_back({&slots[i], sums[i].data(), squares[i].data(), counts[i]});
+  }
+  gpu::HostExecutor executor(gpu::HostOrder::shuffled);
+  executor.blocks(gpu::TapTotals{taps.data(), static_cast<int64_t>(taps.size()), 3000});
+  for (size_t i = 0; i < counts.size(); ++i) {
+    EXPECT_EQ(slots[i].sum, std::accumulate(sums[i].begin(), sums[i].end(), 0.0)) << counts[i];
+    EXPECT_EQ(slots[i].sum_sq, std::accumulate(squares[i].begin(), squares[i].end(), 0.0));
   }
 }
 

@@ -90,6 +90,7 @@ TEST(AccumulationOfOperators, ManyOnes) {
     EXPECT_EQ(result_of(sum, "format:promote=1000"), 4096.0f) << sum.name;
     EXPECT_EQ(result_of(sum, "format:split-k=2"), 4096.0f) << sum.name;
     EXPECT_EQ(result_of(sum, "pairwise"), 4096.0f) << sum.name;
+    EXPECT_EQ(result_of(sum, "interleaved16"), 4096.0f) << sum.name;
     EXPECT_EQ(result_of(sum, "kahan"), 4096.0f) << sum.name;
     EXPECT_EQ(result_of(sum, "tensor-core:a100,acc=fp16"), 4096.0f) << sum.name;
     // From 2048 on each of 1024 ones counts as two, from 4096 on each of the others as four.
@@ -104,11 +105,11 @@ TEST(AccumulationOfOperators, SumsOfNegativeZeros) {
   const Isa before = active_isa();
   for (const Isa isa : supported_isas()) {
     set_active_isa(isa);
-    for (const char* how :
-         {"pairwise", "fp32", "fp64", "kahan", "format", "format-mul-add", "fma32-then-round",
-          "pairwise:split-k=2", "pairwise:split-k=4096", "pairwise:split-k=10000",
-          "pairwise:promote=8", "pairwise:promote=5000", "pairwise:promote=3,split-k=5",
-          "kahan:split-k=2", "fp32:split-k=3", "format:split-k=2"}) {
+    for (const char* how : {"pairwise", "fp32", "fp64", "interleaved16", "kahan", "format",
+                            "format-mul-add", "fma32-then-round", "pairwise:split-k=2",
+                            "pairwise:split-k=4096", "pairwise:split-k=10000", "pairwise:promote=8",
+                            "pairwise:promote=5000", "pairwise:promote=3,split-k=5",
+                            "kahan:split-k=2", "fp32:split-k=3", "format:split-k=2"}) {
       for (Sum sum : sums()) {
         for (float& x : sum.operands[sum.gradient_of == 0 ? 1 : 0].real.data) x = -0.0f;
         const float result = result_of(sum, how);

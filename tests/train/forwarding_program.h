@@ -17,6 +17,7 @@ class ForwardingProgram : public Program {
   void write(ValueId v, std::span<const float> data) override { program_->write(v, data); }
   void write(ValueId v, std::span<const int32_t> data) override { program_->write(v, data); }
   void write_scalar(ValueId v, double x) override { program_->write_scalar(v, x); }
+  void keep_values(bool keep) override { program_->keep_values(keep); }
   void set_random(uint64_t seed, uint64_t step) override { program_->set_random(seed, step); }
   void run(Entry entry, std::span<TensorStats> stats) override { program_->run(entry, stats); }
   Tensor read(ValueId v) const override { return program_->read(v); }

@@ -186,7 +186,8 @@ struct PRelu {
   HS_HD double operator()(double x, double slope) const { return x > 0.0 ? x : slope * x; }
 };
 
-// Gradients with respect to x, as functions of (dy, x) or, where noted, of (dy, y).
+// Gradients with respect to x, as functions of (dy, x) or, where noted, of (dy, y). Some consist of
+// slow(x), which takes long and depends on x alone, and of finish(dy, x, slow(x)).
 
 /// (dy, y)
 struct ReciprocalGrad {
@@ -195,9 +196,9 @@ struct ReciprocalGrad {
 };
 struct ErfGrad {
   static constexpr const char* kName = "ErfGrad";
-  HS_HD double operator()(double dy, double x) const {
-    return dy * kTwoOverSqrtPi * elementary::exp(-x * x);
-  }
+  HS_HD double slow(double x) const { return elementary::exp(-x * x); }
+  HS_HD double finish(double dy, double, double exp) const { return dy * kTwoOverSqrtPi * exp; }
+  HS_HD double operator()(double dy, double x) const { return finish(dy, x, slow(x)); }
 };
 /// (dy, y)
 struct TanhGrad {
@@ -217,20 +218,26 @@ struct LeakyReluGrad {
 struct EluGrad {
   static constexpr const char* kName = "EluGrad";
   double alpha = 1.0;
-  HS_HD double operator()(double dy, double x) const {
-    return x > 0.0 ? dy : dy * alpha * elementary::exp(x);
+  HS_HD double slow(double x) const { return elementary::exp(x); }
+  HS_HD double finish(double dy, double x, double exp) const {
+    return x > 0.0 ? dy : dy * alpha * exp;
   }
+  HS_HD double operator()(double dy, double x) const { return finish(dy, x, slow(x)); }
 };
 struct SoftplusGrad {
   static constexpr const char* kName = "SoftplusGrad";
-  HS_HD double operator()(double dy, double x) const { return dy * logistic(x); }
+  HS_HD double slow(double x) const { return logistic(x); }
+  HS_HD double finish(double dy, double, double slope) const { return dy * slope; }
+  HS_HD double operator()(double dy, double x) const { return finish(dy, x, slow(x)); }
 };
 struct MishGrad {
   static constexpr const char* kName = "MishGrad";
-  HS_HD double operator()(double dy, double x) const {
+  HS_HD double slow(double x) const {
     const double t = elementary::tanh(Softplus{}(x));
-    return dy * (t + x * (1.0 - t * t) * logistic(x));
+    return t + x * (1.0 - t * t) * logistic(x);
   }
+  HS_HD double finish(double dy, double, double slope) const { return dy * slope; }
+  HS_HD double operator()(double dy, double x) const { return finish(dy, x, slow(x)); }
 };
 /// 0 on the corners, too.
 struct HardSigmoidGrad {
@@ -263,23 +270,26 @@ struct ClipGrad {
 struct GeluGrad {
   static constexpr const char* kName = "GeluGrad";
   bool tanh = false;
-  HS_HD double operator()(double dy, double x) const {
+  HS_HD double slow(double x) const {
     if (!tanh) {
       const double density = 0.5 * kTwoOverSqrtPi * kSqrtHalf * elementary::exp(-0.5 * x * x);
-      return dy * (0.5 * elementary::erfc(-x * kSqrtHalf) + x * density);
+      return 0.5 * elementary::erfc(-x * kSqrtHalf) + x * density;
     }
     const double u = gelu_exponent(x), s = logistic(u);
     const double slope = 2.0 * kSqrtTwoOverPi * (1.0 + 3.0 * kGeluCubic * x * x);
-    return dy * (s + x * s * logistic(-u) * slope);
+    return s + x * s * logistic(-u) * slope;
   }
+  HS_HD double finish(double dy, double, double slope) const { return dy * slope; }
+  HS_HD double operator()(double dy, double x) const { return finish(dy, x, slow(x)); }
 };
 struct SwishGrad {
   static constexpr const char* kName = "SwishGrad";
   double alpha = 1.0;
-  HS_HD double operator()(double dy, double x) const {
-    const double s = logistic(alpha * x);
+  HS_HD double slow(double x) const { return logistic(alpha * x); }
+  HS_HD double finish(double dy, double x, double s) const {
     return dy * s * (1.0 + alpha * x * (1.0 - s));
   }
+  HS_HD double operator()(double dy, double x) const { return finish(dy, x, slow(x)); }
 };
 /// Gradient of the slope: (dy, x).
 struct PReluSlopeGrad {

@@ -3,6 +3,7 @@
 #include "core/numeric/sums/accumulate.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -49,6 +50,24 @@ float pairwise_sum(const Terms& terms) {
   if (n == 1) return terms.left(0) * terms.right(0);
   const int64_t half = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))) / 2;
   return pairwise_sum(terms.part(0, half)) + pairwise_sum(terms.part(half, n));
+}
+
+using PartialSums = std::array<float, kPartialSums>;
+
+float add_tree(PartialSums sums) {
+  for (size_t width = sums.size() / 2; width > 0; width /= 2) {
+    for (size_t j = 0; j < width; ++j) sums[j] += sums[j + width];
+  }
+  return sums[0];
+}
+
+float interleaved_sum(const Terms& terms) {
+  PartialSums sums{};
+  for (int64_t k = 0; k < terms.size(); ++k) {
+    float& sum = sums[static_cast<size_t>(k % kPartialSums)];
+    sum = std::fma(terms.left(k), terms.right(k), sum);
+  }
+  return add_tree(sums);
 }
 
 float kahan_sum(const Terms& terms) {
@@ -108,6 +127,8 @@ double chain(const SumSpec& spec, const TensorRounding& rounding, const Terms& t
     }
     case Kind::pairwise:
       return static_cast<double>(pairwise_sum(terms));
+    case Kind::interleaved16:
+      return static_cast<double>(interleaved_sum(terms));
     case Kind::kahan:
       return static_cast<double>(kahan_sum(terms));
     case Kind::format:
@@ -156,11 +177,13 @@ double sum_of_terms(const SumSpec& spec, const Terms& terms, int64_t element) {
   });
 }
 
-/// Sums a chain from +0 and records what happens; `terms` start at number `first`.
-double watched_chain(const SumSpec& spec, const Terms& terms, int64_t first, SumDiagnostics& seen) {
+/// Sums every step-th term from +0, beginning with number `begin`, and records what happens; the
+/// terms are counted from `first`.
+double watched_chain(const SumSpec& spec, const Terms& terms, int64_t first, int64_t begin,
+                     int64_t step, SumDiagnostics& seen) {
   const Kind kind = spec.accumulation.kind;
   double sum = 0.0;
-  for (int64_t k = 0; k < terms.size() && std::isfinite(sum); ++k) {
+  for (int64_t k = begin; k < terms.size() && std::isfinite(sum); k += step) {
     const float a = terms.left(k), b = terms.right(k);
     const double before = sum;
     bool overflow = false;
@@ -186,6 +209,19 @@ double watched_chain(const SumSpec& spec, const Terms& terms, int64_t first, Sum
     }
   }
   return sum;
+}
+
+/// Sums a part of a sum and records what happens; the terms are counted from `first`.
+double watched_part(const SumSpec& spec, const Terms& terms, int64_t first, SumDiagnostics& seen) {
+  if (spec.accumulation.kind != Kind::interleaved16) {
+    return watched_chain(spec, terms, first, 0, 1, seen);
+  }
+  PartialSums sums;
+  for (int64_t j = 0; j < kPartialSums; ++j) {
+    const double sum = watched_chain(spec, terms, first, j, kPartialSums, seen);
+    sums[static_cast<size_t>(j)] = static_cast<float>(sum);
+  }
+  return static_cast<double>(add_tree(sums));
 }
 
 float quiet(float x) { return std::isnan(x) ? std::numeric_limits<float>::quiet_NaN() : x; }
@@ -220,7 +256,7 @@ std::optional<SumDiagnostics> diagnose_sum(const SumSpec& spec, std::span<const 
   }
   const Terms terms{a, b};
   sum_of_chains(spec.accumulation, terms.size(), [&](int64_t begin, int64_t end) {
-    return watched_chain(spec, terms.part(begin, end), begin, seen);
+    return watched_part(spec, terms.part(begin, end), begin, seen);
   });
   return seen;
 }

@@ -21,6 +21,7 @@ constexpr NamedKind kKinds[] = {
     {Kind::fp32, "fp32"},
     {Kind::fp64, "fp64"},
     {Kind::pairwise, "pairwise"},
+    {Kind::interleaved16, "interleaved16"},
     {Kind::kahan, "kahan"},
     {Kind::format, "format"},
     {Kind::format_mul_add, "format-mul-add"},

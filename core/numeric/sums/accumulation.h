@@ -14,11 +14,17 @@
 
 namespace halfscope {
 
+/// Partial sums of `interleaved16`, and of the double sums inside fused operators. Sum j is added
+/// to sum j - 8, then sum j to sum j - 4, j - 2 and j - 1: a balanced tree.
+inline constexpr int kPartialSums = 16;
+
 struct Accumulation {
   enum class Kind : uint8_t {
     fp32,              ///< one ascending-k chain of fp32 fused multiply-adds
     fp64,              ///< the same chain in double, rounded once at the end
     pairwise,          ///< fp32 products, added as a balanced tree of fp32 additions
+    interleaved16,     ///< kPartialSums chains of fp32 fused multiply-adds: term k is added to
+                       ///< chain k % kPartialSums; their sums are added as a balanced tree
     kahan,             ///< fp32 with compensation: y = fma(a, b, -c), t = s + y, c = (t - s) - y
     format,            ///< exact fma, rounded to the write format after every term
     format_mul_add,    ///< product rounded to the write format, then the sum
@@ -30,6 +36,7 @@ struct Accumulation {
   static constexpr Kind fp32 = Kind::fp32;
   static constexpr Kind fp64 = Kind::fp64;
   static constexpr Kind pairwise = Kind::pairwise;
+  static constexpr Kind interleaved16 = Kind::interleaved16;
   static constexpr Kind kahan = Kind::kahan;
   static constexpr Kind format = Kind::format;
   static constexpr Kind format_mul_add = Kind::format_mul_add;

@@ -35,6 +35,9 @@ struct ChainSpec {
     return is_single_chain() &&
            (kind == Accumulation::Kind::fp32 || kind == Accumulation::Kind::tensor_core);
   }
+  HS_HD constexpr bool is_interleaved() const noexcept {
+    return kind == Accumulation::Kind::interleaved16 && is_single_chain();
+  }
   HS_HD constexpr bool is_wide() const noexcept {
     return kind == Accumulation::Kind::fp64 && is_single_chain();
   }
@@ -112,6 +115,22 @@ HS_HD float pairwise_sum(const Terms& terms, int64_t begin, int64_t end) noexcep
   return total;
 }
 
+/// Adds term k to partial sum k % kPartialSums, counted from `begin`, and these as a balanced tree.
+template <class Terms>
+HS_HD float interleaved_sum(const Terms& terms, int64_t begin, int64_t end) noexcept {
+  float sums[kPartialSums] = {};
+  for (int64_t first = begin; first < end; first += kPartialSums) {
+    for (int j = 0; j < kPartialSums; ++j) {
+      const int64_t k = first + j;
+      if (k < end) sums[j] = std::fma(terms.left(k), terms.right(k), sums[j]);
+    }
+  }
+  for (int width = kPartialSums / 2; width > 0; width /= 2) {
+    for (int j = 0; j < width; ++j) sums[j] += sums[j + width];
+  }
+  return sums[0];
+}
+
 template <class Terms>
 HS_HD float kahan_sum(const Terms& terms, int64_t begin, int64_t end) noexcept {
   float sum = 0.0f, lost = 0.0f;
@@ -180,6 +199,8 @@ HS_HD double chain(const ChainSpec& how, const TensorRounding& rounding, const T
     }
     case Accumulation::Kind::pairwise:
       return static_cast<double>(pairwise_sum(terms, begin, end));
+    case Accumulation::Kind::interleaved16:
+      return static_cast<double>(interleaved_sum(terms, begin, end));
     case Accumulation::Kind::kahan:
       return static_cast<double>(kahan_sum(terms, begin, end));
     case Accumulation::Kind::format:

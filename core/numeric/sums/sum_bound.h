@@ -9,7 +9,7 @@
 namespace halfscope {
 
 /// Returns a bound of |computed - exact| for the sum of n products of values of a format, with or
-/// without a bias; `magnitudes` is the sum of the terms' absolute values. A chain, a tree or blocks
+/// without a bias; `magnitudes` is the sum of the terms' absolute values. Chains, trees or blocks
 /// in fp32 of n terms make n roundings of at most 2^-24 of that (Higham, Accuracy and Stability of
 /// Numerical Algorithms, 2nd edition, 4.2). A block of a tensor core drops, for each of its terms
 /// and for its sum, what is below 2^-23 of its largest term (at most); 2^-13 for 8-bit operands on

@@ -39,10 +39,10 @@ struct SumDiagnostics {
   friend bool operator==(const SumDiagnostics&, const SumDiagnostics&) = default;
 };
 
-/// Returns whether these counters are meaningful: for chains (fp32, fp64, and those in a format
-/// that round to nearest even) and for tensor cores. They are not for pairwise sums, which have no
-/// accumulator, for Kahan's, which keep what an addition loses, and for other roundings, which may
-/// skip an addition and make up for it.
+/// Returns whether these counters are meaningful: for chains (fp32, fp64, interleaved16, and those
+/// in a format that round to nearest even) and for tensor cores. They are not for pairwise sums,
+/// which have no accumulator, for Kahan's, which keep what an addition loses, and for other
+/// roundings, which may skip an addition and make up for it.
 bool has_diagnostics(const Accumulation& accumulation) noexcept;
 
 /// Diagnoses one sum of a[k] * b[k], term by term: the reference. Returns nothing if

@@ -101,9 +101,9 @@ TEST(OnSimulatedDevice, AProgramSaysWhyACaptureFailed) {
         Failure{simulated::InCapture::instantiate,
                 "cudaGraphInstantiate: cudaErrorMemoryAllocation (out of memory)"}}) {
     SCOPED_TRACE(failure.why);
-    const simulated::InUse before = simulated::in_use();
     const std::unique_ptr<Program> whole = cuda_backend(GpuProducts::own).compile(exe);
     for (int i = 0; i < 4; ++i) step(exe, *whole, false);
+    const simulated::InUse before = simulated::in_use();
     const Refused refused(failure.what);
     {
       const std::unique_ptr<Program> program = cuda_backend(GpuProducts::own).compile(exe);
@@ -113,7 +113,7 @@ TEST(OnSimulatedDevice, AProgramSaysWhyACaptureFailed) {
       EXPECT_EQ(program->read_scalar(exe.loss), whole->read_scalar(exe.loss)) << "the same bits";
     }
     EXPECT_THAT(whole->launches_of(Entry::grad), ElementsAre(StartsWith("CUDA graph of ")));
-    EXPECT_EQ(simulated::in_use().events, before.events + 2) << "of the program that is left";
+    EXPECT_EQ(simulated::in_use(), before);
   }
 }
 
@@ -259,6 +259,33 @@ TEST(OnSimulatedDevice, AStepIsWaitedForOnceAndTellsAllInOneCopy) {
       EXPECT_EQ(seen[step].waits - seen[step - 1].waits, 1) << "the host goes on meanwhile";
     }
   }
+}
+
+/// Transfers of a training of so many steps whose learning rate changes in every step.
+simulated::Transfers transfers_of(int64_t steps) {
+  TrainConfig config = test::config(test::kMlp, "mixed_float16", "dynamic");
+  config.steps = steps;
+  config.every = 0;
+  config.schedule = parse_schedule("linear");
+  config.lanes[0].backend = &cuda_backend();
+  const simulated::Transfers before = simulated::transfers();
+  Trainer trainer(config, test::data());
+  trainer.run(nullptr, {}, std::atomic<bool>{false});
+  const simulated::Transfers after = simulated::transfers();
+  return {.to_host = after.to_host - before.to_host,
+          .to_device = after.to_device - before.to_device,
+          .waits = after.waits - before.waits,
+          .pinned = after.pinned - before.pinned};
+}
+
+// A copy between the launches of a step would make the device wait; scalars are arguments of
+// launches.
+TEST(OnSimulatedDevice, StepsPinNothingAndCopyOnlyTheirInputs) {
+  static_cast<void>(transfers_of(1));  // pins the memory that all programs share
+  const simulated::Transfers few = transfers_of(4), many = transfers_of(12);
+  EXPECT_EQ(many.to_device - few.to_device, 8 * 2) << "images and labels";
+  EXPECT_EQ(many.pinned, few.pinned);
+  EXPECT_LE(many.pinned, 2) << "one for each step in flight";
 }
 
 /// Milliseconds of the steps of such a training; a kernel takes one.

@@ -218,7 +218,7 @@ TEST(OnSimulatedDevice, ALostDeviceEndsItsLanesOnly) {
   EXPECT_THAT(text_of(bench / "report.md"), HasSubstr("stopped at step "));
 }
 
-constexpr const char* kLittleMemory = "HALFSCOPE_SIMULATED_MEMORY=300000000";
+constexpr const char* kLittleMemory = "HALFSCOPE_SIMULATED_MEMORY=20000000";
 
 TEST(OnSimulatedDevice, TooLittleMemoryIsOneClearError) {
   const Bench bench;

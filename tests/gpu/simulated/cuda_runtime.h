@@ -23,6 +23,9 @@
 #define __shared__ static  // one block runs at a time
 #define __launch_bounds__(threads)
 #define __grid_constant__
+/// For gpu/engine/cuda_executor.cuh.
+#define HS_LEAVE_UNSET(shared, state) \
+  halfscope::simulated::leave_unset(&(shared), sizeof(shared), &(state), sizeof(state))
 
 inline const uint3& threadIdx = halfscope::simulated::this_thread().thread;  // NOLINT
 inline const uint3& blockIdx = halfscope::simulated::this_thread().block;    // NOLINT
@@ -35,11 +38,16 @@ inline void __syncthreads() { halfscope::simulated::barrier(); }
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
-  const auto copies = [](const auto&... each) { halfscope::simulated::check_argument(each...); };
-  (copies(static_cast<const std::remove_cvref_t<Parameters>&>(arguments)), ...);
+  halfscope::simulated::Pointers memory;
+  const auto check = [&memory](const auto& each) {
+    halfscope::simulated::check_argument(each, memory);
+  };
+  (check(static_cast<const std::remove_cvref_t<Parameters>&>(arguments)), ...);
   return halfscope::simulated::launch(
-      *config, [kernel, ... kept = std::remove_cvref_t<Parameters>(
-                            std::forward<Arguments>(arguments))] { kernel(kept...); });
+      *config, memory,
+      [kernel, ... kept = std::remove_cvref_t<Parameters>(std::forward<Arguments>(arguments))] {
+        kernel(kept...);
+      });
 }
 
 /// Returns nvcc's attributes of a kernel compiled for compute capability 9.0.

@@ -5,10 +5,12 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -56,10 +58,68 @@ void run_to(CUevent_st& event, int64_t recorded) {
   run_until(*event.stream, [&] { return event.reached >= recorded; });
 }
 
+void join(Clock& clock, const Clock& other) {
+  for (const auto& [stream, done] : other) {
+    int64_t& known = clock[stream];
+    known = std::max(known, done);
+  }
+}
+
+int64_t allocation_of(const void* memory) {
+  const auto after = device().live.upper_bound(static_cast<std::byte*>(const_cast<void*>(memory)));
+  return after == device().live.begin() ? 0 : std::prev(after)->second.number;
+}
+
+namespace {
+
+uint64_t sum_of(const void* memory, size_t bytes) {
+  const auto* const from = static_cast<const std::byte*>(memory);
+  uint64_t sum = 0, word = 0;
+  for (size_t at = 0; at < bytes; at += sizeof word) {
+    std::memcpy(&word, from + at, std::min(sizeof word, bytes - at));
+    sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
+    sum ^= sum >> 32;
+  }
+  return sum;
+}
+
+/// Notes what work on the stream uses, and checks that it is ordered with all other uses.
+void note_uses(CUstream_st& stream, const Work& work) {
+  join(stream.clock, device().host);
+  const int64_t now = ++stream.clock[&stream];
+  for (const Access& access : work.accesses) {
+    const auto found = device().uses.find(access.allocation);
+    if (found == device().uses.end()) violated("a graph uses memory that was freed");
+    for (const auto& [other, uses] : found->second) {
+      if (other == &stream) continue;
+      const int64_t last = access.writes ? std::max(uses.read, uses.written) : uses.written;
+      if (last > 0 && stream.clock[other] < last) {
+        violated("two streams use the same memory, and neither waits for the other");
+      }
+    }
+    Uses& own = found->second[&stream];
+    (access.writes ? own.written : own.read) = now;
+  }
+}
+
+}  // namespace
+
+void check_source(const Work& work) {
+  if (work.source != nullptr && sum_of(work.source, work.bytes) != work.sum) {
+    violated("pinned memory was changed before a copy from it ran");
+  }
+}
+
 cudaError_t put(CUstream_st* stream, Work work) {
   if (stream == nullptr) violated("the default stream, which waits for all others, is used");
   if (device().streams.count(stream) == 0) violated("a stream that is gone is used");
-  (stream->capturing ? stream->captured : stream->waiting).push_back(std::move(work));
+  if (stream->capturing) {
+    stream->captured.push_back(std::move(work));
+    return cudaSuccess;
+  }
+  note_uses(*stream, work);
+  if (work.source != nullptr) work.sum = sum_of(work.source, work.bytes);
+  stream->waiting.push_back(std::move(work));
   return cudaSuccess;
 }
 
@@ -82,7 +142,8 @@ struct Block {
   jmp_buf scheduler{};
   ucontext_t scheduler_context{};
   Fiber* current = nullptr;
-  const Work* kernel = nullptr;
+  const std::function<void()>* kernel = nullptr;
+  bool fresh = false;  ///< no thread has got its memory yet
 };
 
 Block& block() {
@@ -117,6 +178,12 @@ void go_on(Fiber& fiber) {
   setcontext(&fiber.context);
 }
 
+std::vector<Access> writes_to(const Pointers& memory) {
+  std::vector<Access> accesses;
+  for (const void* each : memory) accesses.push_back({allocation_of(each), true});
+  return accesses;
+}
+
 /// Returns [0, n) in a random order, different each time.
 std::vector<unsigned> shuffled(unsigned n) {
   std::vector<unsigned> order(n);
@@ -127,9 +194,10 @@ std::vector<unsigned> shuffled(unsigned n) {
   return order;
 }
 
-void run_block(const Work& kernel, const std::vector<unsigned>& threads) {
+void run_block(const std::function<void()>& kernel, const std::vector<unsigned>& threads) {
   Block& here = block();
   here.kernel = &kernel;
+  here.fresh = true;
   while (here.fibers.size() < threads.size()) here.fibers.push_back(std::make_unique<Fiber>());
   for (const auto& fiber : here.fibers) fiber->ended = false;
   const auto go = [&](unsigned i) {
@@ -156,7 +224,7 @@ void run_block(const Work& kernel, const std::vector<unsigned>& threads) {
   }
 }
 
-void run_grid(const cudaLaunchConfig_t& config, const Work& kernel) {
+void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& kernel) {
   ++device().clock;
   this_thread().threads = config.blockDim;
   this_thread().blocks = config.gridDim;
@@ -186,7 +254,17 @@ void violated(const std::string& rule) {
   std::abort();
 }
 
-cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel) {
+void leave_unset(void* shared, size_t shared_bytes, void* own, size_t own_bytes) {
+  constexpr size_t kMostShared = size_t{48} << 10;
+  constexpr int kNan = 0xff;
+  if (shared_bytes > kMostShared) violated("a block shares more memory than it can get");
+  if (block().fresh) std::memset(shared, kNan, shared_bytes);
+  block().fresh = false;
+  std::memset(own, kNan, own_bytes);
+}
+
+cudaError_t launch(const cudaLaunchConfig_t& config, const Pointers& memory,
+                   std::function<void()> kernel) {
   ALIVE();
   constexpr unsigned kMostThreads = 1024;
   if (config.gridDim.x == 0 || config.gridDim.x > 0x7fffffffu || config.blockDim.x == 0 ||
@@ -205,12 +283,13 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kerne
   }
   ++device().launches.single;
   return said(
-      put(config.stream, [config, kernel = std::move(kernel)] { run_grid(config, kernel); }));
+      put(config.stream,
+          {[config, kernel = std::move(kernel)] { run_grid(config, kernel); }, writes_to(memory)}));
 }
 
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, const Pointers& memory) {
   ALIVE();
-  return said(put(stream, std::move(work)));
+  return said(put(stream, {std::move(work), writes_to(memory)}));
 }
 
 bool on_device(const void* memory, size_t bytes) {
@@ -218,10 +297,10 @@ bool on_device(const void* memory, size_t bytes) {
   std::byte* const at = static_cast<std::byte*>(const_cast<void*>(memory));
   const auto after = device().live.upper_bound(at);
   return after != device().live.begin() &&
-         at + bytes <= std::prev(after)->first + std::prev(after)->second;
+         at + bytes <= std::prev(after)->first + std::prev(after)->second.bytes;
 }
 
-void check_argument_bytes(const void* argument, size_t bytes, const char* type) {
+void check_argument_bytes(const void* argument, size_t bytes, const char* type, Pointers& memory) {
   const std::lock_guard<std::recursive_mutex> lock(device().mutex);
   for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
     uintptr_t word;
@@ -232,6 +311,7 @@ void check_argument_bytes(const void* argument, size_t bytes, const char* type) 
       if (!on_device(reinterpret_cast<void*>(word), 0)) {
         violated(std::string("a kernel is handed memory that is free: ") + type);
       }
+      memory.push_back(reinterpret_cast<void*>(word));
       continue;
     }
     constexpr uintptr_t kLeast = uintptr_t{1} << 32, kMost = uintptr_t{1} << 47;

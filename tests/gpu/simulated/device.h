@@ -5,11 +5,16 @@
 //
 //   - work on a stream runs when someone waits for it, and not before;
 //   - a kernel gets only device memory, and the host cannot access that;
-//   - memory starts as NaN, ends within its last 256 bytes, and is gone when it is freed;
+//   - memory starts as NaN, ends within its last 256 bytes, and is gone when it is freed, also for
+//     graphs that were captured before;
+//   - shared memory and the state of a thread start as NaN in every block;
 //   - threads of a block meet at every barrier; blocks and threads run in any order;
+//   - two streams use the same allocation only if an event, or the host, waits in between. Kernels
+//     count as writing wherever their arguments point, libraries wherever they say;
+//   - pinned memory stays as it is until copies from it have run;
 //   - during a capture nothing is allocated, freed or waited for;
 //   - memory runs out, captures fail, and the device is lost, when a test requests it;
-//   - a kernel takes a millisecond.
+//   - a kernel takes a millisecond, and pinning memory one per MiB.
 //
 // It shows nothing about speed, nvcc's code (tensor cores, contraction, memory order), or the
 // algorithms that the libraries choose.
@@ -23,6 +28,7 @@
 #include <string>
 #include <type_traits>
 #include <typeinfo>
+#include <vector>
 
 namespace halfscope::simulated {
 
@@ -36,11 +42,19 @@ ThreadPlace& this_thread();
 /// __syncthreads().
 void barrier();
 
-/// Runs `kernel` once for every thread when the stream gets there.
-cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel);
+/// Fills with NaNs what a kernel gets with any bytes in it: memory that the block shares, if this
+/// is its first thread, and the thread's own.
+void leave_unset(void* shared, size_t shared_bytes, void* own, size_t own_bytes);
 
-/// Work of a library's, on a stream.
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+/// Pointers to the device's memory among a kernel's arguments.
+using Pointers = std::vector<const void*>;
+
+/// Runs `kernel` once for every thread when the stream gets there. It uses that memory.
+cudaError_t launch(const cudaLaunchConfig_t& config, const Pointers& memory,
+                   std::function<void()> kernel);
+
+/// Work of a library's, on a stream, and the memory that it uses as far as it says so.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, const Pointers& memory = {});
 
 /// Returns whether [memory, memory + bytes) is within one allocation of the device.
 bool on_device(const void* memory, size_t bytes);
@@ -49,14 +63,14 @@ bool on_device(const void* memory, size_t bytes);
 [[noreturn]] void violated(const std::string& rule);
 
 /// Looks for pointers in the bytes of a kernel's argument: those to the device must be valid, and
-/// there must be none to the host.
-void check_argument_bytes(const void* argument, size_t bytes, const char* type);
+/// there must be none to the host. Adds those to the device to `memory`.
+void check_argument_bytes(const void* argument, size_t bytes, const char* type, Pointers& memory);
 template <class T>
-void check_argument(T argument) {
+void check_argument(T argument, Pointers& memory) {
   static_assert(std::is_trivially_copyable_v<T>, "a kernel is handed what cannot be copied there");
 #if defined(__GNUC__) && !defined(__clang__)
   __builtin_clear_padding(&argument);  // where anything may lie
-  check_argument_bytes(&argument, sizeof argument, typeid(T).name());
+  check_argument_bytes(&argument, sizeof argument, typeid(T).name(), memory);
 #endif
 }
 
@@ -74,10 +88,10 @@ struct Launches {
   int64_t single = 0, graphs = 0;
 };
 Launches launches();
-/// Copies from the device to the host, how often the host waited for work, and how often memory was
-/// pinned, since the program began.
+/// Copies from the device to the host and back, how often the host waited for work, and how often
+/// memory was pinned, since the program began.
 struct Transfers {
-  int64_t to_host = 0, waits = 0, pinned = 0;
+  int64_t to_host = 0, to_device = 0, waits = 0, pinned = 0;
 };
 Transfers transfers();
 /// Resources that were not released.

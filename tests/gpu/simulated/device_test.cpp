@@ -9,13 +9,12 @@
 #include <cstddef>
 #include <cstring>
 #include <new>
-#include <set>
 #include <vector>
 
 #include "core/bodies/elements.h"
 #include "gpu/bodies/elementwise.h"
 #include "gpu/device_info.h"
-#include "tests/gpu/simulated/cuda_runtime.h"
+#include "tests/gpu/simulated/on_device.h"
 
 namespace halfscope::simulated {
 namespace {
@@ -33,40 +32,6 @@ __global__ void some_leave(int leaving) {
   if (static_cast<int>(threadIdx.x) >= leaving) __syncthreads();
 }
 
-/// A stream, and memory for this many ints that is freed with it.
-class OnDevice : public testing::Test {
- protected:
-  OnDevice() {
-    EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-    EXPECT_EQ(cudaMalloc(&memory, kCount * sizeof(int)), cudaSuccess);
-  }
-  ~OnDevice() override {
-    EXPECT_EQ(cudaFree(memory), cudaSuccess);
-    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-  }
-  template <class... Parameters, class... Arguments>
-  cudaError_t launch(unsigned blocks, unsigned threads, void (*kernel)(Parameters...),
-                     Arguments... arguments) {
-    cudaLaunchConfig_t grid{};
-    grid.gridDim = dim3(blocks);
-    grid.blockDim = dim3(threads);
-    grid.stream = stream;
-    return cudaLaunchKernelEx(&grid, kernel, arguments...);
-  }
-  std::vector<int> values() {
-    std::vector<int> all(kCount);
-    EXPECT_EQ(
-        cudaMemcpyAsync(all.data(), memory, kCount * sizeof(int), cudaMemcpyDeviceToHost, stream),
-        cudaSuccess);
-    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-    return all;
-  }
-  void clear() { EXPECT_EQ(cudaMemsetAsync(memory, 0, kCount * sizeof(int), stream), cudaSuccess); }
-
-  static constexpr int64_t kCount = 1024;  // a page, so that the next one is somebody else's
-  cudaStream_t stream = nullptr;
-  int* memory = nullptr;
-};
 using SimulatedDevice = OnDevice;
 using SimulatedDeviceDeathTest = OnDevice;
 
@@ -94,51 +59,6 @@ TEST_F(SimulatedDevice, ThreadsMeetAtBarriers) {
   before.assign(kCount, -1);  // it was read already
   ASSERT_EQ(launch(kCount / 64, 64, rotate, memory), cudaSuccess);
   EXPECT_EQ(values(), after);
-}
-
-TEST_F(SimulatedDevice, NothingRunsBeforeSomebodyWaits) {
-  int* pinned = nullptr;
-  ASSERT_EQ(cudaMallocHost(reinterpret_cast<void**>(&pinned), sizeof(int)), cudaSuccess);
-  *pinned = 1;
-  ASSERT_EQ(cudaMemcpyAsync(memory, pinned, sizeof(int), cudaMemcpyHostToDevice, stream),
-            cudaSuccess);
-  *pinned = 2;
-  EXPECT_EQ(values()[0], 2) << "a copy from pinned memory reads it when the stream gets there";
-  EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
-}
-
-// Work that another stream waits for runs, and nothing after it.
-TEST_F(SimulatedDevice, StreamsWaitForEvents) {
-  cudaStream_t other = nullptr;
-  cudaEvent_t here = nullptr, there = nullptr;
-  int* copied = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
-  ASSERT_EQ(cudaEventCreate(&here), cudaSuccess);
-  ASSERT_EQ(cudaEventCreate(&there), cudaSuccess);
-  ASSERT_EQ(cudaMallocHost(reinterpret_cast<void**>(&copied), sizeof(int)), cudaSuccess);
-  *copied = 7;
-  EXPECT_EQ(cudaEventSynchronize(there), cudaSuccess) << "nobody recorded it";
-  clear();
-  ASSERT_EQ(launch(8, 128, count, memory), cudaSuccess);
-  ASSERT_EQ(cudaEventRecord(here, stream), cudaSuccess);
-  ASSERT_EQ(launch(8, 128, count, memory), cudaSuccess);
-  ASSERT_EQ(cudaStreamWaitEvent(other, here, 0), cudaSuccess);
-  ASSERT_EQ(cudaMemcpyAsync(copied, memory, sizeof(int), cudaMemcpyDeviceToHost, other),
-            cudaSuccess);
-  ASSERT_EQ(cudaEventRecord(there, other), cudaSuccess);
-  float ms = 0.0f;
-  EXPECT_EQ(cudaEventElapsedTime(&ms, here, there), cudaErrorNotReady);
-  EXPECT_EQ(*copied, 7);
-  ASSERT_EQ(cudaEventSynchronize(there), cudaSuccess);
-  EXPECT_EQ(*copied, 1);
-  EXPECT_EQ(cudaEventElapsedTime(&ms, here, there), cudaSuccess);
-  ASSERT_EQ(cudaMemcpyAsync(memory + 1, memory, sizeof(int), cudaMemcpyDeviceToDevice, stream),
-            cudaSuccess);
-  EXPECT_EQ(values()[1], 2);
-  EXPECT_EQ(cudaFreeHost(copied), cudaSuccess);
-  EXPECT_EQ(cudaEventDestroy(here), cudaSuccess);
-  EXPECT_EQ(cudaEventDestroy(there), cudaSuccess);
-  EXPECT_EQ(cudaStreamDestroy(other), cudaSuccess);
 }
 
 TEST_F(SimulatedDevice, MemoryBeginsAsNoNumber) { EXPECT_EQ(values()[5], -1); }
@@ -204,7 +124,9 @@ TEST_F(SimulatedDevice, BytesBetweenMembersAreNoPointers) {
   body.y = on_device;
   for (auto& x : body.x) x = on_device;
   body.write = kFp16;
-  check_argument(body);
+  Pointers seen;
+  check_argument(body, seen);
+  EXPECT_EQ(seen, Pointers({memory, memory, memory, memory}));
 }
 
 TEST_F(SimulatedDeviceDeathTest, WritesBehindMemoryAreSeen) {
@@ -216,6 +138,58 @@ TEST_F(SimulatedDeviceDeathTest, WritesBehindMemoryAreSeen) {
         static_cast<void>(cudaFree(little));
       },
       "wrote behind its memory");
+}
+
+TEST_F(SimulatedDevice, LaunchesHaveLimits) {
+  clear();
+  const auto refuses = [&](const auto& change) {
+    cudaLaunchConfig_t grid{};
+    grid.gridDim = dim3(1);
+    grid.blockDim = dim3(1);
+    grid.stream = stream;
+    change(grid);
+    return cudaLaunchKernelEx(&grid, count, memory) == cudaErrorInvalidConfiguration;
+  };
+  EXPECT_FALSE(refuses([](cudaLaunchConfig_t& grid) { grid.blockDim.x = 1024; }));
+  EXPECT_TRUE(refuses([](cudaLaunchConfig_t& grid) { grid.blockDim.x = 1025; }));
+  EXPECT_TRUE(refuses([](cudaLaunchConfig_t& grid) { grid.blockDim.x = 0; }));
+  EXPECT_TRUE(refuses([](cudaLaunchConfig_t& grid) { grid.gridDim.x = 0; }));
+  EXPECT_TRUE(refuses([](cudaLaunchConfig_t& grid) { grid.gridDim.x = 1u << 31; }));
+  EXPECT_TRUE(refuses([](cudaLaunchConfig_t& grid) { grid.dynamicSmemBytes = 1; }));
+  EXPECT_EQ(values()[1023], 1);
+}
+
+TEST_F(SimulatedDeviceDeathTest, SharedMemoryHasALimit) {
+  char shared = 0, own = 0;
+  EXPECT_DEATH(leave_unset(&shared, (size_t{48} << 10) + 1, &own, 1), "more memory than it can");
+}
+
+// Programs that pin memory in every step are slow, so this shows in the times of steps.
+TEST_F(SimulatedDevice, PinningTakesTime) {
+  constexpr size_t kBytes = size_t{3} << 20;
+  cudaEvent_t before = nullptr, after = nullptr;
+  ASSERT_EQ(cudaEventCreate(&before), cudaSuccess);
+  ASSERT_EQ(cudaEventCreate(&after), cudaSuccess);
+  const int64_t pinned = transfers().pinned;
+  std::vector<char> own(kBytes);
+  void* taken = nullptr;
+  for (const bool registers : {false, true}) {
+    ASSERT_EQ(cudaEventRecord(before, stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    ASSERT_EQ(registers ? cudaHostRegister(own.data(), kBytes, cudaHostRegisterDefault)
+                        : cudaMallocHost(&taken, kBytes),
+              cudaSuccess);
+    ASSERT_EQ(cudaEventRecord(after, stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    float ms = 0.0f;
+    ASSERT_EQ(cudaEventElapsedTime(&ms, before, after), cudaSuccess);
+    EXPECT_EQ(ms, 4.0f);
+  }
+  EXPECT_EQ(transfers().pinned - pinned, 2);
+  EXPECT_EQ(cudaHostUnregister(own.data()), cudaSuccess);
+  EXPECT_EQ(cudaFreeHost(taken), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(before), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(after), cudaSuccess);
 }
 
 TEST_F(SimulatedDeviceDeathTest, BarriersAreForAllThreads) {

@@ -29,6 +29,24 @@ void check_fence(std::byte* begin, size_t bytes) {
   }
 }
 
+/// As the runtime does before it frees memory.
+void wait_for_all() {
+  for (CUstream_st* stream : device().streams) {
+    run_all(*stream);
+    join(device().host, stream->clock);
+  }
+}
+
+/// Pinning takes time, so steps that pin take longer.
+void pin(std::byte* memory, size_t bytes) {
+  device().pinned[memory] = bytes;
+  ++device().transfers.pinned;
+  device().clock += 1 + static_cast<int64_t>(bytes >> 20);
+}
+
+Access read_of(const void* memory) { return {allocation_of(memory), false}; }
+Access write_to(const void* memory) { return {allocation_of(memory), true}; }
+
 bool is_pinned(const void* host, size_t bytes) {
   const auto* const at = static_cast<const std::byte*>(host);
   auto after = device().pinned.upper_bound(at);
@@ -143,7 +161,8 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   constexpr size_t kMostFilled = size_t{256} << 10;  // larger ones may never be touched
   std::memset(begin, kFresh, std::min(bytes, kMostFilled));
   std::memset(begin + units(bytes), kFence, all - units(bytes));
-  device().live[begin] = bytes;
+  device().live[begin] = {bytes, ++device().allocations};
+  device().uses[device().allocations];
   *memory = begin;
   return cudaSuccess;
 }
@@ -151,17 +170,18 @@ cudaError_t cudaFree(void* memory) {
   ALIVE();
   if (memory == nullptr) return cudaSuccess;
   NOT_IN_CAPTURE();
-  for (CUstream_st* stream : device().streams) run_all(*stream);
+  wait_for_all();
   const auto found = device().live.find(static_cast<std::byte*>(memory));
   if (found == device().live.end()) return said(cudaErrorInvalidValue);
-  const size_t all = pages(found->second);
+  const size_t all = pages(found->second.bytes);
   {
     const Open open;
-    check_fence(found->first, found->second);
+    check_fence(found->first, found->second.bytes);
   }
   if (madvise(found->first, all, MADV_DONTNEED) != 0) violated("madvise failed");
   device().taken -= static_cast<int64_t>(all);
   device().released[found->first] = all;
+  device().uses.erase(found->second.number);
   device().live.erase(found);
   return cudaSuccess;
 }
@@ -175,8 +195,7 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   ALIVE();
   NOT_IN_CAPTURE();
   auto* const place = static_cast<std::byte*>(std::malloc(bytes));
-  device().pinned[place] = bytes;
-  ++device().transfers.pinned;
+  pin(place, bytes);
   *memory = place;
   return cudaSuccess;
 }
@@ -184,7 +203,7 @@ cudaError_t cudaFreeHost(void* memory) {
   ALIVE();
   if (memory == nullptr) return cudaSuccess;
   NOT_IN_CAPTURE();
-  for (CUstream_st* stream : device().streams) run_all(*stream);
+  wait_for_all();
   if (device().pinned.erase(static_cast<std::byte*>(memory)) == 0) {
     return said(cudaErrorInvalidValue);
   }
@@ -192,37 +211,54 @@ cudaError_t cudaFreeHost(void* memory) {
   return cudaSuccess;
 }
 
+cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
+  ALIVE();
+  NOT_IN_CAPTURE();
+  pin(static_cast<std::byte*>(memory), bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* memory) {
+  ALIVE();
+  NOT_IN_CAPTURE();
+  wait_for_all();
+  return said(device().pinned.erase(static_cast<std::byte*>(memory)) == 0 ? cudaErrorInvalidValue
+                                                                          : cudaSuccess);
+}
+
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
   ALIVE();
   if (!on_device(memory, bytes)) violated("memset of what is no memory of the device");
-  return said(put(stream, [=] { std::memset(memory, value, bytes); }));
+  return said(put(stream, {[=] { std::memset(memory, value, bytes); }, {write_to(memory)}}));
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   ALIVE();
+  const auto copy = [=] { std::memcpy(to, from, bytes); };
   if (kind == cudaMemcpyDeviceToDevice) {
     if (!on_device(to, bytes) || !on_device(from, bytes)) {
       violated("a copy on the device of what is no memory of it");
     }
-    return said(put(stream, [=] { std::memcpy(to, from, bytes); }));
+    return said(put(stream, {copy, {read_of(from), write_to(to)}}));
   }
   const bool up = kind == cudaMemcpyHostToDevice;
   if (!up && kind != cudaMemcpyDeviceToHost) violated("a copy of a kind that is not simulated");
-  if (!up) ++device().transfers.to_host;
+  ++(up ? device().transfers.to_device : device().transfers.to_host);
   const void* const host = up ? from : to;
   if (!on_device(up ? to : from, bytes)) violated("a copy of what is no memory of the device");
   if (on_device(host, 0)) violated("a copy that takes the device's memory for the host's");
+  const Access access = up ? write_to(to) : read_of(from);
   if (is_pinned(host, bytes)) {
-    return said(put(stream, [=] { std::memcpy(to, from, bytes); }));
+    return said(put(stream, {copy, {access}, up ? from : nullptr, bytes}));
   }
   NOT_IN_CAPTURE();
   if (up) {  // the runtime has read it when it returns
     const auto* const begin = static_cast<const std::byte*>(from);
-    return said(put(stream, [to, kept = std::vector<std::byte>(begin, begin + bytes)] {
-      std::memcpy(to, kept.data(), kept.size());
-    }));
+    const auto kept = [to, data = std::vector<std::byte>(begin, begin + bytes)] {
+      std::memcpy(to, data.data(), data.size());
+    };
+    return said(put(stream, {kept, {access}}));
   }
-  return said(put(stream, [=] { std::memcpy(to, from, bytes); }));
+  return said(put(stream, {copy, {access}}));
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
@@ -235,6 +271,11 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::lock_guard<std::recursive_mutex> lock(device().mutex);
   if (device().streams.erase(stream) == 0) violated("a stream ends twice");
   if (device().lost == cudaSuccess) run_all(*stream);
+  // All its work is done, and a later stream may get the same address.
+  device().host.erase(stream);
+  for (CUstream_st* each : device().streams) each->clock.erase(stream);
+  for (CUevent_st* each : device().events) each->clock.erase(stream);
+  for (auto& [allocation, uses] : device().uses) uses.erase(stream);
   delete stream;
   return device().lost;
 }
@@ -244,13 +285,15 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (device().streams.count(stream) == 0) violated("a stream that is gone is waited for");
   ++device().transfers.waits;
   run_all(*stream);
+  join(device().host, stream->clock);
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   ALIVE();
   NOT_IN_CAPTURE();
   if (device().events.count(event) == 0) violated("an event that is gone is waited for");
-  return said(put(stream, [event, until = event->recorded] { run_to(*event, until); }));
+  join(stream->clock, event->clock);
+  return said(put(stream, {[event, until = event->recorded] { run_to(*event, until); }}));
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
   ALIVE();
@@ -269,10 +312,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   NOT_IN_CAPTURE();
   if (device().events.count(event) == 0) violated("an event that is gone is recorded");
   event->stream = stream;
-  return said(put(stream, [event, number = ++event->recorded] {
-    event->reached = number;
-    event->time = device().clock;
-  }));
+  const cudaError_t error = put(stream, {[event, number = ++event->recorded] {
+                                  event->reached = number;
+                                  event->time = device().clock;
+                                }});
+  event->clock = stream->clock;
+  return said(error);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   ALIVE();
@@ -280,6 +325,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (device().events.count(event) == 0) violated("an event that is gone is waited for");
   if (event->recorded > 0) ++device().transfers.waits;
   run_to(*event, event->recorded);
+  join(device().host, event->clock);
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {

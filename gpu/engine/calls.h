@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT
+// The calls that run an entry's nodes: one list for recorded steps and one for plain steps
+// (writes.h). Plain steps keep channels last where they can (channel_order.h) and run some nodes
+// together (fusion.h).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/backend/backend.h"
+#include "gpu/engine/function_tables.h"
+#include "gpu/engine/fusion.h"
+#include "gpu/engine/group_steps.h"
+#include "gpu/engine/grouping.h"
+#include "gpu/engine/library_steps.h"
+#include "gpu/engine/node_call.h"
+#include "gpu/engine/program_memory.h"
+#include "gpu/engine/tap_counters.h"
+#include "gpu/engine/writes.h"
+
+namespace halfscope::gpu {
+
+/// Makes the step of a node. Throws Error for an operator without bodies.
+template <class X, class T>
+Step make_step(const NodeCall<X, T>& call) {
+  for (Step (*family)(const NodeCall<X, T>&) :
+       {integer_step<X, T>, movement_step<X, T>, function_step<X, T>, index_step<X, T>,
+        product_step<X, T>, reduction_step<X, T>, normalization_step<X, T>, update_step<X, T>}) {
+    if (Step step = family(call)) return step;
+  }
+  throw Error(call.node->path + " (" + call.node->op + "): not supported on a GPU backend");
+}
+
+/// An output that is finished after its node's step: measured, rounded or both.
+struct Unfinished {
+  In<float> exact;  ///< written by the step, or a Cast's operand
+  Destination to;   ///< without memory: it is there already, and is only measured
+  int64_t count;
+  ValueId value;
+  RoundingChoice rounding;
+  int tap;
+};
+
+struct Call {
+  NodeId node = kNone;
+  Step step;  ///< empty if the output is already there
+  std::vector<Unfinished> outputs{};
+  ValueId wide = kNone;  ///< a scalar that the step computes in double
+};
+
+template <class X>
+class CallMaker {
+ public:
+  /// The arguments outlive the calls. Without `libraries`, our own kernels compute every product.
+  CallMaker(X& executor, const Executable& executable, const ProgramMemory<X>& memory,
+            const TapCounters<X>& taps, FunctionTables& tables, const LibraryCall* libraries)
+      : executor_(executor),
+        executable_(executable),
+        graph_(executable.graph),
+        memory_(memory),
+        taps_(taps),
+        tables_(tables),
+        libraries_(libraries) {}
+
+  /// Returns the calls of an entry's recorded steps.
+  std::vector<Call> recorded(Entry entry) {
+    std::vector<Call> calls;
+    for (NodeId id : executable_.entry(entry)) calls.push_back(make(entry, id, Way::recorded));
+    return calls;
+  }
+  /// Settles which values have their channels last in plain steps. All recorded steps are made.
+  void settle_order() {
+    std::set<NodeId> convolutions;
+    for (const auto& [id, kernel] : kernels_) {
+      if (kernel.channels_last) convolutions.insert(id);
+    }
+    order_ = ChannelOrder(executable_, convolutions);
+  }
+  /// Returns the calls of an entry's plain steps. The order is settled.
+  std::vector<Call> plain(Entry entry) {
+    const std::vector<NormalizationChain> chains = find_chains(executable_, entry);
+    const auto chain_of = [&](NodeId id) {
+      return std::find_if(chains.begin(), chains.end(),
+                          [id](const auto& each) { return each.contains(id); });
+    };
+    // A chain's first nodes run late, and so must all that read their outputs.
+    const auto kind = [&](NodeId id) {
+      for (ValueId value : graph_.node(id).inputs) {
+        const NodeId producer = value == kNone ? kNone : graph_.value(value).producer;
+        const auto chain = chain_of(producer);
+        if (chain != chains.end() && chain->last() != producer) return std::string();
+      }
+      return chain_of(id) == chains.end() ? kind_of(id) : std::string();
+    };
+    const std::map<NodeId, std::vector<NodeId>> groups =
+        find_groups(executable_, entry, memory_.layout(), kind);
+    std::set<NodeId> others;
+    for (const auto& [first, rest] : groups) others.insert(rest.begin(), rest.end());
+    std::vector<Call> calls;
+    for (NodeId id : executable_.entry(entry)) {
+      const auto chain = chain_of(id);
+      if (chain != chains.end()) {
+        if (chain->last() == id) calls.push_back(make(entry, *chain));
+        continue;
+      }
+      if (others.contains(id)) continue;
+      const auto group = groups.find(id);
+      calls.push_back(group == groups.end() ? make(entry, id, Way::plain)
+                                            : make(entry, id, group->second));
+    }
+    return calls;
+  }
+
+  const ChannelOrder& order() const { return order_; }
+  /// Returns the values that an entry's plain steps do not store.
+  const std::vector<ValueId>& left_out(Entry entry) const {
+    return left_out_[static_cast<size_t>(entry)];
+  }
+
+  /// Kernels of products, by node.
+  const std::map<NodeId, KernelChoice>& kernels() const { return kernels_; }
+  /// Returns where the node's scalar is in double, or null.
+  double* wide_place(ValueId value) const {
+    const auto found = wide_places_.find(value);
+    return found == wide_places_.end() ? nullptr : found->second;
+  }
+
+ private:
+  Call make(Entry entry, NodeId id, Way way) {
+    const Node& node = graph_.node(id);
+    KernelChoice kernel;
+    NodeCall<X, float> c = call_of(entry, id, kernel);
+    if (way == Way::plain) c.order = &order_;
+    Call call{.node = id, .step = {}};
+    bool there = false;  // a view's output, or a Cast's, which only rounds
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (!memory_.is_real(node.outputs[i])) continue;
+      const Write write = write_of(graph_, memory_.layout(), node, i);
+      there = there || write.in_place || write.is_cast;
+      add_output(node, i, write, way, c, call);
+    }
+    if (node.op == "GradientNorm") {
+      double*& place = wide_places_[node.outputs[0]];
+      if (place == nullptr) place = memory_.template allocate<double>(1);
+      c.wide = place;
+      call.wide = node.outputs[0];
+    }
+    if (!there) call.step = make_step(c);
+    if (way == Way::recorded && !kernel.text.empty()) kernels_[id] = kernel;
+    return call;
+  }
+
+  /// Makes the call of a chain in plain steps.
+  Call make(Entry entry, const NormalizationChain& chain) {
+    const Node& node = graph_.node(chain.normalization);
+    KernelChoice kernel;
+    NodeCall<X, float> c = call_of(entry, chain.normalization, kernel);
+    c.order = &order_;
+    Call call{.node = chain.normalization, .step = {}};
+    for (size_t i = 1; i < node.outputs.size(); ++i) {
+      add_output(node, i, write_of(graph_, memory_.layout(), node, i), Way::plain, c, call);
+    }
+    const auto between = [&](ValueId value, bool keeps) {
+      Destination to = memory_.destination(value);
+      if (!keeps) {
+        to.memory = nullptr;
+        left_out_[static_cast<size_t>(entry)].push_back(value);
+      }
+      return to;
+    };
+    const Node& last = graph_.node(chain.last());
+    Afterwards<float> then{.last = output_of(last, 0, Way::plain), .follows = true};
+    then.normal = between(node.outputs[0], chain.keeps_normal);
+    if (chain.add != kNone) {
+      then.other = memory_.real(chain.other);
+      if (chain.relu != kNone) {
+        then.sum = between(graph_.node(chain.add).outputs[0], chain.keeps_sum);
+      }
+    }
+    then.relu = chain.relu != kNone;
+    c.then = &then;
+    call.step = make_step(c);
+    return call;
+  }
+
+  /// Returns what the nodes of a launch have in common, or "" for a node that runs alone: bodies of
+  /// groups are made once, so they draw no random words, and write all outputs themselves.
+  std::string kind_of(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (node.op != "Cast" && !runs_in_groups(node.op)) return "";
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const Value& output = graph_.value(node.outputs[i]);
+      if (output.type != ElementType::real) return "";
+      if (output.rounding.mode == RoundingMode::stochastic) return "";
+      const Write write = write_of(graph_, memory_.layout(), node, i);
+      if (write.finishes(Way::plain, false) != write.is_cast) return "";
+    }
+    return node.op;
+  }
+
+  /// Makes the call of several nodes of one kind in plain steps.
+  Call make(Entry entry, NodeId first, const std::vector<NodeId>& others) {
+    Call call{.node = first, .step = {}};
+    KernelChoice kernel;
+    std::vector<NodeCall<X, float>> all;
+    const auto add = [&](NodeId id) {
+      const Node& node = graph_.node(id);
+      all.push_back(call_of(entry, id, kernel));
+      all.back().order = &order_;
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        add_output(node, i, write_of(graph_, memory_.layout(), node, i), Way::plain, all.back(),
+                   call);
+      }
+    };
+    add(first);
+    for (NodeId id : others) add(id);
+    if (graph_.node(first).op == "Cast") {
+      std::vector<Round> rounds;
+      for (const Unfinished& each : std::exchange(call.outputs, {})) {
+        rounds.push_back(
+            {each.exact, each.to, each.count, rounding_now(each.rounding, each.value, {})});
+      }
+      call.step = group_step<ItemGroup>(all[0], rounds);
+    } else {
+      for (size_t i = 1; i < all.size(); ++i) all[0].others.push_back(&all[i]);
+      call.step = make_step(all[0]);
+    }
+    return call;
+  }
+
+  /// Returns the working memory of a node's steps in this entry.
+  WorkingMemory* working(Entry entry, NodeId id) {
+    std::unique_ptr<WorkingMemory>& own = working_[{entry, id}];
+    if (own == nullptr) {
+      own = std::make_unique<WorkingMemory>(
+          [this](size_t bytes) { return executor_.allocate(bytes); });
+    }
+    own->rewind();
+    return own.get();
+  }
+
+  /// Returns the arguments of a node's step, except for its real outputs.
+  NodeCall<X, float> call_of(Entry entry, NodeId id, KernelChoice& kernel) {
+    const Node& node = graph_.node(id);
+    NodeCall<X, float> c{.executor = &executor_,
+                         .graph = &graph_,
+                         .node = &node,
+                         .in = {},
+                         .index_in = {},
+                         .out = {},
+                         .index_out = {},
+                         .memory = working(entry, id),
+                         .libraries = libraries_,
+                         .tables = &tables_,
+                         .kernel = &kernel};
+    for (ValueId value : node.inputs) {
+      const bool is_real = value != kNone && memory_.is_real(value);
+      c.in.push_back(is_real ? memory_.real(value) : In<float>(nullptr));
+      c.index_in.push_back(value == kNone || is_real ? nullptr : memory_.index(value));
+    }
+    for (ValueId value : node.outputs) {
+      c.out.push_back(nullptr);
+      c.index_out.push_back(memory_.is_real(value) ? nullptr : memory_.index(value));
+      const int tap = taps_.tap_of(value);
+      // The first output of such a node is the variable; the counter belongs to the update.
+      const bool update = find_op(node.op).rounds_itself && value != node.outputs[0];
+      if (update && tap >= 0) c.lost = taps_.lost(entry, tap);
+    }
+    return c;
+  }
+
+  /// Returns where the node writes its real output `i` unrounded.
+  float* exact_of(const Node& node, size_t i) const {
+    const Destination to = memory_.destination(node.outputs[i]);
+    if (bytes_of(to.storage) == 4) return static_cast<float*>(to.memory);
+    return memory_.exact() + memory_.layout().exact_place(graph_, node, i) / 4;
+  }
+  Out<float> output_of(const Node& node, size_t i, Way way) const {
+    float* const exact = exact_of(node, i);
+    if (!write_of(graph_, memory_.layout(), node, i).by_node) return Out<float>(exact);
+    return Out<float>(exact, memory_.destination(node.outputs[i]), way == Way::plain);
+  }
+
+  void add_output(const Node& node, size_t i, const Write& write, Way way, NodeCall<X, float>& c,
+                  Call& call) const {
+    const ValueId value = node.outputs[i];
+    const Value& output = graph_.value(value);
+    const Destination to = memory_.destination(value);
+    float* const exact = exact_of(node, i);
+    c.out[i] = output_of(node, i, way);
+    const int tap = taps_.tap_of(value);
+    if (!write.finishes(way, tap >= 0)) return;
+    const In<float> made = write.is_cast    ? memory_.real(node.inputs[0])
+                           : write.in_place ? memory_.real(value)
+                                            : In<float>(exact);
+    Destination finished = to;
+    if (!write.stores) finished.memory = nullptr;
+    call.outputs.push_back({.exact = made,
+                            .to = finished,
+                            .count = element_count(output.shape),
+                            .value = value,
+                            .rounding = output.rounding,
+                            .tap = tap});
+  }
+
+  X& executor_;
+  const Executable& executable_;
+  const Graph& graph_;
+  const ProgramMemory<X>& memory_;
+  const TapCounters<X>& taps_;
+  FunctionTables& tables_;
+  const LibraryCall* libraries_;
+  ChannelOrder order_;
+  std::array<std::vector<ValueId>, kEntryCount> left_out_;
+  std::map<std::pair<Entry, NodeId>, std::unique_ptr<WorkingMemory>> working_;
+  std::map<NodeId, KernelChoice> kernels_;
+  std::map<ValueId, double*> wide_places_;
+};
+
+}  // namespace halfscope::gpu

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// Plain steps keep channels last between convolutions and run normalizations together with what
+// follows them. Both must give the bits of recorded steps, which do neither.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "core/policy/policy.h"
+#include "gpu/engine/channel_order.h"
+#include "gpu/engine/fusion.h"
+#include "tests/gpu/interpreted_library.h"
+#include "tests/gpu/small_network.h"
+
+namespace halfscope {
+namespace {
+
+using namespace test;  // NOLINT: networks and libraries of these tests
+
+Executable lowered(const Model& model, const std::string& preset) {
+  return lower(model, preset_plan(preset).value(), {parse_optimizer("sgd"), 1});
+}
+
+std::set<NodeId> convolutions_of(const Executable& exe) {
+  std::set<NodeId> found;
+  for (NodeId id = 0; id < static_cast<NodeId>(exe.graph.nodes().size()); ++id) {
+    const OpDef* const def = lookup_op(exe.graph.node(id).op);
+    const ProductKind product = def == nullptr ? ProductKind::none : def->product;
+    if (product != ProductKind::none && product != ProductKind::matrix) found.insert(id);
+  }
+  return found;
+}
+
+/// The nodes of an entry that make values with channels last, as "path (operator)".
+std::set<std::string> turned(const Executable& exe, const gpu::ChannelOrder& order, Entry entry) {
+  std::set<std::string> names;
+  for (ValueId value : order.made_by(entry)) {
+    const Node& node = exe.graph.node(exe.graph.value(value).producer);
+    names.insert(node.op);
+  }
+  return names;
+}
+
+TEST(ChannelOrder, ActivationsOfConvolutionsHaveTheirChannelsLast) {
+  const Executable exe = lowered(residual_network(4), "mixed_float16");
+  const gpu::ChannelOrder order(exe, convolutions_of(exe));
+  EXPECT_THAT(turned(exe, order, Entry::grad),
+              testing::IsSupersetOf({"Conv", "BatchNormalization", "Relu", "MaxPool", "Add",
+                                     "Sigmoid", "ConvGradInput", "BatchNormalizationGrad",
+                                     "ReluGrad", "MaxPoolGrad", "ReduceMeanGrad"}));
+  for (const Variable& variable : exe.graph.variables()) {
+    EXPECT_FALSE(order.last(variable.value)) << variable.path;
+  }
+  for (NodeId id : convolutions_of(exe)) {
+    const Node& node = exe.graph.node(id);
+    if (node.op == "ConvGradWeight") {
+      EXPECT_FALSE(order.last(node.outputs[0])) << node.path;
+    }
+  }
+}
+
+TEST(ChannelOrder, IsThatOfOnnxWhereANodeNeedsPlanes) {
+  // Flatten reads the pooled activations as lines.
+  const Executable exe = lowered(small_network(4), "mixed_float16");
+  const gpu::ChannelOrder order(exe, convolutions_of(exe));
+  EXPECT_THAT(turned(exe, order, Entry::grad), testing::Not(testing::Contains("MaxPool")));
+  // No library, no reason.
+  const gpu::ChannelOrder none(exe, {});
+  EXPECT_TRUE(turned(exe, none, Entry::grad).empty());
+}
+
+TEST(Fusion, ANormalizationIsFollowedByAnAdditionAndAReLU) {
+  const Executable exe = lowered(residual_network(4), "mixed_float16");
+  const std::vector<gpu::NormalizationChain> chains = gpu::find_chains(exe, Entry::grad);
+  ASSERT_EQ(chains.size(), 3u);
+  EXPECT_EQ(chains[0].add, kNone);
+  EXPECT_NE(chains[0].relu, kNone);
+  EXPECT_NE(chains[2].add, kNone);
+  EXPECT_NE(chains[2].relu, kNone);
+  for (const gpu::NormalizationChain& chain : chains) {
+    EXPECT_FALSE(chain.keeps_normal);
+    EXPECT_FALSE(chain.keeps_sum);
+  }
+}
+
+// Every preset, products by a library and by our own kernels. Values that nothing outside a fused
+// launch reads are left out.
+TEST(ChannelsLast, StepsAreTheEmulators) {
+  const Model model = residual_network(kBatch);
+  for (const std::string& preset : preset_names()) {
+    const Plan plan = preset_plan(preset).value();
+    if (plan.double_precision) continue;
+    SCOPED_TRACE(preset);
+    const bool stagewise = preset.find("stagewise") != std::string::npos;
+    for (const bool library : {true, false}) {
+      SCOPED_TRACE(library ? "library" : "own kernels");
+      const int64_t left_out =
+          library ? run_lockstep(plan, "sgd:momentum=0.9", LibraryBackend({}), model)
+                  : run_lockstep(plan, "sgd:momentum=0.9", shuffled_executor_backend(), model);
+      if (testing::Test::HasFatalFailure()) return;
+      if (!stagewise) {
+        EXPECT_GT(left_out, 0);
+      }
+    }
+  }
+}
+
+// A library that writes 16 bits: into the activation itself where channels are last.
+TEST(ChannelsLast, FastStepsHaveTheBitsOfRecordedOnes) {
+  for (const char* preset : {"float32", "mixed_float16", "mixed_bfloat16", "float16"}) {
+    SCOPED_TRACE(preset);
+    run_lockstep(preset_plan(preset).value(), "sgd:momentum=0.9", LibraryBackend({.fast = true}),
+                 residual_network(kBatch), {.decay = 0.9}, false);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace halfscope
