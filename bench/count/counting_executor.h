@@ -174,13 +174,16 @@ class CountingExecutor {
 
   /// Runs the accesses of sampled warps or blocks through their share of the caches.
   class Sampling {
+    static constexpr size_t kMostTogether = 32;
+
    public:
     Sampling(const CountingExecutor& of, std::vector<uint64_t> bases, int64_t units,
              int64_t unit_threads)
         : of_(of),
           bases_(std::move(bases)),
           units_(units),
-          turns_(static_cast<size_t>(unit_threads)) {
+          turns_(static_cast<size_t>(unit_threads)),
+          weights_(turns_.size()) {
       for (const int64_t at : {int64_t{0}, units / 2, units - 1}) {
         if (chosen_.empty() || chosen_.back() != at) chosen_.push_back(at);
       }
@@ -203,6 +206,7 @@ class CountingExecutor {
     }
     void end_thread(int64_t thread) {
       turns_[static_cast<size_t>(thread)].swap(watch.accesses);
+      weigh(turns_[static_cast<size_t>(thread)], weights_[static_cast<size_t>(thread)]);
       most_shared_ = std::max(most_shared_, static_cast<double>(watch.shared_accesses));
       most_functions_ = std::max(most_functions_, static_cast<double>(watch.functions));
       sums_.functions += static_cast<double>(watch.functions);
@@ -215,7 +219,7 @@ class CountingExecutor {
       for (size_t k = 0; k < longest; ++k) {
         for (size_t t = 0; t < turns_.size(); ++t) {
           if (t % static_cast<size_t>(kWarp) == 0) instruction_ = time_;
-          if (k < turns_[t].size()) touch(turns_[t][k], chains[t]);
+          if (k < turns_[t].size()) touch(turns_[t][k], weights_[t][k], chains[t]);
         }
       }
       const auto weight = [](const Launch::Chain& c) {
@@ -259,7 +263,29 @@ class CountingExecutor {
     }
 
    private:
-    void touch(const Access& access, Launch::Chain& chain) {
+    /// Gives each load its share of a wait. Loads by different instructions are requested together;
+    /// a loop's next pass begins when an instruction comes again.
+    static void weigh(const std::vector<Access>& accesses, std::vector<float>& weights) {
+      weights.assign(accesses.size(), 0.0f);
+      for (size_t begin = 0; begin < accesses.size();) {
+        size_t end = begin, loads = 0;
+        const auto comes_again = [&] {
+          for (size_t i = begin; i < end; ++i) {
+            if (accesses[i].code == accesses[end].code) return true;
+          }
+          return false;
+        };
+        for (; end < accesses.size() && end - begin < kMostTogether && !comes_again(); ++end) {
+          if (accesses[end].writes == 0) ++loads;
+        }
+        const double together = std::max(kUnrolled, static_cast<double>(loads));
+        for (; begin < end; ++begin) {
+          if (accesses[begin].writes == 0) weights[begin] = static_cast<float>(1.0 / together);
+        }
+      }
+    }
+
+    void touch(const Access& access, double weight, Launch::Chain& chain) {
       sums_.words += static_cast<double>(ceil_div(static_cast<int64_t>(access.bytes), 4));
       const uint64_t begin = access.offset, end = begin + access.bytes;
       const auto base = std::upper_bound(bases_.begin(), bases_.end(), begin);
@@ -268,14 +294,14 @@ class CountingExecutor {
         const uint64_t key = sector * 2 + access.writes;
         const auto [found, is_new] = sectors_.try_emplace(key, time_);
         if (!is_new && found->second >= instruction_) {  // with others of this instruction
-          chain.near += access.writes ? 0.0 : 1.0;
+          chain.near += weight;
           found->second = time_;
           continue;
         }
         const int64_t age = time_ - found->second;
         found->second = ++time_;
         const bool near = !is_new && age <= near_, far = !is_new && age <= far_;
-        if (!access.writes) ++(near ? chain.near : far ? chain.cache : chain.memory);
+        (near ? chain.near : far ? chain.cache : chain.memory) += weight;
         if (!near) sums_.cache += kSector;
         Extent& extent = extents_[{tensor, access.writes != 0}];
         if (is_new) extent.unique += kSector;
@@ -292,6 +318,7 @@ class CountingExecutor {
     double waves_ = 1.0;
     std::vector<int64_t> chosen_;
     std::vector<std::vector<Access>> turns_;
+    std::vector<std::vector<float>> weights_;
     std::unordered_map<uint64_t, int64_t> sectors_;
     int64_t time_ = 0, instruction_ = 0;
     double sampled_ = 0.0, most_shared_ = 0.0, most_functions_ = 0.0;

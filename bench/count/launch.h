@@ -18,10 +18,10 @@ struct Launch {
   double words = 0.0;      ///< words of 4 bytes, or parts of one, that threads read and write
   double functions = 0.0;  ///< calls of exp, log and the like
   double threads = 0.0;
-  /// Of the slowest thread, one after another.
+  /// Of the slowest thread, one after another: how often it waits for memory, for a cache and so
+  /// on. Loads that a loop's pass requests together are one wait, and so are kUnrolled passes.
   struct Chain {
-    double memory = 0.0, cache = 0.0, near = 0.0;  ///< accesses that memory or a cache answers
-    double shared = 0.0, functions = 0.0;
+    double memory = 0.0, cache = 0.0, near = 0.0, shared = 0.0, functions = 0.0;
   } chain{};
   // Products.
   double flop = 0.0;
@@ -34,6 +34,9 @@ struct Launch {
 inline constexpr int64_t kSector = 32, kWarp = 32, kProcessors = 132;
 inline constexpr int64_t kResident = 1024;  ///< threads of a processor, at usual register counts
 inline constexpr int64_t kNearBytes = 192 << 10, kFarBytes = 50 << 20;
+
+/// Passes of a loop that the compiler unrolls, so that their loads are under way together.
+inline constexpr double kUnrolled = 4.0;
 
 /// An H200, in seconds, bytes and operations per second.
 struct Rates {
@@ -48,9 +51,8 @@ struct Rates {
   double double_operations = 14.8e12 / 2;  ///< 132 x 64 lanes, likewise
   double per_word = 8;                     ///< instructions for each word that is read or written
   double per_function = 60;                ///< operations in double of an exp, a log ...
-  // Of one thread that does one thing after another. The compiler unrolls loops by four, so four
-  // accesses are under way at once.
-  double from_memory = 500e-9 / 4, from_cache = 150e-9 / 4, from_near = 19e-9 / 4;
+  // Of one thread that does one thing after another.
+  double from_memory = 500e-9, from_cache = 150e-9, from_near = 19e-9;
   double from_shared = 8e-9, function = 0.27e-6;
   double launch = 2e-6;  ///< from one kernel of a CUDA graph to the next, and its start and end
   double operator_cpu = 5e-6;  ///< of PyTorch, per launch, on the processor

@@ -11,11 +11,12 @@ namespace {
 
 bool watching = false;
 
-void touch(const void* at, size_t bytes, bool writes) {
+void touch(const void* at, size_t bytes, bool writes, const void* code) {
   if (!watching) return;
   const uintptr_t address = reinterpret_cast<uintptr_t>(at);
   if (address - watch.device < watch.device_bytes) {
-    watch.accesses.push_back({.offset = address - watch.device, .bytes = bytes, .writes = writes});
+    watch.accesses.push_back(
+        {.offset = address - watch.device, .bytes = bytes, .writes = writes, .code = code});
   } else if (address - watch.shared < watch.shared_bytes) {
     ++watch.shared_accesses;
   }
@@ -40,16 +41,18 @@ void end_watching() { watching = false; }
 }  // namespace halfscope::count
 
 // The names and types are the compilers' (GCC and Clang).
-#define HALFSCOPE_WATCH(bytes)                                                               \
-  void __tsan_read##bytes(void* at) { halfscope::count::touch(at, bytes, false); }           \
-  void __tsan_write##bytes(void* at) { halfscope::count::touch(at, bytes, true); }           \
-  void __tsan_unaligned_read##bytes(void* at) { halfscope::count::touch(at, bytes, false); } \
-  void __tsan_unaligned_write##bytes(void* at) { halfscope::count::touch(at, bytes, true); } \
-  void __tsan_volatile_read##bytes(void* at) { halfscope::count::touch(at, bytes, false); }  \
-  void __tsan_volatile_write##bytes(void* at) { halfscope::count::touch(at, bytes, true); }  \
-  void __tsan_read_write##bytes(void* at) {                                                  \
-    halfscope::count::touch(at, bytes, false);                                               \
-    halfscope::count::touch(at, bytes, true);                                                \
+#define HALFSCOPE_TOUCH(at, bytes, writes) \
+  halfscope::count::touch(at, bytes, writes, __builtin_return_address(0))
+#define HALFSCOPE_WATCH(bytes)                                                       \
+  void __tsan_read##bytes(void* at) { HALFSCOPE_TOUCH(at, bytes, false); }           \
+  void __tsan_write##bytes(void* at) { HALFSCOPE_TOUCH(at, bytes, true); }           \
+  void __tsan_unaligned_read##bytes(void* at) { HALFSCOPE_TOUCH(at, bytes, false); } \
+  void __tsan_unaligned_write##bytes(void* at) { HALFSCOPE_TOUCH(at, bytes, true); } \
+  void __tsan_volatile_read##bytes(void* at) { HALFSCOPE_TOUCH(at, bytes, false); }  \
+  void __tsan_volatile_write##bytes(void* at) { HALFSCOPE_TOUCH(at, bytes, true); }  \
+  void __tsan_read_write##bytes(void* at) {                                          \
+    HALFSCOPE_TOUCH(at, bytes, false);                                               \
+    HALFSCOPE_TOUCH(at, bytes, true);                                                \
   }
 
 #pragma GCC diagnostic ignored "-Wmissing-declarations"
@@ -59,8 +62,8 @@ HALFSCOPE_WATCH(2)
 HALFSCOPE_WATCH(4)
 HALFSCOPE_WATCH(8)
 HALFSCOPE_WATCH(16)
-void __tsan_read_range(void* at, size_t bytes) { halfscope::count::touch(at, bytes, false); }
-void __tsan_write_range(void* at, size_t bytes) { halfscope::count::touch(at, bytes, true); }
+void __tsan_read_range(void* at, size_t bytes) { HALFSCOPE_TOUCH(at, bytes, false); }
+void __tsan_write_range(void* at, size_t bytes) { HALFSCOPE_TOUCH(at, bytes, true); }
 // Reference counts of the standard library.
 int __tsan_atomic32_fetch_add(volatile int* at, int by, int) {
   return __atomic_fetch_add(at, by, __ATOMIC_SEQ_CST);

@@ -16,6 +16,7 @@ struct Access {
   uint64_t offset : 48;  ///< from the beginning of device memory
   uint64_t bytes : 15;
   uint64_t writes : 1;
+  const void* code;  ///< the instruction
 };
 
 struct Watch {
