@@ -104,12 +104,10 @@ void print_network(const char* network, const std::vector<ConvLayer>& layers, in
   std::printf("\n");
   for (size_t way = 0; way < std::size(kWays); ++way) {
     const Count& count = counts[way];
-    std::printf(
-        "- %s: %d of %d on tensor cores, %d read 16 bits, %d compiled at run time, %d without an "
-        "engine; "
-        "workspace %s\n",
-        kWays[way].name, count.on_cores, count.products, count.as_16_bits, count.compiled,
-        count.none, memory(count.workspace).c_str());
+    std::printf("- %s: %d of %d on tensor cores, %d read 16 bits, %d compiled at run time%s; %s\n",
+                kWays[way].name, count.on_cores, count.products, count.as_16_bits, count.compiled,
+                count.none > 0 ? fmt::format(", {} without an engine", count.none).c_str() : "",
+                memory(count.workspace).c_str());
   }
 }
 
@@ -131,19 +129,17 @@ int main() {
     return 3;
   }
   const std::string version = choice->text.substr(0, choice->text.find(','));
-  std::printf(
-      "# cuDNN's engines\n"
-      "Which engine of cuDNN runs each convolution. Made by `cudnn_engines` (%s) on described "
-      "GPUs, with the\n"
-      "toolkit's stub driver and without a GPU. A real driver also offers engines that use thread "
-      "block clusters,\n"
-      "so a GPU may choose others: `halfscope train --kernels` shows them.\n\n"
-      "Each cell: format of the operands, number of the engine, workspace. T: on tensor cores. R: "
-      "compiled at run time.\n"
-      "2: a graph of two nodes, the second of which writes the sums in fp32. The columns are the "
-      "backend and the format\n"
-      "that the plan reads; see [GPU](../reference/gpu.md).\n",
-      version.c_str());
+  std::printf(R"(# cuDNN's engines
+The engine of cuDNN that runs each convolution. Made by `cudnn_engines` (%s) for described GPUs, with a stand-in
+for a driver and without a GPU. With a real driver cuDNN also offers engines that use thread block clusters, so a GPU
+may run others, above all for weight gradients on an H100. `halfscope train --kernels` shows them.
+
+Each cell: format of the operands, number of the engine, workspace. T: on tensor cores. R: compiled at run time.
+2: a graph of two nodes, the second of which writes the sums in fp32. The columns are the backend and the format
+that the plan reads; see [GPU](../reference/gpu.md). The lines below a table count its engines and give the largest
+workspace.
+)",
+              version.c_str());
   for (const DescribedGpu& gpu : {described_h100(), described_a100()}) {
     print_network("ResNet-50", resnet50_layers(), 256, gpu);
     print_network("ResNet-20", resnet20_layers(), 128, gpu);

@@ -139,6 +139,14 @@ class CountingExecutor {
     if (bytes <= kMostCopied) std::memcpy(to, from, bytes);
     add_copy("upload", Launch::Kind::upload, bytes);
   }
+  /// Counted like any upload, although it overlaps earlier launches.
+  struct Buffer {
+    void* memory = nullptr;
+  };
+  void feed(const Buffer& buffer, const void* from, size_t bytes) {
+    upload(buffer.memory, from, bytes);
+  }
+  void was_read(const Buffer&) {}
   void download(void* to, const void*, size_t bytes) { std::memset(to, 0, bytes); }
   void copy(void*, const void*, size_t bytes) { add_copy("copy", Launch::Kind::copy, 2 * bytes); }
   void* host_memory(size_t bytes) {

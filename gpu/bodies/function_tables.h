@@ -79,8 +79,8 @@ struct LookUpGradient {
     read(x, at, value);
     read(dy, at, upstream);
     for (int j = 0; j < kSeveral; ++j) {
-      const double made = f.finish(static_cast<double>(upstream[j]), static_cast<double>(value[j]),
-                                   table[code[j]]);
+      const double made =
+          f.finish(static_cast<double>(upstream[j]), static_cast<double>(value[j]), table[code[j]]);
       value[j] = delivered<float>(made, write_format);
     }
     write(y, at, value);

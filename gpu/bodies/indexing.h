@@ -33,6 +33,22 @@ struct Strided {
   bool is_whole() const noexcept { return rank == 0 || (rank == 1 && stride[0] == 1); }
 };
 
+/// y[i] = x[i] for all i. Item: several elements.
+template <class T>
+struct Copy {
+  In<T> x;
+  Out<T> y;
+  int64_t n;
+
+  HS_HD int64_t items() const { return items_of_several(n); }
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, n);
+    T element[kSeveral];
+    read(x, at, element);
+    write(y, at, element);
+  }
+};
+
 /// y[i] = x[from.offset(i)] for all i.
 template <class T>
 struct CopyFrom {

@@ -28,30 +28,42 @@ struct TapSlot {
   uint64_t exponents[kExponentBins];
 };
 
+/// Item: a bin of a slot; the first bin's does the rest of the slot, too.
 struct ClearSlot {
   TapSlot* slots;
 
-  HS_HD void operator()(int64_t i) const {
-    slots[i] = {};
-    slots[i].min_bits = detail::kInfinityBits;
+  static int64_t items(int64_t slots) { return slots * kExponentBins; }
+  HS_HD void operator()(int64_t item) const {
+    TapSlot& slot = slots[item / kExponentBins];
+    const int64_t bin = item % kExponentBins;
+    slot.exponents[bin] = 0;
+    if (bin != 0) return;
+    for (uint64_t& counter : slot.counters) counter = 0;
+    slot.lost = 0;
+    slot.max_bits = 0;
+    slot.min_bits = detail::kInfinityBits;
+    slot.sum = slot.sum_sq = 0.0;
   }
 };
 
-/// Adds the counts in `slots` to `totals`, like TensorStats::merge().
+/// Adds the counts in `slots` to `totals`, like TensorStats::merge(). Items as above.
 struct MergeSlot {
   const TapSlot* slots;
   TapSlot* totals;
 
-  HS_HD void operator()(int64_t i) const {
-    const TapSlot& slot = slots[i];
-    TapSlot& total = totals[i];
+  static int64_t items(int64_t slots) { return ClearSlot::items(slots); }
+  HS_HD void operator()(int64_t item) const {
+    const TapSlot& slot = slots[item / kExponentBins];
+    TapSlot& total = totals[item / kExponentBins];
+    const int64_t bin = item % kExponentBins;
+    total.exponents[bin] += slot.exponents[bin];
+    if (bin != 0) return;
     for (int c = 0; c < TapSlot::kCounters; ++c) total.counters[c] += slot.counters[c];
     total.lost += slot.lost;
     raise_to(&total.max_bits, slot.max_bits);
     lower_to(&total.min_bits, slot.min_bits);
     total.sum += slot.sum;
     total.sum_sq += slot.sum_sq;
-    for (int bin = 0; bin < kExponentBins; ++bin) total.exponents[bin] += slot.exponents[bin];
   }
 };
 

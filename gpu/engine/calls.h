@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The calls that run an entry's nodes: one list for recorded steps and one for plain steps
 // (writes.h). Plain steps keep channels last where they can (channel_order.h) and run some nodes
-// together (fusion.h).
+// together: chains of them (fusion.h), and independent ones of one kind (grouping.h).
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 

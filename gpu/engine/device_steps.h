@@ -158,7 +158,7 @@ class DeviceSteps final : public StepQueue {
       if (each.entry != entry) continue;
       ++each.runs;
       auto* const totals = reinterpret_cast<TapSlot*>(copy.device + each.at);
-      executor_.items(taps_.slots(entry), MergeSlot{taps_.counters(), totals});
+      executor_.items(MergeSlot::items(taps_.slots(entry)), MergeSlot{taps_.counters(), totals});
       return;
     }
     executor_.copy(copy.device + copy.end, taps_.counters(), counter_bytes(entry));

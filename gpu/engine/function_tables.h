@@ -39,6 +39,12 @@ inline int64_t codes_of(Storage storage) {
   return bytes_of(storage) <= 2 ? int64_t{1} << (8 * bytes_of(storage)) : 0;
 }
 
+/// Returns the size of a table of these entries.
+template <class Entry>
+size_t bytes_of_table(int64_t entries) {
+  return static_cast<size_t>(entries) * sizeof(Entry);
+}
+
 /// Returns whether a table for operand `i` pays: it has as many elements as there are codes.
 template <class X>
 bool table_pays(const NodeCall<X, float>& c, size_t i) {
@@ -59,7 +65,7 @@ In<float> all_codes(const NodeCall<X, float>& c, size_t i) {
         codes[static_cast<size_t>(code * bytes + byte)] = static_cast<uint8_t>(code >> (8 * byte));
       }
     }
-    uint8_t* const memory = c.template working_memory<uint8_t>(count * bytes);
+    void* const memory = c.executor->allocate(codes.size());
     c.executor->upload(memory, codes.data(), codes.size());
     return static_cast<const void*>(memory);
   };
@@ -89,7 +95,7 @@ Step table_step(const NodeCall<X, T>& c, const Operation& operation) {
     const In<float> codes = all_codes(c, 0);
     const auto make = [&] {
       const int64_t count = codes_of(codes.storage());
-      float* const table = c.template working_memory<float>(count);
+      auto* const table = static_cast<float*>(c.executor->allocate(bytes_of_table<float>(count)));
       c.executor->items(count, Unary<float, Operation>{codes, table, operation});
       return static_cast<const void*>(table);
     };
@@ -112,7 +118,7 @@ Step gradient_table_step(const NodeCall<X, T>& c, const Function& f) {
     const In<float> codes = all_codes(c, 1);
     const auto make = [&] {
       const int64_t count = codes_of(codes.storage());
-      double* const table = c.template working_memory<double>(count);
+      auto* const table = static_cast<double*>(c.executor->allocate(bytes_of_table<double>(count)));
       c.executor->items(count, SlowParts<Function>{codes, table, f});
       return static_cast<const void*>(table);
     };

@@ -50,9 +50,9 @@ struct Place {
 }  // namespace
 
 bool runs_in_groups(std::string_view op) {
-  constexpr std::string_view kOps[] = {"GradientSum",   "Momentum",    "AdamMoments",
-                                       "SquareAverage", "RmsMomentum", "SgdUpdate",
-                                       "RmsUpdate",     "AdamUpdate",  "WeightAverage"};
+  constexpr std::string_view kOps[] = {
+      "GradientSum", "Momentum", "AdamMoments", "SquareAverage", "RmsMomentum",
+      "SgdUpdate",   "Assign",   "RmsUpdate",   "AdamUpdate",    "WeightAverage"};
   return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
 }
 

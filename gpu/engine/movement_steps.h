@@ -10,6 +10,7 @@
 #include "gpu/bodies/elementwise.h"
 #include "gpu/bodies/indexing.h"
 #include "gpu/engine/function_tables.h"
+#include "gpu/engine/group_steps.h"
 #include "gpu/engine/node_call.h"
 
 namespace halfscope::gpu {
@@ -125,8 +126,9 @@ Step move_step(const NodeCall<X, T>& c) {
 /// Copies into separate memory when the output does not share the input's.
 template <class X, class T>
 Step copy_step(const NodeCall<X, T>& c) {
-  const int64_t n = c.out_count(0);
-  return items_step(*c.executor, n, CopyFrom<T>{c.in[0], c.out[0], strided(*c.node, {n}, {1})});
+  return joint_step(c, [](const NodeCall<X, T>& call) {
+    return Copy<T>{call.in[0], call.out[0], call.out_count(0)};
+  });
 }
 
 template <class X, class T>

@@ -119,16 +119,6 @@ class ProgramMemory {
   }
 
  private:
-  static void note(const std::vector<ValueId>& values, bool yes, std::set<ValueId>& in) {
-    for (ValueId value : values) {
-      if (yes) {
-        in.insert(value);
-      } else {
-        in.erase(value);
-      }
-    }
-  }
-
   static constexpr size_t kBytes = 4;  ///< of an element on its way from the host
 
   /// Stores floats that are on the device as the value.
@@ -140,6 +130,16 @@ class ProgramMemory {
       executor_.items(round.items(), round);
     } else if (from != to.memory) {
       executor_.copy(to.memory, from, static_cast<size_t>(count) * kBytes);
+    }
+  }
+
+  static void note(const std::vector<ValueId>& values, bool yes, std::set<ValueId>& in) {
+    for (ValueId value : values) {
+      if (yes) {
+        in.insert(value);
+      } else {
+        in.erase(value);
+      }
     }
   }
 

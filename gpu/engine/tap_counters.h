@@ -52,9 +52,7 @@ class TapCounters {
   /// Returns the taps of inputs and variables, which the forward entry passes.
   const std::vector<const Tap*>& sources() const { return sources_; }
 
-  void clear(Entry entry) {
-    executor_.items(static_cast<int64_t>(at(entry).slots.size()), ClearSlot{memory_});
-  }
+  void clear(Entry entry) { executor_.items(ClearSlot::items(slots(entry)), ClearSlot{memory_}); }
 
   /// Measures, and rounds to `out` if it has memory.
   void measure(Entry entry, int tap, const In<float>& in, const Destination& out, int64_t n,
@@ -71,7 +69,7 @@ class TapCounters {
   /// Sums over chunks; the last launch before the counters are copied.
   void total(Entry entry) {
     const PerEntry& all = at(entry);
-    executor_.blocks(TapTotals{all.table, static_cast<int64_t>(all.slots.size()), all.most_chunks});
+    executor_.blocks(TapTotals{all.table, slots(entry), all.most_chunks});
   }
 
   /// Returns the entry's counters, which the next measured entry overwrites.

@@ -65,10 +65,11 @@ const Functions& functions() {
   return all;
 }
 
+/// Returns [m x n x k], in a batch after the number of products, and the formats.
 std::string shape_of(const MatrixPlan& plan) {
-  return fmt::format("{}[{} x {} x {}] of {} and {}{}",
-                     plan.count > 1 ? fmt::format("{} x ", plan.count) : "", plan.d.columns,
-                     plan.d.rows, plan.k, name_of(plan.second.storage), name_of(plan.first.storage),
+  const std::string batch = plan.count > 1 ? fmt::format("{} x ", plan.count) : "";
+  return fmt::format("[{}{} x {} x {}] of {} and {}{}", batch, plan.d.columns, plan.d.rows, plan.k,
+                     name_of(plan.second.storage), name_of(plan.first.storage),
                      plan.bias != nullptr ? " with bias" : "");
 }
 

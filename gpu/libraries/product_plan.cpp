@@ -205,7 +205,8 @@ ConvPlan plan_convolution(ConvProduct product, const ConvGeometry& s, Storage op
 std::vector<ConvPlan> plans_of_convolution(ConvProduct product, const ConvGeometry& s,
                                            Storage operands, Storage result, bool copied) {
   const bool half = bytes_of(operands) == 2;
-  std::vector<ConvPlan> plans{plan_convolution(product, s, operands, result, half || copied)};
+  const bool channels_last = half || (copied && operands == Storage::tf32);
+  std::vector<ConvPlan> plans{plan_convolution(product, s, operands, result, channels_last)};
   if (half && result == Storage::fp32) {
     plans.push_back(plan_convolution(product, s, Storage::tf32, result, true));
   }

@@ -144,8 +144,8 @@ ConvPlan plan_convolution(ConvProduct product, const ConvGeometry& s, Storage op
 
 /// Returns the plans of a convolution in the order in which to try them. Operands of 16 bits are
 /// multiplied as they are or, if the library cannot sum their products in fp32, as tf32, which can
-/// represent them. Tensor cores want channels last, so operands of 32 bits have them, too, if they
-/// are `copied` anyway.
+/// represent them. Tensor cores want channels last, so tf32 has them, too, if an operand is
+/// `copied` anyway. Engines for fp32 want the layout of ONNX and would convert any other.
 std::vector<ConvPlan> plans_of_convolution(ConvProduct product, const ConvGeometry& s,
                                            Storage operands, Storage result, bool copied);
 

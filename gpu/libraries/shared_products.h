@@ -25,6 +25,7 @@ class SharedProducts final : public ProductLibrary {
                 [&](std::string& reason) { return library_->convolution(plan, reason); });
   }
   bool fast() const override { return library_->fast(); }
+  int64_t most_copied() const override { return library_->most_copied(); }
   int64_t device_bytes() const override { return library_->device_bytes(); }
 
  private:

@@ -184,7 +184,9 @@ TEST(CliFprev, NamesStructures) {
       {{"fprev", "--model", "format"}, "structure  one ascending chain\n"},
       {{"fprev", "--model", "fma32-then-round", "--n", "333"}, "structure  one ascending chain\n"},
       {{"fprev", "--model", "pairwise"}, "structure  pairwise\n"},
-      {{"fprev", "--model", "interleaved16"}, "dealt out in turn"},
+      {{"fprev", "--model", "interleaved16", "--n", "100"},
+       "structure  16 parts of 7, dealt out in turn in runs of 1, each one ascending chain, summed "
+       "as a balanced tree\n"},
       {{"fprev", "--model", "fp32:split-k=4"},
        "structure  4 parts of 16, each one ascending chain, summed in order\n"},
       {{"fprev", "--model", "format:promote=16"},

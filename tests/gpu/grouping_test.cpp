@@ -117,6 +117,7 @@ Model layers(int64_t count) {
 /// Launches of an entry without statistics.
 int64_t launches(const Executable& exe, Entry entry) {
   const std::unique_ptr<Program> program = host_executor_backend().compile(exe);
+  program->keep_values(false);
   program->run(entry, {});
   const std::vector<std::string> ways = program->launches_of(entry);
   if (ways.size() != 1 || ways[0].rfind("repeats ", 0) != 0) return -1;
@@ -154,6 +155,15 @@ TEST(Groups, SumsOfMicroBatchesTakeOneLaunch) {
   const TrainingSpec spec{parse_optimizer("sgd"), 2};
   const Executable exe = lower(layers(5), preset_plan("mixed_float16").value(), spec);
   EXPECT_EQ(launches(exe, Entry::accumulate), 1);
+}
+
+// The network has two buffers.
+TEST(Groups, CopiesOfBuffersTakeOneLaunch) {
+  const TrainingSpec spec{parse_optimizer("sgd"), 1};
+  const Executable exe = lower(test::small_network(2), preset_plan("float32").value(), spec);
+  ASSERT_EQ(exe.entry(Entry::begin).size(), 2u);
+  EXPECT_EQ(launches(exe, Entry::begin), 1);
+  EXPECT_EQ(launches(exe, Entry::update), 2);
 }
 
 // Weights are narrowed together, ahead of the layers that read them.

@@ -120,6 +120,26 @@ TEST(Libraries, OperandsMayBeStoredInFewerBytesThanTheyAreRead) {
   }
 }
 
+// Copies for tensor cores have channels last; fp32 keeps its layout.
+TEST(Libraries, CopiedOperandsHaveTheLayoutOfTheirEngines) {
+  const gpu::ConvGeometry s{.batch = 2, .in = 3, .height = 4, .width = 5};
+  const auto layouts = [&](Storage operands, Storage result, bool copied) {
+    std::string text;
+    for (const ConvPlan& plan :
+         plans_of_convolution(ConvProduct::forward, s, operands, result, copied)) {
+      text += std::string(text.empty() ? "" : ", ") + name_of(plan.x.storage) +
+              (plan.channels_last ? " last" : "");
+    }
+    return text;
+  };
+  for (const bool copied : {false, true}) {
+    EXPECT_EQ(layouts(Storage::fp32, Storage::fp32, copied), "fp32");
+    EXPECT_EQ(layouts(Storage::tf32, Storage::fp32, copied), copied ? "tf32 last" : "tf32");
+    EXPECT_EQ(layouts(Storage::fp16, Storage::fp32, copied), "fp16 last, tf32 last");
+    EXPECT_EQ(layouts(Storage::bf16, Storage::bf16, copied), "bf16 last");
+  }
+}
+
 // In fast mode a library may round outputs itself: the values are the same, but its overflows and
 // flushes are not counted.
 TEST(Libraries, FastResultsAreTheSameValues) {

@@ -6,7 +6,7 @@
 
 #include "gpu/libraries/libraries.h"
 #include "tests/gpu/interpreted_library.h"
-#include "tests/gpu/one_product.h"
+#include "tests/gpu/one_node.h"
 #include "tests/gpu/op_lockstep.h"
 
 namespace halfscope {
@@ -102,8 +102,8 @@ TEST(MatrixPlans, CopiesOfABatchFollowEachOther) {
 /// Launches of a MatMul without statistics: [batch][heads][rows][depth] times its counterpart.
 int64_t launches(int64_t batch, int64_t heads, int64_t depth, const FloatFormat& format,
                  const InterpretedOptions& options = {}, int64_t shared = 1) {
-  const OneProduct product("MatMul", {{batch, heads, 8, depth}, {batch, heads / shared, depth, 16}},
-                           format, format);
+  const OneNode product("MatMul", {{batch, heads, 8, depth}, {batch, heads / shared, depth, 16}},
+                        format, format);
   return product.launches_on_host(LibraryBackend(options));
 }
 
@@ -142,13 +142,13 @@ TEST(MatrixLaunches, CallsMayOverlap) {
   }
 }
 
-std::string kernel(const OneProduct& product, const InterpretedOptions& options) {
+std::string kernel(const OneNode& product, const InterpretedOptions& options) {
   return LibraryBackend(options).compile(product.executable)->kernel_of(0);
 }
 
 TEST(MatrixLaunches, AProgramSaysHowOftenItCalls) {
   const auto levels = [](int64_t size, const FloatFormat& format) {
-    return OneProduct("MatMul", {{size, 1, 4, 16}, {1, size, 16, 8}}, format, format);
+    return OneNode("MatMul", {{size, 1, 4, 16}, {1, size, 16, 8}}, format, format);
   };
   EXPECT_EQ(kernel(levels(1, kFp16), {}), "interpreted matrix");
   EXPECT_EQ(kernel(levels(8, kFp16), {}), "interpreted matrix, 8 calls");
@@ -163,8 +163,8 @@ TEST(MatrixBias, IsAddedByALibraryThatRounds) {
   const Shape a{5, 16}, b{16, 24};
   for (const FloatFormat& format : {kFp16, kBf16}) {
     SCOPED_TRACE(format_name(format));
-    const OneProduct biased("Gemm", {a, b, {24}}, format, format);
-    const OneProduct plain("Gemm", {a, b}, format, format);
+    const OneNode biased("Gemm", {a, b, {24}}, format, format);
+    const OneNode plain("Gemm", {a, b}, format, format);
     EXPECT_EQ(kernel(biased, {.fast = true}), "interpreted matrix with bias");
     const LibraryBackend fast({.fast = true}), exact({});
     EXPECT_EQ(biased.launches_on_host(fast), plain.launches_on_host(fast));
@@ -179,7 +179,7 @@ TEST(MatrixBias, IsAddedByALibraryThatRounds) {
 }
 
 TEST(MatrixBias, IsOursWhereTheLibraryCannotAddIt) {
-  const auto is_ours = [](const OneProduct& product, const InterpretedOptions& options) {
+  const auto is_ours = [](const OneNode& product, const InterpretedOptions& options) {
     SCOPED_TRACE(kernel(product, options));
     EXPECT_EQ(kernel(product, options).find("bias"), std::string::npos);
     Lockstep lockstep(product.executable, LibraryBackend(options));
@@ -198,7 +198,7 @@ TEST(MatrixBias, IsOursWhereTheLibraryCannotAddIt) {
   is_ours({"Gemm", {a, {16, 20}, {20}}, kFp16, kFp16}, {.fast = true});             // padded rows
   is_ours({"Gemm", {a, b, {24}}, kFp16, kFp16, {{"alpha", 0.5}}}, {.fast = true});  // scaled
   is_ours({"Gemm", {a, b, {24}}, kFp16, kFp16, {{"beta", 0.5}}}, {.fast = true});
-  OneProduct other("Gemm", {a, b, {24}}, kFp16, kFp16);
+  OneNode other("Gemm", {a, b, {24}}, kFp16, kFp16);
   other.executable.graph.value(other.operands[2]).format = kFp32;  // stored unlike the output
   is_ours(other, {.fast = true});
 }

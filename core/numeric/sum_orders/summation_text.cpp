@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "core/numeric/sum_orders/summation_shape.h"
 
@@ -139,7 +140,8 @@ class Describer {
 
   std::string name(int node) {
     if (shape_.is_leaf(node)) return "one summand";
-    for (const auto attempt : {&Describer::chain, &Describer::pairwise, &Describer::parts}) {
+    for (const auto attempt :
+         {&Describer::chain, &Describer::pairwise, &Describer::interleaved, &Describer::parts}) {
       if (std::optional<std::string> found = (this->*attempt)(node)) return *found;
     }
     return "irregular";
@@ -214,6 +216,33 @@ class Describer {
       stack.insert(stack.end(), below.begin(), below.end());
     }
     return shape_.size(node) < 4 ? std::nullopt : std::optional<std::string>("pairwise");
+  }
+
+  /// Names chains that get the summands in turn and whose sums are added as a balanced tree: at
+  /// each of its nodes, summands at even and at odd places meet.
+  std::optional<std::string> interleaved(int node) {
+    std::vector<int> parts{node};
+    for (std::vector<int> halves{node}; !halves.empty();) {
+      parts = std::exchange(halves, {});
+      for (const int part : parts) {
+        const std::vector<int>& below = shape_.children(part);
+        const bool deals = below.size() == 2 &&
+                           dealt_run({shape_.summands(below[0]), shape_.summands(below[1])}) == 1;
+        if (!deals) {
+          halves.clear();
+          break;
+        }
+        halves.insert(halves.end(), below.begin(), below.end());
+      }
+    }
+    const int length = shape_.size(parts.front());
+    if (parts.size() < 4 || length < 3) return std::nullopt;
+    for (const int part : parts) {
+      const std::string chain = within(part, shape_.summands(part));
+      if (chain != "one ascending chain" && chain != "one addition") return std::nullopt;
+    }
+    return counted(parts.size(), "parts of " + std::to_string(length)) +
+           ", dealt out in turn in runs of 1, each one ascending chain, summed as a balanced tree";
   }
 
   /// Names partial sums that are added one after the other, or at once.

@@ -17,7 +17,7 @@
 #include "core/numeric/formats/codes.h"
 #include "core/numeric/formats/round.h"
 #include "gpu/backends.h"
-#include "tests/gpu/one_product.h"
+#include "tests/gpu/one_node.h"
 #include "tests/gpu/simulated/device.h"
 #include "tests/gpu/simulated/stored.h"
 
@@ -25,7 +25,7 @@ namespace halfscope {
 namespace {
 
 using test::noise;
-using test::OneProduct;
+using test::OneNode;
 using testing::ElementsAre;
 
 constexpr int32_t kRows = 16, kColumns = 32, kDepth = 64, kBatch = 3;
@@ -284,7 +284,7 @@ TEST_F(SimulatedDeviceCublasLtDeathTest, EndsProgramsThatBreakItsRules) {
 }
 
 /// Products of the library, in place and copied, alone and in batches of one level and two.
-std::vector<OneProduct> products(const FloatFormat& read, const FloatFormat& write) {
+std::vector<OneNode> products(const FloatFormat& read, const FloatFormat& write) {
   const Attributes tb{{"transB", int64_t{1}}};
   return {{"Gemm", {{16, 48}, {32, 48}, {32}}, read, write, tb},
           {"Gemm", {{5, 37}, {37, 9}}, read, write},
@@ -297,7 +297,7 @@ std::vector<OneProduct> products(const FloatFormat& read, const FloatFormat& wri
 TEST(OnSimulatedDevice, ProductsOfCublasLtHaveTheBitsOfTheEmulator) {
   for (const FloatFormat& read : {kFp32, kTf32, kFp16, kBf16, kE4m3fn}) {
     SCOPED_TRACE(format_name(read));
-    for (const OneProduct& product : products(read, kFp32)) {
+    for (const OneNode& product : products(read, kFp32)) {
       test::Lockstep lockstep(product.executable, cuda_backend(GpuProducts::library));
       ASSERT_TRUE(lockstep.candidate().by_library(0)) << lockstep.candidate().kernel_of(0);
       EXPECT_THAT(lockstep.candidate().kernel_of(0), testing::HasSubstr("algorithm 66"));
@@ -311,7 +311,7 @@ TEST(OnSimulatedDevice, ProductsOfCublasLtHaveTheBitsOfTheEmulator) {
 // The comparison above can fail: it does where the library is free to lose bits.
 TEST(OnSimulatedDevice, FastProductsHaveOtherBits) {
   for (const FloatFormat& read : {kFp32, kFp16, kE4m3fn}) {
-    const OneProduct product = products(read, kFp32)[0];
+    const OneNode product = products(read, kFp32)[0];
     test::Lockstep lockstep(product.executable, cuda_backend(GpuProducts::fast));
     lockstep.keep_differences();
     product.write_operands(lockstep);
@@ -323,7 +323,7 @@ TEST(OnSimulatedDevice, FastProductsHaveOtherBits) {
 // A bias that the library adds: recorded steps have the same bits, and others launch nothing else.
 TEST(OnSimulatedDevice, RecordedStepsHaveTheBitsOfTheLibrarysRounding) {
   for (const FloatFormat& format : {kFp16, kBf16}) {
-    const OneProduct product = products(format, format)[0];
+    const OneNode product = products(format, format)[0];
     const auto program = [&] {
       std::unique_ptr<Program> made = cuda_backend(GpuProducts::fast).compile(product.executable);
       EXPECT_THAT(made->kernel_of(0), testing::HasSubstr(" with bias"));
@@ -351,7 +351,7 @@ TEST(OnSimulatedDevice, RecordedStepsHaveTheBitsOfTheLibrarysRounding) {
 }
 
 std::string graph_of(const Shape& a, const Shape& b, GpuProducts products) {
-  const OneProduct product("MatMul", {a, b}, kFp16, kFp16);
+  const OneNode product("MatMul", {a, b}, kFp16, kFp16);
   const std::unique_ptr<Program> program = cuda_backend(products).compile(product.executable);
   product.write_operands(*program);
   for (int i = 0; i < 3; ++i) program->run(Entry::grad, {});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What executors promise and require, on the host and on the simulated device: memory that starts
-// with any bytes, aligned accesses, limits of launches, and inputs that arrive while earlier
+// Promises and requirements of executors, on the host and on the simulated device: memory that
+// starts with any bytes, aligned accesses, limits of launches, and inputs that arrive while earlier
 // launches run.
 #include "gpu/engine/executor.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What tests of the simulated device share.
+// A fixture for tests of the simulated device.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -37,7 +37,7 @@ struct DeviceRadixSort {
         !simulated::on_device(sorted_values, count * sizeof(Value))) {
       simulated::violated("a sort of what is no memory of the device");
     }
-    return simulated::enqueue(stream, [=] {
+    const auto sort = [=] {
       std::memset(memory, 0xff, needed);
       const Key mask = static_cast<Key>(~Key{0}) >> (8 * static_cast<int>(sizeof(Key)) - end);
       std::vector<size_t> order(count);
@@ -49,7 +49,8 @@ struct DeviceRadixSort {
         sorted_keys[i] = keys[order[i]];
         sorted_values[i] = values[order[i]];
       }
-    });
+    };
+    return simulated::enqueue(stream, sort, {memory, keys, sorted_keys, values, sorted_values});
   }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A program of one matrix product on variables.
+// A program of one node on variables.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@
 
 namespace halfscope::test {
 
-struct OneProduct {
+struct OneNode {
   Executable executable{};
   std::vector<ValueId> operands{};
   std::vector<int64_t> counts{};
   ValueId result = kNone;
 
-  /// Operands are stored in `read`, and so is a bias. The result has its own format.
-  OneProduct(const std::string& op, const std::vector<Shape>& shapes, const FloatFormat& read,
-             const FloatFormat& write, const Attributes& attributes = {}) {
+  /// Operands are stored in `read`, also a bias.
+  OneNode(const std::string& op, const std::vector<Shape>& shapes, const FloatFormat& read,
+          const FloatFormat& write, const Attributes& attributes = {}) {
     Graph& graph = executable.graph;
     for (const Shape& shape : shapes) {
       operands.push_back(graph.add_variable("x" + std::to_string(operands.size()), shape, {}));
       counts.push_back(element_count(shape));
     }
-    result = graph.add1(op, "product", operands, attributes);
+    result = graph.add1(op, "node", operands, attributes);
     for (const ValueId value : operands) graph.value(value).format = read;
     graph.value(result).format = write;
     NodePlan& plan = graph.node(0).plan;
