@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Training steps on a GPU compared with PyTorch on the same device, in one run. For each model and
-// plan: the step of every backend without statistics, with statistics every tenth step and every
-// step, and PyTorch's step. Prints medians over the rounds, ratios, and the memory of a lane. If
-// PyTorch fails, its column is empty, and a line says why:
+// Training steps on a GPU compared with PyTorch on the same device, in one run. For each model
+// (bench/networks.h) and plan: the step of every backend without statistics, with statistics every
+// tenth step and every step, and PyTorch's step, eager and by torch.compile. Both sides get every
+// batch from the host. Prints medians over the rounds, ratios, and the memory of a lane. If PyTorch
+// fails, its columns are empty, and a line says why:
 //   PyTorch failed: LAST LINE OF ITS ERROR
-//   gpu_step_bench [--backends cuda,cuda-fast] [--models A,B] [--plans A,B] [--batch 512]
+//   torch.compile failed: LAST LINE OF ITS ERROR
+//   gpu_step_bench [--backends cuda,cuda-fast] [--models A,B] [--plans A,B] [--batch N]
 //                  [--steps 60] [--rounds 3] [--python PROGRAM] [--torch-script FILE]
-// Needs a GPU (exit code 3 without one), except for the backend "emulated", which only tests this
-// program.
+// Without --batch, each model has its usual batch size. Large models (resnet50, gpt2) run a sixth
+// of the steps and, unless --plans says otherwise, only under mixed_float16. Needs a GPU (exit code
+// 3 without one), except for the backend "emulated", which only tests this program.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,6 +26,7 @@
 #include <vector>
 
 #include "bench/gpu_options.h"
+#include "bench/networks.h"
 #include "bench/other_program.h"
 #include "core/error.h"
 #include "core/policy/policy.h"
@@ -33,12 +37,24 @@ namespace {
 
 struct Options {
   std::string backends = "cuda,cuda-fast";
-  std::string models = "mlp:784-4096-4096-4096-10,lenet,resnet20";
-  std::string plans = "float32,mixed_float16,mixed_bfloat16";
+  std::string models = "mlp:784-4096-4096-4096-10,lenet,resnet20,resnet50,gpt2";
+  std::string plans;  ///< empty: kPlans, or kLargePlans of large models
   std::string python = "python3";
   std::string torch_script = HALFSCOPE_SOURCE_DIR "/bench/torch_gpu_step.py";
-  int64_t batch = 512, steps = 60;
+  int64_t batch = 0, steps = 60;  ///< batch 0: the model's
   int rounds = 3;
+
+  int64_t batch_of(const Workload& work) const { return batch > 0 ? batch : work.batch; }
+  int64_t steps_of(const Workload& work) const {
+    return work.large ? std::max<int64_t>(steps / kFewer, kLeastSteps) : steps;
+  }
+  std::string plans_of(const Workload& work) const {
+    return !plans.empty() ? plans : work.large ? kLargePlans : kPlans;
+  }
+
+  static constexpr const char* kPlans = "float32,mixed_float16,mixed_bfloat16";
+  static constexpr const char* kLargePlans = "mixed_float16";
+  static constexpr int64_t kFewer = 6, kLeastSteps = 5;
 };
 
 /// Receives the statistics and drops them, so that only their transfer from the device is timed.
@@ -57,15 +73,17 @@ struct Step {
   int64_t bytes = 0;  ///< on the device
 };
 
-Step our_step(const Options& options, const std::string& model, const std::string& plan_name,
+Step our_step(const Options& options, const Workload& work, const std::string& plan_name,
               const Backend& backend, int64_t every, const Dataset& data) {
   const std::optional<Plan> preset = preset_plan(plan_name);
   if (!preset) throw Error("unknown plan " + plan_name);
   const Plan& plan = *preset;
   TrainConfig config;
-  config.model = model;
-  config.batch = options.batch;
-  config.steps = options.steps;
+  config.model = work.name;
+  config.build = work.build;
+  config.optimizer = work.optimizer;
+  config.batch = options.batch_of(work);
+  config.steps = options.steps_of(work);
   config.every = every;
   config.evaluate = false;
   LaneConfig lane{plan, {}, &backend};
@@ -90,19 +108,20 @@ Step our_step(const Options& options, const std::string& model, const std::strin
   return {sum / static_cast<double>(times.size() - warm), trainer.device_bytes(0)};
 }
 
-/// PyTorch's steps. After the first failure no further rounds run.
+/// PyTorch's steps. After the first failure no further ones run.
 struct TorchSteps {
   std::vector<double> ms{};
   int64_t bytes = 0;
   std::string failure{};
 };
 
-void torch_step(const Options& options, const std::string& model, const std::string& plan,
-                TorchSteps& steps) {
+void torch_step(const Options& options, const Workload& work, const std::string& plan,
+                bool compiled, TorchSteps& steps) {
   if (!steps.failure.empty()) return;
-  const OtherOutput output =
-      output_of(fmt::format("'{}' '{}' --model {} --precision {} --batch {}", options.python,
-                            options.torch_script, model, plan, options.batch));
+  const OtherOutput output = output_of(
+      fmt::format("'{}' '{}' --model {} --precision {} --batch {} --steps {} --compile {}",
+                  options.python, options.torch_script, work.name, plan, options.batch_of(work),
+                  options.steps_of(work), compiled ? 1 : 0));
   const nlohmann::json& json = output.json;
   if (json.is_object() && json.contains("ms") && json.contains("bytes")) {
     steps.ms.push_back(json.at("ms").get<double>());
@@ -110,75 +129,104 @@ void torch_step(const Options& options, const std::string& model, const std::str
     return;
   }
   steps.failure = output.error.empty() ? "it printed no times" : output.error;
-  fmt::print("PyTorch failed: {}\n", steps.failure);
+  fmt::print("{} failed: {}\n", compiled ? "torch.compile" : "PyTorch", steps.failure);
   std::fflush(stdout);
 }
 
+/// Times of a row that the others are divided by; 0 if there is none.
+struct Others {
+  double torch = 0.0, compiled = 0.0, unrecorded = 0.0, fp32 = 0.0;
+};
+
 void row(const std::string& model, const std::string& plan, const std::string& step, double ms,
-         double torch, double unrecorded, double fp32, int64_t bytes) {
+         const Others& others, int64_t bytes) {
   const auto ratio = [](double a, double b) {
     return a > 0.0 && b > 0.0 ? fmt::format("{:.2f}", a / b) : std::string("-");
   };
-  fmt::print("{:<26} {:<15} {:<24} {:>9.3f} {:>11} {:>11} {:>9} {:>9}\n", model, plan, step, ms,
-             ratio(torch, ms), ratio(ms, unrecorded), ratio(fp32, ms),
+  fmt::print("{:<26} {:<15} {:<24} {:>9.3f} {:>11} {:>11} {:>11} {:>9} {:>9}\n", model, plan, step,
+             ms, ratio(others.torch, ms), ratio(others.compiled, ms), ratio(ms, others.unrecorded),
+             ratio(others.fp32, ms),
              bytes > 0 ? fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20)) : "-");
   std::fflush(stdout);
 }
 
-void run(const Options& options) {
-  for (const std::string& name : words(options.backends)) backend_of(name);
-  const Dataset data = make_digits();
-  fmt::print(
-      "batch {}, {} steps, {} rounds; throughput / PyTorch's, time / time without statistics, "
-      "speedup over fp32\n",
-      options.batch, options.steps, options.rounds);
-  fmt::print("{:<26} {:<15} {:<24} {:>9} {:>11} {:>11} {:>9} {:>9}\n", "model", "plan", "step",
-             "ms", "to PyTorch", "unrecorded", "speedup", "MiB");
-  std::fflush(stdout);
-  int compared = 0, failed = 0;  // with PyTorch
-  for (const std::string& model : words(options.models)) {
-    std::map<std::string, double> fp32;
-    for (const std::string& plan : words(options.plans)) {
-      TorchSteps torch;
-      struct Times {
-        std::vector<double> off, tenth, every;
-        int64_t bytes = 0;
-      };
-      std::map<std::string, Times> times;
-      for (int round = 0; round < options.rounds; ++round) {
-        torch_step(options, model, plan, torch);
-        for (const std::string& name : words(options.backends)) {
-          const Backend& backend = backend_of(name);
-          Times& own = times[name];
-          const Step off = our_step(options, model, plan, backend, 0, data);
-          own.off.push_back(off.ms);
-          own.bytes = off.bytes;
-          own.tenth.push_back(our_step(options, model, plan, backend, 10, data).ms);
-          own.every.push_back(our_step(options, model, plan, backend, 1, data).ms);
-        }
-      }
-      ++(torch.failure.empty() ? compared : failed);
-      const double theirs = median(torch.ms);
-      const auto remember = [&](const std::string& who, double ms) {
-        if (plan == "float32") fp32[who] = ms;
-        return fp32.contains(who) ? fp32[who] : 0.0;
-      };
-      if (theirs > 0.0) {
-        row(model, plan, "PyTorch", theirs, 0.0, 0.0, remember("PyTorch", theirs), torch.bytes);
-      }
-      for (const auto& [name, own] : times) {
-        const double off = median(own.off), base = remember(name, off);
-        row(model, plan, name, off, theirs, 0.0, base, own.bytes);
-        row(model, plan, name + ", every 10th", median(own.tenth), theirs, off, base, 0);
-        row(model, plan, name + ", every step", median(own.every), theirs, off, base, 0);
-      }
+/// Our steps of one backend, by how often they are recorded.
+struct Times {
+  std::vector<double> off, tenth, every;
+  int64_t bytes = 0;
+};
+
+class Comparison {
+ public:
+  explicit Comparison(const Options& options) : options_(options) {}
+
+  void run() {
+    for (const std::string& name : words(options_.backends)) backend_of(name);
+    fmt::print(
+        "{} steps, {} rounds; throughput / PyTorch's eager and compiled, time / time without "
+        "statistics, speedup over fp32\n",
+        options_.steps, options_.rounds);
+    fmt::print("{:<26} {:<15} {:<24} {:>9} {:>11} {:>11} {:>11} {:>9} {:>9}\n", "model", "plan",
+               "step", "ms", "to PyTorch", "to compiled", "unrecorded", "speedup", "MiB");
+    std::fflush(stdout);
+    for (const std::string& name : words(options_.models)) {
+      const Workload work = workload(name);
+      const Dataset data = work.data(2 * options_.batch_of(work));
+      fp32_.clear();
+      for (const std::string& plan : words(options_.plans_of(work))) compare(work, plan, data);
+    }
+    if (failed_ > 0) {
+      fmt::print("PyTorch failed for {} of {} models and plans{}\n", failed_, compared_ + failed_,
+                 compared_ == 0 ? ": nothing to compare with" : "");
     }
   }
-  if (failed > 0) {
-    fmt::print("PyTorch failed for {} of {} models and plans{}\n", failed, compared + failed,
-               compared == 0 ? ": nothing to compare with" : "");
+
+ private:
+  void compare(const Workload& work, const std::string& plan, const Dataset& data) {
+    TorchSteps torch, compiled;
+    std::map<std::string, Times> times;
+    for (int round = 0; round < options_.rounds; ++round) {
+      torch_step(options_, work, plan, false, torch);
+      // Once, because compiling takes longer than all steps.
+      if (round == 0 && torch.failure.empty()) torch_step(options_, work, plan, true, compiled);
+      for (const std::string& name : words(options_.backends)) {
+        const Backend& backend = backend_of(name);
+        Times& own = times[name];
+        const Step off = our_step(options_, work, plan, backend, 0, data);
+        own.off.push_back(off.ms);
+        own.bytes = off.bytes;
+        own.tenth.push_back(our_step(options_, work, plan, backend, 10, data).ms);
+        own.every.push_back(our_step(options_, work, plan, backend, 1, data).ms);
+      }
+    }
+    ++(torch.failure.empty() ? compared_ : failed_);
+    const double theirs = median(torch.ms), best = median(compiled.ms);
+    if (theirs > 0.0) {
+      row(work.name, plan, "PyTorch", theirs, {.fp32 = remember(plan, "PyTorch", theirs)},
+          torch.bytes);
+    }
+    if (best > 0.0) {
+      row(work.name, plan, "PyTorch compiled", best,
+          {.torch = theirs, .fp32 = remember(plan, "compiled", best)}, compiled.bytes);
+    }
+    for (const auto& [name, own] : times) {
+      const double off = median(own.off), base = remember(plan, name, off);
+      row(work.name, plan, name, off, {theirs, best, 0.0, base}, own.bytes);
+      row(work.name, plan, name + ", every 10th", median(own.tenth), {theirs, best, off, base}, 0);
+      row(work.name, plan, name + ", every step", median(own.every), {theirs, best, off, base}, 0);
+    }
   }
-}
+
+  /// Returns the time under float32, if that has run before.
+  double remember(const std::string& plan, const std::string& who, double ms) {
+    if (plan == "float32") fp32_[who] = ms;
+    return fp32_.contains(who) ? fp32_[who] : 0.0;
+  }
+
+  const Options& options_;
+  std::map<std::string, double> fp32_{};
+  int compared_ = 0, failed_ = 0;  ///< with PyTorch
+};
 
 }  // namespace
 }  // namespace halfscope
@@ -212,7 +260,7 @@ int main(int argc, char** argv) {
     }
   }
   try {
-    halfscope::run(options);
+    halfscope::Comparison(options).run();
   } catch (const std::exception& error) {
     fmt::print(stderr, "gpu_step_bench: {}\n", error.what());
     return 3;

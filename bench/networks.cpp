@@ -259,7 +259,10 @@ Workload workload(const std::string& name) {
     const Sizes sizes =
         sizes_of(name, {{"image", 224}, {"classes", 1000}, {"width", 64}, {"depth", 6}});
     const int64_t image = sizes.at("image"), classes = sizes.at("classes");
-    return {name, 256, parse_optimizer("sgd:lr=0.1,momentum=0.9,weight_decay=1e-4"),
+    return {name,
+            256,
+            true,
+            parse_optimizer("sgd:lr=0.1,momentum=0.9,weight_decay=1e-4"),
             [=](int64_t batch) { return ResNet(name, sizes).build(batch); },
             [=](int64_t samples) {
               return images(samples, {3, image, image}, classes);
@@ -273,13 +276,19 @@ Workload workload(const std::string& name) {
       throw usage_error("model '" + name + "': the width is not a multiple of the heads");
     }
     const int64_t sequence = sizes.at("sequence"), vocabulary = sizes.at("vocabulary");
-    return {name, 8, parse_optimizer("adamw:lr=6e-4,weight_decay=0.1"),
+    return {name,
+            8,
+            true,
+            parse_optimizer("adamw:lr=6e-4,weight_decay=0.1"),
             [=](int64_t batch) { return Gpt2(name, sizes).build(batch); },
             [=](int64_t samples) { return texts(samples, sequence, vocabulary); }};
   }
   const Shape shape{1, 28, 28};
   build_model(name, 1, shape, 10);  // throws if there is no such network
-  return {name, 512, parse_optimizer("sgd:lr=0.1"),
+  return {name,
+          512,
+          false,
+          parse_optimizer("sgd:lr=0.1"),
           [=](int64_t batch) { return build_model(name, batch, shape, 10); },
           [](int64_t) { return make_digits(); }};
 }

@@ -7,7 +7,7 @@
 //   gpt2[:layers=N:width=N:heads=N:sequence=N:vocabulary=N]
 //       GPT-2 small (Radford et al. 2019) without dropout; the head shares the token table; cross
 //       entropy over all tokens; batch 8, AdamW. Attention is written as operators.
-// bench/torch_networks.py has the same networks for PyTorch.
+// bench/torch_gpu_step.py has the same networks for PyTorch.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ namespace halfscope {
 
 struct Workload {
   std::string name;
-  int64_t batch = 0;  ///< usual number of samples in a step
+  int64_t batch = 0;   ///< usual number of samples in a step
+  bool large = false;  ///< a step takes long, so benchmarks run fewer
   Optimizer optimizer;
   std::function<Model(int64_t batch)> build;
   std::function<Dataset(int64_t samples)> data;  ///< random samples

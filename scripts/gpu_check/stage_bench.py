@@ -63,6 +63,8 @@ def _steps(context: Context) -> Outcome:
     failed = list(dict.fromkeys(line for line in lines if line.startswith("PyTorch failed:")))
     for line in failed:
         context.not_checked("a step against PyTorch", line)
+    for line in dict.fromkeys(line for line in lines if line.startswith("torch.compile failed:")):
+        context.not_checked("a step against torch.compile", line)
     if outcome.ok and not failed and not any(re.search(r"\sPyTorch\s+[0-9.]", line)
                                              for line in lines):
         context.not_checked("steps against PyTorch", "gpu_step_bench printed no time of PyTorch")
