@@ -58,7 +58,7 @@ std::vector<OpCase> products() {
                    "Gemm",
                    {noisy({16, 24}, 15), noisy({24, 8}, 16), noisy({16, 1}, 17)},
                    {{"alpha", 0.5}, {"beta", -1.5}}});
-  cases.push_back({"groups",
+  cases.push_back({"grouped",
                    "Conv",
                    {noisy({2, 4, 6, 5}, 18), noisy({6, 2, 3, 3}, 19), noisy({6}, 20)},
                    {{"group", int64_t{2}}, {"pads", Ints{1, 1, 1, 1}}}});
@@ -179,7 +179,7 @@ TEST(Libraries, WholeStepsAreTheEmulators) {
 using Kernels = std::set<std::string>;
 
 TEST(Libraries, AProgramSaysWhatComputesItsProducts) {
-  const OpCase gemm = products()[0], convolution = named("conv"), grouped = named("groups");
+  const OpCase gemm = products()[0], convolution = named("conv"), grouped = named("grouped");
   const std::string first = ", operands copied first";
   EXPECT_EQ(kernels_of(gemm, kFp16, {}), Kernels{"Gemm: interpreted matrix" + first});
   EXPECT_EQ(kernels_of(gemm, kE5m2, {}),
