@@ -48,7 +48,8 @@ std::vector<OpCase> products() {
                        {{"transA", ta}, {"transB", tb}}});
     }
   }
-  cases.push_back({"groups", "MatMul", {noisy({2, 3, 2, 8, 16}, 23), noisy({2, 3, 1, 16, 8}, 24)}});
+  cases.push_back(
+      {"fewer heads", "MatMul", {noisy({2, 3, 2, 8, 16}, 23), noisy({2, 3, 1, 16, 8}, 24)}});
   cases.push_back({"positions", "MatMul", {noisy({3, 2, 8, 16}, 25), noisy({1, 2, 16, 8}, 26)}});
   cases.push_back({"same", "MatMul", {noisy({1, 3, 8, 16}, 27), noisy({5, 1, 16, 8}, 28)}});
   cases.push_back(
