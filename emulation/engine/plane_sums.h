@@ -40,10 +40,22 @@ PlaneSums plane_sums(int64_t n, const F& f) {
   return {add_tree(first), add_tree(second)};
 }
 
+/// Returns the sum of at most kPartials terms: the same tree, without partial sums in memory, which
+/// would take most of the time.
+template <class F>
+double short_sum(int64_t n, const F& f) {
+  constexpr int64_t kHalf = kPartials / 2;
+  std::array<double, kHalf> s{};
+  for (int64_t i = 0; i < kHalf; ++i) s[static_cast<size_t>(i)] = i < n ? 0.0 + f(i) : 0.0;
+  for (int64_t i = kHalf; i < n; ++i) s[static_cast<size_t>(i - kHalf)] += f(i);
+  return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+}
+
 /// Returns the sum of f(i) for all i in [0, n), in this order.
 template <class F>
 double wide_sum(int64_t n, const F& f) {
   constexpr int64_t kAtOnce = kPartials;
+  if (n <= kAtOnce) return short_sum(n, f);
   Partials sums{};
   int64_t i = 0;
   for (; i + kAtOnce <= n; i += kAtOnce) {
