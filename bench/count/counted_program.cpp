@@ -46,6 +46,7 @@ CountedStep count_step(const Executable& executable, const Dataset& data, GpuPro
     library = std::make_unique<CountingLibrary>(executor.launches(), products == GpuProducts::fast);
   }
   gpu::DeviceProgram<CountingExecutor> program(executable, std::move(owned), std::move(library));
+  program.keep_values(false);  // nobody reads them
   const StepRules rules{};
   const std::unique_ptr<StepQueue> steps = program.step_queue(rules, 1, measured);
   const StepState state{};

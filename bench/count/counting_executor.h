@@ -17,6 +17,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -30,6 +31,7 @@
 #include "bench/count/watch.h"
 #include "core/error.h"
 #include "gpu/engine/executor.h"
+#include "gpu/engine/pair_sort.h"
 
 namespace halfscope::count {
 
@@ -65,7 +67,11 @@ class CountingExecutor {
   void items(int64_t n, const Body& body) {
     if (n <= 0) return;
     const Launch* const known = known_launch(body, n);
-    if (known != nullptr) return launches_.push_back(Launch(*known));
+    if (known != nullptr) {
+      launches_.push_back(Launch(*known));
+      run_small(body, n, *known);
+      return;
+    }
     Sampling sampling(*this, pointers_in(body), ceil_div(n, kWarp), kWarp);
     for (const int64_t warp : sampling.chosen()) {
       const int64_t first = warp * kWarp, threads = std::min(kWarp, n - first);
@@ -80,6 +86,7 @@ class CountingExecutor {
       sampling.end();
     }
     add(body, n, sampling.launch(static_cast<double>(n)));
+    run_small(body, n, launches_.back());
   }
 
   template <class Body>
@@ -118,6 +125,26 @@ class CountingExecutor {
   }
   void only_if(const int32_t* go) { go_ = go; }
 
+  /// A radix sort copies the pairs once more, and again for every 8 bits.
+  static size_t sort_bytes(const gpu::PairSort& sort) { return static_cast<size_t>(16 * sort.n); }
+  void sort(const gpu::PairSort& sort) {
+    gpu::check_unconditional(go_);
+    std::vector<int64_t> order(static_cast<size_t>(sort.n));
+    std::iota(order.begin(), order.end(), int64_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return sort.keys[a] < sort.keys[b]; });
+    for (size_t i = 0; i < order.size(); ++i) {
+      sort.sorted_keys[i] = sort.keys[order[i]];
+      sort.sorted_values[i] = sort.values[order[i]];
+    }
+    for (int pass = 0; pass <= (sort.bits + 7) / 8; ++pass) {
+      Launch launch;
+      launch.name = "sort";
+      launch.memory = launch.cache = 16.0 * static_cast<double>(sort.n);
+      launches_.push_back(std::move(launch));
+    }
+  }
+
   void* allocate(size_t bytes) {
     const size_t place = next_;
     next_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -139,16 +166,19 @@ class CountingExecutor {
     if (bytes <= kMostCopied) std::memcpy(to, from, bytes);
     add_copy("upload", Launch::Kind::upload, bytes);
   }
-  /// Counted like any upload, although it overlaps earlier launches.
   struct Buffer {
     void* memory = nullptr;
   };
-  void feed(const Buffer& buffer, const void* from, size_t bytes) {
-    upload(buffer.memory, from, bytes);
+  void feed(Buffer& buffer, const void* from, size_t bytes) {
+    if (bytes <= kMostCopied) std::memcpy(buffer.memory, from, bytes);
+    add_copy("feed", Launch::Kind::feed, bytes);
   }
-  void was_read(const Buffer&) {}
+  void was_read(Buffer&) {}
   void download(void* to, const void*, size_t bytes) { std::memset(to, 0, bytes); }
-  void copy(void*, const void*, size_t bytes) { add_copy("copy", Launch::Kind::copy, 2 * bytes); }
+  void copy(void* to, const void* from, size_t bytes) {
+    if (bytes <= kMostCopied) std::memcpy(to, from, bytes);
+    add_copy("copy", Launch::Kind::copy, 2 * bytes);
+  }
   void* host_memory(size_t bytes) {
     host_memory_.push_back(std::make_unique<std::byte[]>(bytes));
     return host_memory_.back().get();
@@ -163,6 +193,7 @@ class CountingExecutor {
  private:
   static constexpr size_t kSpace = size_t{1} << 42, kAlignment = 256;
   static constexpr size_t kMostCopied = 64 << 20;
+  static constexpr int64_t kMostRun = 1 << 16, kMostRunWords = 16;
 
   static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -251,6 +282,7 @@ class CountingExecutor {
       launch.threads = threads;
       for (const auto& [key, extent] : extents_) {
         const double size = static_cast<double>(extent.end - extent.begin);
+        if (extent.unique == 0.0) continue;  // shares its sectors with its neighbour
         const double again = extent.from_memory / extent.unique;
         launch.memory += std::min(extent.unique * times, size) * again;
       }
@@ -355,6 +387,13 @@ class CountingExecutor {
       std::memcpy(&bytes[at], &word, sizeof word);
     }
     return {&typeid(Body), n, std::move(bytes)};
+  }
+  /// Runs all items of small tables, such as the rows that indices name: they decide what later
+  /// bodies do.
+  template <class Body>
+  static void run_small(const Body& body, int64_t n, const Launch& launch) {
+    if (n > kMostRun || launch.words > static_cast<double>(kMostRunWords * n)) return;
+    for (int64_t i = 0; i < n; ++i) body(i);
   }
   template <class Body>
   const Launch* known_launch(const Body& body, int64_t n) const {

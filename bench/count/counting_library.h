@@ -51,11 +51,13 @@ class CountingLibrary final : public gpu::ProductLibrary {
     const auto bytes = [](const gpu::LtMatrix& x) {
       return static_cast<double>(x.rows * x.columns * gpu::bytes_of(x.storage));
     };
-    launch.memory = bytes(plan.first) + bytes(plan.second) + bytes(plan.d);
+    const double count = static_cast<double>(plan.count);
+    launch.count = plan.count;
+    launch.memory = count * (bytes(plan.first) + bytes(plan.second) + bytes(plan.d));
     launch.m = plan.m;
     launch.n = plan.n;
     launch.k = plan.k;
-    launch.flop = 2.0 * static_cast<double>(plan.m) * static_cast<double>(plan.n) *
+    launch.flop = 2.0 * count * static_cast<double>(plan.m) * static_cast<double>(plan.n) *
                   static_cast<double>(plan.k);
     return std::make_unique<CountedProduct>(launches_, std::move(launch), 0);
   }

@@ -41,13 +41,17 @@ struct Options {
 /// Sums over a step.
 struct Total {
   int64_t launches = 0;
-  double memory = 0.0, flop = 0.0, seconds = 0.0, link = 0.0;
+  double memory = 0.0, flop = 0.0;
+  double launched = 0.0, fed = 0.0;  ///< seconds of launches, and of what overlaps them
+
+  double seconds() const { return std::max(launched, fed); }
 
   void add(const Launch& launch, const Rates& rates) {
     ++launches;
-    (launch.kind == Launch::Kind::upload ? link : memory) += launch.memory;
+    const bool feeds = launch.kind == Launch::Kind::feed;
+    if (!feeds && launch.kind != Launch::Kind::upload) memory += launch.memory;
     flop += launch.flop;
-    seconds += count::seconds(launch, rates);
+    (feeds ? fed : launched) += count::seconds(launch, rates);
   }
 };
 
@@ -81,7 +85,7 @@ void print_top(const std::vector<Launch>& launches, int top, const Rates& rates)
   }
   std::vector<std::pair<std::string, Group>> sorted(groups.begin(), groups.end());
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
-    return a.second.total.seconds > b.second.total.seconds;
+    return a.second.total.seconds() > b.second.total.seconds();
   });
   fmt::print("  {:>9} {:>8} {:>9} {:>9}  {:>10} {:>8} {:>8} {:>8}  {}\n", "ms", "launches", "GB",
              "slowest", "threads", "loads", "shared", "calls", "kernel");
@@ -89,7 +93,7 @@ void print_top(const std::vector<Launch>& launches, int top, const Rates& rates)
     const auto& [name, group] = sorted[i];
     const Launch::Chain& chain = group.slowest.chain;
     fmt::print("  {:>9.3f} {:>8} {:>9.3f} {:>9.3f}  {:>10.0f} {:>8.0f} {:>8.0f} {:>8.0f}  {}\n",
-               group.total.seconds * 1e3, group.total.launches, group.total.memory * 1e-9,
+               group.total.seconds() * 1e3, group.total.launches, group.total.memory * 1e-9,
                group.most * 1e3, group.slowest.threads, chain.memory + chain.cache + chain.near,
                chain.shared, chain.functions, readable(name));
   }
@@ -118,12 +122,13 @@ Total torch_total(const nlohmann::json& step, const Rates& rates) {
     // Bytes are those of all its launches.
     const double once = seconds(launch, rates) + static_cast<double>(launches - 1) * rates.launch;
     total.launches += times * launches;
-    (launch.kind == Launch::Kind::upload ? total.link : total.memory) +=
-        static_cast<double>(times) * launch.memory;
+    if (launch.kind != Launch::Kind::upload) {
+      total.memory += static_cast<double>(times) * launch.memory;
+    }
     total.flop += static_cast<double>(times) * launch.flop;
-    total.seconds += static_cast<double>(times) * once;
+    total.launched += static_cast<double>(times) * once;
   }
-  total.seconds = std::max(total.seconds, static_cast<double>(total.launches) * rates.operator_cpu);
+  total.launched = std::max(total.launched, step.at("calls").get<double>() * rates.operator_cpu);
   return total;
 }
 
@@ -137,9 +142,9 @@ GpuProducts products_of(const std::string& backend) {
 void row(const std::string& model, const std::string& plan, const std::string& step,
          const Total& total, double torch, int64_t bytes) {
   fmt::print("{:<26} {:<15} {:<14} {:>8} {:>8.1f} {:>7.2f} {:>9.2f} {:>8} {:>8}\n", model, plan,
-             step, total.launches, total.memory * 1e-9, total.flop * 1e-12, total.seconds * 1e3,
+             step, total.launches, total.memory * 1e-9, total.flop * 1e-12, total.seconds() * 1e3,
              bytes > 0 ? fmt::format("{:.1f}", static_cast<double>(bytes) * 0x1p-30) : "-",
-             torch > 0.0 ? fmt::format("{:.2f}", torch / total.seconds) : "-");
+             torch > 0.0 ? fmt::format("{:.2f}", torch / total.seconds()) : "-");
   std::fflush(stdout);
 }
 
@@ -162,7 +167,7 @@ void run(const Options& options) {
         if (step.at("model") != name || step.at("precision") != plan_name) continue;
         if (step.at("batch").get<int64_t>() != batch) continue;
         const Total total = torch_total(step, rates);
-        theirs = total.seconds;
+        theirs = total.seconds();
         row(name, plan_name, "PyTorch eager", total, 0.0, 0);
       }
       TrainingSpec spec;

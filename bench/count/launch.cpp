@@ -34,7 +34,8 @@ double product_seconds(const Launch& launch, const Rates& rates) {
 }  // namespace
 
 double seconds(const Launch& launch, const Rates& rates) {
-  if (launch.kind == Launch::Kind::upload) return rates.launch + launch.memory / rates.link;
+  const bool from_host = launch.kind == Launch::Kind::upload || launch.kind == Launch::Kind::feed;
+  if (from_host) return rates.launch + launch.memory / rates.link;
   double longest = launch.memory / rates.memory;
   const auto at_least = [&](double other) { longest = std::max(longest, other); };
   if (launch.kind == Launch::Kind::product) at_least(product_seconds(launch, rates));

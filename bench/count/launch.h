@@ -10,7 +10,8 @@ namespace halfscope::count {
 
 /// Work of one launch, of a library's call or of a copy.
 struct Launch {
-  enum class Kind : uint8_t { kernel, product, copy, upload };
+  /// A feed is an upload that overlaps other work.
+  enum class Kind : uint8_t { kernel, product, copy, upload, feed };
   Kind kind = Kind::kernel;
   std::string name;        ///< the body's type, or a product in words
   double memory = 0.0;     ///< bytes from and to memory
