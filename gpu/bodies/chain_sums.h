@@ -38,8 +38,14 @@ struct ChainSums {
     constexpr int64_t kLong = 128, kManyChains = 8192;
     return terms >= kLong && chains <= kManyChains;
   }
+  /// Returns how many chains share a block: adjacent ones share transactions of memory, but few
+  /// blocks would leave most of the device idle.
   static int64_t chains_of_block(int64_t chains, int64_t inner) {
-    return inner == 1 && chains >= kMostChains ? kMostChains : 1;
+    constexpr int64_t kManyBlocks = 256, kTransaction = 8;
+    if (inner != 1 || chains < kMostChains) return 1;
+    int64_t share = kMostChains;
+    while (share > kTransaction && chains / share < kManyBlocks) share /= 2;
+    return share;
   }
 
   HS_HD int64_t terms() const { return outer * inner; }
