@@ -372,7 +372,7 @@ class CountingExecutor {
     return found;
   }
 
-  /// What two launches have in common if they do the same on other memory.
+  /// Equal for launches that do the same on other memory.
   using Key = std::tuple<const std::type_info*, int64_t, std::string>;
 
   template <class Body>

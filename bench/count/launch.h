@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a launch on a GPU costs: counted quantities, and the time they take by stated rates. The
+// The cost of a launch on a GPU: counted quantities, and the time they take by stated rates. The
 // same rates judge HalfScope's program and PyTorch's. docs/benchmarks.md has their sources.
 #pragma once
 
@@ -19,7 +19,7 @@ struct Launch {
   double words = 0.0;      ///< words of 4 bytes, or parts of one, that threads read and write
   double functions = 0.0;  ///< calls of exp, log and the like
   double threads = 0.0;
-  /// Of the slowest thread, one after another: how often it waits for memory, for a cache and so
+  /// How often the slowest thread waits, one wait after another, for memory, for a cache and so
   /// on. Loads that a loop's pass requests together are one wait, and so are kUnrolled passes.
   struct Chain {
     double memory = 0.0, cache = 0.0, near = 0.0, shared = 0.0, functions = 0.0;
@@ -52,7 +52,7 @@ struct Rates {
   double double_operations = 14.8e12 / 2;  ///< 132 x 64 lanes, likewise
   double per_word = 8;                     ///< instructions for each word that is read or written
   double per_function = 60;                ///< operations in double of an exp, a log ...
-  // Of one thread that does one thing after another.
+  // One thread that does one thing after another.
   double from_memory = 500e-9, from_cache = 150e-9, from_near = 19e-9;
   double from_shared = 8e-9, function = 0.27e-6;
   double launch = 2e-6;  ///< from one kernel of a CUDA graph to the next, and its start and end
