@@ -4,7 +4,6 @@
 // fp32. An accumulation that the plan names runs over (sample, pixel) of a channel.
 #pragma once
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -318,15 +317,8 @@ struct Afterwards {
  private:
   /// Rounds, and stores if there is memory.
   HS_HD static void round(const Destination& to, const Neighbours& at, float (&value)[kSeveral]) {
-    for (int j = 0; j < kSeveral; ++j) value[j] = rounded(to, value[j]);
+    for (int j = 0; j < kSeveral; ++j) value[j] = to.rounded(value[j]);
     if (to.memory != nullptr) store(to.memory, to.storage, at, value);
-  }
-  HS_HD static float rounded(const Destination& to, float value) {
-    if (to.format == format_of(Storage::fp32)) return value;
-    if (!to.rounds_itself) return rounded_to(value, to.format);
-    return to.storage == Storage::fp16
-               ? half_of_code(code_of_half(value))
-               : std::bit_cast<float>(uint32_t{code_of_bfloat(value)} << 16);
   }
 };
 

@@ -14,7 +14,8 @@ namespace halfscope::gpu {
 
 /// The largest element of each line and the sum of exp(x - largest), in steps(); for softmax and
 /// losses.
-template <class T>
+/// X is In<T>, or reads like it.
+template <class T, class X = In<T>>
 struct ExpSums {
   struct Shared {
     TeamSums<1>::Shared sums;
@@ -25,7 +26,7 @@ struct ExpSums {
     double largest;
   };
 
-  In<T> x;
+  X x;
   DeviceLines lines;
   TeamSums<1> sums;
   ChainSpec how;
@@ -33,7 +34,7 @@ struct ExpSums {
 
   /// exp(x - largest) in fp32, as the plan sums it.
   struct Factors {
-    In<T> x;  ///< starts at the line's first element
+    X x;  ///< starts at the line's first element
     int64_t stride, size, line;
     double largest;
     const ChainSpec& how;
@@ -130,13 +131,13 @@ struct ExpSums {
   }
 };
 
-template <class T>
+template <class T, class X = In<T>>
 struct SoftmaxLines {
-  static constexpr int kThreads = ExpSums<T>::kThreads;
-  using Shared = typename ExpSums<T>::Shared;
-  using State = typename ExpSums<T>::State;
+  static constexpr int kThreads = ExpSums<T, X>::kThreads;
+  using Shared = typename ExpSums<T, X>::Shared;
+  using State = typename ExpSums<T, X>::State;
 
-  ExpSums<T> of;
+  ExpSums<T, X> of;
   Out<T> y;
   bool log;
   FloatFormat write;
@@ -160,14 +161,15 @@ struct SoftmaxLines {
   }
 };
 
-template <class T>
+/// Y is Out<T>, or is written like it.
+template <class T, class Y = Out<T>>
 struct SoftmaxLinesGrad {
   static constexpr int kThreads = LineTeams::kThreads;
   using Shared = TeamSums<1>::Shared;
   using State = TeamSums<1>::State;
 
   In<T> dy, y;
-  Out<T> dx;
+  Y dx;
   DeviceLines lines;
   TeamSums<1> sums;
   ChainSpec how;

@@ -180,6 +180,13 @@ struct Destination {
     return {static_cast<std::byte*>(memory) + n * bytes_of(storage), storage, format,
             rounds_itself};
   }
+  /// Returns the value as reading it back would after round(). Without memory, too.
+  HS_HD float rounded(float value) const noexcept {
+    if (format == format_of(Storage::fp32)) return value;
+    if (!rounds_itself) return rounded_to(value, format);
+    return storage == Storage::fp16 ? half_of_code(code_of_half(value))
+                                    : std::bit_cast<float>(uint32_t{code_of_bfloat(value)} << 16);
+  }
   /// Stores a value of the format.
   HS_HD void store(int64_t i, float value) const noexcept { gpu::store(memory, storage, i, value); }
   /// Stores a value rounded to nearest even.

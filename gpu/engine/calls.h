@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/backend/backend.h"
+#include "gpu/engine/chain_parts.h"
 #include "gpu/engine/function_tables.h"
 #include "gpu/engine/fusion.h"
 #include "gpu/engine/group_steps.h"
@@ -86,7 +87,7 @@ class CallMaker {
   }
   /// Returns the calls of an entry's plain steps. The order is settled.
   std::vector<Call> plain(Entry entry) {
-    const std::vector<NormalizationChain> chains = find_chains(executable_, entry);
+    const std::vector<Chain> chains = find_chains(executable_, entry);
     const auto chain_of = [&](NodeId id) {
       return std::find_if(chains.begin(), chains.end(),
                           [id](const auto& each) { return each.contains(id); });
@@ -159,34 +160,31 @@ class CallMaker {
   }
 
   /// Makes the call of a chain in plain steps.
-  Call make(Entry entry, const NormalizationChain& chain) {
-    const Node& node = graph_.node(chain.normalization);
+  Call make(Entry entry, const Chain& chain) {
+    const NodeId core = chain.nodes[chain.core];
+    const Node& node = graph_.node(core);
     KernelChoice kernel;
-    NodeCall<X, float> c = call_of(entry, chain.normalization, kernel);
+    NodeCall<X, float> c = call_of(entry, core, kernel);
     c.order = &order_;
-    Call call{.node = chain.normalization, .step = {}};
+    Call call{.node = core, .step = {}};
     for (size_t i = 1; i < node.outputs.size(); ++i) {
       add_output(node, i, write_of(graph_, memory_.layout(), node, i), Way::plain, c, call);
     }
-    const auto between = [&](ValueId value, bool keeps) {
-      Destination to = memory_.destination(value);
-      if (!keeps) {
-        to.memory = nullptr;
-        left_out_[static_cast<size_t>(entry)].push_back(value);
-      }
-      return to;
-    };
-    const Node& last = graph_.node(chain.last());
-    Afterwards<float> then{.last = output_of(last, 0, Way::plain), .follows = true};
-    then.normal = between(node.outputs[0], chain.keeps_normal);
-    if (chain.add != kNone) {
-      then.other = memory_.real(chain.other);
-      if (chain.relu != kNone) {
-        then.sum = between(graph_.node(chain.add).outputs[0], chain.keeps_sum);
-      }
+    for (NodeId id : chain.nodes) {
+      const ValueId value = graph_.node(id).outputs[0];
+      if (id == chain.last() || chain.keeps(value)) continue;
+      left_out_[static_cast<size_t>(entry)].push_back(value);
     }
-    then.relu = chain.relu != kNone;
-    c.then = &then;
+    c.out[0] = output_of(graph_.node(chain.last()), 0, Way::plain);
+    Afterwards<float> then;
+    SoftmaxParts parts;
+    if (node.op == "BatchNormalization") {
+      then = normalization_parts(memory_, graph_, chain, c.out[0]);
+      c.then = &then;
+    } else {
+      parts = softmax_parts(memory_, graph_, chain);
+      c.softmax = &parts;
+    }
     call.step = make_step(c);
     return call;
   }

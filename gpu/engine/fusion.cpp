@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "gpu/engine/fusion.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
 
 namespace halfscope::gpu {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 class ChainFinder {
  public:
   ChainFinder(const Executable& executable, Entry entry)
-      : executable_(executable), graph_(executable.graph), nodes_(executable.entry(entry)) {
+      : graph_(executable.graph), nodes_(executable.entry(entry)) {
     for (size_t at = 0; at < nodes_.size(); ++at) position_[nodes_[at]] = at;
     std::set<NodeId> all;
     for (const std::vector<NodeId>& each : executable.entries) all.insert(each.begin(), each.end());
@@ -24,57 +24,93 @@ class ChainFinder {
     outputs_.insert(executable.logits);
   }
 
-  std::vector<NormalizationChain> find() {
-    std::vector<NormalizationChain> chains;
+  std::vector<Chain> find() {
+    std::vector<Chain> chains;
     for (NodeId id : nodes_) {
-      if (graph_.node(id).op != "BatchNormalization" || taken_.contains(id)) continue;
-      const NormalizationChain chain = from(id);
-      if (chain.last() == kNone || !may_wait(chain)) continue;
-      for (NodeId each : {chain.normalization, chain.add, chain.relu}) {
-        if (each != kNone) taken_.insert(each);
-      }
-      chains.push_back(chain);
+      const std::string_view op = graph_.node(id).op;
+      Chain chain;
+      if (taken_.contains(id)) continue;
+      if (op == "BatchNormalization") chain = after_normalization(id);
+      if (op == "Softmax") chain = before_softmax(id);
+      if (op == "SoftmaxGrad") chain = after_gradient(id);
+      if (chain.nodes.size() < 2 || !may_wait(chain)) continue;
+      taken_.insert(chain.nodes.begin(), chain.nodes.end());
+      chains.push_back(std::move(chain));
     }
     return chains;
   }
 
  private:
-  NormalizationChain from(NodeId id) const {
-    NormalizationChain chain{.normalization = id};
-    ValueId value = graph_.node(id).outputs[0];
+  static constexpr size_t kMostSteps = 2;  ///< ElementSteps
+
+  Chain after_normalization(NodeId id) const {
+    Chain chain{{id}};
+    ValueId value = output_of(id);
     if (!rounds_to_nearest(value)) return chain;
-    if (const NodeId add = reader(value, "Add"); add != kNone && !taken_.contains(add)) {
-      const Node& node = graph_.node(add);
-      const bool first = node.inputs[0] == value;
-      const ValueId other = node.inputs[first ? 1 : 0];
-      const bool same = other != value && graph_.value(other).type == ElementType::real &&
-                        graph_.value(other).shape == graph_.value(value).shape;
-      if (same && rounds_to_nearest(node.outputs[0])) {
-        chain.add = add;
-        chain.other = other;
-        chain.keeps_normal = others_read(value, add);
-        value = node.outputs[0];
-      }
+    const auto append = [&](NodeId next) {
+      chain.nodes.push_back(next);
+      if (others_read(value, next)) chain.kept.push_back(value);
+      value = output_of(next);
+    };
+    if (const NodeId add = reader(value, "Add"); add != kNone && adds_other(add, value)) {
+      append(add);
     }
     const NodeId relu = reader(value, "Relu");
-    if (relu != kNone && rounds_to_nearest(graph_.node(relu).outputs[0])) {
-      chain.relu = relu;
-      const bool keeps = others_read(value, relu);
-      (chain.add != kNone ? chain.keeps_sum : chain.keeps_normal) = keeps;
+    if (relu != kNone && rounds_to_nearest(output_of(relu))) append(relu);
+    return chain;
+  }
+  /// Returns whether the node adds another tensor of the same shape.
+  bool adds_other(NodeId add, ValueId value) const {
+    const Node& node = graph_.node(add);
+    const ValueId other = node.inputs[node.inputs[0] == value ? 1 : 0];
+    return other != value && graph_.value(other).shape == graph_.value(value).shape &&
+           rounds_to_nearest(node.outputs[0]);
+  }
+
+  Chain before_softmax(NodeId id) const {
+    Chain chain{{id}};
+    ValueId value = graph_.node(id).inputs[0];
+    while (chain.nodes.size() <= kMostSteps) {
+      const NodeId node = graph_.value(value).producer;
+      if (node == kNone || !position_.contains(node) || taken_.contains(node)) break;
+      if (others_read(value, chain.nodes[0]) || !rounds_to_nearest(value)) break;
+      const std::optional<size_t> from = element_input(graph_, graph_.node(node));
+      if (!from) break;
+      chain.nodes.insert(chain.nodes.begin(), node);
+      value = graph_.node(node).inputs[*from];
+    }
+    chain.core = chain.nodes.size() - 1;
+    return chain;
+  }
+
+  Chain after_gradient(NodeId id) const {
+    Chain chain{{id}};
+    ValueId value = output_of(id);
+    while (chain.nodes.size() <= kMostSteps && rounds_to_nearest(value)) {
+      const auto readers = readers_.find(value);
+      if (readers == readers_.end() || readers->second.size() != 1) break;
+      const NodeId next = *readers->second.begin();
+      if (!position_.contains(next) || taken_.contains(next) || outputs_.contains(value)) break;
+      const std::optional<size_t> from = element_input(graph_, graph_.node(next), value);
+      if (!from || graph_.node(next).inputs[*from] != value) break;
+      if (!rounds_to_nearest(output_of(next))) break;
+      chain.nodes.push_back(next);
+      value = output_of(next);
     }
     return chain;
   }
 
+  ValueId output_of(NodeId id) const { return graph_.node(id).outputs[0]; }
   bool rounds_to_nearest(ValueId value) const {
     return graph_.value(value).rounding.mode == RoundingMode::nearest_even;
   }
-  /// Returns the first node of the entry with this operator that reads the value, or kNone.
-  NodeId reader(ValueId value, const char* op) const {
+  /// Returns the first free node of the entry with this operator that reads the value, or kNone.
+  NodeId reader(ValueId value, std::string_view op) const {
     const auto readers = readers_.find(value);
     if (readers == readers_.end()) return kNone;
     NodeId first = kNone;
     for (NodeId id : readers->second) {
-      if (!position_.contains(id) || graph_.node(id).op != op) continue;
+      if (!position_.contains(id) || taken_.contains(id) || graph_.node(id).op != op) continue;
       if (first == kNone || position_.at(id) < position_.at(first)) first = id;
     }
     return first;
@@ -85,24 +121,23 @@ class ChainFinder {
   }
 
   /// Returns whether nothing outside the chain reads its outputs before its last node runs.
-  bool may_wait(const NormalizationChain& chain) const {
+  bool may_wait(const Chain& chain) const {
     const size_t end = position_.at(chain.last());
-    for (NodeId id : {chain.normalization, chain.add}) {
-      if (id == kNone) continue;
+    for (NodeId id : chain.nodes) {
+      if (id == chain.last()) continue;
       for (ValueId value : graph_.node(id).outputs) {
         const auto readers = readers_.find(value);
         if (readers == readers_.end()) continue;
-        const bool early =
-            std::any_of(readers->second.begin(), readers->second.end(), [&](NodeId r) {
-              return position_.contains(r) && position_.at(r) < end && !chain.contains(r);
-            });
-        if (early) return false;
+        for (NodeId reader : readers->second) {
+          const auto at = position_.find(reader);
+          const bool early = at != position_.end() && at->second < end;
+          if (early && !chain.contains(reader)) return false;
+        }
       }
     }
     return true;
   }
 
-  const Executable& executable_;
   const Graph& graph_;
   const std::vector<NodeId>& nodes_;
   std::map<NodeId, size_t> position_;
@@ -113,8 +148,30 @@ class ChainFinder {
 
 }  // namespace
 
-std::vector<NormalizationChain> find_chains(const Executable& executable, Entry entry) {
+std::vector<Chain> find_chains(const Executable& executable, Entry entry) {
   return ChainFinder(executable, entry).find();
+}
+
+std::optional<size_t> element_input(const Graph& graph, const Node& node, ValueId preferred) {
+  const bool chooses = node.op == "Where";
+  if (!chooses && node.op != "Mul" && node.op != "Div" && node.op != "Add") return std::nullopt;
+  const Value& output = graph.value(node.outputs[0]);
+  if (output.type != ElementType::real) return std::nullopt;
+  const auto fits = [&](size_t i) {
+    const ValueId value = node.inputs[i];
+    return value != kNone && graph.value(value).type == ElementType::real &&
+           element_count(graph.value(value).shape) == element_count(output.shape);
+  };
+  std::optional<size_t> found;
+  // Only the dividend of a Div is worked on.
+  const size_t first = chooses ? 1 : 0, end = node.op == "Div" ? 1 : node.inputs.size();
+  for (size_t i = first; i < end; ++i) {
+    if (fits(i) && (!found || node.inputs[i] == preferred)) found = i;
+  }
+  // x * x, for example, has no other operand.
+  const size_t other = found && *found == first ? first + 1 : first;
+  if (found && node.inputs[other] == node.inputs[*found]) return std::nullopt;
+  return found;
 }
 
 }  // namespace halfscope::gpu

@@ -1,28 +1,41 @@
 // SPDX-License-Identifier: MIT
-// Nodes that plain steps run in one launch: a normalization, and what is done with its output
-// element by element.
+// Nodes that plain steps run in one launch: one with a kernel of its own, and nodes before or after
+// it that work element by element:
+//   BatchNormalization, then Add, Relu or both
+//   Mul or Div by a number, a mask (Add or Where) or both, then Softmax
+//   SoftmaxGrad, then the gradients of these
 #pragma once
 
+#include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "core/lower/lower.h"
 
 namespace halfscope::gpu {
 
-/// BatchNormalization, then Add, Relu or both. It runs where its last node is in the entry.
-struct NormalizationChain {
-  NodeId normalization = kNone, add = kNone, relu = kNone;
-  ValueId other = kNone;  ///< that is added
-  /// Whether nodes outside the chain read the output of the normalization, and the sum.
-  bool keeps_normal = false, keeps_sum = false;
+/// It runs where its last node is in the entry.
+struct Chain {
+  std::vector<NodeId> nodes{};  ///< each reads the output of the one before
+  size_t core = 0;              ///< the node with the kernel
+  /// Outputs of nodes before the last that others read. The rest need not be stored.
+  std::vector<ValueId> kept{};
 
-  NodeId last() const { return relu != kNone ? relu : add; }
+  NodeId last() const { return nodes.back(); }
   bool contains(NodeId node) const {
-    return node != kNone && (node == normalization || node == add || node == relu);
+    return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+  }
+  bool keeps(ValueId value) const {
+    return std::find(kept.begin(), kept.end(), value) != kept.end();
   }
 };
 
 /// Returns the chains of an entry. Each node is in one chain at most.
-std::vector<NormalizationChain> find_chains(const Executable& executable, Entry entry);
+std::vector<Chain> find_chains(const Executable& executable, Entry entry);
+
+/// Returns the input of a node that works element by element that has the output's elements one to
+/// one, `preferred` if it does; nothing for other nodes.
+std::optional<size_t> element_input(const Graph& graph, const Node& node,
+                                    ValueId preferred = kNone);
 
 }  // namespace halfscope::gpu

@@ -2,6 +2,8 @@
 #include "gpu/engine/layout.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "core/error.h"
 #include "core/lower/execution.h"
@@ -50,6 +52,52 @@ std::vector<Storage> storages(const Graph& graph, const std::map<ValueId, ValueI
   return result;
 }
 
+/// Returns the only entry that makes and reads each value, `grad` or `eval`; nothing for values
+/// that others use, that no node makes, or that share memory with such values.
+std::vector<std::optional<Entry>> only_entries(const Executable& executable,
+                                               const std::map<ValueId, ValueId>& alias) {
+  const Graph& graph = executable.graph;
+  std::vector<unsigned> uses(graph.values().size(), 0);  // a bit per entry
+  constexpr unsigned kOthers = 1u << kEntryCount;
+  for (size_t entry = 0; entry < kEntryCount; ++entry) {
+    for (NodeId id : executable.entries[entry]) {
+      const Node& node = graph.node(id);
+      for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs}) {
+        for (ValueId value : *values) {
+          if (value != kNone) uses[static_cast<size_t>(value)] |= 1u << entry;
+        }
+      }
+    }
+  }
+  const auto keep = [&](ValueId value) {
+    if (value != kNone) uses[static_cast<size_t>(value)] |= kOthers;
+  };
+  for (size_t i = 0; i < uses.size(); ++i) {
+    if (graph.values()[i].producer == kNone) uses[i] |= kOthers;
+  }
+  for (const NamedValue& output : executable.outputs) keep(output.value);
+  for (const ValueId scalar : {executable.loss, executable.accuracy, executable.logits,
+                               executable.eval_loss, executable.eval_accuracy}) {
+    keep(scalar);
+  }
+  // Values in the same memory have the same uses; aliases may be several steps long.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const auto& [value, target] : alias) {
+      unsigned &a = uses[static_cast<size_t>(value)], &b = uses[static_cast<size_t>(target)];
+      changed = changed || a != b;
+      a = b = a | b;
+    }
+  }
+  std::vector<std::optional<Entry>> only(uses.size());
+  for (size_t i = 0; i < uses.size(); ++i) {
+    for (const Entry entry : {Entry::grad, Entry::eval}) {
+      if (uses[i] == 1u << static_cast<unsigned>(entry)) only[i] = entry;
+    }
+  }
+  return only;
+}
+
 }  // namespace
 
 Layout::Layout(const Executable& executable)
@@ -62,13 +110,33 @@ Layout::Layout(const Executable& executable)
   if (executable.labels != kNone) add(graph, executable.labels);
   for (const NamedValue& input : executable.inputs) add(graph, input.value);
   for (const NamedValue& output : executable.outputs) add(graph, output.value);
-  for (const std::vector<NodeId>& entry : executable.entries) {
-    for (NodeId id : entry) {
-      for (ValueId value : graph.node(id).inputs) {
-        if (value != kNone) add(graph, value);
-      }
-      for (ValueId value : graph.node(id).outputs) add(graph, value);
+  const std::vector<std::optional<Entry>> only = only_entries(executable, alias_);
+  const auto only_in = [&](Entry entry) {
+    return [&only, entry](ValueId value) { return only[static_cast<size_t>(value)] == entry; };
+  };
+  const auto shared = [&](ValueId value) { return !only[static_cast<size_t>(value)].has_value(); };
+  add_nodes(executable,
+            {Entry::begin, Entry::grad, Entry::accumulate, Entry::norm, Entry::update, Entry::eval},
+            shared);
+  const int64_t begin = bytes_;
+  add_nodes(executable, {Entry::grad}, only_in(Entry::grad));
+  const int64_t end = std::exchange(bytes_, begin);
+  add_nodes(executable, {Entry::eval}, only_in(Entry::eval));
+  bytes_ = std::max(bytes_, end);
+}
+
+template <class Chosen>
+void Layout::add_nodes(const Executable& executable, std::initializer_list<Entry> entries,
+                       const Chosen& chosen) {
+  const Graph& graph = executable.graph;
+  for (const Entry entry : entries) {
+    for (NodeId id : executable.entry(entry)) {
       const Node& node = graph.node(id);
+      for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs}) {
+        for (ValueId value : *values) {
+          if (value != kNone && chosen(value)) add(graph, value);
+        }
+      }
       exact_bytes_ = std::max(exact_bytes_, exact_place(graph, node, node.outputs.size()));
     }
   }

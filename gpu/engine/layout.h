@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Assigns every value of an executable graph a place in one block of device memory, in the smallest
 // storage that can represent its format (gpu/bodies/stored.h); indices are int32. Values that no
-// entry uses have no place. Aliases (core/lower/execution.h) share the place of their value.
+// entry uses have no place. Aliases (core/lower/execution.h) share the place of their value. What
+// only `grad` makes and reads shares memory with what only `eval` does: neither is read after the
+// other has run.
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <vector>
 
@@ -30,6 +33,10 @@ class Layout {
 
  private:
   void add(const Graph& graph, ValueId value);
+  /// Adds all values of these entries' nodes that `chosen` accepts.
+  template <class Chosen>
+  void add_nodes(const Executable& executable, std::initializer_list<Entry> entries,
+                 const Chosen& chosen);
 
   std::map<ValueId, ValueId> alias_;
   std::vector<int64_t> places_;

@@ -35,6 +35,7 @@ struct RunState {
 using Step = std::function<void(const RunState&)>;
 
 struct LibraryCall;
+struct SoftmaxParts;  // chain_parts.h
 class FunctionTables;
 
 /// The kernel that computes a product.
@@ -63,6 +64,8 @@ struct NodeCall {
   const ChannelOrder* order = nullptr;     ///< null: no value has its channels last
   /// What the step does with its first output; null: it only writes it.
   const Afterwards<float>* then = nullptr;
+  /// Steps of other nodes around a Softmax or SoftmaxGrad; null: none. Outputs are the chain's.
+  const SoftmaxParts* softmax = nullptr;
   /// Nodes of the same operator that the same step runs, too (grouping.h), in a step that is never
   /// measured.
   std::vector<const NodeCall*> others{};

@@ -2,19 +2,30 @@
 // Steps of softmax along an axis, normalizations within a sample, and squared errors.
 #pragma once
 
+#include <type_traits>
+
 #include "core/ops/softmax.h"
 #include "gpu/bodies/group_normalization.h"
 #include "gpu/bodies/softmax.h"
+#include "gpu/engine/chain_parts.h"
 #include "gpu/engine/reduction_steps.h"
 
 namespace halfscope::gpu {
 
 template <class X, class T>
 Step softmax_step(const NodeCall<X, T>& c, bool log) {
+  const auto how = [](auto& body) -> ChainSpec& { return body.of.how; };
   ExpSums<T> of = exp_sums(c, axis_lines(*c.node, c.in_shape(0)));
   of.zero_masked = !log && zeroes_masked_lines(*c.node);
-  return block_sums_step(c, SoftmaxLines<T>{of, c.out[0], log, c.out_format(0)},
-                         [](auto& body) -> ChainSpec& { return body.of.how; });
+  if constexpr (std::is_same_v<T, float>) {
+    if (c.softmax != nullptr) {
+      const ExpSums<float, ElementSource> after{
+          {c.softmax->x, c.softmax->steps}, of.lines, of.sums, of.how, of.zero_masked};
+      return block_sums_step(
+          c, SoftmaxLines<float, ElementSource>{after, c.out[0], log, c.out_format(0)}, how);
+    }
+  }
+  return block_sums_step(c, SoftmaxLines<T>{of, c.out[0], log, c.out_format(0)}, how);
 }
 
 template <class X, class T>
@@ -29,6 +40,14 @@ Step softmax_grad_step(const NodeCall<X, T>& c, bool log) {  // (dy, y)
       .how = chain_spec(c.sum_spec()),
       .log = log,
       .write = c.out_format(0)};
+  if constexpr (std::is_same_v<T, float>) {
+    if (c.softmax != nullptr) {
+      const ElementSink dx{c.out[0], c.softmax->rounds, c.softmax->steps};
+      return block_sums_step(
+          c, SoftmaxLinesGrad<float, ElementSink>{body.dy, body.y, dx, body.lines, body.sums,
+                                                  body.how, body.log, body.write});
+    }
+  }
   return block_sums_step(c, body);
 }
 

@@ -42,6 +42,12 @@ std::set<std::string> turned(const Executable& exe, const gpu::ChannelOrder& ord
   return names;
 }
 
+std::string operators(const Executable& exe, const gpu::Chain& chain) {
+  std::string names;
+  for (NodeId id : chain.nodes) names += (names.empty() ? "" : " ") + exe.graph.node(id).op;
+  return names;
+}
+
 TEST(ChannelOrder, ActivationsOfConvolutionsHaveTheirChannelsLast) {
   const Executable exe = lowered(residual_network(4), "mixed_float16");
   const gpu::ChannelOrder order(exe, convolutions_of(exe));
@@ -72,15 +78,35 @@ TEST(ChannelOrder, IsThatOfOnnxWhereANodeNeedsPlanes) {
 
 TEST(Fusion, ANormalizationIsFollowedByAnAdditionAndAReLU) {
   const Executable exe = lowered(residual_network(4), "mixed_float16");
-  const std::vector<gpu::NormalizationChain> chains = gpu::find_chains(exe, Entry::grad);
+  const std::vector<gpu::Chain> chains = gpu::find_chains(exe, Entry::grad);
   ASSERT_EQ(chains.size(), 3u);
-  EXPECT_EQ(chains[0].add, kNone);
-  EXPECT_NE(chains[0].relu, kNone);
-  EXPECT_NE(chains[2].add, kNone);
-  EXPECT_NE(chains[2].relu, kNone);
-  for (const gpu::NormalizationChain& chain : chains) {
-    EXPECT_FALSE(chain.keeps_normal);
-    EXPECT_FALSE(chain.keeps_sum);
+  EXPECT_EQ(operators(exe, chains[0]), "BatchNormalization Relu");
+  EXPECT_EQ(operators(exe, chains[2]), "BatchNormalization Add Relu");
+  for (const gpu::Chain& chain : chains) EXPECT_TRUE(chain.kept.empty());
+}
+
+TEST(Fusion, AScaleAndAMaskGoWithSoftmax) {
+  const Executable exe = lowered(attention_network(4), "mixed_float16");
+  std::vector<std::string> found;
+  for (const gpu::Chain& chain : gpu::find_chains(exe, Entry::grad)) {
+    found.push_back(operators(exe, chain));
+    EXPECT_TRUE(chain.kept.empty());
+  }
+  EXPECT_THAT(found, testing::UnorderedElementsAre("Mul Where Softmax", "Div Add Softmax",
+                                                   "SoftmaxGrad Where Mul", "SoftmaxGrad Div"));
+}
+
+TEST(Fusion, StepsOfAttentionAreTheEmulators) {
+  for (const std::string& preset : preset_names()) {
+    const Plan plan = preset_plan(preset).value();
+    if (plan.double_precision) continue;
+    SCOPED_TRACE(preset);
+    const int64_t left_out = run_lockstep(plan, "sgd:momentum=0.9", shuffled_executor_backend(),
+                                          attention_network(kBatch));
+    if (testing::Test::HasFatalFailure()) return;
+    if (preset.find("stagewise") == std::string::npos) {
+      EXPECT_GT(left_out, 0);
+    }
   }
 }
 

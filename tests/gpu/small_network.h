@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -122,6 +123,45 @@ inline Model residual_network(int64_t batch) {
   x = graph.add1("GlobalAveragePool", "mean", {x});
   x = graph.add1("Flatten", "flatten", {x});
   model.logits = graph.add1("Gemm", "fc", {x, variable("fc.weight", {16, 10})});
+  model.loss = graph.add1("SoftmaxCrossEntropyLoss", "loss", {model.logits, model.labels});
+  return model;
+}
+
+/// Two layers of attention, with a mask that chooses and one that is added, on tokens of 16 pixels.
+inline Model attention_network(int64_t batch) {
+  constexpr int64_t kTokens = 8, kWidth = 16;
+  Model model;
+  Graph& graph = model.graph;
+  model.input = graph.add_input("input", {batch, 2, 8, 8});
+  model.labels = graph.add_input("labels", {batch}, ElementType::index);
+  const auto product = [&](const std::string& path, ValueId x, int64_t out) {
+    const Shape shape{graph.value(x).shape.back(), out};
+    return graph.add1("MatMul", path, {x, graph.add_variable(path + ".weight", shape, {0.5})});
+  };
+  const auto tokens = std::vector<int64_t>{batch, kTokens, kWidth};
+  ValueId x = graph.add1("Reshape", "tokens", {model.input}, {{"shape", tokens}});
+  std::vector<int32_t> seen;
+  std::vector<float> added;
+  for (int64_t i = 0; i < kTokens * kTokens; ++i) {
+    seen.push_back(i % kTokens <= i / kTokens ? 1 : 0);
+    added.push_back(static_cast<float>(i % 5) - 2.0f);
+  }
+  const std::vector<ValueId> masks[] = {
+      {graph.add_index_constant({kTokens, kTokens}, seen), graph.add_constant(-INFINITY)},
+      {graph.add_constant(Tensor{{kTokens, kTokens}, added})}};
+  const Attributes how[] = {{{"scale", 0.3}}, {{"scale", 3.0}, {"divide", int64_t{1}}}};
+  for (size_t i = 0; i < 2; ++i) {
+    const std::string path = "layer" + std::to_string(i) + "/";
+    const ValueId k = graph.add1("Transpose", path + "k", {product(path + "keys", x, kWidth)},
+                                 {{"perm", std::vector<int64_t>{0, 2, 1}}});
+    std::vector<ValueId> inputs{product(path + "q", x, kWidth), k, product(path + "v", x, kWidth)};
+    inputs.insert(inputs.end(), masks[i].begin(), masks[i].end());
+    x = graph.add1("Add", path + "add",
+                   {x, graph.add1("Attention", path + "attention", inputs, how[i])});
+  }
+  x = graph.add1("Flatten", "flatten", {x});
+  model.logits =
+      graph.add1("Gemm", "fc", {x, graph.add_variable("fc.weight", {kTokens * kWidth, 10}, {0.5})});
   model.loss = graph.add1("SoftmaxCrossEntropyLoss", "loss", {model.logits, model.labels});
   return model;
 }

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// Operations on single elements that run in the launch of another node: on the way to its operand
+// (ElementSource) or behind its output (ElementSink). In both, every result is rounded like that of
+// a separate node, so the bits are the same.
+#pragma once
+
+#include <cstdint>
+
+#include "core/bodies/elements.h"
+#include "gpu/bodies/elementwise.h"
+#include "gpu/bodies/several.h"
+
+namespace halfscope::gpu {
+
+/// An operation on element i of one tensor and, broadcast, of others.
+struct ElementStep {
+  enum class Kind : uint8_t { none, multiply, divide, add, choose };
+
+  In<float> other = nullptr;  ///< null for `choose`: zero
+  const int32_t* condition = nullptr;
+  Operand at_other{}, at_condition{};
+  Destination rounds{};  ///< rounds like this; its memory is not used
+  Kind kind = Kind::none;
+  bool if_true = true;  ///< choose: where the condition is nonzero, otherwise where it is zero
+
+  HS_HD float operator()(int64_t i, float x) const {
+    return kind == Kind::none ? x : rounds.rounded(result(i, x));
+  }
+
+ private:
+  HS_HD float result(int64_t i, float x) const {
+    const bool chosen = kind == Kind::choose && (condition[at_condition(i)] != 0) == if_true;
+    if (chosen) return x;
+    const float y = other == nullptr ? 0.0f : other[at_other(i)];
+    switch (kind) {
+      case Kind::multiply:
+        return MulOp{}(x, y);
+      case Kind::divide:
+        return DivOp{}(x, y);
+      case Kind::add:
+        return AddOp{}(x, y);
+      case Kind::choose:
+      case Kind::none:
+        break;
+    }
+    return y;
+  }
+};
+
+/// Two of them, one after the other. Not an array: g++ does not clear the padding after an array of
+/// structures, and the simulated device would take those bytes for a pointer.
+struct ElementSteps {
+  ElementStep first{}, second{};
+
+  HS_HD float operator()(int64_t i, float x) const { return second(i, first(i, x)); }
+};
+
+/// Elements of x after these steps. Reads like In<float>.
+struct ElementSource {
+  In<float> x = nullptr;
+  ElementSteps steps{};
+  int64_t begin = 0;
+
+  HS_HD float operator[](int64_t i) const { return steps(begin + i, x[begin + i]); }
+  HS_HD ElementSource operator+(int64_t n) const { return {x, steps, begin + n}; }
+};
+HS_HD inline void read(const ElementSource& from, const Spaced& at, float (&to)[kSeveral]) {
+  const Spaced there{from.begin + at.first, at.step, at.count};
+  read(from.x, there, to);
+  for (int j = 0; j < kSeveral; ++j) {
+    if (j < at.count) to[j] = from.steps(there.first + j * int64_t{there.step}, to[j]);
+  }
+}
+
+/// Stores elements after rounding and these steps. Is written like Out<float>.
+struct ElementSink {
+  Out<float> y = nullptr;
+  Destination rounds{};  ///< of the node's own output; its memory is not used
+  ElementSteps steps{};
+
+  struct Element {
+    const ElementSink& of;
+    int64_t i;
+    HS_HD void operator=(float value) const {  // NOLINT: no chains
+      of.y[i] = of.steps(i, of.rounds.rounded(value));
+    }
+  };
+  HS_HD Element operator[](int64_t i) const { return {*this, i}; }
+};
+
+}  // namespace halfscope::gpu
