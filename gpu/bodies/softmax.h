@@ -24,6 +24,7 @@ struct ExpSums {
   struct State {
     TeamSums<1>::State sums;
     double largest;
+    T element[kSeveral];  ///< the thread's, of lines of one piece: they are read only once
   };
 
   X x;
@@ -58,7 +59,7 @@ struct ExpSums {
   HS_HD void step(int64_t s, int64_t line, int thread, Shared& shared, State& state) const {
     const int64_t first = lines.first(line);
     if (s == 0) {
-      shared.largest.store(thread, largest_seen(first, thread));
+      shared.largest.store(thread, largest_seen(first, thread, state));
       return;
     }
     if (s == 1) {
@@ -72,7 +73,7 @@ struct ExpSums {
     const Factors factors{x + first, lines.stride, lines.size, line, state.largest, how};
     const auto compute = [&](const TermShare& share, double(&terms)[1][kSeveral]) {
       T element[kSeveral];
-      read(x, share.elements(first, lines.stride), element);
+      elements(share.elements(first, lines.stride), state, element);
       for (int j = 0; j < kSeveral; ++j) {
         if (j < share.count) {
           terms[0][j] = elementary::exp(static_cast<double>(element[j]) - state.largest);
@@ -98,7 +99,7 @@ struct ExpSums {
       const TermShare share = sums.teams.share(piece, thread);
       const Spaced at = share.elements(first, lines.stride);
       T element[kSeveral];
-      read(x, at, element);
+      elements(at, state, element);
       for (int j = 0; j < kSeveral; ++j) {
         if (j >= at.count) continue;
         const double shifted = static_cast<double>(element[j]) - state.largest;
@@ -111,12 +112,19 @@ struct ExpSums {
   HS_HD bool is_masked(double largest) const {
     return zero_masked && largest == static_cast<double>(-INFINITY);
   }
-  HS_HD double largest_seen(int64_t first, int thread) const {
+  HS_HD bool keeps_elements() const { return sums.teams.pieces() == 1; }
+  /// Returns elements that largest_seen() has read before.
+  HS_HD void elements(const Spaced& at, const State& state, T (&to)[kSeveral]) const {
+    if (!keeps_elements()) return read(x, at, to);
+    for (int j = 0; j < kSeveral; ++j) to[j] = state.element[j];
+  }
+  HS_HD double largest_seen(int64_t first, int thread, State& state) const {
     double largest = static_cast<double>(-INFINITY);
     for (int64_t piece = 0; piece < sums.teams.pieces(); ++piece) {
       const Spaced at = sums.teams.share(piece, thread).elements(first, lines.stride);
       T element[kSeveral];
       read(x, at, element);
+      for (int j = 0; keeps_elements() && j < kSeveral; ++j) state.element[j] = element[j];
       for (int j = 0; j < kSeveral; ++j) {
         if (j >= at.count) continue;
         largest = TeamLargest::larger_of(largest, static_cast<double>(element[j]));
@@ -166,7 +174,10 @@ template <class T, class Y = Out<T>>
 struct SoftmaxLinesGrad {
   static constexpr int kThreads = LineTeams::kThreads;
   using Shared = TeamSums<1>::Shared;
-  using State = TeamSums<1>::State;
+  struct State {
+    TeamSums<1>::State sums;
+    T gradient[kSeveral], value[kSeveral];  ///< the thread's, of lines of one piece
+  };
 
   In<T> dy, y;
   Y dx;
@@ -204,7 +215,7 @@ struct SoftmaxLinesGrad {
     if (line >= sums.teams.lines) return;
     const int64_t first = lines.first(line);
     if (s == sums.steps()) {
-      store(first, thread, sums.total(0, thread, shared));
+      store(first, thread, sums.total(0, thread, shared), state);
       return;
     }
     const In<T> no_values = nullptr;
@@ -215,21 +226,37 @@ struct SoftmaxLinesGrad {
       T gradient[kSeveral], value[kSeveral];
       read(dy, at, gradient);
       if (!log) read(y, at, value);
+      if (keeps_elements()) keep(gradient, value, state);
       for (int j = 0; j < kSeveral; ++j) {
         const double g = static_cast<double>(gradient[j]);
         terms[0][j] = log ? g : g * static_cast<double>(value[j]);
       }
     };
-    sums.step(s, thread, shared, state, compute, factors);
+    sums.step(s, thread, shared, state.sums, compute, factors);
   }
 
  private:
-  HS_HD void store(int64_t first, int thread, double total) const {
+  /// Returns whether the sum's only piece leaves all that is needed in registers.
+  HS_HD bool keeps_elements() const { return sums.keeps_terms() && !log; }
+  HS_HD static void keep(const T (&gradient)[kSeveral], const T (&value)[kSeveral], State& state) {
+    for (int j = 0; j < kSeveral; ++j) {
+      state.gradient[j] = gradient[j];
+      state.value[j] = value[j];
+    }
+  }
+  HS_HD void store(int64_t first, int thread, double total, const State& state) const {
     for (int64_t piece = 0; piece < sums.teams.pieces(); ++piece) {
       const Spaced at = sums.teams.share(piece, thread).elements(first, lines.stride);
       T gradient[kSeveral], value[kSeveral];
-      read(dy, at, gradient);
-      read(y, at, value);
+      if (keeps_elements()) {
+        for (int j = 0; j < kSeveral; ++j) {
+          gradient[j] = state.gradient[j];
+          value[j] = state.value[j];
+        }
+      } else {
+        read(dy, at, gradient);
+        read(y, at, value);
+      }
       for (int j = 0; j < kSeveral; ++j) {
         if (j >= at.count) continue;
         const double g = static_cast<double>(gradient[j]), v = static_cast<double>(value[j]);
