@@ -99,6 +99,7 @@ float product_operand(size_t which, int64_t i) {
 
 ProductTimer::ProductTimer(const Backend& backend, Executable product)
     : product_(std::move(product)), program_(backend.compile(product_)) {
+  program_->keep_values(false);  // plain steps are timed
   for (size_t which = 0; which < product_.inputs.size(); ++which) {
     const ValueId input = product_.inputs[which].value;
     std::vector<float> data(static_cast<size_t>(element_count(product_.graph.value(input).shape)));

@@ -246,6 +246,9 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
     if (sink != nullptr) sink->end(RunEnd::interrupted);
     throw;
   }
+  for (const auto& lane : lanes_) {
+    if (!lane->lost) lane->program->keep_values(true);
+  }
   if (sink == nullptr) return;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if (!probes_[i] || step == 0) continue;

@@ -35,13 +35,14 @@ struct ExpSums {
 
   /// exp(x - largest) in fp32, as the plan sums it.
   struct Factors {
-    X x;  ///< starts at the line's first element
-    int64_t stride, size, line;
+    const X& x;
+    int64_t first, stride, size, line;
     double largest;
     const ChainSpec& how;
 
     HS_HD float left(int64_t k) const {
-      return static_cast<float>(elementary::exp(static_cast<double>(x[k * stride]) - largest));
+      const double value = static_cast<double>(x[first + k * stride]);
+      return static_cast<float>(elementary::exp(value - largest));
     }
     HS_HD float right(int64_t) const { return 1.0f; }
     HS_HD bool present(int64_t) const { return true; }
@@ -70,7 +71,7 @@ struct ExpSums {
       const double largest = shared.largest.of(sums.teams, thread);
       state.largest = is_masked(largest) ? 0.0 : largest;
     }
-    const Factors factors{x + first, lines.stride, lines.size, line, state.largest, how};
+    const Factors factors{x, first, lines.stride, lines.size, line, state.largest, how};
     const auto compute = [&](const TermShare& share, double(&terms)[1][kSeveral]) {
       T element[kSeveral];
       elements(share.elements(first, lines.stride), state, element);

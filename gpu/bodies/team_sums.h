@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Sums along lines of a tensor by blocks of threads, in a fixed order: term k is added to partial
 // sum k % kPartialSums, and these are added as a balanced tree, in double or, under interleaved16,
-// in fp32. A line has only so many chains, but a block has 256 threads. So all of them compute the
+// in fp32. A line has 16 chains, but a block has 256 threads. So all of them compute the
 // terms of a piece, which may be expensive, and store them in shared memory; then one thread per
 // chain adds them.
 #pragma once

@@ -155,8 +155,18 @@ class CallMaker {
       call.wide = node.outputs[0];
     }
     if (!there) call.step = make_step(c);
+    if (way == Way::plain) leave_out_turned_indices(entry, node);
     if (way == Way::recorded && !kernel.text.empty()) kernels_[id] = kernel;
     return call;
+  }
+
+  /// Indices of positions in planes (MaxPool) are not readable if they have channels last.
+  void leave_out_turned_indices(Entry entry, const Node& node) {
+    const auto last = [&](ValueId value) { return value != kNone && order_.last(value); };
+    if (!last(node.inputs.empty() ? kNone : node.inputs[0]) && !last(node.outputs[0])) return;
+    for (ValueId value : node.outputs) {
+      if (!memory_.is_real(value)) left_out_[static_cast<size_t>(entry)].push_back(value);
+    }
   }
 
   /// Makes the call of a chain in plain steps.

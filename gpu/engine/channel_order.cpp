@@ -125,13 +125,13 @@ class Requirements {
     for (const ValueId value : values) groups_.join(values[0], value);
   }
 
-  /// Returns whether each operand has the output's elements, or is one number.
+  /// Returns whether each operand has the output's shape, or is one number.
   bool is_simple(const Node& node) const {
-    const int64_t count = element_count(graph_.value(node.outputs[0]).shape);
+    const Shape& shape = graph_.value(node.outputs[0]).shape;
     return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId value) {
       if (value == kNone || graph_.value(value).type != ElementType::real) return false;
-      const int64_t own = element_count(graph_.value(value).shape);
-      return own == count || own == 1;
+      const Shape& own = graph_.value(value).shape;
+      return own == shape || element_count(own) == 1;
     });
   }
 

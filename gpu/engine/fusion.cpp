@@ -69,6 +69,7 @@ class ChainFinder {
 
   Chain before_softmax(NodeId id) const {
     Chain chain{{id}};
+    if (!rounds_to_nearest(output_of(id))) return chain;
     ValueId value = graph_.node(id).inputs[0];
     while (chain.nodes.size() <= kMostSteps) {
       const NodeId node = graph_.value(value).producer;

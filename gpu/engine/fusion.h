@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Nodes that plain steps run in one launch: one with a kernel of its own, and nodes before or after
-// it that work element by element:
+// Nodes that plain steps run in one launch: a core with a kernel, and nodes before or after it that
+// work element by element:
 //   BatchNormalization, then Add, Relu or both
 //   Mul or Div by a number, a mask (Add or Where) or both, then Softmax
 //   SoftmaxGrad, then the gradients of these

@@ -10,8 +10,8 @@
 
 namespace halfscope::gpu {
 
-/// Copies `data` to working memory. A node's recorded and plain steps share that, so both have to
-/// copy the same, or only one of them does.
+/// Copies `data` to working memory while a program is compiled. A node's recorded and plain steps
+/// share that memory, so both have to copy the same first, or the other way uses none.
 template <class U, class X, class T>
 const U* uploaded(const NodeCall<X, T>& c, const std::vector<U>& data) {
   U* const memory = c.template working_memory<U>(static_cast<int64_t>(data.size()));

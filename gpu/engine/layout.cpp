@@ -102,6 +102,7 @@ std::vector<std::optional<Entry>> only_entries(const Executable& executable,
 
 Layout::Layout(const Executable& executable)
     : alias_(memory_aliases(executable.graph)),
+      only_(only_entries(executable, alias_)),
       places_(executable.graph.values().size(), -1),
       storages_(storages(executable.graph, alias_)) {
   const Graph& graph = executable.graph;
@@ -110,18 +111,17 @@ Layout::Layout(const Executable& executable)
   if (executable.labels != kNone) add(graph, executable.labels);
   for (const NamedValue& input : executable.inputs) add(graph, input.value);
   for (const NamedValue& output : executable.outputs) add(graph, output.value);
-  const std::vector<std::optional<Entry>> only = only_entries(executable, alias_);
-  const auto only_in = [&](Entry entry) {
-    return [&only, entry](ValueId value) { return only[static_cast<size_t>(value)] == entry; };
+  const auto only = [&](Entry entry) {
+    return [this, entry](ValueId value) { return only_in(value) == entry; };
   };
-  const auto shared = [&](ValueId value) { return !only[static_cast<size_t>(value)].has_value(); };
+  const auto shared = [this](ValueId value) { return !only_in(value).has_value(); };
   add_nodes(executable,
             {Entry::begin, Entry::grad, Entry::accumulate, Entry::norm, Entry::update, Entry::eval},
             shared);
   const int64_t begin = bytes_;
-  add_nodes(executable, {Entry::grad}, only_in(Entry::grad));
+  add_nodes(executable, {Entry::grad}, only(Entry::grad));
   const int64_t end = std::exchange(bytes_, begin);
-  add_nodes(executable, {Entry::eval}, only_in(Entry::eval));
+  add_nodes(executable, {Entry::eval}, only(Entry::eval));
   bytes_ = std::max(bytes_, end);
 }
 

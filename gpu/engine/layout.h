@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/lower/lower.h"
@@ -23,6 +24,9 @@ class Layout {
   /// Returns the offset in bytes from the beginning, or -1.
   int64_t place(ValueId value) const { return places_[static_cast<size_t>(value)]; }
   int64_t bytes() const noexcept { return bytes_; }
+  /// Returns the only entry that makes and reads the value, if it shares memory with those of
+  /// another entry.
+  std::optional<Entry> only_in(ValueId value) const { return only_[static_cast<size_t>(value)]; }
   /// Returns the storage of a real value that has a place.
   Storage storage(ValueId value) const { return storages_[static_cast<size_t>(value)]; }
   /// Returns the fp32 memory needed for the unrounded outputs of any one node that are stored in
@@ -39,6 +43,7 @@ class Layout {
                  const Chosen& chosen);
 
   std::map<ValueId, ValueId> alias_;
+  std::vector<std::optional<Entry>> only_;
   std::vector<int64_t> places_;
   std::vector<Storage> storages_;
   int64_t bytes_ = 0, exact_bytes_ = 0;

@@ -39,7 +39,7 @@ struct LibraryCall {
   Scratch* scratch = nullptr;
 };
 
-/// Calls of a product that are not worth copies of its operands, which take one call.
+/// Up to this many calls are cheaper than copying the operands for one call.
 inline constexpr size_t kFewCalls = 8;
 
 /// Offsets of operands and sums in the scratch memory.
@@ -173,12 +173,17 @@ inline ChannelTiles channel_tiles(const TensorPlan& of, int64_t elements, bool t
   return ChannelTiles(elements / std::max<int64_t>(channels * pixels, 1), channels, pixels);
 }
 
+/// Returns whether channels second and channels last are different orders of such a tensor.
+inline bool has_two_orders(const TensorPlan& plan) {
+  return plan.size[1] > 1 && plan.size[2] * plan.size[3] > 1;
+}
+
 /// `turns`: the library reads channels last, and the operand has the order of ONNX.
 inline ConvOperand conv_operand(const In<float>& x, const TensorPlan& plan, int64_t elements,
                                 bool turns) {
   const bool stored_so =
       bytes_of(plan.storage) == 4 ? bytes_of(x.storage()) == 4 : x.storage() == plan.storage;
-  const bool in_place = stored_so && (!turns || plan.size[1] == 1);
+  const bool in_place = stored_so && !(turns && has_two_orders(plan));
   return {{x, nullptr, plan.storage, channel_tiles(plan, elements, turns)},
           in_place,
           in_place ? 0 : elements * bytes_of(plan.storage)};
@@ -192,15 +197,13 @@ Step convolution_step(const NodeCall<X, float>& c, const Epilogue<float>& epilog
   const bool forward = plan.product == ConvProduct::forward;
   const TensorPlan& a = forward ? plan.x : plan.y;
   const TensorPlan& b = plan.product == ConvProduct::grad_weight ? plan.x : plan.w;
-  const TensorPlan& made = forward                                   ? plan.y
-                           : plan.product == ConvProduct::grad_input ? plan.x
-                                                                     : plan.w;
+  const TensorPlan& made = plan.made();
   const int64_t count = c.out_count(0), pixels = made.size[2] * made.size[3];
   const ConvOperand first =
       conv_operand(c.in[0], a, c.in_count(0), plan.channels_last && !c.last_in(0));
   const ConvOperand second =
       conv_operand(c.in[1], b, c.in_count(1), plan.channels_last && !c.last_in(1));
-  const bool turns = plan.channels_last && !c.last_out(0) && made.size[1] > 1;
+  const bool turns = plan.channels_last && !c.last_out(0) && has_two_orders(made);
   const Out<float> y = c.out[0];
   // A copy in the narrow format can be written at once; recorded steps measure it afterwards.
   const bool as_summed = epilogue.bias == nullptr && !epilogue.scaled;

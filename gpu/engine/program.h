@@ -148,7 +148,7 @@ class DeviceProgram final : public Program {
   Tensor read(ValueId value) const override {
     const Shape& shape = description(value).shape;
     Tensor tensor{shape, std::vector<float>(static_cast<size_t>(element_count(shape)))};
-    if (!memory_.is_real(value) && memory_.has_place(value)) {
+    if (!memory_.is_real(value) && memory_.is_there(value)) {
       std::vector<int32_t> indices(tensor.data.size());
       executor_->download(indices.data(), memory_.index(value), indices.size() * sizeof(int32_t));
       tensor.data.assign(indices.begin(), indices.end());
@@ -160,7 +160,7 @@ class DeviceProgram final : public Program {
   }
 
   std::vector<int32_t> read_indices(ValueId value) const override {
-    if (!memory_.has_place(value) || memory_.is_real(value)) throw memory_.not_computed(value);
+    if (!memory_.is_there(value) || memory_.is_real(value)) throw memory_.not_computed(value);
     std::vector<int32_t> indices(static_cast<size_t>(element_count(description(value).shape)));
     executor_->download(indices.data(), memory_.index(value), indices.size() * sizeof(int32_t));
     return indices;
@@ -276,8 +276,7 @@ class DeviceProgram final : public Program {
     } else {
       launch(entry, state);
     }
-    memory_.note_turned(maker_.order().made_by(entry), !recorded);
-    memory_.note_left_out(maker_.left_out(entry), !recorded);
+    memory_.note(entry, !recorded, maker_.order().made_by(entry), maker_.left_out(entry));
   }
 
   /// Launches a whole entry, and then the totals of its taps.

@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -83,9 +85,7 @@ class ProgramMemory {
   }
   /// Returns the value as floats on the device, valid until the next node runs.
   const float* plain(ValueId value) const {
-    if (!has_place(value) || !is_real(value) || left_out_.contains(value)) {
-      throw not_computed(value);
-    }
+    if (!is_there(value) || !is_real(value)) throw not_computed(value);
     const In<float> stored = real(value);
     const bool as_it_is = bytes_of(stored.storage()) == 4 && !turned_.contains(value);
     if (as_it_is) return static_cast<const float*>(stored.memory());
@@ -95,7 +95,7 @@ class ProgramMemory {
   /// Copies the value, as U, to memory on the device.
   template <class U>
   void copy_to(ValueId value, U* to) const {
-    if (left_out_.contains(value)) throw not_computed(value);
+    if (!is_there(value)) throw not_computed(value);
     const Shape& shape = description(value).shape;
     const int64_t n = element_count(shape);
     if (turned_.contains(value)) {
@@ -104,10 +104,23 @@ class ProgramMemory {
       executor_.items(n, Convert<float, U>{real(value), to});
     }
   }
-  /// Notes whether the last run wrote these values with channels last.
-  void note_turned(const std::vector<ValueId>& values, bool yes) { note(values, yes, turned_); }
-  /// Notes whether the last run left these values out.
-  void note_left_out(const std::vector<ValueId>& values, bool yes) { note(values, yes, left_out_); }
+  /// Notes how an entry runs from now on: with these values in channels last and without those, or
+  /// with all values in the order of ONNX.
+  void note(Entry entry, bool plain, const std::vector<ValueId>& turned,
+            const std::vector<ValueId>& left_out) {
+    if (entry == Entry::grad || entry == Entry::eval) last_ = entry;
+    const std::pair<Entry, bool> now{entry, plain};
+    if ((turned.empty() && left_out.empty()) || noted_ == now) return;
+    noted_ = now;
+    for (ValueId value : turned) change(value, plain, turned_);
+    for (ValueId value : left_out) change(value, plain, left_out_);
+  }
+  /// Returns whether the value was stored, and is still there.
+  bool is_there(ValueId value) const {
+    if (!has_place(value) || left_out_.contains(value)) return false;
+    const std::optional<Entry> only = layout_.only_in(value);
+    return !only || only == last_;
+  }
   static Error not_computed(ValueId value) {
     return Error("value " + std::to_string(value) + " is not computed");
   }
@@ -119,6 +132,14 @@ class ProgramMemory {
   }
 
  private:
+  static void change(ValueId value, bool contained, std::set<ValueId>& in) {
+    if (contained) {
+      in.insert(value);
+    } else {
+      in.erase(value);
+    }
+  }
+
   static constexpr size_t kBytes = 4;  ///< of an element on its way from the host
 
   /// Stores floats that are on the device as the value.
@@ -133,23 +154,15 @@ class ProgramMemory {
     }
   }
 
-  static void note(const std::vector<ValueId>& values, bool yes, std::set<ValueId>& in) {
-    for (ValueId value : values) {
-      if (yes) {
-        in.insert(value);
-      } else {
-        in.erase(value);
-      }
-    }
-  }
-
   X& executor_;
   const Graph& graph_;
   const Layout layout_;
   std::byte* arena_ = nullptr;
   float* exact_ = nullptr;
   std::set<ValueId> turned_, left_out_;
-  std::map<ValueId, InputFeed<X>> feeds_;  ///< of the inputs
+  std::optional<std::pair<Entry, bool>> noted_;  ///< by note() last
+  std::optional<Entry> last_;                    ///< the last of those that share memory (layout.h)
+  std::map<ValueId, InputFeed<X>> feeds_;        ///< of the inputs
 };
 
 }  // namespace halfscope::gpu

@@ -126,9 +126,7 @@ Step chain_sums_step(const NodeCall<X, float>& c, const std::vector<int64_t>& ax
     body.chains *= x[i];
   }
   body.inner = inner;
-  const bool is_fp32 = how.is_single_chain() && (how.kind == Accumulation::Kind::fp32 ||
-                                                 how.kind == Accumulation::Kind::tensor_core);
-  if (!is_fp32 || !ChainSums::suits(body.chains, body.terms())) return {};
+  if (!how.is_fp32_chain() || !ChainSums::suits(body.chains, body.terms())) return {};
   body.per_block = ChainSums::chains_of_block(body.chains, inner);
   if (mean) body.divisor = static_cast<double>(body.terms());
   return blocks_step(*c.executor, body);
@@ -189,10 +187,12 @@ Step cumulative_sum_step(const NodeCall<X, T>& c) {
                    [](CumulativeSum<T>& body) -> ChainSpec& { return body.how; });
 }
 
+// A tensor of one pixel has no order of channels, so the other one decides.
+
 template <class X, class T>
 Step max_pool_step(const NodeCall<X, T>& c) {
   const auto windows = pool_geometry<Divisor>(*c.node, c.in_shape(0), c.out_shape(0));
-  if (c.last_out(0)) {
+  if (c.last_in(0) || c.last_out(0)) {
     const int64_t channels = c.in_shape(0)[1];
     return items_step(*c.executor, c.out_count(0),
                       MaxPoolLast<T>{c.in[0], c.out[0], c.index_out[1], windows, channels});
@@ -204,7 +204,7 @@ Step max_pool_step(const NodeCall<X, T>& c) {
 template <class X, class T>
 Step max_pool_grad_step(const NodeCall<X, T>& c) {
   const auto windows = pool_geometry<Divisor>(*c.node, c.out_shape(0), c.in_shape(0));
-  if (c.last_out(0)) {
+  if (c.last_in(0) || c.last_out(0)) {
     const int64_t channels = c.out_shape(0)[1];
     return items_step(*c.executor, c.out_count(0),
                       MaxPoolGradLast<T>{c.in[0], c.index_in[1], c.out[0], windows, channels});

@@ -43,7 +43,9 @@ class Rerun {
     std::vector<U*> operands, results;
     for (ValueId value : node.inputs) {
       const bool is_real = value != kNone && memory_.is_real(value);
-      c.index_in.push_back(value == kNone || is_real ? nullptr : memory_.index(value));
+      const bool is_index = value != kNone && !is_real;
+      if (is_index && !memory_.is_there(value)) throw memory_.not_computed(value);
+      c.index_in.push_back(is_index ? memory_.index(value) : nullptr);
       operands.push_back(is_real ? copy_of<U>(value) : nullptr);
       c.in.push_back(In<U>(operands.back()));
     }

@@ -12,7 +12,7 @@ namespace halfscope::gpu {
 
 class WorkingMemory {
  public:
-  /// `allocate` returns memory of so many bytes that outlives the steps.
+  /// `allocate` returns that many bytes of memory, which outlive the steps.
   explicit WorkingMemory(std::function<void*(size_t bytes)> allocate)
       : allocate_(std::move(allocate)) {}
 

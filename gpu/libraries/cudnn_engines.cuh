@@ -58,8 +58,8 @@ inline Choice look_at(const Descriptor& config) {
   return choice;
 }
 
-/// Reads a configuration's knobs as "type=value". Knobs that split sums are allowed if the parts
-/// are added in a fixed order; otherwise the engine is marked as not deterministic.
+/// Reads a configuration's knobs as "type=value". Knobs that split sums are allowed: cuDNN
+/// marks engines that add the parts in any order as not deterministic.
 inline void look_at_knobs(const Descriptor& config, Choice& choice) {
   std::vector<Descriptor> knobs;
   std::vector<cudnnBackendDescriptor_t> raw;

@@ -17,6 +17,9 @@ bool lines_begin_well(Storage storage, int64_t elements) {
   return elements * bytes_of(storage) % kLineBytes == 0;
 }
 
+/// Products of one call: kernels that take the batch in a grid's third dimension have no more.
+constexpr int64_t kMostInACall = 65535;
+
 /// Returns the largest power of two up to kMostAlignment that divides `bytes`.
 int64_t alignment_of(int64_t bytes) { return std::gcd(kMostAlignment, bytes); }
 
@@ -125,6 +128,7 @@ std::optional<InPlacePlan> plan_batch_in_place(int64_t m, int64_t n, int64_t k,
       std::max_element(levels.begin(), levels.end(),
                        [](const BatchLevel& x, const BatchLevel& y) { return x.size < y.size; });
   if (largest != levels.end()) {
+    if (largest->size > kMostInACall) return std::nullopt;
     plan->count = largest->size;
     plan->second.stride = largest->a;
     plan->first.stride = largest->b;
@@ -163,7 +167,6 @@ int64_t PackedPlan::sum_bytes() const {
 }
 
 int64_t products_of_a_call(int64_t count, int64_t bytes_of_one, int64_t most) {
-  constexpr int64_t kMostInACall = 65535;  // a grid's third dimension
   const int64_t fit =
       std::clamp<int64_t>(most / std::max<int64_t>(bytes_of_one, 1), 1, kMostInACall);
   const int64_t calls = (count + fit - 1) / fit;

@@ -54,7 +54,8 @@ struct MatrixStrides {
   int64_t a_row, a_column, b_row, b_column;
 };
 
-/// One level of a batch: `size` products, whose operands and outputs are so many elements apart.
+/// One level of a batch: `size` products, and how many elements their operands and outputs are
+/// apart.
 struct BatchLevel {
   int64_t size = 1, a = 0, b = 0, d = 0;
 };

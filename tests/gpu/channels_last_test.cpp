@@ -132,6 +132,50 @@ TEST(ChannelsLast, StepsAreTheEmulators) {
   }
 }
 
+TEST(ChannelsLast, APoolToOnePixelReadsThem) {
+  for (const char* preset : {"float32", "mixed_float16"}) {
+    SCOPED_TRACE(preset);
+    run_lockstep(preset_plan(preset).value(), "sgd", LibraryBackend({}),
+                 residual_network(kBatch, true));
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+// An operand of fewer dimensions has the elements of a batch of one, but not their order.
+TEST(ChannelsLast, ABatchOfOneIsAddedToATensorOfThreeDimensions) {
+  Executable exe;
+  Graph& graph = exe.graph;
+  exe.input = graph.add_input("input", {1, 8, 5, 5});
+  exe.inputs = {{"input", exe.input}};
+  const ValueId w = graph.add_variable("w", {16, 8, 3, 3}, {});
+  const ValueId more = graph.add_variable("more", {16, 3, 3}, {});
+  const ValueId conv = graph.add1("Conv", "conv", {exe.input, w});
+  const ValueId sum = graph.add1("Add", "add", {conv, more});
+  const ValueId relu = graph.add1("Relu", "relu", {sum});
+  exe.outputs = {{"relu", relu}};
+  exe.forward = Entry::eval;
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    exe.entries[static_cast<size_t>(Entry::eval)].push_back(id);
+  }
+  Lockstep lanes(exe, LibraryBackend({}));
+  lanes.write(exe.input, std::span<const float>(noise(200, 1)));
+  lanes.write(w, std::span<const float>(noise(16 * 72, 2)));
+  lanes.write(more, std::span<const float>(noise(144, 3)));
+  for (int i = 0; i < 3; ++i) lanes.run(Entry::eval, true);
+}
+
+// A chain ends where a result is not rounded to nearest.
+TEST(Fusion, ASoftmaxThatRoundsOtherwiseRunsAlone) {
+  for (const RoundingMode mode : {RoundingMode::stochastic, RoundingMode::down}) {
+    Plan plan = preset_plan("float16").value();
+    PlanRule rule{.path = "", .op = "Softmax"};
+    rule.rounding = RoundingChoice{.mode = mode};
+    plan.rules.push_back(rule);
+    run_lockstep(plan, "sgd", shuffled_executor_backend(), attention_network(kBatch));
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
 // A library that writes 16 bits: into the activation itself where channels are last.
 TEST(ChannelsLast, FastStepsHaveTheBitsOfRecordedOnes) {
   for (const char* preset : {"float32", "mixed_float16", "mixed_bfloat16", "float16"}) {

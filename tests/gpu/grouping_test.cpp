@@ -120,7 +120,10 @@ int64_t launches(const Executable& exe, Entry entry) {
   program->keep_values(false);
   program->run(entry, {});
   const std::vector<std::string> ways = program->launches_of(entry);
-  if (ways.size() != 1 || ways[0].rfind("repeats ", 0) != 0) return -1;
+  if (ways.size() != 1 || ways[0].rfind("repeats ", 0) != 0) {
+    ADD_FAILURE() << "unknown text about launches";
+    return -1;
+  }
   return std::atoll(ways[0].c_str() + 8);
 }
 

@@ -63,6 +63,7 @@ struct OneNode {
     const std::vector<std::string> ways = program->launches_of(Entry::grad);
     const std::string begin = "repeats ";
     const bool told = ways.size() == 1 && ways[0].starts_with(begin);
+    EXPECT_TRUE(told) << "unknown text about launches";
     return told ? std::stoll(ways[0].substr(begin.size())) : -1;
   }
 };

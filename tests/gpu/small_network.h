@@ -82,8 +82,9 @@ inline Model smooth_network(int64_t batch) {
 }
 
 /// Convolutions with normalizations, a shortcut, and a pooling between them, without a layer that
-/// needs whole planes: all activations can have their channels last.
-inline Model residual_network(int64_t batch) {
+/// needs whole planes: all activations can have their channels last. `pooled`: by their maximum in
+/// the end, otherwise by their mean.
+inline Model residual_network(int64_t batch, bool pooled = false) {
   Model model;
   Graph& graph = model.graph;
   model.input = graph.add_input("input", {batch, 2, 8, 8});
@@ -120,7 +121,9 @@ inline Model residual_network(int64_t batch) {
   x = graph.add1("Conv", "conv4",
                  {x, variable("conv4.weight", {16, 24, 1, 1}), variable("conv4.bias", {16})});
   x = graph.add1("Sigmoid", "gate", {x});
-  x = graph.add1("GlobalAveragePool", "mean", {x});
+  // To one pixel, which has no order of channels.
+  x = pooled ? graph.add1("MaxPool", "mean", {x}, {{"kernel_shape", std::vector<int64_t>{4, 4}}})
+             : graph.add1("GlobalAveragePool", "mean", {x});
   x = graph.add1("Flatten", "flatten", {x});
   model.logits = graph.add1("Gemm", "fc", {x, variable("fc.weight", {16, 10})});
   model.loss = graph.add1("SoftmaxCrossEntropyLoss", "loss", {model.logits, model.labels});
