@@ -270,13 +270,13 @@ class DeviceProgram final : public Program {
     started_[which] = true;
     // Only recorded steps store everything, and that in the order of ONNX.
     const bool recorded = measured || keeps_values_;
+    memory_.note(entry, !recorded, maker_.order().made_by(entry), maker_.left_out(entry));
     const RunState state{random_, recorded};
     if (one_by_one_[which].empty()) {
       executor_->replay(recordings[which][recorded ? 1 : 0], [&] { launch(entry, state); });
     } else {
       launch(entry, state);
     }
-    memory_.note(entry, !recorded, maker_.order().made_by(entry), maker_.left_out(entry));
   }
 
   /// Launches a whole entry, and then the totals of its taps.
