@@ -290,9 +290,9 @@ struct ChannelFactors {
   }
 };
 
-/// What happens to a normalized value in the same launch. In a plain step other nodes may follow:
+/// The end of a launch that normalizes. In a plain step other nodes may follow:
 /// the value is rounded, another tensor is added, the sum is rounded, and ReLU takes the larger of
-/// it and zero. What nobody else reads is not stored.
+/// it and zero. Values that nobody else reads are not stored.
 template <class T>
 struct Afterwards {
   Out<T> last{};                       ///< of the last node

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a chain's nodes other than its core do (fusion.h), as parts of the core's body.
+// The work of a chain's nodes other than its core (fusion.h), as parts of the core's body.
 #pragma once
 
 #include "gpu/bodies/element_steps.h"

@@ -70,7 +70,7 @@ class Groups {
   std::vector<bool> blocked_, wanted_;
 };
 
-/// What each kind of node asks of the order of its operands and outputs.
+/// Tells the groups which orders of operands and outputs each node can work with.
 class Requirements {
  public:
   Requirements(const Executable& executable, const std::set<NodeId>& convolutions, Groups& groups)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Which values have their channels last in plain steps. Libraries compute convolutions on tensors
-// with channels last, and ONNX has them second. So activations around convolutions keep channels
-// last between the nodes, as far as every node that touches them can read and write them like that.
-// Recorded steps always have the order of ONNX, in which statistics are taken.
+// Decides which values have their channels last in plain steps. Libraries compute convolutions on
+// tensors with channels last, and ONNX has them second. So activations around convolutions keep
+// channels last between the nodes, as far as every node that touches them can read and write them
+// like that. Recorded steps always have the order of ONNX, in which statistics are taken.
 #pragma once
 
 #include <array>

@@ -62,7 +62,7 @@ struct NodeCall {
   FunctionTables* tables = nullptr;        ///< null: functions are not looked up
   KernelChoice* kernel = nullptr;          ///< receives the kernel of a product; may be null
   const ChannelOrder* order = nullptr;     ///< null: no value has its channels last
-  /// What the step does with its first output; null: it only writes it.
+  /// Work on the first output in the same launch; null: it is only written.
   const Afterwards<float>* then = nullptr;
   /// Steps of other nodes around a Softmax or SoftmaxGrad; null: none. Outputs are the chain's.
   const SoftmaxParts* softmax = nullptr;

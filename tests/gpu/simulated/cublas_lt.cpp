@@ -117,7 +117,7 @@ bool types_fit(const Description& how, const Layout& a, const Layout& b, const L
   }
 }
 
-/// That table, and the list of demands for fp8 kernels.
+/// Looks into that table and the list of demands for fp8 kernels.
 bool supported(const Description& how, const Layout& a, const Layout& b, const Layout& d) {
   const bool ta = how.transposed_a == CUBLAS_OP_T, tb = how.transposed_b == CUBLAS_OP_T;
   const bool sizes = (ta ? a.columns : a.rows) == d.rows &&
@@ -183,7 +183,7 @@ void check_apart(const void* d, const Layout& at_d, const void* other, const Lay
           "a product overwrites its operands");
 }
 
-/// What a compute type does to operands and sums.
+/// The effect of a compute type on operands and sums.
 class Arithmetic {
  public:
   Arithmetic(const Description& how, const Layout& a)

@@ -31,7 +31,7 @@ using testing::ElementsAre;
 constexpr int32_t kRows = 16, kColumns = 32, kDepth = 64, kBatch = 3;
 constexpr int32_t kGood = 66, kDoesNotRun = 7, kSplits = 21, kSplitsQuietly = 22, kReduces = 23;
 
-/// What is told to the library. A is kept as [row][depth], B as [column][depth]: "TN".
+/// The description that the library gets. A is kept as [row][depth], B as [column][depth]: "TN".
 struct Call {
   cudaDataType_t type = CUDA_R_32F, result = CUDA_R_32F;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
