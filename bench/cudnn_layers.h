@@ -68,43 +68,45 @@ struct DescribedGpu {
   std::string name, json;
 };
 
-/// Values: NVIDIA's architecture whitepapers, and the compute capabilities in the CUDA C++
-/// Programming Guide.
-inline DescribedGpu described_h100() {
-  return {"H100",
-          R"({"deviceVer": 900, "driverVer": 13000, "cudaDeviceId": 0,
+/// The values in which the described GPUs differ.
+struct GpuValues {
+  int capability, processors;
+  int64_t shared_memory;  ///< bytes that a block may request
+  int64_t clock_khz, memory_clock_khz, cache, memory;
+};
+
+inline DescribedGpu described(const std::string& name, const std::string& device,
+                              const GpuValues& of) {
+  const auto number = [](const char* key, int64_t value) {
+    return std::string("\"") + key + "\": " + std::to_string(value) + ", ";
+  };
+  return {name, "{" + number("deviceVer", of.capability) +
+                    number("multiProcessorCount", of.processors) +
+                    number("maxSharedMemoryPerBlockOptin", of.shared_memory) +
+                    number("smClockRateKHz", of.clock_khz) +
+                    number("memClockRateKHz", of.memory_clock_khz) +
+                    number("l2CacheSize", of.cache) + number("totalGlobalMem", of.memory) +
+                    R"("deviceName": ")" + device + R"(", "driverVer": 13000, "cudaDeviceId": 0,
         "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
-        "regsPerBlock": 65536, "multiProcessorCount": 132, "warpSize": 32,
-        "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
+        "regsPerBlock": 65536, "warpSize": 32, "maxSharedMemoryPerBlock": 49152,
         "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
         "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "pciDeviceId": 0, "isTccDriver": 0,
-        "supportCoopLaunch": 1, "smClockRateKHz": 1980000, "memClockRateKHz": 2619000,
-        "l2CacheSize": 52428800, "deviceName": "NVIDIA H100 80GB HBM3",
-        "totalGlobalMem": 85000000000})"};
+        "supportCoopLaunch": 1})"};
+}
+
+// Values: NVIDIA's architecture whitepapers, and the compute capabilities in the CUDA C++
+// Programming Guide.
+inline DescribedGpu described_h100() {
+  return described("H100", "NVIDIA H100 80GB HBM3",
+                   {900, 132, 232448, 1980000, 2619000, 52428800, 85000000000});
 }
 inline DescribedGpu described_h200() {
-  return {"H200",
-          R"({"deviceVer": 900, "driverVer": 13000, "cudaDeviceId": 0,
-        "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
-        "regsPerBlock": 65536, "multiProcessorCount": 132, "warpSize": 32,
-        "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
-        "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
-        "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "pciDeviceId": 0, "isTccDriver": 0,
-        "supportCoopLaunch": 1, "smClockRateKHz": 1980000, "memClockRateKHz": 3201000,
-        "l2CacheSize": 52428800, "deviceName": "NVIDIA H200",
-        "totalGlobalMem": 150000000000})"};
+  return described("H200", "NVIDIA H200",
+                   {900, 132, 232448, 1980000, 3201000, 52428800, 150000000000});
 }
 inline DescribedGpu described_a100() {
-  return {"A100",
-          R"({"deviceVer": 800, "driverVer": 13000, "cudaDeviceId": 0,
-        "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
-        "regsPerBlock": 65536, "multiProcessorCount": 108, "warpSize": 32,
-        "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 166912,
-        "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
-        "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "pciDeviceId": 0, "isTccDriver": 0,
-        "supportCoopLaunch": 1, "smClockRateKHz": 1410000, "memClockRateKHz": 1593000,
-        "l2CacheSize": 41943040, "deviceName": "NVIDIA A100-SXM4-80GB",
-        "totalGlobalMem": 85000000000})"};
+  return described("A100", "NVIDIA A100-SXM4-80GB",
+                   {800, 108, 166912, 1410000, 1593000, 41943040, 85000000000});
 }
 
 }  // namespace halfscope

@@ -4,9 +4,9 @@
     torch_count.py [--models A,B] [--precision mixed_float16] > bench/torch_counts.json
 
 Runs the step of torch_gpu_step.py (eager, automatic mixed precision) on tensors without data, and
-sees every operator that reaches a device (TorchDispatchMode). An operator's bytes are those of its
-distinct inputs and of its outputs, each once; PASSES lists kernels that read more than once. Views
-and empty tensors are nothing. A product has its sizes. The casts of torch.autocast are made here,
+sees every operator that reaches a device (TorchDispatchMode). An operator moves each distinct
+input and each output once; PASSES lists kernels that read more than once. Views and empty tensors
+do not count. A product also has its sizes. The casts of torch.autocast are made here,
 because the real ones only see tensors of a device.
 
 Prints one JSON array, an object for each model and precision:
@@ -65,7 +65,7 @@ def tensors_of(values: Any) -> List["torch.Tensor"]:
 
 
 def bytes_of(tensors: Iterable["torch.Tensor"]) -> int:
-    """Bytes of distinct tensors; an expanded one has those of its elements in memory."""
+    """Bytes of distinct tensors. Only the elements in memory of an expanded tensor count."""
     seen: Dict[Any, int] = {}
     for tensor in tensors:
         elements = 1
@@ -161,7 +161,7 @@ class Counting(TorchDispatchMode):
         self.entries[-1]["launches"] = 3 if backward else 1
 
     def foreach(self, name: str, args: Any, outputs: Any) -> None:
-        """Multi-tensor kernels take so many tensors and chunks at a time."""
+        """A multi-tensor kernel takes at most MOST_TENSORS tensors and MOST_BLOCKS chunks."""
         lists = [arg for arg in args if isinstance(arg, (list, tuple)) and
                  arg and isinstance(arg[0], torch.Tensor)]
         chunks = sum(math.ceil(t.numel() / CHUNK) for t in lists[0])

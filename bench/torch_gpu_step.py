@@ -67,7 +67,7 @@ def build_resnet20() -> "torch.nn.Module":
 
 
 def build_resnet50(width: int, depth: int, classes: int) -> "torch.nn.Module":
-    """torchvision's network, v1.5; the names of the parts are those of bench/networks.cpp."""
+    """torchvision's ResNet-50 v1.5, with the names of bench/networks.cpp."""
     import torch
     from torch import nn
 

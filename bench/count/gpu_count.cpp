@@ -119,7 +119,7 @@ Total torch_total(const nlohmann::json& step, const Rates& rates) {
     }
     const int64_t times = op.at("times").get<int64_t>();
     const int64_t launches = op.at("launches").get<int64_t>();
-    // Bytes are those of all its launches.
+    // An operator's bytes and operations cover all its launches.
     const double once = seconds(launch, rates) + static_cast<double>(launches - 1) * rates.launch;
     total.launches += times * launches;
     if (launch.kind != Launch::Kind::upload) {

@@ -139,7 +139,7 @@ struct NormalizationGrad {
                  &sum = sums[static_cast<size_t>(p - begin)];
         const int64_t first = block + p * s.inner;
         for (int64_t i = 0; i < s.inner; ++i) {
-          const size_t partial = static_cast<size_t>(run + i) % kPartials;
+          const size_t partial = static_cast<size_t>(run + i) % kPartialSums;
           const double g = static_cast<double>(dy[first + i]);
           slope[partial] += g * normal(first + i, group);
           sum[partial] += g;

@@ -7,14 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/numeric/sums/accumulation.h"
+
 namespace halfscope {
 
-inline constexpr size_t kPartials = 16;
-using Partials = std::array<double, kPartials>;
+using Partials = std::array<double, kPartialSums>;
 
 /// Adds partial sums as a balanced tree.
 inline double add_tree(Partials partials) {
-  for (size_t width = kPartials / 2; width > 0; width /= 2) {
+  for (size_t width = kPartialSums / 2; width > 0; width /= 2) {
     for (size_t j = 0; j < width; ++j) partials[j] += partials[j + width];
   }
   return partials[0];
@@ -30,21 +31,21 @@ template <class F>
 PlaneSums plane_sums(int64_t n, const F& f) {
   Partials first{}, second{};
   int64_t i = 0;
-  for (; i + static_cast<int64_t>(kPartials) <= n; i += static_cast<int64_t>(kPartials)) {
-    for (size_t j = 0; j < kPartials; ++j) f(i + static_cast<int64_t>(j), first[j], second[j]);
+  for (; i + static_cast<int64_t>(kPartialSums) <= n; i += static_cast<int64_t>(kPartialSums)) {
+    for (size_t j = 0; j < kPartialSums; ++j) f(i + static_cast<int64_t>(j), first[j], second[j]);
   }
   for (; i < n; ++i) {
-    const size_t j = static_cast<size_t>(i) % kPartials;
+    const size_t j = static_cast<size_t>(i) % kPartialSums;
     f(i, first[j], second[j]);
   }
   return {add_tree(first), add_tree(second)};
 }
 
-/// Returns the sum of at most kPartials terms: the same tree, without partial sums in memory, which
-/// would take most of the time.
+/// Returns the sum of at most kPartialSums terms: the same tree, without partial sums in memory,
+/// which would take most of the time.
 template <class F>
 double short_sum(int64_t n, const F& f) {
-  constexpr int64_t kHalf = kPartials / 2;
+  constexpr int64_t kHalf = kPartialSums / 2;
   std::array<double, kHalf> s{};
   for (int64_t i = 0; i < kHalf; ++i) s[static_cast<size_t>(i)] = i < n ? 0.0 + f(i) : 0.0;
   for (int64_t i = kHalf; i < n; ++i) s[static_cast<size_t>(i - kHalf)] += f(i);
@@ -54,7 +55,7 @@ double short_sum(int64_t n, const F& f) {
 /// Returns the sum of f(i) for all i in [0, n), in this order.
 template <class F>
 double wide_sum(int64_t n, const F& f) {
-  constexpr int64_t kAtOnce = kPartials;
+  constexpr int64_t kAtOnce = kPartialSums;
   if (n <= kAtOnce) return short_sum(n, f);
   Partials sums{};
   int64_t i = 0;

@@ -16,7 +16,7 @@ namespace halfscope::gpu {
 /// Shares the sums over planes among blocks. A block has `across` packs of channels of some
 /// samples, and 16 threads for each of these: one per partial sum.
 struct PackTiles {
-  static constexpr int kThreads = 256, kTeams = kThreads / kPartials;
+  static constexpr int kThreads = 256, kTeams = kThreads / kPartialSums;
 
   Planes planes;
   int across;     ///< packs of channels in a block, a power of two
@@ -36,8 +36,8 @@ struct PackTiles {
     bool works;
   };
   HS_HD Team team(int64_t block, int thread) const {
-    const int pack = thread % across, partial = thread / across % kPartials;
-    const int slot = thread / across / kPartials;
+    const int pack = thread % across, partial = thread / across % kPartialSums;
+    const int slot = thread / across / kPartialSums;
     const int64_t row = block / packs, column = block - row * packs;
     const int64_t sample = row * (kTeams / across) + slot;
     const int64_t channel = (column * across + pack) * kSeveral;
@@ -47,16 +47,17 @@ struct PackTiles {
   /// Calls f(position of the first channel) for the thread's pixels, ascending.
   template <class F>
   HS_HD void for_pixels(const Team& team, const F& f) const {
-    const int64_t step = kPartials * planes.channels;
+    const int64_t step = kPartialSums * planes.channels;
     int64_t at = (team.sample * planes.size + team.partial) * planes.channels + team.channel;
-    for (int64_t pixel = team.partial; pixel < planes.size; pixel += kPartials, at += step) f(at);
+    for (int64_t pixel = team.partial; pixel < planes.size; pixel += kPartialSums, at += step)
+      f(at);
   }
 };
 
 /// The partial sums of a block's teams.
 struct PackSums {
   /// One more than needed per channel, so that the channels of a pack are in different banks.
-  double partial[PackTiles::kTeams * kSeveral][kPartials + 1];
+  double partial[PackTiles::kTeams * kSeveral][kPartialSums + 1];
 
   HS_HD void put(const PackTiles::Team& team, const double (&sums)[kSeveral]) {
     for (int j = 0; j < kSeveral; ++j) partial[team.number * kSeveral + j][team.partial] = sums[j];
@@ -71,7 +72,7 @@ HS_HD void finish_planes(const PackTiles& tiles, int64_t block, int thread, cons
   const int number = thread / kSeveral, slot = number / tiles.across;
   // The first thread of that team knows where it is.
   const PackTiles::Team team =
-      tiles.team(block, slot * tiles.across * kPartials + number % tiles.across);
+      tiles.team(block, slot * tiles.across * kPartialSums + number % tiles.across);
   if (!team.works) return;
   f(thread, (team.channel + thread % kSeveral) * tiles.planes.batch + team.sample);
 }
@@ -202,7 +203,9 @@ struct NormalizeLast {
     items.for_elements(item, [&](const Neighbours& at) {
       T value[kSeveral];
       read(x, at, value);
-      for (int j = 0; j < kSeveral; ++j) value[j] = (value[j] - middle[j]) * times[j] + plus[j];
+      for (int j = 0; j < kSeveral; ++j) {
+        value[j] = normalized(value[j], middle[j], times[j], plus[j]);
+      }
       then.finish(at, value);
     });
   }
@@ -227,8 +230,7 @@ struct NormalizeGradLast {
       read(x, at, value);
       read(dy, at, g);
       for (int j = 0; j < kSeveral; ++j) {
-        const T centred = (value[j] - middle[j]) * inclined[j];
-        value[j] = times[j] * ((g[j] - less[j]) - centred);
+        value[j] = normalized_grad(g[j], value[j], middle[j], inclined[j], times[j], less[j]);
       }
       write(dx, at, value);
     });
@@ -288,20 +290,9 @@ struct MaxPoolGradLast {
   HS_HD void operator()(int64_t item) const {
     const int64_t place = item / channels, channel = item - place * channels;
     const int64_t sample = place / s.plane, pixel = place - sample * s.plane;
-    const int64_t h = pixel / s.width, w = pixel % s.width;
-    const WindowRange rows =
-        windows_at(h + s.pad_top, s.kernel_h, s.dilation_h, s.stride_h, s.out_height);
-    const WindowRange columns =
-        windows_at(w + s.pad_left, s.kernel_w, s.dilation_w, s.stride_w, s.out_width);
-    T sum = 0;
-    for (int64_t p = rows.first; p <= rows.last; ++p) {
-      for (int64_t q = columns.first; q <= columns.last; ++q) {
-        const int64_t window = (sample * s.out_height + p) * s.out_width + q;
-        const int64_t at = window * channels + channel;
-        if (index[at] == pixel) sum += dy[at];
-      }
-    }
-    dx[item] = sum;
+    dx[item] = sum_of_choosers<T>(dy, index, s, pixel, [&](int64_t p, int64_t q) {
+      return ((sample * s.out_height + p) * s.out_width + q) * channels + channel;
+    });
   }
 };
 

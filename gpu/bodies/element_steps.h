@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Operations on single elements that run in the launch of another node: before its operand is read
-// (ElementSource) or after its output is made (ElementSink). In both, every result is rounded like
-// that of a separate node, so the bits are the same.
+// (ElementSource) or after its output is made (ElementSink). Every result is rounded as a
+// separate node would round it, so the bits are the same.
 #pragma once
 
 #include <cstdint>

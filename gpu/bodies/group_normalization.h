@@ -89,7 +89,7 @@ struct GroupStatistics {
   HS_HD void add(int thread, const In<T>& in, LineSums& sums, const Terms& terms,
                  const Term& term) const {
     if (way == SumWay::interleaved) {
-      sums.first[thread] = interleaved_part(terms, groups.size, thread % kPartials);
+      sums.first[thread] = interleaved_part(terms, groups.size, thread % kPartialSums);
     } else if (way == SumWay::wide) {
       sums.add_several(groups.size, thread, [&](const Spaced& at, double& total, double&) {
         T element[kSeveral];
@@ -205,7 +205,7 @@ struct GroupGradSums {
         product += g * of.normal(first + i);
       });
     } else if (way == SumWay::interleaved) {
-      const int partial = thread % kPartials;
+      const int partial = thread % kPartialSums;
       shared.first[thread] = interleaved_part(Slopes{of, first, false}, size, partial);
       shared.second[thread] = interleaved_part(Slopes{of, first, true}, size, partial);
     }

@@ -42,30 +42,28 @@ struct Planes {
   }
 };
 
-inline constexpr int kPartials = 16;  // same as in add_tree()
-
-/// Two sums over one plane: element i is added to partial sum i % kPartials; the partial sums are
-/// added as a balanced tree.
+/// Two sums over one plane: element i is added to partial sum i % kPartialSums; the partial sums
+/// are added as a balanced tree.
 struct PlaneSums {
   double first, second;
 };
 
-/// PlaneSums of kLines lines by one block. thread % kPartials selects the partial sum and thread /
-/// kPartials the line, so that adjacent threads read adjacent elements.
+/// PlaneSums of kLines lines by one block. thread % kPartialSums selects the partial sum and thread
+/// / kPartialSums the line, so that adjacent threads read adjacent elements.
 struct LineSums {
-  static constexpr int kLines = 16, kThreads = kLines * kPartials;
+  static constexpr int kLines = 16, kThreads = kLines * kPartialSums;
 
   double first[kThreads], second[kThreads];
 
-  HS_HD static int line_of(int thread) { return thread / kPartials; }
-  HS_HD static bool leads(int thread) { return thread % kPartials == 0; }
+  HS_HD static int line_of(int thread) { return thread / kPartialSums; }
+  HS_HD static bool leads(int thread) { return thread % kPartialSums == 0; }
 
   /// Adds the thread's share of its line's n elements, several at a time in order.
   template <class F>
   HS_HD void add_several(int64_t n, int thread, const F& f) {
     double one = 0.0, other = 0.0;
-    for (int64_t i = thread % kPartials; i < n; i += kSeveral * kPartials) {
-      f(spaced_from(i, kPartials, n), one, other);
+    for (int64_t i = thread % kPartialSums; i < n; i += kSeveral * kPartialSums) {
+      f(spaced_from(i, kPartialSums, n), one, other);
     }
     first[thread] = one;
     second[thread] = other;
@@ -74,7 +72,7 @@ struct LineSums {
   template <class F>
   HS_HD void add(int64_t n, int thread, const F& f) {
     double one = 0.0, other = 0.0;
-    for (int64_t i = thread % kPartials; i < n; i += kPartials) f(i, one, other);
+    for (int64_t i = thread % kPartialSums; i < n; i += kPartialSums) f(i, one, other);
     first[thread] = one;
     second[thread] = other;
   }
@@ -290,6 +288,16 @@ struct ChannelFactors {
   }
 };
 
+/// Returns a normalized element, and the gradient of one, from the factors of its channel.
+template <class T>
+HS_HD T normalized(T value, T middle, T times, T plus) {
+  return (value - middle) * times + plus;
+}
+template <class T>
+HS_HD T normalized_grad(T g, T value, T middle, T inclined, T times, T less) {
+  return times * ((g - less) - (value - middle) * inclined);
+}
+
 /// The end of a launch that normalizes. In a plain step other nodes may follow:
 /// the value is rounded, another tensor is added, the sum is rounded, and ReLU takes the larger of
 /// it and zero. Values that nobody else reads are not stored.
@@ -336,7 +344,7 @@ struct Normalize {
     planes.by_channel(at, [&](int64_t channel, int begin, int end) {
       const T middle = mean[channel], times = factor[channel], plus = bias[channel];
       for (int j = 0; j < kSeveral; ++j) {
-        if (begin <= j && j < end) value[j] = (value[j] - middle) * times + plus;
+        if (begin <= j && j < end) value[j] = normalized(value[j], middle, times, plus);
       }
     });
     then.finish(at, value);
@@ -447,8 +455,9 @@ struct NormalizeGrad {
       const T middle = mean[channel], inclined = slope[channel];
       const T times = factor[channel], less = share[channel];
       for (int j = 0; j < kSeveral; ++j) {
-        const T centred = (value[j] - middle) * inclined;
-        if (begin <= j && j < end) value[j] = times * ((g[j] - less) - centred);
+        if (begin <= j && j < end) {
+          value[j] = normalized_grad(g[j], value[j], middle, inclined, times, less);
+        }
       }
     });
     write(dx, at, value);

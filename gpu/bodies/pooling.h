@@ -27,6 +27,26 @@ HS_HD inline WindowRange windows_at(int64_t at, int64_t kernel, int64_t dilation
   return {ceil_div(before, stride), smaller(at / stride, count - 1)};
 }
 
+/// Returns the sum of the gradients of the windows that chose a pixel of a plane, in row-major
+/// order. place(p, q) is where window (p, q) has its gradient and its choice.
+template <class T, class Place>
+HS_HD T sum_of_choosers(const In<T>& dy, const int32_t* index, const Windows& s, int64_t pixel,
+                        const Place& place) {
+  const int64_t h = pixel / s.width, w = pixel % s.width;
+  const WindowRange rows =
+      windows_at(h + s.pad_top, s.kernel_h, s.dilation_h, s.stride_h, s.out_height);
+  const WindowRange columns =
+      windows_at(w + s.pad_left, s.kernel_w, s.dilation_w, s.stride_w, s.out_width);
+  T sum = 0;
+  for (int64_t p = rows.first; p <= rows.last; ++p) {
+    for (int64_t q = columns.first; q <= columns.last; ++q) {
+      const int64_t at = place(p, q);
+      if (index[at] == pixel) sum += dy[at];
+    }
+  }
+  return sum;
+}
+
 /// Item: an output.
 template <class T>
 struct MaxPool {
@@ -55,19 +75,9 @@ struct MaxPoolGrad {
 
   HS_HD void operator()(int64_t item) const {
     const int64_t plane = item / s.plane, pixel = item % s.plane;
-    const int64_t h = pixel / s.width, w = pixel % s.width;
-    const WindowRange rows =
-        windows_at(h + s.pad_top, s.kernel_h, s.dilation_h, s.stride_h, s.out_height);
-    const WindowRange columns =
-        windows_at(w + s.pad_left, s.kernel_w, s.dilation_w, s.stride_w, s.out_width);
-    T sum = 0;
-    for (int64_t p = rows.first; p <= rows.last; ++p) {
-      for (int64_t q = columns.first; q <= columns.last; ++q) {
-        const int64_t at = (plane * s.out_height + p) * s.out_width + q;
-        if (index[at] == pixel) sum += dy[at];
-      }
-    }
-    dx[item] = sum;
+    dx[item] = sum_of_choosers<T>(dy, index, s, pixel, [&](int64_t p, int64_t q) {
+      return (plane * s.out_height + p) * s.out_width + q;
+    });
   }
 };
 

@@ -18,8 +18,8 @@ HS_HD inline uint32_t magnitude_bits(T x) {
   return std::bit_cast<uint32_t>(static_cast<float>(x)) & ~detail::kSignBit;
 }
 
-/// Raises `bits`, which is zero before, to those of the largest magnitude in [0, n). Infinity and
-/// NaN are largest, or count as zero.
+/// Finds the largest magnitude in [0, n) and stores its bits in `bits`, which is zero before.
+/// Infinity and NaN are largest, or count as zero.
 template <class T>
 struct LargestMagnitude {
   static constexpr int kThreads = 256;

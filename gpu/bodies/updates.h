@@ -11,6 +11,7 @@
 #include "core/numeric/formats/round.h"
 #include "core/numeric/formats/tensor_rounding.h"
 #include "core/numeric/statistics/tensor_stats.h"
+#include "core/numeric/sums/accumulation.h"
 #include "gpu/bodies/several.h"
 #include "gpu/bodies/work.h"
 
@@ -43,12 +44,12 @@ struct Gradient {
   }
 };
 
-/// Returns the 16 partial sums of a chunk, added as a balanced tree, in Sum.
+/// Returns the total of kPartialSums partial sums, added as a balanced tree, in Sum.
 template <class Sum = double>
 HS_HD Sum add_tree(const double* partials) {
-  Sum sum[16];
-  for (int j = 0; j < 16; ++j) sum[j] = static_cast<Sum>(partials[j]);
-  for (int width = 8; width > 0; width /= 2) {
+  Sum sum[kPartialSums];
+  for (int j = 0; j < kPartialSums; ++j) sum[j] = static_cast<Sum>(partials[j]);
+  for (int width = kPartialSums / 2; width > 0; width /= 2) {
     for (int j = 0; j < width; ++j) sum[j] += sum[j + width];
   }
   return sum[0];

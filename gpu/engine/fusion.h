@@ -33,8 +33,8 @@ struct Chain {
 /// Returns the chains of an entry. Each node is in one chain at most.
 std::vector<Chain> find_chains(const Executable& executable, Entry entry);
 
-/// Returns the input of a node that works element by element that has the output's elements one to
-/// one, `preferred` if it does; nothing for other nodes.
+/// Returns which input Mul, Div, Add or Where works on element by element: one with as many
+/// elements as the output, `preferred` if there are two. Returns nothing for other nodes.
 std::optional<size_t> element_input(const Graph& graph, const Node& node,
                                     ValueId preferred = kNone);
 

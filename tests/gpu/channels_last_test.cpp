@@ -154,7 +154,12 @@ TEST(ChannelsLast, ABatchOfOneIsAddedToATensorOfThreeDimensions) {
   const ValueId relu = graph.add1("Relu", "relu", {sum});
   exe.outputs = {{"relu", relu}};
   exe.forward = Entry::eval;
+  // cuDNN reads 16 bits with channels last only.
+  for (size_t value = 0; value < graph.values().size(); ++value) {
+    graph.value(static_cast<ValueId>(value)).format = kFp16;
+  }
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    graph.node(id).plan.read = graph.node(id).plan.write = kFp16;
     exe.entries[static_cast<size_t>(Entry::eval)].push_back(id);
   }
   Lockstep lanes(exe, LibraryBackend({}));
