@@ -133,6 +133,10 @@ TEST(ChannelsLast, StepsAreTheEmulators) {
 }
 
 TEST(ChannelsLast, APoolToOnePixelReadsThem) {
+  const Executable exe = lowered(residual_network(kBatch, true), "mixed_float16");
+  const gpu::ChannelOrder order(exe, convolutions_of(exe));
+  EXPECT_THAT(turned(exe, order, Entry::grad), testing::Contains("Sigmoid"))
+      << "the pool's operand";
   for (const char* preset : {"float32", "mixed_float16"}) {
     SCOPED_TRACE(preset);
     run_lockstep(preset_plan(preset).value(), "sgd", LibraryBackend({}),
