@@ -57,22 +57,17 @@ void two_optimizers(const LossScalerConfig& scaler, std::string_view pattern) {
 }  // namespace halfscope
 
 int main(int argc, char** argv) {
-  using namespace halfscope;
   if (argc != 3) {
     std::fprintf(stderr, "usage: scaler_states LOSS_SCALE PATTERN\n");
     return 2;
   }
   try {
-    const LossScalerConfig scaler = parse_loss_scale(argv[1]);
+    const halfscope::LossScalerConfig scaler = halfscope::parse_loss_scale(argv[1]);
     const std::string_view pattern = argv[2];
     const bool shared = pattern.find_first_of("AB") != std::string_view::npos;
-    if (shared) {
-      two_optimizers(scaler, pattern);
-    } else {
-      one_optimizer(scaler, pattern);
-    }
+    (shared ? halfscope::two_optimizers : halfscope::one_optimizer)(scaler, pattern);
     return 0;
-  } catch (const Error& error) {
+  } catch (const halfscope::Error& error) {
     std::fprintf(stderr, "scaler_states: %s\n", error.what());
     return 2;
   }
