@@ -39,24 +39,38 @@ HS_HD inline double unscaled_norm(double sum_sq, const LossScalerState& scaler) 
   return std::sqrt(sum_sq) / scaler.scale;
 }
 
-/// Decides whether the step is skipped and how its update and the next step run. `finite`: whether
-/// the gradients are finite by the scaler's own test. After a stop, every step is skipped.
-HS_HD inline StepDecision decide(const StepState& state, const StepRules& rules, double sum_sq,
-                                 bool finite) noexcept {
+/// What a loss scaler makes of a step.
+struct ScaledStep {
+  bool skipped = false;
+  StepState next{};
+};
+
+/// Returns whether the step is skipped and the state of the next one. `finite`: whether the
+/// gradients are finite by the scaler's own test. After a stop, every step is skipped.
+HS_HD inline ScaledStep scaled_step(const StepState& state, const LossScalerConfig& scaler,
+                                    bool finite) noexcept {
   using Kind = LossScalerConfig::Kind;
-  const LossScalerConfig& scaler = rules.scaler;
-  const auto is_finite = [](double x) { return x - x == 0.0; };
-  StepDecision decision;
-  decision.inverse_scale = unscale_factor(scaler, state.scaler);
   // The inverse is infinite if the scale has collapsed below 2^-128. Frameworks go on, and 0 * inf
   // turns every weight into NaN; our own scalers skip the step.
   const bool guarded = scaler.kind == Kind::dynamic || scaler.kind == Kind::constant;
-  const bool usable = !guarded || is_finite(static_cast<double>(decision.inverse_scale));
-  decision.next.scaler = next_state(state.scaler, scaler, finite);
-  const bool stops = decision.next.scaler.stop != ScalerStop::none;
-  decision.skipped = stops || skips(scaler, finite && usable);
-  const bool counts = !decision.skipped || (!stops && counts_skipped(scaler));
-  decision.next.updates = state.updates + (counts ? 1 : 0);
+  const double factor = guarded ? static_cast<double>(unscale_factor(scaler, state.scaler)) : 1.0;
+  ScaledStep step;
+  step.next.scaler = next_state(state.scaler, scaler, finite);
+  const bool stops = step.next.scaler.stop != ScalerStop::none;
+  step.skipped = stops || skips(scaler, finite && factor - factor == 0.0);
+  const bool counts = !step.skipped || (!stops && counts_skipped(scaler));
+  step.next.updates = state.updates + (counts ? 1 : 0);
+  return step;
+}
+
+/// Decides whether the step is skipped and how its update and the next step run.
+HS_HD inline StepDecision decide(const StepState& state, const StepRules& rules, double sum_sq,
+                                 bool finite) noexcept {
+  const ScaledStep step = scaled_step(state, rules.scaler, finite);
+  StepDecision decision;
+  decision.inverse_scale = unscale_factor(rules.scaler, state.scaler);
+  decision.skipped = step.skipped;
+  decision.next = step.next;
   if (rules.clip_norm > 0.0) {  // torch.nn.utils.clip_grad_norm_
     constexpr double kEpsilon = 1e-6;
     const double factor = rules.clip_norm / (unscaled_norm(sum_sq, state.scaler) + kEpsilon);
