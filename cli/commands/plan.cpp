@@ -94,7 +94,8 @@ void add_plan(CLI::App& app, Invocation& call) {
   sub->callback([action, names, scalers, sub, &call] {
     call.action = [action, names, scalers, sub] {
       const Settings settings = read_settings(*sub, kPlan);
-      return naming_keys(settings, [&] { return plan_command(*action, *names, settings, *scalers); });
+      return naming_keys(settings,
+                         [&] { return plan_command(*action, *names, settings, *scalers); });
     };
   });
 }

@@ -195,9 +195,8 @@ std::string limits(const ScaleDemands& demands, bool ceilings) {
 Json site_json(const ScaleDemands& demands, bool ceilings) {
   Json list = Json::array();
   for (const LimitSite& each : limiting_sites(demands, ceilings)) {
-    list.push_back({{"site", each.site},
-                    {"steps", each.steps},
-                    {"scale", json_number(each.tightest)}});
+    list.push_back(
+        {{"site", each.site}, {"steps", each.steps}, {"scale", json_number(each.tightest)}});
   }
   return list;
 }
@@ -259,13 +258,14 @@ void add_scaler_flags(CLI::App& app, ScalerTraceOptions& options) {
         {.words = {shapes.begin(), shapes.end()}});
   std::vector<std::string> names(framework_scalers().begin(), framework_scalers().end());
   names.insert(names.end(), {"dynamic", "static:"});
-  offer(app.add_option("--scaler", options.scalers,
-                       "Loss scaler to run, once for each (see `help loss-scale`) [all frameworks']")
-            ->type_name("S")
-            ->group(kGroup)
-            ->expected(1)
-            ->take_all(),
-        {.words = names});
+  offer(
+      app.add_option("--scaler", options.scalers,
+                     "Loss scaler to run, once for each (see `help loss-scale`) [all frameworks']")
+          ->type_name("S")
+          ->group(kGroup)
+          ->expected(1)
+          ->take_all(),
+      {.words = names});
   add_integer(app, "--interval", options.interval, 1, kMostInterval,
               "Good steps until a scale grows [each framework's]")
       ->group(kGroup);
@@ -315,8 +315,7 @@ int plan_scalers(const ScalerTraceOptions& options) {
     text += paragraph(names[i] + ": " + traces[i].about + ".", style, 0, 2);
   }
   text += "\nLoss scale from each step on that changes one:\n" + changes(traces, options.csv);
-  const std::string sites =
-      limits(trajectory.demands, true) + limits(trajectory.demands, false);
+  const std::string sites = limits(trajectory.demands, true) + limits(trajectory.demands, false);
   if (!sites.empty()) text += "\n" + sites;
   write_message(text, options.csv == kStandardOutput);
   return 0;

@@ -134,9 +134,9 @@ TEST(TrainingUnderAScaler, DeepSpeedEndsTheTrainingAtItsMinimum) {
 }
 
 TEST(TrainingUnderAScaler, ResumingKeepsItsWholeState) {
-  for (const char* scale : {"deepspeed:init=67108864,window=3,hysteresis=3",
-                            "apex-fp16-utils:init=67108864,window=3", "apex:init=16777216,window=4",
-                            "keras3:init=67108864,interval=4"}) {
+  for (const char* scale :
+       {"deepspeed:init=67108864,window=3,hysteresis=3", "apex-fp16-utils:init=67108864,window=3",
+        "apex:init=16777216,window=4", "keras3:init=67108864,interval=4"}) {
     for (const int64_t last : {0, 1, 4, 9}) {
       const TrainConfig setup = setup_of("mixed_float16", scale, 14);
       std::atomic<bool> stop{false};
@@ -177,7 +177,8 @@ TEST(TrainingUnderAScaler, ASumOverflowsBeforeItsElementsDo) {
   const double largest = std::numeric_limits<float>::max();
   const double scale = std::exp2(std::floor(std::log2(largest / most)) - 1.0);
   const auto first_step = [&](const std::string& kind, double at) {
-    return train(setup_of("float32", kind + ":init=" + std::to_string(at) + ",window=1", 1)).seen.rows[0];
+    return train(setup_of("float32", kind + ":init=" + std::to_string(at) + ",window=1", 1))
+        .seen.rows[0];
   };
   ASSERT_GT(sum * scale, 2.0 * largest) << "this network does not show it";
   const StepRow row = first_step("apex-fp16-utils", scale);
