@@ -317,12 +317,11 @@ StopText stop_text(const LossScalerConfig& config, ScalerStop stop) {
     case ScalerStop::at_minimum:
       return {"the loss scale is already at its minimum, " + number_text(config.minimum) +
                   ", and the gradients still overflow; DeepSpeed ends the training here",
-              "find the cause with halfscope diagnose; no loss scale can help, or lower min"};
+              "run halfscope diagnose to find what overflows, or lower the minimum with min=X"};
     case ScalerStop::division_by_zero:
       return {
           "the loss scale is 0; apex ends the training with a ZeroDivisionError here",
-          "find what overflows in every step with halfscope diagnose, or give the scaler a floor "
-          "with min=1"};
+          "run halfscope diagnose to find what overflows, or give the scale a floor with min=1"};
   }
   return {};
 }
