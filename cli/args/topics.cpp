@@ -158,13 +158,15 @@ std::string loss_scale_help() {
          table_of({{"torch", "init=65536, growth=2, backoff=0.5, interval=2000"},
                    {"tf-keras", "init=32768, interval=2000; or static=X"},
                    {"keras3", "init=32768, interval=2000, backend=torch; or static=X"},
-                   {"apex", "init=65536, window=2000, min=X, max=16777216, sum; or static=X"},
+                   {"apex", "init=65536, window=2000, min=X, max=16777216, sum;"},
+                   {"", "or static=X"},
                    {"apex-fp16-utils", "init=4294967296, factor=2, window=1000; or static=X"},
                    {"deepspeed", "init=65536, window=1000, hysteresis=2, consecutive,"},
                    {"", "min=1, raise, no-raise, fused, sum; or static=X"},
                    {"deepspeed-bf16", "scale 1; skips steps that overflow"}}) +
          "\n  interval, window  good steps until the scale grows\n"
-         "  hysteresis        overflows until it falls; consecutive: a good step refills it\n"
+         "  hysteresis        overflows until it falls\n"
+         "  consecutive       a good step refills the hysteresis\n"
          "  min, max          limits; raise: an overflow at min ends the training\n"
          "  fused             DeepSpeed without ZeRO: no hysteresis, no error\n"
          "  sum               a tensor whose fp32 sum overflows counts as overflow\n\n"
@@ -174,8 +176,8 @@ std::string loss_scale_help() {
          "  halfscope train --loss-scale static:1024\n"
          "  halfscope train --loss-scale dynamic:4096\n"
          "  halfscope train --loss-scale tf-keras\n"
-         "  halfscope train --loss-scale deepspeed:hysteresis=4,min=0.25\n"
-         "  halfscope plan scalers --pattern FFFOF --interval 3\n";
+         "  halfscope train --loss-scale deepspeed:hysteresis=4,min=0.25\n\n"
+         "See also: halfscope plan scalers, which compares them\n";
 }
 
 std::string optimizers_text() {
