@@ -137,8 +137,8 @@ TEST(TrainingUnderAScaler, ResumingKeepsItsWholeState) {
   for (const char* scale :
        {"deepspeed:init=67108864,window=3,hysteresis=3", "apex-fp16-utils:init=67108864,window=3",
         "apex:init=16777216,window=4", "keras3:init=67108864,interval=4"}) {
-    for (const int64_t last : {0, 1, 4, 9}) {
-      const TrainConfig setup = setup_of("mixed_float16", scale, 14);
+    for (const int64_t last : {0, 5}) {
+      const TrainConfig setup = setup_of("mixed_float16", scale, 10);
       std::atomic<bool> stop{false};
       const std::atomic<bool> never{false};
       Collector whole_rows, rows;
@@ -166,12 +166,10 @@ TEST(TrainingUnderAScaler, ASumOverflowsBeforeItsElementsDo) {
   const Result plain = train(setup);
   double sum = 0.0, most = 0.0;
   for (const SiteInfo& site : sites) {
-    if (site.role != Role::weight_grad) continue;
+    if (site.phase != Phase::backward) continue;
     const TensorStats& stats = plain.seen.stats[0][static_cast<size_t>(site.order)];
-    sum = std::max(sum, std::abs(stats.sum));
-  }
-  for (const TensorStats& stats : plain.seen.stats[0]) {
     most = std::max(most, static_cast<double>(stats.max_abs));
+    if (site.role == Role::weight_grad) sum = std::max(sum, std::abs(stats.sum));
   }
   // The largest power of two at which no element overflows; then the sum has to.
   const double largest = std::numeric_limits<float>::max();
