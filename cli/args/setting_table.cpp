@@ -354,7 +354,8 @@ std::vector<Setting> lane_rows() {
       row("--loss-scale", kTrain,
           "Loss scale (see `help loss-scale`) [dynamic where a format needs it]",
           parsed("S", &Settings::loss_scale, parse_loss_scale, loss_scale_text),
-          Offer{.words = {"dynamic", "dynamic:", "static:", "none"}}),
+          Offer{.words = {"dynamic", "dynamic:", "static:", "none", "torch", "tf-keras", "keras3",
+                          "apex", "apex-fp16-utils", "deepspeed", "deepspeed-bf16"}}),
   };
 }
 
