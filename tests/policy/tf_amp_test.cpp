@@ -25,11 +25,11 @@ TfNode node(std::string name, std::string op, std::vector<std::string> inputs) {
 /// x -> MatMul -> Relu -> MatMul -> BiasAdd -> Exp -> Add -> Identity -> MatMul
 TfGraph chain() {
   TfGraph graph;
-  graph.nodes = {node("x", "Placeholder", {}),       node("m1", "MatMul", {"x", "x"}),
-                 node("relu", "Relu", {"m1"}),       node("m2", "MatMul", {"relu", "relu"}),
+  graph.nodes = {node("x", "Placeholder", {}),         node("m1", "MatMul", {"x", "x"}),
+                 node("relu", "Relu", {"m1"}),         node("m2", "MatMul", {"relu", "relu"}),
                  node("bias", "BiasAdd", {"m2", "x"}), node("exp", "Exp", {"bias"}),
-                 node("add", "Add", {"exp", "x"}),   node("id", "Identity", {"add"}),
-                 node("m3", "MatMul", {"id", "id"}), node("sin", "Sin", {"m3"})};
+                 node("add", "Add", {"exp", "x"}),     node("id", "Identity", {"add"}),
+                 node("m3", "MatMul", {"id", "id"}),   node("sin", "Sin", {"m3"})};
   return graph;
 }
 
@@ -132,7 +132,8 @@ TEST(TfAmp, OldGpusAreLeftOutUnlessToldOtherwise) {
 TEST(TfAmp, ReadsTheEnvironmentUnderBothNames) {
   AmpOptions options;
   read_environment(options, [](const std::string& name) -> std::optional<std::string> {
-    const std::string part = name.substr(std::string("TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_").size());
+    const std::string part =
+        name.substr(std::string("TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_").size());
     if (part == "LEVEL") return "treat_infer_as_deny";
     if (part == "IGNORE_PERFORMANCE") return "true";
     if (part == "DENYLIST_ADD") return "A,B";
@@ -141,14 +142,14 @@ TEST(TfAmp, ReadsTheEnvironmentUnderBothNames) {
   });
   EXPECT_EQ(options.level, AmpLevel::treat_infer_as_deny);
   EXPECT_TRUE(options.ignore_performance);
-  const std::vector<AmpListEdit> edits{{AmpList::allow, false, "MatMul"},
-                                       {AmpList::deny, true, "A"},
-                                       {AmpList::deny, true, "B"}};
+  const std::vector<AmpListEdit> edits{
+      {AmpList::allow, false, "MatMul"}, {AmpList::deny, true, "A"}, {AmpList::deny, true, "B"}};
   EXPECT_EQ(options.edits, edits);
-  EXPECT_THROW(read_environment(options, [](const std::string& name) -> std::optional<std::string> {
-                 if (name.ends_with("IGNORE_PERFORMANCE")) return "perhaps";
-                 return std::nullopt;
-               }),
+  EXPECT_THROW(read_environment(options,
+                                [](const std::string& name) -> std::optional<std::string> {
+                                  if (name.ends_with("IGNORE_PERFORMANCE")) return "perhaps";
+                                  return std::nullopt;
+                                }),
                Error);
 }
 

@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: MIT
+// Which of TensorFlow's operators stand for ours. Only operators, types and edges matter, so
+// operands without a colour (shapes, axes, indices) all come from the same constants.
+#include "core/policy/grappler/training_graph.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+
+#include "core/graph/autodiff.h"
+#include "core/lower/add_planned.h"
+#include "core/ops/ops.h"
+
+namespace halfscope::grappler {
+namespace {
+
+using Names = std::vector<std::string>;
+
+struct OpName {
+  std::string_view ours, theirs;
+};
+
+/// Operators that are one operator of TensorFlow's, with its floating operands in any order.
+constexpr auto kSame = std::to_array<OpName>({{"Abs", "Abs"},
+                                              {"Add", "AddV2"},
+                                              {"ArgMax", "ArgMax"},
+                                              {"Ceil", "Ceil"},
+                                              {"Clip", "ClipByValue"},
+                                              {"Concat", "ConcatV2"},
+                                              {"Cos", "Cos"},
+                                              {"CumSum", "Cumsum"},
+                                              {"Div", "RealDiv"},
+                                              {"Elu", "Elu"},
+                                              {"EluGrad", "EluGrad"},
+                                              {"Equal", "Equal"},
+                                              {"Erf", "Erf"},
+                                              {"Exp", "Exp"},
+                                              {"Expand", "BroadcastTo"},
+                                              {"Flatten", "Reshape"},
+                                              {"Floor", "Floor"},
+                                              {"Gather", "GatherV2"},
+                                              {"GatherGrad", "UnsortedSegmentSum"},
+                                              {"GlobalAveragePool", "Mean"},
+                                              {"Greater", "Greater"},
+                                              {"GreaterOrEqual", "GreaterEqual"},
+                                              {"Identity", "Identity"},
+                                              {"LeakyRelu", "LeakyRelu"},
+                                              {"LeakyReluGrad", "LeakyReluGrad"},
+                                              {"Less", "Less"},
+                                              {"LessOrEqual", "LessEqual"},
+                                              {"Log", "Log"},
+                                              {"LogSoftmax", "LogSoftmax"},
+                                              {"Max", "Maximum"},
+                                              {"Min", "Minimum"},
+                                              {"Mul", "Mul"},
+                                              {"Neg", "Neg"},
+                                              {"Pad", "PadV2"},
+                                              {"Pow", "Pow"},
+                                              {"Reciprocal", "Reciprocal"},
+                                              {"ReciprocalGrad", "ReciprocalGrad"},
+                                              {"ReduceMax", "Max"},
+                                              {"ReduceMean", "Mean"},
+                                              {"ReduceMin", "Min"},
+                                              {"ReduceSum", "Sum"},
+                                              {"Relu", "Relu"},
+                                              {"ReluGrad", "ReluGrad"},
+                                              {"Reshape", "Reshape"},
+                                              {"Round", "Round"},
+                                              {"Sigmoid", "Sigmoid"},
+                                              {"SigmoidGrad", "SigmoidGrad"},
+                                              {"Sign", "Sign"},
+                                              {"Sin", "Sin"},
+                                              {"Slice", "StridedSlice"},
+                                              {"SliceGrad", "StridedSliceGrad"},
+                                              {"Softmax", "Softmax"},
+                                              {"Softplus", "Softplus"},
+                                              {"SoftplusGrad", "SoftplusGrad"},
+                                              {"Split", "Split"},
+                                              {"Sqrt", "Sqrt"},
+                                              {"StopGradient", "StopGradient"},
+                                              {"Sub", "Sub"},
+                                              {"Tanh", "Tanh"},
+                                              {"TanhGrad", "TanhGrad"},
+                                              {"Transpose", "Transpose"},
+                                              {"Where", "SelectV2"}});
+
+/// Operators that are a chain: the first reads the node's operands, the others the one before and
+/// the node's last operand.
+struct Chain {
+  std::string_view ours;
+  std::array<std::string_view, 5> theirs;
+};
+constexpr auto kChains =
+    std::to_array<Chain>({{"SoftmaxGrad", {"Mul", "Sum", "Sub", "Mul"}},
+                          {"LogSoftmaxGrad", {"Sum", "Exp", "Mul", "Sub"}},
+                          {"ReduceMeanGrad", {"BroadcastTo", "RealDiv"}},
+                          {"ReduceMaxGrad", {"Sum", "RealDiv", "Mul"}},
+                          {"ErfGrad", {"Square", "Neg", "Exp", "Mul", "Mul"}},
+                          {"ClipGrad", {"SelectV2"}},
+                          {"MeanSquaredError", {"SquaredDifference", "Mean"}},
+                          {"MeanSquaredErrorGrad", {"Sub", "Mul"}}});
+
+/// Composites of ours that are several operators in TensorFlow.
+constexpr auto kExpanded =
+    std::to_array<std::string_view>({"Gelu", "GroupNormalization", "InstanceNormalization",
+                                     "LayerNormalization", "RMSNormalization", "Swish"});
+
+class Translation {
+ public:
+  explicit Translation(const Model& model) : model_(model) { expand(); }
+
+  TfTraining run() {
+    const size_t forward_nodes = graph_.nodes().size();
+    GradientMap gradients;
+    if (loss_ != kNone) gradients = differentiate(graph_, loss_, graph_.add_constant(1.0F));
+    of_value_.assign(graph_.values().size(), "");
+    for (const Input& input : graph_.inputs()) {
+      of_value_[index(input.value)] = add_source("input/" + input.name, "Placeholder", input.value);
+      out_.fetched.push_back("input/" + input.name);
+    }
+    for (const Variable& variable : graph_.variables()) {
+      const std::string handle = variable.path + "/handle";
+      append(handle, "VarHandleOp", {}, {{"dtype", kTfFloat}});
+      of_value_[index(variable.value)] =
+          append(variable.path, "ReadVariableOp", {handle}, {{"dtype", kTfFloat}});
+    }
+    for (const Constant& constant : graph_.constants()) {
+      of_value_[index(constant.value)] =
+          add_source("constant/" + std::to_string(constant.value), "Const", constant.value);
+    }
+    std::vector<size_t> layer_of(graph_.nodes().size(), SIZE_MAX);
+    for (size_t id = 0; id < graph_.nodes().size(); ++id) {
+      const Node& node = graph_.nodes()[id];
+      const bool forward = id < forward_nodes;
+      if (forward) {
+        layer_of[id] = out_.layers.size();
+        out_.layers.push_back({node.path, node.op, {}, {}});
+      }
+      const size_t first = out_.graph.nodes.size();
+      translate(node, forward);
+      const size_t owner = forward                 ? layer_of[id]
+                           : node.forward != kNone ? layer_of[index(node.forward)]
+                                                   : SIZE_MAX;
+      if (owner == SIZE_MAX) continue;
+      for (size_t i = first; i < out_.graph.nodes.size(); ++i)
+        (forward ? out_.layers[owner].forward : out_.layers[owner].backward).push_back(i);
+    }
+    fetch_results(gradients);
+    return std::move(out_);
+  }
+
+ private:
+  static size_t index(int32_t id) { return static_cast<size_t>(id); }
+
+  /// Copies the network and expands composites, as lower() does for the plan that results.
+  void expand() {
+    Plan plan;
+    for (const std::string_view op : kExpanded)
+      plan.rules.push_back({.path = "", .op = std::string(op), .stagewise = true});
+    const Graph& source = model_.graph;
+    std::vector<ValueId> moved(source.values().size(), kNone);
+    for (const Input& input : source.inputs()) {
+      const Value& value = source.value(input.value);
+      moved[index(input.value)] = graph_.add_input(input.name, value.shape, value.type);
+    }
+    for (const Variable& variable : source.variables()) {
+      const Shape& shape = source.value(variable.value).shape;
+      moved[index(variable.value)] =
+          variable.buffer ? graph_.add_buffer(variable.path, shape, variable.initializer)
+                          : graph_.add_variable(variable.path, shape, variable.initializer);
+    }
+    for (const Constant& constant : source.constants()) {
+      moved[index(constant.value)] =
+          source.value(constant.value).type == ElementType::index
+              ? graph_.add_index_constant(constant.tensor.shape, constant.indices)
+              : graph_.add_constant(constant.tensor);
+    }
+    for (const Node& node : source.nodes()) {
+      Node copy = node;
+      for (ValueId& input : copy.inputs) input = input == kNone ? kNone : moved[index(input)];
+      const size_t before = graph_.nodes().size();
+      const std::vector<ValueId> outputs = add_planned(graph_, copy, plan);
+      for (size_t i = 0; i < std::min(node.outputs.size(), outputs.size()); ++i)
+        moved[index(node.outputs[i])] = outputs[i];
+      if (graph_.nodes().size() != before + 1 || graph_.nodes().back().op != node.op)
+        out_.expanded.push_back(node.path);
+    }
+    const auto of = [&](ValueId value) { return value == kNone ? kNone : moved[index(value)]; };
+    loss_ = of(model_.loss);
+    if (model_.outputs.empty() && model_.logits != kNone) results_.push_back(of(model_.logits));
+    for (const NamedValue& output : model_.outputs) results_.push_back(of(output.value));
+  }
+
+  std::string fresh(const std::string& name) {
+    const int used = names_[name]++;
+    return used == 0 ? name : fresh(name + "_" + std::to_string(used));
+  }
+
+  std::string append(const std::string& name, const std::string& op, Names inputs,
+                     const std::vector<std::pair<std::string, TfType>>& types) {
+    TfNode node;
+    node.name = fresh(name);
+    node.op = op;
+    node.inputs = std::move(inputs);
+    for (const auto& [attr, type] : types) node.attrs[attr].type = type;
+    out_.graph.nodes.push_back(std::move(node));
+    return out_.graph.nodes.back().name;
+  }
+
+  std::string add_source(const std::string& name, const std::string& op, ValueId value) {
+    const bool real = graph_.value(value).type == ElementType::real;
+    return append(name, op, {}, {{"dtype", real ? kTfFloat : kTfInt32}});
+  }
+
+  /// Returns a constant of a type that has no colour.
+  std::string filler(TfType type) {
+    constexpr TfType kResource = 20;
+    const auto found = fillers_.find(type);
+    if (found != fillers_.end()) return found->second;
+    const std::string name =
+        append("constant/" + tf_type_name(type), type == kResource ? "VarHandleOp" : "Const", {},
+               {{"dtype", type == kResource ? kTfFloat : type}});
+    return fillers_[type] = name;
+  }
+
+  /// Adds one operator. Its floating operands are `floats`, in order; all others are constants.
+  std::string emit(const std::string& name, const std::string& op_name, const Names& floats,
+                   size_t results = 1) {
+    const TfOp& op = *find_tf_op(op_name);
+    std::map<std::string, TfType, std::less<>> types;
+    for (const TfTypeAttr& attr : op.attrs) {
+      const bool is_float = attr.name == "T" || attr.name == "U" || attr.name == "Tparams" ||
+                            attr.name == "SrcT" || attr.name == "DstT";
+      types[attr.name] = is_float ? kTfFloat : attr.usual != 0 ? attr.usual : kTfInt32;
+    }
+    // Fillers come before the node, so they are made before it.
+    Names inputs;
+    std::map<std::string, int64_t> numbers;
+    size_t next = 0;
+    for (const TfArgument& argument : op.inputs) {
+      const TfType type = argument.attr.empty() ? argument.fixed : types[argument.attr];
+      const bool repeats = !argument.number.empty();
+      const size_t times = repeats ? std::max<size_t>(1, floats.size() - next) : 1;
+      if (repeats) numbers[argument.number] = static_cast<int64_t>(times);
+      for (size_t i = 0; i < times; ++i) {
+        const bool given = type == kTfFloat && next < floats.size();
+        inputs.push_back(given ? floats[next++] : filler(type));
+      }
+    }
+    std::vector<std::pair<std::string, TfType>> list(types.begin(), types.end());
+    const std::string made = append(name, op_name, std::move(inputs), list);
+    TfNode& node = out_.graph.nodes.back();
+    for (const auto& [number, times] : numbers) node.attrs[number].i = times;
+    for (const TfArgument& argument : op.outputs) {
+      if (!argument.number.empty() && !numbers.contains(argument.number))
+        node.attrs[argument.number].i = static_cast<int64_t>(results);
+    }
+    return made;
+  }
+
+  /// Adds an operator that TensorFlow does not have as a function of its own.
+  std::string emit_unknown(const std::string& name, const Node& node, const Names& floats) {
+    TfOp op;
+    op.name = node.op + std::to_string(floats.size()) + "_" + std::to_string(node.outputs.size());
+    op.is_function = true;
+    op.inputs.assign(floats.size(), {.attr = "T"});
+    op.outputs.assign(node.outputs.size(), {.attr = "T"});
+    op.attrs.push_back({.name = "T"});
+    out_.graph.functions[op.name] = op;
+    return append(name, op.name, floats, {{"T", kTfFloat}});
+  }
+
+  /// Returns the operands with a colour.
+  Names operands(const Node& node) const {
+    Names names;
+    for (const ValueId input : node.inputs) {
+      if (input == kNone || graph_.value(input).type != ElementType::real) continue;
+      if (!of_value_[index(input)].empty()) names.push_back(of_value_[index(input)]);
+    }
+    return names;
+  }
+
+  void set_outputs(const Node& node, const std::string& made) {
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      of_value_[index(node.outputs[i])] = i == 0 ? made : made + ":" + std::to_string(i);
+  }
+
+  size_t rank(ValueId value) const { return graph_.value(value).shape.size(); }
+
+  /// Returns "Conv2D", "Conv3D" or "DepthwiseConv2dNative" with the ending of its gradients.
+  std::string conv_name(const Node& node, const std::string& what) const {
+    const size_t dimensions = std::max(rank(node.inputs[0]), rank(node.inputs[1]));
+    if (dimensions > 4) return "Conv3D" + (what.empty() ? what : what + "V2");
+    const int64_t group = int_attribute(node, "group", 1);
+    // Weights [out, in / group, ...]: each channel has filters of its own.
+    const bool depthwise =
+        group > 1 && node.op == "Conv" && graph_.value(node.inputs[1]).shape.at(1) == 1;
+    const bool gradient = group > 1 && node.op != "Conv";
+    return (depthwise || gradient ? "DepthwiseConv2dNative" : "Conv2D") + what;
+  }
+
+  bool adds_bias(const Node& node) const {
+    return node.inputs.size() > 2 && node.inputs[2] != kNone;
+  }
+
+  void translate(const Node& node, bool forward) {
+    const std::string name = forward ? node.path : "gradients/" + node.path + "/" + node.op;
+    const Names floats = operands(node);
+    if (node.op == "Conv" || node.op == "Gemm" || node.op == "MatMul" ||
+        node.op == "ConvGradInput" || node.op == "ConvGradWeight") {
+      translate_product(node, name, floats);
+    } else if (node.op == "BatchNormalization") {
+      set_outputs(node, emit(name, "FusedBatchNormV3", floats));
+    } else if (node.op == "BatchNormalizationGrad") {
+      translate_norm_gradient(node, name, floats);
+    } else if (node.op == "MaxPool" || node.op == "AveragePool") {
+      const bool max = node.op == "MaxPool";
+      const bool three = rank(node.inputs[0]) > 4;
+      set_outputs(
+          node,
+          emit(name, max ? (three ? "MaxPool3D" : "MaxPool") : (three ? "AvgPool3D" : "AvgPool"),
+               floats));
+    } else if (node.op == "MaxPoolGrad" || node.op == "AveragePoolGrad") {
+      translate_pool_gradient(node, name, floats);
+    } else if (node.op == "SoftmaxCrossEntropyLoss") {
+      each_loss_ = emit(name + "/each", "SparseSoftmaxCrossEntropyWithLogits", floats);
+      set_outputs(node, emit(name, "Mean", {each_loss_}));
+    } else if (node.op == "SoftmaxCrossEntropyLossGrad" && !each_loss_.empty()) {
+      // The operator's second result is its gradient.
+      set_outputs(node, emit(name, "Mul", {each_loss_ + ":1", floats.back()}));
+    } else if (!forward && node.op == "Add") {
+      set_outputs(node, emit(name, "AddN", floats));
+    } else if (!forward && node.op == "ReduceSum" && is_bias_gradient(node)) {
+      set_outputs(node, emit(name, "BiasAddGrad", floats));
+    } else {
+      translate_others(node, name, floats);
+    }
+  }
+
+  void translate_others(const Node& node, const std::string& name, const Names& floats) {
+    for (const OpName& each : kSame) {
+      if (each.ours != node.op) continue;
+      set_outputs(node, emit(name, std::string(each.theirs), floats, node.outputs.size()));
+      return;
+    }
+    for (const Chain& chain : kChains) {
+      if (chain.ours != node.op) continue;
+      std::string last;
+      for (const std::string_view link : chain.theirs) {
+        if (link.empty()) break;
+        Names inputs = floats;
+        if (!last.empty()) inputs = {last, floats.back()};
+        last = emit(name + "/" + std::string(link), std::string(link), inputs);
+      }
+      set_outputs(node, last);
+      return;
+    }
+    const bool real =
+        !node.outputs.empty() && graph_.value(node.outputs[0]).type == ElementType::real;
+    if (real) set_outputs(node, emit_unknown(name, node, floats));
+  }
+
+  void translate_product(const Node& node, const std::string& name, Names floats) {
+    const bool bias = adds_bias(node) && floats.size() > 2;
+    const std::string added = bias ? floats.back() : "";
+    floats.resize(std::min<size_t>(floats.size(), 2));
+    std::string op = "MatMul";
+    if (node.op == "Conv") op = conv_name(node, "");
+    if (node.op == "ConvGradInput") op = conv_name(node, "BackpropInput");
+    if (node.op == "ConvGradWeight") op = conv_name(node, "BackpropFilter");
+    if (node.op == "MatMul" && (rank(node.inputs[0]) > 2 || rank(node.inputs[1]) > 2))
+      op = "BatchMatMulV2";
+    const std::string product = emit(bias ? name + "/product" : name, op, floats);
+    set_outputs(node, bias ? emit(name, "BiasAdd", {product, added}) : product);
+  }
+
+  void translate_norm_gradient(const Node& node, const std::string& name, const Names& floats) {
+    // y_backprop, x, then what is always float32: scale and saved statistics.
+    Names inputs(floats.begin(), floats.begin() + std::min<std::ptrdiff_t>(2, std::ssize(floats)));
+    set_outputs(node, emit(name, "FusedBatchNormGradV3", inputs));
+  }
+
+  void translate_pool_gradient(const Node& node, const std::string& name, const Names& floats) {
+    const bool max = node.op == "MaxPoolGrad";
+    if (!max || node.forward == kNone) {
+      set_outputs(node, emit(name, max ? "MaxPoolGrad" : "AvgPoolGrad", floats));
+      return;
+    }
+    const Node& pool = graph_.node(node.forward);
+    const bool three = rank(pool.inputs[0]) > 4;
+    Names inputs{of_value_[index(pool.inputs[0])], of_value_[index(pool.outputs[0])]};
+    inputs.insert(inputs.end(), floats.begin(), floats.end());
+    if (three) {
+      set_outputs(node, emit_unknown(name, node, inputs));
+    } else {
+      set_outputs(node, emit(name, "MaxPoolGrad", inputs));
+    }
+  }
+
+  /// The sums of a product's gradients over samples and pixels.
+  bool is_bias_gradient(const Node& node) const {
+    if (node.forward == kNone) return false;
+    const std::string& op = graph_.node(node.forward).op;
+    return op == "Conv" || op == "Gemm" || op == "ConvGradInput";
+  }
+
+  void fetch_results(const GradientMap& gradients) {
+    const auto fetch = [&](const std::string& name, const std::string& value) {
+      if (value.empty()) return;
+      out_.fetched.push_back(append(name, "Identity", {value}, {{"T", kTfFloat}}));
+    };
+    if (loss_ != kNone) fetch("fetch/loss", of_value_[index(loss_)]);
+    for (size_t i = 0; i < results_.size(); ++i) {
+      if (graph_.value(results_[i]).type == ElementType::real)
+        fetch("fetch/" + std::to_string(i), of_value_[index(results_[i])]);
+    }
+    for (const Variable& variable : graph_.variables()) {
+      const auto found = gradients.find(variable.value);
+      if (found == gradients.end() || variable.buffer) continue;
+      const std::string& gradient = of_value_[index(found->second)];
+      if (gradient.empty()) continue;
+      const std::string rate = filler(kTfFloat);
+      append("update/" + variable.path, "ResourceApplyGradientDescent",
+             {variable.path + "/handle", rate, gradient}, {{"T", kTfFloat}});
+    }
+  }
+
+  const Model& model_;
+  Graph graph_;
+  ValueId loss_ = kNone;
+  std::vector<ValueId> results_;
+  std::vector<std::string> of_value_;  // TensorFlow's tensor for each value of ours
+  std::string each_loss_;  // the losses of the samples
+  std::map<std::string, int> names_;
+  std::map<TfType, std::string> fillers_;
+  TfTraining out_;
+};
+
+}  // namespace
+
+TfTraining tf_training_graph(const Model& model) { return Translation(model).run(); }
+
+}  // namespace halfscope::grappler
