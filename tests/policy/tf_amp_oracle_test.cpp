@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The painter of TensorFlow graphs against TensorFlow 2.21 itself: tests/policy/files/tf_amp has
-// graphs and what the pass did to them, written by tf_amp_oracle.py. HALFSCOPE_TF_AMP_CASES names
+// graphs and what the pass did to them, written by tf_amp.py. HALFSCOPE_TF_AMP_CASES names
 // another folder of such cases.
 #include <gtest/gtest.h>
 

@@ -91,15 +91,14 @@ struct Chain {
   std::string_view ours;
   std::array<std::string_view, 5> theirs;
 };
-constexpr auto kChains =
-    std::to_array<Chain>({{"SoftmaxGrad", {"Mul", "Sum", "Sub", "Mul"}},
-                          {"LogSoftmaxGrad", {"Sum", "Exp", "Mul", "Sub"}},
-                          {"ReduceMeanGrad", {"BroadcastTo", "RealDiv"}},
-                          {"ReduceMaxGrad", {"Sum", "RealDiv", "Mul"}},
-                          {"ErfGrad", {"Square", "Neg", "Exp", "Mul", "Mul"}},
-                          {"ClipGrad", {"SelectV2"}},
-                          {"MeanSquaredError", {"SquaredDifference", "Mean"}},
-                          {"MeanSquaredErrorGrad", {"Sub", "Mul"}}});
+constexpr auto kChains = std::to_array<Chain>({{"SoftmaxGrad", {"Mul", "Sum", "Sub", "Mul"}},
+                                               {"LogSoftmaxGrad", {"Sum", "Exp", "Mul", "Sub"}},
+                                               {"ReduceMeanGrad", {"BroadcastTo", "RealDiv"}},
+                                               {"ReduceMaxGrad", {"Sum", "RealDiv", "Mul"}},
+                                               {"ErfGrad", {"Square", "Neg", "Exp", "Mul", "Mul"}},
+                                               {"ClipGrad", {"SelectV2"}},
+                                               {"MeanSquaredError", {"SquaredDifference", "Mean"}},
+                                               {"MeanSquaredErrorGrad", {"Sub", "Mul"}}});
 
 /// Composites of ours that are several operators in TensorFlow.
 constexpr auto kExpanded =
@@ -431,7 +430,7 @@ class Translation {
   ValueId loss_ = kNone;
   std::vector<ValueId> results_;
   std::vector<std::string> of_value_;  // TensorFlow's tensor for each value of ours
-  std::string each_loss_;  // the losses of the samples
+  std::string each_loss_;              // the losses of the samples
   std::map<std::string, int> names_;
   std::map<TfType, std::string> fillers_;
   TfTraining out_;
