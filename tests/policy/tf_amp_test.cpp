@@ -71,6 +71,11 @@ TEST(TfAmp, ReasonsNameThePathThatDecided) {
             "and Variable casts)");
 }
 
+TEST(TfAmp, OlderVersionsDoNotPaintFollowers) {
+  EXPECT_EQ(why(chain(), {.followers = false, .preserve = {"x"}}, "bias"),
+            "BiasAdd is on the infer list, but it is not between two allowed operators.");
+}
+
 TEST(TfAmp, ChangesNameTheEditWithTheFewestOtherNodes) {
   const TfGraph graph = chain();
   const AmpOptions options{.preserve = {"x"}};
@@ -228,6 +233,28 @@ TEST(TfAmp, TruncatedFilesAreRefused) {
     ++refused;
   }
   EXPECT_GT(refused, bytes.size() * 9 / 10);
+}
+
+/// Damaged files are painted or refused; anything else would end this test.
+TEST(TfAmp, DamagedFilesDoNoHarm) {
+  const std::filesystem::path folder =
+      std::filesystem::path(HALFSCOPE_SOURCE_DIR) / "tests/policy/files/tf_amp";
+  size_t refused = 0, painted = 0;
+  uint32_t random = 1;
+  const auto next = [&random] { return random = random * 1664525U + 1013904223U, random >> 8U; };
+  for (const char* name : {"lstm_tensor_lists", "old_batch_norm", "existing_casts"}) {
+    std::ifstream in(folder / (std::string(name) + ".pb"), std::ios::binary);
+    const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(in), {}};
+    for (int round = 0; round < 400; ++round) {
+      std::vector<uint8_t> damaged = bytes;
+      for (uint32_t i = 0; i <= next() % 3; ++i)
+        damaged[next() % damaged.size()] = static_cast<uint8_t>(next());
+      const std::string what = message_of([&] { paint(parse_tf_graph(damaged, "x.pb"), {}); });
+      ++(what.empty() ? painted : refused);
+    }
+  }
+  EXPECT_GT(refused, 100u);
+  EXPECT_GT(painted, 10u);
 }
 
 TEST(TfAmp, OtherFilesAreRefused) {

@@ -142,6 +142,27 @@ TEST(FixTexts, TensorFlowsListsAreByOperatorType) {
   EXPECT_THAT(text, Not(HasSubstr("blocks.0")));
 }
 
+TEST(FixTexts, TensorFlowsDenialSpreads) {
+  LaneInfo lane = lane_with("mixed_float16", {{"conv1", "Conv"},
+                                              {"shortcut", "Add"},
+                                              {"act", "Tanh"},
+                                              {"scale", "Mul"},
+                                              {"conv2", "Conv"}});
+  std::string before = "input";
+  for (LayerInfo& layer : lane.layers) {
+    layer.inputs = {before};
+    before = layer.path;
+  }
+  std::string text = fix_as(FixTarget::tensorflow, lane, PlanEdit::in_fp32({"shortcut"}));
+  for (size_t at = 0; (at = text.find("\n# ", at)) != std::string::npos;) text.replace(at, 3, "");
+  EXPECT_THAT(text, HasSubstr("DENIED = \"Add,AddV2\"\n"));
+  EXPECT_THAT(text, HasSubstr("that do not need it: act, scale."));
+  EXPECT_THAT(text,
+              HasSubstr("Without \"DENYLIST_ADD\" in the loop, denial does not spread, and no "
+                        "other layer moves."));
+  EXPECT_THAT(text, Not(HasSubstr("conv2")));
+}
+
 TEST(FixTexts, ThePlanIsTheEditedOne) {
   const LaneInfo lane = exported();
   const PlanEdit edit = PlanEdit::in_fp32({"layer1.0.conv2"});

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "core/ops/ops.h"
+#include "core/graph/op_def.h"
 #include "core/policy/grappler/training_graph.h"
 
 namespace halfscope::grappler {

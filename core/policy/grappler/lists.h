@@ -48,6 +48,9 @@ struct AmpOptions {
   int compute_capability = 80;
   /// As TensorFlow writes versions: 11050 is CUDA 11.5, 8302 is cuDNN 8.3.2.
   int cuda_version = 11050, cudnn_version = 8302;
+  /// Infer operators that read something painted are painted, as since TensorFlow 2.21; before,
+  /// only for bfloat16.
+  bool followers = true;
   std::vector<AmpListEdit> edits{};  ///< additions to a list go before its removals
   /// Nodes that must not change: feeds, fetches, initializers ...
   std::set<std::string, std::less<>> preserve{};

@@ -102,6 +102,10 @@ class Painter {
   bool on_list(size_t v, AmpList list) const { return list_[types_.vertex(v).node] == list; }
   bool is_float(size_t v) const { return types_.vertex(v).type == kTfFloat; }
   size_t count() const { return types_.vertices().size(); }
+  /// A function of the graph may have the name of an operator.
+  bool is_builtin(size_t node, std::string_view op) const {
+    return graph_.nodes[node].op == op && !types_.op(node).is_function;
+  }
 
   /// Returns AmpWhy::allowed for nodes that may change.
   static AmpWhy skip_reason(const TfNode& node, const AmpOptions& options) {
@@ -275,7 +279,7 @@ class Painter {
   void add_list_edges(size_t reader, std::vector<std::pair<size_t, size_t>>& edges) const {
     const size_t root = types_.find(reader, {.fixed = kTfVariant});
     const auto processed = [&](size_t v) { return processes(v); };
-    if (!processes(root)) return;
+    if (root == kNobody || !processes(root)) return;
     const std::vector<bool> reached = reach({root}, Along::inputs, processed);
     for (size_t v = 0; v < count(); ++v) {
       if (!reached[v] || !writes_list(node_of(v).op)) continue;
@@ -361,6 +365,7 @@ class Painter {
 
   /// In the order of the nodes: each one painted can make the next one follow.
   void paint_followers() {
+    if (!result_.options.followers && target_ != kTfBfloat16) return;
     for (size_t v = 0; v < count(); ++v) {
       if (!processes(v) || deny_[v] || allow_[v] || !on_list(v, AmpList::infer) || !is_float(v) ||
           !accepts_target(v)) {
@@ -404,11 +409,11 @@ class Painter {
 
   void match_loops() {
     for (size_t node = 0; node < graph_.nodes.size(); ++node) {
-      if (graph_.nodes[node].op != "NextIteration") continue;
+      if (!is_builtin(node, "NextIteration")) continue;
       const TypeId id{.attr = "T"};
       std::vector<size_t> merges;
       for (const Port& reader : types_.readers({node, 0})) {
-        if (graph_.nodes[reader.node].op != "Merge") {
+        if (!is_builtin(reader.node, "Merge")) {
           throw Error(
               fmt::format("TensorFlow cannot paint this graph: '{}' (NextIteration) goes to "
                           "'{}' ({}), not to a Merge",
@@ -437,7 +442,7 @@ class Painter {
 
   void paint_casts() {
     for (size_t node = 0; node < graph_.nodes.size(); ++node) {
-      if (graph_.nodes[node].op != "Cast") continue;
+      if (!is_builtin(node, "Cast")) continue;
       const size_t v = types_.find(node, {.attr = "DstT"});
       if (!is_float(v)) continue;
       const std::vector<Port>& readers = types_.readers({node, 0});
@@ -453,13 +458,17 @@ class Painter {
   /// Returns whether an Identity or Enter reads a variable that is a reference. `moved` are the
   /// inputs that read an inserted cast by now.
   bool reads_variable(size_t node, const std::vector<std::vector<bool>>* moved = nullptr) const {
-    const std::string& op = graph_.nodes[node].op;
-    if ((op != "Identity" && op != "Enter") || types_.inputs(node) == 0) return false;
-    if (moved != nullptr && (*moved)[node][0]) return false;
-    const size_t from = types_.source({node, 0}).node;
-    const std::string& before = graph_.nodes[from].op;
-    if (op == "Identity") return before == "Variable" || before == "VariableV2";
-    return reads_variable(from, moved);
+    // Damaged graphs may have circles of Enter.
+    for (size_t steps = 0; steps <= graph_.nodes.size(); ++steps) {
+      const std::string& op = graph_.nodes[node].op;
+      if ((op != "Identity" && op != "Enter") || types_.inputs(node) == 0) return false;
+      if (moved != nullptr && (*moved)[node][0]) return false;
+      const size_t from = types_.source({node, 0}).node;
+      const std::string& before = graph_.nodes[from].op;
+      if (op == "Identity") return before == "Variable" || before == "VariableV2";
+      node = from;
+    }
+    return false;
   }
 
   void insert_casts() {

@@ -115,6 +115,10 @@ std::string reason_of(const TfGraph& graph, const AmpPainting& painting, size_t 
     case AmpWhy::reads_variable:
       return "It reads a variable, which stays float32.";
     case AmpWhy::no_allow:
+      if (!painting.options.followers) {
+        return fmt::format("{} is on the infer list, but it is not between two allowed operators.",
+                           op);
+      }
       return fmt::format("{} is on the infer list, but nothing that it reads is {}.", op, target);
     case AmpWhy::reads_denied:
       return fmt::format("{} is on the infer list, but it reads {}, which is denied.", op, first());

@@ -9,81 +9,14 @@
 #include <string_view>
 
 #include "core/graph/autodiff.h"
+#include "core/graph/op_def.h"
 #include "core/lower/add_planned.h"
-#include "core/ops/ops.h"
+#include "core/policy/grappler/tf_builder.h"
 
 namespace halfscope::grappler {
 namespace {
 
 using Names = std::vector<std::string>;
-
-struct OpName {
-  std::string_view ours, theirs;
-};
-
-/// Operators that are one operator of TensorFlow's, with its floating operands in any order.
-constexpr auto kSame = std::to_array<OpName>({{"Abs", "Abs"},
-                                              {"Add", "AddV2"},
-                                              {"ArgMax", "ArgMax"},
-                                              {"Ceil", "Ceil"},
-                                              {"Clip", "ClipByValue"},
-                                              {"Concat", "ConcatV2"},
-                                              {"Cos", "Cos"},
-                                              {"CumSum", "Cumsum"},
-                                              {"Div", "RealDiv"},
-                                              {"Elu", "Elu"},
-                                              {"EluGrad", "EluGrad"},
-                                              {"Equal", "Equal"},
-                                              {"Erf", "Erf"},
-                                              {"Exp", "Exp"},
-                                              {"Expand", "BroadcastTo"},
-                                              {"Flatten", "Reshape"},
-                                              {"Floor", "Floor"},
-                                              {"Gather", "GatherV2"},
-                                              {"GatherGrad", "UnsortedSegmentSum"},
-                                              {"GlobalAveragePool", "Mean"},
-                                              {"Greater", "Greater"},
-                                              {"GreaterOrEqual", "GreaterEqual"},
-                                              {"Identity", "Identity"},
-                                              {"LeakyRelu", "LeakyRelu"},
-                                              {"LeakyReluGrad", "LeakyReluGrad"},
-                                              {"Less", "Less"},
-                                              {"LessOrEqual", "LessEqual"},
-                                              {"Log", "Log"},
-                                              {"LogSoftmax", "LogSoftmax"},
-                                              {"Max", "Maximum"},
-                                              {"Min", "Minimum"},
-                                              {"Mul", "Mul"},
-                                              {"Neg", "Neg"},
-                                              {"Pad", "PadV2"},
-                                              {"Pow", "Pow"},
-                                              {"Reciprocal", "Reciprocal"},
-                                              {"ReciprocalGrad", "ReciprocalGrad"},
-                                              {"ReduceMax", "Max"},
-                                              {"ReduceMean", "Mean"},
-                                              {"ReduceMin", "Min"},
-                                              {"ReduceSum", "Sum"},
-                                              {"Relu", "Relu"},
-                                              {"ReluGrad", "ReluGrad"},
-                                              {"Reshape", "Reshape"},
-                                              {"Round", "Round"},
-                                              {"Sigmoid", "Sigmoid"},
-                                              {"SigmoidGrad", "SigmoidGrad"},
-                                              {"Sign", "Sign"},
-                                              {"Sin", "Sin"},
-                                              {"Slice", "StridedSlice"},
-                                              {"SliceGrad", "StridedSliceGrad"},
-                                              {"Softmax", "Softmax"},
-                                              {"Softplus", "Softplus"},
-                                              {"SoftplusGrad", "SoftplusGrad"},
-                                              {"Split", "Split"},
-                                              {"Sqrt", "Sqrt"},
-                                              {"StopGradient", "StopGradient"},
-                                              {"Sub", "Sub"},
-                                              {"Tanh", "Tanh"},
-                                              {"TanhGrad", "TanhGrad"},
-                                              {"Transpose", "Transpose"},
-                                              {"Where", "SelectV2"}});
 
 /// Operators that are a chain: the first reads the node's operands, the others the one before and
 /// the node's last operand.
@@ -120,9 +53,9 @@ class Translation {
     }
     for (const Variable& variable : graph_.variables()) {
       const std::string handle = variable.path + "/handle";
-      append(handle, "VarHandleOp", {}, {{"dtype", kTfFloat}});
+      build_.append(handle, "VarHandleOp", {}, {{"dtype", kTfFloat}});
       of_value_[index(variable.value)] =
-          append(variable.path, "ReadVariableOp", {handle}, {{"dtype", kTfFloat}});
+          build_.append(variable.path, "ReadVariableOp", {handle}, {{"dtype", kTfFloat}});
     }
     for (const Constant& constant : graph_.constants()) {
       of_value_[index(constant.value)] =
@@ -136,16 +69,17 @@ class Translation {
         layer_of[id] = out_.layers.size();
         out_.layers.push_back({node.path, node.op, {}, {}});
       }
-      const size_t first = out_.graph.nodes.size();
+      const size_t first = build_.graph().nodes.size();
       translate(node, forward);
       const size_t owner = forward                 ? layer_of[id]
                            : node.forward != kNone ? layer_of[index(node.forward)]
                                                    : SIZE_MAX;
       if (owner == SIZE_MAX) continue;
-      for (size_t i = first; i < out_.graph.nodes.size(); ++i)
+      for (size_t i = first; i < build_.graph().nodes.size(); ++i)
         (forward ? out_.layers[owner].forward : out_.layers[owner].backward).push_back(i);
     }
     fetch_results(gradients);
+    out_.graph = build_.take();
     return std::move(out_);
   }
 
@@ -191,83 +125,9 @@ class Translation {
     for (const NamedValue& output : model_.outputs) results_.push_back(of(output.value));
   }
 
-  std::string fresh(const std::string& name) {
-    const int used = names_[name]++;
-    return used == 0 ? name : fresh(name + "_" + std::to_string(used));
-  }
-
-  std::string append(const std::string& name, const std::string& op, Names inputs,
-                     const std::vector<std::pair<std::string, TfType>>& types) {
-    TfNode node;
-    node.name = fresh(name);
-    node.op = op;
-    node.inputs = std::move(inputs);
-    for (const auto& [attr, type] : types) node.attrs[attr].type = type;
-    out_.graph.nodes.push_back(std::move(node));
-    return out_.graph.nodes.back().name;
-  }
-
   std::string add_source(const std::string& name, const std::string& op, ValueId value) {
     const bool real = graph_.value(value).type == ElementType::real;
-    return append(name, op, {}, {{"dtype", real ? kTfFloat : kTfInt32}});
-  }
-
-  /// Returns a constant of a type that has no colour.
-  std::string filler(TfType type) {
-    constexpr TfType kResource = 20;
-    const auto found = fillers_.find(type);
-    if (found != fillers_.end()) return found->second;
-    const std::string name =
-        append("constant/" + tf_type_name(type), type == kResource ? "VarHandleOp" : "Const", {},
-               {{"dtype", type == kResource ? kTfFloat : type}});
-    return fillers_[type] = name;
-  }
-
-  /// Adds one operator. Its floating operands are `floats`, in order; all others are constants.
-  std::string emit(const std::string& name, const std::string& op_name, const Names& floats,
-                   size_t results = 1) {
-    const TfOp& op = *find_tf_op(op_name);
-    std::map<std::string, TfType, std::less<>> types;
-    for (const TfTypeAttr& attr : op.attrs) {
-      const bool is_float = attr.name == "T" || attr.name == "U" || attr.name == "Tparams" ||
-                            attr.name == "SrcT" || attr.name == "DstT";
-      types[attr.name] = is_float ? kTfFloat : attr.usual != 0 ? attr.usual : kTfInt32;
-    }
-    // Fillers come before the node, so they are made before it.
-    Names inputs;
-    std::map<std::string, int64_t> numbers;
-    size_t next = 0;
-    for (const TfArgument& argument : op.inputs) {
-      const TfType type = argument.attr.empty() ? argument.fixed : types[argument.attr];
-      const bool repeats = !argument.number.empty();
-      const size_t times = repeats ? std::max<size_t>(1, floats.size() - next) : 1;
-      if (repeats) numbers[argument.number] = static_cast<int64_t>(times);
-      for (size_t i = 0; i < times; ++i) {
-        const bool given = type == kTfFloat && next < floats.size();
-        inputs.push_back(given ? floats[next++] : filler(type));
-      }
-    }
-    std::vector<std::pair<std::string, TfType>> list(types.begin(), types.end());
-    const std::string made = append(name, op_name, std::move(inputs), list);
-    TfNode& node = out_.graph.nodes.back();
-    for (const auto& [number, times] : numbers) node.attrs[number].i = times;
-    for (const TfArgument& argument : op.outputs) {
-      if (!argument.number.empty() && !numbers.contains(argument.number))
-        node.attrs[argument.number].i = static_cast<int64_t>(results);
-    }
-    return made;
-  }
-
-  /// Adds an operator that TensorFlow does not have as a function of its own.
-  std::string emit_unknown(const std::string& name, const Node& node, const Names& floats) {
-    TfOp op;
-    op.name = node.op + std::to_string(floats.size()) + "_" + std::to_string(node.outputs.size());
-    op.is_function = true;
-    op.inputs.assign(floats.size(), {.attr = "T"});
-    op.outputs.assign(node.outputs.size(), {.attr = "T"});
-    op.attrs.push_back({.name = "T"});
-    out_.graph.functions[op.name] = op;
-    return append(name, op.name, floats, {{"T", kTfFloat}});
+    return build_.append(name, op, {}, {{"dtype", real ? kTfFloat : kTfInt32}});
   }
 
   /// Returns the operands with a colour.
@@ -310,37 +170,36 @@ class Translation {
         node.op == "ConvGradInput" || node.op == "ConvGradWeight") {
       translate_product(node, name, floats);
     } else if (node.op == "BatchNormalization") {
-      set_outputs(node, emit(name, "FusedBatchNormV3", floats));
+      set_outputs(node, build_.emit(name, "FusedBatchNormV3", floats));
     } else if (node.op == "BatchNormalizationGrad") {
       translate_norm_gradient(node, name, floats);
     } else if (node.op == "MaxPool" || node.op == "AveragePool") {
       const bool max = node.op == "MaxPool";
       const bool three = rank(node.inputs[0]) > 4;
-      set_outputs(
-          node,
-          emit(name, max ? (three ? "MaxPool3D" : "MaxPool") : (three ? "AvgPool3D" : "AvgPool"),
-               floats));
+      set_outputs(node, build_.emit(name,
+                                    max ? (three ? "MaxPool3D" : "MaxPool")
+                                        : (three ? "AvgPool3D" : "AvgPool"),
+                                    floats));
     } else if (node.op == "MaxPoolGrad" || node.op == "AveragePoolGrad") {
       translate_pool_gradient(node, name, floats);
     } else if (node.op == "SoftmaxCrossEntropyLoss") {
-      each_loss_ = emit(name + "/each", "SparseSoftmaxCrossEntropyWithLogits", floats);
-      set_outputs(node, emit(name, "Mean", {each_loss_}));
+      each_loss_ = build_.emit(name + "/each", "SparseSoftmaxCrossEntropyWithLogits", floats);
+      set_outputs(node, build_.emit(name, "Mean", {each_loss_}));
     } else if (node.op == "SoftmaxCrossEntropyLossGrad" && !each_loss_.empty()) {
       // The operator's second result is its gradient.
-      set_outputs(node, emit(name, "Mul", {each_loss_ + ":1", floats.back()}));
+      set_outputs(node, build_.emit(name, "Mul", {each_loss_ + ":1", floats.back()}));
     } else if (!forward && node.op == "Add") {
-      set_outputs(node, emit(name, "AddN", floats));
+      set_outputs(node, build_.emit(name, "AddN", floats));
     } else if (!forward && node.op == "ReduceSum" && is_bias_gradient(node)) {
-      set_outputs(node, emit(name, "BiasAddGrad", floats));
+      set_outputs(node, build_.emit(name, "BiasAddGrad", floats));
     } else {
       translate_others(node, name, floats);
     }
   }
 
   void translate_others(const Node& node, const std::string& name, const Names& floats) {
-    for (const OpName& each : kSame) {
-      if (each.ours != node.op) continue;
-      set_outputs(node, emit(name, std::string(each.theirs), floats, node.outputs.size()));
+    if (const std::string_view same = same_op(node.op); !same.empty()) {
+      set_outputs(node, build_.emit(name, std::string(same), floats, node.outputs.size()));
       return;
     }
     for (const Chain& chain : kChains) {
@@ -350,14 +209,14 @@ class Translation {
         if (link.empty()) break;
         Names inputs = floats;
         if (!last.empty()) inputs = {last, floats.back()};
-        last = emit(name + "/" + std::string(link), std::string(link), inputs);
+        last = build_.emit(name + "/" + std::string(link), std::string(link), inputs);
       }
       set_outputs(node, last);
       return;
     }
     const bool real =
         !node.outputs.empty() && graph_.value(node.outputs[0]).type == ElementType::real;
-    if (real) set_outputs(node, emit_unknown(name, node, floats));
+    if (real) set_outputs(node, build_.emit_unknown(name, node.op, floats, node.outputs.size()));
   }
 
   void translate_product(const Node& node, const std::string& name, Names floats) {
@@ -370,20 +229,20 @@ class Translation {
     if (node.op == "ConvGradWeight") op = conv_name(node, "BackpropFilter");
     if (node.op == "MatMul" && (rank(node.inputs[0]) > 2 || rank(node.inputs[1]) > 2))
       op = "BatchMatMulV2";
-    const std::string product = emit(bias ? name + "/product" : name, op, floats);
-    set_outputs(node, bias ? emit(name, "BiasAdd", {product, added}) : product);
+    const std::string product = build_.emit(bias ? name + "/product" : name, op, floats);
+    set_outputs(node, bias ? build_.emit(name, "BiasAdd", {product, added}) : product);
   }
 
   void translate_norm_gradient(const Node& node, const std::string& name, const Names& floats) {
     // y_backprop, x, then what is always float32: scale and saved statistics.
     Names inputs(floats.begin(), floats.begin() + std::min<std::ptrdiff_t>(2, std::ssize(floats)));
-    set_outputs(node, emit(name, "FusedBatchNormGradV3", inputs));
+    set_outputs(node, build_.emit(name, "FusedBatchNormGradV3", inputs));
   }
 
   void translate_pool_gradient(const Node& node, const std::string& name, const Names& floats) {
     const bool max = node.op == "MaxPoolGrad";
     if (!max || node.forward == kNone) {
-      set_outputs(node, emit(name, max ? "MaxPoolGrad" : "AvgPoolGrad", floats));
+      set_outputs(node, build_.emit(name, max ? "MaxPoolGrad" : "AvgPoolGrad", floats));
       return;
     }
     const Node& pool = graph_.node(node.forward);
@@ -391,9 +250,9 @@ class Translation {
     Names inputs{of_value_[index(pool.inputs[0])], of_value_[index(pool.outputs[0])]};
     inputs.insert(inputs.end(), floats.begin(), floats.end());
     if (three) {
-      set_outputs(node, emit_unknown(name, node, inputs));
+      set_outputs(node, build_.emit_unknown(name, node.op, inputs, node.outputs.size()));
     } else {
-      set_outputs(node, emit(name, "MaxPoolGrad", inputs));
+      set_outputs(node, build_.emit(name, "MaxPoolGrad", inputs));
     }
   }
 
@@ -407,7 +266,7 @@ class Translation {
   void fetch_results(const GradientMap& gradients) {
     const auto fetch = [&](const std::string& name, const std::string& value) {
       if (value.empty()) return;
-      out_.fetched.push_back(append(name, "Identity", {value}, {{"T", kTfFloat}}));
+      out_.fetched.push_back(build_.append(name, "Identity", {value}, {{"T", kTfFloat}}));
     };
     if (loss_ != kNone) fetch("fetch/loss", of_value_[index(loss_)]);
     for (size_t i = 0; i < results_.size(); ++i) {
@@ -419,9 +278,9 @@ class Translation {
       if (found == gradients.end() || variable.buffer) continue;
       const std::string& gradient = of_value_[index(found->second)];
       if (gradient.empty()) continue;
-      const std::string rate = filler(kTfFloat);
-      append("update/" + variable.path, "ResourceApplyGradientDescent",
-             {variable.path + "/handle", rate, gradient}, {{"T", kTfFloat}});
+      const std::string rate = build_.filler(kTfFloat);
+      build_.append("update/" + variable.path, "ResourceApplyGradientDescent",
+                    {variable.path + "/handle", rate, gradient}, {{"T", kTfFloat}});
     }
   }
 
@@ -431,13 +290,55 @@ class Translation {
   std::vector<ValueId> results_;
   std::vector<std::string> of_value_;  // TensorFlow's tensor for each value of ours
   std::string each_loss_;              // the losses of the samples
-  std::map<std::string, int> names_;
-  std::map<TfType, std::string> fillers_;
+  TfBuilder build_;
   TfTraining out_;
 };
 
 }  // namespace
 
 TfTraining tf_training_graph(const Model& model) { return Translation(model).run(); }
+
+TfTraining tf_forward_graph(std::span<const LayerInfo> layers) {
+  TfTraining out;
+  TfBuilder build;
+  std::map<std::string, std::string, std::less<>> of_path;
+  for (const LayerInfo& layer : layers) {
+    Names floats;
+    for (const std::string& input : layer.inputs) {
+      auto found = of_path.find(input);
+      if (found == of_path.end()) {
+        const std::string source = build.append(input, "Placeholder", {}, {{"dtype", kTfFloat}});
+        out.fetched.push_back(source);
+        found = of_path.emplace(input, source).first;
+      }
+      floats.push_back(found->second);
+    }
+    TfLayer made{layer.path, layer.op, {}, {}};
+    const size_t first = build.graph().nodes.size();
+    const OpDef* def = lookup_op(layer.op);
+    const std::string_view same = same_op(layer.op);
+    std::string result;
+    if (def != nullptr && def->sums_products()) {
+      const bool conv = def->product != ProductKind::matrix;
+      const char* op = !conv                         ? "MatMul"
+                       : layer.op == "ConvGradInput" ? "Conv2DBackpropInput"
+                                                     : "Conv2D";
+      result = build.emit(layer.path, "BiasAdd", {build.emit(layer.path + "/product", op, floats)});
+    } else if (layer.op == "BatchNormalization") {
+      result = build.emit(layer.path, "FusedBatchNormV3", floats);
+    } else if (layer.op == "MaxPool" || layer.op == "AveragePool") {
+      result = build.emit(layer.path, layer.op == "MaxPool" ? "MaxPool" : "AvgPool", floats);
+    } else if (!same.empty()) {
+      result = build.emit(layer.path, std::string(same), floats);
+    } else {
+      result = build.emit_unknown(layer.path, layer.op, floats, 1);
+    }
+    of_path[layer.path] = result;
+    for (size_t i = first; i < build.graph().nodes.size(); ++i) made.forward.push_back(i);
+    out.layers.push_back(std::move(made));
+  }
+  out.graph = build.take();
+  return out;
+}
 
 }  // namespace halfscope::grappler

@@ -3,6 +3,7 @@
 // TensorFlow's operators. And back: the painting of that graph as a plan.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,10 @@ struct TfTraining {
 /// has a forward pass only. Operators that TensorFlow does not have are functions, which the pass
 /// never changes.
 TfTraining tf_training_graph(const Model& model);
+
+/// Returns the forward pass of a recorded lane, of which only operators and edges are known.
+/// Products have a bias.
+TfTraining tf_forward_graph(std::span<const LayerInfo> layers);
 
 /// What a plan cannot say about a painting.
 struct TfPlanCounts {
