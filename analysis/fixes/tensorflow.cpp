@@ -108,8 +108,9 @@ std::string moved_text(const LaneInfo& lane, const std::vector<ModulePlace>& kep
   const std::vector<std::string> moved = others(true), without = others(false);
   if (moved.empty()) return "";
   std::string text = comment(
-      "Warning: these lists apply to operator types, and denial spreads to what follows. They also "
-      "keep layers in float32 that do not need it: " +
+      "Warning: these lists apply to operator types. Denial also spreads to infer and clear "
+      "operators "
+      "that follow. These layers stay in float32, too, and do not need it: " +
       shown(moved) + ". Use --fix-as keras to keep single layers.");
   if (without.size() < moved.size()) {
     text += comment(

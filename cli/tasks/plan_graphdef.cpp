@@ -114,26 +114,26 @@ Json summary_json(const AmpSummary& sum) {
 Json nodes_json(const Painted& all, const std::vector<bool>& wanted,
                 const std::vector<AmpTrial>* trials) {
   Json nodes = Json::array();
-  size_t last = SIZE_MAX;
-  for (size_t i = 0; i < all.painting.paints.size(); ++i) {
-    const AmpPaint& paint = all.painting.paints[i];
-    if (!wanted[paint.node]) continue;
-    const TfNode& node = all.graph.nodes[paint.node];
-    if (paint.node != last) {
-      nodes.push_back({{"name", node.name},
-                       {"op", node.op},
-                       {"list", all.painting.lists.list_of(node.op) ? Json(all.list_of(node.op))
-                                                                    : Json(nullptr)},
-                       {"attributes", Json::array()}});
-      last = paint.node;
+  const std::vector<AmpPaint>& paints = all.painting.paints;
+  size_t i = 0;
+  for (size_t index = 0; index < all.graph.nodes.size(); ++index) {
+    const TfNode& node = all.graph.nodes[index];
+    Json attributes = Json::array();
+    for (; i < paints.size() && paints[i].node == index; ++i) {
+      if (!wanted[index] || !paints[i].is_float) continue;
+      Json attribute{{"name", paints[i].attr},
+                     {"colour", colour_name(paints[i].color)},
+                     {"type", all.type_of(paints[i])},
+                     {"why", reason_of(all.graph, all.painting, i)}};
+      if (trials != nullptr) attribute["change"] = change_of(all.painting, *trials, i);
+      attributes.push_back(std::move(attribute));
     }
-    if (!paint.is_float) continue;
-    Json attribute{{"name", paint.attr},
-                   {"colour", colour_name(paint.color)},
-                   {"type", all.type_of(paint)},
-                   {"why", reason_of(all.graph, all.painting, i)}};
-    if (trials != nullptr) attribute["change"] = change_of(all.painting, *trials, i);
-    nodes.back()["attributes"].push_back(std::move(attribute));
+    if (!wanted[index]) continue;
+    const bool listed = all.painting.lists.list_of(node.op).has_value();
+    nodes.push_back({{"name", node.name},
+                     {"op", node.op},
+                     {"list", listed ? Json(all.list_of(node.op)) : Json(nullptr)},
+                     {"attributes", std::move(attributes)}});
   }
   return nodes;
 }

@@ -11,7 +11,7 @@
 namespace halfscope::grappler {
 namespace {
 
-/// What became of some nodes. The first of each colour explains it.
+/// Colours of some nodes. The first of each explains it.
 struct Colors {
   size_t painted = 0, plain = 0;
   size_t first_painted = SIZE_MAX, first_plain = SIZE_MAX;  // indices of paints

@@ -6,11 +6,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <deque>
 
 #include "core/error.h"
 #include "core/policy/grappler/device_name.h"
+#include "core/policy/grappler/op_kinds.h"
 #include "core/policy/grappler/type_graph.h"
 
 namespace halfscope::grappler {
@@ -18,41 +18,6 @@ namespace {
 
 constexpr size_t kNobody = SIZE_MAX;
 constexpr int kOldestFastGpu = 70;
-
-template <size_t N>
-bool is_one_of(std::string_view op, const std::array<std::string_view, N>& ops) {
-  return std::find(ops.begin(), ops.end(), op) != ops.end();
-}
-
-bool reads_list(std::string_view op) {
-  return is_one_of(op, std::to_array<std::string_view>({"TensorListConcat", "TensorListConcatV2",
-                                                        "TensorListGather", "TensorListGetItem",
-                                                        "TensorListPopBack", "TensorListStack"}));
-}
-
-bool writes_list(std::string_view op) {
-  return is_one_of(
-      op, std::to_array<std::string_view>(
-              {"TensorListFromTensor", "TensorListPushBack", "TensorListPushBackBatch",
-               "TensorListScatter", "TensorListScatterV2", "TensorListScatterIntoExistingList",
-               "TensorListSetItem", "TensorListSplit"}));
-}
-
-/// Data can come from and go to places outside the graph.
-bool is_source_or_sink(std::string_view op) {
-  return is_one_of(op, std::to_array<std::string_view>({"_Arg", "_Retval", "OptionalFromValue",
-                                                        "OptionalGetValue", "PartitionedCall",
-                                                        "Placeholder", "StatefulPartitionedCall"}));
-}
-
-bool is_variable(std::string_view op) {
-  return is_one_of(op, std::to_array<std::string_view>(
-                           {"Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp",
-                            "ReadVariableOp", "_VarHandlesOp", "_ReadVariablesOp"}));
-}
-
-/// Types of numbers with a scale: qint8, quint8, qint32, qint16, quint16.
-bool is_quantized(TfType type) { return (type >= 11 && type <= 13) || type == 15 || type == 16; }
 
 class Painter {
  public:
@@ -623,20 +588,6 @@ bool AmpPainting::node_changed(size_t node) const {
 
 AmpPainting paint(const TfGraph& graph, const AmpOptions& options) {
   return Painter(graph, options).run();
-}
-
-std::string summary_text(const AmpSummary& sum) {
-  return fmt::format(
-      "Automatic Mixed Precision Grappler Pass Summary (our definition):\n"
-      "  Total processable nodes: {}\n"
-      "  Recognized nodes available for conversion: {}\n"
-      "  Total nodes converted: {}\n"
-      "  Total FP16 Cast ops used (excluding Const and Variable casts): {}\n"
-      "  Allowlisted nodes converted: {}\n"
-      "  Denylisted nodes blocking conversion: {}\n"
-      "  Nodes blocked from conversion by denylisted nodes: {}\n",
-      sum.processable, sum.recognized, sum.converted, sum.casts, sum.allowed_converted,
-      sum.blocking, sum.blocked);
 }
 
 }  // namespace halfscope::grappler

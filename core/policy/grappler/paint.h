@@ -14,7 +14,7 @@
 
 namespace halfscope::grappler {
 
-/// What decided about a type attribute.
+/// The rule that decided about a type attribute.
 enum class AmpWhy : uint8_t {
   // Painted: it becomes float16.
   allowed,       ///< its operator is on the allow list

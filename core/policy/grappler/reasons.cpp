@@ -47,6 +47,20 @@ size_t changed_nodes(const AmpPainting& painting, const AmpTrial& trial, size_t 
 
 }  // namespace
 
+std::string summary_text(const AmpSummary& sum) {
+  return fmt::format(
+      "Automatic Mixed Precision Grappler Pass Summary (our definition):\n"
+      "  Total processable nodes: {}\n"
+      "  Recognized nodes available for conversion: {}\n"
+      "  Total nodes converted: {}\n"
+      "  Total FP16 Cast ops used (excluding Const and Variable casts): {}\n"
+      "  Allowlisted nodes converted: {}\n"
+      "  Denylisted nodes blocking conversion: {}\n"
+      "  Nodes blocked from conversion by denylisted nodes: {}\n",
+      sum.processable, sum.recognized, sum.converted, sum.casts, sum.allowed_converted,
+      sum.blocking, sum.blocked);
+}
+
 std::string reason_of(const TfGraph& graph, const AmpPainting& painting, size_t index) {
   const AmpPaint& paint = painting.paints.at(index);
   const std::string& op = graph.nodes.at(paint.node).op;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which of TensorFlow's operators stand for ours. Only operators, types and edges matter, so
-// operands without a colour (shapes, axes, indices) all come from the same constants.
+// The translation of our operators to those of TensorFlow. Only operators, types and edges matter,
+// so operands without a colour (shapes, axes, indices) all come from the same constants.
 #include "core/policy/grappler/training_graph.h"
 
 #include <algorithm>

@@ -36,7 +36,7 @@ TfTraining tf_training_graph(const Model& model);
 /// Products have a bias.
 TfTraining tf_forward_graph(std::span<const LayerInfo> layers);
 
-/// What a plan cannot say about a painting.
+/// Counts of layers whose painting a plan cannot express, beside those of all.
 struct TfPlanCounts {
   size_t layers = 0;   ///< of the forward pass
   size_t painted = 0;  ///< computed in the target type
