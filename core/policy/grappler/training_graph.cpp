@@ -10,7 +10,6 @@
 
 #include "core/graph/autodiff.h"
 #include "core/graph/op_def.h"
-#include "core/lower/add_planned.h"
 #include "core/policy/grappler/tf_builder.h"
 
 namespace halfscope::grappler {
@@ -86,11 +85,40 @@ class Translation {
  private:
   static size_t index(int32_t id) { return static_cast<size_t>(id); }
 
-  /// Copies the network and expands composites, as lower() does for the plan that results.
+  static bool expands(const std::string& op) {
+    return find_op(op).always_expands ||
+           std::find(kExpanded.begin(), kExpanded.end(), op) != kExpanded.end();
+  }
+
+  /// Adds the node or, as lower() does for the plan that results, its primitives.
+  std::vector<ValueId> add(const Node& node) {
+    if (!expands(node.op)) return graph_.add(node.op, node.path, node.inputs, node.attributes);
+    if (find_op(node.op).always_expands || node.written == nullptr)
+      return find_op(node.op).expand(graph_, node);
+    // The primitives of an imported file.
+    const Graph& form = node.written->graph;
+    std::vector<ValueId> added(form.values().size(), kNone);
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      added[index(form.inputs().at(i).value)] = node.inputs[i];
+    for (const Constant& constant : form.constants()) {
+      added[index(constant.value)] =
+          form.value(constant.value).type == ElementType::index
+              ? graph_.add_index_constant(constant.tensor.shape, constant.indices)
+              : graph_.add_constant(constant.tensor);
+    }
+    for (const Node& part : form.nodes()) {
+      std::vector<ValueId> inputs = part.inputs;
+      for (ValueId& input : inputs) input = input == kNone ? kNone : added[index(input)];
+      const std::vector<ValueId> made =
+          graph_.add(part.op, node.path + "/" + part.path, inputs, part.attributes);
+      for (size_t i = 0; i < std::min(made.size(), part.outputs.size()); ++i)
+        added[index(part.outputs[i])] = made[i];
+    }
+    return {added[index(node.written->output)]};
+  }
+
+  /// Copies the network and expands composites.
   void expand() {
-    Plan plan;
-    for (const std::string_view op : kExpanded)
-      plan.rules.push_back({.path = "", .op = std::string(op), .stagewise = true});
     const Graph& source = model_.graph;
     std::vector<ValueId> moved(source.values().size(), kNone);
     for (const Input& input : source.inputs()) {
@@ -112,12 +140,10 @@ class Translation {
     for (const Node& node : source.nodes()) {
       Node copy = node;
       for (ValueId& input : copy.inputs) input = input == kNone ? kNone : moved[index(input)];
-      const size_t before = graph_.nodes().size();
-      const std::vector<ValueId> outputs = add_planned(graph_, copy, plan);
+      const std::vector<ValueId> outputs = add(copy);
       for (size_t i = 0; i < std::min(node.outputs.size(), outputs.size()); ++i)
         moved[index(node.outputs[i])] = outputs[i];
-      if (graph_.nodes().size() != before + 1 || graph_.nodes().back().op != node.op)
-        out_.expanded.push_back(node.path);
+      if (expands(node.op)) out_.expanded.push_back(node.path);
     }
     const auto of = [&](ValueId value) { return value == kNone ? kNone : moved[index(value)]; };
     loss_ = of(model_.loss);
