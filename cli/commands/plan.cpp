@@ -9,6 +9,7 @@
 #include "cli/args/network.h"
 #include "cli/args/setting.h"
 #include "cli/commands/command.h"
+#include "cli/tasks/plan_graphdef.h"
 #include "cli/tasks/plan_scalers.h"
 #include "cli/tasks/plan_show.h"
 #include "core/error.h"
@@ -41,11 +42,17 @@ int plan_command(const std::string& action, const std::vector<std::string>& name
   }
   if (action == "show") {
     check_count(names, 1, 1, "show PLAN [--model NETWORK]");
+    if (is_tf_graph_file(settings.model))
+      return plan_graphdef(names[0], settings.model, settings.json);
     return plan_show(names[0], settings);
   }
   if (action == "explain") {
     check_count(names, 1, 2, "explain [PLAN] NODE --model NETWORK");
     check_model(settings, "explain");
+    if (is_tf_graph_file(settings.model)) {
+      return explain_graphdef(names.size() == 2 ? names[0] : "tf-amp", names.back(), settings.model,
+                              settings.json);
+    }
     return plan_explain(names.size() == 2 ? names[0] : kUsualPlan, names.back(), settings);
   }
   if (action == "diff") {

@@ -19,5 +19,6 @@ struct Preset {
 };
 
 std::vector<Preset> our_presets();  ///< references, formats everywhere, recipes
+std::vector<Preset> tensorflow_presets();
 
 }  // namespace halfscope
