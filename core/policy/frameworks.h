@@ -16,6 +16,8 @@ struct Preset {
   std::function<Plan()> make;  ///< the plan's name is set by the caller
 };
 
-std::vector<Preset> our_presets();  ///< references, formats everywhere, recipes
+std::vector<Preset> our_presets();    ///< references, formats everywhere, recipes
+std::vector<Preset> torch_presets();  ///< PyTorch's autocast
+std::vector<Preset> apex_presets();   ///< apex's levels, model.half() and similar, TF32
 
 }  // namespace halfscope
