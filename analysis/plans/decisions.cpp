@@ -122,10 +122,7 @@ void explain(const Plan& plan, const Graph& graph, const Node& node, const Sourc
         "\"format\": \"{}\"}}.",
         node.path, decision.read == kFp32 ? "fp16" : "fp32");
   }
-  if (decision.follows) {
-    const std::string inputs = followed_inputs(graph, node);
-    if (!inputs.empty()) decision.why += " Its inputs: " + inputs + ".";
-  }
+  if (decision.follows) decision.inputs = followed_inputs(graph, node);
 }
 
 bool is_listed(const Node& node) {
