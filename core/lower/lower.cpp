@@ -16,6 +16,7 @@
 #include "core/lower/rank_gradients.h"
 #include "core/lower/result_range.h"
 #include "core/lower/rounded_steps.h"
+#include "core/lower/same_formats.h"
 #include "core/lower/sites.h"
 #include "core/near_miss.h"
 #include "core/numeric/sums/tensor_core.h"
@@ -250,6 +251,7 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
     if (is_unrounded(graph, node.outputs[0])) node.plan.write = kFp32;
     check_tensor_cores(node);
     check_scale(node);
+    check_same_formats(graph, node);
     for (ValueId input : node.inputs) {
       // A layer whose format contains the storage format keeps its variables in its own.
       if (graph.variable_of(input) != nullptr &&
@@ -274,6 +276,7 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
 
 bool reads_stored(const Graph& graph, NodeId id, ValueId value) {
   const Node& node = graph.node(id);
+  if (node.plan.rounds_weights) return false;
   const size_t from = find_op(node.op).stored_inputs_from;
   return from < node.inputs.size() && std::find(node.inputs.begin() + static_cast<int64_t>(from),
                                                 node.inputs.end(), value) != node.inputs.end();

@@ -7,6 +7,7 @@
 #include "core/numeric/formats/round.h"
 #include "core/onnx/importer.h"
 #include "core/ops/ops.h"
+#include "core/policy/torch_lists.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -15,7 +16,30 @@ bool is_rounded_by(const FloatFormat& format, float number) {
   return round_to_format(number, format).value != number && !std::isnan(number);
 }
 
+/// Returns the function behind TorchScript's Resize, by its mode; "" for other operators.
+std::string resizing_function(const ::onnx::NodeProto& node, const NodeAttributes& attributes) {
+  if (node.op_type() != "Resize" && node.op_type() != "Upsample") return "";
+  const std::string mode = attributes.text("mode", "nearest");
+  return mode == "linear"  ? "upsample_bilinear2d"
+         : mode == "cubic" ? "upsample_bicubic2d"
+                           : "upsample_nearest2d";
+}
+
 }  // namespace
+
+void Importer::note_function(const ::onnx::NodeProto& node, const NodeAttributes& attributes,
+                             size_t first) {
+  const auto origin = origins_.find(&node);
+  if (origin == origins_.end() || !origin->second.known || origin->second.rewritten) return;
+  const bool by_dynamo = !origin->second.call.empty();
+  const std::string function =
+      by_dynamo ? origin->second.what : resizing_function(node, attributes);
+  if (function.empty()) return;
+  for (size_t i = first; i < model_.graph.nodes().size(); ++i) {
+    model_.graph.node(static_cast<NodeId>(i)).attributes[kTorchFunction] =
+        torch_function_number(function);
+  }
+}
 
 DataType Importer::type_of_node(const Node& node) const {
   const std::string& path = node.alias.empty() ? node.path : node.alias;
