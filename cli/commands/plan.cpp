@@ -9,6 +9,7 @@
 #include "cli/args/network.h"
 #include "cli/args/setting.h"
 #include "cli/commands/command.h"
+#include "cli/tasks/plan_scalers.h"
 #include "cli/tasks/plan_show.h"
 #include "core/error.h"
 #include "core/near_miss.h"
@@ -33,7 +34,7 @@ void check_model(const Settings& settings, const char* action) {
 }
 
 int plan_command(const std::string& action, const std::vector<std::string>& names,
-                 const Settings& settings) {
+                 const Settings& settings, ScalerTraceOptions scalers) {
   if (action == "list") {
     check_count(names, 0, 0, "list");
     return plan_list(settings.json);
@@ -52,7 +53,13 @@ int plan_command(const std::string& action, const std::vector<std::string>& name
     check_model(settings, "diff");
     return plan_diff(names[0], names[1], settings);
   }
-  const std::vector<std::string> actions{"list", "show", "explain", "diff"};
+  if (action == "scalers") {
+    check_count(names, 0, 1, "scalers [RUN]");
+    if (!names.empty()) scalers.run = names[0];
+    scalers.json = settings.json;
+    return plan_scalers(scalers);
+  }
+  const std::vector<std::string> actions{"list", "show", "explain", "diff", "scalers"};
   throw usage_error("plan: unknown action '" + action + "'",
                     did_you_mean(action, actions, "use " + comma_list(actions)));
 }
@@ -62,29 +69,32 @@ int plan_command(const std::string& action, const std::vector<std::string>& name
 void add_plan(CLI::App& app, Invocation& call) {
   auto action = std::make_shared<std::string>();
   auto names = std::make_shared<std::vector<std::string>>();
+  auto scalers = std::make_shared<ScalerTraceOptions>();
   CLI::App* sub =
       app.add_subcommand("plan", "Show which format a precision plan gives each layer, and why");
   sub->footer(
       "Example:  halfscope plan list\n"
       "          halfscope plan show mixed_float16 --model lenet\n"
       "          halfscope plan explain mixed_float16 conv1 --model lenet\n"
-      "          halfscope plan diff mixed_float16 float16 --model lenet");
-  offer(sub->add_option("action", *action, "Action: list, show, explain or diff")
+      "          halfscope plan diff mixed_float16 float16 --model lenet\n"
+      "          halfscope plan scalers run.hscope");
+  offer(sub->add_option("action", *action, "Action: list, show, explain, diff or scalers")
             ->required()
             ->type_name("ACTION")
             ->group(group::kArguments),
-        {.words = {"list", "show", "explain", "diff"}});
+        {.words = {"list", "show", "explain", "diff", "scalers"}});
   offer(sub->add_option("name", *names,
                         "Plans, by name or JSON file; for explain a plan [mixed_float16] and a "
-                        "node, by path, module or operator")
+                        "node, by path, module or operator; for scalers a run file")
             ->type_name("NAME")
             ->group(group::kArguments),
         {.words = plan_words(), .files = "*.json"});
   add_settings(*sub, kPlan);
-  sub->callback([action, names, sub, &call] {
-    call.action = [action, names, sub] {
+  add_scaler_flags(*sub, *scalers);
+  sub->callback([action, names, scalers, sub, &call] {
+    call.action = [action, names, scalers, sub] {
       const Settings settings = read_settings(*sub, kPlan);
-      return naming_keys(settings, [&] { return plan_command(*action, *names, settings); });
+      return naming_keys(settings, [&] { return plan_command(*action, *names, settings, *scalers); });
     };
   });
 }

@@ -393,12 +393,17 @@ void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec,
                std::vector<ValueId> gradients, SiteNames& names, std::vector<ValueId>& targets) {
   Graph& graph = out.graph;
   const bool clips = spec.clips && plan.clip != kFp32;
+  UpdateScalars used = scalars;
+  std::vector<std::string> paths;
+  for (const size_t i : trained) paths.push_back(graph.variables()[i].path);
+  if (spec.divides_by_scale) {
+    gradients = add_division(graph, gradients, paths, out.inverse_scale);
+    used.inverse_scale = graph.add_constant(1.0f);
+  }
   if (clips) {
-    std::vector<std::string> paths;
-    for (const size_t i : trained) paths.push_back(graph.variables()[i].path);
     out.clip_limit = graph.add_input("clip_limit", {});
     const ClippedGradients all =
-        add_clipping(graph, gradients, paths, out.inverse_scale, out.clip_limit, plan);
+        add_clipping(graph, gradients, paths, used.inverse_scale, out.clip_limit, plan);
     for (size_t i = 0; i < trained.size(); ++i) {
       names[all.unscaled[i]] = {paths[i], "_grad_unscaled", Role::weight_grad, Phase::update};
       names[all.clipped[i]] = {paths[i], "_grad_clipped", Role::weight_grad, Phase::update};
@@ -406,7 +411,6 @@ void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec,
     names[all.norm] = {"clipping.norm", "", Role::weight_grad, Phase::update};
     gradients = all.clipped;
   }
-  UpdateScalars used = scalars;
   if (clips) used.inverse_scale = used.clip = graph.add_constant(1.0f);
   for (size_t i = 0; i < trained.size(); ++i) {
     const Variable variable = graph.variables()[trained[i]];

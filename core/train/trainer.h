@@ -139,7 +139,7 @@ class Trainer {
   };
 
   const Lane& whole_lane(int lane) const;
-  TrainingSpec spec_of(const Plan& plan) const;
+  TrainingSpec spec_of(const LaneConfig& lane) const;
   void keep_start(const NamedTensors& weights);
   void check_data() const;
   void check_feed(const Executable& executable) const;
