@@ -128,8 +128,7 @@ class Tracer {
           fmt::format("skips {} at the start while it finds its scale",
                       counted(trace_.skipped, "step")));
     } else {
-      set(ScalerEnd::rides, -1,
-          fmt::format("skips {}", counted(trace_.skipped, "step")));
+      set(ScalerEnd::rides, -1, fmt::format("skips {}", counted(trace_.skipped, "step")));
     }
   }
 
