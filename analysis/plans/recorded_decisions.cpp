@@ -136,6 +136,13 @@ class RecordedLane {
     return found == outputs_.end() ? layer.write : found->second;
   }
 
+  /// Returns the format in which the variables that a layer reads are stored. Their recorded format
+  /// is that of the copy that it reads.
+  FloatFormat stored_in(const LayerInfo& layer) const {
+    const FloatFormat storage = plan_ ? plan_->storage : kFp32;
+    return layer.read.contains(storage) ? layer.read : storage;
+  }
+
   /// Returns the inputs that a layer follows, with their formats: "relu1 (fp16), bn.weight (fp32)".
   std::string followed_inputs(const LayerInfo& layer) const {
     std::string text;
@@ -150,7 +157,7 @@ class RecordedLane {
       if (const auto found = layers_.find(input); found != layers_.end()) {
         add(input, written(*found->second));
       } else if (const auto weight = weights_.find(input); weight != weights_.end()) {
-        for (const SiteInfo* each : weight->second) add(each->name(), each->format);
+        for (const SiteInfo* each : weight->second) add(each->name(), stored_in(layer));
       } else {
         add(input, kFp32);  // data
       }
@@ -164,8 +171,7 @@ class RecordedLane {
                           .read = layer.read,
                           .write = written(layer),
                           .follows = layer.follows};
-    if (const auto found = weights_.find(layer.path); found != weights_.end())
-      decision.weights = found->second.front()->format;
+    if (plan_ && weights_.contains(layer.path)) decision.weights = stored_in(layer);
     if (decision.follows) decision.inputs = followed_inputs(layer);
     if (!plan_) {
       decision.why = "This version of HalfScope cannot read the plan in the run file.";

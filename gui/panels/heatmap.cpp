@@ -433,7 +433,7 @@ int pointed_name(const Frame& frame, const StepArea& area, const std::vector<Hea
   tip.note(layer.op.empty() ? "no operator" : layer.op);
   if (const NodeDecision* decision = decision_of(frame, layer)) tip.note(decision_text(*decision));
   if (const NodeDecision* other = differing_decision(frame, layer))
-    tip.note("In lane " + difference_text(frame, *other));
+    tip.note(difference_text(frame, *other));
   if (!layer.findings.empty()) {
     tip.note(counted(static_cast<int64_t>(layer.findings.size()), "finding"));
   }

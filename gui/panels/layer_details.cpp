@@ -108,7 +108,7 @@ void draw_reason(const Frame& frame, const LayerModel& layer) {
   ui::text_wrapped("details/plan", formats);
   if (const NodeDecision* other = differing_decision(frame, layer)) {
     ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.warn);
-    ui::text_wrapped("details/differs", "In lane " + difference_text(frame, *other));
+    ui::text_wrapped("details/differs", difference_text(frame, *other));
     ImGui::PopStyleColor();
   }
 }

@@ -8,6 +8,7 @@
 #include "analysis/run_rates.h"
 #include "analysis/what_if.h"
 #include "gui/panels/plan_paint.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
@@ -157,7 +158,7 @@ void draw_row(const Frame& frame, int index) {
     if (const NodeDecision* decision = decision_of(frame, layer))
       tip += "\n" + decision_text(*decision);
     if (const NodeDecision* other = differing_decision(frame, layer))
-      tip += "\nIn lane " + difference_text(frame, *other);
+      tip += "\n" + difference_text(frame, *other);
     if (site >= 0) {
       tip += fmt::format(
           "\n{} {} {} in {}, whole run\nThe bar is logarithmic, from one in a million to all.{}",

@@ -7,6 +7,7 @@
 
 #include "analysis/rules/text.h"
 #include "core/numeric/formats/float_format.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 
@@ -117,8 +118,8 @@ const NodeDecision* differing_decision(const Frame& frame, const LayerModel& lay
 }
 
 std::string difference_text(const Frame& frame, const NodeDecision& other) {
-  std::string text =
-      fmt::format("{} {}", frame.run.view().lane(frame.at.other_lane).name, formats_text(other));
+  std::string text = fmt::format(
+      "In lane {} it {}", frame.run.view().lane(frame.at.other_lane).name, formats_text(other));
   if (other.weights) text += fmt::format(", with weights in {}", format_name(*other.weights));
   return text + ".";
 }

@@ -28,7 +28,7 @@ std::string decision_text(const NodeDecision& decision);
 /// other lane is the one that ViewState::other_lane names.
 const NodeDecision* differing_decision(const Frame& frame, const LayerModel& layer);
 
-/// Returns "half reads fp16 and writes fp16.", for the tooltip of a layer that differs.
+/// Returns "In lane half it reads fp16 and writes fp16.", for a layer that differs.
 std::string difference_text(const Frame& frame, const NodeDecision& other);
 
 /// Draws the tag of formats in a box that ends at `right`, and returns where it begins. Without

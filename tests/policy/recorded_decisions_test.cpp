@@ -54,7 +54,9 @@ int compare(const Model& model, const Plan& plan, const std::string& what) {
     EXPECT_EQ(a.read, b.read);
     EXPECT_EQ(a.write, b.write);
     EXPECT_EQ(a.follows, b.follows);
-    if (b.weights && a.weights) EXPECT_EQ(*a.weights, *b.weights);
+    if (b.weights && a.weights) {
+      EXPECT_EQ(*a.weights, *b.weights);
+    }
     if (a.why.find("the run does not record whether") != std::string::npos) {
       ++open;
       continue;
@@ -124,15 +126,19 @@ TEST(RecordedDecisions, AreThoseOfEveryNetworkOfTheZoo) {
 
 /// What a run file says of a network with an attention layer and a loss, without the network.
 LaneInfo written_lane(const std::string& plan) {
-  LaneInfo lane{.name = "half", .backend = "emulated", .plan_json = plan, .loss_scale = "none"};
+  LaneInfo lane;
+  lane.name = "half";
+  lane.backend = "emulated";
+  lane.plan_json = plan;
+  lane.loss_scale = "none";
   const auto add = [&](const char* path, const char* op, std::vector<std::string> inputs,
                        FloatFormat format, bool follows) {
-    lane.layers.push_back({.path = path,
-                           .op = op,
-                           .inputs = std::move(inputs),
-                           .read = format,
-                           .write = format,
-                           .follows = follows});
+    LayerInfo& layer = lane.layers.emplace_back();
+    layer.path = path;
+    layer.op = op;
+    layer.inputs = std::move(inputs);
+    layer.read = layer.write = format;
+    layer.follows = follows;
   };
   add("q", "Gemm", {"input"}, kFp16, false);
   add("att/scores", "MatMul", {"q", "q"}, kBf16, false);
