@@ -19,7 +19,14 @@
 namespace halfscope {
 
 /// The commands that take their settings from the table, as bits.
-enum Commands : unsigned { kTrain = 1, kRun = 2, kConvert = 4, kDoctor = 8, kInspect = 16 };
+enum Commands : unsigned {
+  kTrain = 1,
+  kRun = 2,
+  kConvert = 4,
+  kDoctor = 8,
+  kInspect = 16,
+  kPlan = 32
+};
 
 struct Settings {
   Commands command = kTrain;

@@ -30,7 +30,7 @@ bool is_full_precision(const Plan& plan) {
              full(plan.defaults.write) && full(plan.storage) && full(plan.average) &&
              full(plan.average_compute) && full(plan.update_compute) && full(plan.clip) &&
              full(plan.schedule) && (!plan.reduction || full(plan.reduction->format)) &&
-             full(plan.state) && full(plan.gradient_sum) &&
+             full(plan.state) && full(plan.gradient_sum) && full(plan.initial) &&
              !plan.defaults.accumulation.sums_in_format();
   for (const PlanRule& rule : plan.rules) {
     all = all && full(rule.read) && full(rule.grad_read) && full(rule.write) &&

@@ -65,6 +65,8 @@ struct PlanRule {
   std::optional<bool> constants_in_range = std::nullopt;
   std::optional<bool> clamps = std::nullopt;
   std::optional<int> prescale = std::nullopt;
+  /// For people: what decided this rule, and what would change it. No effect on the arithmetic.
+  std::string why{}, change{};
 
   friend bool operator==(const PlanRule&, const PlanRule&) = default;
 };
@@ -78,8 +80,12 @@ enum class BufferCommit : uint8_t {
 struct Plan {
   std::string name = "float32";
   NodePlan defaults;
+  /// As in PlanRule, for nodes that no rule gives a format.
+  std::string why{}, change{};
   FloatFormat storage = kFp32;        ///< for variables and optimizer state
   RoundingChoice storage_rounding{};  ///< for their new values
+  /// Initial values of variables and buffers are rounded to it once, as by model.half().
+  std::optional<FloatFormat> initial = std::nullopt;
   /// Formats of the optimizer's state, and of gradient sums over micro-batches. If not set here,
   /// the training settings decide; their default is the variable's format.
   std::optional<FloatFormat> state = std::nullopt, gradient_sum = std::nullopt;

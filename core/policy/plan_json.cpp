@@ -199,10 +199,13 @@ std::vector<std::string> operators_of_models() {
 }
 
 PlanRule rule_from(const Json& object, const std::string& where) {
-  check_keys(object, where,
-             {"path", "op", "format", "read", "grad_read", "write", "scale", "accumulate",
-              "rounding", "grad_rounding", "mode", "constants", "overflow", "prescale"});
+  check_keys(
+      object, where,
+      {"path", "op", "format", "read", "grad_read", "write", "scale", "accumulate", "rounding",
+       "grad_rounding", "mode", "constants", "overflow", "prescale", "why", "change"});
   PlanRule rule;
+  if (object.contains("why")) rule.why = text_of(object, "why", where);
+  if (object.contains("change")) rule.change = text_of(object, "change", where);
   if (object.contains("path")) rule.path = text_of(object, "path", where);
   if (object.contains("op")) {
     rule.op = text_of(object, "op", where);
@@ -264,6 +267,8 @@ Json rule_to(const PlanRule& rule) {
   if (rule.constants_in_range) json["constants"] = *rule.constants_in_range ? kInRange : kAsGiven;
   if (rule.clamps) json["overflow"] = *rule.clamps ? kSaturate : kAsFormat;
   if (rule.prescale) json["prescale"] = std::ldexp(1.0, *rule.prescale);
+  if (!rule.why.empty()) json["why"] = rule.why;
+  if (!rule.change.empty()) json["change"] = rule.change;
   return json;
 }
 
@@ -416,7 +421,7 @@ Plan plan_from_json(std::string_view text) {
     const Json& defaults = json["default"];
     check_keys(defaults, "default",
                {"format", "read", "grad_read", "write", "scale", "accumulate", "rounding",
-                "grad_rounding", "mode"});
+                "grad_rounding", "mode", "why", "change"});
     NodePlan& node = plan.defaults;
     if (defaults.contains("format"))
       node.read = node.write = format_of(defaults, "format", "default");
@@ -432,13 +437,17 @@ Plan plan_from_json(std::string_view text) {
       node.grad_rounding = rounding_of(defaults, "grad_rounding", "default");
     }
     if (defaults.contains("mode")) node.stagewise = stagewise_of(defaults, "mode", "default");
+    if (defaults.contains("why")) plan.why = text_of(defaults, "why", "default");
+    if (defaults.contains("change")) plan.change = text_of(defaults, "change", "default");
   }
   if (json.contains("variables")) {
     check_keys(json["variables"], "variables",
-               {"storage", "rounding", "buffers", "state", "gradient_sum", "reduce", "ema",
-                "ema_compute", "update_compute", "clip", "clip_mode", "schedule"});
+               {"storage", "initial", "rounding", "buffers", "state", "gradient_sum", "reduce",
+                "ema", "ema_compute", "update_compute", "clip", "clip_mode", "schedule"});
     if (json["variables"].contains("storage"))
       plan.storage = format_of(json["variables"], "storage", "variables");
+    if (json["variables"].contains("initial"))
+      plan.initial = format_of(json["variables"], "initial", "variables");
     if (json["variables"].contains("rounding"))
       plan.storage_rounding = rounding_of(json["variables"], "rounding", "variables");
     if (json["variables"].contains("buffers")) plan.buffers = buffers_of(json["variables"]);
@@ -475,7 +484,10 @@ std::string plan_to_json(const Plan& plan) {
   if (plan.defaults.grad_rounding) {
     json["default"]["grad_rounding"] = rounding_name(*plan.defaults.grad_rounding);
   }
+  if (!plan.why.empty()) json["default"]["why"] = plan.why;
+  if (!plan.change.empty()) json["default"]["change"] = plan.change;
   json["variables"] = {{"storage", format_name(plan.storage)}};
+  if (plan.initial) json["variables"]["initial"] = format_name(*plan.initial);
   if (plan.storage_rounding != RoundingChoice{}) {
     json["variables"]["rounding"] = rounding_name(plan.storage_rounding);
   }

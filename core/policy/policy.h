@@ -13,7 +13,17 @@
 
 namespace halfscope {
 
-/// Returns "float32", "float64", "mixed_float16", "mixed_bfloat16", "float16", "bfloat16", the last
+/// A plan by name, for lists.
+struct PresetInfo {
+  std::string name;
+  std::string group;    ///< whose decisions these are: "PyTorch", "Keras" ...
+  std::string summary;  ///< one line without a full stop
+};
+
+/// Returns all presets, by group.
+const std::vector<PresetInfo>& presets();
+
+/// Returns the names of all presets: "float32", "float64", "mixed_float16", "mixed_bfloat16", "float16", "bfloat16", the last
 /// two with "_stagewise", and recipes of fp8 and fp4 training (docs/reference/plans.md, "Presets").
 std::vector<std::string> preset_names();
 std::optional<Plan> preset_plan(std::string_view name);

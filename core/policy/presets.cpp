@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/graph/op_def.h"
+#include "core/policy/frameworks.h"
 #include "core/policy/policy.h"
 
 namespace halfscope {
@@ -74,30 +75,83 @@ std::optional<Plan> recipe_plan(std::string_view name) {
   return recipe(std::string(name), products);
 }
 
+/// Returns the rows of all frameworks. A new framework gets a line here.
+std::vector<Preset> all_presets() {
+  std::vector<Preset> rows;
+  for (std::vector<Preset> (*each)() : {our_presets}) {
+    for (Preset& row : each()) rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+const std::vector<Preset>& preset_table() {
+  static const std::vector<Preset> table = all_presets();
+  return table;
+}
+
 }  // namespace
 
+std::vector<Preset> our_presets() {
+  const auto plan = [](const char* name, const char* group, const char* summary,
+                       std::function<Plan()> make) {
+    return Preset{{name, group, summary}, std::move(make)};
+  };
+  const auto fp8 = [&](const char* name, const char* summary) {
+    return plan(name, "fp8 and fp4 recipes", summary, [name] { return recipe_plan(name).value(); });
+  };
+  return {
+      plan("float32", "References", "everything in fp32", [] { return Plan{}; }),
+      plan("float64", "References", "everything in double, without rounding",
+           [] {
+             Plan reference;
+             reference.double_precision = true;
+             return reference;
+           }),
+      plan("mixed_float16", "Mixed precision", "PyTorch's autocast to fp16 on CUDA",
+           [] { return mixed("", kFp16); }),
+      plan("mixed_bfloat16", "Mixed precision", "PyTorch's autocast to bf16 on CUDA",
+           [] { return mixed("", kBf16); }),
+      plan("float16", "One format everywhere", "model.half(): weights and all values in fp16",
+           [] { return pure("", kFp16, false); }),
+      plan("bfloat16", "One format everywhere", "model.bfloat16(): weights and all values in bf16",
+           [] { return pure("", kBf16, false); }),
+      plan("float16_stagewise", "One format everywhere",
+           "as float16, and every primitive operation rounds",
+           [] { return pure("", kFp16, true); }),
+      plan("bfloat16_stagewise", "One format everywhere",
+           "as bfloat16, and every primitive operation rounds",
+           [] { return pure("", kBf16, true); }),
+      fp8("fp8_delayed", "Transformer Engine's DelayedScaling"),
+      fp8("fp8_current", "Transformer Engine's Float8CurrentScaling"),
+      fp8("fp8_block", "Transformer Engine's Float8BlockScaling (DeepSeek-V3)"),
+      fp8("mxfp8", "Transformer Engine's MXFP8BlockScaling"),
+      fp8("nvfp4", "Transformer Engine's NVFP4BlockScaling"),
+  };
+}
+
+const std::vector<PresetInfo>& presets() {
+  static const std::vector<PresetInfo> infos = [] {
+    std::vector<PresetInfo> all;
+    for (const Preset& row : preset_table()) all.push_back(row.info);
+    return all;
+  }();
+  return infos;
+}
+
 std::vector<std::string> preset_names() {
-  return {"float32",     "float64",     "mixed_float16",     "mixed_bfloat16",
-          "float16",     "bfloat16",    "float16_stagewise", "bfloat16_stagewise",
-          "fp8_delayed", "fp8_current", "fp8_block",         "mxfp8",
-          "nvfp4"};
+  std::vector<std::string> names;
+  for (const PresetInfo& info : presets()) names.push_back(info.name);
+  return names;
 }
 
 std::optional<Plan> preset_plan(std::string_view name) {
-  if (name == "float32") return Plan{};
-  if (name == "float64") {
-    Plan plan;
-    plan.name = "float64";
-    plan.double_precision = true;
+  for (const Preset& row : preset_table()) {
+    if (row.info.name != name) continue;
+    Plan plan = row.make();
+    plan.name = row.info.name;
     return plan;
   }
-  if (name == "mixed_float16") return mixed("mixed_float16", kFp16);
-  if (name == "mixed_bfloat16") return mixed("mixed_bfloat16", kBf16);
-  if (name == "float16") return pure("float16", kFp16, false);
-  if (name == "bfloat16") return pure("bfloat16", kBf16, false);
-  if (name == "float16_stagewise") return pure("float16_stagewise", kFp16, true);
-  if (name == "bfloat16_stagewise") return pure("bfloat16_stagewise", kBf16, true);
-  return recipe_plan(name);
+  return std::nullopt;
 }
 
 std::vector<std::string> split_lanes(std::string_view list) {

@@ -13,6 +13,7 @@
 #include "core/models/models.h"
 #include "core/near_miss.h"
 #include "core/numeric/formats/rng.h"
+#include "core/numeric/formats/round.h"
 #include "core/observe/deviation.h"
 #include "core/policy/policy.h"
 #include "core/train/probe.h"
@@ -89,21 +90,27 @@ void free_tensors(NamedTensors& tensors) {
 
 namespace {
 
-/// Returns the initial weights of a twin. `index` is that of the variable in the graph.
-void move_weight(Tensor& weight, const LaneConfig& lane, const std::string& path, size_t index) {
-  const auto bits = lane.noise_bits.find(path);
-  move_by_ulp(weight.data, bits == lane.noise_bits.end() ? kFp32.mantissa_bits : bits->second,
+/// Changes an initial value as the lane asks: rounded once as by model.half(), moved by one ulp in
+/// a twin. `index` is that of the variable in the graph.
+void prepare(Tensor& value, const LaneConfig& lane, const Variable& variable, size_t index) {
+  if (lane.plan.initial) {
+    for (float& x : value.data) x = round_to_format(x, *lane.plan.initial).value;
+  }
+  if (lane.noise_seed == 0 || variable.buffer) return;
+  const auto bits = lane.noise_bits.find(variable.path);
+  move_by_ulp(value.data, bits == lane.noise_bits.end() ? kFp32.mantissa_bits : bits->second,
               splitmix64(lane.noise_seed) + (static_cast<uint64_t>(index) << 40));
 }
+
+bool prepares(const LaneConfig& lane) { return lane.plan.initial || lane.noise_seed != 0; }
 
 }  // namespace
 
 NamedTensors moved_start(const Graph& graph, NamedTensors start, const LaneConfig& lane) {
-  for (size_t i = 0; lane.noise_seed != 0 && i < graph.variables().size(); ++i) {
+  for (size_t i = 0; prepares(lane) && i < graph.variables().size(); ++i) {
     const Variable& variable = graph.variables()[i];
     const auto found = start.find(variable.path);
-    if (found == start.end() || variable.buffer) continue;
-    move_weight(found->second, lane, variable.path, i);
+    if (found != start.end()) prepare(found->second, lane, variable, i);
   }
   return start;
 }
@@ -114,12 +121,12 @@ void write_weights(Program& program, const Graph& graph, const NamedTensors& wei
     const Variable& variable = graph.variables()[i];
     const auto found = weights.find(variable.path);
     if (found == weights.end()) continue;
-    if (lane.noise_seed == 0 || variable.buffer) {
+    if (!prepares(lane)) {
       program.write(variable.value, found->second.data);
       continue;
     }
     Tensor tensor = found->second;
-    move_weight(tensor, lane, variable.path, i);
+    prepare(tensor, lane, variable, i);
     program.write(variable.value, tensor.data);
   }
 }

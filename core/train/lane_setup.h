@@ -28,7 +28,8 @@ void free_tensors(NamedTensors& tensors);
 /// Returns the weights that write_weights() would write for `start`.
 NamedTensors moved_start(const Graph& graph, NamedTensors start, const LaneConfig& lane);
 
-/// Writes the weights that the program has, moved by one ulp if the lane has a noise seed.
+/// Writes the weights that the program has: rounded to Plan::initial, and moved by one ulp if the
+/// lane has a noise seed.
 void write_weights(Program& program, const Graph& graph, const NamedTensors& weights,
                    const LaneConfig& lane = {});
 

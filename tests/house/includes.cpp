@@ -60,7 +60,7 @@ constexpr auto kFolders = std::to_array<std::string_view>(
      "gpu/bodies", "gpu/libraries", "gpu/engine", "gpu",
      //
      "analysis", "analysis/export", "analysis/fixes", "analysis/rules", "analysis/audit",
-     "analysis/causes", "analysis/proof", "analysis/diagnosis", "analysis/report",
+     "analysis/causes", "analysis/plans", "analysis/proof", "analysis/diagnosis", "analysis/report",
      //
      "cli/terminal", "cli/args", "cli/tasks", "cli/commands", "cli",
      //

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/plans/decisions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/graph/op_def.h"
+#include "core/lower/narrow.h"
+#include "core/lower/plan_paths.h"
+
+namespace halfscope {
+namespace {
+
+bool sets_formats(const PlanRule& rule) { return rule.follow || rule.read || rule.write; }
+
+bool selects(const PlanRule& rule, const std::string& path, const std::string& op) {
+  return (rule.op.empty() || rule.op == op) && (rule.path.empty() || glob_match(rule.path, path));
+}
+
+/// A node of the network as it was written, before composites expand.
+struct Source {
+  std::string path, op;
+  bool expands = false;  ///< its parts are planned one by one
+  bool in_loss = false;  ///< of the loss that HalfScope adds
+};
+
+/// Finds the node of the network that a node of the executable came from.
+class Sources {
+ public:
+  explicit Sources(const Model& model) {
+    const std::vector<Node>& nodes = model.graph.nodes();
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const bool in_loss =
+          model.first_loss_node != kNone && static_cast<NodeId>(i) >= model.first_loss_node;
+      by_path_.try_emplace(nodes[i].path, Source{nodes[i].path, nodes[i].op,
+                                                 find_op(nodes[i].op).always_expands, in_loss});
+    }
+  }
+
+  /// Returns the node with this path, or else the composite above it; null if there is none.
+  const Source* of(std::string path) const {
+    for (;;) {
+      if (const auto found = by_path_.find(path); found != by_path_.end()) return &found->second;
+      const size_t slash = path.rfind('/');
+      if (slash == std::string::npos) return nullptr;
+      path.resize(slash);
+    }
+  }
+
+ private:
+  std::map<std::string, Source> by_path_;
+};
+
+/// Returns the index of the rule that sets the node's formats, or -1; see resolve() and
+/// core/lower/add_planned.cpp.
+int deciding_rule(const Plan& plan, const Node& node, const Source& source) {
+  int base = -1, own = -1;
+  for (size_t i = 0; i < plan.rules.size(); ++i) {
+    const PlanRule& rule = plan.rules[i];
+    if (!sets_formats(rule) || (source.in_loss && rule.path.empty())) continue;
+    const bool composite = selects(rule, source.path, source.op);
+    if (composite) base = static_cast<int>(i);
+    if (node.path == source.path || composite) continue;
+    const bool part = (source.expands || !rule.path.empty()) && selects(rule, node.path, node.op);
+    if (part) own = static_cast<int>(i);
+  }
+  return source.expands ? std::max(base, own) : own >= 0 ? own : base;
+}
+
+/// Returns the inputs that a node follows, with their formats: "relu1 (fp16), bias (fp32)".
+std::string followed_inputs(const Graph& graph, const Node& node) {
+  std::string text;
+  std::set<std::string> named;
+  const size_t readable = std::min(node.inputs.size(), find_op(node.op).stored_inputs_from);
+  for (size_t i = 0; i < readable; ++i) {
+    if (node.inputs[i] == kNone) continue;
+    const ValueId input = before_narrowing(graph, node.inputs[i]);
+    const Value& value = graph.value(input);
+    if (value.type != ElementType::real) continue;
+    std::string name;
+    if (const Variable* variable = graph.variable_of(input)) name = variable->path;
+    if (value.producer != kNone) name = graph.node(value.producer).path;
+    for (const Input& each : graph.inputs()) {
+      if (each.value == input) name = "input " + each.name;
+    }
+    if (name.empty() || !named.insert(name).second) continue;  // a constant
+    text += (text.empty() ? "" : ", ") + name + " (" + format_name(value.format) + ")";
+  }
+  return text;
+}
+
+std::string selected_by(const PlanRule& rule) {
+  std::string text;
+  if (!rule.op.empty()) text += "operator " + rule.op;
+  if (!rule.path.empty()) text += (text.empty() ? "path '" : " at path '") + rule.path + "'";
+  return text;
+}
+
+/// Returns reason and remedy where the rule itself gives none.
+void explain(const Plan& plan, const Graph& graph, const Node& node, const Source& source,
+             NodeDecision& decision) {
+  const bool by_default = decision.rule < 0;
+  const PlanRule* rule = by_default ? nullptr : &plan.rules[static_cast<size_t>(decision.rule)];
+  if (source.in_loss && by_default) {
+    decision.why = "HalfScope adds this loss and computes it in fp32 under every plan.";
+    decision.change = "Add a rule that names its path.";
+    return;
+  }
+  decision.why = by_default ? plan.why : rule->why;
+  decision.change = by_default ? plan.change : rule->change;
+  if (decision.why.empty()) {
+    decision.why = by_default ? "No rule of the plan selects it, so the plan's default applies."
+                              : fmt::format("Rule {} of the plan selects it: {}.",
+                                            decision.rule + 1, selected_by(*rule));
+  }
+  if (decision.change.empty()) {
+    decision.change = fmt::format(
+        "Add a rule to the end of the plan: {{\"path\": \"{}\", "
+        "\"format\": \"{}\"}}.",
+        node.path, decision.read == kFp32 ? "fp16" : "fp32");
+  }
+  if (decision.follows) decision.inputs = followed_inputs(graph, node);
+}
+
+bool is_listed(const Node& node) {
+  return node.phase == Phase::forward && !node.path.starts_with("metrics/") && node.op != "Cast" &&
+         node.op != "Quantize" && node.op != "Dequantize" && node.op != "ScaleUpdate";
+}
+
+bool selects_node(const std::string& glob, const NodeDecision& node) {
+  const size_t part = node.path.find(':');
+  return glob_match(glob, node.path) || glob == node.op || glob_match(glob + "/*", node.path) ||
+         (part != std::string::npos && glob_match(glob, node.path.substr(0, part)));
+}
+
+bool same_formats(const NodeDecision& a, const NodeDecision& b) {
+  return a.read == b.read && a.write == b.write && a.weights == b.weights;
+}
+
+}  // namespace
+
+ExplainedPlan explain_plan(const Model& model, const Plan& plan) {
+  ExplainedPlan result{.plan = by_paths(plan, model.graph),
+                       .executable = model.loss == kNone ? lower_inference(model, plan)
+                                                         : lower(model, plan, TrainingSpec{}),
+                       .nodes = {}};
+  const Graph& graph = result.executable.graph;
+  const Sources sources(model);
+  for (const NodeId id : result.executable.entry(result.executable.forward)) {
+    const Node& node = graph.node(id);
+    const Source* source = is_listed(node) ? sources.of(node.path) : nullptr;
+    if (source == nullptr) continue;
+    NodeDecision decision{.path = node.path,
+                          .op = node.op,
+                          .read = node.plan.read,
+                          .write = graph.value(node.outputs[0]).format,
+                          .follows = node.plan.follows};
+    decision.rule = plan.double_precision ? -1 : deciding_rule(result.plan, node, *source);
+    for (const ValueId input : node.inputs) {
+      const ValueId stored = input == kNone ? kNone : before_narrowing(graph, input);
+      if (stored == kNone || graph.variable_of(stored) == nullptr) continue;
+      decision.weights = graph.value(stored).format;
+      break;
+    }
+    explain(result.plan, graph, node, *source, decision);
+    result.nodes.push_back(std::move(decision));
+  }
+  return result;
+}
+
+std::vector<const NodeDecision*> decisions_about(const ExplainedPlan& explained,
+                                                 const std::string& glob) {
+  std::vector<const NodeDecision*> found;
+  for (const NodeDecision& node : explained.nodes) {
+    if (selects_node(glob, node)) found.push_back(&node);
+  }
+  return found;
+}
+
+std::vector<DecisionDifference> differing_nodes(const ExplainedPlan& a, const ExplainedPlan& b) {
+  std::map<std::string, const NodeDecision*> others;
+  for (const NodeDecision& node : b.nodes) others.try_emplace(node.path, &node);
+  std::vector<DecisionDifference> differences;
+  std::set<std::string> seen;
+  for (const NodeDecision& node : a.nodes) {
+    seen.insert(node.path);
+    const auto other = others.find(node.path);
+    if (other == others.end()) {
+      differences.push_back({&node, nullptr});
+    } else if (!same_formats(node, *other->second)) {
+      differences.push_back({&node, other->second});
+    }
+  }
+  for (const NodeDecision& node : b.nodes) {
+    if (!seen.contains(node.path)) differences.push_back({nullptr, &node});
+  }
+  return differences;
+}
+
+std::vector<SettingDifference> differing_settings(const Plan& a, const Plan& b) {
+  std::vector<SettingDifference> differences;
+  const auto compare = [&](const char* what, const std::string& left, const std::string& right) {
+    if (left != right) differences.push_back({what, left, right});
+  };
+  const auto optional = [](const std::optional<FloatFormat>& format, const char* otherwise) {
+    return format ? format_name(*format) : std::string(otherwise);
+  };
+  const auto arithmetic = [](const Plan& plan) {
+    return std::string(plan.double_precision ? "double" : "by format");
+  };
+  const auto buffers = [](const Plan& plan) {
+    return std::string(plan.buffers == BufferCommit::always ? "in the forward pass"
+                                                            : "with the update");
+  };
+  compare("arithmetic", arithmetic(a), arithmetic(b));
+  compare("weights and buffers", format_name(a.storage), format_name(b.storage));
+  compare("initial values rounded to", optional(a.initial, "not rounded"),
+          optional(b.initial, "not rounded"));
+  compare("optimizer state", optional(a.state, "as the weights"),
+          optional(b.state, "as the weights"));
+  compare("sums of micro-batches", optional(a.gradient_sum, "as the weights"),
+          optional(b.gradient_sum, "as the weights"));
+  compare("running statistics change", buffers(a), buffers(b));
+  compare("arithmetic of the update", format_name(a.update_compute), format_name(b.update_compute));
+  compare("clipping", format_name(a.clip), format_name(b.clip));
+  compare("sums", accumulation_name(a.defaults.accumulation),
+          accumulation_name(b.defaults.accumulation));
+  compare("composites", a.defaults.stagewise ? "stagewise" : "fused",
+          b.defaults.stagewise ? "stagewise" : "fused");
+  return differences;
+}
+
+}  // namespace halfscope

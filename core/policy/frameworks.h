@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// The presets of each framework, one source file each. For presets.cpp, which lists them all.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "core/policy/policy.h"
+
+namespace halfscope {
+
+/// A row of the table of presets. Each rule of the plan says why it is there and what would change
+/// it, in the words of the framework's users (PlanRule::why, PlanRule::change).
+struct Preset {
+  PresetInfo info;
+  std::function<Plan()> make;  ///< the plan's name is set by the caller
+};
+
+std::vector<Preset> our_presets();  ///< references, formats everywhere, recipes
+
+}  // namespace halfscope
