@@ -17,5 +17,6 @@ struct Preset {
 };
 
 std::vector<Preset> our_presets();  ///< references, formats everywhere, recipes
+std::vector<Preset> keras_presets();  ///< tf.keras and Keras 3
 
 }  // namespace halfscope

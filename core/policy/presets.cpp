@@ -78,7 +78,7 @@ std::optional<Plan> recipe_plan(std::string_view name) {
 /// Returns the rows of all frameworks. A new framework gets a line here.
 std::vector<Preset> all_presets() {
   std::vector<Preset> rows;
-  for (std::vector<Preset> (*each)() : {our_presets}) {
+  for (std::vector<Preset> (*each)() : {our_presets, keras_presets}) {
     for (Preset& row : each()) rows.push_back(std::move(row));
   }
   return rows;
