@@ -233,8 +233,11 @@ std::string compare(const Network& network, const Node& node) {
       return stored_part(ours) == stored_part(theirs) ? "" : differs(theirs);
     }
   }
-  if (node.op == "Div" && operations.contains(node.path) && reader_of(graph, node) == "Where")
-    return stored_part(ours) == "fp32" ? "" : differs("fp32 inside");
+  if (node.op == "Div" && operations.contains(node.path) && reader_of(graph, node) == "Where") {
+    const auto theirs = operations.at(node.path).get<std::string>();
+    const std::string stored = stored_part(ours);
+    return stored == "fp32" || stored == stored_part(theirs) ? "" : differs(theirs);
+  }
   const bool product = find_op(node.op).sums_products();
   std::string name = operations.contains(node.path) ? node.path : node.alias;
   const bool exact = operations.contains(name);
