@@ -105,6 +105,29 @@ void check_loss_scale(const Planned& planned, const LossScalerConfig& scaler,
   }
 }
 
+/// Mistakes in the order of scaling, unscaling and clipping.
+void check_order(const LintedTraining& training, std::vector<Finding>& findings) {
+  const auto scale = static_cast<double>(initial_state(training.scaler).scale);
+  if (scale == 1.0) return;
+  if (training.config.unscale_only) {
+    findings.push_back(finding(
+        "unscale_without_scale", Severity::error, "",
+        fmt::format("Gradients are unscaled, but the loss is not scaled. They are {:.6g} times too "
+                    "small.",
+                    scale),
+        "Call backward() on scaler.scale(loss), or remove the scaler. In Keras, scale the loss "
+        "with optimizer.get_scaled_loss(loss) or optimizer.scale_loss(loss)."));
+  }
+  if (training.config.clip_before_unscale && training.config.clip_norm > 0.0) {
+    findings.push_back(finding(
+        "clip_before_unscale", Severity::error, "",
+        fmt::format("Gradients are clipped before they are unscaled. The norm that they keep is "
+                    "{:.6g} / {:.6g}, and so every step is too small.",
+                    training.config.clip_norm, scale),
+        "Call scaler.unscale_(optimizer) before clip_grad_norm_()."));
+  }
+}
+
 void check_batch_norm(const Planned& planned, std::vector<Finding>& findings) {
   std::vector<std::string> rounded, stored;
   for (const Node& node : planned.model().graph.nodes()) {
@@ -229,6 +252,7 @@ std::vector<Finding> lint_plan(const Model& model, const Plan& as_written,
   const ExplainedPlan explained = explain_plan(model, plan);
   const Planned planned(model, explained);
   if (planned.trains() && training) check_loss_scale(planned, training->scaler, findings);
+  if (planned.trains() && training) check_order(*training, findings);
   check_batch_norm(planned, findings);
   check_loss(planned, findings);
   check_outputs(planned, findings);

@@ -66,6 +66,8 @@ int plan_lint(const std::string& name, const Settings& settings) {
     training->config.optimizer = settings.optimizer;
     training->config.schedule = settings.schedule;
     training->config.clip_norm = settings.clip_norm;
+    training->config.clip_before_unscale = settings.clip_before_unscale;
+    training->config.unscale_only = settings.unscale_only;
     training->config.average = settings.average;
     if (needs_loss_scaling(plan)) training->scaler = parse_loss_scale("dynamic");
     if (settings.loss_scale) training->scaler = *settings.loss_scale;

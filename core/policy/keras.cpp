@@ -12,7 +12,7 @@ namespace halfscope {
 namespace keras {
 namespace {
 
-/// What Keras does with the operands and results of an operator.
+/// How Keras treats the operands and results of an operator.
 enum class Kind : uint8_t {
   layer,    ///< casts its inputs to the compute dtype and returns it
   raw,      ///< an operation without a layer: the dtype of its inputs

@@ -66,6 +66,12 @@ class Wiring {
   bool is_number(ValueId value) const {
     return constant(value) != nullptr && element_count(shape(value)) == 1;
   }
+  /// Returns the constant of one element; NaN if it is none.
+  double number(ValueId value) const {
+    return is_number(value) && !constant(value)->tensor.data.empty()
+               ? static_cast<double>(constant(value)->tensor.data[0])
+               : std::nan("");
+  }
   bool is_input(ValueId value) const {
     return is_real(value) && producer(value) == kNone && constant(value) == nullptr &&
            !is_variable(value);
@@ -133,7 +139,7 @@ ValueId normalized_value(const Wiring& in, ValueId value) {
   }
   const Node& square = in.node(id);
   const bool squares = (square.op == "Mul" && square.inputs[0] == square.inputs[1]) ||
-                       (square.op == "Pow" && in.is_number(square.inputs[1]));
+                       (square.op == "Pow" && in.number(square.inputs[1]) == 2.0);
   if (!squares) return kNone;
   const NodeId difference = in.producer(square.inputs[0]);
   if (difference != kNone && in.node(difference).op == "Sub") return in.node(difference).inputs[0];
@@ -293,8 +299,9 @@ class Rules {
     for (NodeId id = 0; id < in_.count(); ++id) {
       const Node& node = in_.node(id);
       if (in_.is_loss(id)) continue;
-      if (node.op == "Sqrt" || (node.op == "Pow" && in_.is_number(node.inputs[1])))
+      if (node.op == "Sqrt" || (node.op == "Pow" && std::fabs(in_.number(node.inputs[1])) == 0.5)) {
         add_written_normalization(id);
+      }
       if (policy_.keras3 && node.op == "Softmax") add_scaled_softmax(id);
       if (policy_.keras3 && node.op == "Attention") add_attention(node);
       if (!policy_.keras3 && is_one_of(node.op, {"LayerNormalization", "GroupNormalization",
@@ -346,7 +353,7 @@ class Rules {
       PlanRule& rule =
           at(node, std::nullopt, std::nullopt,
              "Keras masks with a number that float16 can represent, not with the -1e9 of float32",
-             "a mask that the network adds as an operation of its own");
+             "a mask that the network adds as a separate operation");
       rule.constants_in_range = true;
     }
   }
