@@ -8,11 +8,9 @@
 
 #include "analysis/plans/lint.h"
 #include "analysis/rules/text.h"
-#include "cli/args/lanes.h"
+#include "cli/args/planned_network.h"
 #include "cli/tasks/plan_show.h"
-#include "cli/tasks/training.h"
 #include "cli/terminal/output.h"
-#include "core/policy/keras.h"
 #include "core/policy/policy.h"
 
 namespace halfscope {
@@ -40,25 +38,11 @@ std::string summary(const std::vector<Finding>& findings) {
          counted(notes, "note");
 }
 
-/// Returns the plan with the rules that a framework has for this network's structure.
-Plan plan_for(const std::string& name, const Settings& settings, const Model& model) {
-  Plan plan = planned(name, settings);
-  const std::optional<KerasPolicy> policy = keras_policy(plan.name);
-  if (!policy) return plan;
-  Plan whole = keras_plan(*policy, model);
-  // Rules that the settings add (--fp32) stay last.
-  const size_t own = keras_plan(*policy).rules.size();
-  whole.rules.insert(whole.rules.end(), plan.rules.begin() + static_cast<int64_t>(own),
-                     plan.rules.end());
-  plan.rules = std::move(whole.rules);
-  return plan;
-}
-
 }  // namespace
 
 int plan_lint(const std::string& name, const Settings& settings) {
   const Model network = planned_network(settings);
-  const Plan plan = plan_for(name, settings, network);
+  const Plan plan = planned(name, settings);
   std::optional<LintedTraining> training;
   if (network.loss != kNone) {
     training = LintedTraining{.config = {}, .scaler = {}};

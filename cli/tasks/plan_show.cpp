@@ -14,19 +14,15 @@
 #include "cli/args/backends.h"
 #include "cli/args/lanes.h"
 #include "cli/args/network.h"
+#include "cli/args/planned_network.h"
 #include "cli/args/zoo_case.h"
-#include "cli/commands/command.h"
 #include "cli/terminal/lane_summary.h"
 #include "cli/terminal/output.h"
-#include "core/data/dataset.h"
 #include "core/error.h"
-#include "core/models/loss.h"
 #include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {
-
-constexpr int64_t kPlannedBatch = 128;
 
 using TableRows = std::vector<std::vector<std::string>>;
 
@@ -136,7 +132,7 @@ Json casts_json(const std::vector<ValueCast>& casts) {
 
 Json about_json(const char* schema, const Settings& settings) {
   return {{"schema", schema},
-          {"version", kVersion},
+          {"version", HALFSCOPE_VERSION},
           {"model", settings.model},
           {"batch", settings.batch > 0 ? settings.batch : kPlannedBatch}};
 }
@@ -198,7 +194,7 @@ int plan_list(bool json) {
     for (const PresetInfo& preset : presets()) {
       list.push_back({{"name", preset.name}, {"group", preset.group}, {"summary", preset.summary}});
     }
-    write_json(Json{{"schema", "halfscope.plans/1"}, {"version", kVersion}, {"plans", list}});
+    write_json(Json{{"schema", "halfscope.plans/1"}, {"version", HALFSCOPE_VERSION}, {"plans", list}});
     return 0;
   }
   size_t widest = 0;
@@ -213,27 +209,6 @@ int plan_list(bool json) {
   }
   write_out(text + "\nA plan can also be a JSON file (see `halfscope help plans`).\n");
   return 0;
-}
-
-Model planned_network(const Settings& settings) {
-  NetworkOptions wanted = network_options(settings);
-  wanted.batch = settings.batch > 0 ? settings.batch : kPlannedBatch;
-  wanted.batch_given = settings.batch > 0;
-  wanted.trains = !settings.loss.empty();
-  const bool file = is_network_file(settings.model);
-  if (zoo::is_zoo(settings.model)) return load_network(settings.model, wanted);
-  const bool takes_images = !file && !settings.model.starts_with("mlp:");
-  if (!settings.data.empty() || takes_images) {
-    describe_samples(load_data(settings.data.empty() ? "digits" : settings.data), wanted);
-  }
-  if (file && settings.batch == 0) wanted.batch = 1;  // a file may be for one sample
-  Model network = load_network(settings.model, wanted);
-  if (!file || !settings.loss.empty()) {
-    about({"loss"}, [&] {
-      add_loss(network, parse_loss(settings.loss.empty() ? "cross-entropy" : settings.loss));
-    });
-  }
-  return network;
 }
 
 Plan planned(const std::string& name, const Settings& settings) {

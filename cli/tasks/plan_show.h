@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/args/settings.h"
-#include "core/graph/model.h"
+#include "core/plan/plan.h"
 
 namespace halfscope {
 
@@ -22,10 +22,6 @@ int plan_explain(const std::string& plan, const std::string& glob, const Setting
 
 /// Prints the nodes and settings that differ between two plans.
 int plan_diff(const std::string& a, const std::string& b, const Settings& settings);
-
-/// Returns the network of the settings as `train` would train it: with its loss if it has one, a
-/// default loss if it is built in, and with the loss of --loss.
-Model planned_network(const Settings& settings);
 
 /// Returns the plan with the settings' --fp32 and --accumulate. Throws Error (usage).
 Plan planned(const std::string& plan, const Settings& settings);

@@ -120,7 +120,10 @@ bool resumes_own_checkpoint(const Settings& settings) {
 std::vector<std::string> input_files(const Settings& settings) {
   std::vector<std::string> files;
   for (const LaneRequest& lane : lane_requests(settings)) {
-    if (lane.spelled_out || preset_plan(lane.plan) || zoo::is_zoo(lane.plan)) continue;
+    if (lane.spelled_out || preset_plan(lane.plan) || needs_network(lane.plan) ||
+        zoo::is_zoo(lane.plan)) {
+      continue;
+    }
     files.push_back(lane.plan);
   }
   for (const std::string& file : {settings.init, settings.config}) {

@@ -225,12 +225,17 @@ std::vector<Preset> keras_presets() {
   std::vector<Preset> presets;
   for (const KerasPolicy& policy : keras::policies()) {
     const std::string package = policy.keras3 ? "Keras 3" : "tf.keras";
-    const std::string summary = policy.compute == kFp32
-                                    ? package + "'s policy float32"
-                                    : package + "'s policy " + keras::policy_name(policy.compute) +
-                                          ", with its float32 islands";
-    presets.push_back(
-        {{keras::preset_name(policy), "Keras", summary}, [policy] { return keras_plan(policy); }});
+    Preset row{.info = {.name = keras::preset_name(policy), .group = "Keras", .summary = ""}};
+    if (policy.compute == kFp32) {
+      row.info.summary = package + "'s policy float32";
+      row.make = [policy] { return keras_plan(policy); };
+    } else {
+      row.info.summary = package + "'s policy " + keras::policy_name(policy.compute) +
+                         ", with its float32 islands";
+      row.info.needs_network = true;
+      row.make_for = [policy](const Model& network) { return keras_plan(policy, network); };
+    }
+    presets.push_back(std::move(row));
   }
   return presets;
 }

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "analysis/fixes/fixes.h"
+#include "core/policy/keras.h"
 #include "core/policy/policy.h"
 
 namespace halfscope {
@@ -29,7 +30,7 @@ LayerInfo layer(const std::string& path, const char* op, std::vector<std::string
 LaneInfo lane(const FloatFormat& loss) {
   LaneInfo info;
   info.name = "keras-mixed_float16";
-  info.plan_json = plan_to_json(preset_plan("keras-mixed_float16").value());
+  info.plan_json = plan_to_json(keras_plan({false, kFp16}));
   info.layers = {layer("net_1/first_1/MatMul", "Gemm", {"input"}, kFp16),
                  layer("net_1/block_1/inner_1/MatMul", "Gemm", {"net_1/first_1/MatMul"}, kFp16),
                  layer("net_1/logits_1/MatMul", "Gemm", {"net_1/block_1/inner_1/MatMul"}, kFp16),

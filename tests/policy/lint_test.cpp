@@ -48,9 +48,10 @@ std::string texts(const std::vector<Finding>& findings) {
 }
 
 TEST(PlanLint, PresetsInHealthySettingsHaveNoErrors) {
-  for (const std::string& preset : preset_names()) {
+  for (const PresetInfo& info : presets()) {
+    const std::string& preset = info.name;
     for (const char* model : {"lenet", "resnet20", "mlp:784-32-10"}) {
-      for (const Finding& each : lint(model, preset_plan(preset).value()))
+      for (const Finding& each : lint(model, preset_plan(preset, network(model)).value()))
         EXPECT_NE(each.severity, Severity::error) << preset << " " << model << " " << each.text;
     }
   }
@@ -60,7 +61,7 @@ TEST(PlanLint, MixedPrecisionInHealthySettingsHasNoWarnings) {
   for (const char* preset : {"float32", "mixed_float16", "mixed_bfloat16", "keras3-mixed_float16",
                              "keras3-mixed_bfloat16"}) {
     for (const char* model : {"lenet", "resnet20"}) {
-      for (const Finding& each : lint(model, preset_plan(preset).value()))
+      for (const Finding& each : lint(model, preset_plan(preset, network(model)).value()))
         EXPECT_EQ(each.severity, Severity::info) << preset << " " << model << " " << each.text;
     }
   }
@@ -100,20 +101,19 @@ TEST(PlanLint, BatchNormalizationInHalf) {
 }
 
 TEST(PlanLint, TheLossOfTfKerasIsInHalf) {
-  const std::vector<Finding> half = lint("lenet", preset_plan("keras-mixed_float16").value());
+  const std::vector<Finding> half = lint("lenet", keras_plan({false, kFp16}));
   const Finding* finding = named(half, "loss_not_fp32");
   ASSERT_NE(finding, nullptr) << texts(half);
   EXPECT_EQ(finding->layer, "loss");
   ASSERT_NE(named(half, "output_not_fp32"), nullptr);
   EXPECT_EQ(named(half, "output_not_fp32")->layer, "fc2");
   // The output rule of Keras.
-  Plan plan = preset_plan("keras-mixed_float16").value();
+  Plan plan = keras_plan({false, kFp16});
   keep_fp32(plan, "fc2");
   const std::vector<Finding> fixed = lint("lenet", plan);
   EXPECT_EQ(named(fixed, "loss_not_fp32"), nullptr) << texts(fixed);
   EXPECT_EQ(named(fixed, "output_not_fp32"), nullptr) << texts(fixed);
-  EXPECT_EQ(named(lint("lenet", preset_plan("keras3-mixed_float16").value()), "loss_not_fp32"),
-            nullptr);
+  EXPECT_EQ(named(lint("lenet", keras_plan({true, kFp16})), "loss_not_fp32"), nullptr);
 }
 
 TEST(PlanLint, AnEpsilonThatBecomesZero) {
