@@ -22,5 +22,6 @@ std::vector<Preset> our_presets();         ///< references, formats everywhere, 
 std::vector<Preset> torch_presets();       ///< PyTorch's autocast
 std::vector<Preset> apex_presets();        ///< apex's levels, model.half() and similar, TF32
 std::vector<Preset> tensorflow_presets();  ///< grappler's auto_mixed_precision
+std::vector<Preset> keras_presets();       ///< tf.keras and Keras 3
 
 }  // namespace halfscope

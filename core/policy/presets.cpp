@@ -82,7 +82,7 @@ std::optional<Plan> recipe_plan(std::string_view name) {
 std::vector<Preset> all_presets() {
   std::vector<Preset> rows;
   for (std::vector<Preset> (*each)() :
-       {our_presets, torch_presets, apex_presets, tensorflow_presets}) {
+       {our_presets, torch_presets, apex_presets, keras_presets, tensorflow_presets}) {
     for (Preset& row : each()) rows.push_back(std::move(row));
   }
   return rows;
