@@ -144,7 +144,7 @@ class Translation {
       const std::vector<ValueId> outputs = add(copy);
       for (size_t i = 0; i < std::min(node.outputs.size(), outputs.size()); ++i)
         moved[index(node.outputs[i])] = outputs[i];
-      // Those that always expand need no rule, and a rule would select their parts.
+      // Composites that always expand need no rule, and one would select their parts.
       if (expands(node.op) && !find_op(node.op).always_expands) out_.expanded.push_back(node.path);
     }
     const auto of = [&](ValueId value) { return value == kNone ? kNone : moved[index(value)]; };
