@@ -165,6 +165,18 @@ TEST(TfAmpPlan, PlansAreValidForBuiltInNetworks) {
   }
 }
 
+TEST(TfAmpPlan, NamesLikeOutputsAreNoProblem) {
+  Model model;
+  Graph& g = model.graph;
+  model.input = g.add_input("x:0", {4, 8});
+  const ValueId w = g.add_variable("^w:1", {8, 8}, {});
+  const ValueId y = g.add1("Gemm", "fc:0", {model.input, w});
+  model.logits = g.add1("Relu", "fc", {y});
+  const Plan plan = tf_amp_plan(model, {});
+  EXPECT_EQ(of(plan, "fc:0", "Gemm").read, kFp16);
+  EXPECT_EQ(of(plan, "fc", "Relu").read, kFp16);
+}
+
 /// A layer normalization is several operators in TensorFlow; those after its Mean stay float32.
 TEST(TfAmpPlan, CompositesAreExpandedAsInTensorFlow) {
   Model model;
@@ -177,6 +189,7 @@ TEST(TfAmpPlan, CompositesAreExpandedAsInTensorFlow) {
                 bias = g.add_variable("ln.bias", {8}, {});
   x = g.add("LayerNormalization", "ln", {x, scale, bias}).front();
   x = g.add1("Gelu", "gelu", {x});
+  x = g.add1("Attention", "attention", {x, g.add1("Transpose", "keys", {x}), x});
   const ValueId v = g.add_variable("fc2.weight", {8, 8}, {.bound = 0.1});
   model.logits = g.add1("Gemm", "fc2", {x, v});
   model.first_loss_node = static_cast<NodeId>(g.nodes().size());
@@ -186,6 +199,7 @@ TEST(TfAmpPlan, CompositesAreExpandedAsInTensorFlow) {
   std::map<std::string, FloatFormat> read;
   for (const LayerInfo& layer : lowered.layers) read.emplace(layer.path, layer.read);
   ASSERT_TRUE(read.contains("ln/mean"));
+  ASSERT_TRUE(read.contains("attention/softmax"));
   EXPECT_EQ(read.at("fc1"), kFp16);
   EXPECT_EQ(read.at("ln/mean"), kFp32);
   EXPECT_EQ(read.at("ln/shift"), kFp32);

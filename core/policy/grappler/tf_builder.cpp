@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/policy/grappler/type_graph.h"
+
 namespace halfscope::grappler {
 namespace {
 
@@ -85,7 +87,10 @@ std::string_view same_op(std::string_view ours) {
   return found == kSame.end() ? std::string_view{} : found->theirs;
 }
 
-std::string TfBuilder::fresh(const std::string& name) {
+std::string TfBuilder::fresh(const std::string& wanted) {
+  // A name must not look like an output ("x:0") or a control input ("^x").
+  std::string name = is_control(wanted) ? "_" + wanted : wanted;
+  if (parse_input(name).first != name) name += "_";
   const int used = names_[name]++;
   return used == 0 ? name : fresh(name + "_" + std::to_string(used));
 }

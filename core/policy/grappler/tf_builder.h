@@ -37,7 +37,7 @@ class TfBuilder {
   std::string filler(TfType type);
 
  private:
-  std::string fresh(const std::string& name);
+  std::string fresh(const std::string& wanted);
 
   TfGraph graph_;
   std::map<std::string, int> names_;

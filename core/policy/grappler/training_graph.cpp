@@ -48,11 +48,12 @@ class Translation {
     of_value_.assign(graph_.values().size(), "");
     for (const Input& input : graph_.inputs()) {
       of_value_[index(input.value)] = add_source("input/" + input.name, "Placeholder", input.value);
-      out_.fetched.push_back("input/" + input.name);
+      out_.fetched.push_back(of_value_[index(input.value)]);
     }
     for (const Variable& variable : graph_.variables()) {
-      const std::string handle = variable.path + "/handle";
-      build_.append(handle, "VarHandleOp", {}, {{"dtype", kTfFloat}});
+      const std::string handle =
+          build_.append(variable.path + "/handle", "VarHandleOp", {}, {{"dtype", kTfFloat}});
+      handles_[variable.path] = handle;
       of_value_[index(variable.value)] =
           build_.append(variable.path, "ReadVariableOp", {handle}, {{"dtype", kTfFloat}});
     }
@@ -143,7 +144,8 @@ class Translation {
       const std::vector<ValueId> outputs = add(copy);
       for (size_t i = 0; i < std::min(node.outputs.size(), outputs.size()); ++i)
         moved[index(node.outputs[i])] = outputs[i];
-      if (expands(node.op)) out_.expanded.push_back(node.path);
+      // Composites that always expand need no rule, and one would select their parts.
+      if (expands(node.op) && !find_op(node.op).always_expands) out_.expanded.push_back(node.path);
     }
     const auto of = [&](ValueId value) { return value == kNone ? kNone : moved[index(value)]; };
     loss_ = of(model_.loss);
@@ -306,7 +308,7 @@ class Translation {
       if (gradient.empty()) continue;
       const std::string rate = build_.filler(kTfFloat);
       build_.append("update/" + variable.path, "ResourceApplyGradientDescent",
-                    {variable.path + "/handle", rate, gradient}, {{"T", kTfFloat}});
+                    {handles_[variable.path], rate, gradient}, {{"T", kTfFloat}});
     }
   }
 
@@ -314,8 +316,9 @@ class Translation {
   Graph graph_;
   ValueId loss_ = kNone;
   std::vector<ValueId> results_;
-  std::vector<std::string> of_value_;  // TensorFlow's tensor for each value of ours
-  std::string each_loss_;              // the losses of the samples
+  std::vector<std::string> of_value_;           // TensorFlow's tensor for each value of ours
+  std::string each_loss_;                       // the losses of the samples
+  std::map<std::string, std::string> handles_;  // by variable
   TfBuilder build_;
   TfTraining out_;
 };

@@ -22,7 +22,7 @@ struct TfLayer {
 struct TfTraining {
   TfGraph graph;
   std::vector<TfLayer> layers;        ///< in execution order
-  std::vector<std::string> expanded;  ///< composites of ours that are several nodes there
+  std::vector<std::string> expanded;  ///< composites that a plan must make stagewise
   std::vector<std::string> fetched;   ///< nodes that the pass must not change
 };
 
