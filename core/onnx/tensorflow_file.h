@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What tf2onnx leaves in a file: the scopes of TensorFlow in the names of nodes, and names of
-// tensors that say whether they are variables or were computed from variables.
+// The names that tf2onnx writes: TensorFlow's scopes in the names of nodes, and tensors named as
+// variables or as computed from variables.
 #pragma once
 
 #include <string>
