@@ -373,7 +373,7 @@ std::vector<BindingPtr> Importer::translated(Translate translate, const ::onnx::
   // Nodes with other types have already been entered by set_node_type().
   for (size_t i = first; i < model_.graph.nodes().size(); ++i)
     node_types_.try_emplace(model_.graph.nodes()[i].path, translation.result_type());
-  note_function(node, attributes, first);
+  note_function(node, first);
   return translation.outputs();
 }
 

@@ -2,6 +2,7 @@
 // The parts of Importer that find the formats in which the file itself computes.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/graph/unrounded.h"
 #include "core/numeric/formats/round.h"
@@ -16,24 +17,49 @@ bool is_rounded_by(const FloatFormat& format, float number) {
   return round_to_format(number, format).value != number && !std::isnan(number);
 }
 
-/// Returns the function behind TorchScript's Resize, by its mode; "" for other operators.
-std::string resizing_function(const ::onnx::NodeProto& node, const NodeAttributes& attributes) {
-  if (node.op_type() != "Resize" && node.op_type() != "Upsample") return "";
-  const std::string mode = attributes.text("mode", "nearest");
-  return mode == "linear"  ? "upsample_bilinear2d"
-         : mode == "cubic" ? "upsample_bicubic2d"
-                           : "upsample_nearest2d";
+/// Operators that are several of ours, and the function that PyTorch's exporters write as such.
+constexpr std::pair<const char*, const char*> kFunctionOf[] = {
+    {"Celu", "celu"},
+    {"ConvTranspose", "conv_transpose2d"},
+    {"Cosh", "cosh"},
+    {"GridSample", "grid_sampler"},
+    {"ReduceL2", "linalg_vector_norm"},
+    {"ReduceLogSumExp", "logsumexp"},
+    {"ReduceProd", "prod"},
+    {"Resize", "upsample_bilinear2d"},  // all modes are on the same lists
+    {"Selu", "selu"},
+    {"Sinh", "sinh"},
+    {"Tan", "tan"},
+};
+
+/// Returns the function that an operator stands for, whatever the file says; "" if its type does
+/// not tell.
+std::string function_of_operator(const ::onnx::NodeProto& node) {
+  std::string mode;
+  int dimensions = 0;
+  for (const ::onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.name() == "mode") mode = attribute.s();
+    if (attribute.name() == "kernel_shape") dimensions = attribute.ints_size();
+  }
+  const std::string& op = node.op_type();
+  if (op == "Pad" && mode == "reflect") return "reflection_pad2d";
+  if (op == "Pad" && mode == "edge") return "replication_pad2d";
+  if (op == "MaxPool" && dimensions == 3) return "max_pool3d";
+  if (op == "AveragePool" && dimensions == 3) return "avg_pool3d";
+  for (const auto& [type, function] : kFunctionOf) {
+    if (op == type) return function;
+  }
+  return "";
 }
 
 }  // namespace
 
-void Importer::note_function(const ::onnx::NodeProto& node, const NodeAttributes& attributes,
-                             size_t first) {
+void Importer::note_function(const ::onnx::NodeProto& node, size_t first) {
+  std::string function = function_of_operator(node);
   const auto origin = origins_.find(&node);
-  if (origin == origins_.end() || !origin->second.known || origin->second.rewritten) return;
-  const bool by_dynamo = !origin->second.call.empty();
-  const std::string function =
-      by_dynamo ? origin->second.what : resizing_function(node, attributes);
+  if (function.empty() && origin != origins_.end() && !origin->second.call.empty()) {
+    function = origin->second.what;
+  }
   if (function.empty()) return;
   for (size_t i = first; i < model_.graph.nodes().size(); ++i) {
     model_.graph.node(static_cast<NodeId>(i)).attributes[kTorchFunction] =

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <set>
+#include <string>
 
 #include "core/graph/op_def.h"
 #include "core/policy/frameworks.h"
@@ -201,6 +203,55 @@ std::optional<std::string> function_of(const Node& node) {
   return torch_lists()[static_cast<size_t>(number) - 1].name;
 }
 
+/// TorchScript's exporter broadcasts by adding zeros.
+bool all_zero(const Tensor& tensor) {
+  return std::all_of(tensor.data.begin(), tensor.data.end(), [](float x) { return x == 0.0f; });
+}
+
+/// Returns a rule for a node whose function the file names, if that differs from its operator's.
+std::optional<PlanRule> rule_by_function(const Node& node, const std::string& usual,
+                                         const TorchAutocast& autocast) {
+  const std::optional<std::string> function = function_of(node);
+  // Inside the fused attention, kernels compute in fp32 or as the operators' rules say.
+  if (!function || *function == "scaled_dot_product_attention") return std::nullopt;
+  const bool unlisted = list_of(*function, autocast) == none;
+  // A product inside a function on no list, such as einsum on the CPU: the product is listed.
+  if (unlisted && list_of(usual, autocast) == low) return std::nullopt;
+  PlanRule rule = rule_for(*function, autocast);
+  if (same_formats(rule, rule_for(usual, autocast))) return std::nullopt;
+  if (unlisted) {
+    rule.why =
+        "This " + node.op +
+        " is part of a function that is on none of autocast's lists, so it runs in the dtype "
+        "of its inputs.";
+  }
+  return rule;
+}
+
+/// Returns a rule for an operator of two operands of which one is a constant tensor: the result has
+/// the wider dtype. Numbers do not widen it.
+std::optional<PlanRule> rule_by_constants(const Node& node, const std::string& usual,
+                                          const TorchAutocast& autocast,
+                                          const std::set<ValueId>& tensors) {
+  static constexpr std::string_view kPromoting[] = {"Add", "Concat", "Div", "Max",
+                                                    "Min", "Mul",    "Sub", "Where"};
+  const bool promotes =
+      std::find(std::begin(kPromoting), std::end(kPromoting), node.op) != std::end(kPromoting);
+  // Constants inside an interpolation are the function's own.
+  const std::optional<std::string> function = function_of(node);
+  if (function && !function->empty()) return std::nullopt;
+  const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                 [&](ValueId input) { return tensors.contains(input); });
+  if (!promotes || !reads) return std::nullopt;
+  PlanRule rule = rule_for(usual, autocast);
+  if (!rule.follow) return std::nullopt;
+  rule.follow = false;
+  rule.read = rule.write = kFp32;
+  rule.why += " One of them is a constant tensor of float32.";
+  rule.change = "Cast the constant: constant.to(x.dtype).";
+  return rule;
+}
+
 }  // namespace
 
 std::optional<TorchAutocast> torch_autocast(std::string_view preset) {
@@ -235,23 +286,21 @@ Plan torch_autocast_plan(const TorchAutocast& autocast) {
 
 Plan torch_autocast_plan(const TorchAutocast& autocast, const Model& model) {
   Plan plan = torch_autocast_plan(autocast);
+  std::set<ValueId> tensors;  // constants of several elements: tensors of float32, not numbers
+  for (const Constant& constant : model.graph.constants()) {
+    if (model.graph.value(constant.value).type == ElementType::real &&
+        element_count(constant.tensor.shape) > 1 && !all_zero(constant.tensor)) {
+      tensors.insert(constant.value);
+    }
+  }
   for (const Node& node : model.graph.nodes()) {
     const TorchFunction* usual = torch_function(node.op);
-    const std::optional<std::string> function = function_of(node);
-    if (usual == nullptr || !function) continue;
-    // Inside the fused attention, kernels compute in fp32 or as the operators' rules say.
-    if (*function == "scaled_dot_product_attention") continue;
-    // A product inside a function on no list, such as einsum on the CPU: the product is listed.
-    if (function->empty() && list_of(usual->name, autocast) == low) continue;
-    PlanRule rule = rule_for(*function, autocast);
-    if (same_formats(rule, rule_for(usual->name, autocast))) continue;
-    if (function->empty()) {
-      rule.why = "The function of PyTorch that " + node.op +
-                 " is part of here is on none of autocast's lists, so it runs in the dtype of its "
-                 "inputs.";
-    }
-    rule.path = exact_glob(node.path);
-    plan.rules.push_back(std::move(rule));
+    if (usual == nullptr) continue;
+    std::optional<PlanRule> rule = rule_by_function(node, usual->name, autocast);
+    if (!rule) rule = rule_by_constants(node, usual->name, autocast, tensors);
+    if (!rule) continue;
+    rule->path = exact_glob(node.path);
+    plan.rules.push_back(*std::move(rule));
   }
   return plan;
 }

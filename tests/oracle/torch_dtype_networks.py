@@ -282,8 +282,7 @@ OWN: Dict[str, Network] = {
         "norm": lambda x: x / x.norm(dim=-1, keepdim=True),
         "normalize": F.normalize, "var": lambda x: x * x.var(-1, keepdim=True),
         "cosine": lambda x: x * F.cosine_similarity(x, x.roll(1, -1), -1)[:, None],
-        "addcmul": lambda x: torch.addcmul(x, x.exp(), x), "atan2": lambda x: torch.atan(x),
-        "where": lambda x: torch.where(x > 0, x, x.exp()), "maximum": lambda x: torch.maximum(
+        "addcmul": lambda x: torch.addcmul(x, x.exp(), x),         "where": lambda x: torch.where(x > 0, x, x.exp()), "maximum": lambda x: torch.maximum(
             x, x.exp()), "clamp": lambda x: x.clamp(-1, 1), "cat": lambda x: torch.cat(
                 [x[:, :4], x[:, 4:].exp()], -1),
         "layer_norm": lambda x: F.layer_norm(x, (D,)), "glu": lambda x: torch.cat(

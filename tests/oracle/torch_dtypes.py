@@ -12,10 +12,11 @@ computes all tensors of the file). Nodes inside one call, such as the mean insid
 normalization, belong to none. Where calls with equal numbers disagree, the node is left out.
 
 The gradient of a tensor has the dtype in which it arrives: a cast's gradient is computed in the
-cast's dtype, so that of a float32 tensor that is only read as float16 has float16's precision. Sums of
-several gradients have the tensor's dtype.
+cast's dtype, so that of a float32 tensor that is only read as float16 has float16's precision, also
+if it is moved or added on the way. Sums of several gradients have the tensor's dtype.
 
   torch_dtypes.py --out DIR             writes NAME.onnx and dtypes.json for tests/policy
+  torch_dtypes.py --out DIR --check PROGRAM   also runs the test program on them
   torch_dtypes.py --zip FILE            writes the same as one archive, which is committed
   torch_dtypes.py --table DTYPES.json   prints a table
 """
@@ -23,6 +24,8 @@ import argparse
 import contextlib
 import io
 import json
+import os
+import subprocess
 import sys
 import warnings
 import zipfile
@@ -107,6 +110,16 @@ def autograd_nodes(root) -> List:
     return list(found)
 
 
+# Their gradients have the numbers that arrived.
+MOVES = {f"{name}Backward0" for name in (
+    "Add", "Alias", "Cat", "Clone", "Permute", "Relu", "ReshapeAlias", "Select", "Slice", "Squeeze",
+    "Stack", "T", "Transpose", "UnsafeView", "Unsqueeze", "View")} | {"SqueezeBackward1"}
+
+
+def narrower(a: torch.dtype, b: torch.dtype) -> torch.dtype:
+    return min(a, b, key=lambda dtype: dtype.itemsize)
+
+
 class Arrivals:
     """The dtypes in which gradients arrive at tensors."""
 
@@ -122,12 +135,18 @@ class Arrivals:
     def dtype(self, value: torch.Tensor) -> Optional[torch.dtype]:
         key = (self.leaves.get(id(value)), 0) if value.is_leaf else (value.grad_fn,
                                                                      value.output_nr)
+        return self.arriving(key, value.dtype) if key in self.edges else None
+
+    def arriving(self, key, dtype: torch.dtype) -> torch.dtype:
         readers = self.edges.get(key, [])
-        if not readers:
-            return None
-        if len(readers) == 1 and readers[0].name() == "ToCopyBackward0":
-            return min(readers[0]._input_metadata[0].dtype, value.dtype, key=lambda d: d.itemsize)
-        return value.dtype
+        if len(readers) != 1:
+            return dtype
+        name, metadata = readers[0].name(), readers[0]._input_metadata
+        if name == "ToCopyBackward0":
+            return narrower(metadata[0].dtype, dtype)
+        if name in MOVES and len(metadata) == 1:
+            return narrower(self.arriving((readers[0], 0), metadata[0].dtype), dtype)
+        return dtype
 
 
 def check_backward(loss: torch.Tensor) -> None:
@@ -351,6 +370,7 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder for the files and dtypes.json")
     parser.add_argument("--zip", type=Path, help="archive for the same")
+    parser.add_argument("--check", help="run this test program on the files of --out")
     parser.add_argument("--only", default="", help="networks, separated by commas")
     parser.add_argument("--table", type=Path, help="print a table of this dtypes.json")
     options = parser.parse_args()
@@ -365,6 +385,9 @@ def main() -> int:
         for name, content in files.items():
             (options.out / name).write_bytes(content)
         (options.out / "dtypes.json").write_text(text, encoding="ascii")
+    if options.check:
+        return subprocess.run([options.check, "--gtest_filter=*Torch*"], check=False, env={
+            **os.environ, "HALFSCOPE_TORCH_DTYPES": str(options.out.resolve())}).returncode
     if options.zip:
         with zipfile.ZipFile(options.zip, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, content in sorted({**files, "dtypes.json": text.encode()}.items()):

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Training under "torch-autocast-cpu-bf16" against PyTorch's own, from the same weights on the same
 // batches: tests/oracle/torch_autocast_losses.py ran torch.autocast("cpu", bfloat16), once as it is
-// and several times with sums in another order. Those runs say how far a loss may be away.
+// and several times with sums in another order. Those runs say how far a loss may be away. And what
+// a plan's "weights": "as-read" does to numbers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -20,6 +21,8 @@
 #include "core/onnx/import.h"
 #include "core/policy/policy.h"
 #include "core/policy/torch.h"
+#include "tests/onnx/network_support.h"
+#include "tests/policy/normalization.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope {
@@ -111,6 +114,19 @@ INSTANTIATE_TEST_SUITE_P(All, TorchLosses, testing::Values("mlp", "cnn", "transf
 TEST(TorchLosses, OtherPlansDoNotFollow) {
   EXPECT_GT(distance("mlp", train("mlp", *preset_plan("float32"))), 10.0);
   EXPECT_GT(distance("cnn", train("cnn", *preset_plan("float32"))), 10.0);
+}
+
+// In O2 the scale is an fp16 copy of a master weight: 1 + 2^-12 becomes 1. Its result 1 + 2^-12
+// would round to 1, too, so the plan writes fp32.
+TEST(ApexO2, WeightsAreReadInTheFormatOfTheNode) {
+  Plan plan = preset_plan("apex-O2").value();
+  plan.initial.reset();
+  plan.rules.push_back({.path = "norm", .op = "", .write = kFp32});
+  const Tensor x{{1, 4}, {-1.0f, -1.0f, 1.0f, 1.0f}};
+  EXPECT_EQ(test::run(test::start(test::normalization(), plan), {{x}})[0].data[3], 1.0f + 0x1p-12f)
+      << "the shift 2^-12 is an fp16 number";
+  plan.rules.push_back({.path = "norm", .op = "", .rounds_weights = false});
+  EXPECT_EQ(test::run(test::start(test::normalization(), plan), {{x}})[0].data[3], 1.0f + 0x1p-11f);
 }
 
 }  // namespace

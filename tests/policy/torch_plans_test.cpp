@@ -12,7 +12,7 @@
 #include "core/policy/policy.h"
 #include "core/policy/torch.h"
 #include "core/policy/torch_lists.h"
-#include "tests/onnx/network_support.h"
+#include "tests/policy/normalization.h"
 
 namespace halfscope {
 namespace {
@@ -44,8 +44,9 @@ TEST(TorchPlans, EveryRuleSaysWhy) {
   }
   const Plan plan = preset_plan("torch-autocast-fp16").value();
   for (const PlanRule& rule : plan.rules) {
-    if (rule.op == "Softmax")
+    if (rule.op == "Softmax") {
       EXPECT_THAT(rule.why, HasSubstr("softmax is on autocast's fp32 list (CUDA)"));
+    }
   }
 }
 
@@ -110,35 +111,6 @@ TEST(TorchLists, AreSortedByName) {
   EXPECT_EQ(torch_function_number("mean"), 0);
 }
 
-/// x [1, 4] through a layer normalization whose scale is just above 1.
-Model normalization() {
-  Model model;
-  model.name = "norm";
-  Graph& graph = model.graph;
-  model.input = graph.add_input("x", {1, 4});
-  const ValueId scale = graph.add_variable("norm.weight", {4}, {});
-  const ValueId shift = graph.add_variable("norm.bias", {4}, {});
-  const ValueId y = graph.add1("LayerNormalization", "norm", {model.input, scale, shift},
-                               {{"axis", int64_t{-1}}, {"epsilon", 0.0}});
-  model.outputs = {{"y", y}};
-  model.initial["norm.weight"] = {{4}, std::vector<float>(4, 1.0f + 0x1p-12f)};
-  model.initial["norm.bias"] = {{4}, std::vector<float>(4, 0x1p-12f)};
-  return model;
-}
-
-// In O2 the scale is an fp16 copy of a master weight: 1 + 2^-12 becomes 1. Its result 1 + 2^-12
-// would round to 1, too, so the plan writes fp32.
-TEST(TorchPlans, WeightsAreReadInTheFormatOfTheNode) {
-  Plan plan = preset_plan("apex-O2").value();
-  plan.initial.reset();
-  plan.rules.push_back({.path = "norm", .op = "", .write = kFp32});
-  const Tensor x{{1, 4}, {-1.0f, -1.0f, 1.0f, 1.0f}};
-  EXPECT_EQ(test::run(test::start(normalization(), plan), {{x}})[0].data[3], 1.0f + 0x1p-12f)
-      << "the shift 2^-12 is an fp16 number";
-  plan.rules.push_back({.path = "norm", .op = "", .rounds_weights = false});
-  EXPECT_EQ(test::run(test::start(normalization(), plan), {{x}})[0].data[3], 1.0f + 0x1p-11f);
-}
-
 Plan with_region(const char* path) {
   Plan plan = preset_plan("torch-autocast-fp16").value();
   plan.rules.push_back({.path = path, .op = "", .follow = true, .same_formats = true});
@@ -159,13 +131,17 @@ TEST(AutocastOff, ProductsOfDifferentFormatsAreRefused) {
   // The first layer reads fp32 data.
   const Executable first = lower(model, with_region("conv1"), {});
   for (const LayerInfo& layer : first.layers) {
-    if (layer.path == "conv1") EXPECT_EQ(layer.write, kFp32);
-    if (layer.path == "conv2") EXPECT_EQ(layer.write, kFp16);
+    if (layer.path == "conv1") {
+      EXPECT_EQ(layer.write, kFp32);
+    }
+    if (layer.path == "conv2") {
+      EXPECT_EQ(layer.write, kFp16);
+    }
   }
 }
 
 TEST(AutocastOff, NothingIsCast) {
-  Model model = normalization();
+  Model model = test::normalization();
   Graph& graph = model.graph;
   const ValueId y = graph.add1("MatMul", "mm", {model.input, graph.add_variable("w", {4, 4}, {})});
   const ValueId soft = graph.add1("Softmax", "soft", {y}, {{"axis", int64_t{-1}}});
