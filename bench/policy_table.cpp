@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Networks under the policies of frameworks: nodes per format, casts, bytes they move, and the loss
-// and accuracy after a training with the same seed and batches. Prints Markdown.
+// Networks under the policies of frameworks: nodes per format, casts, bytes they move, and loss and
+// accuracy of trainings with the same seed and batches. Prints Markdown.
 //
 //   policy_table [--steps N] [NETWORK...]      NETWORK: lenet, resnet20, or a case of the zoo
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -51,8 +53,8 @@ Subject subject_named(const std::string& name, int64_t steps) {
 }
 
 struct Result {
-  double loss = 0.0;
-  double accuracy = 0.0;  ///< NaN without labels
+  double loss = 0.0;  ///< mean of the last fifth of the steps
+  double accuracy = std::numeric_limits<double>::quiet_NaN();  ///< NaN without labels
   int64_t skipped = 0;
 };
 
@@ -77,9 +79,12 @@ std::map<std::string, Result> trained(const Subject& subject,
   std::map<std::string, Result> results;
   for (size_t lane = 0; lane < config.lanes.size(); ++lane) {
     Result& result = results[config.lanes[lane].name()];
-    for (const StepRow& row : run.steps(static_cast<int>(lane))) result.skipped += row.skipped;
-    result.loss = run.evals(static_cast<int>(lane)).back().loss;
-    result.accuracy = run.evals(static_cast<int>(lane)).back().accuracy;
+    const auto rows = run.steps(static_cast<int>(lane));
+    for (const StepRow& row : rows) result.skipped += row.skipped ? 1 : 0;
+    const auto last = rows.last((rows.size() + 4) / 5);
+    for (const StepRow& row : last) result.loss += row.loss / static_cast<double>(last.size());
+    const auto evals = run.evals(static_cast<int>(lane));
+    if (!evals.empty()) result.accuracy = evals.back().accuracy;
   }
   return results;
 }
@@ -103,10 +108,11 @@ void print(const Subject& subject) {
     for (const NodeDecision& node : explained.nodes) full += node.read == kFp32 ? 1 : 0;
     const CastTotals casts = total(value_casts(explained.executable));
     const Result& result = results.at(preset.name);
-    fmt::print("| `{}` | {} | {} | {} | {:.3g} | {} | {:.4g} | {:.1f}% |\n", preset.name, full,
+    const std::string accuracy =
+        std::isnan(result.accuracy) ? "" : fmt::format("{:.1f}%", 100.0 * result.accuracy);
+    fmt::print("| `{}` | {} | {} | {} | {:.3g} | {} | {:.4g} | {} |\n", preset.name, full,
                static_cast<int64_t>(explained.nodes.size()) - full, casts.casts,
-               static_cast<double>(casts.bytes) / 1e6, result.skipped, result.loss,
-               100.0 * result.accuracy);
+               static_cast<double>(casts.bytes) / 1e6, result.skipped, result.loss, accuracy);
   }
 }
 
