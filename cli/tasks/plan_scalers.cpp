@@ -13,7 +13,6 @@
 #include "analysis/rules/lane_facts.h"
 #include "analysis/rules/text.h"
 #include "cli/args/arguments.h"
-#include "cli/commands/command.h"
 #include "cli/terminal/lane_summary.h"  // aligned
 #include "cli/terminal/output.h"
 #include "core/error.h"
@@ -25,9 +24,9 @@ namespace {
 constexpr int64_t kUsualSteps = 10000;
 constexpr size_t kMostRows = 30, kMostSites = 3;
 
-/// "2^16", "1000", "0", "inf"
+/// "2^16", "1000", "1", "0", "inf"
 std::string short_scale(double scale) {
-  if (!(scale > 0.0) || std::isinf(scale)) return shortest(scale);
+  if (!(scale > 0.0) || scale == 1.0 || std::isinf(scale)) return shortest(scale);
   const double log2 = std::log2(scale);
   return log2 == std::floor(log2) ? fmt::format("2^{}", static_cast<int>(log2))
                                   : fmt::format("{:.4g}", scale);
@@ -299,7 +298,7 @@ int plan_scalers(const ScalerTraceOptions& options) {
     Json list = Json::array();
     for (const ScalerTrace& each : traces) list.push_back(trace_json(each));
     write_json(Json{{"schema", "halfscope.scalers/1"},
-                    {"version", kVersion},
+                    {"version", HALFSCOPE_VERSION},
                     {"trajectory", trajectory.about},
                     {"steps", steps},
                     {"ceiling_sites", site_json(trajectory.demands, true)},

@@ -260,7 +260,7 @@ constexpr bool needs_gradients(const LossScalerConfig& config) noexcept {
          (config.kind == LossScalerConfig::Kind::tf_keras && !config.fixed && config.initial < 1.0);
 }
 
-/// What happens to several optimizers that share one torch GradScaler.
+/// A step of several optimizers that share one torch GradScaler.
 struct SharedStep {
   std::vector<bool> skipped;  ///< by optimizer
   LossScalerState next;

@@ -41,7 +41,7 @@ HS_HD inline double unscaled_norm(double sum_sq, const LossScalerState& scaler) 
   return std::sqrt(sum_sq) / scaler.scale;
 }
 
-/// What a loss scaler makes of a step.
+/// A step as a loss scaler decides it.
 struct ScaledStep {
   bool skipped = false;
   StepState next{};

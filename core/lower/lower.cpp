@@ -366,18 +366,14 @@ ValueId main_input(const Model& model, const Expanded& expanded,
 }
 
 /// Adds clipping, updates and averages of the variables at `trained`, given their gradients.
-void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec,
-               const UpdateScalars& scalars, const std::vector<size_t>& trained,
-               std::vector<ValueId> gradients, SiteNames& names, std::vector<ValueId>& targets) {
+void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec, UpdateScalars used,
+               const std::vector<size_t>& trained, std::vector<ValueId> gradients, SiteNames& names,
+               std::vector<ValueId>& targets) {
   Graph& graph = out.graph;
   const bool clips = spec.clips && plan.clip != kFp32;
-  UpdateScalars used = scalars;
   std::vector<std::string> paths;
   for (const size_t i : trained) paths.push_back(graph.variables()[i].path);
-  if (spec.divides_by_scale) {
-    gradients = add_division(graph, gradients, paths, out.inverse_scale);
-    used.inverse_scale = graph.add_constant(1.0f);
-  }
+  if (spec.divides_by_scale) divide_by_scale(graph, gradients, paths, used);
   if (clips) {
     out.clip_limit = graph.add_input("clip_limit", {});
     const ClippedGradients all =
