@@ -167,7 +167,13 @@ std::string heading(const std::string& plan, const Settings& settings) {
   return text + (settings.model.empty() ? "" : "\nnetwork: " + settings.model);
 }
 
-int show_without_network(const std::string& name, const Settings& settings) {
+/// A framework's own message keeps its lines.
+std::string message_text(const std::string& message) {
+  return message.empty() ? "" : "\ntf.keras logs on these GPUs:\n" + message + "\n";
+}
+
+int show_without_network(const std::string& name, const Settings& settings,
+                         const std::string& message) {
   const Plan plan = planned(name, settings);
   if (settings.json) {
     write_out(plan_to_json(plan) + "\n");
@@ -182,7 +188,8 @@ int show_without_network(const std::string& name, const Settings& settings) {
   text += fmt::format("weights and buffers: {}\nloss scale: {}\n\n", format_name(plan.storage),
                       scale_text(plan));
   write_out(text + rules_text(plan, style) +
-            paragraph("Add --model to see every node of a network.", style, 0, 0));
+            paragraph("Add --model to see every node of a network.", style, 0, 0) +
+            message_text(message));
   return 0;
 }
 
@@ -194,7 +201,8 @@ int plan_list(bool json) {
     for (const PresetInfo& preset : presets()) {
       list.push_back({{"name", preset.name}, {"group", preset.group}, {"summary", preset.summary}});
     }
-    write_json(Json{{"schema", "halfscope.plans/1"}, {"version", HALFSCOPE_VERSION}, {"plans", list}});
+    write_json(
+        Json{{"schema", "halfscope.plans/1"}, {"version", HALFSCOPE_VERSION}, {"plans", list}});
     return 0;
   }
   size_t widest = 0;
@@ -225,8 +233,8 @@ Plan planned(const std::string& name, const Settings& settings) {
   return plan;
 }
 
-int plan_show(const std::string& name, const Settings& settings) {
-  if (settings.model.empty()) return show_without_network(name, settings);
+int plan_show(const std::string& name, const Settings& settings, const std::string& message) {
+  if (settings.model.empty()) return show_without_network(name, settings, message);
   const ExplainedPlan explained = explain_plan(planned_network(settings), planned(name, settings));
   const std::vector<ValueCast> casts = value_casts(explained.executable);
   if (settings.json) {
@@ -238,6 +246,7 @@ int plan_show(const std::string& name, const Settings& settings) {
     json["nodes"] = Json::array();
     for (const NodeDecision& node : explained.nodes) json["nodes"].push_back(decision_json(node));
     json["casts"] = casts_json(casts);
+    if (!message.empty()) json["device_message"] = message;
     write_json(json);
     return 0;
   }

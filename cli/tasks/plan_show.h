@@ -13,8 +13,9 @@ namespace halfscope {
 /// Prints the presets, by group. `json`: as halfscope.plans/1.
 int plan_list(bool json);
 
-/// Prints a plan: of the network's nodes if the settings name one, else its rules.
-int plan_show(const std::string& plan, const Settings& settings);
+/// Prints a plan: of the network's nodes if the settings name one, else its rules. `message` is
+/// what the plan's framework says about the GPUs; it comes last.
+int plan_show(const std::string& plan, const Settings& settings, const std::string& message);
 
 /// Prints what the plan decides about the nodes that `glob` selects, by whose rule, and what would
 /// change it. Throws Error (usage) if it selects none.

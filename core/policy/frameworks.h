@@ -18,7 +18,10 @@ struct Preset {
   std::function<Plan(const Model&)> make_for{};  ///< for one network, PresetInfo::needs_network
 };
 
-std::vector<Preset> our_presets();  ///< references, formats everywhere, recipes
-std::vector<Preset> tensorflow_presets();
+std::vector<Preset> our_presets();         ///< references, formats everywhere, recipes
+std::vector<Preset> torch_presets();       ///< PyTorch's autocast
+std::vector<Preset> apex_presets();        ///< apex's levels, model.half() and similar, TF32
+std::vector<Preset> tensorflow_presets();  ///< grappler's auto_mixed_precision
+std::vector<Preset> keras_presets();       ///< tf.keras and Keras 3
 
 }  // namespace halfscope

@@ -20,8 +20,11 @@ Plan mixed(std::string name, const FloatFormat& format) {
       plan.rules.push_back({.path = "", .op = def.name, .follow = true});
   }
   for (const OpDef& def : op_table()) {
-    if (def.autocast == Autocast::fp32)
+    if (def.autocast == Autocast::fp32) {
       plan.rules.push_back({.path = "", .op = def.name, .read = kFp32, .write = kFp32});
+    } else if (def.autocast == Autocast::low && def.stored_inputs_from != OpDef::kAllInputs) {
+      plan.rules.push_back({.path = "", .op = def.name, .rounds_weights = true});
+    }
   }
   return plan;
 }
@@ -78,7 +81,8 @@ std::optional<Plan> recipe_plan(std::string_view name) {
 /// Returns the rows of all frameworks. A new framework gets a line here.
 std::vector<Preset> all_presets() {
   std::vector<Preset> rows;
-  for (std::vector<Preset> (*each)() : {our_presets, tensorflow_presets}) {
+  for (std::vector<Preset> (*each)() :
+       {our_presets, torch_presets, apex_presets, keras_presets, tensorflow_presets}) {
     for (Preset& row : each()) rows.push_back(std::move(row));
   }
   return rows;

@@ -93,7 +93,7 @@ TEST(CliCompletion, ValuesOfFlags) {
   EXPECT_THAT(complete.at("halfscope mma-check --input e5"), ElementsAre("e5m2"));
   EXPECT_THAT(complete.at("halfscope diagnose run.hscope --fail-on w"), ElementsAre("warning"));
   EXPECT_THAT(complete.at("halfscope diagnose run.hscope --fix-as t"),
-              ElementsAre("torchao", "tensorflow"));
+              ElementsAre("torchao", "transformer-engine", "tensorflow"));
   // The part before a ':' is the shell's, which replaces what follows.
   EXPECT_THAT(complete.at("halfscope train --data mnist:mn"), ElementsAre("mnist/"));
   EXPECT_THAT(complete.at("halfscope train --data mni"), ElementsAre("mnist:"));
