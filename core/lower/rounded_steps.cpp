@@ -110,6 +110,16 @@ class RoundedUpdate {
 
 }  // namespace
 
+std::vector<ValueId> add_division(Graph& graph, const std::vector<ValueId>& gradients,
+                                  const std::vector<std::string>& paths, ValueId scale) {
+  std::vector<ValueId> divided;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    RoundingNodes round(graph, layer_of(paths[i]), kFp32);
+    divided.push_back(round("Div", {gradients[i], scale}));
+  }
+  return divided;
+}
+
 ClippedGradients add_clipping(Graph& graph, const std::vector<ValueId>& gradients,
                               const std::vector<std::string>& paths, ValueId inverse_scale,
                               ValueId limit, const Plan& plan) {

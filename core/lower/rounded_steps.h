@@ -17,6 +17,10 @@ struct ClippedGradients {
   ValueId norm = kNone;                    ///< norm of all unscaled gradients
 };
 
+/// Adds g / scale for each gradient, in fp32; returns the quotients.
+std::vector<ValueId> add_division(Graph& graph, const std::vector<ValueId>& gradients,
+                                  const std::vector<std::string>& paths, ValueId scale);
+
 /// Adds torch.nn.utils.clip_grad_norm_ on gradients stored in plan.clip. With u = g *
 /// inverse_scale:
 ///   norm_i = |u_i|, norm = |(norm_1, ..., norm_n)|, factor = min(limit / (norm + 1e-6), 1),

@@ -14,6 +14,7 @@
 #include "core/onnx/recognise.h"
 #include "core/onnx/simplify.h"
 #include "core/onnx/tensor_proto.h"
+#include "core/onnx/tensorflow_file.h"
 #include "core/onnx/translate.h"
 #include "core/onnx/values.h"
 
@@ -69,6 +70,7 @@ OnnxImport Importer::run() {
     bind_initializer(proto, std::move(tensor), scope);
   }
   origins_ = origins_of(graph);
+  if (is_from_tensorflow(file_)) find_keras_layers(graph, origins_);
   readings_ = find_readings(file_, initializers_, origins_, options_);
   read_inputs(graph, scope);
   for (const auto& [key, size] : options_.dimensions) {

@@ -65,7 +65,7 @@ TEST(CliCompletion, SubcommandsAndFlags) {
                             "fprev", "doctor", "completion", "help"}));
   EXPECT_THAT(complete.at("halfscope re"), ElementsAre("report"));
   EXPECT_THAT(complete.at("halfscope help ru"), ElementsAre("run"));
-  EXPECT_THAT(complete.at("halfscope help pl"), ElementsAre("plans"));
+  EXPECT_THAT(complete.at("halfscope help plans"), ElementsAre("plans"));
   EXPECT_THAT(complete.at("halfscope --v"), ElementsAre("--version"));
   EXPECT_THAT(complete.at("halfscope train --st"), ElementsAre("--steps"));
   EXPECT_THAT(complete.at("halfscope train --steps 5 --bat"), ElementsAre("--batch"));

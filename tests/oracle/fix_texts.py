@@ -181,7 +181,7 @@ def check_tensorflow(bench: Bench) -> str:
     for edit in ("ALLOWLIST_REMOVE", "INFERLIST_REMOVE", "CLEARLIST_REMOVE", "DENYLIST_ADD"):
         assert "MatMul" in environment.pop(prefix + edit).split(",")
     flat = " ".join(text.replace("\n# ", " ").split())
-    assert "by operator type" in flat and "stem" in flat, text
+    assert "apply to operator types" in flat and "stem" in flat, text
     return text.splitlines()[-1]
 
 

@@ -152,6 +152,22 @@ TEST(FixTexts, TensorFlowsListsAreByOperatorType) {
   EXPECT_THAT(text, Not(HasSubstr("blocks.0")));
 }
 
+TEST(FixTexts, TensorFlowsDenialSpreads) {
+  LaneInfo lane = lane_with(
+      "mixed_float16", {{"conv1", "Conv"}, {"shortcut", "Add"}, {"mix", "Mul"}, {"conv2", "Conv"}});
+  const std::vector<std::vector<std::string>> inputs{
+      {"input"}, {"conv1"}, {"shortcut", "conv1"}, {"mix"}};
+  for (size_t i = 0; i < inputs.size(); ++i) lane.layers[i].inputs = inputs[i];
+  std::string text = fix_as(FixTarget::tensorflow, lane, PlanEdit::in_fp32({"shortcut"}));
+  for (size_t at = 0; (at = text.find("\n# ", at)) != std::string::npos;) text.replace(at, 3, " ");
+  EXPECT_THAT(text, HasSubstr("DENIED = \"Add,AddV2\"\n"));
+  EXPECT_THAT(text, HasSubstr("and do not need it: mix."));
+  EXPECT_THAT(text,
+              HasSubstr("Without \"DENYLIST_ADD\" in the loop, denial does not spread, and no "
+                        "other layer moves."));
+  EXPECT_THAT(text, Not(HasSubstr("conv2")));
+}
+
 TEST(FixTexts, ThePlanIsTheEditedOne) {
   const LaneInfo lane = exported();
   const PlanEdit edit = PlanEdit::in_fp32({"layer1.0.conv2"});
