@@ -13,45 +13,50 @@ namespace {
 
 /// Writes the configuration from KEEP_OUT_OF_FP8. In YAML a single-quoted scalar has one escape: a
 /// quote is doubled.
-constexpr const char* kDebug = R"(
+constexpr const char* kDebug = R"python(
 # 1. With the debug features (pip install nvdlfw-inspect), before the first step:
-pattern = "^model[.](" + "|".join(map(re.escape, KEEP_OUT_OF_FP8)) + ")([.]|$)" CONFIG =
-    f
-    ""
-    "
-    keep_out_of_fp8 : enabled : True layers : layer_name_regex_pattern
-    : '{pattern.replace("' ", "''")}'
-      transformer_engine : DisableFP8Layer : enabled
-    : True
-      ""
-      "
+pattern = "^model[.](" + "|".join(map(re.escape, KEEP_OUT_OF_FP8)) + ")([.]|$)"
+CONFIG = f"""
+keep_out_of_fp8:
+  enabled: True
+  layers:
+    layer_name_regex_pattern: '{pattern.replace("'", "''")}'
+  transformer_engine:
+    DisableFP8Layer:
+      enabled: True
+"""
 
-      def
-      use_debug_features(model, path = "keep_out_of_fp8.yaml")
-    : import nvdlfw_inspect
-          .api as debug_api import transformer_engine with
-          open(path, "w") as file : file.write(CONFIG) features =
-        os.path.join(os.path.dirname(transformer_engine.__file__), "debug", "features")
-            debug_api.initialize(config_file = path, feature_dirs = [features]) debug_api
-                .infer_and_assign_layer_names(model)
-#Call debug_api.step() after every optimizer step.
+
+def use_debug_features(model, path="keep_out_of_fp8.yaml"):
+    import nvdlfw_inspect.api as debug_api
+    import transformer_engine
+
+    with open(path, "w") as file:
+        file.write(CONFIG)
+    features = os.path.join(os.path.dirname(transformer_engine.__file__), "debug", "features")
+    debug_api.initialize(config_file=path, feature_dirs=[features])
+    debug_api.infer_and_assign_layer_names(model)
+    # Call debug_api.step() after every optimizer step.
+
 
 # 2. Without them, around the forward of each module; the backward pass follows:
-                    def
-                    keep_out_of_fp8(module)
-    : import transformer_engine.pytorch as te autocast =
-            getattr(te, "autocast", None) or te.fp8_autocast forward =
-                module
-                    .forward
+def keep_out_of_fp8(module):
+    import transformer_engine.pytorch as te
 
-                @functools
-                    .wraps(forward) def in_high_precision(*args, **kwargs)
-    : with autocast(enabled = False)
-    : return forward(*args, **kwargs)
+    autocast = getattr(te, "autocast", None) or te.fp8_autocast
+    forward = module.forward
 
-          module.forward = in_high_precision
+    @functools.wraps(forward)
+    def in_high_precision(*args, **kwargs):
+        with autocast(enabled=False):
+            return forward(*args, **kwargs)
 
-    for name in KEEP_OUT_OF_FP8 : keep_out_of_fp8(model.get_submodule(name))) ";
+    module.forward = in_high_precision
+
+
+for name in KEEP_OUT_OF_FP8:
+    keep_out_of_fp8(model.get_submodule(name))
+)python";
 
 }  // namespace
 
