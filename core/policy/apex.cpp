@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kNorm = "BatchNormalization";
 
-/// What O1 does with the operators that it patches (apex/amp/lists). Others run in the dtype of
+/// Operators that O1 patches, by its lists (apex/amp/lists). Others run in the dtype of
 /// their inputs.
 constexpr const char* kO1Fp16[] = {"Conv", "ConvGradInput", "Gemm", "MatMul", "PRelu"};
 constexpr const char* kO1Fp32[] = {

@@ -11,7 +11,7 @@
 
 namespace halfscope {
 
-/// What autocast does with a function of PyTorch.
+/// The list of autocast that a function of PyTorch is on.
 enum class TorchList : uint8_t {
   none,       ///< runs in the dtype of its inputs, the widest if they differ
   low,        ///< casts its inputs to the low dtype

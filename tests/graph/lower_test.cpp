@@ -348,7 +348,7 @@ TEST(Lower, FollowTakesTheWidestFormatAmongTheInputs) {
 }
 
 // As under PyTorch's autocast: normalizations within a sample and softmax in fp32, activations as
-// they come. Gains and slopes are read as they are stored; statistics are no sites.
+// they come. Gains are read as they are stored, slopes in fp16; statistics are no sites.
 TEST(Lower, NormalizationsAreWideAndActivationsFollow) {
   Model model;
   Graph& graph = model.graph;
@@ -370,17 +370,18 @@ TEST(Lower, NormalizationsAreWideAndActivationsFollow) {
   EXPECT_THAT(
       layers(exe),
       ElementsAre("fc1 Gemm(input) fp16 30", "norm LayerNormalization(fc1) fp32 10",
-                  "fc2 Gemm(norm) fp16 20", "prelu PRelu(fc2) .fp16 4", "gelu Gelu(prelu) .fp16 0",
+                  "fc2 Gemm(norm) fp16 20", "prelu PRelu(fc2) fp16 4", "gelu Gelu(prelu) .fp16 0",
                   "rms RMSNormalization(gelu) fp32 4", "softmax LogSoftmax(rms) fp32 0",
                   "loss SoftmaxCrossEntropyLoss(softmax) fp32 0"));
-  EXPECT_THAT(casts(exe), ElementsAre("input -> fp16", "fc1.weight -> fp16",
-                                      "norm:LayerNormalization -> fp16", "fc2.weight -> fp16"));
+  EXPECT_THAT(casts(exe),
+              ElementsAre("input -> fp16", "fc1.weight -> fp16", "norm:LayerNormalization -> fp16",
+                          "fc2.weight -> fp16", "prelu.weight -> fp16"));
   EXPECT_THAT(sites_of(exe, {"norm", "prelu", "rms"}),
               testing::UnorderedElementsAre(
-                  "norm.weight fp32", "norm.bias fp32", "norm.activation fp32", "prelu.weight fp32",
+                  "norm.weight fp32", "norm.bias fp32", "norm.activation fp32", "prelu.weight fp16",
                   "prelu.activation fp16", "rms.weight fp32", "rms.activation fp32",
                   "norm.activation_grad fp16", "norm.weight_grad fp32", "norm.bias_grad fp32",
-                  "prelu.activation_grad fp16", "prelu.weight_grad fp32",
+                  "prelu.activation_grad fp16", "prelu.weight_grad fp16",
                   "rms.activation_grad fp32", "rms.weight_grad fp32", "norm.weight_update fp32",
                   "norm.bias_update fp32", "prelu.weight_update fp32", "rms.weight_update fp32"));
   Plan stagewise = preset("mixed_float16");

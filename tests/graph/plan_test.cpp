@@ -185,10 +185,9 @@ TEST(Plan, LoadingNamesTheFileAndThePresets) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     EXPECT_EQ(std::string(error.what()),
               "no plan named '/nonexistent/plan.json', and no file with this name");
-    EXPECT_EQ(error.hint(),
-              "presets: float32, float64, mixed_float16, mixed_bfloat16, float16, bfloat16, "
-              "float16_stagewise, bfloat16_stagewise, fp8_delayed, fp8_current, fp8_block, mxfp8, "
-              "nvfp4");
+    EXPECT_EQ(error.hint().find("presets: float32, float64, mixed_float16, mixed_bfloat16"), 0u)
+        << error.hint();
+    EXPECT_NE(error.hint().find("torch-autocast-fp16"), std::string::npos) << error.hint();
   }
   expect_equal(load_plan("bfloat16"), preset_plan("bfloat16").value());
 }
