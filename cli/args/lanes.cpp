@@ -239,6 +239,9 @@ Plan plan_of(const LaneRequest& lane, const Settings& settings) {
     }
     return preset_plan(lane.plan, planned_network(settings)).value();
   }
+  // Exporters write some functions as several operators, which only a look at the file shows.
+  if (depends_on_network(lane.plan) && is_network_file(settings.model))
+    return preset_plan(lane.plan, planned_network(settings)).value();
   return network_plan(lane.plan, settings.model, network_options(settings));
 }
 

@@ -34,6 +34,8 @@ std::optional<Plan> preset_plan(std::string_view name);
 
 /// Returns whether the name is that of a preset that is made for one network.
 bool needs_network(std::string_view name);
+/// Returns whether the preset's plan for a network can differ from its plan for any network.
+bool depends_on_network(std::string_view name);
 /// Returns any preset's plan for this network, with its loss if it trains. Throws Error (usage) if
 /// the preset does not apply to it.
 std::optional<Plan> preset_plan(std::string_view name, const Model& network);

@@ -168,6 +168,12 @@ bool needs_network(std::string_view name) {
   });
 }
 
+bool depends_on_network(std::string_view name) {
+  return std::any_of(preset_table().begin(), preset_table().end(), [&](const Preset& row) {
+    return row.make_for != nullptr && row.info.name == name;
+  });
+}
+
 std::optional<Plan> preset_plan(std::string_view name, const Model& network) {
   for (const Preset& row : preset_table()) {
     if (row.info.name == name && row.make_for) return named(row.make_for(network), row);
