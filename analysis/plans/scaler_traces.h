@@ -31,7 +31,7 @@ struct ScaleDemand {
 
 /// Shares of non-zero gradients that become zero, by loss scale.
 struct FlushCurve {
-  int lowest = 0;             ///< shares[i] is at scales from 2^(lowest + i) on
+  int lowest = 0;              ///< shares[i] is at scales from 2^(lowest + i) on
   std::vector<double> shares;  ///< falling; 1 below, 0 above
 
   double at(double scale) const noexcept;
@@ -90,10 +90,10 @@ struct ScaleChange {
 struct ScalerTrace {
   std::string scaler;  ///< as --loss-scale takes it
   std::vector<ScaleChange> changes;
-  int64_t steps = 0;      ///< run; fewer than asked for if the framework raises
+  int64_t steps = 0;  ///< run; fewer than asked for if the framework raises
   int64_t skipped = 0;
-  int64_t updates = 0;    ///< steps that the optimizer counts
-  int64_t flushed = 0;    ///< steps taken in which a non-zero gradient became zero
+  int64_t updates = 0;  ///< steps that the optimizer counts
+  int64_t flushed = 0;  ///< steps taken in which a non-zero gradient became zero
   double lost = std::numeric_limits<double>::quiet_NaN();  ///< mean share of non-zero gradients
                                                            ///< that became 0; NaN if unknown
   int64_t first_taken = -1, last_skipped = -1;

@@ -51,6 +51,7 @@ struct Settings {
   bool evaluate_average = false;
   Schedule schedule{};
   double clip_norm = 0.0;
+  bool clip_before_unscale = false, unscale_only = false;
   int64_t micro_batches = 1, ranks = 1;
   std::optional<Reduction> reduction{};
   int64_t early_stop = 0;

@@ -13,7 +13,6 @@
 #include "analysis/rules/lane_facts.h"
 #include "analysis/rules/text.h"
 #include "cli/args/arguments.h"
-#include "cli/commands/command.h"
 #include "cli/terminal/lane_summary.h"  // aligned
 #include "cli/terminal/output.h"
 #include "core/error.h"
@@ -25,9 +24,9 @@ namespace {
 constexpr int64_t kUsualSteps = 10000;
 constexpr size_t kMostRows = 30, kMostSites = 3;
 
-/// "2^16", "1000", "0", "inf"
+/// "2^16", "1000", "1", "0", "inf"
 std::string short_scale(double scale) {
-  if (!(scale > 0.0) || std::isinf(scale)) return shortest(scale);
+  if (!(scale > 0.0) || scale == 1.0 || std::isinf(scale)) return shortest(scale);
   const double log2 = std::log2(scale);
   return log2 == std::floor(log2) ? fmt::format("2^{}", static_cast<int>(log2))
                                   : fmt::format("{:.4g}", scale);
@@ -195,9 +194,8 @@ std::string limits(const ScaleDemands& demands, bool ceilings) {
 Json site_json(const ScaleDemands& demands, bool ceilings) {
   Json list = Json::array();
   for (const LimitSite& each : limiting_sites(demands, ceilings)) {
-    list.push_back({{"site", each.site},
-                    {"steps", each.steps},
-                    {"scale", json_number(each.tightest)}});
+    list.push_back(
+        {{"site", each.site}, {"steps", each.steps}, {"scale", json_number(each.tightest)}});
   }
   return list;
 }
@@ -259,13 +257,14 @@ void add_scaler_flags(CLI::App& app, ScalerTraceOptions& options) {
         {.words = {shapes.begin(), shapes.end()}});
   std::vector<std::string> names(framework_scalers().begin(), framework_scalers().end());
   names.insert(names.end(), {"dynamic", "static:"});
-  offer(app.add_option("--scaler", options.scalers,
-                       "Loss scaler to run, once for each (see `help loss-scale`) [all frameworks']")
-            ->type_name("S")
-            ->group(kGroup)
-            ->expected(1)
-            ->take_all(),
-        {.words = names});
+  offer(
+      app.add_option("--scaler", options.scalers,
+                     "Loss scaler to run, once for each (see `help loss-scale`) [all frameworks']")
+          ->type_name("S")
+          ->group(kGroup)
+          ->expected(1)
+          ->take_all(),
+      {.words = names});
   add_integer(app, "--interval", options.interval, 1, kMostInterval,
               "Good steps until a scale grows [each framework's]")
       ->group(kGroup);
@@ -299,7 +298,7 @@ int plan_scalers(const ScalerTraceOptions& options) {
     Json list = Json::array();
     for (const ScalerTrace& each : traces) list.push_back(trace_json(each));
     write_json(Json{{"schema", "halfscope.scalers/1"},
-                    {"version", kVersion},
+                    {"version", HALFSCOPE_VERSION},
                     {"trajectory", trajectory.about},
                     {"steps", steps},
                     {"ceiling_sites", site_json(trajectory.demands, true)},
@@ -315,8 +314,7 @@ int plan_scalers(const ScalerTraceOptions& options) {
     text += paragraph(names[i] + ": " + traces[i].about + ".", style, 0, 2);
   }
   text += "\nLoss scale from each step on that changes one:\n" + changes(traces, options.csv);
-  const std::string sites =
-      limits(trajectory.demands, true) + limits(trajectory.demands, false);
+  const std::string sites = limits(trajectory.demands, true) + limits(trajectory.demands, false);
   if (!sites.empty()) text += "\n" + sites;
   write_message(text, options.csv == kStandardOutput);
   return 0;

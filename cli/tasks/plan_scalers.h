@@ -10,14 +10,14 @@
 namespace halfscope {
 
 struct ScalerTraceOptions {
-  std::string run;                           ///< run file; "" for a made-up trajectory
-  std::string lane;                          ///< of the run; "": the first that needs a loss scale
-  std::string pattern, trajectory, shape;    ///< one of them, without a run
-  std::vector<std::string> scalers;          ///< as --loss-scale takes them; empty: all frameworks'
-  std::string format = "fp16";               ///< of the gradients, for `trajectory` and `shape`
-  int64_t steps = 0;                         ///< 0: the trajectory's own number, or 10,000
-  int32_t interval = 0;                      ///< replaces the frameworks' growth intervals; 0: none
-  std::string csv;                           ///< file for all changes of scales
+  std::string run;                         ///< run file; "" for a made-up trajectory
+  std::string lane;                        ///< of the run; "": the first that needs a loss scale
+  std::string pattern, trajectory, shape;  ///< one of them, without a run
+  std::vector<std::string> scalers;        ///< as --loss-scale takes them; empty: all frameworks'
+  std::string format = "fp16";             ///< of the gradients, for `trajectory` and `shape`
+  int64_t steps = 0;                       ///< 0: the trajectory's own number, or 10,000
+  int32_t interval = 0;                    ///< replaces the frameworks' growth intervals; 0: none
+  std::string csv;                         ///< file for all changes of scales
   bool json = false, force = false;
 };
 

@@ -14,19 +14,15 @@
 #include "cli/args/backends.h"
 #include "cli/args/lanes.h"
 #include "cli/args/network.h"
+#include "cli/args/planned_network.h"
 #include "cli/args/zoo_case.h"
-#include "cli/commands/command.h"
 #include "cli/terminal/lane_summary.h"
 #include "cli/terminal/output.h"
-#include "core/data/dataset.h"
 #include "core/error.h"
-#include "core/models/loss.h"
 #include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {
-
-constexpr int64_t kPlannedBatch = 128;
 
 using TableRows = std::vector<std::vector<std::string>>;
 
@@ -136,7 +132,7 @@ Json casts_json(const std::vector<ValueCast>& casts) {
 
 Json about_json(const char* schema, const Settings& settings) {
   return {{"schema", schema},
-          {"version", kVersion},
+          {"version", HALFSCOPE_VERSION},
           {"model", settings.model},
           {"batch", settings.batch > 0 ? settings.batch : kPlannedBatch}};
 }
@@ -171,7 +167,13 @@ std::string heading(const std::string& plan, const Settings& settings) {
   return text + (settings.model.empty() ? "" : "\nnetwork: " + settings.model);
 }
 
-int show_without_network(const std::string& name, const Settings& settings) {
+/// A framework's own message keeps its lines.
+std::string message_text(const std::string& message) {
+  return message.empty() ? "" : "\ntf.keras logs on these GPUs:\n" + message + "\n";
+}
+
+int show_without_network(const std::string& name, const Settings& settings,
+                         const std::string& message) {
   const Plan plan = planned(name, settings);
   if (settings.json) {
     write_out(plan_to_json(plan) + "\n");
@@ -186,7 +188,8 @@ int show_without_network(const std::string& name, const Settings& settings) {
   text += fmt::format("weights and buffers: {}\nloss scale: {}\n\n", format_name(plan.storage),
                       scale_text(plan));
   write_out(text + rules_text(plan, style) +
-            paragraph("Add --model to see every node of a network.", style, 0, 0));
+            paragraph("Add --model to see every node of a network.", style, 0, 0) +
+            message_text(message));
   return 0;
 }
 
@@ -198,7 +201,8 @@ int plan_list(bool json) {
     for (const PresetInfo& preset : presets()) {
       list.push_back({{"name", preset.name}, {"group", preset.group}, {"summary", preset.summary}});
     }
-    write_json(Json{{"schema", "halfscope.plans/1"}, {"version", kVersion}, {"plans", list}});
+    write_json(
+        Json{{"schema", "halfscope.plans/1"}, {"version", HALFSCOPE_VERSION}, {"plans", list}});
     return 0;
   }
   size_t widest = 0;
@@ -215,27 +219,6 @@ int plan_list(bool json) {
   return 0;
 }
 
-Model planned_network(const Settings& settings) {
-  NetworkOptions wanted = network_options(settings);
-  wanted.batch = settings.batch > 0 ? settings.batch : kPlannedBatch;
-  wanted.batch_given = settings.batch > 0;
-  wanted.trains = !settings.loss.empty();
-  const bool file = is_network_file(settings.model);
-  if (zoo::is_zoo(settings.model)) return load_network(settings.model, wanted);
-  const bool takes_images = !file && !settings.model.starts_with("mlp:");
-  if (!settings.data.empty() || takes_images) {
-    describe_samples(load_data(settings.data.empty() ? "digits" : settings.data), wanted);
-  }
-  if (file && settings.batch == 0) wanted.batch = 1;  // a file may be for one sample
-  Model network = load_network(settings.model, wanted);
-  if (!file || !settings.loss.empty()) {
-    about({"loss"}, [&] {
-      add_loss(network, parse_loss(settings.loss.empty() ? "cross-entropy" : settings.loss));
-    });
-  }
-  return network;
-}
-
 Plan planned(const std::string& name, const Settings& settings) {
   const LaneRequest request = parse_lane(name);
   if (!request.backend.empty()) {
@@ -250,8 +233,8 @@ Plan planned(const std::string& name, const Settings& settings) {
   return plan;
 }
 
-int plan_show(const std::string& name, const Settings& settings) {
-  if (settings.model.empty()) return show_without_network(name, settings);
+int plan_show(const std::string& name, const Settings& settings, const std::string& message) {
+  if (settings.model.empty()) return show_without_network(name, settings, message);
   const ExplainedPlan explained = explain_plan(planned_network(settings), planned(name, settings));
   const std::vector<ValueCast> casts = value_casts(explained.executable);
   if (settings.json) {
@@ -263,6 +246,7 @@ int plan_show(const std::string& name, const Settings& settings) {
     json["nodes"] = Json::array();
     for (const NodeDecision& node : explained.nodes) json["nodes"].push_back(decision_json(node));
     json["casts"] = casts_json(casts);
+    if (!message.empty()) json["device_message"] = message;
     write_json(json);
     return 0;
   }

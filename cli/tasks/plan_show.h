@@ -6,15 +6,16 @@
 #include <vector>
 
 #include "cli/args/settings.h"
-#include "core/graph/model.h"
+#include "core/plan/plan.h"
 
 namespace halfscope {
 
 /// Prints the presets, by group. `json`: as halfscope.plans/1.
 int plan_list(bool json);
 
-/// Prints a plan: of the network's nodes if the settings name one, else its rules.
-int plan_show(const std::string& plan, const Settings& settings);
+/// Prints a plan: of the network's nodes if the settings name one, else its rules. `message` is
+/// what the plan's framework says about the GPUs; it comes last.
+int plan_show(const std::string& plan, const Settings& settings, const std::string& message);
 
 /// Prints what the plan decides about the nodes that `glob` selects, by whose rule, and what would
 /// change it. Throws Error (usage) if it selects none.
@@ -22,10 +23,6 @@ int plan_explain(const std::string& plan, const std::string& glob, const Setting
 
 /// Prints the nodes and settings that differ between two plans.
 int plan_diff(const std::string& a, const std::string& b, const Settings& settings);
-
-/// Returns the network of the settings as `train` would train it: with its loss if it has one, a
-/// default loss if it is built in, and with the loss of --loss.
-Model planned_network(const Settings& settings);
 
 /// Returns the plan with the settings' --fp32 and --accumulate. Throws Error (usage).
 Plan planned(const std::string& plan, const Settings& settings);

@@ -13,8 +13,7 @@ void HostSteps::open(const StepState* state) {
   measured_.reset();
   // Each micro-batch's gradient is a mean over its samples; together they add up to the whole
   // batch's.
-  program_.write_scalar(executable_.loss_scale,
-                        state_.scaler.scale / static_cast<double>(parts_));
+  program_.write_scalar(executable_.loss_scale, state_.scaler.scale / static_cast<double>(parts_));
 }
 
 void HostSteps::run(Entry entry, bool measured) {

@@ -101,8 +101,9 @@ class OptionParser {
   }
 
   std::string known() const {
-    return framework_.options.empty() ? name() + " has no options"
-                                      : name() + " has the options " + comma_list(framework_.options);
+    return framework_.options.empty()
+               ? name() + " has no options"
+               : name() + " has the options " + comma_list(framework_.options);
   }
 
   double positive(const std::string& key, std::string_view value) const {
@@ -290,8 +291,7 @@ std::string loss_scale_text(const LossScalerConfig& config) {
                       framework->options.end();
   option(config.growth_interval != usual.growth_interval,
          (window ? "window=" : "interval=") + std::to_string(config.growth_interval));
-  option(config.hysteresis != usual.hysteresis,
-         "hysteresis=" + std::to_string(config.hysteresis));
+  option(config.hysteresis != usual.hysteresis, "hysteresis=" + std::to_string(config.hysteresis));
   option(config.consecutive, "consecutive");
   option(config.minimum != usual.minimum, "min=" + number_text(config.minimum));
   option(config.maximum != usual.maximum, "max=" + number_text(config.maximum));
@@ -317,11 +317,11 @@ StopText stop_text(const LossScalerConfig& config, ScalerStop stop) {
     case ScalerStop::at_minimum:
       return {"the loss scale is already at its minimum, " + number_text(config.minimum) +
                   ", and the gradients still overflow; DeepSpeed ends the training here",
-              "find the cause with halfscope diagnose; no loss scale can help, or lower min"};
+              "run halfscope diagnose to find what overflows, or lower the minimum with min=X"};
     case ScalerStop::division_by_zero:
-      return {"the loss scale is 0; apex ends the training with a ZeroDivisionError here",
-              "find what overflows in every step with halfscope diagnose, or give the scaler a floor "
-              "with min=1"};
+      return {
+          "the loss scale is 0; apex ends the training with a ZeroDivisionError here",
+          "run halfscope diagnose to find what overflows, or give the scale a floor with min=1"};
   }
   return {};
 }

@@ -37,13 +37,13 @@ struct LossScalerConfig {
   double initial = 1.0;
   double growth = 2.0, backoff = 0.5;  ///< torch; apex_fp16_utils divides by `growth`
   int32_t growth_interval = 2000;
-  double minimum = 0.0;     ///< floor after a skipped step (apex, DeepSpeed); 0: none
-  double maximum = 0.0;     ///< largest scale (apex); 0: none
-  int32_t hysteresis = 1;   ///< skipped steps until the scale falls (DeepSpeed)
-  bool consecutive = false; ///< a good step refills the hysteresis (DeepSpeed)
-  bool raises = false;      ///< training ends if a step overflows at the minimum (DeepSpeed)
-  bool fixed = false;       ///< the framework's static scale
-  bool flushes = false;     ///< the scale's subnormal values are zero (TensorFlow, JAX)
+  double minimum = 0.0;      ///< floor after a skipped step (apex, DeepSpeed); 0: none
+  double maximum = 0.0;      ///< largest scale (apex); 0: none
+  int32_t hysteresis = 1;    ///< skipped steps until the scale falls (DeepSpeed)
+  bool consecutive = false;  ///< a good step refills the hysteresis (DeepSpeed)
+  bool raises = false;       ///< training ends if a step overflows at the minimum (DeepSpeed)
+  bool fixed = false;        ///< the framework's static scale
+  bool flushes = false;      ///< the scale's subnormal values are zero (TensorFlow, JAX)
   /// Whether gradients count as finite if the fp32 sum of each tensor is finite.
   bool sums = false;
 
@@ -59,9 +59,9 @@ enum class ScalerStop : uint8_t {
 
 struct LossScalerState {
   double scale = 1.0;
-  int32_t tracker = 0;         ///< finite steps since the last change (torch, Keras, apex)
-  int32_t hysteresis = 0;      ///< DeepSpeed: skipped steps that remain until the scale falls, plus 1
-  int64_t iteration = 0;       ///< DeepSpeed, apex_fp16_utils: steps so far
+  int32_t tracker = 0;     ///< finite steps since the last change (torch, Keras, apex)
+  int32_t hysteresis = 0;  ///< DeepSpeed: skipped steps that remain until the scale falls, plus 1
+  int64_t iteration = 0;   ///< DeepSpeed, apex_fp16_utils: steps so far
   int64_t last_overflow = -1;  ///< the same: the last skipped one
   ScalerStop stop = ScalerStop::none;
 
@@ -256,11 +256,11 @@ HS_HD inline float unscale_factor(const LossScalerConfig& config,
 /// Returns whether this framework's test can call finite gradients overflown, so that whoever
 /// decides needs the gradients themselves.
 constexpr bool needs_gradients(const LossScalerConfig& config) noexcept {
-  return config.sums || (config.kind == LossScalerConfig::Kind::tf_keras && !config.fixed &&
-                         config.initial < 1.0);
+  return config.sums ||
+         (config.kind == LossScalerConfig::Kind::tf_keras && !config.fixed && config.initial < 1.0);
 }
 
-/// What happens to several optimizers that share one torch GradScaler.
+/// A step of several optimizers that share one torch GradScaler.
 struct SharedStep {
   std::vector<bool> skipped;  ///< by optimizer
   LossScalerState next;

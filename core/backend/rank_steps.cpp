@@ -55,8 +55,7 @@ void RankSteps::begin_rank(int64_t rank) {
   if (rank > 0 || !replicas_.empty()) load(buffers_at_start_);
   program_.write_scalar(executable_.rank, static_cast<double>(rank));
   const StepState& state = replicas_.empty() ? state_ : replicas_[static_cast<size_t>(rank)].state;
-  program_.write_scalar(executable_.loss_scale,
-                        state.scaler.scale / static_cast<double>(parts_));
+  program_.write_scalar(executable_.loss_scale, state.scaler.scale / static_cast<double>(parts_));
 }
 
 void RankSteps::end_rank(int64_t rank) {

@@ -17,6 +17,8 @@ struct StepRules {
   LossScalerConfig scaler;
   double clip_norm = 0.0;  ///< largest 2-norm of all unscaled gradients; 0: no clipping
   double beta1 = 0.9, beta2 = 0.999;
+  /// A mistake of user code: the norm is clipped before the gradients are unscaled.
+  bool clips_scaled = false;
 };
 
 /// State that a lane carries from step to step besides its variables.
@@ -39,7 +41,7 @@ HS_HD inline double unscaled_norm(double sum_sq, const LossScalerState& scaler) 
   return std::sqrt(sum_sq) / scaler.scale;
 }
 
-/// What a loss scaler makes of a step.
+/// A step as a loss scaler decides it.
 struct ScaledStep {
   bool skipped = false;
   StepState next{};
@@ -73,7 +75,9 @@ HS_HD inline StepDecision decide(const StepState& state, const StepRules& rules,
   decision.next = step.next;
   if (rules.clip_norm > 0.0) {  // torch.nn.utils.clip_grad_norm_
     constexpr double kEpsilon = 1e-6;
-    const double factor = rules.clip_norm / (unscaled_norm(sum_sq, state.scaler) + kEpsilon);
+    const double norm =
+        rules.clips_scaled ? std::sqrt(sum_sq) : unscaled_norm(sum_sq, state.scaler);
+    const double factor = rules.clip_norm / (norm + kEpsilon);
     decision.clip = factor < 1.0 ? factor : 1.0;
   }
   const double t = static_cast<double>(decision.next.updates);

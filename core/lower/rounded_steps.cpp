@@ -110,14 +110,13 @@ class RoundedUpdate {
 
 }  // namespace
 
-std::vector<ValueId> add_division(Graph& graph, const std::vector<ValueId>& gradients,
-                                  const std::vector<std::string>& paths, ValueId scale) {
-  std::vector<ValueId> divided;
+void divide_by_scale(Graph& graph, std::vector<ValueId>& gradients,
+                     const std::vector<std::string>& paths, UpdateScalars& scalars) {
   for (size_t i = 0; i < gradients.size(); ++i) {
     RoundingNodes round(graph, layer_of(paths[i]), kFp32);
-    divided.push_back(round("Div", {gradients[i], scale}));
+    gradients[i] = round("Div", {gradients[i], scalars.inverse_scale});
   }
-  return divided;
+  scalars.inverse_scale = graph.add_constant(1.0f);
 }
 
 ClippedGradients add_clipping(Graph& graph, const std::vector<ValueId>& gradients,

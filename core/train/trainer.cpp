@@ -53,8 +53,7 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
   NamedTensors weights = take_starting_weights(model_, config_.seed, config_.init);
   free_tensors(config_.init);
   for (const LaneConfig& lane_config : config_.lanes) {
-    Lane& lane = lanes_.add(lane_config, lower(model_, lane_config.plan, spec_of(lane_config)),
-                            config_.errors);
+    Lane& lane = lanes_.add(lane_config, lowered(lane_config), config_.errors);
     if (!feed_) {
       feed_.emplace(lane.executable, data_);
       check_feed(lane.executable);
@@ -89,6 +88,13 @@ TrainingSpec Trainer::spec_of(const LaneConfig& lane) const {
   return spec;
 }
 
+Executable Trainer::lowered(const LaneConfig& lane) const {
+  Executable executable = lower(model_, lane.plan, spec_of(lane));
+  if (config_.unscale_only && lane.scaler.kind != LossScalerConfig::Kind::none)
+    leave_loss_unscaled(executable.graph, executable.loss_scale, config_.micro_batches);
+  return executable;
+}
+
 /// Keeps the initial values of what trains, if lanes will be compared at the end.
 void Trainer::keep_start(const NamedTensors& weights) {
   const bool compares =
@@ -103,7 +109,7 @@ void Trainer::keep_start(const NamedTensors& weights) {
 
 void Trainer::make_queue(Lane& lane) const {
   const StepRules rules{lane.config.scaler, config_.clip_norm, config_.optimizer.beta1,
-                        config_.optimizer.beta2};
+                        config_.optimizer.beta2, config_.clip_before_unscale};
   const bool measures = config_.every > 0 && !lane.config.plan.double_precision;
   if (config_.ranks > 1) {
     auto steps =

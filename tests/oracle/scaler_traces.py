@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Loss scalers of the frameworks beside HalfScope's: every state after every step must be equal.
 
   scaler_traces.py --framework torch --tool build/bin/scaler_states     compares 5,000 steps of each case
@@ -241,7 +241,8 @@ FRAMEWORKS = {
         ("deepspeed:window=3,fused", {"fused": True, "init_scale": 65536.0, "scale_window": 3, "min_scale": 1.0})]),
     "rules": ("math", rules_states, [
         ("apex", {"kind": "apex", "init": 65536.0, "max": 2.0**24, "window": 2000}),
-        ("apex:window=3,min=128,max=262144", {"kind": "apex", "init": 65536.0, "max": 2.0**18, "min": 128.0, "window": 3}),
+        ("apex:window=3,min=128,max=262144",
+         {"kind": "apex", "init": 65536.0, "max": 2.0**18, "min": 128.0, "window": 3}),
         ("apex:init=33554432", {"kind": "apex", "init": 2.0**25, "max": 2.0**24, "window": 2000}),
         ("apex-fp16-utils", {"kind": "fp16_utils", "init": 2**32, "factor": 2.0, "window": 1000}),
         ("apex-fp16-utils:factor=3,window=3", {"kind": "fp16_utils", "init": 2**32, "factor": 3.0, "window": 3})]),

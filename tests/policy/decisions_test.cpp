@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a plan decides about each node of a network, and the casts that follow from it. Expected
-// values are counted by hand from the networks' definitions.
+// Decisions of a plan about the nodes of a network, and the casts that follow from them. Expected
+// values are counted by hand from the network's definition.
 #include "analysis/plans/decisions.h"
 
 #include <gtest/gtest.h>

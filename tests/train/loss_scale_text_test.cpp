@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What --loss-scale accepts for the frameworks' scalers, and that run files and checkpoints get a
+// The values of --loss-scale for the frameworks' scalers, and that run files and checkpoints get a
 // text that means the same.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -63,12 +63,34 @@ TEST(ScalerRules, GoldenTraces) {
 
 TEST(ScalerRules, GoldenTracesOfHysteresis) {
   using Trace = std::vector<std::pair<int, int>>;
-  EXPECT_EQ(with_hysteresis("deepspeed:window=3"),
-            (Trace{{64, 2}, {64, 2}, {64, 2}, {64, 1}, {64, 1}, {64, 1}, {64, 1}, {128, 2},
-                   {128, 1}, {64, 1}, {64, 1}, {64, 1}, {64, 1}, {128, 2}}));
-  EXPECT_EQ(with_hysteresis("deepspeed:window=3,consecutive"),
-            (Trace{{64, 2}, {64, 2}, {64, 2}, {64, 1}, {64, 2}, {64, 2}, {64, 2}, {128, 2},
-                   {128, 1}, {64, 1}, {64, 2}, {64, 2}, {64, 2}, {128, 2}}));
+  EXPECT_EQ(with_hysteresis("deepspeed:window=3"), (Trace{{64, 2},
+                                                          {64, 2},
+                                                          {64, 2},
+                                                          {64, 1},
+                                                          {64, 1},
+                                                          {64, 1},
+                                                          {64, 1},
+                                                          {128, 2},
+                                                          {128, 1},
+                                                          {64, 1},
+                                                          {64, 1},
+                                                          {64, 1},
+                                                          {64, 1},
+                                                          {128, 2}}));
+  EXPECT_EQ(with_hysteresis("deepspeed:window=3,consecutive"), (Trace{{64, 2},
+                                                                      {64, 2},
+                                                                      {64, 2},
+                                                                      {64, 1},
+                                                                      {64, 2},
+                                                                      {64, 2},
+                                                                      {64, 2},
+                                                                      {128, 2},
+                                                                      {128, 1},
+                                                                      {64, 1},
+                                                                      {64, 2},
+                                                                      {64, 2},
+                                                                      {64, 2},
+                                                                      {128, 2}}));
 }
 
 /// Returns the number of good steps after which the scale first grows.
@@ -272,7 +294,8 @@ TEST(ScalerRules, FrameworksRoundAsTheirScaleIsStored) {
   EXPECT_EQ(next_state(initial_state(torch), torch, true).scale,
             static_cast<double>(static_cast<float>(3.0 * 1.1)));
   // DeepSpeed and apex keep a Python float, and tests below fp32's range still differ.
-  const LossScalerConfig deepspeed = parse_loss_scale("deepspeed:init=1e-300,min=1e-305,hysteresis=1");
+  const LossScalerConfig deepspeed =
+      parse_loss_scale("deepspeed:init=1e-300,min=1e-305,hysteresis=1");
   EXPECT_EQ(next_state(initial_state(deepspeed), deepspeed, false).scale, 5e-301);
 }
 

@@ -2,9 +2,10 @@
 // Prints the states of a loss scaler, one line per step, for tests/oracle/scaler_traces.py:
 //   scaler_states LOSS_SCALE PATTERN
 // The pattern has one letter per step: F for gradients of 1, Z for 0, O for infinity. With several
-// optimizers (torch), A is infinity for the first of two only, B for the second only. Columns: scale
-// after the step, tracker, hysteresis, iteration, last overflow, optimizer steps, skipped, weight
-// finite, stop; skipped has one digit per optimizer. The weight is trained by SGD with a rate of 1.
+// optimizers (torch), A is infinity for the first of two only, B for the second only. Columns:
+// scale after the step, tracker, hysteresis, iteration, last overflow, optimizer steps, skipped,
+// weight finite, stop; skipped has one digit per optimizer. The weight is trained by SGD with a
+// rate of 1.
 #include <cmath>
 #include <cstdio>
 #include <string_view>

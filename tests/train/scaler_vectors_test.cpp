@@ -59,7 +59,7 @@ std::vector<Vectors> read_vectors() {
   return all;
 }
 
-/// What is known of one step, under the names of the vectors.
+/// Known values of one step, under the names of the vectors.
 using Row = std::map<std::string, std::string>;
 
 std::string number(double x) { return std::to_string(static_cast<int64_t>(x)); }
