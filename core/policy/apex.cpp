@@ -156,7 +156,7 @@ Plan tf32_plan() {
 std::vector<Preset> apex_presets() {
   const auto row = [](const char* name, const char* group, const char* summary,
                       std::function<Plan()> make) {
-    return Preset{{name, group, summary}, std::move(make)};
+    return Preset{.info = {name, group, summary}, .make = std::move(make)};
   };
   const auto fp32 = [] {
     Plan plan;

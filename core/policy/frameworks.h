@@ -13,7 +13,7 @@ namespace halfscope {
 /// it, in the words of the framework's users (PlanRule::why, PlanRule::change).
 struct Preset {
   PresetInfo info;
-  // One of the two; the caller sets the plan's name.
+  // One of them, or both; the caller sets the plan's name.
   std::function<Plan()> make{};
   std::function<Plan(const Model&)> make_for{};  ///< for one network, PresetInfo::needs_network
 };

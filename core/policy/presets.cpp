@@ -170,7 +170,7 @@ bool needs_network(std::string_view name) {
 
 std::optional<Plan> preset_plan(std::string_view name, const Model& network) {
   for (const Preset& row : preset_table()) {
-    if (row.info.name == name && row.info.needs_network) return named(row.make_for(network), row);
+    if (row.info.name == name && row.make_for) return named(row.make_for(network), row);
   }
   return preset_plan(name);
 }

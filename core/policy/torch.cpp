@@ -308,8 +308,11 @@ Plan torch_autocast_plan(const TorchAutocast& autocast, const Model& model) {
 std::vector<Preset> torch_presets() {
   std::vector<Preset> rows;
   for (const Named& named : kPresets) {
-    rows.push_back({{named.name, "PyTorch", named.summary},
-                    [autocast = named.autocast] { return torch_autocast_plan(autocast); }});
+    rows.push_back(
+        {.info = {named.name, "PyTorch", named.summary},
+         .make = [autocast = named.autocast] { return torch_autocast_plan(autocast); },
+         .make_for = [autocast = named.autocast](
+                         const Model& network) { return torch_autocast_plan(autocast, network); }});
   }
   return rows;
 }

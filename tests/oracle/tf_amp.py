@@ -484,6 +484,10 @@ def main():
         return 0
     everything = list(settings())
     if options.program:
+        import tensorflow as tf
+        if not tf.__version__.startswith("2.21."):  # other versions paint differently
+            print(f"skipped: this is TensorFlow {tf.__version__}, not 2.21")
+            return 0
         with tempfile.TemporaryDirectory() as folder:
             produce(pathlib.Path(folder) / "networks", NETWORKS, everything)
             count = options.random or 40

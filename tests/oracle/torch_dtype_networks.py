@@ -274,7 +274,7 @@ OWN: Dict[str, Network] = {
         "rsqrt": lambda x: torch.rsqrt(x.abs() + 1),
         "reciprocal": lambda x: torch.reciprocal(x.abs() + 1),
         "one_over": lambda x: 1 / (x.abs() + 1), "sin": torch.sin, "erf": torch.erf,
-        "tan": torch.tan, "cosh": torch.cosh, "sinh": torch.sinh, "log2": lambda x: torch.log2(
+        "tan": torch.tan, "cosh": torch.cosh, "log2": lambda x: torch.log2(
             x.abs() + 1), "log1p": lambda x: torch.log1p(x.abs()), "expm1": torch.expm1,
         "cumsum": lambda x: x.cumsum(-1), "prod": lambda x: x * x.prod(-1, keepdim=True),
         "sum": lambda x: x / x.abs().sum(-1, keepdim=True),

@@ -258,9 +258,9 @@ def calls_of_nodes(model: onnx.ModelProto, feeds: Dict[str, np.ndarray],
 
 
 def export(network: Network, model: torch.nn.Module, inputs: Dict[str, torch.Tensor],
-           dynamo: bool) -> onnx.ModelProto:
+           dynamo: bool, **how) -> onnx.ModelProto:
     arguments = tuple(inputs.values())
-    more: dict = {"input_names": list(inputs), "output_names": ["output"]}
+    more: dict = {"input_names": list(inputs), "output_names": ["output"], **how}
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), \
             contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
