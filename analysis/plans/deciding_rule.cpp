@@ -59,14 +59,14 @@ int deciding_rule(const Plan& plan, const std::vector<int>& rules) {
 void explain_decision(const Plan& plan, const WrittenNode& source, NodeDecision& decision) {
   const bool by_default = decision.rule < 0;
   const PlanRule* rule = by_default ? nullptr : &plan.rules[static_cast<size_t>(decision.rule)];
-  if (source.in_loss && by_default) {
-    decision.why = "HalfScope adds this loss and computes it in fp32 under every plan.";
-    decision.change = "Add a rule that names its path.";
-    return;
-  }
   if (plan.double_precision) {
     decision.why = "This plan computes everything in double, without rounding.";
     decision.change = "Use another plan: this one has no rules.";
+    return;
+  }
+  if (source.in_loss && by_default) {
+    decision.why = "HalfScope adds this loss and computes it in fp32 under every plan.";
+    decision.change = "Add a rule that names its path.";
     return;
   }
   decision.why = by_default ? plan.why : rule->why;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the plan of a recorded lane decides about each of its layers, from the run file alone.
+// Decisions of the plan of a recorded lane about each of its layers, from the run file alone.
 #pragma once
 
 #include <vector>

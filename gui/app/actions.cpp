@@ -92,6 +92,8 @@ const std::vector<AppAction>& app_actions() {
        [](App& app) { app.choose_svg(PanelPicture::distances); }, true},
       {"Export", "Error by depth as SVG ...", "",
        [](App& app) { app.choose_svg(PanelPicture::errors); }, true},
+      {"Export", "Loss scales as SVG ...", "",
+       [](App& app) { app.choose_svg(PanelPicture::scalers); }, true},
       {"View", "Show all steps", "F", [](App& app) { app.fit(); }, true},
       {"View", "Zoom in", "W", [](App& app) { app.zoom(0.8); }, true},
       {"View", "Zoom out", "S", [](App& app) { app.zoom(1.25); }, true},

@@ -131,7 +131,9 @@ void App::poll_models() {
 
 void App::select_worst_place() {
   const Report* report = run_ ? run_->report() : nullptr;
-  if (report == nullptr || !view_.layer.empty() || report->sick < 0) return;
+  // A restored view has a layer, or at least a step where the worst finding names no layer.
+  const bool restored = !view_.layer.empty() || view_.cursor >= 0;
+  if (report == nullptr || restored || report->sick < 0) return;
   if (const Finding* worst = worst_finding(*report)) go_to_finding(view_, *run_, *worst);
 }
 

@@ -20,13 +20,14 @@ struct PanelName {
   const char* name;   ///< of files and in scripts
   const char* title;  ///< of the dialog
 };
-constexpr std::array<PanelName, 6> kPanels{
+constexpr std::array<PanelName, 7> kPanels{
     {{PanelPicture::loss, "loss", "Save the loss as SVG"},
      {PanelPicture::heatmap, "heatmap", "Save the heatmap as SVG"},
      {PanelPicture::magnitudes, "magnitudes", "Save the magnitudes as SVG"},
      {PanelPicture::histogram, "histogram", "Save the histogram as SVG"},
      {PanelPicture::distances, "distances", "Save the distances as SVG"},
-     {PanelPicture::errors, "errors", "Save the errors by depth as SVG"}}};
+     {PanelPicture::errors, "errors", "Save the errors by depth as SVG"},
+     {PanelPicture::scalers, "scalers", "Save the loss scales as SVG"}}};
 
 const PanelName& name_of(PanelPicture panel) {
   return *std::find_if(kPanels.begin(), kPanels.end(),
@@ -41,6 +42,7 @@ ImVec2 size_of(PanelPicture panel, size_t rows) {
     case PanelPicture::heatmap:
       return {900, std::clamp(90.0f + 18.0f * static_cast<float>(rows), 220.0f, 1600.0f)};
     case PanelPicture::magnitudes:
+    case PanelPicture::scalers:
       return {900, 300};
     case PanelPicture::histogram:
     case PanelPicture::distances:
@@ -69,6 +71,8 @@ bool draw_panel(PanelPicture panel, const Frame& frame) {
       return picture_distances(frame);
     case PanelPicture::errors:
       return picture_errors(frame);
+    case PanelPicture::scalers:
+      return picture_scalers(frame);
   }
   return false;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the loss scalers of all frameworks would have done with the gradients of a recorded lane.
+// Studies of a recorded lane: how the loss scalers of all frameworks would do with its gradients.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,15 @@ namespace halfscope::gui {
 struct FloatLab;
 
 /// Panels that can be exported as SVG.
-enum class PanelPicture : uint8_t { loss, heatmap, magnitudes, histogram, distances, errors };
+enum class PanelPicture : uint8_t {
+  loss,
+  heatmap,
+  magnitudes,
+  histogram,
+  distances,
+  errors,
+  scalers
+};
 
 struct Request {
   enum class Kind : uint8_t {
@@ -117,6 +125,7 @@ void draw_lanes(const Frame& frame);       ///< distance to another lane in ulps
 bool picture_histogram(const Frame& frame);
 bool picture_distances(const Frame& frame);  ///< the histogram of ulps
 bool picture_errors(const Frame& frame);     ///< error by depth
+bool picture_scalers(const Frame& frame);    ///< loss scales over steps
 // Panels of the tabs.
 #define HALFSCOPE_TAB(panel, name, title, shorter) void draw_##panel(const Frame& frame);
 #include "gui/state/tabs.inc"

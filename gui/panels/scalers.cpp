@@ -87,10 +87,11 @@ class ScalerPanel {
     }
   }
 
-  bool empty() const { return lines_.empty(); }
+  bool empty() const { return lines_.empty(); }  ///< nothing to draw
   void draw_plot();
   void draw_table();
   void draw_limits(bool ceilings) const;
+  void draw_lines_legend() const;
 
  private:
   bool is_chosen(const ScalerLine& each) const { return frame_.view.scaler == each.name; }
@@ -264,7 +265,7 @@ void ScalerPanel::draw_plot() {
     if (plot.hovered() && !plot.panning() && frame_.run.step_count() > 0)
       show_tip(pointed_step(frame_, plot));
     if (plot.action() != PlotAction::none) {
-      hand_out(frame_, plot.action(), table_of(area.x), "loss-scales", PanelPicture::loss);
+      hand_out(frame_, plot.action(), table_of(area.x), "loss-scales", PanelPicture::scalers);
     }
   }
   take_area(area);
@@ -310,7 +311,7 @@ void ScalerPanel::draw_row(const ScalerLine& each) {
        : trace.end == ScalerEnd::runaway ? theme.warn
                                          : theme.bad);
   cell("skipped", std::to_string(trace.skipped), theme.ink);
-  cell("last", short_scale(trace.changes.back().scale), theme.ink);
+  cell("last", short_scale(scale_in(trace, std::max<int64_t>(trace.steps, 1) - 1)), theme.ink);
   cell("lost", std::isnan(trace.lost) ? "-" : percent(trace.lost), theme.ink);
   std::string about = sentence(trace.about);
   const int twin = study_->same_as[static_cast<size_t>(each.trace)];
@@ -331,10 +332,10 @@ void ScalerPanel::draw_table() {
     float width;
   };
   static constexpr Column kColumns[] = {
-      {"Scaler", "The scaler, with its framework's defaults. Click to emphasise its line.", 168},
+      {"Scaler", "The scaler, with its framework's defaults. Click to emphasise its line.", 184},
       {"Result", "What becomes of the scale with this lane's gradients.", 84},
       {"Skipped", "Steps without an update because a gradient overflows.", 58},
-      {"Last scale", "The loss scale after the last step.", 72},
+      {"Last scale", "The loss scale in the last step.", 72},
       {"Lost",
        "Mean share of the non-zero gradients that become 0 in the steps taken, from the "
        "histograms.",
@@ -369,7 +370,17 @@ void ScalerPanel::draw_limits(bool ceilings) const {
                      "plot is the scale at which the first one overflows."
                    : "Gradients that need the largest loss scale. Below the lower thin line of the "
                      "plot, the smallest one becomes 0.");
-  if (sites.empty()) {
+  const auto hopeless = std::count_if(study_->demands.steps.begin(), study_->demands.steps.end(),
+                                      [](const ScaleDemand& step) { return step.ceiling <= 0.0; });
+  if (ceilings && hopeless > 0) {
+    const std::string text =
+        fmt::format("{} at any scale", counted(static_cast<int64_t>(hopeless), "step"));
+    flow(ImGui::CalcTextSize(text.c_str()).x, 8 * frame_.scale);
+    ui::text(path + "/any", text);
+    ui::tip(
+        "In these steps the forward pass is not finite, or gradients are not finite in the "
+        "baseline either. No loss scale helps.");
+  } else if (sites.empty()) {
     ImGui::SameLine();
     ui::text(path + "/none", "none");
   }
@@ -378,7 +389,7 @@ void ScalerPanel::draw_limits(bool ceilings) const {
     const std::string text = fmt::format("{} {}", site.site, power_text(std::log2(site.tightest)));
     const float width = ImGui::CalcTextSize(text.c_str()).x + 2 * ImGui::GetStyle().FramePadding.x;
     flow(width, 8 * frame_.scale);
-    if (ui::small_button(path + "/" + site.site, text.c_str())) {
+    if (ui::button(path + "/" + site.site, text.c_str())) {
       if (const auto found = frame_.run.view().find_site(frame_.at.lane, site.site))
         frame_.select_site(*found);
     }
@@ -388,6 +399,29 @@ void ScalerPanel::draw_limits(bool ceilings) const {
                         power_text(std::log2(site.tightest)))
                 .c_str());
   }
+}
+
+/// Draws the names of the lines in a picture, each line once.
+void ScalerPanel::draw_lines_legend() const {
+  std::vector<LegendEntry> entries;
+  for (const ScalerLine& each : lines_) {
+    if (each.trace >= 0 && study_->same_as[static_cast<size_t>(each.trace)] != each.trace) continue;
+    std::string label = each.label;
+    for (size_t i = 0; each.trace >= 0 && i < study_->traces.size(); ++i) {
+      const bool same = study_->same_as[i] == each.trace && static_cast<int>(i) != each.trace;
+      if (same) label += ", " + scaler_name(study_->traces[i]);
+    }
+    entries.push_back({.path = each.path, .label = label, .color = each.color});
+  }
+  if (study_ != nullptr) {
+    entries.push_back(
+        {.path = "scalers/overflow", .label = "overflows", .color = frame_.theme.bad});
+    entries.push_back(
+        {.path = "scalers/underflow", .label = "underflows", .color = frame_.theme.lost});
+  }
+  std::vector<std::string> hidden;
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  draw_legend(look_of(frame_), entries, at.x + ImGui::GetContentRegionAvail().x, hidden);
 }
 
 /// Returns why there are no traces, and what to do; "" if there are.
@@ -402,6 +436,20 @@ std::string problem_text(const Frame& frame, const ScalerStudy& study) {
 }
 
 }  // namespace
+
+bool picture_scalers(const Frame& frame) {
+  if (frame.at.lane < 0 || frame.run.view().info().inference) return false;
+  ScalerStudy study;
+  if (frame.view.try_scalers) study = study_scalers(frame.run.view(), frame.at.lane);
+  const bool has_study = frame.view.try_scalers && study.problem.empty();
+  ScalerPanel panel(frame, has_study ? &study : nullptr);
+  if (panel.empty()) return false;
+  picture_text(frame, "Loss scales, gradients of " + frame.lane_info().name, true);
+  panel.draw_lines_legend();
+  ImGui::NewLine();
+  panel.draw_plot();
+  return true;
+}
 
 void draw_scalers(const Frame& frame) {
   if (frame.at.lane < 0 || frame.run.view().info().inference) {

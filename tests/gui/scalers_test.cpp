@@ -53,6 +53,27 @@ TEST(Scalers, NameTheGradientsThatLimitTheScale) {
   EXPECT_EQ(panel.view().site, "layer1.weight_grad");
 }
 
+TEST(Scalers, StepsThatOverflowAtAnyScaleAreCounted) {
+  RunView run = test::plain_run(2, 3);
+  // The forward pass of step 3 is not finite, so no loss scale helps.
+  for (int lane = 0; lane < 2; ++lane) {
+    run.add_step(lane, {.step = 3,
+                        .loss = 1.0,
+                        .loss_scale = lane == 0 ? 1.0 : 1024.0,
+                        .skipped = lane == 1,
+                        .first_bad = lane == 1 ? 0 : -1});
+    for (const SiteInfo& site : run.lane(lane).sites) {
+      run.add_window(lane, site.order,
+                     {.step = 3, .step_count = 1, .stats = test::stats_of({1e6f, 1.0f})});
+    }
+  }
+  PanelFixture panel(std::move(run), draw_scalers, {1300, 400});
+  panel.view().lane = "half";
+  panel.view().try_scalers = true;
+  panel.ui().frame(2);
+  EXPECT_EQ(panel.ui().text("scalers/ceiling/any"), "1 step at any scale");
+}
+
 TEST(Scalers, AClickEmphasisesOne) {
   PanelFixture panel(test::plain_run(3, 60), draw_scalers, {1300, 400});
   panel.view().lane = "half";
