@@ -29,6 +29,14 @@ std::string selected_by(const PlanRule& rule) {
 
 }  // namespace
 
+std::vector<std::string> other_names(const std::string& path, const std::string& alias) {
+  std::vector<std::string> names;
+  if (const size_t part = path.find(':'); part != std::string::npos)
+    names.push_back(path.substr(0, part));
+  if (!alias.empty()) names.push_back(alias);
+  return names;
+}
+
 std::vector<int> applying_rules(const Plan& plan, const std::string& path, const std::string& op,
                                 const WrittenNode& source) {
   std::vector<int> rules, own;

@@ -20,6 +20,10 @@ struct WrittenNode {
   bool in_loss = false;  ///< of the loss that HalfScope adds
 };
 
+/// Returns the other names of a node: the module of its path, and `alias`, its name in an imported
+/// file ("" for none).
+std::vector<std::string> other_names(const std::string& path, const std::string& alias);
+
 /// Returns the rules that apply to a node, in the order in which they do, as indices; see resolve()
 /// and core/lower/add_planned.cpp. `path` and `op` are those of the node itself, which may be a
 /// part of `source`.

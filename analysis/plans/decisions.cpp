@@ -10,7 +10,6 @@
 #include "analysis/plans/deciding_rule.h"
 #include "core/graph/op_def.h"
 #include "core/lower/narrow.h"
-#include "core/lower/plan_paths.h"
 
 namespace halfscope {
 namespace {
@@ -26,6 +25,7 @@ class Sources {
       by_path_.try_emplace(nodes[i].path,
                            WrittenNode{.path = nodes[i].path,
                                        .op = nodes[i].op,
+                                       .other_names = other_names(nodes[i].path, nodes[i].alias),
                                        .expands = find_op(nodes[i].op).always_expands,
                                        .in_loss = in_loss});
     }
@@ -80,7 +80,7 @@ bool same_formats(const NodeDecision& a, const NodeDecision& b) {
 }  // namespace
 
 ExplainedPlan explain_plan(const Model& model, const Plan& plan) {
-  ExplainedPlan result{.plan = by_paths(plan, model.graph),
+  ExplainedPlan result{.plan = plan,
                        .executable = model.loss == kNone ? lower_inference(model, plan)
                                                          : lower(model, plan, TrainingSpec{}),
                        .nodes = {}};

@@ -18,15 +18,6 @@
 namespace halfscope {
 namespace {
 
-/// Returns the names besides its path by which rules may select a layer.
-std::vector<std::string> other_names(const std::string& path, const std::string& alias) {
-  std::vector<std::string> names;
-  if (const size_t part = path.find(':'); part != std::string::npos)
-    names.push_back(path.substr(0, part));
-  if (!alias.empty()) names.push_back(alias);
-  return names;
-}
-
 class RecordedLane {
  public:
   explicit RecordedLane(const LaneInfo& lane) : lane_(lane) {
