@@ -256,9 +256,10 @@ struct QuickExpSums {
     if (!is_finite(largest)) return elementary::kNaN;
     double sum = 0.0;
     if (packs.is_single()) {
-      packs.each(line, thread, [&](const Pack&) {
+      packs.each(line, thread, [&](const Pack& pack) {
         for (int j = 0; j < kSeveral; ++j) {
-          state.power[j] = power_of(static_cast<float>(state.power[j]), largest);
+          const float element = static_cast<float>(state.power[j]);
+          state.power[j] = pack.has(j) ? power_of(element, largest) : 0.0;
           sum += state.power[j];
         }
       });
