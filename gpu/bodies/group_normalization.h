@@ -396,6 +396,18 @@ struct ParameterColumns {
   }
 
  private:
+  /// Reads a statistic of each term's group; zeros if there is none.
+  HS_HD void read_groups(const In<T>& from, const Spaced& rows, const Spaced& at,
+                         T (&to)[kSeveral]) const {
+    if (from != nullptr && int64_t{of.groups.params} == int64_t{of.groups.size}) {
+      read(from, rows, to);  // a row is a group
+      return;
+    }
+    for (int j = 0; j < kSeveral; ++j) {
+      const bool exists = from != nullptr && j < at.count;
+      to[j] = exists ? from[(at.first + j * at.step) / of.groups.size] : T{0};
+    }
+  }
   HS_HD void add(int64_t p, int partial, double& product, double& gradient) const {
     constexpr int kPass = kPartialSums * kSeveral;
     const int64_t params = of.groups.params, n = of.groups.per_param();
@@ -406,11 +418,8 @@ struct ParameterColumns {
       T dy[kSeveral], x[kSeveral], mean[kSeveral], inverse[kSeveral];
       read(of.dy, at, dy);
       read(of.x, at, x);
-      for (int j = 0; j < kSeveral; ++j) {
-        const int64_t group = (at.first + (j < at.count ? j : 0) * at.step) / of.groups.size;
-        mean[j] = of.mean != nullptr ? of.mean[group] : T{0};
-        inverse[j] = of.inverse[group];
-      }
+      read_groups(of.mean, rows, at, mean);
+      read_groups(of.inverse, rows, at, inverse);
       for (int j = 0; j < kSeveral; ++j) {
         if (j >= at.count) continue;
         const double g = static_cast<double>(dy[j]);
