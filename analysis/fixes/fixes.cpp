@@ -10,8 +10,9 @@
 namespace halfscope {
 namespace {
 
-constexpr std::array kTargets{FixTarget::pytorch, FixTarget::torchao, FixTarget::keras,
-                              FixTarget::tensorflow, FixTarget::plan};
+constexpr std::array kTargets{
+    FixTarget::pytorch, FixTarget::torchao,    FixTarget::transformer_engine,
+    FixTarget::keras,   FixTarget::tensorflow, FixTarget::plan};
 
 /// Returns float32 for plans of other versions that this one cannot read.
 FloatFormat storage_of(const LaneInfo& lane) {
@@ -32,6 +33,8 @@ const char* fix_target_name(FixTarget target) noexcept {
       return "pytorch";
     case FixTarget::torchao:
       return "torchao";
+    case FixTarget::transformer_engine:
+      return "transformer-engine";
     case FixTarget::keras:
       return "keras";
     case FixTarget::tensorflow:
@@ -55,6 +58,8 @@ std::string fix_as(FixTarget target, const LaneInfo& lane, const PlanEdit& edit)
       return fixes::pytorch_text(lane, storage_of(lane), edit);
     case FixTarget::torchao:
       return fixes::torchao_text(lane, edit);
+    case FixTarget::transformer_engine:
+      return fixes::transformer_engine_text(lane, edit);
     case FixTarget::keras:
       return fixes::keras_text(lane, edit);
     case FixTarget::tensorflow:

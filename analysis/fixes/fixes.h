@@ -13,7 +13,7 @@
 
 namespace halfscope {
 
-enum class FixTarget : uint8_t { pytorch, torchao, keras, tensorflow, plan };
+enum class FixTarget : uint8_t { pytorch, torchao, transformer_engine, keras, tensorflow, plan };
 
 std::span<const FixTarget> all_fix_targets() noexcept;
 const char* fix_target_name(FixTarget target) noexcept;  // "pytorch"

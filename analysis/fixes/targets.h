@@ -13,6 +13,7 @@ namespace halfscope::fixes {
 /// @param storage the format of the lane's weights
 std::string pytorch_text(const LaneInfo& lane, const FloatFormat& storage, const PlanEdit& edit);
 std::string torchao_text(const LaneInfo& lane, const PlanEdit& edit);
+std::string transformer_engine_text(const LaneInfo& lane, const PlanEdit& edit);
 std::string keras_text(const LaneInfo& lane, const PlanEdit& edit);
 std::string tensorflow_text(const LaneInfo& lane, const PlanEdit& edit);
 

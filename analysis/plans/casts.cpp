@@ -19,6 +19,9 @@ class CastFinder {
       : executable_(executable), graph_(executable.graph) {
     for (const Constant& constant : graph_.constants()) constants_.insert(constant.value);
     for (const Input& input : graph_.inputs()) names_[input.value] = "input " + input.name;
+    for (const Node& node : graph_.nodes()) {
+      if (node.phase == Phase::backward) differentiated_.insert(node.forward);
+    }
     for (const Variable& variable : graph_.variables()) {
       names_[variable.value] = variable.path;
       weights_.insert(variable.value);
@@ -26,7 +29,7 @@ class CastFinder {
   }
 
   std::vector<ValueCast> run() {
-    for (const NodeId id : executable_.entry(executable_.forward)) visit(graph_.node(id));
+    for (const NodeId id : executable_.entry(executable_.forward)) visit(id);
     for (const NodeId id : executable_.entry(Entry::update)) visit_update(graph_.node(id));
     return std::move(casts_);
   }
@@ -37,7 +40,8 @@ class CastFinder {
            node.op == "ScaleUpdate" || node.path.starts_with("metrics/");
   }
 
-  void visit(const Node& node) {
+  void visit(NodeId id) {
+    const Node& node = graph_.node(id);
     if (converts(node)) return;
     const size_t end = std::min(node.inputs.size(), find_op(node.op).stored_inputs_from);
     for (size_t i = 0; i < end; ++i) {
@@ -52,6 +56,14 @@ class CastFinder {
       // The scalars of a step (loss scale, learning rate ...) are arguments of kernels.
       if (value.shape.empty() && value.producer == kNone) continue;
       add(stored, read);
+      // A gradient of a widened value is narrowed again, by each reader.
+      if (read.contains(value.format) && value.producer != kNone && differentiated_.contains(id)) {
+        casts_.push_back({.value = name_of(stored) + " (gradient)",
+                          .from = read,
+                          .to = value.format,
+                          .elements = element_count(value.shape),
+                          .readers = 1});
+      }
     }
   }
 
@@ -104,6 +116,7 @@ class CastFinder {
   const Executable& executable_;
   const Graph& graph_;
   std::set<ValueId> constants_, weights_;
+  std::set<NodeId> differentiated_;  // forward nodes with gradient nodes
   std::map<ValueId, std::string> names_;
   std::map<std::pair<ValueId, std::string>, size_t> index_;
   std::vector<ValueCast> casts_;

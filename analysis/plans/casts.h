@@ -10,7 +10,9 @@
 
 namespace halfscope {
 
-/// One value that nodes read in another format than the one it is stored in.
+/// One value that nodes read in another format than the one it is stored in. Where such a cast has
+/// a gradient, the gradient is cast back, even if HalfScope's kernel writes it in the format of the
+/// value at once.
 struct ValueCast {
   std::string value;  ///< "conv1.weight", "relu1", "relu1 (gradient)"
   FloatFormat from, to;

@@ -7,25 +7,13 @@
 #include <map>
 #include <set>
 
+#include "analysis/plans/deciding_rule.h"
 #include "core/graph/op_def.h"
 #include "core/lower/narrow.h"
 #include "core/lower/plan_paths.h"
 
 namespace halfscope {
 namespace {
-
-bool sets_formats(const PlanRule& rule) { return rule.follow || rule.read || rule.write; }
-
-bool selects(const PlanRule& rule, const std::string& path, const std::string& op) {
-  return (rule.op.empty() || rule.op == op) && (rule.path.empty() || glob_match(rule.path, path));
-}
-
-/// A node of the network as it was written, before composites expand.
-struct Source {
-  std::string path, op;
-  bool expands = false;  ///< its parts are planned one by one
-  bool in_loss = false;  ///< of the loss that HalfScope adds
-};
 
 /// Finds the node of the network that a node of the executable came from.
 class Sources {
@@ -35,13 +23,16 @@ class Sources {
     for (size_t i = 0; i < nodes.size(); ++i) {
       const bool in_loss =
           model.first_loss_node != kNone && static_cast<NodeId>(i) >= model.first_loss_node;
-      by_path_.try_emplace(nodes[i].path, Source{nodes[i].path, nodes[i].op,
-                                                 find_op(nodes[i].op).always_expands, in_loss});
+      by_path_.try_emplace(nodes[i].path,
+                           WrittenNode{.path = nodes[i].path,
+                                       .op = nodes[i].op,
+                                       .expands = find_op(nodes[i].op).always_expands,
+                                       .in_loss = in_loss});
     }
   }
 
   /// Returns the node with this path, or else the composite above it; null if there is none.
-  const Source* of(std::string path) const {
+  const WrittenNode* of(std::string path) const {
     for (;;) {
       if (const auto found = by_path_.find(path); found != by_path_.end()) return &found->second;
       const size_t slash = path.rfind('/');
@@ -51,24 +42,8 @@ class Sources {
   }
 
  private:
-  std::map<std::string, Source> by_path_;
+  std::map<std::string, WrittenNode> by_path_;
 };
-
-/// Returns the index of the rule that sets the node's formats, or -1; see resolve() and
-/// core/lower/add_planned.cpp.
-int deciding_rule(const Plan& plan, const Node& node, const Source& source) {
-  int base = -1, own = -1;
-  for (size_t i = 0; i < plan.rules.size(); ++i) {
-    const PlanRule& rule = plan.rules[i];
-    if (!sets_formats(rule) || (source.in_loss && rule.path.empty())) continue;
-    const bool composite = selects(rule, source.path, source.op);
-    if (composite) base = static_cast<int>(i);
-    if (node.path == source.path || composite) continue;
-    const bool part = (source.expands || !rule.path.empty()) && selects(rule, node.path, node.op);
-    if (part) own = static_cast<int>(i);
-  }
-  return source.expands ? std::max(base, own) : own >= 0 ? own : base;
-}
 
 /// Returns the inputs that a node follows, with their formats: "relu1 (fp16), bias (fp32)".
 std::string followed_inputs(const Graph& graph, const Node& node) {
@@ -92,47 +67,6 @@ std::string followed_inputs(const Graph& graph, const Node& node) {
   return text;
 }
 
-std::string selected_by(const PlanRule& rule) {
-  std::string text;
-  if (!rule.op.empty()) text += "operator " + rule.op;
-  if (!rule.path.empty()) text += (text.empty() ? "path '" : " at path '") + rule.path + "'";
-  return text;
-}
-
-/// Returns reason and remedy where the rule itself gives none.
-void explain(const Plan& plan, const Graph& graph, const Node& node, const Source& source,
-             NodeDecision& decision) {
-  const bool by_default = decision.rule < 0;
-  const PlanRule* rule = by_default ? nullptr : &plan.rules[static_cast<size_t>(decision.rule)];
-  if (source.in_loss && by_default) {
-    decision.why = "HalfScope adds this loss and computes it in fp32 under every plan.";
-    decision.change = "Add a rule that names its path.";
-    return;
-  }
-  decision.why = by_default ? plan.why : rule->why;
-  decision.change = by_default ? plan.change : rule->change;
-  if (decision.why.empty()) {
-    decision.why = by_default ? "No rule of the plan selects it, so the plan's default applies."
-                              : fmt::format("Rule {} of the plan selects it: {}.",
-                                            decision.rule + 1, selected_by(*rule));
-  }
-  if (decision.change.empty()) {
-    decision.change = fmt::format(
-        "Add a rule to the end of the plan: {{\"path\": \"{}\", "
-        "\"format\": \"{}\"}}.",
-        node.path, decision.read == kFp32 ? "fp16" : "fp32");
-  }
-  if (decision.follows) {
-    const std::string inputs = followed_inputs(graph, node);
-    if (!inputs.empty()) decision.why += " Its inputs: " + inputs + ".";
-  }
-}
-
-bool is_listed(const Node& node) {
-  return node.phase == Phase::forward && !node.path.starts_with("metrics/") && node.op != "Cast" &&
-         node.op != "Quantize" && node.op != "Dequantize" && node.op != "ScaleUpdate";
-}
-
 bool selects_node(const std::string& glob, const NodeDecision& node) {
   const size_t part = node.path.find(':');
   return glob_match(glob, node.path) || glob == node.op || glob_match(glob + "/*", node.path) ||
@@ -154,21 +88,26 @@ ExplainedPlan explain_plan(const Model& model, const Plan& plan) {
   const Sources sources(model);
   for (const NodeId id : result.executable.entry(result.executable.forward)) {
     const Node& node = graph.node(id);
-    const Source* source = is_listed(node) ? sources.of(node.path) : nullptr;
+    const bool listed = node.phase == Phase::forward && has_decision(node.path, node.op);
+    const WrittenNode* source = listed ? sources.of(node.path) : nullptr;
     if (source == nullptr) continue;
     NodeDecision decision{.path = node.path,
                           .op = node.op,
                           .read = node.plan.read,
                           .write = graph.value(node.outputs[0]).format,
                           .follows = node.plan.follows};
-    decision.rule = plan.double_precision ? -1 : deciding_rule(result.plan, node, *source);
+    if (!plan.double_precision) {
+      decision.rule =
+          deciding_rule(result.plan, applying_rules(result.plan, node.path, node.op, *source));
+    }
     for (const ValueId input : node.inputs) {
       const ValueId stored = input == kNone ? kNone : before_narrowing(graph, input);
       if (stored == kNone || graph.variable_of(stored) == nullptr) continue;
       decision.weights = graph.value(stored).format;
       break;
     }
-    explain(result.plan, graph, node, *source, decision);
+    explain_decision(result.plan, *source, decision);
+    if (decision.follows) decision.inputs = followed_inputs(graph, node);
     result.nodes.push_back(std::move(decision));
   }
   return result;

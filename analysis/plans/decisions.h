@@ -20,8 +20,9 @@ struct NodeDecision {
   std::optional<FloatFormat> weights = std::nullopt;
   bool follows = false;  ///< the formats are those of its inputs
   int rule = -1;         ///< index of the plan's rule that set the formats; -1: the plan's default
-  std::string why;       ///< one sentence or more, never empty
-  std::string change;    ///< what would change it
+  std::string why{};     ///< one sentence or more, never empty
+  std::string inputs{};  ///< of nodes that follow: "relu1 (fp16), conv1 (fp32)"
+  std::string change{};  ///< what would change it
 };
 
 /// A plan for one network.

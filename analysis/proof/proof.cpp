@@ -37,10 +37,10 @@ std::string in_words(const PlanEdit& member) {
 /// advice.
 bool finds_its_scale(const PlanEdit& edit, const LossScalerConfig& scaler) {
   constexpr double kComesDown = 0x1p16;
-  const double start = static_cast<double>(scaler.initial);
+  const double start = scaler.initial;
   const bool alone =
       edit.fp32_layers().empty() && !edit.has(FixKind::weights_fp32) && !edit.reduction();
-  return scaler.kind == LossScalerConfig::Kind::dynamic && !alone && start >= *edit.loss_scale() &&
+  return !is_static(scaler) && !alone && start >= *edit.loss_scale() &&
          start <= kComesDown * *edit.loss_scale();
 }
 
@@ -75,7 +75,7 @@ class Prover {
     if (search_.on && nothing_.empty() && !original.trial.passes && !stop_) {
       request.original = original_.plan;
       request.advice = edit_;
-      if (original_.scaler.kind == LossScalerConfig::Kind::dynamic) {
+      if (!is_static(original_.scaler)) {
         request.loss_scale = advised_scale_;
       }
       find(std::move(request), proof);

@@ -24,7 +24,8 @@ LaneConfig TrialBook::lane(const PlanEdit& edit, const std::string& name) const 
   lane.plan = edit.apply(original_.plan);
   lane.plan.name = name;
   if (const std::optional<double> scale = edit.loss_scale()) {
-    lane.scaler = {.kind = LossScalerConfig::Kind::constant, .initial = static_cast<float>(*scale)};
+    lane.scaler = {.kind = LossScalerConfig::Kind::constant,
+                   .initial = static_cast<double>(static_cast<float>(*scale))};
   }
   return lane;
 }

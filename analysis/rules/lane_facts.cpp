@@ -8,6 +8,7 @@
 
 #include "analysis/format_limits.h"
 #include "analysis/rules/absorbed.h"
+#include "core/backend/loss_scaler.h"
 #include "core/error.h"
 #include "core/policy/policy.h"
 #include "core/train/probe.h"
@@ -162,7 +163,7 @@ void LaneFacts::build_graph() {
 }
 
 bool LaneFacts::scales_dynamically() const {
-  if (!info().loss_scale.empty()) return info().loss_scale.starts_with("dynamic");
+  if (const auto scaler = read_loss_scale(info().loss_scale)) return !is_static(*scaler);
   const std::span<const StepRow> rows = steps();
   const auto changes = [](const StepRow& a, const StepRow& b) {
     return a.loss_scale != b.loss_scale;
@@ -173,8 +174,10 @@ bool LaneFacts::scales_dynamically() const {
 }
 
 bool LaneFacts::scales_loss() const {
-  const std::string& setting = info().loss_scale;
-  if (setting.starts_with("dynamic") || setting.starts_with("static")) return !inference();
+  const std::optional<LossScalerConfig> scaler = read_loss_scale(info().loss_scale);
+  const bool plain = !scaler || scaler->kind == LossScalerConfig::Kind::none ||
+                     scaler->kind == LossScalerConfig::Kind::deepspeed_bf16;
+  if (!plain) return !inference();
   const std::span<const StepRow> rows = steps();
   return std::any_of(rows.begin(), rows.end(),
                      [](const StepRow& row) { return row.loss_scale != 1.0; });

@@ -7,6 +7,7 @@
 
 #include "analysis/order_cache.h"
 #include "cli/args/network.h"
+#include "cli/args/planned_network.h"
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "core/policy/policy.h"
@@ -231,6 +232,13 @@ std::vector<LaneRequest> lane_requests(const Settings& settings) {
 
 Plan plan_of(const LaneRequest& lane, const Settings& settings) {
   if (lane.spelled_out) return *lane.spelled_out;
+  if (needs_network(lane.plan)) {
+    if (settings.model.empty()) {
+      throw usage_error("'" + lane.plan + "' decides node by node and needs a network",
+                        "add --model");
+    }
+    return preset_plan(lane.plan, planned_network(settings)).value();
+  }
   return network_plan(lane.plan, settings.model, network_options(settings));
 }
 

@@ -115,7 +115,8 @@ std::vector<std::string> network_words() {
 }
 
 std::vector<std::string> plan_words() {
-  std::vector<std::string> words = preset_names();
+  std::vector<std::string> words;
+  for (const PresetInfo& preset : presets()) words.push_back(preset.name);
   words.emplace_back(kAsExported);
   for (const std::string& name : zoo::zoo_plan_names()) words.push_back("zoo:" + name);
   return words;

@@ -19,7 +19,14 @@
 namespace halfscope {
 
 /// The commands that take their settings from the table, as bits.
-enum Commands : unsigned { kTrain = 1, kRun = 2, kConvert = 4, kDoctor = 8, kInspect = 16 };
+enum Commands : unsigned {
+  kTrain = 1,
+  kRun = 2,
+  kConvert = 4,
+  kDoctor = 8,
+  kInspect = 16,
+  kPlan = 32
+};
 
 struct Settings {
   Commands command = kTrain;
@@ -44,6 +51,7 @@ struct Settings {
   bool evaluate_average = false;
   Schedule schedule{};
   double clip_norm = 0.0;
+  bool clip_before_unscale = false, unscale_only = false;
   int64_t micro_batches = 1, ranks = 1;
   std::optional<Reduction> reduction{};
   int64_t early_stop = 0;

@@ -153,12 +153,31 @@ std::string loss_scale_help() {
          "  dynamic:INIT  the same, starting at INIT\n"
          "  static:X      always X\n"
          "  none          no scaling; no step is skipped\n\n"
+         "Scalers of frameworks do exactly what the framework does, errors and NaN\n"
+         "weights included. Options follow a colon, separated by commas:\n" +
+         table_of({{"torch", "init=65536, growth=2, backoff=0.5, interval=2000"},
+                   {"tf-keras", "init=32768, interval=2000; or static=X"},
+                   {"keras3", "init=32768, interval=2000, backend=torch; or static=X"},
+                   {"apex", "init=65536, window=2000, min=X, max=16777216, sum;"},
+                   {"", "or static=X"},
+                   {"apex-fp16-utils", "init=4294967296, factor=2, window=1000; or static=X"},
+                   {"deepspeed", "init=65536, window=1000, hysteresis=2, consecutive,"},
+                   {"", "min=1, raise, no-raise, fused, sum; or static=X"},
+                   {"deepspeed-bf16", "scale 1; skips steps that overflow"}}) +
+         "\n  interval, window  good steps until the scale grows\n"
+         "  hysteresis        overflows until it falls\n"
+         "  consecutive       a good step refills the hysteresis\n"
+         "  min, max          limits; raise: an overflow at min ends the training\n"
+         "  fused             DeepSpeed without ZeRO: no hysteresis, no error\n"
+         "  sum               a tensor whose fp32 sum overflows counts as overflow\n\n"
          "Default: dynamic for lanes with a format of fewer than 8 exponent bits (fp16,\n"
          "fp8), except where operands have their own scales; none for other lanes.\n\n"
          "Examples:\n"
          "  halfscope train --loss-scale static:1024\n"
          "  halfscope train --loss-scale dynamic:4096\n"
-         "  halfscope train --loss-scale none\n";
+         "  halfscope train --loss-scale tf-keras\n"
+         "  halfscope train --loss-scale deepspeed:hysteresis=4,min=0.25\n\n"
+         "See also: halfscope plan scalers, which compares them\n";
 }
 
 std::string optimizers_text() {

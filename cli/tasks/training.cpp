@@ -37,6 +37,10 @@ void check_needs(const Settings& s) {
        "add --ema DECAY"},
       {!s.clip_format || s.clip_norm > 0.0, "clip_format", "--clip-format needs a norm to clip to",
        "add --clip-norm X"},
+      {!s.clip_before_unscale || s.clip_norm > 0.0, "clip_before_unscale",
+       "--clip-before-unscale needs a norm to clip to", "add --clip-norm X"},
+      {!s.clip_before_unscale || !s.clip_format, "clip_before_unscale",
+       "--clip-before-unscale cannot be combined with --clip-format", "leave out one of them"},
       {s.early_stop == 0 || s.eval_every > 0, "early_stop",
        "--early-stop needs evaluations to judge by", "add --eval-every N"},
       {!s.verify || !s.no_record, "no_record",
@@ -85,6 +89,8 @@ TrainConfig train_config(const Settings& settings) {
   config.steps = settings.steps;
   config.schedule = settings.schedule;
   config.clip_norm = settings.clip_norm;
+  config.clip_before_unscale = settings.clip_before_unscale;
+  config.unscale_only = settings.unscale_only;
   config.micro_batches = settings.micro_batches;
   config.ranks = settings.ranks;
   config.reduction = settings.reduction.value_or(Reduction{});
@@ -114,7 +120,10 @@ bool resumes_own_checkpoint(const Settings& settings) {
 std::vector<std::string> input_files(const Settings& settings) {
   std::vector<std::string> files;
   for (const LaneRequest& lane : lane_requests(settings)) {
-    if (lane.spelled_out || preset_plan(lane.plan) || zoo::is_zoo(lane.plan)) continue;
+    if (lane.spelled_out || preset_plan(lane.plan) || needs_network(lane.plan) ||
+        zoo::is_zoo(lane.plan)) {
+      continue;
+    }
     files.push_back(lane.plan);
   }
   for (const std::string& file : {settings.init, settings.config}) {

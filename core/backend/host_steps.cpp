@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "core/backend/overflow_check.h"
+
 namespace halfscope {
 
 void HostSteps::open(const StepState* state) {
@@ -11,8 +13,7 @@ void HostSteps::open(const StepState* state) {
   measured_.reset();
   // Each micro-batch's gradient is a mean over its samples; together they add up to the whole
   // batch's.
-  program_.write_scalar(executable_.loss_scale,
-                        static_cast<double>(state_.scaler.scale) / static_cast<double>(parts_));
+  program_.write_scalar(executable_.loss_scale, state_.scaler.scale / static_cast<double>(parts_));
 }
 
 void HostSteps::run(Entry entry, bool measured) {
@@ -36,7 +37,8 @@ void HostSteps::keep(ValueId scalar) { current_.kept.push_back(program_.read_sca
 
 void HostSteps::update(bool measured) {
   const double sum_sq = program_.read_scalar(executable_.gradient_norm);
-  apply(decide(state_, rules_, sum_sq), sum_sq, measured);
+  const bool finite = finds_finite(rules_.scaler, state_.scaler, executable_, program_, sum_sq);
+  apply(decide(state_, rules_, sum_sq, finite), sum_sq, measured);
 }
 
 void HostSteps::apply(const StepDecision& decision, double sum_sq, bool measured) {

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "core/backend/overflow_check.h"
+
 namespace halfscope {
 
 RankSteps::RankSteps(Program& program, const Executable& executable, const StepRules& rules,
@@ -53,8 +55,7 @@ void RankSteps::begin_rank(int64_t rank) {
   if (rank > 0 || !replicas_.empty()) load(buffers_at_start_);
   program_.write_scalar(executable_.rank, static_cast<double>(rank));
   const StepState& state = replicas_.empty() ? state_ : replicas_[static_cast<size_t>(rank)].state;
-  program_.write_scalar(executable_.loss_scale,
-                        static_cast<double>(state.scaler.scale) / static_cast<double>(parts_));
+  program_.write_scalar(executable_.loss_scale, state.scaler.scale / static_cast<double>(parts_));
 }
 
 void RankSteps::end_rank(int64_t rank) {
@@ -91,8 +92,9 @@ void RankSteps::update(bool measured) {
   if (!ranks_vote_alone()) {
     // A format without infinities may have turned them into numbers.
     const bool lost = std::isfinite(sum_sq) && !all_finite;
-    apply(decide(state_, rules_, lost ? std::numeric_limits<double>::infinity() : sum_sq),
-          lost ? std::numeric_limits<double>::infinity() : sum_sq, measured);
+    const double known = lost ? std::numeric_limits<double>::infinity() : sum_sq;
+    const bool finite = finds_finite(rules_.scaler, state_.scaler, executable_, program_, known);
+    apply(decide(state_, rules_, known, finite), known, measured);
     current_.ranks_skipped = current_.skipped ? ranks_ : 0;
     return;
   }
@@ -115,6 +117,11 @@ void RankSteps::update(bool measured) {
     load(before);
     apply(decisions[rank], sum_sq, measured && rank == 0);
     replicas_[rank] = {decisions[rank].next, read(own_)};
+  }
+  for (const StepDecision& decision : decisions) {  // one rank's error ends the training
+    if (decision.next.scaler.stop != ScalerStop::none) {
+      current_.next.scaler.stop = decision.next.scaler.stop;
+    }
   }
   current_.rank_distance = largest_distance();
 }

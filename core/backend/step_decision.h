@@ -17,6 +17,8 @@ struct StepRules {
   LossScalerConfig scaler;
   double clip_norm = 0.0;  ///< largest 2-norm of all unscaled gradients; 0: no clipping
   double beta1 = 0.9, beta2 = 0.999;
+  /// A mistake of user code: the norm is clipped before the gradients are unscaled.
+  bool clips_scaled = false;
 };
 
 /// State that a lane carries from step to step besides its variables.
@@ -28,7 +30,7 @@ struct StepState {
 struct StepDecision {
   bool skipped = false;
   // Inputs of the update, if there is one.
-  float inverse_scale = 1.0f;
+  float inverse_scale = 1.0f;  ///< see unscale_factor(): the scale itself for Keras 3
   double clip = 1.0;
   double correction_1 = 1.0, correction_2 = 1.0;
   StepState next{};
@@ -36,25 +38,46 @@ struct StepDecision {
 
 /// Returns the 2-norm of the unscaled gradients; `sum_sq` is the sum of squares of the scaled ones.
 HS_HD inline double unscaled_norm(double sum_sq, const LossScalerState& scaler) noexcept {
-  return std::sqrt(sum_sq) / static_cast<double>(scaler.scale);
+  return std::sqrt(sum_sq) / scaler.scale;
 }
 
-/// Decides whether the step is skipped and how its update and the next step run. `finite`: whether
-/// all gradients are finite.
+/// A step as a loss scaler decides it.
+struct ScaledStep {
+  bool skipped = false;
+  StepState next{};
+};
+
+/// Returns whether the step is skipped and the state of the next one. `finite`: whether the
+/// gradients are finite by the scaler's own test. After a stop, every step is skipped.
+HS_HD inline ScaledStep scaled_step(const StepState& state, const LossScalerConfig& scaler,
+                                    bool finite) noexcept {
+  using Kind = LossScalerConfig::Kind;
+  // The inverse is infinite if the scale has collapsed below 2^-128. Frameworks go on, and 0 * inf
+  // turns every weight into NaN; our own scalers skip the step.
+  const bool guarded = scaler.kind == Kind::dynamic || scaler.kind == Kind::constant;
+  const double factor = guarded ? static_cast<double>(unscale_factor(scaler, state.scaler)) : 1.0;
+  ScaledStep step;
+  step.next.scaler = next_state(state.scaler, scaler, finite);
+  const bool stops = step.next.scaler.stop != ScalerStop::none;
+  step.skipped = stops || skips(scaler, finite && factor - factor == 0.0);
+  const bool counts = !step.skipped || (!stops && counts_skipped(scaler));
+  step.next.updates = state.updates + (counts ? 1 : 0);
+  return step;
+}
+
+/// Decides whether the step is skipped and how its update and the next step run.
 HS_HD inline StepDecision decide(const StepState& state, const StepRules& rules, double sum_sq,
                                  bool finite) noexcept {
-  const auto is_finite = [](double x) { return x - x == 0.0; };
+  const ScaledStep step = scaled_step(state, rules.scaler, finite);
   StepDecision decision;
-  // Computed in double and rounded to fp32, like torch's. The inverse is infinite if the scale has
-  // collapsed below 2^-128, and then 0 * inf would turn every weight into NaN.
-  decision.inverse_scale = static_cast<float>(1.0 / static_cast<double>(state.scaler.scale));
-  const bool has_inverse = is_finite(static_cast<double>(decision.inverse_scale));
-  decision.skipped = skips(rules.scaler, finite && has_inverse);
-  decision.next = {next_state(state.scaler, rules.scaler, finite),
-                   state.updates + (decision.skipped ? 0 : 1)};
+  decision.inverse_scale = unscale_factor(rules.scaler, state.scaler);
+  decision.skipped = step.skipped;
+  decision.next = step.next;
   if (rules.clip_norm > 0.0) {  // torch.nn.utils.clip_grad_norm_
     constexpr double kEpsilon = 1e-6;
-    const double factor = rules.clip_norm / (unscaled_norm(sum_sq, state.scaler) + kEpsilon);
+    const double norm =
+        rules.clips_scaled ? std::sqrt(sum_sq) : unscaled_norm(sum_sq, state.scaler);
+    const double factor = rules.clip_norm / (norm + kEpsilon);
     decision.clip = factor < 1.0 ? factor : 1.0;
   }
   const double t = static_cast<double>(decision.next.updates);

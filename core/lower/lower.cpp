@@ -11,11 +11,13 @@
 #include "core/graph/autodiff.h"
 #include "core/graph/unrounded.h"
 #include "core/lower/add_planned.h"
+#include "core/lower/followed_format.h"
 #include "core/lower/narrow.h"
 #include "core/lower/plan_paths.h"
 #include "core/lower/rank_gradients.h"
 #include "core/lower/result_range.h"
 #include "core/lower/rounded_steps.h"
+#include "core/lower/same_formats.h"
 #include "core/lower/sites.h"
 #include "core/near_miss.h"
 #include "core/numeric/sums/tensor_core.h"
@@ -172,15 +174,6 @@ BufferValues add_working_buffers(Graph& graph, NodeId forward_nodes, BufferCommi
   return values;
 }
 
-const FloatFormat& wider(const FloatFormat& a, const FloatFormat& b) {
-  return a.contains(b) ? a : b.contains(a) ? b : kFp32;
-}
-
-bool is_constant(const Graph& graph, ValueId value) {
-  return std::any_of(graph.constants().begin(), graph.constants().end(),
-                     [&](const Constant& constant) { return constant.value == value; });
-}
-
 /// Throws unless tensor cores can compute the products that the plan assigns to them. fp32 operands
 /// do not use tensor cores.
 void check_tensor_cores(const Node& node) {
@@ -222,34 +215,18 @@ void check_scale(const Node& node) {
   }
 }
 
-/// Sets the formats of variables and of all forward values.
-void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
+/// Sets the formats of variables and of all forward values. `targets`: see widest_input().
+void settle_forward_formats(Graph& graph, const FloatFormat& storage,
+                            const std::set<ValueId>& targets) {
   for (const Variable& variable : graph.variables()) graph.value(variable.value).format = storage;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     Node& node = graph.node(id);
     if (node.phase == Phase::update) continue;  // copies of buffers, see below
-    if (node.plan.follows) {
-      FloatFormat widest{};
-      bool first = true;
-      const size_t readable = std::min(node.inputs.size(), find_op(node.op).stored_inputs_from);
-      for (size_t i = 0; i < readable; ++i) {
-        const ValueId input = node.inputs[i];
-        if (input == kNone || graph.value(input).type != ElementType::real ||
-            is_constant(graph, input)) {
-          continue;
-        }
-        // An intermediate result counts as the format it was computed from.
-        const FloatFormat& format = is_unrounded(graph, input)
-                                        ? graph.node(graph.value(input).producer).plan.read
-                                        : graph.value(input).format;
-        widest = first ? format : wider(widest, format);
-        first = false;
-      }
-      node.plan.read = node.plan.write = widest;
-    }
+    if (node.plan.follows) node.plan.read = node.plan.write = widest_input(graph, node, targets);
     if (is_unrounded(graph, node.outputs[0])) node.plan.write = kFp32;
     check_tensor_cores(node);
     check_scale(node);
+    check_same_formats(graph, node);
     for (ValueId input : node.inputs) {
       // A layer whose format contains the storage format keeps its variables in its own.
       if (graph.variable_of(input) != nullptr &&
@@ -274,6 +251,7 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage) {
 
 bool reads_stored(const Graph& graph, NodeId id, ValueId value) {
   const Node& node = graph.node(id);
+  if (node.plan.rounds_weights) return false;
   const size_t from = find_op(node.op).stored_inputs_from;
   return from < node.inputs.size() && std::find(node.inputs.begin() + static_cast<int64_t>(from),
                                                 node.inputs.end(), value) != node.inputs.end();
@@ -388,17 +366,18 @@ ValueId main_input(const Model& model, const Expanded& expanded,
 }
 
 /// Adds clipping, updates and averages of the variables at `trained`, given their gradients.
-void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec,
-               const UpdateScalars& scalars, const std::vector<size_t>& trained,
-               std::vector<ValueId> gradients, SiteNames& names, std::vector<ValueId>& targets) {
+void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec, UpdateScalars used,
+               const std::vector<size_t>& trained, std::vector<ValueId> gradients, SiteNames& names,
+               std::vector<ValueId>& targets) {
   Graph& graph = out.graph;
   const bool clips = spec.clips && plan.clip != kFp32;
+  std::vector<std::string> paths;
+  for (const size_t i : trained) paths.push_back(graph.variables()[i].path);
+  if (spec.divides_by_scale) divide_by_scale(graph, gradients, paths, used);
   if (clips) {
-    std::vector<std::string> paths;
-    for (const size_t i : trained) paths.push_back(graph.variables()[i].path);
     out.clip_limit = graph.add_input("clip_limit", {});
     const ClippedGradients all =
-        add_clipping(graph, gradients, paths, out.inverse_scale, out.clip_limit, plan);
+        add_clipping(graph, gradients, paths, used.inverse_scale, out.clip_limit, plan);
     for (size_t i = 0; i < trained.size(); ++i) {
       names[all.unscaled[i]] = {paths[i], "_grad_unscaled", Role::weight_grad, Phase::update};
       names[all.clipped[i]] = {paths[i], "_grad_clipped", Role::weight_grad, Phase::update};
@@ -406,7 +385,6 @@ void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec,
     names[all.norm] = {"clipping.norm", "", Role::weight_grad, Phase::update};
     gradients = all.clipped;
   }
-  UpdateScalars used = scalars;
   if (clips) used.inverse_scale = used.clip = graph.add_constant(1.0f);
   for (size_t i = 0; i < trained.size(); ++i) {
     const Variable variable = graph.variables()[trained[i]];
@@ -464,7 +442,7 @@ Executable lower_inference(const Model& model, const Plan& as_written) {
     if (output.value == model.logits) out.logits = targets.back();
   }
   out.graph = std::move(expanded.graph);
-  settle_forward_formats(out.graph, plan.storage);
+  settle_forward_formats(out.graph, plan.storage, {});
   set_result_ranges(out.graph);
   const Narrowed narrowed = narrow_operands(out.graph);
   targets.insert(targets.end(), narrowed.updates.begin(), narrowed.updates.end());
@@ -507,7 +485,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
                             ? out.accuracy
                             : metric("Accuracy", "metrics/eval_accuracy", eval_target);
   }
-  settle_forward_formats(graph, plan.storage);
+  settle_forward_formats(graph, plan.storage, target_inputs(model, expanded.new_of));
 
   out.loss_scale = graph.add_input("loss_scale", {});
   const NodeId first_backward = static_cast<NodeId>(graph.nodes().size());

@@ -57,6 +57,9 @@ struct TrainingSpec {
   /// Moving averages of the trained variables; buffers have none.
   std::optional<WeightAverage> average = std::nullopt;
   bool clips = false;  ///< gradients are clipped by their norm
+  /// Gradients are divided by the loss scale before anything else, instead of multiplied by its
+  /// inverse (Keras 3). Executable::inverse_scale is then the scale itself.
+  bool divides_by_scale = false;
   /// Data-parallel ranks, each with its own micro-batches, and how their gradients are reduced. A
   /// plan's reduction takes precedence.
   int64_t ranks = 1;

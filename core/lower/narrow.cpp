@@ -42,10 +42,11 @@ class Narrower {
 
  private:
   void narrow(NodeId id) {
-    const size_t readable =
-        std::min(graph_.node(id).inputs.size(), find_op(graph_.node(id).op).stored_inputs_from);
-    for (size_t i = 0; i < readable; ++i) {
+    const size_t count = graph_.node(id).inputs.size();
+    const size_t readable = std::min(count, find_op(graph_.node(id).op).stored_inputs_from);
+    for (size_t i = 0; i < count; ++i) {
       ValueId input = graph_.node(id).inputs[i];
+      if (i >= readable && !rounds_weight(graph_.node(id), input)) continue;
       if (input == kNone || graph_.value(input).type != ElementType::real) continue;
       const FloatFormat read = read_format(graph_, graph_.node(id), i);
       if (read.contains(graph_.value(input).format)) continue;
@@ -65,6 +66,14 @@ class Narrower {
         graph_.node(id).inputs[i] = cast(id, input, read, rounding);
       }
     }
+  }
+
+  /// Returns whether the input is a weight that the plan has narrowed where it would be read as it
+  /// is stored.
+  bool rounds_weight(const Node& node, ValueId input) const {
+    if (!node.plan.rounds_weights || input == kNone) return false;
+    const Variable* variable = graph_.variable_of(input);
+    return variable != nullptr && !variable->buffer;
   }
 
   /// Returns whether the value is stored scaled and fits `read` once that is undone: its readers do

@@ -110,6 +110,15 @@ class RoundedUpdate {
 
 }  // namespace
 
+void divide_by_scale(Graph& graph, std::vector<ValueId>& gradients,
+                     const std::vector<std::string>& paths, UpdateScalars& scalars) {
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    RoundingNodes round(graph, layer_of(paths[i]), kFp32);
+    gradients[i] = round("Div", {gradients[i], scalars.inverse_scale});
+  }
+  scalars.inverse_scale = graph.add_constant(1.0f);
+}
+
 ClippedGradients add_clipping(Graph& graph, const std::vector<ValueId>& gradients,
                               const std::vector<std::string>& paths, ValueId inverse_scale,
                               ValueId limit, const Plan& plan) {

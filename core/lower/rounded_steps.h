@@ -17,6 +17,11 @@ struct ClippedGradients {
   ValueId norm = kNone;                    ///< norm of all unscaled gradients
 };
 
+/// Replaces each gradient by g / scale, in fp32, where the caller writes the scale to
+/// scalars.inverse_scale; then replaces that scalar by a constant 1.
+void divide_by_scale(Graph& graph, std::vector<ValueId>& gradients,
+                     const std::vector<std::string>& paths, UpdateScalars& scalars);
+
 /// Adds torch.nn.utils.clip_grad_norm_ on gradients stored in plan.clip. With u = g *
 /// inverse_scale:
 ///   norm_i = |u_i|, norm = |(norm_1, ..., norm_n)|, factor = min(limit / (norm + 1e-6), 1),

@@ -14,6 +14,7 @@
 #include "core/onnx/recognise.h"
 #include "core/onnx/simplify.h"
 #include "core/onnx/tensor_proto.h"
+#include "core/onnx/tensorflow_file.h"
 #include "core/onnx/translate.h"
 #include "core/onnx/values.h"
 
@@ -69,6 +70,7 @@ OnnxImport Importer::run() {
     bind_initializer(proto, std::move(tensor), scope);
   }
   origins_ = origins_of(graph);
+  if (is_from_tensorflow(file_)) find_keras_layers(graph, origins_);
   readings_ = find_readings(file_, initializers_, origins_, options_);
   read_inputs(graph, scope);
   for (const auto& [key, size] : options_.dimensions) {
@@ -371,6 +373,7 @@ std::vector<BindingPtr> Importer::translated(Translate translate, const ::onnx::
   // Nodes with other types have already been entered by set_node_type().
   for (size_t i = first; i < model_.graph.nodes().size(); ++i)
     node_types_.try_emplace(model_.graph.nodes()[i].path, translation.result_type());
+  note_function(node, first);
   return translation.outputs();
 }
 

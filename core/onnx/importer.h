@@ -150,6 +150,8 @@ class Importer {
                                      const NodeAttributes& attributes,
                                      const std::vector<BindingPtr>& inputs, const std::string& path,
                                      const std::string& what);
+  /// Notes which function of PyTorch the nodes from number `first` on come from, if the file says so.
+  void note_function(const ::onnx::NodeProto& node, size_t first);
   void compute_at_run_time(Binding& binding, const ::onnx::NodeProto& node,
                            const std::vector<BindingPtr>& inputs, const std::string& prefix,
                            int output);

@@ -2,11 +2,13 @@
 // The parts of Importer that find the formats in which the file itself computes.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/graph/unrounded.h"
 #include "core/numeric/formats/round.h"
 #include "core/onnx/importer.h"
 #include "core/ops/ops.h"
+#include "core/policy/torch_lists.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -15,7 +17,55 @@ bool is_rounded_by(const FloatFormat& format, float number) {
   return round_to_format(number, format).value != number && !std::isnan(number);
 }
 
+/// Operators that are several of ours, and the function that PyTorch's exporters write as such.
+constexpr std::pair<const char*, const char*> kFunctionOf[] = {
+    {"Celu", "celu"},
+    {"ConvTranspose", "conv_transpose2d"},
+    {"Cosh", "cosh"},
+    {"GridSample", "grid_sampler"},
+    {"ReduceL2", "linalg_vector_norm"},
+    {"ReduceLogSumExp", "logsumexp"},
+    {"ReduceProd", "prod"},
+    {"Resize", "upsample_bilinear2d"},  // all modes are on the same lists
+    {"Selu", "selu"},
+    {"Sinh", "sinh"},
+    {"Tan", "tan"},
+};
+
+/// Returns the function that an operator stands for, whatever the file says; "" if its type does
+/// not tell.
+std::string function_of_operator(const ::onnx::NodeProto& node) {
+  std::string mode;
+  int dimensions = 0;
+  for (const ::onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.name() == "mode") mode = attribute.s();
+    if (attribute.name() == "kernel_shape") dimensions = attribute.ints_size();
+  }
+  const std::string& op = node.op_type();
+  if (op == "Pad" && mode == "reflect") return "reflection_pad2d";
+  if (op == "Pad" && mode == "edge") return "replication_pad2d";
+  if (op == "MaxPool" && dimensions == 3) return "max_pool3d";
+  if (op == "AveragePool" && dimensions == 3) return "avg_pool3d";
+  for (const auto& [type, function] : kFunctionOf) {
+    if (op == type) return function;
+  }
+  return "";
+}
+
 }  // namespace
+
+void Importer::note_function(const ::onnx::NodeProto& node, size_t first) {
+  std::string function = function_of_operator(node);
+  const auto origin = origins_.find(&node);
+  if (function.empty() && origin != origins_.end() && !origin->second.call.empty()) {
+    function = origin->second.what;
+  }
+  if (function.empty()) return;
+  for (size_t i = first; i < model_.graph.nodes().size(); ++i) {
+    model_.graph.node(static_cast<NodeId>(i)).attributes[kTorchFunction] =
+        torch_function_number(function);
+  }
+}
 
 DataType Importer::type_of_node(const Node& node) const {
   const std::string& path = node.alias.empty() ? node.path : node.alias;

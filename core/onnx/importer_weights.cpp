@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The parts of Importer that turn initializers into variables and list them.
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "core/error.h"
@@ -8,6 +10,20 @@
 #include "core/onnx/values.h"
 
 namespace halfscope::onnx_files {
+namespace {
+
+/// Returns whether two nodes are one node of a loop, in two of its turns.
+bool is_other_turn(std::string_view a, std::string_view b) {
+  constexpr std::string_view kTurn = "/turn_";
+  while (true) {
+    const size_t at = a.find(kTurn);
+    if (at == a.npos || a.substr(0, at) != b.substr(0, b.find(kTurn))) return a == b;
+    a = a.substr(std::min(a.size(), a.find('/', at + kTurn.size())));
+    b = b.substr(std::min(b.size(), b.find('/', at + kTurn.size())));
+  }
+}
+
+}  // namespace
 
 ValueId Importer::real_value(Binding& binding, const std::string& path, const std::string& role,
                              bool weight, const std::string& what) {
@@ -207,7 +223,10 @@ void Importer::list_parameters(OnnxImport& result) {
         continue;
       }
       std::vector<std::string>& readers = found->second->readers;
-      if (readers.empty() || readers.back() != node.path) readers.push_back(node.path);
+      const bool known = std::any_of(readers.begin(), readers.end(), [&](const std::string& each) {
+        return each == node.path || is_other_turn(each, node.path);
+      });
+      if (!known) readers.push_back(node.path);
     }
   }
 }

@@ -118,6 +118,12 @@ void Surroundings::take_apart(ValueId value, Product& product, int depth) const 
     for (ValueId input : mul->inputs) take_apart(input, product, depth + 1);
     return;
   }
+  if (const Node* minus = made_by(value, "Neg"); minus != nullptr && inner && depth < 8) {
+    product.nodes.insert(producer(value));
+    product.constant = -product.constant;
+    take_apart(minus->inputs[0], product, depth + 1);
+    return;
+  }
   if (const Node* div = made_by(value, "Div"); div != nullptr && inner) {
     if (const auto divisor = scalar(div->inputs[1])) {
       product.nodes.insert(producer(value));

@@ -60,7 +60,7 @@ class ReadingWork {
   const ::onnx::ModelProto& file;
   const Initializers& initializers;
   const Origins& origins;
-  const bool from_torch;
+  const bool from_torch, from_tensorflow;
   /// Names of all parameters, if the user wrote them into the file (kParameterList).
   std::optional<std::set<std::string>> declared{};
   bool has_copies = false;  ///< the file has Identity nodes for tensors that are stored once
@@ -79,5 +79,7 @@ class ReadingWork {
 
 void decide_marked(ReadingWork& work, const Signature& signature);
 void decide_unmarked(ReadingWork& work);
+/// Adds doubts about what tf2onnx computed in advance or left out.
+void doubt_tensorflow(ReadingWork& work);
 
 }  // namespace halfscope::onnx_files

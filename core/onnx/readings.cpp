@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/onnx/node_order.h"
 #include "core/onnx/reading_work.h"
+#include "core/onnx/tensorflow_file.h"
 #include "core/onnx/values.h"
 #include "core/plan/plan.h"
 
@@ -163,7 +164,8 @@ ReadingWork::ReadingWork(const ::onnx::ModelProto& model, const Initializers& te
     : file(model),
       initializers(tensors),
       origins(node_origins),
-      from_torch(model.producer_name() == "pytorch") {
+      from_torch(model.producer_name() == "pytorch"),
+      from_tensorflow(is_from_tensorflow(model)) {
   collect();
   find_evidence();
   for (const ::onnx::StringStringEntryProto& entry : file.metadata_props()) {

@@ -5,6 +5,7 @@
 
 #include "core/onnx/node_order.h"
 #include "core/onnx/reading_work.h"
+#include "core/onnx/tensorflow_file.h"
 #include "core/onnx/values.h"
 
 namespace halfscope::onnx_files {
@@ -44,6 +45,7 @@ class Unmarked {
     find_folded_batch_norms();
     doubt_frozen_batch_norms();
     report_lost();
+    if (work_.from_tensorflow && !work_.declared) doubt_tensorflow(work_);
   }
 
  private:
@@ -89,7 +91,7 @@ class Unmarked {
                   "the exporter computed it, perhaps from parameters; if it should not "
                   "train, use --frozen " +
                       shown);
-    } else if (use.tensor->count() == 1 && !weight) {
+    } else if (use.tensor->count() == 1 && !weight && !is_variable(use)) {
       work_.doubt(shown,
                   "it is a single number, either a parameter or a constant; if it is a "
                   "constant, use --frozen " +
@@ -100,6 +102,11 @@ class Unmarked {
       work_.doubt(shown,
                   "the file does not say whether it is a parameter or a buffer; if it is a "
                   "buffer, use --frozen " +
+                      shown);
+    } else if (is_unsaid(use, weight)) {
+      work_.doubt(shown,
+                  "the file does not say whether it is a parameter or a constant; if it is a "
+                  "constant, use --frozen " +
                       shown);
     } else if (may_be_buffer(use, numbered)) {
       work_.doubt(shown,
@@ -124,6 +131,14 @@ class Unmarked {
     const std::string name = use.copy.substr(use.copy.rfind('.') + 1);
     return work_.from_torch && !weight && !numbered && name.find("weight") == std::string::npos &&
            name.find("bias") == std::string::npos;
+  }
+
+  /// Returns whether a tensor may be a parameter or a constant of the network: jax2onnx numbers
+  /// both alike, and nothing but a layer's operator tells them apart.
+  bool is_unsaid(const Use& use, bool weight) const {
+    const std::string& op = use.node->op_type();
+    return work_.file.producer_name() == "jax2onnx" && !weight && use.tensor->count() > 1 &&
+           (op == "Add" || op == "Sub" || op == "Mul" || op == "Div" || op == "Where");
   }
 
   /// Returns whether a tensor may be a buffer: networks rarely cast a parameter of ones or zeros,
@@ -171,6 +186,21 @@ class Unmarked {
     }
   }
 
+  bool is_variable(const Use& use) const {
+    return work_.from_tensorflow && is_variable_name(use.copy);
+  }
+
+  /// Returns whether a tensor [1] is added to the result of a product with one column, like the
+  /// bias of a layer with one output.
+  bool is_bias_of_one(const Use& use) const {
+    if (use.node->op_type() != "Add" || use.tensor->shape != Shape{1}) return false;
+    const NodeProto* product = other_operand(use);
+    if (product == nullptr || product->op_type() != "MatMul") return false;
+    const auto weight = work_.initializers.find(product->input(1));
+    return weight != work_.initializers.end() && weight->second->shape.size() == 2 &&
+           weight->second->shape[1] == 1;
+  }
+
   /// Returns whether the name is a path within the reader's module.
   bool has_owner(const Use& use) const {
     return use.origin->known && (work_.from_torch || !owner_of(use.copy).empty()) &&
@@ -182,7 +212,10 @@ class Unmarked {
     const KnownTensor& tensor = *use.tensor;
     if (tensor.count() == 0) return "empty";
     const bool named = work_.from_torch && !numbered;
-    if (tensor.count() == 1 && !named && (!weight || tensor.shape.empty())) return "a number";
+    if (tensor.count() == 1 && !named && (!weight || tensor.shape.empty()) && !is_variable(use) &&
+        !is_bias_of_one(use)) {
+      return "a number";
+    }
     if (is_mask(tensor)) return "a mask";
     if (is_frozen_norm(use) || frozen_.contains(use.copy))
       return "part of a frozen batch normalization";

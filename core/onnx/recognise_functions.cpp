@@ -46,25 +46,30 @@ bool is_cubic(const Surroundings& in, const std::vector<ValueId>& factors, Value
   return false;
 }
 
-// 0.5 x (1 + erf(x / sqrt 2)), or with tanh(sqrt(2 / pi) (x + 0.044715 x^3)) in place of erf
+// 0.5 x (1 + erf(x / sqrt 2)), 0.5 x (1 - erf(-x / sqrt 2)), or with
+// tanh(sqrt(2 / pi) (x + 0.044715 x^3)) in place of erf
 std::optional<Match> written_gelu(const Surroundings& in, NodeId id) {
   const Product whole = in.product_of(in.graph().node(id).outputs[0]);
   if (whole.factors.size() != 2 || !is_close(whole.constant, 0.5)) return std::nullopt;
   for (size_t i = 0; i < 2; ++i) {
     const ValueId x = whole.factors[i], gate = whole.factors[1 - i];
     const Node* sum = in.made_by(gate, "Add");
-    const auto curve = sum != nullptr ? in.beside(*sum, 1.0) : std::nullopt;
-    if (!curve) continue;
-    const Node* erf = in.made_by(*curve, "Erf");
-    const Node* tanh = in.made_by(*curve, "Tanh");
-    if (erf == nullptr && tanh == nullptr) continue;
+    const Node* difference = in.made_by(gate, "Sub");
+    ValueId curve = sum != nullptr ? in.beside(*sum, 1.0).value_or(kNone) : kNone;
+    if (difference != nullptr && in.scalar(difference->inputs[0]) == 1.0)
+      curve = difference->inputs[1];
+    if (curve == kNone) continue;
+    const Node* erf = in.made_by(curve, "Erf");
+    const Node* tanh = in.made_by(curve, "Tanh");
+    if (erf == nullptr && (tanh == nullptr || difference != nullptr)) continue;
     const Node& function = erf != nullptr ? *erf : *tanh;
     Match match{"Gelu", {x}, {{"tanh", int64_t{erf == nullptr}}}, whole.nodes, id};
-    match.nodes.insert({in.producer(gate), in.producer(*curve)});
+    match.nodes.insert({in.producer(gate), in.producer(curve)});
     Product inner = in.product_of(function.inputs[0]);
     match.nodes.merge(inner.nodes);
     if (erf != nullptr) {
-      if (inner.factors == std::vector<ValueId>{x} && is_close(inner.constant, std::sqrt(0.5)))
+      const double factor = difference != nullptr ? -inner.constant : inner.constant;
+      if (inner.factors == std::vector<ValueId>{x} && is_close(factor, std::sqrt(0.5)))
         return match;
       continue;
     }

@@ -9,6 +9,7 @@
 #include "core/graph/unrounded.h"
 #include "core/onnx/matches.h"
 #include "core/onnx/recognise.h"
+#include "core/policy/torch_lists.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -71,6 +72,30 @@ Match steps_at(const Surroundings& in, NodeId id) {
   return match;
 }
 
+/// Marks functions that TorchScript's exporter writes as several nodes, by their form:
+///   linear     Add(bias, MatMul): a network's own sum has the product first
+///   rsqrt      Div(1, Sqrt(x)): a network's own quotient is a Reciprocal
+///   logsigmoid Log(Sigmoid(x)), see above; it is on no list of autocast, Log is
+void mark_functions(const Surroundings& in, Graph& graph) {
+  const auto mark = [&](NodeId id, std::string_view function) {
+    graph.node(id).attributes.try_emplace(kTorchFunction, torch_function_number(function));
+  };
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    const Node& node = graph.node(id);
+    if (node.op == "Add") {
+      const Variable* bias = graph.variable_of(node.inputs[0]);
+      const bool is_bias = bias != nullptr && graph.value(bias->value).shape.size() == 1;
+      if (is_bias && in.made_by(node.inputs[1], "MatMul") != nullptr) mark(id, "linear");
+    } else if (node.op == "Div" && in.made_by(node.inputs[1], "Sqrt") != nullptr) {
+      if (in.scalar(node.inputs[0]) != 1.0) continue;
+      mark(in.producer(node.inputs[1]), "rsqrt");
+      mark(id, "rsqrt");
+    } else if (node.op == "Log" && in.made_by(node.inputs[0], "Sigmoid") != nullptr) {
+      mark(id, "log_sigmoid");
+    }
+  }
+}
+
 }  // namespace
 
 void mark_steps(Model& model, const std::function<FloatFormat(const Node&)>& type_of) {
@@ -83,6 +108,7 @@ void mark_steps(Model& model, const std::function<FloatFormat(const Node&)>& typ
       if (node != id) steps.insert(node);
     }
   }
+  mark_functions(in, model.graph);
   for (const NodeId id : steps) model.graph.node(id).attributes[kUnrounded] = kStepOfSeveral;
 }
 

@@ -87,6 +87,12 @@ void hyperbolic_cosine(Translation& t) {
   t.set(0, t.add("Mul", {t.add_step("Add", {up, down}, {}, "sum"), constant(t, 0.5)}));
 }
 
+/// 1 - erf(x). ONNX has no such operator, but tf2onnx writes TensorFlow's for an exact GELU.
+void complementary_error(Translation& t) {
+  const ValueId erf = t.add_step("Erf", {t.real(0)}, {}, "erf");
+  t.set(0, t.add("Sub", {constant(t, 1.0), erf}));
+}
+
 void is_infinite(Translation& t) {
   const bool negative = t.attributes().integer("detect_negative", 1) != 0;
   const bool positive = t.attributes().integer("detect_positive", 1) != 0;
@@ -243,6 +249,7 @@ constexpr Translator kFunctionTranslators[] = {
     {"Shrink", shrink},
     {"Tan", tangent},
     {"Cosh", hyperbolic_cosine},
+    {"Erfc", complementary_error},
     {"IsInf", is_infinite},
     {"ReduceLogSum", reduce_log_sum},
     {"ReduceLogSumExp", reduce_log_sum_exp},

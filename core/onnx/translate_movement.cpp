@@ -293,6 +293,44 @@ void gather(Translation& t) {
   t.set(0, t.add("Gather", {x, t.index(1)}, {{"axis", axis}}));
 }
 
+/// Reverses the first elements of every sample along the axis of time, as many as its length says.
+void reverse_sequence(Translation& t) {
+  const Shape shape = t.shape(0);
+  if (shape.size() < 2) throw t.error("its input needs two dimensions, samples and time");
+  const int64_t samples = t.attributes().integer("batch_axis", 1);
+  const int64_t time = t.attributes().integer("time_axis", 0);
+  if (samples < 0 || samples > 1 || time != 1 - samples)
+    throw t.error("batch_axis and time_axis must be 0 and 1, or 1 and 0");
+  const std::vector<int64_t> lengths = t.known_ints(1, "sequence_lens");
+  const int64_t count = shape[static_cast<size_t>(samples)];
+  const int64_t steps = shape[static_cast<size_t>(time)];
+  if (static_cast<int64_t>(lengths.size()) != count)
+    throw t.error("it needs one length for each of its " + std::to_string(count) + " samples");
+  bounded(t, lengths, 0, steps, "a sequence length");
+  const auto source = [](int64_t step, int64_t length) {
+    return step < length ? length - 1 - step : step;
+  };
+  const ValueId x = t.any(0);
+  if (std::adjacent_find(lengths.begin(), lengths.end(), std::not_equal_to<>()) == lengths.end()) {
+    std::vector<int64_t> rows;
+    for (int64_t step = 0; step < steps && count > 0; ++step)
+      rows.push_back(source(step, lengths[0]));
+    t.set(0, count == 0 ? t.add("Identity", {x}) : gather_rows(t, x, time, rows, ""));
+    return;
+  }
+  const int64_t all = element_count(shape), row = all / (count * steps);
+  std::vector<int32_t> indices;
+  indices.reserve(static_cast<size_t>(all));
+  for (int64_t i = 0; i < all; ++i) {
+    const int64_t outer = i / row / shape[1], inner = i / row % shape[1];
+    const int64_t sample = samples == 0 ? outer : inner;
+    indices.push_back(static_cast<int32_t>(
+        source(samples == 0 ? inner : outer, lengths[static_cast<size_t>(sample)])));
+  }
+  const ValueId index = t.graph().add_index_constant(shape, std::move(indices));
+  t.set(0, t.add("GatherElements", {x, index}, {{"axis", time}}));
+}
+
 void gather_elements(Translation& t) {
   const int64_t axis = checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
   const ValueId x = t.any(0);
@@ -370,6 +408,7 @@ constexpr Translator kMovementTranslators[] = {
     {"Tile", tile},
     {"Gather", gather},
     {"GatherElements", gather_elements},
+    {"ReverseSequence", reverse_sequence},
     {"Identity", identity},
     {"Dropout", dropout},
     {"Cast", cast},

@@ -252,7 +252,7 @@ const std::vector<OpDef>& functions() {
        .domain = "",
        .infer = infer_prelu,
        .gradient = prelu_gradient,
-       .autocast = Autocast::follow,
+       .autocast = Autocast::low,
        .onnx = {.written = true},
        .keeps_samples = samples::broadcast,
        .stored_inputs_from = 1},

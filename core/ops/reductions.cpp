@@ -104,7 +104,7 @@ const std::vector<OpDef>& reductions() {
        .domain = "",
        .infer = infer,
        .gradient = mean_gradient,
-       .autocast = Autocast::fp32,
+       .autocast = Autocast::follow,
        .keeps_samples = samples::reduction},
       {.name = "GlobalAveragePool",
        .domain = "",

@@ -56,7 +56,10 @@ NodePlan resolve(const Plan& plan, const std::string& path, const std::string& o
   for (const PlanRule& rule : plan.rules) {
     if (!rule.op.empty() && rule.op != op) continue;
     if (!rule.path.empty() && !glob_match(rule.path, path)) continue;
-    if (rule.follow) result.follows = true;
+    if (rule.follow) {
+      result.follows = true;
+      result.same_formats = rule.same_formats;
+    }
     if (rule.read || rule.write) result.follows = false;
     if (rule.read) {
       result.read = *rule.read;
@@ -72,6 +75,7 @@ NodePlan resolve(const Plan& plan, const std::string& path, const std::string& o
     if (rule.grad_rounding) result.grad_rounding = rule.grad_rounding;
     if (rule.scale) result.scale = *rule.scale;
     if (rule.stagewise) result.stagewise = *rule.stagewise;
+    if (rule.rounds_weights) result.rounds_weights = *rule.rounds_weights;
     if (rule.constants_in_range) result.constants_in_range = *rule.constants_in_range;
     if (rule.clamps) result.clamps = *rule.clamps;
     if (rule.prescale) result.prescale = *rule.prescale;

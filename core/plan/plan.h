@@ -31,6 +31,11 @@ struct NodePlan {
   std::optional<RoundingChoice> grad_rounding = std::nullopt;
   bool stagewise = false;
   bool follows = false;  ///< read and write are the input format with the most precision
+  /// With `follows`: products refuse operands of different formats instead of widening them.
+  bool same_formats = false;
+  /// Weights that the operator reads as they are stored (scales and shifts of normalizations,
+  /// slopes) are read in `read`, too: copies of master weights in that format.
+  bool rounds_weights = false;
   /// Constants that are too large or too small for the read format become its largest or smallest
   /// normal number, with their sign.
   bool constants_in_range = false;
@@ -54,6 +59,8 @@ struct PlanRule {
   std::string op;    ///< operator name; "" matches all
   std::optional<FloatFormat> read = std::nullopt, write = std::nullopt;
   bool follow = false;  ///< read and write are the input format with the most precision
+  /// With `follow`: as where PyTorch's autocast is off; products need operands of one format.
+  bool same_formats = false;
   std::optional<Accumulation> accumulation = std::nullopt;
   std::optional<RoundingChoice> rounding = std::nullopt;
   std::optional<TensorScale> scale = std::nullopt;
@@ -62,6 +69,7 @@ struct PlanRule {
   /// A rule that sets `rounding` without `grad_rounding` sets both.
   std::optional<RoundingChoice> grad_rounding = std::nullopt;
   std::optional<bool> stagewise = std::nullopt;
+  std::optional<bool> rounds_weights = std::nullopt;
   std::optional<bool> constants_in_range = std::nullopt;
   std::optional<bool> clamps = std::nullopt;
   std::optional<int> prescale = std::nullopt;

@@ -13,9 +13,15 @@ namespace halfscope {
 /// it, in the words of the framework's users (PlanRule::why, PlanRule::change).
 struct Preset {
   PresetInfo info;
-  std::function<Plan()> make;  ///< the plan's name is set by the caller
+  // One of them, or both; the caller sets the plan's name.
+  std::function<Plan()> make{};
+  std::function<Plan(const Model&)> make_for{};  ///< for one network, PresetInfo::needs_network
 };
 
-std::vector<Preset> our_presets();  ///< references, formats everywhere, recipes
+std::vector<Preset> our_presets();         ///< references, formats everywhere, recipes
+std::vector<Preset> torch_presets();       ///< PyTorch's autocast
+std::vector<Preset> apex_presets();        ///< apex's levels, model.half() and similar, TF32
+std::vector<Preset> tensorflow_presets();  ///< grappler's auto_mixed_precision
+std::vector<Preset> keras_presets();       ///< tf.keras and Keras 3
 
 }  // namespace halfscope

@@ -111,6 +111,19 @@ bool constants_of(const Json& object, const std::string& where) {
   return text == kInRange;
 }
 
+constexpr const char* kAsRead = "as-read";
+constexpr const char* kAsStored = "as-stored";
+
+/// Returns whether weights are read in the node's read format everywhere.
+bool rounds_weights_of(const Json& object, const std::string& where) {
+  const std::string text = text_of(object, "weights", where);
+  if (text != kAsRead && text != kAsStored) {
+    throw usage_error("plan: " + where + ".weights: unknown value \"" + text + "\"",
+                      "use as-read or as-stored");
+  }
+  return text == kAsRead;
+}
+
 constexpr const char* kSaturate = "saturate";
 constexpr const char* kAsFormat = "as-format";
 
@@ -189,6 +202,8 @@ void write_update_formats(const Plan& plan, Json& variables) {
   if (plan.reduction) variables["reduce"] = reduction_text(*plan.reduction);
 }
 
+constexpr const char* kOff = "off";
+
 /// Returns the operators that a rule can select.
 std::vector<std::string> operators_of_models() {
   std::vector<std::string> names;
@@ -198,11 +213,25 @@ std::vector<std::string> operators_of_models() {
   return names;
 }
 
+/// Reads "autocast": "off": a region without casts.
+void read_autocast(const Json& object, const std::string& where, PlanRule& rule) {
+  const std::string text = text_of(object, "autocast", where);
+  if (text != kOff) {
+    throw usage_error("plan: " + where + ".autocast: unknown value \"" + text + "\"",
+                      "the only value is off; leave the key out where autocast is on");
+  }
+  if (object.contains("format") || object.contains("read") || object.contains("write")) {
+    throw usage_error("plan: " + where + " sets autocast together with a format",
+                      "use autocast for a region without casts, or a format, not both");
+  }
+  rule.follow = rule.same_formats = true;
+}
+
 PlanRule rule_from(const Json& object, const std::string& where) {
-  check_keys(
-      object, where,
-      {"path", "op", "format", "read", "grad_read", "write", "scale", "accumulate", "rounding",
-       "grad_rounding", "mode", "constants", "overflow", "prescale", "why", "change"});
+  check_keys(object, where,
+             {"path", "op", "format", "read", "grad_read", "write", "scale", "accumulate",
+              "rounding", "grad_rounding", "mode", "constants", "overflow", "prescale", "autocast",
+              "weights", "why", "change"});
   PlanRule rule;
   if (object.contains("why")) rule.why = text_of(object, "why", where);
   if (object.contains("change")) rule.change = text_of(object, "change", where);
@@ -230,6 +259,7 @@ PlanRule rule_from(const Json& object, const std::string& where) {
       rule.read = rule.write = format_of(object, "format", where);
     }
   }
+  if (object.contains("autocast")) read_autocast(object, where, rule);
   if (object.contains("read")) rule.read = format_of(object, "read", where);
   if (object.contains("write")) rule.write = format_of(object, "write", where);
   if (object.contains("accumulate")) rule.accumulation = accumulation_of(object, where);
@@ -240,6 +270,7 @@ PlanRule rule_from(const Json& object, const std::string& where) {
     rule.grad_rounding = rounding_of(object, "grad_rounding", where);
   }
   if (object.contains("mode")) rule.stagewise = stagewise_of(object, "mode", where);
+  if (object.contains("weights")) rule.rounds_weights = rounds_weights_of(object, where);
   if (object.contains("constants")) rule.constants_in_range = constants_of(object, where);
   if (object.contains("overflow")) rule.clamps = clamps_of(object, where);
   if (object.contains("prescale")) rule.prescale = prescale_in(object, where);
@@ -250,7 +281,9 @@ Json rule_to(const PlanRule& rule) {
   Json json;
   if (!rule.path.empty()) json["path"] = rule.path;
   if (!rule.op.empty()) json["op"] = rule.op;
-  if (rule.follow) {
+  if (rule.follow && rule.same_formats) {
+    json["autocast"] = kOff;
+  } else if (rule.follow) {
     json["format"] = "follow";
   } else if (rule.read && rule.write && *rule.read == *rule.write) {
     json["format"] = format_name(*rule.read);
@@ -264,6 +297,7 @@ Json rule_to(const PlanRule& rule) {
   if (rule.rounding) json["rounding"] = rounding_name(*rule.rounding);
   if (rule.grad_rounding) json["grad_rounding"] = rounding_name(*rule.grad_rounding);
   if (rule.stagewise) json["mode"] = *rule.stagewise ? "stagewise" : "fused";
+  if (rule.rounds_weights) json["weights"] = *rule.rounds_weights ? kAsRead : kAsStored;
   if (rule.constants_in_range) json["constants"] = *rule.constants_in_range ? kInRange : kAsGiven;
   if (rule.clamps) json["overflow"] = *rule.clamps ? kSaturate : kAsFormat;
   if (rule.prescale) json["prescale"] = std::ldexp(1.0, *rule.prescale);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/graph/model.h"
 #include "core/plan/plan.h"
 #include "core/plan/plan_edit.h"
 
@@ -18,15 +19,24 @@ struct PresetInfo {
   std::string name;
   std::string group;    ///< whose decisions these are: "PyTorch", "Keras" ...
   std::string summary;  ///< one line without a full stop
+  /// Decides node by node, so its plan is made for one network.
+  bool needs_network = false;
 };
 
 /// Returns all presets, by group.
 const std::vector<PresetInfo>& presets();
 
-/// Returns the names of all presets: "float32", "float64", "mixed_float16", "mixed_bfloat16", "float16", "bfloat16", the last
-/// two with "_stagewise", and recipes of fp8 and fp4 training (docs/reference/plans.md, "Presets").
+/// Returns the names of all presets that are the same for every network: "float32", "float64",
+/// "mixed_float16", "mixed_bfloat16", "float16", "bfloat16", the last two with "_stagewise", and
+/// recipes of fp8 and fp4 training (docs/reference/plans.md, "Presets").
 std::vector<std::string> preset_names();
 std::optional<Plan> preset_plan(std::string_view name);
+
+/// Returns whether the name is that of a preset that is made for one network.
+bool needs_network(std::string_view name);
+/// Returns any preset's plan for this network, with its loss if it trains. Throws Error (usage) if
+/// the preset does not apply to it.
+std::optional<Plan> preset_plan(std::string_view name, const Model& network);
 
 /// Loads a preset, or else a JSON file. Throws Error (usage) that lists the presets.
 Plan load_plan(const std::string& name_or_file);

@@ -20,8 +20,11 @@ Plan mixed(std::string name, const FloatFormat& format) {
       plan.rules.push_back({.path = "", .op = def.name, .follow = true});
   }
   for (const OpDef& def : op_table()) {
-    if (def.autocast == Autocast::fp32)
+    if (def.autocast == Autocast::fp32) {
       plan.rules.push_back({.path = "", .op = def.name, .read = kFp32, .write = kFp32});
+    } else if (def.autocast == Autocast::low && def.stored_inputs_from != OpDef::kAllInputs) {
+      plan.rules.push_back({.path = "", .op = def.name, .rounds_weights = true});
+    }
   }
   return plan;
 }
@@ -78,10 +81,16 @@ std::optional<Plan> recipe_plan(std::string_view name) {
 /// Returns the rows of all frameworks. A new framework gets a line here.
 std::vector<Preset> all_presets() {
   std::vector<Preset> rows;
-  for (std::vector<Preset> (*each)() : {our_presets}) {
+  for (std::vector<Preset> (*each)() :
+       {our_presets, torch_presets, apex_presets, keras_presets, tensorflow_presets}) {
     for (Preset& row : each()) rows.push_back(std::move(row));
   }
   return rows;
+}
+
+Plan named(Plan plan, const Preset& row) {
+  plan.name = row.info.name;
+  return plan;
 }
 
 const std::vector<Preset>& preset_table() {
@@ -94,7 +103,7 @@ const std::vector<Preset>& preset_table() {
 std::vector<Preset> our_presets() {
   const auto plan = [](const char* name, const char* group, const char* summary,
                        std::function<Plan()> make) {
-    return Preset{{name, group, summary}, std::move(make)};
+    return Preset{.info = {name, group, summary}, .make = std::move(make)};
   };
   const auto fp8 = [&](const char* name, const char* summary) {
     return plan(name, "fp8 and fp4 recipes", summary, [name] { return recipe_plan(name).value(); });
@@ -140,18 +149,30 @@ const std::vector<PresetInfo>& presets() {
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
-  for (const PresetInfo& info : presets()) names.push_back(info.name);
+  for (const PresetInfo& info : presets()) {
+    if (!info.needs_network) names.push_back(info.name);
+  }
   return names;
 }
 
 std::optional<Plan> preset_plan(std::string_view name) {
   for (const Preset& row : preset_table()) {
-    if (row.info.name != name) continue;
-    Plan plan = row.make();
-    plan.name = row.info.name;
-    return plan;
+    if (row.info.name == name && !row.info.needs_network) return named(row.make(), row);
   }
   return std::nullopt;
+}
+
+bool needs_network(std::string_view name) {
+  return std::any_of(presets().begin(), presets().end(), [&](const PresetInfo& info) {
+    return info.needs_network && info.name == name;
+  });
+}
+
+std::optional<Plan> preset_plan(std::string_view name, const Model& network) {
+  for (const Preset& row : preset_table()) {
+    if (row.info.name == name && row.make_for) return named(row.make_for(network), row);
+  }
+  return preset_plan(name);
 }
 
 std::vector<std::string> split_lanes(std::string_view list) {

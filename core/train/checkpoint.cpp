@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string_view>
 
 #include "core/data/npz.h"
@@ -28,9 +29,14 @@ void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkp
   for (const auto& [key, value] : checkpoint.setup) put(std::string(kSetup) + key, value);
   for (const auto& [name, lane] : checkpoint.lanes) {
     const std::string prefix = std::string(kLane) + name + ",";
-    put(prefix + "scale", static_cast<double>(lane.scaler.scale));
+    put(prefix + "scale", lane.scaler.scale);
     put(prefix + "tracker", static_cast<double>(lane.scaler.tracker));
     put(prefix + "updates", static_cast<double>(lane.updates));
+    if (lane.scaler.iteration > 0) {  // DeepSpeed and apex_fp16_utils
+      put(prefix + "hysteresis", static_cast<double>(lane.scaler.hysteresis));
+      put(prefix + "iteration", static_cast<double>(lane.scaler.iteration));
+      put(prefix + "last_overflow", static_cast<double>(lane.scaler.last_overflow));
+    }
     put(prefix + "best_loss", lane.best_loss);
     for (const auto& [path, tensor] : lane.variables)
       all[prefix + std::string(kVariable) + path] = tensor;
@@ -60,6 +66,11 @@ Checkpoint load_checkpoint(const std::filesystem::path& file) {
     }
     return static_cast<int64_t>(value);
   };
+  const auto small = [&](const std::string& key) {
+    const int64_t value = count(key);
+    if (value > std::numeric_limits<int32_t>::max()) throw damaged(key + " is not a count");
+    return static_cast<int32_t>(value);
+  };
   Checkpoint checkpoint;
   checkpoint.step = count(kStep);
   checkpoint.stale_evaluations = count(kStale);
@@ -74,9 +85,16 @@ Checkpoint load_checkpoint(const std::filesystem::path& file) {
     if (is_new) {
       const std::string prefix = std::string(kLane) + name + ",";
       const double scale = scalar(prefix + "scale");
-      if (!(std::isfinite(scale) && scale > 0.0))
-        throw damaged(prefix + "scale is not a loss scale");
-      lane.scaler = {static_cast<float>(scale), static_cast<int32_t>(count(prefix + "tracker"))};
+      if (!(scale >= 0.0)) throw damaged(prefix + "scale is not a loss scale");
+      lane.scaler.scale = scale;
+      lane.scaler.tracker = small(prefix + "tracker");
+      if (all.contains(prefix + "iteration")) {
+        lane.scaler.hysteresis = small(prefix + "hysteresis");
+        lane.scaler.iteration = count(prefix + "iteration");
+        // -1 until a step has overflowed
+        const std::string last = prefix + "last_overflow";
+        lane.scaler.last_overflow = scalar(last) == -1.0 ? -1 : count(last);
+      }
       lane.updates = count(prefix + "updates");
       lane.best_loss = scalar(prefix + "best_loss");
     }

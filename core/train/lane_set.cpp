@@ -165,8 +165,8 @@ void LaneSet::compare_lane(const Lane& lane, int64_t step, std::vector<SiteError
     const Lane& other = *lanes_[lane.compared_with[pair]];
     if (other.lost) continue;
     const std::vector<SiteError> found = lane.comparators[pair].compare(
-        step, {lane.executable, *lane.program, static_cast<double>(lane.state.scaler.scale)},
-        {other.executable, *other.program, static_cast<double>(other.state.scaler.scale)});
+        step, {lane.executable, *lane.program, lane.state.scaler.scale},
+        {other.executable, *other.program, other.state.scaler.scale});
     errors.insert(errors.end(), found.begin(), found.end());
   }
 }

@@ -115,6 +115,13 @@ NamedTensors moved_start(const Graph& graph, NamedTensors start, const LaneConfi
   return start;
 }
 
+void leave_loss_unscaled(Graph& graph, ValueId loss_scale, int64_t micro_batches) {
+  const ValueId start = graph.add_constant(1.0f / static_cast<float>(micro_batches));
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    for (ValueId& input : graph.node(id).inputs) input = input == loss_scale ? start : input;
+  }
+}
+
 void write_weights(Program& program, const Graph& graph, const NamedTensors& weights,
                    const LaneConfig& lane) {
   for (size_t i = 0; i < graph.variables().size(); ++i) {

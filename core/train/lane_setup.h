@@ -28,6 +28,10 @@ void free_tensors(NamedTensors& tensors);
 /// Returns the weights that write_weights() would write for `start`.
 NamedTensors moved_start(const Graph& graph, NamedTensors start, const LaneConfig& lane);
 
+/// Makes the backward pass start from 1 / micro_batches instead of the loss scale, as if the loss
+/// had not been scaled.
+void leave_loss_unscaled(Graph& graph, ValueId loss_scale, int64_t micro_batches);
+
 /// Writes the weights that the program has: rounded to Plan::initial, and moved by one ulp if the
 /// lane has a noise seed.
 void write_weights(Program& program, const Graph& graph, const NamedTensors& weights,

@@ -236,7 +236,7 @@ std::vector<Deviation> TrainingProbe::compare(const Batch& batch, const Result& 
   }
   std::vector<Deviation> result{loss};
 
-  const double scale = static_cast<double>(lane_.state.scaler.scale);
+  const double scale = lane_.state.scaler.scale;
   double all = 0.0, elements = 0.0;
   std::vector<std::vector<float>> own;
   for (size_t i = 0; i < gradients_.size(); ++i) {

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/backend/host_steps.h"
+#include "core/backend/overflow_check.h"
 #include "core/error.h"
 #include "core/numeric/formats/rng.h"
 #include "core/ops/ops.h"
@@ -52,8 +53,7 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
   NamedTensors weights = take_starting_weights(model_, config_.seed, config_.init);
   free_tensors(config_.init);
   for (const LaneConfig& lane_config : config_.lanes) {
-    Lane& lane = lanes_.add(lane_config, lower(model_, lane_config.plan, spec_of(lane_config.plan)),
-                            config_.errors);
+    Lane& lane = lanes_.add(lane_config, lowered(lane_config), config_.errors);
     if (!feed_) {
       feed_.emplace(lane.executable, data_);
       check_feed(lane.executable);
@@ -73,9 +73,11 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
 
 /// References always sum gradients and store states in fp32, but reduce over ranks in the same
 /// order as the other lanes.
-TrainingSpec Trainer::spec_of(const Plan& plan) const {
+TrainingSpec Trainer::spec_of(const LaneConfig& lane) const {
+  const Plan& plan = lane.plan;
   TrainingSpec spec{config_.optimizer,    config_.micro_batches, config_.sum_format,
                     config_.state_format, config_.average,       config_.clip_norm > 0.0};
+  spec.divides_by_scale = divides_by_scale(lane.scaler);
   spec.ranks = config_.ranks;
   spec.reduction = config_.reduction;
   if (is_full_precision(plan)) {
@@ -84,6 +86,13 @@ TrainingSpec Trainer::spec_of(const Plan& plan) const {
     spec.state_format.reset();
   }
   return spec;
+}
+
+Executable Trainer::lowered(const LaneConfig& lane) const {
+  Executable executable = lower(model_, lane.plan, spec_of(lane));
+  if (config_.unscale_only && lane.scaler.kind != LossScalerConfig::Kind::none)
+    leave_loss_unscaled(executable.graph, executable.loss_scale, config_.micro_batches);
+  return executable;
 }
 
 /// Keeps the initial values of what trains, if lanes will be compared at the end.
@@ -100,7 +109,7 @@ void Trainer::keep_start(const NamedTensors& weights) {
 
 void Trainer::make_queue(Lane& lane) const {
   const StepRules rules{lane.config.scaler, config_.clip_norm, config_.optimizer.beta1,
-                        config_.optimizer.beta2};
+                        config_.optimizer.beta2, config_.clip_before_unscale};
   const bool measures = config_.every > 0 && !lane.config.plan.double_precision;
   if (config_.ranks > 1) {
     auto steps =
@@ -109,7 +118,10 @@ void Trainer::make_queue(Lane& lane) const {
     lane.steps = std::move(steps);
     return;
   }
-  lane.steps = lane.program->step_queue(rules, config_.micro_batches, measures);
+  // A device decides without looking at single gradients.
+  if (!can_differ(lane.config.scaler, lane.executable)) {
+    lane.steps = lane.program->step_queue(rules, config_.micro_batches, measures);
+  }
   lane.waits = lane.steps == nullptr;
   if (!lane.waits) return;
   lane.steps =
@@ -259,6 +271,10 @@ StepReport Trainer::collect_step(Lane& lane, StepRow& row) {
   StepReport report = lane.steps->collect();
   --lane.launched;
   const LossScalerState before = std::exchange(lane.state, report.next).scaler;
+  if (const ScalerStop stop = report.next.scaler.stop; stop != ScalerStop::none) {
+    const StopText text = stop_text(lane.config.scaler, stop);
+    throw Error(text.what, text.hint);
+  }
   const double parts = static_cast<double>(this->parts());
   const bool classifies = lane.executable.accuracy != kNone;
   row.loss = 0.0;
@@ -266,7 +282,7 @@ StepReport Trainer::collect_step(Lane& lane, StepRow& row) {
   for (size_t i = 0; i < report.kept.size(); ++i) {
     (classifies && i % 2 == 1 ? row.accuracy : row.loss) += report.kept[i] / parts;
   }
-  row.loss_scale = static_cast<double>(before.scale);
+  row.loss_scale = before.scale;
   row.learning_rate = learning_rate(lane, row.step);
   row.grad_norm = unscaled_norm(report.sum_sq, before);
   row.skipped = report.skipped;

@@ -53,6 +53,9 @@ struct TrainConfig {
   /// Evaluations use the averages instead of the weights.
   bool evaluate_average = false;
   double clip_norm = 0.0;  ///< largest 2-norm of all unscaled gradients; 0 for no clipping
+  /// Mistakes of user code, to see their effect: gradients are clipped before they are unscaled; and
+  /// gradients of a loss that was never scaled are unscaled.
+  bool clip_before_unscale = false, unscale_only = false;
   uint64_t seed = 1;
   bool shuffle = true;
   int every = 1;  ///< steps between statistics; 0 records none
@@ -139,7 +142,8 @@ class Trainer {
   };
 
   const Lane& whole_lane(int lane) const;
-  TrainingSpec spec_of(const Plan& plan) const;
+  TrainingSpec spec_of(const LaneConfig& lane) const;
+  Executable lowered(const LaneConfig& lane) const;
   void keep_start(const NamedTensors& weights);
   void check_data() const;
   void check_feed(const Executable& executable) const;

@@ -63,6 +63,8 @@ std::map<std::string, double> Trainer::setup() const {
   setup["optimizer"] = text_hash(optimizer_text(config_.optimizer));
   setup["schedule"] = text_hash(schedule_text(config_.schedule));
   setup["clip_norm"] = config_.clip_norm;
+  if (config_.clip_before_unscale) setup["clip_before_unscale"] = 1.0;
+  if (config_.unscale_only) setup["unscale_only"] = 1.0;
   setup["accumulate_grads"] =
       config_.sum_format ? text_hash(format_name(*config_.sum_format)) : 0.0;
   if (!config_.loss.empty()) setup["loss"] = text_hash(config_.loss);

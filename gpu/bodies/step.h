@@ -31,7 +31,7 @@ struct BeginStep {
   HS_HD void operator()(int64_t) const {
     // The gradients of the micro-batches, each a mean over its samples, add up to that of the whole
     // batch.
-    put_scalar(loss_scale, static_cast<double>(state->scaler.scale) / micro_batches);
+    put_scalar(loss_scale, state->scaler.scale / micro_batches);
   }
 };
 

@@ -99,6 +99,12 @@ const std::vector<AppAction>& app_actions() {
       {"View", "Pan right", "D", [](App& app) { app.pan(0.1); }, true},
       {"View", "Rows: layers or tensors", "R",
        [](App& app) { app.view().tensor_rows = !app.view().tensor_rows; }, true},
+      {"View", "Other frameworks' loss scalers", "",
+       [](App& app) {
+         app.view().try_scalers = true;
+         app.show_tab(Tab::scalers);
+       },
+       true},
       {"View", "Maximize the region under the pointer", "M",
        [](App& app) { app.toggle_maximized(); }, true},
       {"View", "Larger text", "Ctrl+=", [](App& app) { app.scale_by(1.1f); }, false},

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "analysis/plans/recorded_decisions.h"
 #include "analysis/rules/lane_facts.h"
 #include "analysis/run_rates.h"
 #include "core/policy/policy.h"
@@ -144,6 +145,12 @@ void RunModel::add_lane(int lane_index) {
     LayerModel& model = lane.layers[static_cast<size_t>(found->second)];
     model.info = &layer;
     model.op = layer.op;
+  }
+  lane.decisions = recorded_decisions(info);
+  for (size_t i = 0; i < lane.decisions.size(); ++i) {
+    const auto found = index.find(lane.decisions[i].path);
+    if (found != index.end())
+      lane.layers[static_cast<size_t>(found->second)].decision = static_cast<int>(i);
   }
   add_heat(lane_index, lane);
   lanes_.push_back(std::move(lane));

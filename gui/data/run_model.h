@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "analysis/plans/decisions.h"
 #include "analysis/report/report.h"
 #include "analysis/run_view.h"
 #include "gui/data/heat_grid.h"
@@ -31,14 +32,16 @@ struct LayerModel {
   std::string path{}, op{};
   std::vector<int> sites{};         ///< SiteInfo::order, in execution order
   const LayerInfo* info = nullptr;  ///< null if not a forward operator ("input", "loss")
+  int decision = -1;  ///< index into LaneModel::decisions; -1 if not a forward operator
   /// Severity of the worst finding that names the layer; empty without one.
   std::optional<Severity> severity{};
   std::vector<int> findings{};  ///< indices into Report::findings
 };
 
 struct LaneModel {
-  std::vector<LayerModel> layers;  ///< in the order in which their nodes run
-  std::vector<int> layer_of_site;  ///< by SiteInfo::order
+  std::vector<LayerModel> layers;       ///< in the order in which their nodes run
+  std::vector<int> layer_of_site;       ///< by SiteInfo::order
+  std::vector<NodeDecision> decisions;  ///< of the plan, in execution order
   /// Rows: sites; columns: RunModel::columns(). With a reference lane, the share in excess of the
   /// reference's tensor of the same name in the same column.
   std::array<HeatGrid, kMetrics.size()> grids;

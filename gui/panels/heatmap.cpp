@@ -14,6 +14,7 @@
 #include "analysis/rules/text.h"
 #include "gui/data/heat_picture.h"
 #include "gui/panels/heatmap_picture.h"
+#include "gui/panels/plan_paint.h"
 #include "gui/panels/step_plot.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/track.h"
@@ -177,7 +178,7 @@ void draw_names(const Frame& frame, const StepArea& area, const std::vector<Heat
   ImFont& font = *frame.fonts.small;
   Canvas canvas(frame.picture);
   const float dot = look.px(3.0f), left = area.outer_min.x + look.px(14.0f);
-  const float width = area.min.x - look.px(6.0f) - left;
+  const float width = area.min.x - look.px(11.0f) - left;
   const auto stride = static_cast<size_t>(
       std::max(1.0, std::ceil(kLabelHeight * static_cast<double>(frame.scale) / layout.height)));
   // Do not move names at the ends inwards, or they would be closer than others.
@@ -227,6 +228,28 @@ void draw_names(const Frame& frame, const StepArea& area, const std::vector<Heat
   draw_lit(chosen);
   if (lit != chosen) draw_lit(lit);
   canvas.pop_clip();
+}
+
+/// Paints the formats beside the rows: those of the plan beside a layer, its own beside a tensor.
+void paint_rows(const Frame& frame, const StepArea& area, const std::vector<HeatRow>& rows,
+                const RowLayout& layout) {
+  const float right = area.min.x - 2.0f, left = right - look_of(frame).px(5.0f);
+  for (size_t row = 0; row < rows.size(); ++row) {
+    const double top = std::max(0.0, layout.top(row)),
+                 low = std::min(layout.room, layout.top(row + 1));
+    if (low <= top) continue;
+    const double gap = layout.height >= kSeparatedRow ? 1.0 : 0.0;
+    const ImVec2 min{left, area.min.y + static_cast<float>(top)};
+    const ImVec2 max{right, area.min.y + static_cast<float>(std::max(top + 1.0, low - gap))};
+    if (rows[row].site >= 0) {
+      const FloatFormat& format =
+          frame.lane_info().sites[static_cast<size_t>(rows[row].site)].format;
+      draw_format_bar(frame, format, format, min, max);
+    } else if (const NodeDecision* decision =
+                   decision_of(frame, frame.lane().layers[static_cast<size_t>(rows[row].layer)])) {
+      draw_format_bar(frame, decision->read, decision->write, min, max);
+    }
+  }
 }
 
 void show_tip(const Frame& frame, const HeatRow& row, double from, double to) {
@@ -408,6 +431,9 @@ int pointed_name(const Frame& frame, const StepArea& area, const std::vector<Hea
   const LayerModel& layer =
       frame.lane().layers[static_cast<size_t>(rows[static_cast<size_t>(row)].layer)];
   tip.note(layer.op.empty() ? "no operator" : layer.op);
+  if (const NodeDecision* decision = decision_of(frame, layer)) tip.note(decision_text(*decision));
+  if (const NodeDecision* other = differing_decision(frame, layer))
+    tip.note(difference_text(frame, *other));
   if (!layer.findings.empty()) {
     tip.note(counted(static_cast<int64_t>(layer.findings.size()), "finding"));
   }
@@ -481,6 +507,7 @@ void draw_rows(const Frame& frame, const StepArea& area) {
     }
   }
   if (frame.picture != nullptr) lit = chosen = -1;
+  if (frame.picture == nullptr) paint_rows(frame, area, rows, layout);
   if (!rows.empty()) draw_names(frame, area, rows, layout, lit, chosen);
 }
 

@@ -2,12 +2,13 @@
 // Everything about the selected layer at the cursor: formats, neighbours, every tensor's counters.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "analysis/proof/cost.h"
 #include "analysis/rules/text.h"
 #include "core/numeric/formats/float_format.h"
-#include "gui/panels/panel.h"
+#include "gui/panels/plan_paint.h"
 #include "gui/panels/step_plot.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
@@ -98,6 +99,20 @@ void draw_tensors(const Frame& frame, const LayerModel& layer) {
   ImGui::EndTable();
 }
 
+/// Says why the layer has its formats, and what the other lane does.
+void draw_reason(const Frame& frame, const LayerModel& layer) {
+  const NodeDecision* decision = decision_of(frame, layer);
+  if (decision == nullptr) return;
+  std::string formats = decision_text(*decision);
+  std::replace(formats.begin(), formats.end(), '\n', ' ');
+  ui::text_wrapped("details/plan", formats);
+  if (const NodeDecision* other = differing_decision(frame, layer)) {
+    ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.warn);
+    ui::text_wrapped("details/differs", difference_text(frame, *other));
+    ImGui::PopStyleColor();
+  }
+}
+
 }  // namespace
 
 void draw_layer_details(const Frame& frame) {
@@ -124,9 +139,7 @@ void draw_layer_details(const Frame& frame) {
   std::string facts = layer->op;
   if (layer->info != nullptr) {
     const LayerInfo& info = *layer->info;
-    facts += fmt::format("   reads {}   writes {}{}   {}   {}", format_name(info.read),
-                         format_name(info.write), info.follows ? " (follows its inputs)" : "",
-                         weights_text(frame, *layer),
+    facts += fmt::format("   {}   {}", weights_text(frame, *layer),
                          info.inputs.empty() ? "no inputs" : "after " + name_list(info.inputs));
   } else {
     facts += "   " + weights_text(frame, *layer);
@@ -144,6 +157,7 @@ void draw_layer_details(const Frame& frame) {
                : fmt::format("{} merged: shares of all values (* of non-zero values)",
                              steps_text(window.step, window.last())));
   ImGui::PopStyleColor();
+  draw_reason(frame, *layer);
   if (const Report* report = frame.run.report()) {
     for (const int finding : layer->findings) {
       const Finding& each = report->findings[static_cast<size_t>(finding)];

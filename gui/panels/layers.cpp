@@ -7,7 +7,8 @@
 #include "analysis/rules/text.h"
 #include "analysis/run_rates.h"
 #include "analysis/what_if.h"
-#include "gui/panels/panel.h"
+#include "gui/panels/plan_paint.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
@@ -74,6 +75,29 @@ bool has_non_finite(const Frame& frame, const LayerModel& layer) {
   });
 }
 
+/// Draws the formats of a layer left of `right`, and a mark if the other lane has different ones.
+/// Returns where they begin.
+float draw_formats(const Frame& frame, const LayerModel& layer, const std::string& path,
+                   float right, float middle) {
+  const NodeDecision* decision = decision_of(frame, layer);
+  const bool brief = ImGui::GetContentRegionAvail().x < 190 * frame.scale;
+  if (decision == nullptr) return right - format_chip_width(frame, brief);
+  float left = draw_format_chip(frame, decision->read, decision->write, right, middle, brief);
+  const std::string formats = format_name(decision->read) + " " + format_name(decision->write);
+  const bool differs = differing_decision(frame, layer) != nullptr;
+  if (tracker() != nullptr) {
+    track_rect(path + "/formats", {left, middle - 8 * frame.scale},
+               {right, middle + 8 * frame.scale}, formats + (differs ? " differs" : ""));
+  }
+  if (!differs) return left;
+  const char* sign = frame.fonts.unicode ? "\u2260" : "!=";
+  const ImVec2 size = text_size(*frame.fonts.bold, sign);
+  left -= size.x + 4 * frame.scale;
+  ImGui::GetWindowDrawList()->AddText(frame.fonts.bold, font_size(*frame.fonts.bold),
+                                      {left, middle - size.y / 2}, frame.theme.warn, sign);
+  return left;
+}
+
 void draw_row(const Frame& frame, int index) {
   const Theme& theme = frame.theme;
   const LayerModel& layer = frame.lane().layers[static_cast<size_t>(index)];
@@ -104,10 +128,11 @@ void draw_row(const Frame& frame, int index) {
   if (site >= 0) {
     share = metric_share(run_rates(frame.run.view(), frame.at.lane, site), frame.view.metric);
   }
-  const float bar_width = std::min(64 * scale, width * 0.3f);
+  const float bar_width = std::min(48 * scale, width * 0.25f);
   const float bar_left = end.x - bar_width - 4 * scale, text_left = start.x + 18 * scale;
   const bool kept = frame.view.edits.keeps(layer.path);
-  draw.PushClipRect({text_left, start.y}, {bar_left - 6 * scale, end.y}, true);
+  const float text_right = draw_formats(frame, layer, path, bar_left - 6 * scale, middle);
+  draw.PushClipRect({text_left, start.y}, {text_right - 4 * scale, end.y}, true);
   draw.AddText({text_left, start.y + 3 * scale}, kept ? theme.good : theme.ink,
                (layer.path + (kept ? "  fp32" : "")).c_str());
   draw.PopClipRect();
@@ -130,6 +155,10 @@ void draw_row(const Frame& frame, int index) {
   }
   if (hovered) {
     std::string tip = fmt::format("{}  ({})", layer.path, layer.op);
+    if (const NodeDecision* decision = decision_of(frame, layer))
+      tip += "\n" + decision_text(*decision);
+    if (const NodeDecision* other = differing_decision(frame, layer))
+      tip += "\n" + difference_text(frame, *other);
     if (site >= 0) {
       tip += fmt::format(
           "\n{} {} {} in {}, whole run\nThe bar is logarithmic, from one in a million to all.{}",
@@ -183,6 +212,7 @@ void draw_layers(const Frame& frame) {
     }
     ImGui::EndCombo();
   }
+  draw_format_key(frame, rows);
   if (rows.empty()) {
     ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
     ui::text_wrapped("layers/empty", frame.view.filter.empty()

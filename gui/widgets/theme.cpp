@@ -44,7 +44,9 @@ constexpr Theme kDark{
     .zone_subnormal = rgb(0x2e2a1b),
     .zone_lost = rgb(0x3a1f1a),
     .lines = {rgb(0xb4bcc8), rgb(0x63b0ee), rgb(0xfd9a4e), rgb(0xb59be0), rgb(0x5ccfa9),
-              rgb(0xe98bb5), rgb(0xd8d05a), rgb(0x8fa6ff), rgb(0xc7a17a), rgb(0x6fd3e3)}};
+              rgb(0xe98bb5), rgb(0xd8d05a), rgb(0x8fa6ff), rgb(0xc7a17a), rgb(0x6fd3e3)},
+    .formats = {rgb(0x66717e), rgb(0x3d4855), rgb(0x4f9ade), rgb(0xf28e3c), rgb(0xf3e27a),
+                rgb(0xf2b8e6)}};
 
 constexpr Theme kLight{
     .dark = false,
@@ -74,7 +76,9 @@ constexpr Theme kLight{
     .zone_subnormal = rgb(0xfbf4de),
     .zone_lost = rgb(0xfbe3d8),
     .lines = {rgb(0x4a5361), rgb(0x1f77b4), rgb(0xc65302), rgb(0x7a5fa8), rgb(0x117a5b),
-              rgb(0xb0457a), rgb(0x857a00), rgb(0x4457c9), rgb(0x7d5a33), rgb(0x0d7f93)}};
+              rgb(0xb0457a), rgb(0x857a00), rgb(0x4457c9), rgb(0x7d5a33), rgb(0x0d7f93)},
+    .formats = {rgb(0xa9b3bf), rgb(0x5d6875), rgb(0x2f6fb5), rgb(0xe0761f), rgb(0x6b4a08),
+                rgb(0x6a2170)}};
 
 /// Colours of the heatmap at even levels, 0 to 1.
 constexpr std::array<ImU32, 9> kHeat{rgb(0x1b1233), rgb(0x3b0f60), rgb(0x641a80),

@@ -23,6 +23,8 @@ struct Theme {
   ImU32 in_range, subnormal, lost, outline;  ///< bars of histograms
   ImU32 zone_subnormal, zone_lost;           ///< grounds of histograms and magnitudes
   std::array<ImU32, 10> lines;               ///< series of line plots, lanes
+  /// fp32 and more, tf32, bf16, fp16, 8 bits, fewer: apart for all kinds of colour blindness, too.
+  std::array<ImU32, 6> formats;
 
   ImU32 severity(Severity severity) const noexcept;
   ImU32 verdict(Verdict::State state) const noexcept;

@@ -65,7 +65,7 @@ TEST(CliCompletion, SubcommandsAndFlags) {
                             "fprev", "doctor", "completion", "help"}));
   EXPECT_THAT(complete.at("halfscope re"), ElementsAre("report"));
   EXPECT_THAT(complete.at("halfscope help ru"), ElementsAre("run"));
-  EXPECT_THAT(complete.at("halfscope help pl"), ElementsAre("plans"));
+  EXPECT_THAT(complete.at("halfscope help plans"), ElementsAre("plans"));
   EXPECT_THAT(complete.at("halfscope --v"), ElementsAre("--version"));
   EXPECT_THAT(complete.at("halfscope train --st"), ElementsAre("--steps"));
   EXPECT_THAT(complete.at("halfscope train --steps 5 --bat"), ElementsAre("--batch"));
@@ -93,7 +93,7 @@ TEST(CliCompletion, ValuesOfFlags) {
   EXPECT_THAT(complete.at("halfscope mma-check --input e5"), ElementsAre("e5m2"));
   EXPECT_THAT(complete.at("halfscope diagnose run.hscope --fail-on w"), ElementsAre("warning"));
   EXPECT_THAT(complete.at("halfscope diagnose run.hscope --fix-as t"),
-              ElementsAre("torchao", "tensorflow"));
+              ElementsAre("torchao", "transformer-engine", "tensorflow"));
   // The part before a ':' is the shell's, which replaces what follows.
   EXPECT_THAT(complete.at("halfscope train --data mnist:mn"), ElementsAre("mnist/"));
   EXPECT_THAT(complete.at("halfscope train --data mni"), ElementsAre("mnist:"));

@@ -274,6 +274,47 @@ TEST(Loops, AreRepeatedWithTheSameWeights) {
   EXPECT_EQ(model.graph.variables().size(), 1u);
 }
 
+TEST(Loops, DoNotTieWeightsToThemselves) {
+  const OnnxImport import = loop(3, false).import();
+  ASSERT_EQ(import.parameters.size(), 1u);
+  EXPECT_EQ(import.parameters[0].readers, std::vector<std::string>{"loop/turn_0/add"});
+}
+
+/// Reverses 0 to 15 in four rows of four.
+FileBuilder reversed(const std::vector<int64_t>& lengths, int64_t batch_axis, int64_t time_axis) {
+  FileBuilder file;
+  file.input("x", {4, 4}).output("y").integers("n", {4}, lengths);
+  ::onnx::NodeProto& node = file.node("ReverseSequence", {"x", "n"}, {"y"}, "reverse");
+  test::set_int(node, "batch_axis", batch_axis);
+  test::set_int(node, "time_axis", time_axis);
+  return file;
+}
+
+std::vector<float> reversed_numbers(const std::vector<int64_t>& lengths, int64_t batch_axis,
+                                    const std::vector<float>& x) {
+  const Model model = reversed(lengths, batch_axis, 1 - batch_axis).import().model;
+  const std::vector<Tensor> inputs{{{4, 4}, x}};
+  return test::run(test::start(model, preset_plan("float32").value()), inputs)[0].data;
+}
+
+// The two examples of the standard (ReverseSequence, opset 10), and sequences of one length.
+TEST(ReverseSequence, TurnsTheFirstElementsAround) {
+  EXPECT_EQ(
+      reversed_numbers({4, 3, 2, 1}, 1, {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15}),
+      (std::vector<float>{3, 6, 9, 12, 2, 5, 8, 13, 1, 4, 10, 14, 0, 7, 11, 15}));
+  const std::vector<float> rows{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  EXPECT_EQ(reversed_numbers({1, 2, 3, 4}, 0, rows),
+            (std::vector<float>{0, 1, 2, 3, 5, 4, 6, 7, 10, 9, 8, 11, 15, 14, 13, 12}));
+  EXPECT_EQ(reversed_numbers({3, 3, 3, 3}, 0, rows),
+            (std::vector<float>{2, 1, 0, 3, 6, 5, 4, 7, 10, 9, 8, 11, 14, 13, 12, 15}));
+}
+
+TEST(ReverseSequence, RefusesWrongLengthsAndAxes) {
+  EXPECT_THAT(refusal_of(reversed({1, 2, 3, 5}, 0, 1)), HasSubstr("reverse (ReverseSequence)"));
+  EXPECT_THAT(refusal_of(reversed({1, 2, 3, -1}, 0, 1)), HasSubstr("a sequence length"));
+  EXPECT_THAT(refusal_of(reversed({1, 2, 3, 4}, 1, 1)), HasSubstr("batch_axis and time_axis"));
+}
+
 TEST(Loops, RefuseNumbersOfTurnsThatAreNotKnownOrTooLarge) {
   EXPECT_THAT(refusal_of(loop(0, true)),
               HasSubstr("loop (Loop): its number of turns is only known at run time"));

@@ -5,13 +5,16 @@
 
 A small network is exported by PyTorch, run in fp16 so that one layer overflows, and diagnosed. The
 text for PyTorch is executed; the modules that it names then compute in fp32 under autocast, with
-the bits of float32, and the others do not. Keras and torchao are tried where they are installed.
+the bits of float32, and the others do not. Keras and torchao are tried where they are installed; Transformer
+Engine has a stand-in, because it needs a GPU.
 """
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
 import tempfile
+import types
 import warnings
 from pathlib import Path
 from typing import Dict, List
@@ -19,6 +22,7 @@ from typing import Dict, List
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 SAMPLES = 16
 
@@ -162,7 +166,7 @@ def check_report(bench: Bench) -> str:
     out = bench.folder / "report.json"
     bench.call("report", bench.run("mixed_float16"), "--json", out, "--force")
     fixes = json.loads(out.read_text())["recommendation"]["fixes"]
-    assert set(fixes) == {"pytorch", "torchao", "keras", "tensorflow"}
+    assert set(fixes) == {"pytorch", "torchao", "transformer-engine", "keras", "tensorflow"}
     assert fixes["pytorch"] == bench.text("mixed_float16", "pytorch")
     for target, text in fixes.items():
         compile(text, target, "exec")
@@ -177,7 +181,7 @@ def check_tensorflow(bench: Bench) -> str:
     for edit in ("ALLOWLIST_REMOVE", "INFERLIST_REMOVE", "CLEARLIST_REMOVE", "DENYLIST_ADD"):
         assert "MatMul" in environment.pop(prefix + edit).split(",")
     flat = " ".join(text.replace("\n# ", " ").split())
-    assert "by operator type" in flat and "stem" in flat, text
+    assert "apply to operator types" in flat and "stem" in flat, text
     return text.splitlines()[-1]
 
 
@@ -195,6 +199,59 @@ def check_torchao(bench: Bench) -> str:
         if isinstance(module, nn.Linear):
             assert (type(module) is nn.Linear) == (name in kept), f"{name} is {type(module)}"
     return f"{kept} not converted"
+
+
+def check_transformer_engine(bench: Bench) -> str:
+    """The wrapper with a stand-in for Transformer Engine; the configuration with the real
+    nvdlfw-inspect where it is installed."""
+    text = bench.text("mixed_float16", "transformer-engine")
+    on = [True]
+
+    @contextlib.contextmanager
+    def autocast(enabled=True):
+        on.append(enabled)
+        yield
+        on.pop()
+
+    package, engine = types.ModuleType("transformer_engine"), types.ModuleType("pytorch")
+    engine.autocast = autocast
+    package.pytorch = engine
+    sys.modules.update({"transformer_engine": package, "transformer_engine.pytorch": engine})
+    model = Network()
+    scope = paste(text, model=model)
+    kept: List[str] = scope["KEEP_OUT_OF_FP8"]  # type: ignore[assignment]
+    seen: Dict[str, bool] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            parametrize.register_parametrization(module, "weight", Look(seen, name, on))
+    model(bench.x)
+    assert seen == {name: name not in kept for name in seen} and kept, f"{seen} and {kept}"
+    try:
+        from nvdlfw_inspect import config_manager  # pylint: disable=import-outside-toplevel
+    except ImportError:
+        return f"{kept} out of fp8; nvdlfw-inspect is missing: configuration not read"
+    import yaml  # pylint: disable=import-outside-toplevel
+    (section,) = yaml.safe_load(scope["CONFIG"]).values()
+    assert section["transformer_engine"] == {"DisableFP8Layer": {"enabled": True}}, section
+    spec = config_manager.ConfigSpec()
+    spec.initialize(section)
+    for name, module in model.named_modules():
+        found = config_manager.is_layer_in_cfg(f"model.{name}", spec)
+        inside = any(f"{name}.".startswith(f"{each}.") for each in kept)
+        assert found == inside, f"{name}: {found}"
+    return f"{kept} out of fp8, also by the configuration"
+
+
+class Look(nn.Module):
+    """Notes whether fp8 was on when the weight was read."""
+
+    def __init__(self, seen: Dict[str, bool], name: str, on: List[bool]) -> None:
+        super().__init__()
+        self.seen, self.name, self.on = seen, name, on
+
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        self.seen[self.name] = self.on[-1]
+        return weight
 
 
 def check_keras(bench: Bench) -> str:
@@ -233,7 +290,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         bench = Bench(options.program, Path(temporary))
         for function in (check_autocast, check_half, check_proof, check_report, check_tensorflow,
-                         check_torchao, check_keras):
+                         check_torchao, check_transformer_engine, check_keras):
             name = function.__name__.removeprefix("check_")
             if not name.startswith(options.only):
                 continue

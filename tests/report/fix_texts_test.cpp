@@ -122,8 +122,8 @@ TEST(FixTexts, RangesAndIntegersArePointedAt) {
 
 TEST(FixTexts, EachSaysWhatItCannotDo) {
   PlanEdit edit = PlanEdit::of(FixKind::scale_round_up);
-  for (FixTarget target :
-       {FixTarget::pytorch, FixTarget::torchao, FixTarget::keras, FixTarget::tensorflow}) {
+  for (FixTarget target : {FixTarget::pytorch, FixTarget::torchao, FixTarget::transformer_engine,
+                           FixTarget::keras, FixTarget::tensorflow}) {
     EXPECT_THAT(fix_as(target, exported(), edit),
                 HasSubstr(" has no setting for this change: Round scales up.\n"));
     EXPECT_EQ(fix_as(target, exported(), {}), "# Nothing to change.\n");
@@ -133,6 +133,16 @@ TEST(FixTexts, EachSaysWhatItCannotDo) {
               HasSubstr("# Only the outputs of fc1 need fp32."));
 }
 
+TEST(FixTexts, TransformerEngineKeepsModulesOutOfFp8) {
+  const PlanEdit edit = PlanEdit::in_fp32({"layer1.0.conv2", "layer1.0:add_2", "fc1:bias"});
+  const std::string text = fix_as(FixTarget::transformer_engine, exported(), edit);
+  EXPECT_THAT(text, HasSubstr("KEEP_OUT_OF_FP8 = [  # as in model.named_modules()\n"
+                              "    \"layer1.0.conv2\",\n    \"fc1\",\n]\n"));
+  EXPECT_THAT(text, HasSubstr("    DisableFP8Layer:\n      enabled: True\n"));
+  EXPECT_THAT(text, HasSubstr("# layer1.0:add_2: Transformer Engine never quantizes the 2nd add in "
+                              "the forward of layer1.0.\n"));
+}
+
 TEST(FixTexts, TensorFlowsListsAreByOperatorType) {
   const std::string text =
       fix_as(FixTarget::tensorflow, exported(), PlanEdit::in_fp32({"layer1.0.conv2"}));
@@ -140,6 +150,22 @@ TEST(FixTexts, TensorFlowsListsAreByOperatorType) {
   EXPECT_THAT(text, HasSubstr("# Warning: these lists apply to operator types."));
   EXPECT_THAT(text, HasSubstr("layer1.0.conv1"));
   EXPECT_THAT(text, Not(HasSubstr("blocks.0")));
+}
+
+TEST(FixTexts, TensorFlowsDenialSpreads) {
+  LaneInfo lane = lane_with(
+      "mixed_float16", {{"conv1", "Conv"}, {"shortcut", "Add"}, {"mix", "Mul"}, {"conv2", "Conv"}});
+  const std::vector<std::vector<std::string>> inputs{
+      {"input"}, {"conv1"}, {"shortcut", "conv1"}, {"mix"}};
+  for (size_t i = 0; i < inputs.size(); ++i) lane.layers[i].inputs = inputs[i];
+  std::string text = fix_as(FixTarget::tensorflow, lane, PlanEdit::in_fp32({"shortcut"}));
+  for (size_t at = 0; (at = text.find("\n# ", at)) != std::string::npos;) text.replace(at, 3, " ");
+  EXPECT_THAT(text, HasSubstr("DENIED = \"Add,AddV2\"\n"));
+  EXPECT_THAT(text, HasSubstr("and do not need it: mix."));
+  EXPECT_THAT(text,
+              HasSubstr("Without \"DENYLIST_ADD\" in the loop, denial does not spread, and no "
+                        "other layer moves."));
+  EXPECT_THAT(text, Not(HasSubstr("conv2")));
 }
 
 TEST(FixTexts, ThePlanIsTheEditedOne) {
@@ -153,8 +179,8 @@ TEST(FixTexts, ThePlanIsTheEditedOne) {
 TEST(FixTexts, NamesCannotEndACommentOrAString) {
   for (const std::string path : {"a.b\"\nimport os", "a:b\nimport os\n"}) {
     const LaneInfo lane = lane_with("mixed_float16", {{path.c_str(), "Erf"}, {"a.c", "Gemm"}});
-    for (FixTarget target :
-         {FixTarget::pytorch, FixTarget::torchao, FixTarget::keras, FixTarget::tensorflow}) {
+    for (FixTarget target : {FixTarget::pytorch, FixTarget::torchao, FixTarget::transformer_engine,
+                             FixTarget::keras, FixTarget::tensorflow}) {
       EXPECT_THAT(fix_as(target, lane, PlanEdit::in_fp32({path})), Not(HasSubstr("\nimport os\n")))
           << fix_target_name(target);
     }

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/plans/deciding_rule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace halfscope {
+namespace {
+
+bool sets_formats(const PlanRule& rule) { return rule.follow || rule.read || rule.write; }
+
+bool selects(const PlanRule& rule, const std::string& path, const std::string& op) {
+  return (rule.op.empty() || rule.op == op) && (rule.path.empty() || glob_match(rule.path, path));
+}
+
+bool selects_written(const PlanRule& rule, const WrittenNode& node) {
+  if (selects(rule, node.path, node.op)) return true;
+  return std::any_of(node.other_names.begin(), node.other_names.end(),
+                     [&](const std::string& name) { return selects(rule, name, node.op); });
+}
+
+std::string selected_by(const PlanRule& rule) {
+  std::string text;
+  if (!rule.op.empty()) text += "operator " + rule.op;
+  if (!rule.path.empty()) text += (text.empty() ? "path '" : " at path '") + rule.path + "'";
+  return text;
+}
+
+}  // namespace
+
+std::vector<int> applying_rules(const Plan& plan, const std::string& path, const std::string& op,
+                                const WrittenNode& source) {
+  std::vector<int> rules, own;
+  for (size_t i = 0; i < plan.rules.size(); ++i) {
+    const PlanRule& rule = plan.rules[i];
+    if (source.in_loss && rule.path.empty()) continue;
+    if (selects_written(rule, source)) {
+      rules.push_back(static_cast<int>(i));
+    } else if (path != source.path && (source.expands || !rule.path.empty()) &&
+               selects(rule, path, op)) {
+      own.push_back(static_cast<int>(i));
+    }
+  }
+  // Rules of a part that is planned by itself apply in the plan's order. Those of a primitive come
+  // after the rules of its composite.
+  rules.insert(rules.end(), own.begin(), own.end());
+  if (source.expands) std::sort(rules.begin(), rules.end());
+  return rules;
+}
+
+int deciding_rule(const Plan& plan, const std::vector<int>& rules) {
+  const auto last = std::find_if(rules.rbegin(), rules.rend(), [&](int rule) {
+    return sets_formats(plan.rules[static_cast<size_t>(rule)]);
+  });
+  return last == rules.rend() ? -1 : *last;
+}
+
+void explain_decision(const Plan& plan, const WrittenNode& source, NodeDecision& decision) {
+  const bool by_default = decision.rule < 0;
+  const PlanRule* rule = by_default ? nullptr : &plan.rules[static_cast<size_t>(decision.rule)];
+  if (source.in_loss && by_default) {
+    decision.why = "HalfScope adds this loss and computes it in fp32 under every plan.";
+    decision.change = "Add a rule that names its path.";
+    return;
+  }
+  if (plan.double_precision) {
+    decision.why = "This plan computes everything in double, without rounding.";
+    decision.change = "Use another plan: this one has no rules.";
+    return;
+  }
+  decision.why = by_default ? plan.why : rule->why;
+  decision.change = by_default ? plan.change : rule->change;
+  if (decision.why.empty()) {
+    decision.why = by_default ? "No rule of the plan selects it, so the plan's default applies."
+                              : fmt::format("Rule {} of the plan selects it: {}.",
+                                            decision.rule + 1, selected_by(*rule));
+  }
+  if (decision.change.empty()) {
+    decision.change = fmt::format(
+        "Add a rule to the end of the plan: {{\"path\": \"{}\", "
+        "\"format\": \"{}\"}}.",
+        decision.path, decision.read == kFp32 ? "fp16" : "fp32");
+  }
+}
+
+bool has_decision(const std::string& path, const std::string& op) {
+  return !path.starts_with("metrics/") && op != "Cast" && op != "Quantize" && op != "Dequantize" &&
+         op != "ScaleUpdate";
+}
+
+}  // namespace halfscope

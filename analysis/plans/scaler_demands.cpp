@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+// Trajectories of gradients for scaler_traces.h: made up, read from a table, or recorded.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <optional>
+
+#include "analysis/format_limits.h"
+#include "analysis/plans/scaler_traces.h"
+#include "analysis/rules/lane_facts.h"
+#include "core/error.h"
+#include "core/near_miss.h"
+
+namespace halfscope {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::optional<double> number_of(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r"), last = text.find_last_not_of(" \t\r");
+  if (first == std::string_view::npos) return std::nullopt;
+  text = text.substr(first, last - first + 1);
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// Collects the demands of the sites of one recorded window.
+class WindowDemands {
+ public:
+  WindowDemands(const LaneFacts& lane, const RecordedStep& record)
+      : lane_(lane), record_(record), scale_(record.loss_scale) {}
+
+  void add(int which, const SiteInfo& site) {
+    const std::optional<TensorStats> own = lane_.stats(site.order, record_.step);
+    if (!own || own->n == 0) return;
+    const bool scaled = scale_ > 0.0 && std::isfinite(scale_);
+    if (scaled && own->non_finite() == 0) {
+      add_stats(which, site, *own, scale_);
+      return;
+    }
+    // NaN and infinity hide the magnitudes.
+    if (const std::optional<int> theirs = reference_site(site)) {
+      const std::optional<PackedWindow> window =
+          lane_.run().windows(lane_.reference(), *theirs).find(record_.step);
+      const TensorStats stats = window ? window->stats() : TensorStats{};
+      if (stats.non_finite() == 0 && stats.max_abs > 0.0f) {
+        add_stats(which, site, stats, 1.0);  // references are trained without a loss scale
+        return;
+      }
+    }
+    if (scaled) lower_ceiling(which, scale_);
+  }
+
+  ScaleDemand finish(ScaleDemands& all) {
+    if (record_.forward_bad) {
+      demand_.ceiling = 0.0;
+      demand_.ceiling_site = -1;
+    }
+    if (total_ > 0) {
+      demand_.curve = static_cast<int>(all.curves.size());
+      all.curves.push_back(curve());
+    }
+    return demand_;
+  }
+
+ private:
+  /// A copy that the lane makes to read a gradient does not exist in the reference; it is a copy of
+  /// the gradient of the node's output.
+  std::optional<int> reference_site(const SiteInfo& site) const {
+    if (lane_.reference() < 0) return std::nullopt;
+    const RunView& run = lane_.run();
+    std::optional<int> theirs = run.find_site(lane_.reference(), site.name());
+    if (!theirs) theirs = run.find_site(lane_.reference(), site.path + ".activation_grad");
+    return theirs;
+  }
+
+  void lower_ceiling(int which, double ceiling) {
+    if (ceiling >= demand_.ceiling) return;
+    demand_.ceiling = ceiling;
+    demand_.ceiling_site = which;
+  }
+
+  void add_stats(int which, const SiteInfo& site, const TensorStats& stats, double scale) {
+    const double flush = flush_threshold(site.format);
+    if (stats.max_abs > 0.0f) {
+      lower_ceiling(which,
+                    overflow_threshold(site.format) * scale / static_cast<double>(stats.max_abs));
+    }
+    if (std::isfinite(stats.min_abs)) {
+      const double floor = flush * scale / static_cast<double>(stats.min_abs);
+      if (floor > demand_.floor) {
+        demand_.floor = floor;
+        demand_.floor_site = which;
+      }
+    }
+    for (int i = 0; i < kExponentBins; ++i) {
+      const int64_t count = stats.exponents[static_cast<size_t>(i)];
+      if (count == 0) continue;
+      // At scales above this one the whole bin survives.
+      const double low = std::ldexp(1.0, i + kMinExponentBin);
+      lost_up_to_[static_cast<int>(std::ceil(std::log2(flush * scale / low)))] += count;
+      total_ += count;
+    }
+  }
+
+  FlushCurve curve() const {
+    FlushCurve curve;
+    curve.lowest = lost_up_to_.begin()->first;
+    const int highest = lost_up_to_.rbegin()->first;
+    int64_t survive = 0;
+    for (int exponent = curve.lowest; exponent <= highest; ++exponent) {
+      curve.shares.push_back(1.0 - static_cast<double>(survive) / static_cast<double>(total_));
+      if (const auto found = lost_up_to_.find(exponent); found != lost_up_to_.end()) {
+        survive += found->second;
+      }
+    }
+    return curve;
+  }
+
+  const LaneFacts& lane_;
+  const RecordedStep& record_;
+  const double scale_;
+  ScaleDemand demand_{};
+  std::map<int, int64_t> lost_up_to_;  ///< by exponent of the scale: values that it flushes
+  int64_t total_ = 0;
+};
+
+}  // namespace
+
+ScaleDemands demands_of(std::span<const GradientRange> gradients, const FloatFormat& format) {
+  ScaleDemands demands;
+  demands.steps.reserve(gradients.size());
+  const double overflow = overflow_threshold(format), flush = flush_threshold(format);
+  for (const GradientRange& each : gradients) {
+    ScaleDemand& step = demands.steps.emplace_back();
+    if (!std::isfinite(each.largest)) {
+      step.ceiling = 0.0;
+    } else {
+      if (each.largest > 0.0) step.ceiling = overflow / each.largest;
+      if (each.smallest > 0.0) step.floor = flush / each.smallest;
+    }
+  }
+  return demands;
+}
+
+ScaleDemands demands_of_pattern(std::string_view pattern, int64_t steps) {
+  const size_t bad = pattern.find_first_not_of("FO");
+  if (pattern.empty() || bad != std::string_view::npos) {
+    throw usage_error("pattern '" + std::string(pattern) + "' is not a row of F and O",
+                      "use F for steps with finite gradients and O for overflow: FFFOF");
+  }
+  ScaleDemands demands;
+  demands.steps.resize(steps > 0 ? static_cast<size_t>(steps) : pattern.size());
+  for (size_t i = 0; i < demands.steps.size(); ++i) {
+    if (pattern[i % pattern.size()] == 'O') demands.steps[i].ceiling = 0.0;
+  }
+  return demands;
+}
+
+std::span<const std::string> gradient_shapes() {
+  static const std::vector<std::string> names{"steady", "falling", "rising", "spikes", "broken"};
+  return names;
+}
+
+std::vector<GradientRange> gradient_shape(std::string_view name, int64_t steps) {
+  constexpr double kRange = 0x1p-20;  // the smallest gradient, of the largest
+  const auto known = gradient_shapes();
+  if (std::find(known.begin(), known.end(), name) == known.end()) {
+    throw usage_error("unknown trajectory '" + std::string(name) + "'",
+                      did_you_mean(name, known, "use " + comma_list(known)));
+  }
+  std::vector<GradientRange> gradients(static_cast<size_t>(steps));
+  for (int64_t i = 0; i < steps; ++i) {
+    const double share = static_cast<double>(i) / static_cast<double>(steps);
+    double largest = 0.25;
+    if (name == "falling") largest = std::exp2(-20.0 * share);
+    if (name == "rising") largest = std::exp2(-12.0 + 20.0 * share);
+    if (name == "spikes" && i % 500 == 499) largest = 64.0;
+    if (name == "broken" && share >= 0.1) largest = kInfinity;
+    gradients[static_cast<size_t>(i)] = {largest, std::isfinite(largest) ? largest * kRange : 0.0};
+  }
+  return gradients;
+}
+
+std::vector<GradientRange> read_gradient_ranges(const std::string& file) {
+  std::ifstream in(file);
+  if (!in) throw Error("cannot open '" + file + "': file not found", "check the path");
+  std::vector<GradientRange> gradients;
+  std::string line;
+  for (int64_t row = 1; std::getline(in, line); ++row) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const size_t comma = std::min(line.find(','), line.size());
+    const std::optional<double> largest = number_of(std::string_view(line).substr(0, comma));
+    std::optional<double> smallest = 0.0;
+    if (comma < line.size()) smallest = number_of(std::string_view(line).substr(comma + 1));
+    const bool good = largest && smallest && !(*largest < 0.0) && *smallest >= 0.0 &&
+                      (!std::isfinite(*largest) || *smallest <= *largest);
+    if (!good && row == 1 && !largest) continue;  // a header
+    if (!good) {
+      throw usage_error(fmt::format("'{}' line {}: not a row of gradient magnitudes", file, row),
+                        "write largest[,smallest] per step, for example 0.5,1e-6");
+    }
+    gradients.push_back({*largest, *smallest});
+  }
+  if (gradients.empty()) {
+    throw usage_error("'" + file + "' contains no steps", "write largest[,smallest] per step");
+  }
+  return gradients;
+}
+
+ScaleDemands recorded_demands(const RunView& run, int lane) {
+  const LaneFacts facts(run, lane);
+  ScaleDemands demands;
+  std::vector<SiteInfo> sites;
+  for (const SiteInfo& site : facts.info().sites) {
+    const bool scaled = !site.scale.empty();  // no loss scale reaches its codes
+    if (site.phase != Phase::backward || scaled || !narrow_exponent(site.format)) continue;
+    sites.push_back(site);
+    demands.sites.push_back(site.name());
+  }
+  std::vector<std::pair<int64_t, ScaleDemand>> recorded;
+  for (const RecordedStep& record : facts.recorded()) {
+    WindowDemands window(facts, record);
+    for (size_t i = 0; i < sites.size(); ++i) window.add(static_cast<int>(i), sites[i]);
+    recorded.emplace_back(record.step, window.finish(demands));
+  }
+  if (sites.empty() || recorded.empty()) {
+    throw usage_error("lane " + facts.info().name +
+                          " has no recorded gradients in a format that needs a loss scale",
+                      "record a lane in fp16 or fp8, without --no-record");
+  }
+  const std::span<const StepRow> rows = facts.steps();
+  size_t place = 0;
+  for (const StepRow& row : rows) {
+    while (place + 1 < recorded.size() && recorded[place + 1].first <= row.step) ++place;
+    demands.steps.push_back(recorded[place].second);
+  }
+  return demands;
+}
+
+}  // namespace halfscope

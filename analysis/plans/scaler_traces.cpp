@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/plans/scaler_traces.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/rules/text.h"
+#include "core/backend/step_decision.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+using Kind = LossScalerConfig::Kind;
+
+/// Skipped steps at the end that are no search for a scale any more.
+constexpr int64_t kStuck = 20;
+/// Growth without an overflow that no longer looks for a ceiling.
+constexpr double kRunaway = 0x1p24;
+
+/// Returns whether the update of a step that is taken turns weights into NaN or infinity.
+bool corrupts(const LossScalerConfig& scaler, const LossScalerState& state, bool finite) {
+  if (!finite) return true;
+  const float factor = unscale_factor(scaler, state);
+  return divides_by_scale(scaler) ? factor == 0.0f : std::isinf(factor);
+}
+
+class Tracer {
+ public:
+  Tracer(const LossScalerConfig& scaler, const ScaleDemands& demands)
+      : scaler_(scaler), demands_(demands) {
+    state_.scaler = initial_state(scaler);
+    trace_.scaler = loss_scale_text(scaler);
+    trace_.changes.push_back({0, state_.scaler.scale});
+    trace_.lowest = trace_.highest = lowest_since_skip_ = state_.scaler.scale;
+  }
+
+  ScalerTrace run() {
+    for (const ScaleDemand& demand : demands_.steps) {
+      if (!step(demand)) break;
+    }
+    trace_.updates = state_.updates;
+    if (shares_ > 0) trace_.lost = lost_ / static_cast<double>(shares_);
+    judge();
+    return std::move(trace_);
+  }
+
+ private:
+  /// Returns whether the training goes on.
+  bool step(const ScaleDemand& demand) {
+    const double before = state_.scaler.scale;
+    const double factor = scaler::single(before);  // what the loss is multiplied by
+    const bool finite = !corrupted_ && factor < demand.ceiling;
+    const ScaledStep decided = scaled_step(state_, scaler_, finite);
+    if (decided.next.scaler.stop != ScalerStop::none) {
+      trace_.stop = decided.next.scaler.stop;
+      return false;
+    }
+    const int64_t now = trace_.steps++;
+    if (decided.skipped) {
+      ++trace_.skipped;
+      if (trace_.last_skipped != now - 1 || now == 0) skips_since_ = now;
+      trace_.last_skipped = now;
+      lowest_since_skip_ = decided.next.scaler.scale;
+    } else {
+      if (trace_.first_taken < 0) trace_.first_taken = now;
+      if (!corrupted_ && corrupts(scaler_, state_.scaler, finite)) {
+        corrupted_ = true;
+        trace_.at = now;
+      }
+      if (finite && factor <= demand.floor) ++trace_.flushed;
+      if (finite && demand.curve >= 0) {
+        lost_ += demands_.curves[static_cast<size_t>(demand.curve)].at(factor);
+        ++shares_;
+      }
+    }
+    state_ = decided.next;
+    const double scale = state_.scaler.scale;
+    if (scale != before) {
+      trace_.changes.push_back({now + 1, scale});
+      trace_.lowest = std::min(trace_.lowest, scale);
+      trace_.highest = std::max(trace_.highest, scale);
+    }
+    return true;
+  }
+
+  void judge() {
+    const double last = state_.scaler.scale;
+    const bool ends_skipping = trace_.skipped > 0 && trace_.last_skipped == trace_.steps - 1 &&
+                               trace_.steps - skips_since_ >= std::min(kStuck, trace_.steps);
+    const auto set = [&](ScalerEnd end, int64_t at, const std::string& about) {
+      trace_.end = end;
+      trace_.at = at;
+      trace_.about = about;
+    };
+    if (trace_.stop != ScalerStop::none) {
+      const bool minimum = trace_.stop == ScalerStop::at_minimum;
+      set(ScalerEnd::stops, trace_.steps,
+          fmt::format("{} at step {}: {}", minimum ? "DeepSpeed raises" : "apex divides by zero",
+                      trace_.steps,
+                      minimum ? "a step overflows at the minimum, " + scale_text(scaler_.minimum)
+                              : "the scale is 0"));
+    } else if (corrupted_) {
+      set(ScalerEnd::nan_weights, trace_.at,
+          fmt::format("weights become NaN at step {}: {}", trace_.at, why_corrupted()));
+    } else if (std::isinf(last)) {
+      set(ScalerEnd::infinite, trace_.changes.back().step,
+          fmt::format("the scale is infinite from step {} on, and half of that is infinite, too",
+                      trace_.changes.back().step));
+    } else if (ends_skipping && trace_.changes.back().step <= trace_.steps - kStuck) {
+      const int64_t from = std::max(skips_since_, trace_.changes.back().step);
+      set(ScalerEnd::stuck, from,
+          fmt::format("skips every step from step {} on: the scale stays at {}", from,
+                      scale_text(last)));
+    } else if (ends_skipping) {
+      set(ScalerEnd::collapses, skips_since_,
+          fmt::format("skips every step from step {} on: the scale has fallen to {}", skips_since_,
+                      scale_text(last)));
+    } else if (last >= kRunaway * lowest_since_skip_) {
+      set(ScalerEnd::runaway, -1,
+          fmt::format("has grown to {} without meeting an overflow", scale_text(last)));
+    } else if (trace_.skipped == 0) {
+      set(ScalerEnd::fits, -1, "skips no step");
+    } else if (trace_.skipped == trace_.last_skipped + 1) {
+      set(ScalerEnd::calibrates, trace_.first_taken,
+          fmt::format("skips {} at the start while it finds its scale",
+                      counted(trace_.skipped, "step")));
+    } else {
+      set(ScalerEnd::rides, -1, fmt::format("skips {}", counted(trace_.skipped, "step")));
+    }
+  }
+
+  std::string why_corrupted() const {
+    const double scale = scale_at(trace_.at);
+    if (scaler_.kind == Kind::none || scaler_.fixed) return "it never skips a step";
+    return scale == 0.0 ? "the scale is 0, and 0 / 0 is NaN"
+                        : fmt::format("the scale is {}, whose inverse is infinite in fp32",
+                                      scale_text(scale));
+  }
+
+  double scale_at(int64_t step) const {
+    double scale = trace_.changes.front().scale;
+    for (const ScaleChange& each : trace_.changes) {
+      if (each.step <= step) scale = each.scale;
+    }
+    return scale;
+  }
+
+  const LossScalerConfig& scaler_;
+  const ScaleDemands& demands_;
+  StepState state_{};
+  ScalerTrace trace_{};
+  bool corrupted_ = false;
+  int64_t skips_since_ = -1;  ///< the first of the last skipped steps in a row
+  double lowest_since_skip_ = 0.0;
+  double lost_ = 0.0;
+  int64_t shares_ = 0;
+};
+
+}  // namespace
+
+double FlushCurve::at(double scale) const noexcept {
+  if (!(scale > 0.0)) return 1.0;
+  const int exponent = std::isinf(scale) ? 1 << 16 : std::ilogb(scale);
+  if (exponent < lowest) return 1.0;
+  const size_t place = static_cast<size_t>(exponent - lowest);
+  return place < shares.size() ? shares[place] : 0.0;
+}
+
+const char* scaler_end_name(ScalerEnd end) noexcept {
+  switch (end) {
+    case ScalerEnd::fits:
+      return "fits";
+    case ScalerEnd::calibrates:
+      return "calibrates";
+    case ScalerEnd::rides:
+      return "rides";
+    case ScalerEnd::runaway:
+      return "runaway";
+    case ScalerEnd::stuck:
+      return "stuck";
+    case ScalerEnd::collapses:
+      return "collapses";
+    case ScalerEnd::stops:
+      return "stops";
+    case ScalerEnd::nan_weights:
+      return "nan_weights";
+    case ScalerEnd::infinite:
+      return "infinite";
+  }
+  return "";
+}
+
+bool is_good(ScalerEnd end) noexcept {
+  return end == ScalerEnd::fits || end == ScalerEnd::calibrates || end == ScalerEnd::rides;
+}
+
+ScalerTrace trace_scaler(const LossScalerConfig& scaler, const ScaleDemands& demands) {
+  return Tracer(scaler, demands).run();
+}
+
+std::vector<LossScalerConfig> usual_scalers(int32_t interval) {
+  std::vector<LossScalerConfig> scalers;
+  for (const std::string& name : framework_scalers()) {
+    scalers.push_back(parse_loss_scale(name));
+    if (interval > 0 && !is_static(scalers.back())) scalers.back().growth_interval = interval;
+  }
+  return scalers;
+}
+
+std::vector<LimitSite> limiting_sites(const ScaleDemands& demands, bool ceilings) {
+  std::vector<LimitSite> sites;
+  for (const std::string& name : demands.sites) sites.push_back({.site = name});
+  for (const ScaleDemand& step : demands.steps) {
+    const int which = ceilings ? step.ceiling_site : step.floor_site;
+    if (which < 0) continue;
+    LimitSite& site = sites[static_cast<size_t>(which)];
+    const double limit = ceilings ? step.ceiling : step.floor;
+    const bool tighter = ceilings ? limit < site.tightest : limit > site.tightest;
+    if (site.steps++ == 0 || tighter) site.tightest = limit;
+  }
+  std::erase_if(sites, [](const LimitSite& site) { return site.steps == 0; });
+  std::stable_sort(sites.begin(), sites.end(),
+                   [](const LimitSite& a, const LimitSite& b) { return a.steps > b.steps; });
+  return sites;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// clip_before_unscale: the norm of scaled gradients is clipped, and they are unscaled afterwards.
+// Then the norm that remains is that of the clipping divided by the loss scale.
+//
+// An update of SGD is the learning rate times the gradient, times the factor of the clipping. Where
+// this factor is the same for all weights, it shows in the recorded numbers:
+//   factor = max |update| / (rate max |gradient| / scale),   clipped norm = factor * norm
+// A clipped norm that is tiny, but a usual one once it is multiplied by the loss scale, was clipped
+// before it was unscaled.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "analysis/rules/rules.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope {
+namespace {
+
+constexpr double kLeastScale = 64.0;
+/// Factors of the weights that differ by more are not those of one clipping (momentum, Adam,
+/// decay).
+constexpr double kSame = 1.02;
+/// Norms that people clip to.
+constexpr double kLeastUsual = 0.05, kMostUsual = 100.0;
+/// A norm that nobody clips to.
+constexpr double kTiny = 1e-2;
+
+/// Returns the factor on the gradients of a step; 0 if they have none in common.
+double clipping_factor(const LaneFacts& lane, const StepRow& row) {
+  std::map<std::string, double> gradients;
+  for (const SiteInfo& site : lane.info().sites) {
+    constexpr std::string_view kEnd = "_grad";
+    const std::string name = site.name();
+    if (site.role != Role::weight_grad || !name.ends_with(kEnd)) continue;
+    if (const auto stats = lane.stats(site.order, row.step))
+      gradients[name.substr(0, name.size() - kEnd.size())] = static_cast<double>(stats->max_abs);
+  }
+  double least = 0.0, most = 0.0;
+  for (const SiteInfo& site : lane.info().sites) {
+    constexpr std::string_view kEnd = "_update";
+    const std::string name = site.name();
+    if (site.role != Role::update || !name.ends_with(kEnd)) continue;
+    const auto gradient = gradients.find(name.substr(0, name.size() - kEnd.size()));
+    const auto stats = lane.stats(site.order, row.step);
+    if (gradient == gradients.end() || !stats || gradient->second == 0.0) continue;
+    const double factor = static_cast<double>(stats->max_abs) * row.loss_scale /
+                          (row.learning_rate * gradient->second);
+    least = least == 0.0 ? factor : std::min(least, factor);
+    most = std::max(most, factor);
+  }
+  return least > 0.0 && most <= kSame * least ? most : 0.0;
+}
+
+void find_clip_before_unscale(const LaneFacts& lane, std::vector<Finding>& findings) {
+  if (lane.inference()) return;
+  int64_t first = -1, steps = 0;
+  double norm = 0.0, clipped = 0.0, scale = 1.0;
+  for (const StepRow& row : lane.steps()) {
+    const auto recorded =
+        std::find_if(lane.recorded().begin(), lane.recorded().end(),
+                     [&](const RecordedStep& each) { return each.step == row.step; });
+    if (recorded == lane.recorded().end() || recorded->step_count != 1 || row.skipped) continue;
+    if (!(row.loss_scale >= kLeastScale) || !(row.learning_rate > 0.0)) continue;
+    const double factor = clipping_factor(lane, row);
+    if (factor == 0.0) continue;
+    const double remains = factor * row.grad_norm;
+    const double by_scale = remains * row.loss_scale;
+    const bool usual = by_scale >= kLeastUsual && by_scale <= kMostUsual;
+    if (!usual || remains > kTiny || factor > 2.0 / std::sqrt(row.loss_scale)) return;
+    if (first < 0) {
+      first = row.step;
+      norm = row.grad_norm;
+      clipped = remains;
+      scale = row.loss_scale;
+    }
+    ++steps;
+  }
+  if (steps == 0) return;
+  Finding finding{.rule = "clip_before_unscale", .lane = lane.lane()};
+  finding.severity = Severity::error;
+  finding.step = first;
+  finding.mechanism = "gradients are clipped before they are unscaled";
+  finding.evidence = {{"norm", norm},
+                      {"clipped_norm", clipped},
+                      {"loss_scale", scale},
+                      {"steps", static_cast<double>(steps)}};
+  finding.text = fmt::format(
+      "Gradients are clipped before they are unscaled. In step {}, clipping leaves a norm of "
+      "{:.2g} "
+      "out of {:.2g}. That is {:.3g} divided by the loss scale of {:.6g}, so every step is too "
+      "small.",
+      first, clipped, norm, clipped * scale, scale);
+  finding.action = {.text =
+                        "Unscale first: scaler.unscale_(optimizer) before clip_grad_norm_() in "
+                        "PyTorch. In Keras, set clipnorm on the inner optimizer."};
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace
+
+const Rule rule::clip_before_unscale{.id = "clip_before_unscale",
+                                     .run = find_clip_before_unscale,
+                                     .explains = "Caused by the clipping above. Fix that first.",
+                                     .matters_without_harm = true,
+                                     .of_numbers = false};
+
+}  // namespace halfscope

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: MIT
+#include "cli/tasks/plan_show.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "analysis/plans/casts.h"
+#include "analysis/plans/decisions.h"
+#include "analysis/rules/text.h"
+#include "cli/args/backends.h"
+#include "cli/args/lanes.h"
+#include "cli/args/network.h"
+#include "cli/args/planned_network.h"
+#include "cli/args/zoo_case.h"
+#include "cli/terminal/lane_summary.h"
+#include "cli/terminal/output.h"
+#include "core/error.h"
+#include "core/policy/policy.h"
+
+namespace halfscope {
+namespace {
+
+using TableRows = std::vector<std::vector<std::string>>;
+
+std::string left_table(const TableRows& rows) {
+  return aligned(rows, std::vector<bool>(rows.front().size(), false));
+}
+
+std::string weights_text(const NodeDecision& node) {
+  return node.weights ? format_name(*node.weights) : "-";
+}
+
+std::string formats_text(const NodeDecision* node) {
+  if (node == nullptr) return "-";
+  const std::string weights =
+      node->weights ? ", weights " + format_name(*node->weights) : std::string();
+  return "reads " + format_name(node->read) + ", writes " + format_name(node->write) + weights;
+}
+
+/// "training, 128 samples per step"
+std::string what_runs(const ExplainedPlan& explained, const Settings& settings) {
+  const bool trains = explained.executable.forward == Entry::grad;
+  const int64_t batch = settings.batch > 0 ? settings.batch : kPlannedBatch;
+  const std::string samples = zoo::is_zoo(settings.model) ? "" : fmt::format(", {} samples", batch);
+  return (trains ? "a training step" : "a forward pass") + samples;
+}
+
+/// Numbers the reasons of nodes in the order of their first node.
+class Reasons {
+ public:
+  std::string number_of(const std::string& why) {
+    const auto [found, is_new] = numbers_.try_emplace(why, texts_.size() + 1);
+    if (is_new) texts_.push_back(why);
+    return fmt::format("[{}]", found->second);
+  }
+  std::string text(const TextStyle& style) const {
+    std::string all;
+    for (size_t i = 0; i < texts_.size(); ++i) {
+      all += paragraph(fmt::format("[{}] {}", i + 1, texts_[i]), style, 0, 4);
+    }
+    return all;
+  }
+
+ private:
+  std::map<std::string, size_t> numbers_;
+  std::vector<std::string> texts_;
+};
+
+/// "45 nodes fp16, 8 nodes fp32"
+std::string counts_text(const ExplainedPlan& explained) {
+  std::map<std::string, int64_t> counts;
+  for (const NodeDecision& node : explained.nodes) ++counts[format_name(node.read)];
+  std::string text;
+  for (const auto& [format, count] : counts) {
+    text += fmt::format("{}{} {} in {}", text.empty() ? "" : ", ", count,
+                        count == 1 ? "node" : "nodes", format);
+  }
+  return text;
+}
+
+std::string casts_text(const CastTotals& casts) {
+  if (casts.casts == 0) return "no casts";
+  return fmt::format(
+      "{} casts ({} to fewer bits, {} to more; {} of weights and their gradients), {} moved; "
+      "{} kernels if every operator casts its own inputs",
+      casts.casts, casts.to_fewer_bits, casts.to_more_bits, casts.of_weights,
+      bytes_text(casts.bytes), casts.kernels_by_reader);
+}
+
+std::string scale_text(const Plan& plan) {
+  return needs_loss_scaling(plan) ? "needed: a format has fewer than 8 exponent bits"
+                                  : "not needed";
+}
+
+Json decision_json(const NodeDecision& node) {
+  return {{"path", node.path},
+          {"op", node.op},
+          {"read", format_name(node.read)},
+          {"write", format_name(node.write)},
+          {"weights", node.weights ? Json(format_name(*node.weights)) : Json(nullptr)},
+          {"follows", node.follows},
+          {"rule", node.rule < 0 ? Json(nullptr) : Json(node.rule)},
+          {"why", node.why},
+          {"inputs", node.inputs.empty() ? Json(nullptr) : Json(node.inputs)},
+          {"change", node.change}};
+}
+
+Json casts_json(const std::vector<ValueCast>& casts) {
+  const CastTotals totals = total(casts);
+  Json list = Json::array();
+  for (const ValueCast& cast : casts) {
+    list.push_back({{"value", cast.value},
+                    {"from", format_name(cast.from)},
+                    {"to", format_name(cast.to)},
+                    {"elements", cast.elements},
+                    {"readers", cast.readers},
+                    {"weight", cast.weight},
+                    {"bytes", cast.bytes()}});
+  }
+  return {{"casts", totals.casts},
+          {"to_fewer_bits", totals.to_fewer_bits},
+          {"to_more_bits", totals.to_more_bits},
+          {"of_weights", totals.of_weights},
+          {"bytes", totals.bytes},
+          {"kernels_by_reader", totals.kernels_by_reader},
+          {"values", std::move(list)}};
+}
+
+Json about_json(const char* schema, const Settings& settings) {
+  return {{"schema", schema},
+          {"version", HALFSCOPE_VERSION},
+          {"model", settings.model},
+          {"batch", settings.batch > 0 ? settings.batch : kPlannedBatch}};
+}
+
+/// The rules of a plan, for which no network is needed.
+std::string rules_text(const Plan& plan, const TextStyle& style) {
+  TableRows rows{{"rule", "selects", "reads", "writes", "why"}};
+  const auto name = [](const std::optional<FloatFormat>& format) {
+    return format ? format_name(*format) : std::string("-");
+  };
+  Reasons reasons;
+  const auto reason = [&](const std::string& why) {
+    return why.empty() ? std::string() : reasons.number_of(why);
+  };
+  rows.push_back({"-", "all others", format_name(plan.defaults.read),
+                  format_name(plan.defaults.write), reason(plan.why)});
+  for (size_t i = 0; i < plan.rules.size(); ++i) {
+    const PlanRule& rule = plan.rules[i];
+    const std::string selects =
+        rule.path.empty() ? rule.op : rule.path + (rule.op.empty() ? "" : " (" + rule.op + ")");
+    rows.push_back({std::to_string(i + 1), selects, rule.follow ? "follow" : name(rule.read),
+                    rule.follow ? "follow" : name(rule.write), reason(rule.why)});
+  }
+  return left_table(rows) + "\n" + reasons.text(style);
+}
+
+std::string heading(const std::string& plan, const Settings& settings) {
+  std::string text = plan;
+  for (const PresetInfo& preset : presets()) {
+    if (preset.name == plan) text += ": " + preset.summary;
+  }
+  return text + (settings.model.empty() ? "" : "\nnetwork: " + settings.model);
+}
+
+/// A framework's own message keeps its lines.
+std::string message_text(const std::string& message) {
+  return message.empty() ? "" : "\ntf.keras logs on these GPUs:\n" + message + "\n";
+}
+
+int show_without_network(const std::string& name, const Settings& settings,
+                         const std::string& message) {
+  const Plan plan = planned(name, settings);
+  if (settings.json) {
+    write_out(plan_to_json(plan) + "\n");
+    return 0;
+  }
+  const TextStyle style = text_style(STDOUT_FILENO);
+  std::string text = heading(name, settings) + "\n";
+  if (plan.double_precision) {
+    write_out(text + "Everything is computed in double precision, without rounding.\n");
+    return 0;
+  }
+  text += fmt::format("weights and buffers: {}\nloss scale: {}\n\n", format_name(plan.storage),
+                      scale_text(plan));
+  write_out(text + rules_text(plan, style) +
+            paragraph("Add --model to see every node of a network.", style, 0, 0) +
+            message_text(message));
+  return 0;
+}
+
+}  // namespace
+
+int plan_list(bool json) {
+  if (json) {
+    Json list = Json::array();
+    for (const PresetInfo& preset : presets()) {
+      list.push_back({{"name", preset.name}, {"group", preset.group}, {"summary", preset.summary}});
+    }
+    write_json(
+        Json{{"schema", "halfscope.plans/1"}, {"version", HALFSCOPE_VERSION}, {"plans", list}});
+    return 0;
+  }
+  size_t widest = 0;
+  for (const PresetInfo& preset : presets()) widest = std::max(widest, preset.name.size());
+  std::string text, group;
+  for (const PresetInfo& preset : presets()) {
+    if (preset.group != group) {
+      text += (group.empty() ? "" : "\n") + preset.group + "\n";
+      group = preset.group;
+    }
+    text += fmt::format("  {:<{}}  {}\n", preset.name, widest, preset.summary);
+  }
+  write_out(text + "\nA plan can also be a JSON file (see `halfscope help plans`).\n");
+  return 0;
+}
+
+Plan planned(const std::string& name, const Settings& settings) {
+  const LaneRequest request = parse_lane(name);
+  if (!request.backend.empty()) {
+    throw usage_error("'" + name + "' names a backend, but a plan is the same on all backends",
+                      "write " + request.plan);
+  }
+  Plan plan = plan_of(request, settings);
+  if (is_full_precision(plan)) return plan;
+  about({"fp32"}, [&] {
+    for (const std::string& glob : settings.fp32) keep_fp32(plan, glob);
+  });
+  return plan;
+}
+
+int plan_show(const std::string& name, const Settings& settings, const std::string& message) {
+  if (settings.model.empty()) return show_without_network(name, settings, message);
+  const ExplainedPlan explained = explain_plan(planned_network(settings), planned(name, settings));
+  const std::vector<ValueCast> casts = value_casts(explained.executable);
+  if (settings.json) {
+    Json json = about_json("halfscope.plan-nodes/1", settings);
+    json["plan"] = explained.plan.name;
+    json["trains"] = explained.executable.forward == Entry::grad;
+    json["needs_loss_scale"] = needs_loss_scaling(explained.plan);
+    json["weights"] = format_name(explained.plan.storage);
+    json["nodes"] = Json::array();
+    for (const NodeDecision& node : explained.nodes) json["nodes"].push_back(decision_json(node));
+    json["casts"] = casts_json(casts);
+    if (!message.empty()) json["device_message"] = message;
+    write_json(json);
+    return 0;
+  }
+  const TextStyle style = text_style(STDOUT_FILENO);
+  Reasons reasons;
+  TableRows rows{{"layer", "operator", "reads", "writes", "weights", "why"}};
+  for (const NodeDecision& node : explained.nodes) {
+    rows.push_back({node.path, node.op, format_name(node.read), format_name(node.write),
+                    weights_text(node), reasons.number_of(node.why)});
+  }
+  std::string text = heading(name, settings) + "\n";
+  text += fmt::format("weights and buffers: {}\nloss scale: {}\n\n{}\n{}\n",
+                      format_name(explained.plan.storage), scale_text(explained.plan),
+                      left_table(rows), reasons.text(style));
+  text += paragraph(counts_text(explained) + ".", style, 0, 0);
+  text += paragraph("In " + what_runs(explained, settings) + ": " + casts_text(total(casts)) + ".",
+                    style, 0, 0);
+  if (explained.executable.forward != Entry::grad) {
+    text += paragraph(
+        "Only the forward pass is planned, because the network has no loss. Add "
+        "--loss to plan a training step.",
+        style, 0, 0);
+  }
+  write_out(text);
+  return 0;
+}
+
+int plan_explain(const std::string& name, const std::string& glob, const Settings& settings) {
+  const ExplainedPlan explained = explain_plan(planned_network(settings), planned(name, settings));
+  const std::vector<const NodeDecision*> found = decisions_about(explained, glob);
+  if (found.empty()) {
+    std::string paths;
+    for (const NodeDecision& node : explained.nodes)
+      paths += (paths.empty() ? "" : ", ") + node.path;
+    throw usage_error("no node of " + settings.model + " matches '" + glob + "'",
+                      "nodes: " + paths);
+  }
+  if (settings.json) {
+    Json json = about_json("halfscope.plan-reasons/1", settings);
+    json["plan"] = explained.plan.name;
+    json["nodes"] = Json::array();
+    for (const NodeDecision* node : found) json["nodes"].push_back(decision_json(*node));
+    write_json(json);
+    return 0;
+  }
+  const TextStyle style = text_style(STDOUT_FILENO);
+  std::string text;
+  for (const NodeDecision* node : found) {
+    text += fmt::format("{}{} ({}) reads {} and writes {} under {}.\n", text.empty() ? "" : "\n",
+                        node->path, node->op, format_name(node->read), format_name(node->write),
+                        explained.plan.name);
+    if (node->weights) text += "  Its weights are stored in " + weights_text(*node) + ".\n";
+    text += paragraph("Why: " + node->why, style, 2, 7);
+    if (!node->inputs.empty()) text += paragraph("Its inputs: " + node->inputs, style, 2, 4);
+    text += paragraph("To change it: " + node->change, style, 2, 4);
+  }
+  write_out(text);
+  return 0;
+}
+
+int plan_diff(const std::string& a, const std::string& b, const Settings& settings) {
+  if (settings.model.empty()) {
+    throw usage_error("plan diff compares what two plans do to a network", "add --model");
+  }
+  const Model network = planned_network(settings);
+  const ExplainedPlan left = explain_plan(network, planned(a, settings));
+  const ExplainedPlan right = explain_plan(network, planned(b, settings));
+  const std::vector<DecisionDifference> nodes = differing_nodes(left, right);
+  const std::vector<SettingDifference> general = differing_settings(left.plan, right.plan);
+  const std::vector<ValueCast> left_casts = value_casts(left.executable),
+                               right_casts = value_casts(right.executable);
+  if (settings.json) {
+    Json json = about_json("halfscope.plan-diff/1", settings);
+    json["a"] = left.plan.name;
+    json["b"] = right.plan.name;
+    json["settings"] = Json::array();
+    for (const SettingDifference& each : general) {
+      json["settings"].push_back({{"what", each.what}, {"a", each.a}, {"b", each.b}});
+    }
+    const auto side = [](const NodeDecision* node) {
+      return node == nullptr ? Json(nullptr) : decision_json(*node);
+    };
+    json["nodes"] = Json::array();
+    for (const DecisionDifference& each : nodes) {
+      json["nodes"].push_back({{"a", side(each.a)}, {"b", side(each.b)}});
+    }
+    json["casts"] = {{"a", casts_json(left_casts)}, {"b", casts_json(right_casts)}};
+    write_json(json);
+    return 0;
+  }
+  std::string text;
+  if (!general.empty()) {
+    TableRows rows{{"setting", a, b}};
+    for (const SettingDifference& each : general) rows.push_back({each.what, each.a, each.b});
+    text += left_table(rows) + "\n";
+  }
+  if (!nodes.empty()) {
+    TableRows rows{{"layer", "operator", a, b}};
+    for (const DecisionDifference& each : nodes) {
+      const NodeDecision& one = each.a != nullptr ? *each.a : *each.b;
+      rows.push_back({one.path, one.op, formats_text(each.a), formats_text(each.b)});
+    }
+    text += left_table(rows) + "\n";
+  }
+  const TextStyle style = text_style(STDOUT_FILENO);
+  text += paragraph(nodes.empty()
+                        ? fmt::format("{} and {} give all {} nodes of {} the same formats.", a, b,
+                                      left.nodes.size(), settings.model)
+                        : fmt::format("{} of {} nodes differ.", nodes.size(), left.nodes.size()),
+                    style, 0, 0);
+  for (const auto& [name, casts] : {std::pair(a, total(left_casts)), {b, total(right_casts)}})
+    text += paragraph(name + ": " + casts_text(casts) + ".", style, 0, 2);
+  write_out(text);
+  return 0;
+}
+
+}  // namespace halfscope

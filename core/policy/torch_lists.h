@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// The lists of PyTorch's autocast: what it does with a function, by device.
+//   source: PyTorch 2.15, aten/src/ATen/autocast_mode.h and .cpp. tests/policy compares the names
+//   with those that PyTorch's dispatcher has kernels for under the keys AutocastCUDA and
+//   AutocastCPU.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace halfscope {
+
+/// What autocast does with a function of PyTorch.
+enum class TorchList : uint8_t {
+  none,       ///< runs in the dtype of its inputs, the widest if they differ
+  low,        ///< casts its inputs to the low dtype
+  fp32,       ///< casts its inputs to float32
+  set_dtype,  ///< is called with dtype=torch.float32
+  promote,    ///< casts its inputs to the widest of their dtypes
+  banned,     ///< raises an error
+};
+
+struct TorchListed {
+  const char* name;  ///< "upsample_nearest2d", without overload
+  TorchList cuda, cpu;
+};
+
+/// Returns the functions that are on a list of at least one device, by name in ascending order.
+/// Functions of linear algebra and Fourier transforms are left out: no network here has them.
+std::span<const TorchListed> torch_lists() noexcept;
+/// Returns the function's row, or null if it is on no list.
+const TorchListed* find_torch_listed(std::string_view name) noexcept;
+
+/// Attribute of a node that an exporter of PyTorch wrote for one call: the function that was
+/// called, as an index into torch_lists() plus 1, or 0 for a function on no list. A call may be
+/// several nodes.
+inline constexpr const char* kTorchFunction = "torch_function";
+/// Returns the attribute's value for a function.
+int64_t torch_function_number(std::string_view name) noexcept;
+
+}  // namespace halfscope

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+// Trajectories of gradients under the scalers: golden scales, how each scaler ends, what is lost,
+// which site limits the scale, and the time that a long trajectory takes.
+#include "analysis/plans/scaler_traces.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+ScalerTrace trace(const char* scaler, const ScaleDemands& demands) {
+  return trace_scaler(parse_loss_scale(scaler), demands);
+}
+
+TEST(ScalerTraces, TheGoldenPattern) {
+  const ScaleDemands demands = demands_of_pattern("FFFOFFFFOOFFFF", 0);
+  ASSERT_EQ(demands.steps.size(), 14u);
+  using Changes = std::vector<ScaleChange>;
+  EXPECT_EQ(
+      trace("torch:interval=3", demands).changes,
+      (Changes{
+          {0, 65536}, {3, 131072}, {4, 65536}, {7, 131072}, {9, 65536}, {10, 32768}, {13, 65536}}));
+  EXPECT_EQ(trace("deepspeed:window=3", demands).changes,
+            (Changes{{0, 65536}, {8, 131072}, {10, 65536}, {14, 131072}}));
+  for (const LossScalerConfig& scaler : usual_scalers(3)) {
+    const ScalerTrace each = trace_scaler(scaler, demands);
+    EXPECT_EQ(each.skipped, 3) << each.scaler;
+    EXPECT_EQ(each.updates, each.scaler.starts_with("tf-keras") ? 14 : 11) << each.scaler;
+    EXPECT_EQ(each.last_skipped, 9);
+    EXPECT_EQ(each.first_taken, 0);
+    EXPECT_EQ(each.end, ScalerEnd::rides) << each.scaler;
+  }
+}
+
+TEST(ScalerTraces, CalibrationIsNoTrouble) {
+  // 65520 / 100 = 655: scales from 2^10 on overflow.
+  const std::vector<GradientRange> gradients(1000, GradientRange{100.0, 1e-5});
+  const ScaleDemands demands = demands_of(gradients, kFp16);
+  const ScalerTrace torch = trace("torch", demands);
+  EXPECT_EQ(torch.end, ScalerEnd::calibrates);
+  EXPECT_EQ(torch.skipped, 7) << "2^16 to 2^9";
+  EXPECT_EQ(torch.changes.back().scale, 512.0);
+  EXPECT_EQ(torch.first_taken, 7);
+  EXPECT_THAT(torch.about, HasSubstr("skips 7 steps at the start"));
+  // 2^-25 / 1e-5: nothing is flushed at 512, everything at most 2^-9.
+  EXPECT_EQ(torch.flushed, 0);
+  EXPECT_EQ(trace("static:0.00390625", demands).flushed, 0);
+  EXPECT_EQ(trace("static:0.001953125", demands).flushed, 1000);
+  EXPECT_EQ(trace("static:1024", demands).end, ScalerEnd::stuck);
+  EXPECT_EQ(trace("static:512", demands).end, ScalerEnd::fits);
+}
+
+TEST(ScalerTraces, AForwardOverflowEndsEachInItsOwnWay) {
+  const ScaleDemands demands = demands_of_pattern("O", 3000);
+  const ScalerTrace keras = trace("tf-keras", demands);
+  EXPECT_EQ(keras.end, ScalerEnd::stuck);
+  EXPECT_EQ(keras.at, 15);
+  EXPECT_THAT(keras.about, HasSubstr("skips every step from step 15 on: the scale stays at 1"));
+  EXPECT_EQ(keras.updates, 3000);
+  const ScalerTrace deepspeed = trace("deepspeed", demands);
+  EXPECT_EQ(deepspeed.end, ScalerEnd::stops);
+  EXPECT_EQ(deepspeed.at, 17);
+  EXPECT_EQ(deepspeed.steps, 17);
+  EXPECT_THAT(deepspeed.about, HasSubstr("DeepSpeed raises at step 17"));
+  EXPECT_EQ(trace("deepspeed:no-raise", demands).end, ScalerEnd::stuck);
+  const ScalerTrace apex = trace("apex", demands);
+  EXPECT_EQ(apex.end, ScalerEnd::stops);
+  EXPECT_EQ(apex.at, 1091);
+  EXPECT_THAT(apex.about, HasSubstr("apex divides by zero at step 1091"));
+  EXPECT_EQ(trace("torch", demands).end, ScalerEnd::stuck) << "at 0";
+  EXPECT_EQ(trace("torch", demands_of_pattern("O", 100)).end, ScalerEnd::collapses);
+  EXPECT_EQ(trace("deepspeed-bf16", demands).end, ScalerEnd::stuck);
+  const ScalerTrace none = trace("none", demands);
+  EXPECT_EQ(none.end, ScalerEnd::nan_weights);
+  EXPECT_EQ(none.at, 0);
+  EXPECT_EQ(trace("apex:static=8", demands).end, ScalerEnd::nan_weights);
+}
+
+TEST(ScalerTraces, WeightsBecomeNanAfterACollapse) {
+  // 144 overflows, then all is well again.
+  ScaleDemands demands = demands_of_pattern(std::string(144, 'O') + std::string(56, 'F'), 0);
+  const ScalerTrace torch = trace("torch", demands);
+  EXPECT_EQ(torch.end, ScalerEnd::nan_weights);
+  EXPECT_EQ(torch.at, 144);
+  EXPECT_EQ(torch.skipped, 199) << "afterwards every gradient is NaN";
+  EXPECT_THAT(torch.about, HasSubstr("whose inverse is infinite in fp32"));
+  EXPECT_EQ(trace("dynamic", demands).end, ScalerEnd::stuck) << "ours skips those, too";
+  const ScalerTrace keras = trace("keras3", demands);
+  EXPECT_EQ(keras.end, ScalerEnd::nan_weights);
+  EXPECT_THAT(keras.about, HasSubstr("0 / 0 is NaN"));
+  EXPECT_TRUE(is_good(trace("keras3:backend=torch", demands).end)) << "it divides by 2^-129";
+  EXPECT_TRUE(is_good(trace("tf-keras", demands).end));
+  EXPECT_TRUE(is_good(trace("apex:min=1", demands).end));
+}
+
+TEST(ScalerTraces, Runaway) {
+  const ScaleDemands clean = demands_of_pattern("F", 300000);
+  const ScalerTrace torch = trace("torch", clean);
+  EXPECT_EQ(torch.end, ScalerEnd::runaway);
+  EXPECT_EQ(torch.highest, 0x1p127);
+  EXPECT_EQ(trace("apex", clean).end, ScalerEnd::fits) << "at most 2^24";
+  const ScalerTrace keras = trace("keras3", clean);
+  EXPECT_EQ(keras.end, ScalerEnd::infinite) << "2^15 and 113 doublings";
+  EXPECT_EQ(keras.at, 226000);
+  EXPECT_EQ(trace("torch", demands_of_pattern("F", 20000)).end, ScalerEnd::fits);
+}
+
+TEST(ScalerTraces, LostShareIsTheMeanOfTheCurve) {
+  ScaleDemands demands = demands_of_pattern("F", 4);
+  demands.curves = {{.lowest = 3, .shares = {0.75, 0.25}}};
+  demands.steps[1].curve = demands.steps[3].curve = 0;
+  EXPECT_EQ(demands.curves[0].at(4.0), 1.0);
+  EXPECT_EQ(demands.curves[0].at(8.0), 0.75);
+  EXPECT_EQ(demands.curves[0].at(31.0), 0.25);
+  EXPECT_EQ(demands.curves[0].at(32.0), 0.0);
+  EXPECT_EQ(demands.curves[0].at(kInfinity), 0.0);
+  EXPECT_EQ(demands.curves[0].at(0.0), 1.0);
+  EXPECT_EQ(trace("static:8", demands).lost, 0.75);
+  EXPECT_EQ(trace("torch:init=8,interval=2", demands).lost, 0.5) << "8, then 16";
+  EXPECT_TRUE(std::isnan(trace("static:8", demands_of_pattern("F", 3)).lost));
+}
+
+TEST(ScalerTraces, LimitingSites) {
+  ScaleDemands demands;
+  demands.sites = {"a", "b", "c"};
+  demands.steps = {{.ceiling = 8.0, .floor = 0.5, .ceiling_site = 1, .floor_site = 2},
+                   {.ceiling = 4.0, .floor = 2.0, .ceiling_site = 1, .floor_site = 2},
+                   {.ceiling = 16.0, .ceiling_site = 0},
+                   {.ceiling = 0.0}};
+  const std::vector<LimitSite> ceilings = limiting_sites(demands, true);
+  ASSERT_EQ(ceilings.size(), 2u);
+  EXPECT_EQ(ceilings[0].site, "b");
+  EXPECT_EQ(ceilings[0].steps, 2);
+  EXPECT_EQ(ceilings[0].tightest, 4.0);
+  EXPECT_EQ(limiting_sites(demands, false)[0].tightest, 2.0);
+}
+
+TEST(ScalerTraces, MadeUpTrajectories) {
+  for (const std::string& name : gradient_shapes()) {
+    EXPECT_EQ(gradient_shape(name, 100).size(), 100u) << name;
+  }
+  EXPECT_GT(gradient_shape("rising", 100).back().largest, 100.0);
+  EXPECT_TRUE(std::isinf(gradient_shape("broken", 100).back().largest));
+  EXPECT_EQ(demands_of(gradient_shape("broken", 100), kFp16).steps.back().ceiling, 0.0);
+  EXPECT_THROW(gradient_shape("waves", 10), Error);
+  EXPECT_THROW(demands_of_pattern("FFX", 0), Error);
+  EXPECT_THROW(demands_of_pattern("", 5), Error);
+}
+
+TEST(ScalerTraces, ReadsTables) {
+  const std::filesystem::path file = std::filesystem::temp_directory_path() /
+                                     ("halfscope-gradients-" + std::to_string(::getpid()));
+  const auto read = [&](const char* text) {
+    std::ofstream(file) << text;
+    return read_gradient_ranges(file.string());
+  };
+  const std::vector<GradientRange> rows = read("largest,smallest\n0.5,1e-6\n\n3\r\ninf,0\nnan\n");
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0].smallest, 1e-6);
+  EXPECT_EQ(rows[1].largest, 3.0);
+  EXPECT_EQ(rows[1].smallest, 0.0);
+  EXPECT_TRUE(std::isinf(rows[2].largest));
+  EXPECT_TRUE(std::isnan(rows[3].largest));
+  for (const char* bad : {"", "largest\n", "1,2\n", "1\nx\n", "-1\n", "1,2,3\n"}) {
+    EXPECT_THROW(read(bad), Error) << bad;
+  }
+  std::filesystem::remove(file);
+  EXPECT_THROW(read_gradient_ranges(file.string()), Error);
+}
+
+TEST(ScalerTraces, AMillionStepsTakeLessThanASecond) {
+  const ScaleDemands demands = demands_of(gradient_shape("spikes", 1000000), kFp16);
+  const auto start = std::chrono::steady_clock::now();
+  int64_t skipped = 0;
+  for (const LossScalerConfig& scaler : usual_scalers()) {
+    skipped += trace_scaler(scaler, demands).skipped;
+  }
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  EXPECT_GT(skipped, 0);
+  EXPECT_LT(spent.count(), 1.0);
+}
+
+}  // namespace
+}  // namespace halfscope

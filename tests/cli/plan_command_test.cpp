@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// `halfscope plan`: list, show, explain, diff.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/policy/policy.h"
+#include "tests/cli/program.h"
+
+namespace halfscope {
+namespace {
+
+using nlohmann::json;
+using test::Bench;
+using test::Outcome;
+using testing::AllOf;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+json json_of(const Words& words) {
+  const Outcome outcome = Bench().run(words);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return json::parse(outcome.out);
+}
+
+void expect_usage_error(const Words& words, const std::string& what, const std::string& hint) {
+  const Outcome outcome = Bench().run(words);
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr(what), HasSubstr("hint: " + hint)));
+}
+
+TEST(CliPlan, ListNamesEveryPresetOnce) {
+  std::set<std::string> names;
+  const json list = json_of({"plan", "list", "--json"});
+  for (const json& each : list.at("plans")) {
+    EXPECT_TRUE(names.insert(each.at("name")).second);
+    EXPECT_NE(each.at("summary"), "");
+    EXPECT_NE(each.at("group"), "");
+  }
+  std::set<std::string> expected;
+  for (const PresetInfo& preset : presets()) expected.insert(preset.name);
+  EXPECT_EQ(names, expected);
+  EXPECT_THAT(Bench().run({"plan", "list"}).out, HasSubstr("mixed_float16"));
+}
+
+TEST(CliPlan, ShowListsNodesWithFormatsAndReasons) {
+  const json shown = json_of({"plan", "show", "mixed_float16", "--model", "lenet", "--json"});
+  EXPECT_EQ(shown.at("schema"), "halfscope.plan-nodes/1");
+  EXPECT_EQ(shown.at("trains"), true);
+  EXPECT_EQ(shown.at("needs_loss_scale"), true);
+  std::map<std::string, json> nodes;
+  for (const json& node : shown.at("nodes")) nodes[node.at("path")] = node;
+  EXPECT_EQ(nodes.at("conv1").at("read"), "fp16");
+  EXPECT_EQ(nodes.at("conv1").at("weights"), "fp32");
+  EXPECT_EQ(nodes.at("relu1").at("follows"), true);
+  EXPECT_EQ(nodes.at("relu1").at("inputs"), "conv1 (fp16)");
+  EXPECT_EQ(nodes.at("loss").at("read"), "fp32");
+  // 4 layers with weight and bias, forward and gradient; the images; the scores and their gradient.
+  EXPECT_EQ(shown.at("casts").at("casts"), 8 + 8 + 1 + 2);
+  const Outcome text = Bench().run({"plan", "show", "mixed_float16", "--model", "lenet"});
+  EXPECT_THAT(text.out, AllOf(HasSubstr("10 nodes in fp16, 1 node in fp32."),
+                              HasSubstr("19 casts (10 to fewer bits, 9 to more;")));
+}
+
+TEST(CliPlan, BatchChangesOnlyTheBytes) {
+  const auto casts = [](const char* batch) {
+    return json_of(
+               {"plan", "show", "mixed_float16", "--model", "lenet", "--batch", batch, "--json"})
+        .at("casts");
+  };
+  const json one = casts("1"), many = casts("64");
+  EXPECT_EQ(one.at("casts"), many.at("casts"));
+  EXPECT_LT(one.at("bytes"), many.at("bytes"));
+}
+
+TEST(CliPlan, ShowWithoutANetworkPrintsThePlan) {
+  const json plan = json_of({"plan", "show", "bfloat16", "--json"});
+  EXPECT_EQ(plan.at("schema"), "halfscope.plan/1");
+  EXPECT_EQ(plan.at("default").at("read"), "bf16");
+  EXPECT_THAT(Bench().run({"plan", "show", "float64"}).out, HasSubstr("double precision"));
+}
+
+TEST(CliPlan, Fp32KeepsLayersAndSaysSo) {
+  const Words words{"plan", "explain", "float16", "conv2", "--model", "lenet", "--fp32", "conv2"};
+  EXPECT_THAT(Bench().run(words).out,
+              AllOf(HasSubstr("conv2 (Conv) reads fp32 and writes fp32"), HasSubstr("path 'conv2'"),
+                    HasSubstr("weights are stored in fp32")));
+}
+
+TEST(CliPlan, ExplainFindsNodesByOperator) {
+  const json found = json_of({"plan", "explain", "Gemm", "--model", "lenet", "--json"});
+  EXPECT_EQ(found.at("plan"), "mixed_float16");
+  ASSERT_EQ(found.at("nodes").size(), 2u);
+  for (const json& node : found.at("nodes")) {
+    EXPECT_NE(node.at("why"), "");
+    EXPECT_NE(node.at("change"), "");
+  }
+}
+
+TEST(CliPlan, DiffListsWhatDiffers) {
+  const json differing =
+      json_of({"plan", "diff", "mixed_float16", "float16", "--model", "lenet", "--json"});
+  EXPECT_EQ(differing.at("settings").at(0).at("b"), "fp16");
+  EXPECT_EQ(differing.at("nodes").size(), 4u) << "the layers with weights";
+  const Outcome same = Bench().run({"plan", "diff", "float16", "float16", "--model", "lenet"});
+  EXPECT_THAT(same.out, HasSubstr("float16 and float16 give all 11 nodes of lenet the same"));
+}
+
+TEST(CliPlan, WrongArgumentsAreUsageErrors) {
+  expect_usage_error({"plan", "shwo"}, "unknown action 'shwo'", "did you mean show?");
+  expect_usage_error({"plan", "show"}, "an argument is missing", "use halfscope plan show PLAN");
+  expect_usage_error({"plan", "list", "x"}, "'x' is one argument too many", "use halfscope plan");
+  expect_usage_error({"plan", "explain", "conv1"}, "plan explain needs a network", "add --model");
+  expect_usage_error({"plan", "explain", "conv9", "--model", "lenet"},
+                     "no node of lenet matches 'conv9'", "nodes: conv1, relu1");
+  expect_usage_error({"plan", "show", "mixed_flaot16"}, "no plan named 'mixed_flaot16'",
+                     "did you mean mixed_float16?");
+  expect_usage_error({"plan", "show", "cuda:float16"}, "names a backend", "write float16");
+  expect_usage_error({"plan", "show", "float16", "--model", "lenet", "--fp32", "nothing"},
+                     "no layer matches 'nothing'", "layers: conv1");
+}
+
+}  // namespace
+}  // namespace halfscope

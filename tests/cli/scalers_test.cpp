@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+// Loss scalers of frameworks on the command line: training, errors, resuming, and `plan scalers`.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "analysis/run_view.h"
+#include "tests/cli/program.h"
+
+namespace halfscope {
+namespace {
+
+using test::Bench;
+using test::Outcome;
+using test::small_training;
+using test::text_of;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+TEST(CliScalers, RunFilesNameTheScaler) {
+  const Bench bench;
+  const Outcome outcome =
+      bench.run(small_training({"--plan", "mixed_float16", "--loss-scale",
+                                "deepspeed:window=2,hysteresis=1", "--out", "run.hscope"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const RunView run = RunView::open(bench / "run.hscope");
+  EXPECT_EQ(run.lane(0).loss_scale, "none") << "the baseline";
+  EXPECT_EQ(run.lane(1).loss_scale, "deepspeed:init=65536,window=2,hysteresis=1");
+  const Outcome config =
+      bench.run(small_training({"--loss-scale", "tf-keras:interval=7", "--print-config"}));
+  EXPECT_THAT(config.out, HasSubstr("tf-keras:init=32768,interval=7"));
+}
+
+TEST(CliScalers, DeepSpeedsErrorIsExitCode3) {
+  const Bench bench;
+  const Outcome outcome = bench.run(small_training(
+      {"--lanes", "mixed_float16", "--loss-scale",
+       "deepspeed:init=1099511627776,min=1099511627776,hysteresis=1", "--out", "run.hscope"}));
+  EXPECT_EQ(outcome.code, 3) << outcome.out;
+  EXPECT_THAT(outcome.err, HasSubstr("lane mixed_float16 failed at step 0: the loss scale is "
+                                     "already at its minimum, 1099511627776"));
+  EXPECT_THAT(outcome.err, HasSubstr("hint: run halfscope diagnose"));
+}
+
+TEST(CliScalers, MistakesAreUsageErrors) {
+  const Bench bench;
+  for (const char* text : {"torch:interval=0", "keras", "deepspeed:min=-1", "apex:growth=2"}) {
+    const Outcome outcome = bench.run(small_training({"--loss-scale", text}));
+    EXPECT_EQ(outcome.code, 2) << text;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, HasSubstr(text));
+    EXPECT_THAT(outcome.err, HasSubstr("hint: "));
+  }
+}
+
+TEST(CliScalers, ResumingGoesOnWithTheSameBits) {
+  const Bench bench;
+  const auto run = [&](const Words& more) {
+    Words words{"train",         "--model",      "mlp:784-16-10",
+                "--batch",       "16",           "--no-eval",
+                "--quiet",       "--no-record",  "--plan",
+                "mixed_float16", "--loss-scale", "deepspeed:init=67108864,window=3,hysteresis=3"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = bench.run(words);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  };
+  run({"--steps", "12", "--out", "whole.hscope", "--save-weights", "whole.npz"});
+  run({"--steps", "5", "--out", "a.hscope", "--checkpoint", "c.npz"});
+  run({"--steps", "12", "--out", "b.hscope", "--resume", "c.npz", "--save-weights", "b.npz"});
+  EXPECT_TRUE(text_of(bench / "b.npz") == text_of(bench / "whole.npz"));
+}
+
+TEST(CliScalers, TracesOfAPattern) {
+  const Bench bench;
+  const Outcome outcome =
+      bench.run({"plan", "scalers", "--pattern", "FFFOFFFFOOFFFF", "--interval", "3", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json["schema"], "halfscope.scalers/1");
+  EXPECT_EQ(json["steps"], 14);
+  ASSERT_EQ(json["scalers"].size(), 7u);
+  const nlohmann::json& torch = json["scalers"][0];
+  EXPECT_EQ(torch["scaler"], "torch:init=65536,interval=3");
+  EXPECT_EQ(torch["changes"]["step"], nlohmann::json({0, 3, 4, 7, 9, 10, 13}));
+  EXPECT_EQ(torch["skipped"], 3);
+  EXPECT_EQ(json["scalers"][1]["optimizer_steps"], 14);
+
+  const Outcome text = bench.run({"plan", "scalers", "--pattern", "O", "--steps", "40", "--scaler",
+                                  "deepspeed", "--scaler", "tf-keras", "--csv", "out.csv"});
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("deepspeed: DeepSpeed raises at step 17"));
+  EXPECT_THAT(text.out, HasSubstr("tf-keras: skips every step from step 15 on"));
+  EXPECT_THAT(text_of(bench / "out.csv"),
+              HasSubstr("scaler,step,loss_scale\ndeepspeed:init=65536,0,65536\n"));
+}
+
+TEST(CliScalers, TracesOfARun) {
+  const Bench bench;
+  ASSERT_EQ(bench.run(small_training({"--plan", "mixed_float16", "--out", "run.hscope"})).code, 0);
+  const Outcome outcome = bench.run({"plan", "scalers", "run.hscope", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json["trajectory"], "lane mixed_float16 of run.hscope");
+  EXPECT_EQ(json["steps"], 4);
+  ASSERT_FALSE(json["ceiling_sites"].empty());
+  EXPECT_THAT(json["ceiling_sites"][0]["site"].get<std::string>(), HasSubstr("grad"));
+  EXPECT_TRUE(json["scalers"][0]["lost"].is_number());
+  // The recorded training skipped by torch's rules.
+  const RunView run = RunView::open(bench / "run.hscope");
+  int64_t skipped = 0;
+  for (const StepRow& row : run.steps(1)) skipped += row.skipped ? 1 : 0;
+  EXPECT_EQ(json["scalers"][0]["skipped"], skipped);
+  EXPECT_THAT(bench.run({"plan", "scalers", "run.hscope"}).out, HasSubstr("Largest scale, set by"));
+}
+
+TEST(CliScalers, MistakesOfThePlan) {
+  const Bench bench;
+  std::ofstream(bench / "bad.csv") << "1\nx\n";
+  const std::pair<Words, const char*> mistakes[] = {
+      {{"--pattern", "FFX"}, "is not a row of F and O"},
+      {{"--shape", "stedy"}, "unknown trajectory 'stedy'"},
+      {{"--shape", "steady", "--pattern", "F"}, "takes one trajectory"},
+      {{"--trajectory", "bad.csv"}, "line 2"},
+      {{"--lane", "x"}, "--lane needs a run file"},
+      {{"--scaler", "torch:growth=0"}, "growth=0"},
+      {{"--format", "fp17"}, "unknown format 'fp17'"}};
+  for (const auto& [words, what] : mistakes) {
+    Words all{"plan", "scalers"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Outcome outcome = bench.run(all);
+    EXPECT_EQ(outcome.code, 2) << what << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, HasSubstr(what));
+    EXPECT_THAT(outcome.err, HasSubstr("hint: "));
+  }
+  EXPECT_EQ(bench.run({"plan", "scalers", "missing.hscope"}).code, 3);
+}
+
+}  // namespace
+}  // namespace halfscope

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+// Presets of PyTorch and apex: what each level does, the lists, and regions without autocast.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "core/error.h"
+#include "core/lower/lower.h"
+#include "core/models/models.h"
+#include "core/policy/policy.h"
+#include "core/policy/torch.h"
+#include "core/policy/torch_lists.h"
+#include "tests/policy/normalization.h"
+
+namespace halfscope {
+namespace {
+
+using testing::HasSubstr;
+
+NodePlan node_of(const char* preset, const char* op) {
+  return resolve(preset_plan(preset).value(), "layer", op);
+}
+
+TEST(TorchPlans, EveryOperatorOfNetworksHasAFunction) {
+  for (const OpDef& def : op_table()) {
+    if (def.autocast == Autocast::internal) continue;
+    const TorchFunction* function = torch_function(def.name);
+    ASSERT_NE(function, nullptr) << def.name << " needs a row in core/policy/torch.cpp";
+    EXPECT_STREQ(function->op, def.name);
+  }
+}
+
+TEST(TorchPlans, EveryRuleSaysWhy) {
+  for (const PresetInfo& info : presets()) {
+    if (info.group != "PyTorch" && info.group != "apex") continue;
+    const Plan plan = preset_plan(info.name).value();
+    for (const PlanRule& rule : plan.rules) {
+      EXPECT_FALSE(rule.why.empty()) << info.name << " " << rule.op;
+      EXPECT_FALSE(rule.change.empty()) << info.name << " " << rule.op;
+    }
+    EXPECT_EQ(plan_to_json(plan_from_json(plan_to_json(plan))), plan_to_json(plan)) << info.name;
+  }
+  const Plan plan = preset_plan("torch-autocast-fp16").value();
+  for (const PlanRule& rule : plan.rules) {
+    if (rule.op == "Softmax") {
+      EXPECT_THAT(rule.why, HasSubstr("softmax is on autocast's fp32 list (CUDA)"));
+    }
+  }
+}
+
+// The plain names are the autocast on CUDA.
+TEST(TorchPlans, MixedPresetsAreTheAutocast) {
+  for (const auto& [plain, full] : {std::pair("mixed_float16", "torch-autocast-fp16"),
+                                    std::pair("mixed_bfloat16", "torch-autocast-bf16")}) {
+    for (const OpDef& def : op_table()) {
+      if (def.autocast == Autocast::internal) continue;
+      const NodePlan a = node_of(plain, def.name), b = node_of(full, def.name);
+      EXPECT_EQ(a.follows, b.follows) << def.name;
+      if (a.follows) continue;
+      EXPECT_EQ(a.read, b.read) << def.name;
+      EXPECT_EQ(a.write, b.write) << def.name;
+    }
+  }
+}
+
+TEST(TorchPlans, TheDeviceDecidesTheLists) {
+  EXPECT_EQ(node_of("torch-autocast-bf16", "Softmax").write, kFp32);
+  EXPECT_TRUE(node_of("torch-autocast-cpu-bf16", "Softmax").follows);
+  EXPECT_TRUE(node_of("torch-autocast-fp16", "ReduceMean").follows);
+  EXPECT_EQ(node_of("torch-autocast-fp16", "PRelu").read, kFp16);
+  EXPECT_EQ(node_of("torch-autocast-cpu-fp16", "MeanSquaredError").write, kFp32);
+}
+
+TEST(TorchPlans, ApexLevels) {
+  EXPECT_TRUE(is_full_precision(*preset_plan("apex-O0")));
+  EXPECT_EQ(node_of("apex-O1", "Gelu").write, kFp32);
+  EXPECT_TRUE(node_of("apex-O1", "BatchNormalization").follows);
+  EXPECT_EQ(preset_plan("apex-O2")->storage, kFp32);
+  EXPECT_EQ(preset_plan("apex-O2")->initial, kFp16);
+  EXPECT_EQ(node_of("apex-O2", "Softmax").write, kFp16);
+  for (const char* preset : {"apex-O2", "apex-O3-bn-fp32", "network-to-half"}) {
+    EXPECT_EQ(node_of(preset, "BatchNormalization").read, kFp32) << preset;
+    EXPECT_EQ(node_of(preset, "BatchNormalization").write, kFp16) << preset;
+    EXPECT_FALSE(node_of(preset, "BatchNormalization").rounds_weights) << preset;
+  }
+  EXPECT_EQ(node_of("apex-O3", "BatchNormalization").read, kFp16);
+  EXPECT_EQ(preset_plan("network-to-half")->initial, kFp16);
+  EXPECT_EQ(preset_plan("apex-O3-bn-fp32")->storage, kFp16);
+  EXPECT_FALSE(preset_plan("apex-O3-bn-fp32")->initial.has_value()) << "they are never cast";
+}
+
+TEST(TorchPlans, Tf32IsForProducts) {
+  EXPECT_EQ(node_of("tf32", "Gemm").read, kTf32);
+  EXPECT_EQ(node_of("tf32", "Gemm").write, kFp32);
+  EXPECT_EQ(node_of("tf32", "Gemm").rounding.mode, RoundingMode::nearest_away);
+  EXPECT_EQ(node_of("tf32", "Softmax").read, kFp32);
+  EXPECT_FALSE(needs_loss_scaling(*preset_plan("tf32")));
+}
+
+TEST(TorchLists, AreSortedByName) {
+  std::string last;
+  for (const TorchListed& row : torch_lists()) {
+    EXPECT_LT(last, row.name);
+    last = row.name;
+    EXPECT_EQ(find_torch_listed(row.name), &row);
+    EXPECT_EQ(&torch_lists()[static_cast<size_t>(torch_function_number(row.name)) - 1], &row);
+  }
+  EXPECT_EQ(find_torch_listed("mean"), nullptr);
+  EXPECT_EQ(torch_function_number("mean"), 0);
+}
+
+Plan with_region(const char* path) {
+  Plan plan = preset_plan("torch-autocast-fp16").value();
+  plan.rules.push_back({.path = path, .op = "", .follow = true, .same_formats = true});
+  return plan;
+}
+
+TEST(AutocastOff, ProductsOfDifferentFormatsAreRefused) {
+  const Model model = build_model("lenet", 4, {1, 28, 28}, 10);
+  try {
+    lower(model, with_region("fc1"), {});
+    FAIL() << "fp16 activations and fp32 weights";
+  } catch (const Error& error) {
+    EXPECT_THAT(std::string(error.what()),
+                HasSubstr("fc1: autocast is off here, so Gemm would multiply fp16 by fp32"));
+    EXPECT_THAT(std::string(error.hint()), HasSubstr("{\"path\": \"fc1\", \"format\": \"fp32\"}"));
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+  }
+  // The first layer reads fp32 data.
+  const Executable first = lower(model, with_region("conv1"), {});
+  for (const LayerInfo& layer : first.layers) {
+    if (layer.path == "conv1") {
+      EXPECT_EQ(layer.write, kFp32);
+    }
+    if (layer.path == "conv2") {
+      EXPECT_EQ(layer.write, kFp16);
+    }
+  }
+}
+
+TEST(AutocastOff, NothingIsCast) {
+  Model model = test::normalization();
+  Graph& graph = model.graph;
+  const ValueId y = graph.add1("MatMul", "mm", {model.input, graph.add_variable("w", {4, 4}, {})});
+  const ValueId soft = graph.add1("Softmax", "soft", {y}, {{"axis", int64_t{-1}}});
+  model.outputs = {{"soft", soft}};
+  const auto format = [&](const Plan& plan) {
+    return lower_inference(model, plan).layers.back().write;
+  };
+  EXPECT_EQ(format(*preset_plan("torch-autocast-fp16")), kFp32);
+  EXPECT_EQ(format(with_region("soft")), kFp16);
+}
+
+TEST(AutocastOff, IsAKeyOfPlans) {
+  const auto plan_with = [](const std::string& rule) {
+    return plan_from_json(R"({"schema": "halfscope.plan/1", "name": "p", "rules": [)" + rule +
+                          "]}");
+  };
+  const Plan plan = plan_with(R"({"path": "fc*", "autocast": "off"})");
+  EXPECT_TRUE(plan.rules[0].follow);
+  EXPECT_TRUE(plan.rules[0].same_formats);
+  EXPECT_THAT(plan_to_json(plan), HasSubstr("\"autocast\": \"off\""));
+  EXPECT_EQ(plan_from_json(plan_to_json(plan)).rules, plan.rules);
+  const auto message = [&](const std::string& rule) {
+    try {
+      plan_with(rule);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(message(R"({"path": "a", "autocast": "on"})"),
+            "plan: rules[0].autocast: unknown value \"on\"");
+  EXPECT_EQ(message(R"({"path": "a", "autocast": "off", "format": "fp16"})"),
+            "plan: rules[0] sets autocast together with a format");
+  EXPECT_EQ(message(R"({"path": "a", "weights": "fp16"})"),
+            "plan: rules[0].weights: unknown value \"fp16\"");
+}
+
+}  // namespace
+}  // namespace halfscope
