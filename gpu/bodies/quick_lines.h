@@ -579,7 +579,7 @@ struct QuickSoftmaxGrad {
     const double rest = gradient - state.total, product = value * rest;
     const double error =
         elementary::magnitude(value) * (state.error + elementary::magnitude(rest) * 0x1p-50);
-    // Of a zero only the sign may be in doubt.
+    // Only the sign of a zero may be in doubt.
     const bool has_sign = state.error == 0.0 || elementary::magnitude(rest) > 2.0 * state.error;
     return decision().round(product, error, result) && (value != 0.0 || has_sign);
   }

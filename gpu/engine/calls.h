@@ -405,7 +405,7 @@ class CallMaker {
   std::map<ValueId, double*> wide_places_;
   std::array<RowPitches, kEntryCount> pitches_;
   std::map<ValueId, void*> padded_;
-  /// Of one entry's plain steps, by logits, labels and ignored label.
+  /// Row sums of one entry's plain steps, by logits, labels and ignored label.
   std::map<std::tuple<ValueId, ValueId, int64_t>, SharedRowSums> row_sums_;
 };
 

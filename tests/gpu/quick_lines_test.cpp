@@ -29,7 +29,7 @@ Decision decision_of(const FloatFormat& format) {
 float rounded(double x, const FloatFormat& format) {
   return round_to_format(delivered<float>(x, format), format).value;
 }
-/// Returns fp16 values around which results round to different neighbours.
+/// Returns the number halfway between two fp16 neighbours of x.
 double midpoint(double x) {
   const float below = rounded(x, kFp16);
   const double ulp = ulp_size(x, kFp16);
