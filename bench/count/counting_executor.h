@@ -214,7 +214,8 @@ class CountingExecutor {
           bases_(std::move(bases)),
           units_(units),
           turns_(static_cast<size_t>(unit_threads)),
-          weights_(turns_.size()) {
+          weights_(turns_.size()),
+          chains_(turns_.size()) {
       for (const int64_t at : {int64_t{0}, units / 2, units - 1}) {
         if (chosen_.empty() || chosen_.back() != at) chosen_.push_back(at);
       }
@@ -238,32 +239,34 @@ class CountingExecutor {
     void end_thread(int64_t thread) {
       turns_[static_cast<size_t>(thread)].swap(watch.accesses);
       weigh(turns_[static_cast<size_t>(thread)], weights_[static_cast<size_t>(thread)]);
-      most_shared_ = std::max(most_shared_, static_cast<double>(watch.shared_accesses));
-      most_functions_ = std::max(most_functions_, static_cast<double>(watch.functions));
-      sums_.functions += static_cast<double>(watch.functions);
+      Launch::Chain& chain = chains_[static_cast<size_t>(thread)];
+      chain = {};
+      chain.shared = static_cast<double>(watch.shared_accesses);
+      chain.functions = watch.functions;
+      sums_.functions += watch.functions;
       watch.clear();
     }
     void end_step() {
       size_t longest = 0;
       for (const auto& turn : turns_) longest = std::max(longest, turn.size());
-      std::vector<Launch::Chain> chains(turns_.size());
       for (size_t k = 0; k < longest; ++k) {
         for (size_t t = 0; t < turns_.size(); ++t) {
           if (t % static_cast<size_t>(kWarp) == 0) instruction_ = time_;
-          if (k < turns_[t].size()) touch(turns_[t][k], weights_[t][k], chains[t]);
+          if (k < turns_[t].size()) touch(turns_[t][k], weights_[t][k], chains_[t]);
         }
       }
-      const auto weight = [](const Launch::Chain& c) {
-        return 20.0 * c.memory + 8.0 * c.cache + c.near;
-      };
+      // All threads of a block wait for the slowest one.
+      const Rates rates;
       const auto slowest =
-          std::max_element(chains.begin(), chains.end(),
-                           [&](const auto& a, const auto& b) { return weight(a) < weight(b); });
+          std::max_element(chains_.begin(), chains_.end(), [&](const auto& a, const auto& b) {
+            return seconds_of(a, rates) < seconds_of(b, rates);
+          });
       chain_.memory += slowest->memory;
       chain_.cache += slowest->cache;
       chain_.near += slowest->near;
-      chain_.shared += std::exchange(most_shared_, 0.0);
-      chain_.functions += std::exchange(most_functions_, 0.0);
+      chain_.shared += slowest->shared;
+      chain_.functions += slowest->functions;
+      std::fill(chains_.begin(), chains_.end(), Launch::Chain{});
       for (auto& turn : turns_) turn.clear();
     }
     void end() {
@@ -353,7 +356,8 @@ class CountingExecutor {
     std::vector<std::vector<float>> weights_;
     std::unordered_map<uint64_t, int64_t> sectors_;
     int64_t time_ = 0, instruction_ = 0;
-    double sampled_ = 0.0, most_shared_ = 0.0, most_functions_ = 0.0;
+    double sampled_ = 0.0;
+    std::vector<Launch::Chain> chains_;  ///< of the threads in the current step
     Launch sums_;
     Launch::Chain chain_, longest_;
     std::map<std::pair<int64_t, bool>, Extent> extents_;

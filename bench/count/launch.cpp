@@ -33,6 +33,12 @@ double product_seconds(const Launch& launch, const Rates& rates) {
 
 }  // namespace
 
+double seconds_of(const Launch::Chain& chain, const Rates& rates) {
+  return chain.memory * rates.from_memory + chain.cache * rates.from_cache +
+         chain.near * rates.from_near + chain.shared * rates.from_shared +
+         chain.functions * rates.function;
+}
+
 double seconds(const Launch& launch, const Rates& rates) {
   const bool from_host = launch.kind == Launch::Kind::upload || launch.kind == Launch::Kind::feed;
   if (from_host) return rates.launch + launch.memory / rates.link;
@@ -42,10 +48,7 @@ double seconds(const Launch& launch, const Rates& rates) {
   at_least(launch.cache / rates.cache);
   at_least(launch.words * rates.per_word / rates.instructions +
            launch.functions * rates.per_function / rates.double_operations);
-  const Launch::Chain& chain = launch.chain;
-  at_least(chain.memory * rates.from_memory + chain.cache * rates.from_cache +
-           chain.near * rates.from_near + chain.shared * rates.from_shared +
-           chain.functions * rates.function);
+  at_least(seconds_of(launch.chain, rates));
   return rates.launch + longest;
 }
 

@@ -17,7 +17,7 @@ struct Launch {
   double memory = 0.0;     ///< bytes from and to memory
   double cache = 0.0;      ///< bytes between the caches of first and second level
   double words = 0.0;      ///< words of 4 bytes, or parts of one, that threads read and write
-  double functions = 0.0;  ///< calls of exp, log and the like
+  double functions = 0.0;  ///< calls of exp, log and the like, or parts of one
   double threads = 0.0;
   /// How often the slowest thread waits, one wait after another, for memory, for a cache and so
   /// on. Loads that a loop's pass requests together are one wait, and so are kUnrolled passes.
@@ -39,6 +39,11 @@ inline constexpr int64_t kNearBytes = 192 << 10, kFarBytes = 50 << 20;
 /// Passes of a loop that the compiler unrolls, so that their loads are under way together.
 inline constexpr double kUnrolled = 4.0;
 
+/// Operations in double, or what takes as long as so many, of an exp or a log; of quick_exp() (16,
+/// and the conversion of its argument, which takes as long as four); of the decision how a result
+/// is rounded, with its conversion.
+inline constexpr double kFunctionOperations = 60, kQuickExpOperations = 20, kDecisionOperations = 9;
+
 /// An H200, in seconds, bytes and operations per second.
 struct Rates {
   double memory = 4.8e12 * 0.80;      ///< the data sheet's, times what long copies reach
@@ -51,7 +56,7 @@ struct Rates {
   double instructions = 29.6e12 / 2;  ///< of all threads: 132 x 128 lanes x 1.755 GHz, half issued
   double double_operations = 14.8e12 / 2;  ///< 132 x 64 lanes, likewise
   double per_word = 8;                     ///< instructions for each word that is read or written
-  double per_function = 60;                ///< operations in double of an exp, a log ...
+  double per_function = kFunctionOperations;
   // One thread that does one thing after another.
   double from_memory = 500e-9, from_cache = 150e-9, from_near = 19e-9;
   double from_shared = 8e-9, function = 0.27e-6;
@@ -59,6 +64,8 @@ struct Rates {
   double operator_cpu = 5e-6;  ///< of PyTorch, per launch, on the processor
 };
 
+/// Returns the seconds that a thread waits.
+double seconds_of(const Launch::Chain& chain, const Rates& rates);
 /// Returns the seconds of one launch with the gap before it.
 double seconds(const Launch& launch, const Rates& rates);
 

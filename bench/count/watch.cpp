@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "bench/count/watch.h"
 
+#include "bench/count/launch.h"
 #include "core/numeric/elementary/elementary.h"
+#include "core/numeric/elementary/quick_exp.h"
 
 namespace halfscope::count {
 
@@ -22,15 +24,24 @@ void touch(const void* at, size_t bytes, bool writes, const void* code) {
   }
 }
 
-bool is_elementary(const void* function) {
+/// Returns how many calls of exp a call of the function takes as long as, 0 for others.
+double weight_of(const void* function) {
   using Function = double (*)(double) noexcept;
   static const Function one[] = {elementary::exp,  elementary::log, elementary::expm1,
                                  elementary::tanh, elementary::erf, elementary::erfc,
                                  elementary::sin,  elementary::cos, elementary::log1p};
   for (const Function each : one) {
-    if (function == reinterpret_cast<const void*>(each)) return true;
+    if (function == reinterpret_cast<const void*>(each)) return 1.0;
   }
-  return function == reinterpret_cast<const void*>(&elementary::pow);
+  if (function == reinterpret_cast<const void*>(&elementary::pow)) return 1.0;
+  if (function == reinterpret_cast<const void*>(&elementary::quick_exp)) {
+    return kQuickExpOperations / kFunctionOperations;
+  }
+  if (function == reinterpret_cast<const void*>(&elementary::narrow_interval) ||
+      function == reinterpret_cast<const void*>(&elementary::rounds_surely)) {
+    return kDecisionOperations / kFunctionOperations;
+  }
+  return 0.0;
 }
 
 }  // namespace
@@ -78,9 +89,8 @@ void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 
 void __cyg_profile_func_enter(void* function, void*) {
-  if (halfscope::count::watching && halfscope::count::is_elementary(function)) {
-    ++halfscope::count::watch.functions;
-  }
+  using namespace halfscope::count;  // NOLINT: in the global namespace by name only
+  if (watching) watch.functions += weight_of(function);
 }
 void __cyg_profile_func_exit(void*, void*) {}
 }

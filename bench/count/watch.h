@@ -25,11 +25,13 @@ struct Watch {
   // Since the last clear():
   std::vector<Access> accesses{};
   int64_t shared_accesses = 0;
-  int64_t functions = 0;  ///< calls of exp, log, tanh and the like
+  /// Calls of exp, log, tanh and the like. Parts of a call stand for cheaper functions.
+  double functions = 0.0;
 
   void clear() {
     accesses.clear();
-    shared_accesses = functions = 0;
+    shared_accesses = 0;
+    functions = 0.0;
   }
 };
 

@@ -5,10 +5,12 @@
 // threads load adjacent elements), while the adding threads process the previous piece.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "gpu/bodies/divisor.h"
 #include "gpu/bodies/reductions.h"
+#include "gpu/bodies/several.h"
 #include "gpu/bodies/team_sums.h"
 #include "gpu/bodies/work.h"
 
@@ -78,6 +80,60 @@ struct ChainSums {
   HS_HD float add(int64_t piece, int thread, const float* from, float sum) const {
     const int n = static_cast<int>(count(piece)), stride = static_cast<int>(int64_t{per_block});
     for (int k = 0; k < n; ++k) sum += from[k * stride + thread];
+    return sum;
+  }
+};
+
+/// ChainSums for inner = 1 and columns in multiples of kSeveral: y[c] = sum of x[row][c]. Each
+/// thread but those of the last warp loads kSeveral neighbours of a row. The last warp only adds, a
+/// thread per column, and takes four terms from shared memory at a time.
+struct ColumnSums {
+  static constexpr int kRows = 256, kThreads = kRows + 32, kTogether = 4;
+
+  In<float> x;
+  Out<float> y;
+  int64_t rows, columns;
+  double divisor;
+
+  /// A column's terms begin in another memory bank than those of the column before.
+  struct Shared {
+    alignas(16) float piece[2][kSeveral][kRows + kTogether];
+  };
+  struct State {
+    float sum;
+  };
+
+  int64_t blocks() const { return columns / kSeveral; }
+  HS_HD int64_t steps() const { return ceil_div(rows, kRows) + 1; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const int64_t first = block * kSeveral;
+    if (thread < kRows) {
+      const int64_t row = s * kRows + thread;
+      if (row < rows) load(row * columns + first, thread, shared.piece[s % 2]);
+      return;
+    }
+    const int column = thread - kRows;
+    if (column >= kSeveral) return;
+    state.sum = s == 0 ? 0.0f : add(s - 1, shared.piece[(s - 1) % 2][column], state.sum);
+    if (s + 1 < steps()) return;
+    y[first + column] = static_cast<float>(static_cast<double>(state.sum) / divisor);
+  }
+
+ private:
+  HS_HD void load(int64_t first, int row, float (&to)[kSeveral][kRows + kTogether]) const {
+    float element[kSeveral];
+    read(x, Neighbours{first, kSeveral}, element);
+    for (int j = 0; j < kSeveral; ++j) to[j][row] = element[j];
+  }
+  HS_HD float add(int64_t piece, const float* terms, float sum) const {
+    const int n = static_cast<int>(smaller(kRows, rows - piece * kRows));
+    int k = 0;
+    for (; k + kTogether <= n; k += kTogether) {
+      const auto words = packed::load_words<packed::Words<kTogether>>(terms + k);
+      for (const uint32_t word : words.word) sum += std::bit_cast<float>(word);
+    }
+    for (; k < n; ++k) sum += terms[k];
     return sum;
   }
 };

@@ -24,14 +24,51 @@ struct ElementStep {
   bool if_true = true;  ///< choose: where the condition is nonzero, otherwise where it is zero
 
   HS_HD float operator()(int64_t i, float x) const {
-    return kind == Kind::none ? x : rounds.rounded(result(i, x));
+    if (kind == Kind::none) return x;
+    const bool chosen = kind == Kind::choose && (condition[at_condition(i)] != 0) == if_true;
+    if (chosen) return rounds.rounded(x);
+    return rounds.rounded(result(x, other == nullptr ? 0.0f : other[at_other(i)]));
+  }
+  /// Same for several neighbours.
+  HS_HD void operator()(const Neighbours& at, float (&x)[kSeveral]) const {
+    if (kind == Kind::none) return;
+    float y[kSeveral];
+    read_others(at, y);
+    int32_t chosen[kSeveral];
+    read_conditions(at, chosen);
+    for (int j = 0; j < kSeveral; ++j) {
+      const bool keeps = kind == Kind::choose && (chosen[j] != 0) == if_true;
+      x[j] = rounds.rounded(keeps ? x[j] : result(x[j], y[j]));
+    }
   }
 
  private:
-  HS_HD float result(int64_t i, float x) const {
-    const bool chosen = kind == Kind::choose && (condition[at_condition(i)] != 0) == if_true;
-    if (chosen) return x;
-    const float y = other == nullptr ? 0.0f : other[at_other(i)];
+  HS_HD void read_others(const Neighbours& at, float (&y)[kSeveral]) const {
+    if (other == nullptr || at_other.kind == Operand::Kind::scalar) {
+      const float one = other == nullptr ? 0.0f : other[0];
+      for (float& each : y) each = one;
+    } else if (at_other.keeps_neighbours()) {
+      read(other, Neighbours{at_other(at.first), at.count}, y);
+    } else {
+      for (int j = 0; j < kSeveral; ++j) y[j] = j < at.count ? other[at_other(at.first + j)] : 0.0f;
+    }
+  }
+  HS_HD void read_conditions(const Neighbours& at, int32_t (&chosen)[kSeveral]) const {
+    const bool near = kind == Kind::choose && at.whole() && at_condition.keeps_neighbours();
+    if (near && packed::begins_on_words(condition)) {
+      const int32_t* const from = condition + at_condition(at.first);
+      for (int half = 0; half < 2; ++half) {
+        const auto words = packed::load_words<packed::Words<4>>(from + half * 4);
+        for (int j = 0; j < 4; ++j) chosen[half * 4 + j] = static_cast<int32_t>(words.word[j]);
+      }
+      return;
+    }
+    for (int j = 0; j < kSeveral; ++j) {
+      const bool reads = kind == Kind::choose && j < at.count;
+      chosen[j] = reads ? condition[at_condition(at.first + j)] : 0;
+    }
+  }
+  HS_HD float result(float x, float y) const {
     switch (kind) {
       case Kind::multiply:
         return MulOp{}(x, y);
@@ -53,6 +90,10 @@ struct ElementSteps {
   ElementStep first{}, second{};
 
   HS_HD float operator()(int64_t i, float x) const { return second(i, first(i, x)); }
+  HS_HD void operator()(const Neighbours& at, float (&x)[kSeveral]) const {
+    first(at, x);
+    second(at, x);
+  }
 };
 
 /// Elements of x after these steps. Reads like In<float>.
@@ -70,6 +111,11 @@ HS_HD inline void read(const ElementSource& from, const Spaced& at, float (&to)[
   for (int j = 0; j < kSeveral; ++j) {
     if (j < at.count) to[j] = from.steps(there.first + j * int64_t{there.step}, to[j]);
   }
+}
+/// Same for neighbours of the whole tensor.
+HS_HD inline void read(const ElementSource& from, const Neighbours& at, float (&to)[kSeveral]) {
+  read(from.x, at, to);
+  from.steps(at, to);
 }
 
 /// Stores elements after rounding and these steps. Is written like Out<float>.

@@ -22,6 +22,11 @@ struct Operand {
   HS_HD int64_t operator()(int64_t i) const noexcept {
     return kind == Kind::same ? i : kind == Kind::scalar ? 0 : at.offset(i);
   }
+  /// Returns whether kSeveral neighbours that begin at a multiple of kSeveral are neighbours here,
+  /// too, and also begin at a multiple.
+  HS_HD bool keeps_neighbours() const noexcept {
+    return kind == Kind::broadcast ? at.keeps_neighbours() : kind == Kind::same;
+  }
 };
 
 template <class T, class Operation, class Result = T>

@@ -6,10 +6,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/numeric/sums/chain.h"
 #include "gpu/bodies/divisor.h"
 #include "gpu/bodies/normalization.h"
+#include "gpu/bodies/several.h"
 #include "gpu/bodies/team_sums.h"
 #include "gpu/bodies/work.h"
 
@@ -26,6 +28,22 @@ struct DeviceGroups {
     return (run * params + p) * inner + (k - run * inner);
   }
   HS_HD int64_t per_param() const { return groups * size / params; }
+  HS_HD int64_t count() const { return groups * size; }
+
+  /// Returns whether kSeveral neighbours that begin at a multiple of kSeveral are in one group, and
+  /// so are their parameters.
+  HS_HD bool keep_packs() const {
+    return int64_t{inner} == 1 && int64_t{size} % kSeveral == 0 && int64_t{params} % kSeveral == 0;
+  }
+  /// Reads the parameters of neighbours.
+  template <class In, class T>
+  HS_HD void read_parameters(const In& from, const Neighbours& at, T (&to)[kSeveral]) const {
+    if (keep_packs()) {
+      read(from, Neighbours{param(at.first), at.count}, to);
+      return;
+    }
+    for (int j = 0; j < kSeveral; ++j) to[j] = j < at.count ? from[param(at.first + j)] : T{0};
+  }
 };
 
 /// Line: a group.
@@ -123,17 +141,36 @@ struct GroupStatistics {
   }
 };
 
+/// Item: several neighbours.
 template <class T>
 struct NormalizeGroup {
   DeviceGroups groups;
   In<T> x, mean, inverse, scale, bias;  ///< mean and bias may be null
   Out<T> y;
+  Destination cast{};  ///< if it has memory, gets fp32 outputs rounded; y may be null then
 
-  HS_HD void operator()(int64_t i) const {
-    const int64_t group = i / groups.size, p = groups.param(i);
-    const T middle = mean != nullptr ? mean[group] : T{0};
-    const T scaled = (x[i] - middle) * inverse[group] * scale[p];
-    y[i] = bias != nullptr ? scaled + bias[p] : scaled;
+  int64_t items() const { return items_of_several(groups.count()); }
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, groups.count());
+    T element[kSeveral], of_scale[kSeveral], of_bias[kSeveral] = {};
+    read(x, at, element);
+    groups.read_parameters(scale, at, of_scale);
+    if (bias != nullptr) groups.read_parameters(bias, at, of_bias);
+    T middle{0}, factor{0};
+    for (int j = 0; j < kSeveral; ++j) {
+      if (j >= at.count) continue;
+      if (j == 0 || !groups.keep_packs()) {
+        const int64_t group = (at.first + j) / groups.size;
+        middle = mean != nullptr ? mean[group] : T{0};
+        factor = inverse[group];
+      }
+      const T scaled = (element[j] - middle) * factor * of_scale[j];
+      element[j] = bias != nullptr ? scaled + of_bias[j] : scaled;
+    }
+    if (y != nullptr) write(y, at, element);
+    if constexpr (std::is_same_v<T, float>) {
+      if (cast.memory != nullptr) write(cast, at, element);
+    }
   }
 };
 
@@ -229,18 +266,34 @@ struct GroupGradSums {
   }
 };
 
+/// Item: several neighbours.
 template <class T>
 struct NormalizeGroupGrad {
   NormOperands<T> of;
   In<T> share, slope;
   Out<T> dx;
 
-  HS_HD void operator()(int64_t i) const {
-    const int64_t group = i / of.groups.size;
-    const T middle = of.mean != nullptr ? of.mean[group] : T{0};
-    const T g = of.dy[i] * of.scale[of.groups.param(i)];
-    const T h = (of.x[i] - middle) * of.inverse[group];
-    dx[i] = of.inverse[group] * ((g - share[group]) - h * slope[group]);
+  int64_t items() const { return items_of_several(of.groups.count()); }
+  HS_HD void operator()(int64_t item) const {
+    const Neighbours at = several_of(item, of.groups.count());
+    T dy[kSeveral], x[kSeveral], scale[kSeveral];
+    read(of.dy, at, dy);
+    read(of.x, at, x);
+    of.groups.read_parameters(of.scale, at, scale);
+    T middle{0}, inverse{0}, of_share{0}, of_slope{0};
+    for (int j = 0; j < kSeveral; ++j) {
+      if (j >= at.count) continue;
+      if (j == 0 || !of.groups.keep_packs()) {
+        const int64_t group = (at.first + j) / of.groups.size;
+        middle = of.mean != nullptr ? of.mean[group] : T{0};
+        inverse = of.inverse[group];
+        of_share = share[group];
+        of_slope = slope[group];
+      }
+      const T g = dy[j] * scale[j], h = (x[j] - middle) * inverse;
+      x[j] = inverse * ((g - of_share) - h * of_slope);
+    }
+    write(dx, at, x);
   }
 };
 
@@ -304,6 +357,79 @@ struct ParameterGrads {
     };
     const Factors factors{{of, p, true}, {of, p, false}, how};
     sums.step(s, thread, shared, state, compute, factors);
+  }
+};
+
+/// ParameterGrads with sums in double for parameters that are adjacent in memory, and many terms:
+/// each thread takes one of a parameter's 16 partial sums, with kSeveral terms under way.
+template <class T>
+struct ParameterColumns {
+  static constexpr int kColumns = 16, kThreads = kColumns * kPartialSums;
+
+  NormOperands<T> of;  ///< inner = 1
+  Out<T> dscale, dbias;
+
+  struct Shared {
+    double product[kColumns][kPartialSums], gradient[kColumns][kPartialSums];
+  };
+  struct State {};
+
+  /// Returns whether there are enough terms for this body.
+  static bool suits(const DeviceGroups& groups) {
+    return int64_t{groups.inner} == 1 && int64_t{groups.params} >= kColumns &&
+           groups.per_param() >= int64_t{kPartialSums} * kSeveral;
+  }
+
+  int64_t blocks() const { return ceil_div(int64_t{of.groups.params}, kColumns); }
+  HS_HD int64_t steps() const { return 2; }
+
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State&) const {
+    const int column = thread % kColumns, partial = thread / kColumns;
+    const int64_t p = block * kColumns + column;
+    if (p >= of.groups.params) return;
+    if (s == 0) {
+      add(p, partial, shared.product[column][partial], shared.gradient[column][partial]);
+    } else if (partial == 0) {
+      dscale[p] = static_cast<T>(add_tree(shared.product[column]));
+      if (dbias != nullptr) dbias[p] = static_cast<T>(add_tree(shared.gradient[column]));
+    }
+  }
+
+ private:
+  /// Reads a statistic of each term's group; zeros if there is none.
+  HS_HD void read_groups(const In<T>& from, const Spaced& rows, const Spaced& at,
+                         T (&to)[kSeveral]) const {
+    if (from != nullptr && int64_t{of.groups.params} == int64_t{of.groups.size}) {
+      read(from, rows, to);  // a row is a group
+      return;
+    }
+    for (int j = 0; j < kSeveral; ++j) {
+      const bool exists = from != nullptr && j < at.count;
+      to[j] = exists ? from[(at.first + j * at.step) / of.groups.size] : T{0};
+    }
+  }
+  HS_HD void add(int64_t p, int partial, double& product, double& gradient) const {
+    constexpr int kPass = kPartialSums * kSeveral;
+    const int64_t params = of.groups.params, n = of.groups.per_param();
+    double products = 0.0, gradients = 0.0;
+    for (int64_t k = partial; k < n; k += kPass) {
+      const Spaced rows = spaced_from(k, kPartialSums, n);
+      const Spaced at{k * params + p, kPartialSums * params, rows.count};
+      T dy[kSeveral], x[kSeveral], mean[kSeveral], inverse[kSeveral];
+      read(of.dy, at, dy);
+      read(of.x, at, x);
+      read_groups(of.mean, rows, at, mean);
+      read_groups(of.inverse, rows, at, inverse);
+      for (int j = 0; j < kSeveral; ++j) {
+        if (j >= at.count) continue;
+        const double g = static_cast<double>(dy[j]);
+        const double centred = static_cast<double>(x[j]) - static_cast<double>(mean[j]);
+        products += g * (centred * static_cast<double>(inverse[j]));
+        gradients += g;
+      }
+    }
+    product = products;
+    gradient = gradients;
   }
 };
 

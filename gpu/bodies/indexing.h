@@ -31,6 +31,16 @@ struct Strided {
   }
   /// Returns whether the elements are contiguous.
   bool is_whole() const noexcept { return rank == 0 || (rank == 1 && stride[0] == 1); }
+  /// Returns whether kSeveral neighbours that begin at a multiple of kSeveral are neighbours in
+  /// memory, too, and also begin at a multiple.
+  HS_HD bool keeps_neighbours() const noexcept {
+    const int last = rank - 1;
+    if (last < 0 || stride[last] != 1 || int64_t{size[last]} % kSeveral != 0) return false;
+    for (int d = 0; d < last; ++d) {
+      if (stride[d] % kSeveral != 0) return false;
+    }
+    return true;
+  }
 };
 
 /// y[i] = x[i] for all i. Item: several elements.
@@ -77,6 +87,21 @@ struct CopyBox {
   Strided from, to;
 
   HS_HD void operator()(int64_t i) const { y[to.offset(i)] = x[from.offset(i)]; }
+};
+
+/// Same for boxes that keep neighbours on both sides. Item: several elements.
+template <class T>
+struct CopyPacks {
+  In<T> x;
+  Out<T> y;
+  Strided from, to;
+
+  HS_HD void operator()(int64_t item) const {
+    const int64_t i = item * kSeveral;
+    T element[kSeveral];
+    read(x, Neighbours{from.offset(i), kSeveral}, element);
+    write(y, Neighbours{to.offset(i), kSeveral}, element);
+  }
 };
 
 template <class T>

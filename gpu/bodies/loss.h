@@ -21,6 +21,7 @@ struct LossRows {
   In<T> x;
   const int32_t* labels;
   int64_t rows, classes, ignored;
+  int64_t pitch;  ///< elements from one row to the next
 
   HS_HD bool counts(int64_t row) const { return labels[row] >= 0 && labels[row] != ignored; }
 };
@@ -35,18 +36,20 @@ struct RowLoss {
   LossRows<T> of;
   ExpSums<T> sums;
   double* losses;
+  const uint32_t* only_if = nullptr;  ///< if not null and zero, nothing is done
 
   int64_t blocks() const { return sums.teams().blocks(); }
   HS_HD int64_t steps() const { return sums.steps() + 1; }
 
   HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    if (only_if != nullptr && *only_if == 0) return;
     const LineTeams& teams = sums.sums.teams;
     const int64_t row = teams.line(block, thread);
     if (row >= of.rows || !of.counts(row)) return;
     if (s < sums.steps()) {
       sums.step(s, row, thread, shared, state);
     } else if (teams.worker(thread) == 0) {
-      const double value = static_cast<double>(of.x[row * of.classes + of.labels[row]]);
+      const double value = static_cast<double>(of.x[row * of.pitch + of.labels[row]]);
       losses[row] = elementary::log(sums.total(thread, shared)) - (value - state.largest);
     }
   }
@@ -76,6 +79,10 @@ struct MeanLoss {
   Out<T> y;
   bool fp32;  ///< the partial sums are in fp32
   FloatFormat write;
+  const uint32_t* only_if = nullptr;  ///< if not null and zero, nothing is done
+  /// If not null, the losses are quick ones, and this becomes 1 if the mean's bits are in doubt.
+  uint32_t* doubtful = nullptr;
+  double loss_error = 0.0;  ///< of quick losses
 
   struct Shared {
     double loss[kPiece];  ///< of rows that count, without gaps
@@ -92,13 +99,14 @@ struct MeanLoss {
   HS_HD int64_t steps() const { return kSteps * pieces() + 1; }
 
   HS_HD void step(int64_t s, int64_t, int thread, Shared& shared, State& state) const {
+    if (only_if != nullptr && *only_if == 0) return;
     const int64_t first = s / kSteps * kPiece + thread * kRows;
     if (s == 0) state = {0.0, 0};
     if (s + 1 == steps()) {
       if (thread != 0) return;
       const double total =
           fp32 ? static_cast<double>(add_tree<float>(shared.partial)) : add_tree(shared.partial);
-      *y = delivered<T>(total / static_cast<double>(state.count), write);
+      finish(total / static_cast<double>(state.count));
     } else if (s % kSteps == 0) {
       int count = 0;
       for (int64_t row = first; row < end(first); ++row) count += of.counts(row) ? 1 : 0;
@@ -114,6 +122,18 @@ struct MeanLoss {
   }
 
  private:
+  HS_HD void finish(double mean) const {
+    const T result = delivered<T>(mean, write);
+    *y = result;
+    if (doubtful == nullptr) return;
+    // Losses are not negative. Each has the rounding errors of a few operations, and so has the
+    // sum.
+    const double roundings = static_cast<double>(of.rows) + 64.0;
+    const double error = loss_error + mean * roundings * 0x1p-53;
+    const bool certain = mean - mean != 0.0 || (delivered<T>(mean - error, write) == result &&
+                                                delivered<T>(mean + error, write) == result);
+    *doubtful = certain ? 0 : 1;
+  }
   HS_HD int64_t end(int64_t first) const { return smaller(first + kRows, of.rows); }
   HS_HD int group_count(int group, const Shared& shared) const {
     int count = 0;
@@ -204,7 +224,7 @@ struct LossGrad {
     } else if (!last) {
       sums.step(s, row, thread, shared, state);
     } else {
-      const int64_t label = row * of.classes + of.labels[row];
+      const int64_t label = row * of.pitch + of.labels[row];
       const double sum = sums.total(thread, shared), factor = *scale;
       sums.for_elements(row, thread, shared, state, true, [&](int64_t at, double, double power) {
         const double p = power / sum - (at == label ? 1.0 : 0.0);
@@ -217,7 +237,7 @@ struct LossGrad {
   HS_HD void clear(int64_t row, int thread) const {
     const LineTeams& teams = sums.sums.teams;
     for (int64_t j = teams.worker(thread); j < of.classes; j += teams.workers()) {
-      dx[row * of.classes + j] = T{0};
+      dx[row * of.pitch + j] = T{0};
     }
   }
 };
@@ -254,7 +274,7 @@ struct RowsRight {
  private:
   /// Returns whether one of the thread's elements shows that the label's is not the first largest.
   HS_HD bool is_wrong(int64_t row, int thread) const {
-    const int64_t first = row * of.classes, label = of.labels[row];
+    const int64_t first = row * of.pitch, label = of.labels[row];
     const T chosen = of.x[first + label];
     bool wrong = false;
     for (int64_t piece = 0; piece < teams.pieces(); ++piece) {

@@ -150,6 +150,7 @@ struct SoftmaxLines {
   Out<T> y;
   bool log;
   FloatFormat write;
+  Destination cast{};  ///< if it has memory, gets fp32 outputs rounded; y may be null then
 
   int64_t blocks() const { return of.teams().blocks(); }
   HS_HD int64_t steps() const { return of.steps() + 1; }
@@ -165,7 +166,9 @@ struct SoftmaxLines {
     const double log_sum = log ? elementary::log(sum) : 0.0;
     of.for_elements(line, thread, shared, state, !log,
                     [&](int64_t at, double shifted, double power) {
-                      y[at] = delivered<T>(log ? shifted - log_sum : power / sum, write);
+                      const T result = delivered<T>(log ? shifted - log_sum : power / sum, write);
+                      if (y != nullptr) y[at] = result;
+                      if (cast.memory != nullptr) cast.round(at, static_cast<float>(result));
                     });
   }
 };

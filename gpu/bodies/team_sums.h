@@ -63,10 +63,11 @@ HS_HD double interleaved_part(const Terms& terms, int64_t n, int partial) {
 struct DeviceLines {
   int64_t count = 0, size = 0;
   Divisor stride = 1;
+  int64_t pitch = size * int64_t{stride};  ///< elements from the first `stride` lines to the next
 
   HS_HD int64_t first(int64_t line) const {
     const int64_t outer = line / stride;
-    return outer * size * stride + (line - outer * stride);
+    return outer * pitch + (line - outer * stride);
   }
 };
 

@@ -12,10 +12,12 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "core/backend/backend.h"
+#include "gpu/bodies/quick_lines.h"
 #include "gpu/engine/chain_parts.h"
 #include "gpu/engine/function_tables.h"
 #include "gpu/engine/fusion.h"
@@ -23,6 +25,7 @@
 #include "gpu/engine/grouping.h"
 #include "gpu/engine/library_steps.h"
 #include "gpu/engine/node_call.h"
+#include "gpu/engine/padded_rows.h"
 #include "gpu/engine/program_memory.h"
 #include "gpu/engine/tap_counters.h"
 #include "gpu/engine/writes.h"
@@ -69,7 +72,13 @@ class CallMaker {
         memory_(memory),
         taps_(taps),
         tables_(tables),
-        libraries_(libraries) {}
+        libraries_(libraries) {
+    // Only a library that may write 16 bits writes padded rows.
+    if (libraries == nullptr || !libraries->library->fast()) return;
+    for (size_t entry = 0; entry < kEntryCount; ++entry) {
+      pitches_[entry] = find_padded_rows(executable, static_cast<Entry>(entry), memory.layout());
+    }
+  }
 
   /// Returns the calls of an entry's recorded steps.
   std::vector<Call> recorded(Entry entry) {
@@ -106,6 +115,7 @@ class CallMaker {
     std::set<NodeId> others;
     for (const auto& [first, rest] : groups) others.insert(rest.begin(), rest.end());
     std::vector<Call> calls;
+    row_sums_.clear();
     for (NodeId id : executable_.entry(entry)) {
       const auto chain = chain_of(id);
       if (chain != chains.end()) {
@@ -139,7 +149,13 @@ class CallMaker {
     const Node& node = graph_.node(id);
     KernelChoice kernel;
     NodeCall<X, float> c = call_of(entry, id, kernel);
-    if (way == Way::plain) c.order = &order_;
+    if (way == Way::plain) {
+      c.order = &order_;
+      c.row_sums = row_sums(node);
+      c.is_plain = true;
+    }
+    bool cannot_pad = false;
+    pad_rows(entry, way, cannot_pad, c);
     Call call{.node = id, .step = {}};
     bool there = false;  // a view's output, or a Cast's, which only rounds
     for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -154,10 +170,61 @@ class CallMaker {
       c.wide = place;
       call.wide = node.outputs[0];
     }
+    if (way == Way::plain && c.out_rows.pitch > 0) {
+      c.out[0] = Out<float>(nullptr, rows_of(node.outputs[0]), true);
+    }
     if (!there) call.step = make_step(c);
+    if (cannot_pad) {
+      pitches_[static_cast<size_t>(entry)].clear();
+      return make(entry, id, way);
+    }
+    if (way == Way::plain && c.out_rows.pitch > 0) {
+      left_out_[static_cast<size_t>(entry)].push_back(node.outputs[0]);
+    }
     if (way == Way::plain) leave_out_turned_indices(entry, node);
     if (way == Way::recorded && !kernel.text.empty()) kernels_[id] = kernel;
     return call;
+  }
+
+  /// Gives a call the padded rows of its operands and of its output.
+  void pad_rows(Entry entry, Way way, bool& cannot_pad, NodeCall<X, float>& c) {
+    const RowPitches& pitches = pitches_[static_cast<size_t>(entry)];
+    if (pitches.empty()) return;
+    c.cannot_pad = &cannot_pad;
+    const auto rows = [&](ValueId value) -> PaddedRows {
+      const auto found = pitches.find(value);
+      if (value == kNone || found == pitches.end()) return {};
+      void*& memory = padded_[value];
+      const int64_t elements = graph_.value(value).shape[0] * found->second;
+      if (memory == nullptr) memory = memory_.template allocate<uint16_t>(elements);
+      return {memory, found->second};
+    };
+    for (size_t i = 0; i < c.in.size(); ++i) {
+      c.in_rows.push_back(rows(c.node->inputs[i]));
+      if (way == Way::plain && c.in_rows[i].pitch > 0) {
+        c.in[i] = In<float>(c.in_rows[i].memory, c.in[i].storage());
+      }
+    }
+    c.out_rows = rows(c.node->outputs[0]);
+  }
+  /// Returns where padded rows of a value are written.
+  Destination rows_of(ValueId value) const {
+    Destination to = memory_.destination(value);
+    to.memory = padded_.at(value);
+    return to;
+  }
+
+  /// Returns the memory that a loss and its gradient share, or null for other nodes.
+  SharedRowSums* row_sums(const Node& node) {
+    if (node.op != "SoftmaxCrossEntropyLoss" && node.op != "SoftmaxCrossEntropyLossGrad") return {};
+    const int64_t rows = graph_.value(node.inputs[0]).shape[0];
+    SharedRowSums& shared =
+        row_sums_[{node.inputs[0], node.inputs[1], int_attribute(node, "ignore_index", -1)}];
+    if (shared.sums.sum == nullptr) {
+      shared.sums = {memory_.template allocate<double>(rows),
+                     memory_.template allocate<double>(rows)};
+    }
+    return &shared;
   }
 
   /// Indices of positions in planes (MaxPool) are not readable if they have channels last.
@@ -185,13 +252,18 @@ class CallMaker {
       if (id == chain.last() || chain.keeps(value)) continue;
       left_out_[static_cast<size_t>(entry)].push_back(value);
     }
-    c.out[0] = output_of(graph_.node(chain.last()), 0, Way::plain);
+    c.cast = cast_of(memory_, graph_, chain);
+    if (c.cast.memory == nullptr) {
+      c.out[0] = output_of(graph_.node(chain.last()), 0, Way::plain);
+    } else if (chain.keeps(node.outputs[0])) {
+      c.out[0] = output_of(node, 0, Way::plain);
+    }
     Afterwards<float> then;
     SoftmaxParts parts;
     if (node.op == "BatchNormalization") {
       then = normalization_parts(memory_, graph_, chain, c.out[0]);
       c.then = &then;
-    } else {
+    } else if (node.op == "Softmax" || node.op == "SoftmaxGrad") {
       parts = softmax_parts(memory_, graph_, chain);
       c.softmax = &parts;
     }
@@ -331,6 +403,10 @@ class CallMaker {
   std::map<std::pair<Entry, NodeId>, std::unique_ptr<WorkingMemory>> working_;
   std::map<NodeId, KernelChoice> kernels_;
   std::map<ValueId, double*> wide_places_;
+  std::array<RowPitches, kEntryCount> pitches_;
+  std::map<ValueId, void*> padded_;
+  /// Row sums of one entry's plain steps, by logits, labels and ignored label.
+  std::map<std::tuple<ValueId, ValueId, int64_t>, SharedRowSums> row_sums_;
 };
 
 }  // namespace halfscope::gpu

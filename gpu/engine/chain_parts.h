@@ -11,7 +11,7 @@ namespace halfscope::gpu {
 
 /// Elements of a softmax's operand, or of its gradient, after the steps of other nodes.
 struct SoftmaxParts {
-  In<float> x = nullptr;  ///< operand of the first node before a Softmax
+  In<float> x = nullptr;  ///< operand of the first node before a Softmax, or of the Softmax
   Destination rounds{};   ///< of a SoftmaxGrad's own output
   ElementSteps steps{};
 };
@@ -41,24 +41,33 @@ ElementStep element_step(const ProgramMemory<X>& memory, const Graph& graph, con
   return step;
 }
 
+/// Returns where a chain's last node writes if that is a Cast of the core's output, otherwise a
+/// destination without memory.
+template <class X>
+Destination cast_of(const ProgramMemory<X>& memory, const Graph& graph, const Chain& chain) {
+  const Node& last = graph.node(chain.last());
+  return last.op == "Cast" ? memory.destination(last.outputs[0]) : Destination{};
+}
+
 /// Returns the parts of a chain around Softmax or SoftmaxGrad.
 template <class X>
 SoftmaxParts softmax_parts(const ProgramMemory<X>& memory, const Graph& graph, const Chain& chain) {
   SoftmaxParts parts;
   ElementStep* next = &parts.steps.first;
-  const bool before = chain.core > 0;
+  const NodeId core = chain.nodes[chain.core];
+  const bool before = graph.node(core).op == "Softmax";
   ValueId value = kNone;  // that the next node works on
   if (before) {
     const Node& node = graph.node(chain.nodes[0]);
-    value = node.inputs[*element_input(graph, node)];
+    value = node.inputs[chain.core > 0 ? *element_input(graph, node) : 0];
     parts.x = memory.real(value);
   } else {
-    value = graph.node(chain.nodes[0]).outputs[0];
+    value = graph.node(core).outputs[0];
     parts.rounds = memory.destination(value);
   }
   for (NodeId id : chain.nodes) {
-    if (id == chain.nodes[chain.core]) continue;
     const Node& node = graph.node(id);
+    if (id == core || node.op == "Cast") continue;
     const size_t from = *element_input(graph, node, value);
     *next = element_step(memory, graph, node, from);
     next = &parts.steps.second;

@@ -31,8 +31,9 @@ class ChainFinder {
       Chain chain;
       if (taken_.contains(id)) continue;
       if (op == "BatchNormalization") chain = after_normalization(id);
-      if (op == "Softmax") chain = before_softmax(id);
+      if (op == "Softmax") chain = with_cast(before_softmax(id));
       if (op == "SoftmaxGrad") chain = after_gradient(id);
+      if (op == "LayerNormalization" || op == "RMSNormalization") chain = with_cast({{id}});
       if (chain.nodes.size() < 2 || !may_wait(chain)) continue;
       taken_.insert(chain.nodes.begin(), chain.nodes.end());
       chains.push_back(std::move(chain));
@@ -81,6 +82,18 @@ class ChainFinder {
       value = graph_.node(node).inputs[*from];
     }
     chain.core = chain.nodes.size() - 1;
+    return chain;
+  }
+
+  /// Appends a Cast of an output that is not rounded. Others may read that, too.
+  Chain with_cast(Chain chain) const {
+    const ValueId value = output_of(chain.last());
+    if (graph_.value(value).format != kFp32) return chain;
+    const NodeId cast = reader(value, "Cast");
+    if (cast == kNone || !rounds_to_nearest(output_of(cast))) return chain;
+    if (graph_.value(output_of(cast)).format == kFp32) return chain;
+    chain.nodes.push_back(cast);
+    if (others_read(value, cast)) chain.kept.push_back(value);
     return chain;
   }
 

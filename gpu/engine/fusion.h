@@ -3,6 +3,7 @@
 // work element by element:
 //   BatchNormalization, then Add, Relu or both
 //   Mul or Div by a number, a mask (Add or Where) or both, then Softmax
+//   Softmax or a normalization within samples with an fp32 output, then a Cast
 //   SoftmaxGrad, then the gradients of these
 #pragma once
 

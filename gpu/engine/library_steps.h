@@ -308,7 +308,7 @@ inline std::vector<BatchLevel> levels_of(const GemmSource<float>& source) {
 /// 16 bytes.
 inline std::optional<InPlacePlan> plan_as_it_lies(const GemmSource<float>& source,
                                                   const Epilogue<float>& epilogue, Storage a,
-                                                  Storage b, Storage result) {
+                                                  Storage b, Storage result, int64_t d_pitch = 0) {
   const auto lies_as = [](const In<float>& x, Storage storage) {
     return bytes_of(storage) == 4 ? bytes_of(x.storage()) == 4 : x.storage() == storage;
   };
@@ -317,9 +317,50 @@ inline std::optional<InPlacePlan> plan_as_it_lies(const GemmSource<float>& sourc
   const bool stores = source.y.stores() && source.y.destination().storage == result;
   std::optional<InPlacePlan> plan = plan_batch_in_place(
       source.m, source.n, source.k, {source.a_row, source.a_column, source.b_row, source.b_column},
-      levels_of(source), a, b, stores ? result : Storage::fp32);
+      levels_of(source), a, b, stores ? result : Storage::fp32, d_pitch);
   if (plan && bytes_of(plan->matrix.d.storage) == 2) plan->matrix.bias = epilogue.bias.memory();
   return plan;
+}
+
+/// Item = row * pitch + column: a 16-bit matrix with padded rows. Padding becomes zeros.
+struct PadRows {
+  In<float> x;
+  Destination to;
+  int64_t columns;
+  Divisor pitch;
+
+  HS_HD void operator()(int64_t item) const {
+    const int64_t row = item / pitch, column = item - row * pitch;
+    to.store(item, column < columns ? x[row * columns + column] : 0.0f);
+  }
+};
+
+/// Makes the step of a product that writes padded rows (padded_rows.h), or returns nothing if the
+/// library cannot write them. A recorded step then finishes them as if they were its sums.
+template <class X>
+Step padded_rows_step(const NodeCall<X, float>& c, const GemmSource<float>& source,
+                      const SumSpec& spec, const Epilogue<float>& epilogue) {
+  const std::optional<Storage> a = storage_of(spec.read), b = storage_of(spec.b_format());
+  if (!operands_are_as_read(c) || !cannot_multiply(a, b).empty()) return {};
+  if (spec.accumulation != Accumulation::fp32 || source.count != 1) return {};
+  const Storage result = result_storage(c, epilogue, *a);
+  if (bytes_of(result) != 2 || !(epilogue.bias == nullptr)) return {};
+  const std::optional<InPlacePlan> plan =
+      plan_as_it_lies(source, epilogue, *a, *b, result, c.out_rows.pitch);
+  if (!plan || plan->matrix.d.storage != result) return {};
+  std::string why;
+  const std::shared_ptr<LibraryProduct> product = c.libraries->library->matrix(plan->matrix, why);
+  if (product == nullptr) return {};
+  *c.kernel = {product->text(), true};
+  X& executor = *c.executor;
+  const PaddedRows rows = c.out_rows;
+  const FinishMatrix<GemmSource<float>> finish{source, epilogue, In<float>(rows.memory, result),
+                                               rows.pitch};
+  return [&executor, source, product, rows, finish, plain = c.is_plain](const RunState&) {
+    const void *const x = source.x.memory(), *const w = source.w.memory();
+    executor.enqueue([product, x, w, to = rows.memory] { product->run(x, w, to); });
+    if (!plain) executor.items(source.m * source.n, finish);
+  };
 }
 
 /// Makes the step of a library, or returns nothing and sets `kernel` to the reason. `spec` has its

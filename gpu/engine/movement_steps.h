@@ -116,6 +116,10 @@ Step move_step(const NodeCall<X, T>& c) {
     const In<T> x = c.in[box.input] + box.first_from;
     const Out<T> y = c.out[box.output] + box.first_to;
     const int64_t n = element_count(box.sizes);
+    if (from.keeps_neighbours() && to.keeps_neighbours()) {
+      steps.push_back(items_step(*c.executor, n / kSeveral, CopyPacks<T>{x, y, from, to}));
+      continue;
+    }
     steps.push_back(to.is_whole()     ? items_step(*c.executor, n, CopyFrom<T>{x, y, from})
                     : from.is_whole() ? items_step(*c.executor, n, CopyTo<T>{x, y, to})
                                       : items_step(*c.executor, n, CopyBox<T>{x, y, from, to}));

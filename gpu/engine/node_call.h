@@ -22,6 +22,7 @@
 #include "gpu/bodies/normalization.h"
 #include "gpu/bodies/stored.h"
 #include "gpu/engine/channel_order.h"
+#include "gpu/engine/padded_rows.h"
 #include "gpu/engine/working_memory.h"
 
 namespace halfscope::gpu {
@@ -35,7 +36,8 @@ struct RunState {
 using Step = std::function<void(const RunState&)>;
 
 struct LibraryCall;
-struct SoftmaxParts;  // chain_parts.h
+struct SoftmaxParts;   // chain_parts.h
+struct SharedRowSums;  // quick_lines.h
 class FunctionTables;
 
 /// The kernel that computes a product.
@@ -64,12 +66,29 @@ struct NodeCall {
   const ChannelOrder* order = nullptr;     ///< null: no value has its channels last
   /// Work on the first output in the same launch; null: it is only written.
   const Afterwards<float>* then = nullptr;
+  /// Gets the fp32 elements of the first output rounded, which itself may be null then; without
+  /// memory: there is no such Cast.
+  Destination cast{};
   /// Steps of other nodes around a Softmax or SoftmaxGrad; null: none. Outputs are the chain's.
   const SoftmaxParts* softmax = nullptr;
+  /// Padded rows of inputs and of the first output (padded_rows.h). In plain steps `in` and `out`
+  /// are these rows already.
+  std::vector<PaddedRows> in_rows{};
+  PaddedRows out_rows{};
+  bool* cannot_pad = nullptr;  ///< set if the output cannot have padded rows
+  bool is_plain = false;       ///< a plain step
+  /// For what a loss and its gradient have in common in plain steps; null: recorded steps, and
+  /// other nodes.
+  SharedRowSums* row_sums = nullptr;
   /// Nodes of the same operator that the same step runs, too (grouping.h), in a step that is never
   /// measured.
   std::vector<const NodeCall*> others{};
 
+  /// Returns how many elements apart rows of a matrix are in memory.
+  int64_t in_pitch(size_t i) const {
+    const bool padded = is_plain && i < in_rows.size() && in_rows[i].pitch > 0;
+    return padded ? in_rows[i].pitch : in_shape(i)[1];
+  }
   const Shape& in_shape(size_t i) const { return graph->value(node->inputs[i]).shape; }
   const Shape& out_shape(size_t i) const { return graph->value(node->outputs[i]).shape; }
   int64_t in_count(size_t i) const { return element_count(in_shape(i)); }

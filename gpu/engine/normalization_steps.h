@@ -6,11 +6,18 @@
 
 #include "core/ops/softmax.h"
 #include "gpu/bodies/group_normalization.h"
+#include "gpu/bodies/quick_lines.h"
 #include "gpu/bodies/softmax.h"
 #include "gpu/engine/chain_parts.h"
 #include "gpu/engine/reduction_steps.h"
 
 namespace halfscope::gpu {
+
+/// Returns whether lines can be computed quickly: the node names no sums, and rounds at once.
+template <class X>
+bool is_quick(const NodeCall<X, float>& c, const DeviceLines& lines, SumWay way, bool log) {
+  return !log && way == SumWay::wide && LinePacks::suits(lines) && decides_at_once(c, lines.size);
+}
 
 template <class X, class T>
 Step softmax_step(const NodeCall<X, T>& c, bool log) {
@@ -21,11 +28,18 @@ Step softmax_step(const NodeCall<X, T>& c, bool log) {
     if (c.softmax != nullptr) {
       const ExpSums<float, ElementSource> after{
           {c.softmax->x, c.softmax->steps}, of.lines, of.sums, of.how, of.zero_masked};
-      return block_sums_step(
-          c, SoftmaxLines<float, ElementSource>{after, c.out[0], log, c.out_format(0)}, how);
+      const SoftmaxLines<float, ElementSource> body{after, c.out[0], log, c.out_format(0), c.cast};
+      if (is_quick(c, of.lines, of.sums.way, log))
+        return blocks_step(*c.executor, QuickSoftmax{body});
+      return block_sums_step(c, body, how);
     }
   }
-  return block_sums_step(c, SoftmaxLines<T>{of, c.out[0], log, c.out_format(0)}, how);
+  const SoftmaxLines<T> body{of, c.out[0], log, c.out_format(0)};
+  if constexpr (std::is_same_v<T, float>) {
+    if (is_quick(c, of.lines, of.sums.way, log))
+      return blocks_step(*c.executor, QuickSoftmax{body});
+  }
+  return block_sums_step(c, body, how);
 }
 
 template <class X, class T>
@@ -43,9 +57,15 @@ Step softmax_grad_step(const NodeCall<X, T>& c, bool log) {  // (dy, y)
   if constexpr (std::is_same_v<T, float>) {
     if (c.softmax != nullptr) {
       const ElementSink dx{c.out[0], c.softmax->rounds, c.softmax->steps};
-      return block_sums_step(
-          c, SoftmaxLinesGrad<float, ElementSink>{body.dy, body.y, dx, body.lines, body.sums,
-                                                  body.how, body.log, body.write});
+      const SoftmaxLinesGrad<float, ElementSink> after{body.dy,   body.y,   dx,       body.lines,
+                                                       body.sums, body.how, body.log, body.write};
+      const bool quick = !log && body.sums.way == SumWay::wide && LinePacks::suits(body.lines) &&
+                         Decision::suits(dx.rounds.format, body.lines.size);
+      if (quick) return blocks_step(*c.executor, QuickSoftmaxGrad{after});
+      return block_sums_step(c, after);
+    }
+    if (is_quick(c, body.lines, body.sums.way, log)) {
+      return blocks_step(*c.executor, QuickSoftmaxGrad{body});
     }
   }
   return block_sums_step(c, body);
@@ -69,10 +89,10 @@ Step group_norm_step(const NodeCall<X, T>& c) {
                                       .epsilon = real_attribute(*c.node, "epsilon", 1e-5),
                                       .how = chain_spec(spec),
                                       .way = inner_sums(c)};
-  return in_turn({block_sums_step(c, statistics),
-                  items_step(*c.executor, c.out_count(0),
-                             NormalizeGroup<T>{groups, c.in[0], mean, inverse, c.in[1],
-                                               c.optional_in(2), c.out[0]})});
+  const NormalizeGroup<T> normalize{groups,  c.in[0],          mean,     inverse,
+                                    c.in[1], c.optional_in(2), c.out[0], c.cast};
+  return in_turn(
+      {block_sums_step(c, statistics), items_step(*c.executor, normalize.items(), normalize)});
 }
 
 template <class X, class T>
@@ -95,10 +115,13 @@ Step normalization_grad_step(const NodeCall<X, T>& c) {  // (dy, x, scale, mean?
       c.out.size() > 2 ? c.out[2] : Out<T>(nullptr),
       {LineTeams::of(groups.params, groups.per_param(), neighbours), way},
       how};
-  return in_turn(
-      {block_sums_step(c, GroupGradSums<T>{of, share, slope, how, way}),
-       items_step(*c.executor, c.out_count(0), NormalizeGroupGrad<T>{of, share, slope, c.out[0]}),
-       block_sums_step(c, parameters)});
+  const bool columns = way == SumWay::wide && ParameterColumns<T>::suits(of.groups);
+  const NormalizeGroupGrad<T> normalize{of, share, slope, c.out[0]};
+  return in_turn({block_sums_step(c, GroupGradSums<T>{of, share, slope, how, way}),
+                  items_step(*c.executor, normalize.items(), normalize),
+                  columns ? blocks_step(*c.executor, ParameterColumns<T>{of, parameters.dscale,
+                                                                         parameters.dbias})
+                          : block_sums_step(c, parameters)});
 }
 
 template <class X, class T>

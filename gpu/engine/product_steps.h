@@ -89,10 +89,9 @@ Step sums_of_products(const NodeCall<X, T>& c, const Source& source, const SumSp
   });
 }
 
-/// Gemm and MatMul.
+/// Makes the step of a product with these strides.
 template <class X, class T>
-Step matrix_step(const NodeCall<X, T>& c) {
-  const MatMulShape s = matmul_shape(*c.node, c.in_shape(0), c.in_shape(1));
+Step product_of_matrices(const NodeCall<X, T>& c, const MatMulShape& s) {
   GemmSource<T> source{c.in[0], c.in[1], c.out[0],   s.m,     s.n,
                        s.k,     s.a_row, s.a_column, s.b_row, s.b_column};
   source.count = element_count(s.products);
@@ -101,7 +100,50 @@ Step matrix_step(const NodeCall<X, T>& c) {
   const GemmBias bias = gemm_bias(*c.graph, *c.node);
   source.bias_row = bias.row;
   source.bias_column = bias.column;
+  if constexpr (std::is_same_v<T, float>) {
+    if (c.out_rows.pitch > 0) {
+      const SumSpec spec = c.sum_spec();
+      if (Step step = padded_rows_step(c, source, spec, epilogue_of(c, spec))) return step;
+      *c.cannot_pad = true;
+      return in_turn({});
+    }
+  }
   return sums_of_products(c, source, c.sum_spec());
+}
+
+/// Makes a product read an operand's padded rows if it has them. A recorded step pads the rows
+/// first.
+template <class X>
+void read_padded_rows(NodeCall<X, float>& c, size_t i, int64_t& row, int64_t& column,
+                      std::vector<Step>& steps) {
+  if (i >= c.in_rows.size() || c.in_rows[i].pitch == 0) return;
+  const PaddedRows rows = c.in_rows[i];
+  const Shape& shape = c.in_shape(i);
+  if (!c.is_plain) {
+    const Storage storage = c.in[i].storage();
+    const Destination to{rows.memory, storage, format_of(storage)};
+    steps.push_back(
+        items_step(*c.executor, shape[0] * rows.pitch, PadRows{c.in[i], to, shape[1], rows.pitch}));
+    c.in[i] = In<float>(rows.memory, storage);
+  }
+  (row == shape[1] && column == 1 ? row : column) = rows.pitch;
+}
+
+/// Gemm and MatMul.
+template <class X, class T>
+Step matrix_step(const NodeCall<X, T>& c) {
+  MatMulShape s = matmul_shape(*c.node, c.in_shape(0), c.in_shape(1));
+  std::vector<Step> steps;
+  NodeCall<X, T> call = c;
+  if constexpr (std::is_same_v<T, float>) {
+    read_padded_rows(call, 0, s.a_row, s.a_column, steps);
+    read_padded_rows(call, 1, s.b_row, s.b_column, steps);
+  }
+  if (!steps.empty()) {
+    steps.push_back(product_of_matrices(call, s));
+    return in_turn(std::move(steps));
+  }
+  return product_of_matrices(call, s);
 }
 
 inline ConvGeometry conv_geometry(const Node& node, const Shape& x, const Shape& w,

@@ -11,6 +11,7 @@
 #include "gpu/bodies/loss.h"
 #include "gpu/bodies/normalization.h"
 #include "gpu/bodies/pooling.h"
+#include "gpu/bodies/quick_lines.h"
 #include "gpu/bodies/reductions.h"
 #include "gpu/bodies/running_sums.h"
 #include "gpu/bodies/softmax.h"
@@ -129,6 +130,10 @@ Step chain_sums_step(const NodeCall<X, float>& c, const std::vector<int64_t>& ax
   if (!how.is_fp32_chain() || !ChainSums::suits(body.chains, body.terms())) return {};
   body.per_block = ChainSums::chains_of_block(body.chains, inner);
   if (mean) body.divisor = static_cast<double>(body.terms());
+  if (inner == 1 && body.chains % kSeveral == 0) {
+    return blocks_step(*c.executor,
+                       ColumnSums{body.x, body.y, body.outer, body.chains, body.divisor});
+  }
   return blocks_step(*c.executor, body);
 }
 template <class X>
@@ -240,14 +245,69 @@ LossRows<T> loss_rows(const NodeCall<X, T>& c) {
           .labels = c.index_in[1],
           .rows = c.in_shape(0)[0],
           .classes = c.in_shape(0)[1],
-          .ignored = int_attribute(*c.node, "ignore_index", -1)};
+          .ignored = int_attribute(*c.node, "ignore_index", -1),
+          .pitch = c.in_pitch(0)};
+}
+
+/// Returns the sums of exp over rows of logits.
+template <class X, class T>
+ExpSums<T> exp_sums_of_rows(const NodeCall<X, T>& c, const LossRows<T>& rows) {
+  ExpSums<T> sums = exp_sums(c, AxisLines{rows.rows, rows.classes, 1});
+  sums.lines.pitch = rows.pitch;
+  return sums;
+}
+
+/// Returns whether results of lines of `size` terms can be computed quickly and rounded at once.
+template <class X>
+bool decides_at_once(const NodeCall<X, float>& c, int64_t size) {
+  const FloatFormat format = c.out_format(0);
+  return (c.out[0].stores_now() || format == kFp32) && Decision::suits(format, size);
+}
+
+/// Returns whether a loss or its gradient uses quick sums over its rows.
+template <class X>
+bool uses_row_sums(const NodeCall<X, float>& c, const ExpSums<float>& sums) {
+  return c.row_sums != nullptr && sums.sums.way == SumWay::wide && LinePacks::suits(sums.lines);
+}
+
+/// Adds the step that computes them.
+template <class X>
+void row_sums_step(const NodeCall<X, float>& c, const LossRows<float>& rows, const LineTeams& teams,
+                   std::vector<Step>& steps) {
+  if (c.row_sums->are_known) return;
+  steps.push_back(blocks_step(*c.executor, QuickRowSums{rows, teams, c.row_sums->sums}));
+  c.row_sums->are_known = true;
+}
+
+/// Makes the step of a loss in plain steps: a quick one, and an exact one if the result of the
+/// quick one is in doubt.
+template <class X>
+Step quick_loss_step(const NodeCall<X, float>& c, const LossRows<float>& rows,
+                     const ExpSums<float>& sums, double* losses) {
+  X& executor = *c.executor;
+  uint32_t* const doubtful = c.template working_memory<uint32_t>(1);
+  std::vector<Step> steps;
+  row_sums_step(c, rows, sums.sums.teams, steps);
+  MeanLoss<float> mean{rows, losses, c.out[0], false, c.out_format(0)};
+  mean.doubtful = doubtful;
+  mean.loss_error = error_of_losses(sums.sums.teams);
+  steps.push_back(items_step(executor, rows.rows, QuickRowLoss{rows, c.row_sums->sums, losses}));
+  steps.push_back(blocks_step(executor, mean));
+  mean.doubtful = nullptr;
+  mean.only_if = doubtful;
+  steps.push_back(blocks_step(executor, RowLoss<float>{rows, sums, losses, doubtful}));
+  steps.push_back(blocks_step(executor, mean));
+  return in_turn(std::move(steps));
 }
 
 template <class X, class T>
 Step loss_step(const NodeCall<X, T>& c) {
   const LossRows<T> rows = loss_rows(c);
-  const ExpSums<T> sums = exp_sums(c, AxisLines{rows.rows, rows.classes, 1});
+  const ExpSums<T> sums = exp_sums_of_rows(c, rows);
   double* const losses = c.template working_memory<double>(rows.rows);
+  if constexpr (std::is_same_v<T, float>) {
+    if (uses_row_sums(c, sums)) return quick_loss_step(c, rows, sums, losses);
+  }
   const Step of_rows =
       block_sums_step(c, RowLoss<T>{rows, sums, losses},
                       [](RowLoss<T>& body) -> ChainSpec& { return body.sums.how; });
@@ -279,9 +339,17 @@ Step loss_grad_step(const NodeCall<X, T>& c) {
   std::vector<Step> steps;
   const uint64_t* const count = count_rows(c, rows, steps);
   steps.push_back(items_step(*c.executor, 1, LossScale<T>{count, c.in[2], scale}));
-  const ExpSums<T> sums = exp_sums(c, AxisLines{rows.rows, rows.classes, 1});
-  steps.push_back(block_sums_step(c, LossGrad<T>{rows, sums, scale, c.out[0], c.out_format(0)},
-                                  [](LossGrad<T>& body) -> ChainSpec& { return body.sums.how; }));
+  const ExpSums<T> sums = exp_sums_of_rows(c, rows);
+  const LossGrad<T> body{rows, sums, scale, c.out[0], c.out_format(0)};
+  if constexpr (std::is_same_v<T, float>) {
+    if (uses_row_sums(c, sums) && decides_at_once(c, rows.classes)) {
+      row_sums_step(c, rows, sums.sums.teams, steps);
+      steps.push_back(blocks_step(*c.executor, QuickLossGrad{body, c.row_sums->sums}));
+      return in_turn(std::move(steps));
+    }
+  }
+  steps.push_back(
+      block_sums_step(c, body, [](LossGrad<T>& each) -> ChainSpec& { return each.sums.how; }));
   return in_turn(std::move(steps));
 }
 

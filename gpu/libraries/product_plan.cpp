@@ -63,7 +63,7 @@ const char* name_of(Storage storage) {
 }
 
 std::optional<MatrixPlan> plan_in_place(int64_t m, int64_t n, int64_t k, const MatrixStrides& at,
-                                        Storage a, Storage b, Storage d) {
+                                        Storage a, Storage b, Storage d, int64_t d_pitch) {
   // A row-major [rows][columns] matrix is a column-major columns x rows matrix.
   const auto as_seen = [&](Storage storage, int64_t row, int64_t column, int64_t rows,
                            int64_t columns) -> std::optional<LtMatrix> {
@@ -82,8 +82,9 @@ std::optional<MatrixPlan> plan_in_place(int64_t m, int64_t n, int64_t k, const M
       return std::nullopt;
     }
   }
-  const Storage sums = lines_begin_well(d, n) ? d : Storage::fp32;
-  return MatrixPlan{n, m, k, *first, *second, {sums, n, m, n, false}};
+  const int64_t pitch = d_pitch > 0 ? d_pitch : n;
+  const Storage sums = lines_begin_well(d, pitch) ? d : Storage::fp32;
+  return MatrixPlan{n, m, k, *first, *second, {sums, n, m, pitch, false}};
 }
 
 std::vector<BatchOffset> offsets_of(const std::vector<BatchLevel>& levels) {
@@ -103,7 +104,7 @@ std::vector<BatchOffset> offsets_of(const std::vector<BatchLevel>& levels) {
 std::optional<InPlacePlan> plan_batch_in_place(int64_t m, int64_t n, int64_t k,
                                                const MatrixStrides& at,
                                                std::vector<BatchLevel> levels, Storage a, Storage b,
-                                               Storage d) {
+                                               Storage d, int64_t d_pitch) {
   const auto more_rows = [&](const BatchLevel& level) {
     return level.b == 0 && level.a == m * at.a_row && level.d == m * n;
   };
@@ -111,7 +112,7 @@ std::optional<InPlacePlan> plan_batch_in_place(int64_t m, int64_t n, int64_t k,
     m *= levels.front().size;
     levels.erase(levels.begin());
   }
-  std::optional<MatrixPlan> plan = plan_in_place(m, n, k, at, a, b, d);
+  std::optional<MatrixPlan> plan = plan_in_place(m, n, k, at, a, b, d, d_pitch);
   if (!plan) return std::nullopt;
   int64_t bytes_a = 0, bytes_b = 0, bytes_d = 0;  // greatest common divisors of all distances
   for (const BatchLevel& level : levels) {

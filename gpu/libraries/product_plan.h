@@ -73,9 +73,10 @@ inline constexpr int64_t kLineBytes = 16;
 
 /// Returns a plan with operands and output in place. Returns nothing if an operand has no unit
 /// stride, if a narrow one has lines that do not start on kLineBytes, or if an fp8 one has a layout
-/// other than plan_packed()'s. The output is fp32 if lines of `d` would not start on kLineBytes.
+/// other than plan_packed()'s. The output is fp32 if lines of `d` would not start on kLineBytes;
+/// they are `d_pitch` elements apart, or n if that is 0.
 std::optional<MatrixPlan> plan_in_place(int64_t m, int64_t n, int64_t k, const MatrixStrides& at,
-                                        Storage a, Storage b, Storage d);
+                                        Storage a, Storage b, Storage d, int64_t d_pitch = 0);
 
 /// Operands and outputs in place, in one call or several.
 struct InPlacePlan {
@@ -89,7 +90,7 @@ struct InPlacePlan {
 std::optional<InPlacePlan> plan_batch_in_place(int64_t m, int64_t n, int64_t k,
                                                const MatrixStrides& at,
                                                std::vector<BatchLevel> levels, Storage a, Storage b,
-                                               Storage d);
+                                               Storage d, int64_t d_pitch = 0);
 
 /// A plan with a packed as [m][k] and b as [n][k]: the layout that fp8 needs ("TN"). Sizes are
 /// padded with zeros so that lines start on 16 bytes; for fp8, all three sizes. `count` products

@@ -201,6 +201,21 @@ TEST_P(LineSums, SquaredErrors) {
   compare("errors", cases, in);
 }
 
+// Pieces of 256 rows, columns in multiples of eight and others.
+TEST_P(LineSums, ColumnsInOneChainEach) {
+  std::vector<OpCase> cases;
+  for (const char* op : {"ReduceSum", "ReduceMean"}) {
+    for (const int64_t rows : {128, 255, 256, 257, 515, 1030}) {
+      for (const int64_t columns : {8, 24, 30}) {
+        const Operand x = noisy({rows, columns}, static_cast<uint64_t>(rows + columns));
+        cases.push_back({std::to_string(rows), op, {x}, reduce({0}, 0)});
+      }
+    }
+    cases.push_back({"batch", op, {noisy({9, 50, 16}, 8)}, reduce({0, 1}, 0)});
+  }
+  compare("columns", cases, {{kFp32, Accumulation::fp32}, {kFp16, Accumulation::fp32}});
+}
+
 TEST_P(LineSums, ReductionsUnderInterleaved16) {
   std::vector<OpCase> cases;
   for (const char* op : {"ReduceSum", "ReduceMean"}) {
