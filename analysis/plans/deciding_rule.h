@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which rule of a plan sets the formats of a node: for plans of a network and of a recorded run.
+// The rule of a plan that sets the formats of a node: for plans of a network and of a recorded run.
 // Private to analysis/plans.
 #pragma once
 

@@ -75,6 +75,27 @@ void keep_layers(Plan& plan, const Network& network) {
   }
 }
 
+/// Gives nodes the names of the file, which are those of TensorFlow's operations.
+void use_file_names(Network& network) {
+  std::map<std::string, std::string> names;
+  for (NodeId id = 0; id < static_cast<NodeId>(network.model.graph.nodes().size()); ++id) {
+    Node& node = network.model.graph.node(id);
+    names.emplace(node.path, node.alias.empty() ? node.path : node.alias);
+    node.path = names.at(node.path);
+  }
+  for (NodeId id = 0; id < static_cast<NodeId>(network.exe.graph.nodes().size()); ++id) {
+    std::string& path = network.exe.graph.node(id).path;
+    for (size_t end = path.size(); end != std::string::npos; end = path.rfind('/', end - 1)) {
+      const auto found = names.find(path.substr(0, end));  // the node itself, or its composite
+      if (found != names.end()) {
+        path = found->second + path.substr(end);
+        break;
+      }
+      if (end == 0) break;
+    }
+  }
+}
+
 std::optional<Network> open(const std::string& file, const std::string& format) {
   Network network{.file = file, .name = "", .expected = {}, .model = {}, .exe = {}};
   network.keras3 = file.starts_with("keras3_");
@@ -96,6 +117,7 @@ std::optional<Network> open(const std::string& file, const std::string& format) 
   Plan plan = keras_plan({network.keras3, network.format}, network.model);
   keep_layers(plan, network);
   network.exe = lower(network.model, plan, TrainingSpec{});
+  use_file_names(network);
   return network;
 }
 
