@@ -53,6 +53,10 @@ class CastFinder {
           is_unrounded(graph_, stored)) {
         continue;
       }
+      // Products round to tf32 on their own, and batch normalizations with fp32 parameters read
+      // narrower activations.
+      if (read == kTf32) continue;
+      if (node.op == "BatchNormalization" && value.format == node.plan.write) continue;
       // The scalars of a step (loss scale, learning rate ...) are arguments of kernels.
       if (value.shape.empty() && value.producer == kNone) continue;
       add(stored, read);

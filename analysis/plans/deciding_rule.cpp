@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "core/plan/own_path.h"
+
 namespace halfscope {
 namespace {
 
@@ -16,6 +18,7 @@ bool selects(const PlanRule& rule, const std::string& path, const std::string& o
 
 bool selects_written(const PlanRule& rule, const WrittenNode& node) {
   if (selects(rule, node.path, node.op)) return true;
+  if (is_own_path(rule.path)) return false;
   return std::any_of(node.other_names.begin(), node.other_names.end(),
                      [&](const std::string& name) { return selects(rule, name, node.op); });
 }
@@ -73,7 +76,8 @@ void explain_decision(const Plan& plan, const WrittenNode& source, NodeDecision&
     return;
   }
   if (source.in_loss && by_default) {
-    decision.why = "HalfScope adds this loss and computes it in fp32 under every plan.";
+    decision.why =
+        "HalfScope adds this loss and computes it in fp32, because no rule names its path.";
     decision.change = "Add a rule that names its path.";
     return;
   }

@@ -74,7 +74,8 @@ bool selects_node(const std::string& glob, const NodeDecision& node) {
 }
 
 bool same_formats(const NodeDecision& a, const NodeDecision& b) {
-  return a.read == b.read && a.write == b.write && a.weights == b.weights;
+  return a.read == b.read && a.write == b.write && a.weights == b.weights &&
+         a.in_double == b.in_double;
 }
 
 }  // namespace
@@ -95,6 +96,7 @@ ExplainedPlan explain_plan(const Model& model, const Plan& plan) {
                           .op = node.op,
                           .read = node.plan.read,
                           .write = graph.value(node.outputs[0]).format,
+                          .in_double = plan.double_precision,
                           .follows = node.plan.follows};
     if (!plan.double_precision) {
       decision.rule =

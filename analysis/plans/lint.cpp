@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -12,6 +13,7 @@
 #include "analysis/plans/lint_rules.h"
 #include "analysis/rules/text.h"
 #include "core/graph/op_def.h"
+#include "core/policy/keras.h"
 #include "core/policy/policy.h"
 
 namespace halfscope {
@@ -106,6 +108,24 @@ void check_loss_scale(const Planned& planned, const LossScalerConfig& scaler,
 }
 
 /// Mistakes in the order of scaling, unscaling and clipping.
+/// Squares of gradients in few exponent bits: most become 0, and the update divides by their root.
+void check_optimizer_state(const Plan& plan, const LintedTraining& training,
+                           std::vector<Finding>& findings) {
+  const Optimizer& optimizer = training.config.optimizer;
+  if (optimizer.kind == Optimizer::Kind::sgd) return;
+  const FloatFormat state =
+      plan.state.value_or(training.config.state_format.value_or(plan.storage));
+  if (state.exponent_bits >= kFp32.exponent_bits) return;
+  findings.push_back(finding(
+      "optimizer_state_in_half", Severity::warning, "",
+      fmt::format(
+          "The optimizer keeps squares of gradients in {}. Squares of gradients below {:.2g} "
+          "become 0, and the update divides by their root: it becomes huge or NaN.",
+          format_name(state), std::sqrt(state.min_subnormal() / 2)),
+      "Keep weights and optimizer state in fp32 (master weights): \"variables\": {\"storage\": "
+      "\"fp32\"}, or at least \"state\": \"fp32\"."));
+}
+
 void check_order(const LintedTraining& training, std::vector<Finding>& findings) {
   const auto scale = static_cast<double>(initial_state(training.scaler).scale);
   if (scale == 1.0) return;
@@ -178,7 +198,10 @@ void check_loss(const Planned& planned, std::vector<Finding>& findings) {
           node->path)));
 }
 
-void check_outputs(const Planned& planned, std::vector<Finding>& findings) {
+/// Keras asks for it. Other frameworks leave the outputs as they are, or widen them on their own.
+void check_outputs(const Planned& planned, const Plan& plan, std::vector<Finding>& findings) {
+  // "keras-mixed_float16+fp32" after --fp32.
+  if (!keras_policy(plan.name.substr(0, plan.name.find('+')))) return;
   std::vector<NamedValue> outputs = planned.executable().outputs;
   if (outputs.empty()) outputs.push_back({"logits", planned.executable().logits});
   for (const NamedValue& output : outputs) {
@@ -251,11 +274,14 @@ std::vector<Finding> lint_plan(const Model& model, const Plan& as_written,
   lint::check_overridden(model, plan, findings);
   const ExplainedPlan explained = explain_plan(model, plan);
   const Planned planned(model, explained);
-  if (planned.trains() && training) check_loss_scale(planned, training->scaler, findings);
+  if (planned.trains() && training) {
+    check_loss_scale(planned, training->scaler, findings);
+    check_optimizer_state(plan, *training, findings);
+  }
   if (planned.trains() && training) check_order(*training, findings);
   check_batch_norm(planned, findings);
   check_loss(planned, findings);
-  check_outputs(planned, findings);
+  check_outputs(planned, plan, findings);
   check_binary_cross_entropy(planned, findings);
   const bool trains = planned.trains() && training.has_value();
   if (!is_full_precision(plan) && (trains || !model.outputs.empty()))

@@ -8,8 +8,10 @@
 #include "analysis/order_cache.h"
 #include "cli/args/network.h"
 #include "cli/args/planned_network.h"
+#include "cli/args/tf_amp.h"
 #include "core/error.h"
 #include "core/near_miss.h"
+#include "core/policy/grappler/training_graph.h"
 #include "core/policy/policy.h"
 #include "core/train/lane_setup.h"
 #include "gpu/backends.h"
@@ -35,11 +37,12 @@ bool names_update_formats(const Settings& settings) {
          (settings.average && (settings.average->format || settings.average->compute));
 }
 
-LossScalerConfig scaler_of(const Plan& plan, const Settings& settings) {
+/// `preset`: the name of the plan before settings such as --fp32 changed it.
+LossScalerConfig scaler_of(const Plan& plan, const std::string& preset, const Settings& settings) {
   if (settings.loss_scale) {
     return is_full_precision(plan) ? LossScalerConfig{} : *settings.loss_scale;
   }
-  return needs_loss_scaling(plan) ? parse_loss_scale("dynamic") : LossScalerConfig{};
+  return needs_loss_scaling(plan) ? parse_loss_scale(usual_scaler(preset)) : LossScalerConfig{};
 }
 
 /// Returns the lane's backend; --fast replaces cuda by cuda-fast.
@@ -64,7 +67,7 @@ LaneConfig lane_of(const LaneRequest& request, const Settings& settings) {
     if (settings.accumulation) accumulate_in(lane.plan, *settings.accumulation);
     set_update_formats(lane.plan, settings);
   }
-  lane.scaler = scaler_of(lane.plan, settings);
+  lane.scaler = scaler_of(lane.plan, request.plan, settings);
   if (!request.backend.empty()) lane.own_name = request.backend + ":" + lane.plan.name;
   const std::vector<std::string> causes{request.backend.empty() ? "backend" : "lanes"};
   about(causes, [&] { lane.backend = &backend_for(lane.plan, backend_of(request, settings)); });
@@ -237,7 +240,11 @@ Plan plan_of(const LaneRequest& lane, const Settings& settings) {
       throw usage_error("'" + lane.plan + "' decides node by node and needs a network",
                         "add --model");
     }
-    return preset_plan(lane.plan, planned_network(settings)).value();
+    const Model network = planned_network(settings);
+    if (!is_tf_amp(lane.plan)) return preset_plan(lane.plan, network).value();
+    Plan plan = grappler::tf_amp_plan(network, amp_options(lane.plan));
+    plan.name = lane.plan;
+    return plan;
   }
   // Exporters write some functions as several operators, which only a look at the file shows.
   if (depends_on_network(lane.plan) && is_network_file(settings.model))

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/args/tf_amp.h"
 #include "cli/terminal/lane_summary.h"
 #include "cli/terminal/output.h"
 #include "core/error.h"
@@ -26,23 +26,6 @@ using namespace grappler;
 
 constexpr size_t kShownCasts = 12;
 constexpr size_t kShownNames = 6;
-
-AmpOptions options_of(const std::string& plan) {
-  AmpOptions options;
-  if (plan == "tf-amp-bf16") {
-    options.mode = AmpMode::cpu_bfloat16;
-    options.compute_capability = 0;
-  } else if (plan != "tf-amp") {
-    throw usage_error("a TensorFlow graph has no plan '" + plan + "'",
-                      did_you_mean(plan, std::vector<std::string>{"tf-amp", "tf-amp-bf16"},
-                                   "use tf-amp or tf-amp-bf16"));
-  }
-  read_environment(options, [](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  });
-  return options;
-}
 
 /// Placeholders are fed, and what no other node reads is fetched.
 std::set<std::string, std::less<>> fed_or_fetched(const TfGraph& graph) {
@@ -81,7 +64,7 @@ struct Painted {
 };
 
 Painted painted(const std::string& plan, const std::string& file) {
-  AmpOptions options = options_of(plan);
+  AmpOptions options = amp_options(plan);
   TfGraph graph = read_tf_graph(file);
   options.preserve = fed_or_fetched(graph);
   AmpPainting painting = paint(graph, options);

@@ -53,7 +53,7 @@ int plan_lint(const std::string& name, const Settings& settings) {
     training->config.clip_before_unscale = settings.clip_before_unscale;
     training->config.unscale_only = settings.unscale_only;
     training->config.average = settings.average;
-    if (needs_loss_scaling(plan)) training->scaler = parse_loss_scale("dynamic");
+    if (needs_loss_scaling(plan)) training->scaler = parse_loss_scale(usual_scaler(name));
     if (settings.loss_scale) training->scaler = *settings.loss_scale;
   }
   const std::vector<Finding> findings = lint_plan(network, plan, training);

@@ -30,22 +30,38 @@ std::string left_table(const TableRows& rows) {
   return aligned(rows, std::vector<bool>(rows.front().size(), false));
 }
 
+std::string name_of(const NodeDecision& node, const FloatFormat& format) {
+  return node.in_double ? "fp64" : format_name(format);
+}
+
+bool is_training(const ExplainedPlan& explained) {
+  return explained.executable.forward == Entry::grad;
+}
+
+/// Samples at once; 0 if the network does not say.
+int64_t samples_of(const ExplainedPlan& explained) {
+  if (explained.executable.input == kNone) return 0;
+  const Shape& shape = explained.executable.graph.value(explained.executable.input).shape;
+  return shape.empty() ? 0 : shape[0];
+}
+
 std::string weights_text(const NodeDecision& node) {
-  return node.weights ? format_name(*node.weights) : "-";
+  return node.weights ? name_of(node, *node.weights) : "-";
 }
 
 std::string formats_text(const NodeDecision* node) {
   if (node == nullptr) return "-";
-  const std::string weights =
-      node->weights ? ", weights " + format_name(*node->weights) : std::string();
-  return "reads " + format_name(node->read) + ", writes " + format_name(node->write) + weights;
+  const std::string weights = node->weights ? ", weights " + weights_text(*node) : std::string();
+  return "reads " + name_of(*node, node->read) + ", writes " + name_of(*node, node->write) +
+         weights;
 }
 
 /// "training, 128 samples per step"
-std::string what_runs(const ExplainedPlan& explained, const Settings& settings) {
+std::string what_runs(const ExplainedPlan& explained) {
   const bool trains = explained.executable.forward == Entry::grad;
-  const int64_t batch = settings.batch > 0 ? settings.batch : kPlannedBatch;
-  const std::string samples = zoo::is_zoo(settings.model) ? "" : fmt::format(", {} samples", batch);
+  const int64_t batch = samples_of(explained);
+  const std::string samples =
+      batch == 0 ? "" : fmt::format(", {} sample{}", batch, batch == 1 ? "" : "s");
   return (trains ? "a training step" : "a forward pass") + samples;
 }
 
@@ -73,7 +89,7 @@ class Reasons {
 /// "45 nodes fp16, 8 nodes fp32"
 std::string counts_text(const ExplainedPlan& explained) {
   std::map<std::string, int64_t> counts;
-  for (const NodeDecision& node : explained.nodes) ++counts[format_name(node.read)];
+  for (const NodeDecision& node : explained.nodes) ++counts[name_of(node, node.read)];
   std::string text;
   for (const auto& [format, count] : counts) {
     text += fmt::format("{}{} {} in {}", text.empty() ? "" : ", ", count,
@@ -82,13 +98,13 @@ std::string counts_text(const ExplainedPlan& explained) {
   return text;
 }
 
-std::string casts_text(const CastTotals& casts) {
+std::string casts_text(const CastTotals& casts, bool trains) {
   if (casts.casts == 0) return "no casts";
   return fmt::format(
-      "{} casts ({} to fewer bits, {} to more; {} of weights and their gradients), {} moved; "
+      "{} casts ({} to fewer bits, {} to more; {} of weights{}), {} moved; "
       "{} kernels if every operator casts its own inputs",
       casts.casts, casts.to_fewer_bits, casts.to_more_bits, casts.of_weights,
-      bytes_text(casts.bytes), casts.kernels_by_reader);
+      trains ? " and their gradients" : "", bytes_text(casts.bytes), casts.kernels_by_reader);
 }
 
 std::string scale_text(const Plan& plan) {
@@ -99,9 +115,9 @@ std::string scale_text(const Plan& plan) {
 Json decision_json(const NodeDecision& node) {
   return {{"path", node.path},
           {"op", node.op},
-          {"read", format_name(node.read)},
-          {"write", format_name(node.write)},
-          {"weights", node.weights ? Json(format_name(*node.weights)) : Json(nullptr)},
+          {"read", name_of(node, node.read)},
+          {"write", name_of(node, node.write)},
+          {"weights", node.weights ? Json(weights_text(node)) : Json(nullptr)},
           {"follows", node.follows},
           {"rule", node.rule < 0 ? Json(nullptr) : Json(node.rule)},
           {"why", node.why},
@@ -130,11 +146,11 @@ Json casts_json(const std::vector<ValueCast>& casts) {
           {"values", std::move(list)}};
 }
 
-Json about_json(const char* schema, const Settings& settings) {
+Json about_json(const char* schema, const Settings& settings, int64_t batch) {
   return {{"schema", schema},
           {"version", HALFSCOPE_VERSION},
           {"model", settings.model},
-          {"batch", settings.batch > 0 ? settings.batch : kPlannedBatch}};
+          {"batch", batch}};
 }
 
 /// The rules of a plan, for which no network is needed.
@@ -238,7 +254,7 @@ int plan_show(const std::string& name, const Settings& settings, const std::stri
   const ExplainedPlan explained = explain_plan(planned_network(settings), planned(name, settings));
   const std::vector<ValueCast> casts = value_casts(explained.executable);
   if (settings.json) {
-    Json json = about_json("halfscope.plan-nodes/1", settings);
+    Json json = about_json("halfscope.plan-nodes/1", settings, samples_of(explained));
     json["plan"] = explained.plan.name;
     json["trains"] = explained.executable.forward == Entry::grad;
     json["needs_loss_scale"] = needs_loss_scaling(explained.plan);
@@ -254,7 +270,7 @@ int plan_show(const std::string& name, const Settings& settings, const std::stri
   Reasons reasons;
   TableRows rows{{"layer", "operator", "reads", "writes", "weights", "why"}};
   for (const NodeDecision& node : explained.nodes) {
-    rows.push_back({node.path, node.op, format_name(node.read), format_name(node.write),
+    rows.push_back({node.path, node.op, name_of(node, node.read), name_of(node, node.write),
                     weights_text(node), reasons.number_of(node.why)});
   }
   std::string text = heading(name, settings) + "\n";
@@ -262,15 +278,16 @@ int plan_show(const std::string& name, const Settings& settings, const std::stri
                       format_name(explained.plan.storage), scale_text(explained.plan),
                       left_table(rows), reasons.text(style));
   text += paragraph(counts_text(explained) + ".", style, 0, 0);
-  text += paragraph("In " + what_runs(explained, settings) + ": " + casts_text(total(casts)) + ".",
-                    style, 0, 0);
+  text += paragraph(
+      "In " + what_runs(explained) + ": " + casts_text(total(casts), is_training(explained)) + ".",
+      style, 0, 0);
   if (explained.executable.forward != Entry::grad) {
     text += paragraph(
         "Only the forward pass is planned, because the network has no loss. Add "
         "--loss to plan a training step.",
         style, 0, 0);
   }
-  write_out(text);
+  write_out(text + message_text(message));
   return 0;
 }
 
@@ -285,7 +302,7 @@ int plan_explain(const std::string& name, const std::string& glob, const Setting
                       "nodes: " + paths);
   }
   if (settings.json) {
-    Json json = about_json("halfscope.plan-reasons/1", settings);
+    Json json = about_json("halfscope.plan-reasons/1", settings, samples_of(explained));
     json["plan"] = explained.plan.name;
     json["nodes"] = Json::array();
     for (const NodeDecision* node : found) json["nodes"].push_back(decision_json(*node));
@@ -296,8 +313,8 @@ int plan_explain(const std::string& name, const std::string& glob, const Setting
   std::string text;
   for (const NodeDecision* node : found) {
     text += fmt::format("{}{} ({}) reads {} and writes {} under {}.\n", text.empty() ? "" : "\n",
-                        node->path, node->op, format_name(node->read), format_name(node->write),
-                        explained.plan.name);
+                        node->path, node->op, name_of(*node, node->read),
+                        name_of(*node, node->write), explained.plan.name);
     if (node->weights) text += "  Its weights are stored in " + weights_text(*node) + ".\n";
     text += paragraph("Why: " + node->why, style, 2, 7);
     if (!node->inputs.empty()) text += paragraph("Its inputs: " + node->inputs, style, 2, 4);
@@ -319,7 +336,7 @@ int plan_diff(const std::string& a, const std::string& b, const Settings& settin
   const std::vector<ValueCast> left_casts = value_casts(left.executable),
                                right_casts = value_casts(right.executable);
   if (settings.json) {
-    Json json = about_json("halfscope.plan-diff/1", settings);
+    Json json = about_json("halfscope.plan-diff/1", settings, samples_of(left));
     json["a"] = left.plan.name;
     json["b"] = right.plan.name;
     json["settings"] = Json::array();
@@ -358,7 +375,7 @@ int plan_diff(const std::string& a, const std::string& b, const Settings& settin
                         : fmt::format("{} of {} nodes differ.", nodes.size(), left.nodes.size()),
                     style, 0, 0);
   for (const auto& [name, casts] : {std::pair(a, total(left_casts)), {b, total(right_casts)}})
-    text += paragraph(name + ": " + casts_text(casts) + ".", style, 0, 2);
+    text += paragraph(name + ": " + casts_text(casts, is_training(left)) + ".", style, 0, 2);
   write_out(text);
   return 0;
 }

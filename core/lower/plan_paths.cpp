@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/plan/own_path.h"
 
 namespace halfscope {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 /// Returns whether a path of a plan selects the node by a name other than its path: the module that
 /// contains it ("layer1.0" for "layer1.0:add"), or its name in an imported file.
 bool matches_other_name(const std::string& glob, const Node& node) {
+  if (is_own_path(glob)) return false;
   const size_t part = node.path.find(':');
   return (part != std::string::npos && glob_match(glob, node.path.substr(0, part))) ||
          (!node.alias.empty() && glob_match(glob, node.alias));

@@ -73,7 +73,8 @@ Plan cast_model(const FloatFormat& format, const char* call) {
   plan.defaults.read = plan.defaults.write = format;
   plan.storage = format;
   plan.buffers = BufferCommit::always;
-  plan.why = std::string(call) + " cast the model and its inputs.";
+  plan.why =
+      std::string(call) + " casts the parameters and buffers, and the inputs are cast to match.";
   plan.change = "Call .float() on the module and cast its inputs.";
   return plan;
 }

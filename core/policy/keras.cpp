@@ -226,6 +226,7 @@ std::vector<Preset> keras_presets() {
   for (const KerasPolicy& policy : keras::policies()) {
     const std::string package = policy.keras3 ? "Keras 3" : "tf.keras";
     Preset row{.info = {.name = keras::preset_name(policy), .group = "Keras", .summary = ""}};
+    row.info.scaler = policy.keras3 ? "keras3" : "tf-keras";
     if (policy.compute == kFp32) {
       row.info.summary = package + "'s policy float32";
       row.make = [policy] { return keras_plan(policy); };

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/graph/op_def.h"
+#include "core/plan/own_path.h"
 #include "core/policy/keras.h"
 #include "core/policy/keras_rules.h"
 
@@ -321,7 +322,7 @@ class Rules {
   }
   PlanRule& at(const Node& node, std::optional<FloatFormat> read, std::optional<FloatFormat> write,
                const std::string& why, const std::string& change) {
-    return add(exact_glob(node.path), read, write, why, change);
+    return add(own_path_glob(node.path), read, write, why, change);
   }
 
   /// Rules that one node decides.
@@ -417,7 +418,7 @@ class Rules {
         "dot_product_attention of Keras 3 scales, masks and takes the softmax in float32";
     const std::string change =
         "dropout > 0 in MultiHeadAttention, which then uses Softmax in " + dtype_;
-    const std::string parts = exact_glob(node.path);
+    const std::string parts = own_path_glob(node.path);
     add(parts + "/scale", kFp32, kFp32, why, change);
     if (node.inputs.size() > 3) add(parts + "/mask*", kFp32, kFp32, why, change);
     add(parts + "/softmax", kFp32, policy_.compute, why + " and casts the result to " + dtype_,
@@ -430,7 +431,7 @@ class Rules {
     const bool layer = node.op == "LayerNormalization";
     if (node.written != nullptr && !layer) return;
     if (layer && real_attribute(node, "epsilon", 1e-5) < kLeastFusedEpsilon) return;
-    const std::string path = exact_glob(node.path), change = "dtype=\"float32\" on the layer";
+    const std::string path = own_path_glob(node.path), change = "dtype=\"float32\" on the layer";
     const std::string moments = "tf.keras computes mean and variance in float32";
     const std::string rest =
         layer ? "LayerNormalization of tf.keras multiplies by gamma and adds beta in " + dtype_
@@ -476,7 +477,7 @@ class Rules {
       last = made_by(is_parameter(inputs[0]) ? inputs[1] : inputs[0]);
     }
     for (NodeId id = 0; id <= last; ++id) {
-      add(exact_glob(node.path + "/" + form.node(id).path), kFp32,
+      add(own_path_glob(node.path + "/" + form.node(id).path), kFp32,
           id == last ? policy_.compute : kFp32, why, change);
     }
   }

@@ -534,11 +534,12 @@ std::string plan_to_json(const Plan& plan) {
 
 Plan load_plan(const std::string& name_or_file) {
   if (std::optional<Plan> preset = preset_plan(name_or_file)) return *preset;
-  const std::vector<std::string> presets = preset_names();
+  std::vector<std::string> known;
+  for (const PresetInfo& preset : presets()) known.push_back(preset.name);
   std::error_code ignored;
   if (std::filesystem::is_directory(name_or_file, ignored)) {
     throw usage_error("'" + name_or_file + "' is a folder, not a plan",
-                      "presets: " + comma_list(presets));
+                      "presets: " + comma_list(known));
   }
   std::ifstream file(name_or_file, std::ios::binary);
   if (!file) {
@@ -546,7 +547,7 @@ Plan load_plan(const std::string& name_or_file) {
       throw Error("cannot read '" + name_or_file + "'", "check its permissions");
     }
     throw usage_error("no plan named '" + name_or_file + "', and no file with this name",
-                      did_you_mean(name_or_file, presets, "presets: " + comma_list(presets)));
+                      did_you_mean(name_or_file, known, "presets: " + comma_list(known)));
   }
   std::ostringstream text;
   text << file.rdbuf();

@@ -21,6 +21,8 @@ struct PresetInfo {
   std::string summary;  ///< one line without a full stop
   /// Decides node by node, so its plan is made for one network.
   bool needs_network = false;
+  /// Loss scale that the framework uses with it where a format needs one, as --loss-scale takes it.
+  std::string scaler = "dynamic";
 };
 
 /// Returns all presets, by group.
@@ -34,6 +36,9 @@ std::optional<Plan> preset_plan(std::string_view name);
 
 /// Returns whether the name is that of a preset that is made for one network.
 bool needs_network(std::string_view name);
+/// Returns the loss scale that belongs to the plan of this name: PresetInfo::scaler, and "dynamic"
+/// for plans that are not presets.
+std::string usual_scaler(std::string_view name);
 /// Returns whether the preset's plan for a network can differ from its plan for any network.
 bool depends_on_network(std::string_view name);
 /// Returns any preset's plan for this network, with its loss if it trains. Throws Error (usage) if

@@ -29,6 +29,24 @@ Plan mixed(std::string name, const FloatFormat& format) {
   return plan;
 }
 
+/// Returns the plan with the reasons of another preset's rules for the same operators.
+Plan with_reasons(Plan plan, std::string_view preset) {
+  for (const Preset& row : torch_presets()) {
+    if (row.info.name != preset) continue;
+    const Plan other = row.make();
+    plan.why = other.why;
+    plan.change = other.change;
+    for (PlanRule& rule : plan.rules) {
+      for (const PlanRule& each : other.rules) {
+        if (!each.path.empty() || each.op != rule.op) continue;
+        rule.why = each.why;
+        rule.change = each.change;
+      }
+    }
+  }
+  return plan;
+}
+
 /// Returns the plan of model.half() or model.bfloat16(): one format for every operator, weight and
 /// state.
 Plan pure(std::string name, const FloatFormat& format, bool stagewise) {
@@ -117,9 +135,9 @@ std::vector<Preset> our_presets() {
              return reference;
            }),
       plan("mixed_float16", "Mixed precision", "PyTorch's autocast to fp16 on CUDA",
-           [] { return mixed("", kFp16); }),
+           [] { return with_reasons(mixed("", kFp16), "torch-autocast-fp16"); }),
       plan("mixed_bfloat16", "Mixed precision", "PyTorch's autocast to bf16 on CUDA",
-           [] { return mixed("", kBf16); }),
+           [] { return with_reasons(mixed("", kBf16), "torch-autocast-bf16"); }),
       plan("float16", "One format everywhere", "model.half(): weights and all values in fp16",
            [] { return pure("", kFp16, false); }),
       plan("bfloat16", "One format everywhere", "model.bfloat16(): weights and all values in bf16",
@@ -142,6 +160,17 @@ const std::vector<PresetInfo>& presets() {
   static const std::vector<PresetInfo> infos = [] {
     std::vector<PresetInfo> all;
     for (const Preset& row : preset_table()) all.push_back(row.info);
+    // Groups stay together, in the order of their first preset.
+    std::vector<std::string> groups;
+    for (const PresetInfo& info : all) {
+      if (std::find(groups.begin(), groups.end(), info.group) == groups.end())
+        groups.push_back(info.group);
+    }
+    const auto place = [&](const PresetInfo& info) {
+      return std::find(groups.begin(), groups.end(), info.group) - groups.begin();
+    };
+    std::stable_sort(all.begin(), all.end(),
+                     [&](const PresetInfo& a, const PresetInfo& b) { return place(a) < place(b); });
     return all;
   }();
   return infos;
@@ -166,6 +195,13 @@ bool needs_network(std::string_view name) {
   return std::any_of(presets().begin(), presets().end(), [&](const PresetInfo& info) {
     return info.needs_network && info.name == name;
   });
+}
+
+std::string usual_scaler(std::string_view name) {
+  for (const PresetInfo& info : presets()) {
+    if (info.name == name) return info.scaler;
+  }
+  return "dynamic";
 }
 
 bool depends_on_network(std::string_view name) {

@@ -9,7 +9,7 @@ namespace halfscope {
 std::vector<Preset> tensorflow_presets() {
   using grappler::AmpMode;
   const auto row = [](const char* name, const char* summary, AmpMode mode) {
-    return Preset{.info = {name, "TensorFlow", summary, true},
+    return Preset{.info = {name, "TensorFlow", summary, true, "tf-keras"},
                   .make_for = [mode](const Model& net) {
                     grappler::AmpOptions options;
                     options.mode = mode;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/graph/op_def.h"
+#include "core/plan/own_path.h"
 #include "core/policy/frameworks.h"
 #include "core/policy/torch_lists.h"
 
@@ -299,7 +300,7 @@ Plan torch_autocast_plan(const TorchAutocast& autocast, const Model& model) {
     std::optional<PlanRule> rule = rule_by_function(node, usual->name, autocast);
     if (!rule) rule = rule_by_constants(node, usual->name, autocast, tensors);
     if (!rule) continue;
-    rule->path = exact_glob(node.path);
+    rule->path = own_path_glob(node.path);
     plan.rules.push_back(*std::move(rule));
   }
   return plan;

@@ -100,15 +100,36 @@ TEST(PlanLint, BatchNormalizationInHalf) {
   EXPECT_EQ(named(fixed, "batch_norm_statistics_in_half"), nullptr) << texts(fixed);
 }
 
+TEST(PlanLint, OnlyKerasAsksForOutputsInFp32) {
+  EXPECT_EQ(named(lint("lenet", preset_plan("torch-autocast-fp16").value()), "output_not_fp32"),
+            nullptr);
+}
+
+TEST(PlanLint, SquaresOfGradientsInFp16) {
+  Plan plan = preset_plan("float16").value();
+  const auto findings = [&](const char* optimizer) {
+    LintedTraining training{.config = {}, .scaler = parse_loss_scale("dynamic")};
+    training.config.optimizer = parse_optimizer(optimizer);
+    return lint_plan(build_model("lenet", 4, {1, 28, 28}, 10), plan, training);
+  };
+  EXPECT_NE(named(findings("adam"), "optimizer_state_in_half"), nullptr);
+  EXPECT_EQ(named(findings("sgd"), "optimizer_state_in_half"), nullptr);
+  plan.state = kFp32;
+  EXPECT_EQ(named(findings("adam"), "optimizer_state_in_half"), nullptr);
+  plan = preset_plan("bfloat16").value();
+  EXPECT_EQ(named(findings("adam"), "optimizer_state_in_half"), nullptr);
+}
+
 TEST(PlanLint, TheLossOfTfKerasIsInHalf) {
-  const std::vector<Finding> half = lint("lenet", keras_plan({false, kFp16}));
+  Plan plan = keras_plan({false, kFp16});
+  plan.name = "keras-mixed_float16";
+  const std::vector<Finding> half = lint("lenet", plan);
   const Finding* finding = named(half, "loss_not_fp32");
   ASSERT_NE(finding, nullptr) << texts(half);
   EXPECT_EQ(finding->layer, "loss");
   ASSERT_NE(named(half, "output_not_fp32"), nullptr);
   EXPECT_EQ(named(half, "output_not_fp32")->layer, "fc2");
   // The output rule of Keras.
-  Plan plan = keras_plan({false, kFp16});
   keep_fp32(plan, "fc2");
   const std::vector<Finding> fixed = lint("lenet", plan);
   EXPECT_EQ(named(fixed, "loss_not_fp32"), nullptr) << texts(fixed);

@@ -173,7 +173,7 @@ TEST(RecordedDecisions, FindTheCompositeThatARuleSelected) {
   EXPECT_EQ(found[2].why, "softmax");
   EXPECT_EQ(found[3].rule, 2);
   EXPECT_EQ(found[3].inputs, "att/softmax (fp32), q (fp16)");
-  EXPECT_EQ(found[4].why, "HalfScope adds this loss and computes it in fp32 under every plan.");
+  EXPECT_EQ(found[4].why, "HalfScope adds this loss and computes it in fp32, because no rule names its path.");
   // Both rules explain fp32 of att/softmax.
   const std::vector<NodeDecision> open = recorded_decisions(
       written_lane(start + R"({"op": "MatMul", "format": "bf16", "why": "products"},

@@ -138,7 +138,7 @@ TEST(TfAmpPlan, EveryLayerGetsItsFormatAndAReason) {
     EXPECT_FALSE(rule.change.empty()) << rule.path;
   }
   const auto pool = std::find_if(plan.rules.begin(), plan.rules.end(),
-                                 [](const PlanRule& rule) { return rule.path == "pool"; });
+                                 [](const PlanRule& rule) { return rule.path == "\\pool"; });
   EXPECT_EQ(pool->why.substr(0, 25), "Mean is on the deny list.");
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/graph/op_def.h"
+#include "core/plan/own_path.h"
 #include "core/policy/grappler/training_graph.h"
 
 namespace halfscope::grappler {
@@ -38,7 +39,7 @@ class PlanOfPainting {
     const bool half = painting_.options.target() == kTfHalf;
     const FloatFormat low = half ? kFp16 : kBf16;
     const Colors forward = colors_of(layer.forward), backward = colors_of(layer.backward);
-    PlanRule rule{.path = exact_glob(layer.path), .op = ""};
+    PlanRule rule{.path = own_path_glob(layer.path), .op = ""};
     // A product that is painted without its bias reads the low format and adds in float32.
     const bool reads_low = forward.all() || (forward.any() && first_is_painted(layer));
     rule.read = reads_low ? low : kFp32;
@@ -113,7 +114,7 @@ Plan tf_amp_plan(const Model& model, const AmpOptions& options, TfPlanCounts* co
   plan.name = options.mode == AmpMode::cpu_bfloat16 ? "tf-amp-bf16" : "tf-amp";
   plan.why = "TensorFlow's graph rewrite changes only nodes that it paints.";
   for (const std::string& path : training.expanded)
-    plan.rules.push_back({.path = exact_glob(path), .op = "", .stagewise = true});
+    plan.rules.push_back({.path = own_path_glob(path), .op = "", .stagewise = true});
   TfPlanCounts own;
   const PlanOfPainting make(training, painting);
   std::map<std::string, int> uses;
