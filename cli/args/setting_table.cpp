@@ -358,7 +358,7 @@ std::vector<Setting> lane_rows() {
               accumulation_name),
           Offer{.words = Texts(accumulation_names().begin(), accumulation_names().end())}),
       row("--loss-scale", kTrain | kPlan,
-          "Loss scale (see `help loss-scale`) [dynamic where a format needs it]",
+          "Loss scale (see `help loss-scale`) [the plan's where a format needs it]",
           parsed("S", &Settings::loss_scale, parse_loss_scale, loss_scale_text),
           Offer{.words = {"dynamic", "dynamic:", "static:", "none", "torch", "tf-keras", "keras3",
                           "apex", "apex-fp16-utils", "deepspeed", "deepspeed-bf16"}}),

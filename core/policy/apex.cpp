@@ -98,7 +98,7 @@ Plan o2_plan() {
     if (def.stored_inputs_from == OpDef::kAllInputs || def.autocast == Autocast::internal) continue;
     PlanRule rule{.path = "", .op = def.name, .read = kFp16, .write = kFp16};
     rule.rounds_weights = true;
-    rule.why = "O2 cast the model to fp16, its weights too: they are copies of the master weights.";
+    rule.why = "O2 casts the model's weights to fp16: they are copies of the master weights.";
     rule.change = "Call .float() on the module and cast its inputs.";
     if (def.name != std::string_view(kNorm)) plan.rules.push_back(std::move(rule));
   }
