@@ -419,7 +419,8 @@ TEST(Checkpoint, WhatIsDamagedIsNamed) {
   };
   refuses([](Checkpoint& c) { c.step = -5; });
   refuses([](Checkpoint& c) { c.stale_evaluations = -1; });
-  refuses([](Checkpoint& c) { c.lanes.begin()->second.scaler.scale = 0.0f; });
+  // Scales of some frameworks do reach 0.
+  refuses([](Checkpoint& c) { c.lanes.begin()->second.scaler.scale = -1.0; });
   refuses([](Checkpoint& c) { c.lanes.begin()->second.scaler.scale = NAN; });
   refuses([](Checkpoint& c) { c.lanes.begin()->second.updates = -1; });
   fs::remove(file);
