@@ -118,10 +118,10 @@ void check_optimizer_state(const Plan& plan, const LintedTraining& training,
   if (state.exponent_bits >= kFp32.exponent_bits) return;
   findings.push_back(finding(
       "optimizer_state_in_half", Severity::warning, "",
-      fmt::format(
-          "The optimizer keeps squares of gradients in {}. Squares of gradients below {:.2g} "
-          "become 0, and the update divides by their root: it becomes huge or NaN.",
-          format_name(state), std::sqrt(state.min_subnormal() / 2)),
+      fmt::format("The optimizer keeps squares of gradients in {}. Gradients below {:.2g} have "
+                  "squares that "
+                  "become 0, and the update divides by their root: it becomes huge or NaN.",
+                  format_name(state), std::sqrt(state.min_subnormal() / 2)),
       "Keep weights and optimizer state in fp32 (master weights): \"variables\": {\"storage\": "
       "\"fp32\"}, or at least \"state\": \"fp32\"."));
 }

@@ -93,7 +93,7 @@ void add_plan(CLI::App& app, Invocation& call) {
       "          halfscope plan show mixed_float16 --model lenet\n"
       "          halfscope plan explain mixed_float16 conv1 --model lenet\n"
       "          halfscope plan diff mixed_float16 float16 --model lenet\n"
-      "          halfscope plan lint torch-autocast-fp16 --model lenet --loss-scale none\n"
+      "          halfscope plan lint float16 --model lenet --optimizer adam\n"
       "          halfscope plan scalers run.hscope");
   offer(sub->add_option("action", *action, "Action: list, show, explain, diff, lint or scalers")
             ->required()

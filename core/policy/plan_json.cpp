@@ -539,7 +539,7 @@ Plan load_plan(const std::string& name_or_file) {
   std::error_code ignored;
   if (std::filesystem::is_directory(name_or_file, ignored)) {
     throw usage_error("'" + name_or_file + "' is a folder, not a plan",
-                      "presets: " + comma_list(known));
+                      "list them with: halfscope plan list");
   }
   std::ifstream file(name_or_file, std::ios::binary);
   if (!file) {
@@ -547,7 +547,7 @@ Plan load_plan(const std::string& name_or_file) {
       throw Error("cannot read '" + name_or_file + "'", "check its permissions");
     }
     throw usage_error("no plan named '" + name_or_file + "', and no file with this name",
-                      did_you_mean(name_or_file, known, "presets: " + comma_list(known)));
+                      did_you_mean(name_or_file, known, "list them with: halfscope plan list"));
   }
   std::ostringstream text;
   text << file.rdbuf();

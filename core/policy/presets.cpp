@@ -34,8 +34,9 @@ Plan with_reasons(Plan plan, std::string_view preset) {
   for (const Preset& row : torch_presets()) {
     if (row.info.name != preset) continue;
     const Plan other = row.make();
-    plan.why = other.why;
-    plan.change = other.change;
+    plan.why = "Its operator is on autocast's list of operators that cast their inputs to " +
+               std::string(plan.defaults.read == kFp16 ? "float16" : "bfloat16") + " (CUDA).";
+    plan.change = "torch.autocast(\"cuda\", enabled=False) around it, with inputs in float32.";
     for (PlanRule& rule : plan.rules) {
       for (const PlanRule& each : other.rules) {
         if (!each.path.empty() || each.op != rule.op) continue;

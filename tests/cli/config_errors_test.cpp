@@ -39,7 +39,7 @@ void expect_errors(const std::string& command, const std::vector<Case>& cases) {
     ASSERT_TRUE(lines.size() == 1 || lines.size() == 2) << outcome.err;
     EXPECT_THAT(lines[0], StartsWith("halfscope: " + each.begin));
     EXPECT_THAT(lines[0], HasSubstr(each.more));
-    EXPECT_LT(outcome.err.size(), 540u) << outcome.err;
+    EXPECT_LT(outcome.err.size(), 600u) << outcome.err;
   }
 }
 
