@@ -65,10 +65,11 @@ std::map<std::string, Result> trained(const Subject& subject,
   config.every = 0;
   for (const auto& [name, plan] : plans) {
     const bool scales = needs_loss_scaling(plan);
-    config.lanes.push_back({.plan = plan,
-                            .scaler = scales ? parse_loss_scale("dynamic") : LossScalerConfig{},
-                            .backend = &emulation_backend(),
-                            .own_name = name});
+    config.lanes.push_back(
+        {.plan = plan,
+         .scaler = scales ? parse_loss_scale(usual_scaler(name)) : LossScalerConfig{},
+         .backend = &emulation_backend(),
+         .own_name = name});
   }
   Trainer trainer(config, subject.data);
   MemorySink sink;
