@@ -55,8 +55,7 @@ class CastFinder {
       }
       // Products round to tf32 on their own, and batch normalizations with fp32 parameters read
       // narrower activations.
-      if (read == kTf32) continue;
-      if (node.op == "BatchNormalization" && value.format == node.plan.write) continue;
+      if (read == kTf32 || value.format == kTf32 || reads_narrow(node, value.format)) continue;
       // The scalars of a step (loss scale, learning rate ...) are arguments of kernels.
       if (value.shape.empty() && value.producer == kNone) continue;
       add(stored, read);
@@ -69,6 +68,14 @@ class CastFinder {
                           .readers = 1});
       }
     }
+  }
+
+  /// Returns whether it is a batch normalization with fp32 parameters whose activations have this
+  /// format, or its gradient.
+  bool reads_narrow(const Node& node, const FloatFormat& activations) const {
+    const Node& forward = node.forward == kNone ? node : graph_.node(node.forward);
+    return forward.op == "BatchNormalization" && forward.plan.read == kFp32 &&
+           forward.plan.write == activations && activations != kFp32;
   }
 
   /// Gradients are converted to the format of their variable. Everything else in an update is
@@ -85,7 +92,8 @@ class CastFinder {
     if (variable == kNone || gradient == kNone) return;
     weights_.insert(gradient);
     const FloatFormat& wanted = graph_.value(variable).format;
-    if (graph_.value(gradient).format != wanted) add(gradient, wanted);
+    const FloatFormat& format = graph_.value(gradient).format;
+    if (format != wanted && format != kTf32) add(gradient, wanted);
   }
 
   /// Returns whether the operand is codes with a scale.
