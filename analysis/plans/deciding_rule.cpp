@@ -53,7 +53,7 @@ std::vector<int> applying_rules(const Plan& plan, const std::string& path, const
       own.push_back(static_cast<int>(i));
     }
   }
-  // Rules of a part that is planned by itself apply in the plan's order. Those of a primitive come
+  // If parts are planned one by one, rules apply in the plan's order. A primitive's rules come
   // after the rules of its composite.
   rules.insert(rules.end(), own.begin(), own.end());
   if (source.expands) std::sort(rules.begin(), rules.end());

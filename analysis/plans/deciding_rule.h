@@ -25,7 +25,7 @@ struct WrittenNode {
 std::vector<std::string> other_names(const std::string& path, const std::string& alias);
 
 /// Returns the rules that apply to a node, in the order in which they do, as indices; see resolve()
-/// and core/lower/add_planned.cpp. `path` and `op` are those of the node itself, which may be a
+/// and core/lower/add_planned.cpp. `path` and `op` belong to the node itself, which may be a
 /// part of `source`.
 std::vector<int> applying_rules(const Plan& plan, const std::string& path, const std::string& op,
                                 const WrittenNode& source);

@@ -19,7 +19,7 @@ struct NodeDecision {
   /// Format in which the node's own weights are stored; nothing if it has none.
   std::optional<FloatFormat> weights = std::nullopt;
   bool in_double = false;  ///< computed and stored in double precision, in place of the formats
-  bool follows = false;    ///< the formats are those of its inputs
+  bool follows = false;    ///< it takes the formats of its inputs
   int rule = -1;         ///< index of the plan's rule that set the formats; -1: the plan's default
   std::string why{};     ///< one sentence or more, never empty
   std::string inputs{};  ///< of nodes that follow: "relu1 (fp16), conv1 (fp32)"

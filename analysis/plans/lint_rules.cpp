@@ -75,7 +75,7 @@ Plan without_unmatched(const Model& model, const Plan& plan, std::vector<Finding
   const auto any = [](const std::vector<Node>& list, auto&& is) {
     return std::any_of(list.begin(), list.end(), is);
   };
-  // A path may be that of a primitive, which exists only once the rest of the plan is applied.
+  // A path may name a primitive, which exists only once the rest of the plan is applied.
   Plan certain = plan;
   std::erase_if(certain.rules, [&](const PlanRule& rule) {
     return !rule.path.empty() &&

@@ -127,8 +127,8 @@ class RecordedLane {
     return found == outputs_.end() ? layer.write : found->second;
   }
 
-  /// Returns the format in which the variables that a layer reads are stored. Their recorded format
-  /// is that of the copy that it reads.
+  /// Returns the format in which the variables that a layer reads are stored. A run records the
+  /// format of the copy that the layer reads.
   FloatFormat stored_in(const LayerInfo& layer) const {
     const FloatFormat storage = plan_ ? plan_->storage : kFp32;
     return layer.read.contains(storage) ? layer.read : storage;

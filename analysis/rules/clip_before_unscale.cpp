@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // clip_before_unscale: the norm of scaled gradients is clipped, and they are unscaled afterwards.
-// Then the norm that remains is that of the clipping divided by the loss scale.
+// Then the norm that remains is the clipping norm divided by the loss scale.
 //
 // An update of SGD is the learning rate times the gradient, times the factor of the clipping. Where
 // this factor is the same for all weights, it shows in the recorded numbers:
@@ -21,8 +21,8 @@ namespace halfscope {
 namespace {
 
 constexpr double kLeastScale = 64.0;
-/// Factors of the weights that differ by more are not those of one clipping (momentum, Adam,
-/// decay).
+/// One clipping scales all weights alike. Factors that differ by more have another cause (momentum,
+/// Adam, decay).
 constexpr double kSame = 1.02;
 /// Norms that people clip to.
 constexpr double kLeastUsual = 0.05, kMostUsual = 100.0;

@@ -39,9 +39,9 @@ inline constexpr int64_t kNearBytes = 192 << 10, kFarBytes = 50 << 20;
 /// Passes of a loop that the compiler unrolls, so that their loads are under way together.
 inline constexpr double kUnrolled = 4.0;
 
-/// Operations in double, or what takes as long as so many, of an exp or a log; of quick_exp() (16,
-/// and the conversion of its argument, which takes as long as four); of the decision how a result
-/// is rounded, with its conversion.
+/// Cost in operations in double: an exp or a log; quick_exp() (16 operations, and the conversion of
+/// its argument, which takes as long as four); deciding how a result is rounded, with its
+/// conversion.
 inline constexpr double kFunctionOperations = 60, kQuickExpOperations = 20, kDecisionOperations = 9;
 
 /// An H200, in seconds, bytes and operations per second.

@@ -85,7 +85,7 @@ const std::map<std::string_view, Row>& rows() {
   return table;
 }
 
-constexpr const char* kDtypeFloat32 = "dtype=\"float32\" on this layer";
+constexpr const char* kDtypeFloat32 = "Set dtype=\"float32\" on this layer.";
 
 PlanRule rule_of_op(const char* op, const KerasPolicy& policy) {
   const auto found = rows().find(op);
@@ -97,19 +97,19 @@ PlanRule rule_of_op(const char* op, const KerasPolicy& policy) {
   rule.change = kDtypeFloat32;
   switch (row.kind) {
     case Kind::layer:
-      rule.why = layer + ": a Keras layer casts its inputs to its compute dtype, " + dtype +
-                 ", and returns it";
+      rule.why = "A Keras layer (" + layer + ") casts its inputs to its compute dtype, " + dtype +
+                 ", and returns it.";
       break;
     case Kind::product:
-      rule.why = layer + ": inputs and weights are cast to the compute dtype, " + dtype +
-                 ", and the result has it; weights are stored in float32";
+      rule.why = "A Keras layer (" + layer + ") casts inputs and weights to its compute dtype, " +
+                 dtype + ", and returns it. Weights are stored in float32.";
       break;
     case Kind::island:
       rule.why = layer + " casts its inputs to " + dtype +
                  ", computes in float32 inside and returns " + dtype +
-                 "; its weights and statistics stay float32";
+                 ". Its weights and statistics stay float32.";
       if (row.layer == std::string_view("RMSNormalization") && !policy.keras3)
-        rule.why = "tf.keras has no RMSNormalization; this is what Keras 3 does";
+        rule.why = "tf.keras has no RMSNormalization. This is what Keras 3 does.";
       break;
     case Kind::as_is:
       if (policy.keras3) {
@@ -117,46 +117,47 @@ PlanRule rule_of_op(const char* op, const KerasPolicy& policy) {
         rule.why = layer +
                    " of Keras 3 takes its inputs as they arrive (autocast=False), computes "
                    "in float32 inside and returns " +
-                   dtype + "; its weights stay float32";
+                   dtype + ". Its weights stay float32.";
       } else if (row.layer == std::string_view("LayerNormalization")) {
         rule.why = layer + " of tf.keras casts its inputs to " + dtype +
-                   " and normalizes in float32; its weights are stored in float32";
+                   " and normalizes in float32. Its weights are stored in float32.";
       } else {
         rule.why = layer + " of tf.keras computes in " + dtype +
-                   (compute == kFp16 ? ", and only mean and variance in float32"
-                                     : ", mean and variance too");
+                   (compute == kFp16 ? ", and only mean and variance in float32."
+                                     : ", mean and variance too.");
       }
       break;
     case Kind::softmax:
-      rule.why =
-          layer + " takes and returns the compute dtype, " + dtype + "; its kernel sums in float32";
-      rule.change = "Activation(\"softmax\", dtype=\"float32\")";
+      rule.why = layer + " takes and returns the compute dtype, " + dtype +
+                 ". Its kernel sums in float32.";
+      rule.change = "Use Activation(\"softmax\", dtype=\"float32\").";
       break;
     case Kind::rows:
       rule.read = kFp32;
-      rule.why = layer + " looks up rows of its float32 table and casts them to " + dtype;
+      rule.why = layer + " looks up rows of its float32 table and casts them to " + dtype + ".";
       break;
     case Kind::raw:
     case Kind::moves:
       rule.read = rule.write = std::nullopt;
       rule.follow = true;
       rule.why = row.kind == Kind::raw
-                     ? "an operation outside Keras layers computes in the dtype of its inputs"
-                     : "moves elements, so the dtype of its inputs gives the same numbers as the "
-                       "cast of a Keras layer would";
-      rule.change = "a cast of its inputs, or dtype=\"float32\" on the layer around it";
+                     ? "An operation outside Keras layers computes in the dtype of its inputs."
+                     : "It only moves elements. So the dtype of its inputs gives the same "
+                       "numbers as the cast of a Keras layer.";
+      rule.change = "Cast its inputs, or set dtype=\"float32\" on the layer around it.";
       break;
     case Kind::loss:
       if (policy.keras3) {
         rule.read = rule.write = kFp32;
-        rule.why = "a loss of Keras 3 casts predictions and targets to float32";
-        rule.change = "the dtype of the loss: " + layer + "(dtype=\"float16\")";
+        rule.why = "A loss of Keras 3 casts predictions and targets to float32.";
+        rule.change = "Give the loss a dtype: " + layer + "(dtype=\"float16\").";
       } else {
         rule.read = rule.write = std::nullopt;
         rule.follow = true;
-        rule.why = "a loss of tf.keras casts the targets to the dtype of the predictions";
+        rule.why = "A loss of tf.keras casts the targets to the dtype of the predictions.";
         rule.change =
-            "float32 predictions: Activation(\"linear\", dtype=\"float32\") as the last layer";
+            "Make the predictions float32: Activation(\"linear\", dtype=\"float32\") as the last "
+            "layer.";
       }
       break;
   }
@@ -197,14 +198,15 @@ Plan keras_plan(const KerasPolicy& policy) {
   plan.name = keras::preset_name(policy);
   // Keras updates moving statistics in the forward pass, so skipped steps change them, too.
   plan.buffers = BufferCommit::always;
-  plan.why = "the Keras policy float32";
-  plan.change = "a mixed policy: " +
-                std::string(policy.keras3 ? "keras.config.set_dtype_policy(\"mixed_float16\")"
-                                          : "mixed_precision.set_global_policy(\"mixed_float16\")");
+  plan.why = "The Keras policy is float32.";
+  plan.change =
+      "Set a mixed policy: " +
+      std::string(policy.keras3 ? "keras.config.set_dtype_policy(\"mixed_float16\")."
+                                : "mixed_precision.set_global_policy(\"mixed_float16\").");
   if (policy.compute == kFp32) return plan;
   plan.defaults.read = plan.defaults.write = policy.compute;
-  plan.why = "a Keras layer casts its inputs to its compute dtype, " +
-             keras::dtype_name(policy.compute) + ", and returns it";
+  plan.why = "A Keras layer casts its inputs to its compute dtype, " +
+             keras::dtype_name(policy.compute) + ", and returns it.";
   plan.change = keras::kDtypeFloat32;
   if (!policy.keras3) {
     // A loss that HalfScope adds obeys only rules with a path. Rules by operator override this one

@@ -336,25 +336,25 @@ class Rules {
     if (node.op == "Gather" && !in_.is_variable(node.inputs[0])) {
       PlanRule& rule =
           at(node, std::nullopt, std::nullopt,
-             "indexing moves elements; it is not an Embedding layer", "a cast of its inputs");
+             "Indexing moves elements. It is not an Embedding layer.", "Cast its inputs.");
       rule.follow = true;
     } else if (first && (resolve(by_op, "", node.op).follows ||
                          resolve(by_op, "", node.op).read != policy_.compute)) {
       at(node, policy_.compute, policy_.compute,
-         "the first layer casts the network's input to " + dtype_,
-         "an input that is not real, or a model with the policy float32");
+         "The first layer casts the network's input to " + dtype_ + ".",
+         "Use an input that is not real, or the policy float32.");
     } else if (node.op != "Gather" && resolve(by_op, "", node.op).follows &&
                any([&](ValueId input) { return in_.is_variable(input); })) {
       at(node, policy_.compute, policy_.compute,
-         "a weight that a layer reads in call() is cast to the compute dtype, " + dtype_,
-         "autocast=False in add_weight(), or dtype=\"float32\" on the layer");
+         "A weight that a layer reads in call() is cast to the compute dtype, " + dtype_ + ".",
+         "Pass autocast=False to add_weight(), or set dtype=\"float32\" on the layer.");
     }
     if (policy_.compute == kFp16 && any([&](ValueId input) { return is_mask(input); }) &&
         feeds_softmax(in_, id)) {
       PlanRule& rule =
           at(node, std::nullopt, std::nullopt,
-             "Keras masks with a number that float16 can represent, not with the -1e9 of float32",
-             "a mask that the network adds as a separate operation");
+             "Keras masks with a number that float16 can represent, not with the -1e9 of float32.",
+             "Add the mask as a separate operation.");
       rule.constants_in_range = true;
     }
   }
@@ -378,16 +378,17 @@ class Rules {
     if (!found || done_.contains(found->root)) return;
     done_.insert(found->root);
     const bool rounds = found->weighted && !policy_.keras3;
-    const std::string inside = "part of a normalization layer, which computes in float32 inside";
-    const std::string change = "nothing: Keras decides this inside the layer";
+    const std::string inside =
+        "It is part of a normalization layer, which computes in float32 inside.";
+    const std::string change = "Nothing: Keras decides this inside the layer.";
     for (const NodeId each : found->inside) {
       // tf.nn.weighted_moments computes in float32 if it gets float16, but not if bfloat16.
       const bool moment = found->moments.contains(each) && policy_.compute == kFp16;
       if (rounds && !moment) {
         at(in_.node(each), policy_.compute, policy_.compute,
            "tf.keras rounds mean and variance of a GroupNormalization to " + dtype_ +
-               " and computes the rest in it",
-           "dtype=\"float32\" on the layer");
+               " and computes the rest in it.",
+           "Set dtype=\"float32\" on the layer.");
       } else {
         const bool last = rounds && each == found->variance;
         at(in_.node(each), kFp32, last ? policy_.compute : kFp32, inside, change);
@@ -395,33 +396,35 @@ class Rules {
     }
     const FloatFormat read = rounds ? policy_.compute : kFp32;
     at(in_.node(found->root), read, policy_.compute,
-       rounds
-           ? "the last operation of a GroupNormalization of tf.keras, which computes in " + dtype_
-           : "the last operation of a normalization layer, whose result is cast to " + dtype_,
-       "dtype=\"float32\" on the layer");
+       rounds ? "It is the last operation of a GroupNormalization of tf.keras, which computes in " +
+                    dtype_ + "."
+              : "It is the last operation of a normalization layer, whose result is cast to " +
+                    dtype_ + ".",
+       "Set dtype=\"float32\" on the layer.");
   }
 
   void add_scaled_softmax(NodeId id) {
     const auto found = scaled_softmax(in_, id);
     if (!found || !found->scaled) return;
     const std::string why =
-        "dot_product_attention of Keras 3 scales, masks and takes the softmax in float32";
+        "dot_product_attention of Keras 3 scales, masks and takes the softmax in float32.";
     const std::string change =
-        "dropout > 0 in MultiHeadAttention, which then uses Softmax in " + dtype_;
+        "Use dropout > 0 in MultiHeadAttention, which then uses Softmax in " + dtype_ + ".";
     for (const NodeId each : found->between) at(in_.node(each), kFp32, kFp32, why, change);
-    at(in_.node(id), kFp32, policy_.compute, why + " and casts the result to " + dtype_, change);
+    at(in_.node(id), kFp32, policy_.compute, why + " The result is cast to " + dtype_ + ".",
+       change);
   }
 
   void add_attention(const Node& node) {
     if (!node.attributes.contains("scale")) return;
     const std::string why =
-        "dot_product_attention of Keras 3 scales, masks and takes the softmax in float32";
+        "dot_product_attention of Keras 3 scales, masks and takes the softmax in float32.";
     const std::string change =
-        "dropout > 0 in MultiHeadAttention, which then uses Softmax in " + dtype_;
+        "Use dropout > 0 in MultiHeadAttention, which then uses Softmax in " + dtype_ + ".";
     const std::string parts = own_path_glob(node.path);
     add(parts + "/scale", kFp32, kFp32, why, change);
     if (node.inputs.size() > 3) add(parts + "/mask*", kFp32, kFp32, why, change);
-    add(parts + "/softmax", kFp32, policy_.compute, why + " and casts the result to " + dtype_,
+    add(parts + "/softmax", kFp32, policy_.compute, why + " The result is cast to " + dtype_ + ".",
         change);
   }
 
@@ -431,12 +434,14 @@ class Rules {
     const bool layer = node.op == "LayerNormalization";
     if (node.written != nullptr && !layer) return;
     if (layer && real_attribute(node, "epsilon", 1e-5) < kLeastFusedEpsilon) return;
-    const std::string path = own_path_glob(node.path), change = "dtype=\"float32\" on the layer";
-    const std::string moments = "tf.keras computes mean and variance in float32";
+    const std::string path = own_path_glob(node.path),
+                      change = "Set dtype=\"float32\" on the layer.";
+    const std::string moments = "tf.keras computes mean and variance in float32.";
     const std::string rest =
-        layer ? "LayerNormalization of tf.keras multiplies by gamma and adds beta in " + dtype_
-              : "tf.keras computes a GroupNormalization in " + dtype_ +
-                    " once it has mean and variance";
+        layer
+            ? "LayerNormalization of tf.keras multiplies by gamma and adds beta in " + dtype_ + "."
+            : "tf.keras computes a GroupNormalization in " + dtype_ +
+                  " once it has mean and variance.";
     plan_.rules.push_back({.path = path, .op = "", .stagewise = true});
     plan_.rules.back().why = rest;
     plan_.rules.back().change = change;
@@ -450,7 +455,7 @@ class Rules {
     for (const char* part : inside) add(path + "/" + part, kFp32, kFp32, moments, change);
     if (layer) {
       add(path + "/normalize", kFp32, policy_.compute,
-          "the fused kernel of tf.keras returns " + dtype_, change);
+          "The fused kernel of tf.keras returns " + dtype_ + ".", change);
     } else if (node.op == "GroupNormalization") {
       add(path + "/groups", std::nullopt, std::nullopt, moments, change).follow = true;
     }

@@ -13,10 +13,10 @@
 #include <set>
 
 #include "core/data/npy.h"
-#include "core/data/zip.h"
 #include "core/error.h"
 #include "core/models/loss.h"
 #include "tests/onnx/network_support.h"
+#include "tests/onnx/zip_members.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope {
@@ -36,12 +36,7 @@ const Archive& archive() {
   static const Archive all = [] {
     Archive result;
     const std::string file = HALFSCOPE_SOURCE_DIR "/tests/onnx/files/frameworks.zip";
-    const ZipReader reader(read_file(file), file);
-    for (const ZipMember& member : reader.members()) {
-      std::vector<uint8_t>& bytes = result.members[member.name];
-      bytes.resize(member.size);
-      reader.open(member)->read(bytes);
-    }
+    result.members = test::zip_members(file);
     result.cases = Json::parse(result.members.at("frameworks.json"));
     return result;
   }();

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "core/data/npz.h"
-#include "core/data/zip.h"
 #include "core/error.h"
 #include "core/graph/op_def.h"
 #include "core/lower/lower.h"
@@ -24,6 +23,7 @@
 #include "core/onnx/import.h"
 #include "core/policy/torch.h"
 #include "core/policy/torch_lists.h"
+#include "tests/onnx/zip_members.h"
 
 namespace halfscope {
 namespace {
@@ -46,12 +46,7 @@ const Archive& archive() {
       }
     } else {
       const std::string file = HALFSCOPE_SOURCE_DIR "/tests/policy/files/torch_dtypes.zip";
-      const ZipReader reader(read_file(file), file);
-      for (const ZipMember& member : reader.members()) {
-        std::vector<uint8_t>& bytes = result.members[member.name];
-        bytes.resize(member.size);
-        reader.open(member)->read(bytes);
-      }
+      result.members = test::zip_members(file);
     }
     result.dtypes = Json::parse(result.members.at("dtypes.json"));
     return result;

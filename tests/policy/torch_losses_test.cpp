@@ -16,12 +16,12 @@
 #include "core/data/dataset.h"
 #include "core/data/npy.h"
 #include "core/data/npz.h"
-#include "core/data/zip.h"
 #include "core/models/loss.h"
 #include "core/onnx/import.h"
 #include "core/policy/policy.h"
 #include "core/policy/torch.h"
 #include "tests/onnx/network_support.h"
+#include "tests/onnx/zip_members.h"
 #include "tests/policy/normalization.h"
 #include "tests/train/small_training.h"
 
@@ -39,12 +39,7 @@ const LossArchive& losses() {
   static const LossArchive all = [] {
     LossArchive result;
     const std::string file = HALFSCOPE_SOURCE_DIR "/tests/policy/files/torch_losses.zip";
-    const ZipReader reader(read_file(file), file);
-    for (const ZipMember& member : reader.members()) {
-      std::vector<uint8_t>& bytes = result.members[member.name];
-      bytes.resize(member.size);
-      reader.open(member)->read(bytes);
-    }
+    result.members = test::zip_members(file);
     result.cases = Json::parse(result.members.at("losses.json"))["cases"];
     return result;
   }();
