@@ -147,12 +147,15 @@ SearchOptions search_options(const std::string& file, const RunView& run, int la
       kept.contains("tried")) {
     options.tried = read_tried(kept["tried"].dump());
   }
-  options.on_trial = [file, lane](const std::vector<TriedEdit>& tried) {
+  options.on_trial = [file, lane, writable = true](const std::vector<TriedEdit>& tried) mutable {
+    if (!writable) return;
     const Json json{{"version", HALFSCOPE_VERSION}, {"tried", Json::parse(tried_json(tried))}};
     try {
       store_trials(file, lane, json.dump());
     } catch (const Error&) {
-      // The next search runs it again. Whether the proof can be stored is told at the end.
+      // The next search runs these trials again. Whether the proof can be stored is told at the
+      // end. Each further attempt could wait for seconds.
+      writable = false;
     }
   };
   return options;
