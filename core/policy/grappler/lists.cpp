@@ -316,6 +316,34 @@ std::string AmpListEdit::variable() const {
   return std::string(kPrefix) + names_of(list).now + (add ? "_ADD=" : "_REMOVE=") + op;
 }
 
+std::string variables_after(std::vector<AmpListEdit> set, const std::vector<AmpListEdit>& edits) {
+  std::vector<AmpListEdit> touched;  // variables, by list and direction
+  const auto touch = [&](const AmpListEdit& edit) {
+    const bool is_new = std::none_of(touched.begin(), touched.end(), [&](const AmpListEdit& each) {
+      return each.list == edit.list && each.add == edit.add;
+    });
+    if (is_new) touched.push_back(edit);
+  };
+  for (const AmpListEdit& edit : edits) {
+    // TensorFlow adds first and removes then, so a name must not be in both variables of a list.
+    const AmpListEdit opposite{edit.list, !edit.add, edit.op};
+    if (std::erase(set, opposite) > 0) touch(opposite);
+    if (std::find(set.begin(), set.end(), edit) == set.end()) set.push_back(edit);
+    touch(edit);
+  }
+  std::string text;
+  for (AmpListEdit variable : touched) {
+    variable.op.clear();
+    std::string names;
+    for (const AmpListEdit& each : set) {
+      if (each.list != variable.list || each.add != variable.add) continue;
+      names += (names.empty() ? "" : ",") + each.op;
+    }
+    text += (text.empty() ? "" : " ") + variable.variable() + names;
+  }
+  return text;
+}
+
 std::vector<AmpListEdit> moved_to(const AmpLists& lists, const std::string& op,
                                   std::optional<AmpList> to) {
   std::vector<AmpListEdit> edits;

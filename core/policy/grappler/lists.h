@@ -35,6 +35,11 @@ struct AmpListEdit {
   std::string variable() const;
 };
 
+/// Returns the environment variables that make these edits after those that are `set` already:
+/// "TF_..._INFERLIST_REMOVE=Relu,Softmax TF_..._DENYLIST_ADD=Softmax". Those that do not change are
+/// left out.
+std::string variables_after(std::vector<AmpListEdit> set, const std::vector<AmpListEdit>& edits);
+
 /// Returns the edits that move `op` to one list, or to none, from wherever `lists` has it.
 struct AmpLists;
 std::vector<AmpListEdit> moved_to(const AmpLists& lists, const std::string& op,
