@@ -182,8 +182,8 @@ std::string hint_about(unsigned uses, PlanSubject subject) {
 /// Throws Error (usage) for a flag that the action would ignore.
 void check_flags(const CLI::App& app, const Action& action, PlanSubject subject) {
   const std::string name = std::string("plan ") + action.name;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->count() == 0 || option->get_lnames().empty()) continue;
+  for (const CLI::Option* option : app.parse_order()) {
+    if (option->get_lnames().empty()) continue;
     const std::string flag = long_name(*option);
     const std::optional<unsigned> uses = uses_of(flag);
     if (!uses) continue;

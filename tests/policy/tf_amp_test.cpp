@@ -147,8 +147,9 @@ TEST(TfAmp, ReadsTheEnvironmentUnderBothNames) {
   });
   EXPECT_EQ(options.level, AmpLevel::treat_infer_as_deny);
   EXPECT_TRUE(options.ignore_performance);
-  const std::vector<AmpListEdit> edits{
-      {AmpList::allow, false, "MatMul"}, {AmpList::deny, true, "A"}, {AmpList::deny, true, "B"}};
+  const std::vector<AmpListEdit> edits{{AmpList::allow, false, "MatMul", true},
+                                       {AmpList::deny, true, "A"},
+                                       {AmpList::deny, true, "B"}};
   EXPECT_EQ(options.edits, edits);
   EXPECT_THROW(read_environment(options,
                                 [](const std::string& name) -> std::optional<std::string> {
@@ -249,7 +250,7 @@ TEST(TfAmp, FilesThatAreNoBinaryGraphAreNamed) {
   };
   EXPECT_EQ(message(""), "'g' is empty");
   EXPECT_EQ(message("node {\n  name: \"x\"\n}\n"), "'g' is text, not a binary GraphDef");
-  EXPECT_EQ(message("# a comment"), "'g' is text, not a binary GraphDef");
+  EXPECT_EQ(message("abc"), "'g' is not a valid TensorFlow GraphDef, or it is truncated");
   EXPECT_EQ(message(std::string("\x0a\xff\x01", 3)),
             "'g' is not a valid TensorFlow GraphDef, or it is truncated");
 }
@@ -266,6 +267,11 @@ TEST(TfAmp, VariablesOfAnEditKeepWhatIsSet) {
   EXPECT_EQ(variables_after(set, {{AmpList::clear, true, "Relu"}}),
             prefix + "CLEARLIST_REMOVE=Foo " + prefix + "CLEARLIST_ADD=Relu")
       << "a removal would undo the addition";
+  EXPECT_EQ(
+      variables_after({{AmpList::infer, true, "Sum", true}, {AmpList::infer, true, "A", true}},
+                      {{AmpList::infer, false, "Sum"}}),
+      prefix + "GRAYLIST_ADD=A " + prefix + "INFERLIST_REMOVE=Sum")
+      << "TensorFlow reads the old variables last";
   EXPECT_EQ(variables_after(set, {{AmpList::infer, true, "Tanh"}}),
             prefix + "INFERLIST_REMOVE= " + prefix + "INFERLIST_ADD=Tanh");
 }
@@ -279,7 +285,7 @@ TEST(TfAmp, TruncatedFilesAreRefused) {
   const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(in), {}};
   ASSERT_GT(bytes.size(), 100u);
   size_t refused = 0;
-  for (size_t size = 0; size < bytes.size(); ++size) {
+  for (size_t size = 1; size < bytes.size(); ++size) {
     const std::string what =
         message_of([&] { parse_tf_graph(std::span(bytes).first(size), "x.pb"); });
     if (what.empty()) continue;
@@ -315,7 +321,7 @@ TEST(TfAmp, OtherFilesAreRefused) {
   const std::string text = "node { name: \"x\" }";
   const std::vector<uint8_t> bytes(text.begin(), text.end());
   EXPECT_EQ(message_of([&] { parse_tf_graph(bytes, "x.pbtxt"); }),
-            "'x.pbtxt' is not a valid TensorFlow GraphDef, or it is truncated");
+            "'x.pbtxt' is text, not a binary GraphDef");
   EXPECT_EQ(message_of([] { read_tf_graph("nowhere.pb"); }),
             "cannot read 'nowhere.pb': file not found");
 }

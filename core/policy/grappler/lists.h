@@ -29,6 +29,7 @@ struct AmpListEdit {
   AmpList list = AmpList::deny;
   bool add = true;
   std::string op;
+  bool old = false;  ///< of the variable with the name before 2.4
 
   friend bool operator==(const AmpListEdit&, const AmpListEdit&) = default;
   /// Returns the variable with its value: "TF_..._DENYLIST_ADD=Relu".

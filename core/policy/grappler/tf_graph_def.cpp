@@ -24,12 +24,13 @@ Error not_a_graph(const std::string& name) {
                kBinaryHint);
 }
 
-/// Returns whether the bytes are text, as a GraphDef of as_text=True is. A binary one has control
-/// characters: the tags of its fields.
+/// Returns whether the bytes are text with a message, as a GraphDef of as_text=True is. A binary
+/// one has control characters: the tags of its fields.
 bool is_text(Bytes bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](uint8_t c) {
-    return (c >= ' ' && c != 0x7f) || c == '\n' || c == '\r' || c == '\t';
-  });
+  return std::find(bytes.begin(), bytes.end(), '{') != bytes.end() &&
+         std::all_of(bytes.begin(), bytes.end(), [](uint8_t c) {
+           return (c >= ' ' && c != 0x7f) || c == '\n' || c == '\r' || c == '\t';
+         });
 }
 
 /// Calls visit(reader) for each field. Throws Error if the message is damaged.

@@ -119,7 +119,7 @@ void check_cycles(const TfGraph& graph, const std::unordered_map<std::string, si
   for (size_t i = 0; i < std::min(length, kShown); ++i) {
     text += " reads '" +
             graph.nodes[i + 1 == length ? node : way[way.size() - length + i + 1]].name + "'";
-    if (i + 1 < length) text += ", which";
+    if (i + 1 < std::min(length, kShown)) text += ", which";
   }
   if (length > kShown) text += fmt::format(" and so on through {} nodes", length);
   throw Error("bad TensorFlow graph: a cycle that is not a loop: " + text,
