@@ -19,6 +19,7 @@
 #include "cli/terminal/output.h"
 #include "core/error.h"
 #include "core/near_miss.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {
@@ -78,8 +79,7 @@ Trajectory trajectory_of(const ScalerTraceOptions& options) {
   }
   const std::optional<FloatFormat> format = parse_format(options.format);
   if (!format) {
-    throw usage_error("unknown format '" + options.format + "'",
-                      "list the formats with halfscope help formats");
+    throw usage_error("unknown format '" + options.format + "'", format_hint(options.format));
   }
   if (!options.pattern.empty()) {
     return {"pattern " + options.pattern.substr(0, 40) + " (O: overflows at any scale)",
@@ -98,11 +98,16 @@ Trajectory trajectory_of(const ScalerTraceOptions& options) {
 std::vector<LossScalerConfig> scalers_of(const ScalerTraceOptions& options) {
   if (options.scalers.empty()) return usual_scalers(options.interval);
   std::vector<LossScalerConfig> scalers;
+  bool grows = options.interval == 0;  // or one of them has an interval to replace
   for (const std::string& text : options.scalers) {
     scalers.push_back(about({"scaler"}, [&] { return parse_loss_scale(text); }));
     if (options.interval > 0 && !is_static(scalers.back())) {
       scalers.back().growth_interval = options.interval;
+      grows = true;
     }
+  }
+  if (!grows) {
+    throw usage_error("plan scalers: --interval has no effect on static scales", "leave it out");
   }
   return scalers;
 }

@@ -157,6 +157,7 @@ TEST(CliScalers, MistakesOfThePlan) {
       {{"--trajectory", "folder"}, "'folder' is a folder, not a CSV file"},
       {{"--trajectory", "header.csv"}, "'header.csv' contains no steps"},
       {{"--lane", "x"}, "--lane has no effect on a built-in trajectory"},
+      {{"--scaler", "static:8", "--interval", "3"}, "--interval has no effect on static scales"},
       {{"--scaler", "apex:min=5,max=2"}, "min=5 is larger than max=2"},
       {{"--scaler", "deepspeed:raise,no-raise"}, "contradict each other"},
       {{"--scaler", "torch:growth=0"}, "growth=0"},
