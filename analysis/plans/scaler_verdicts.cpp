@@ -77,8 +77,9 @@ class Verdict {
     const std::string site = name(step.ceiling_site);
     const double scale = below(step.ceiling);
     ScalerVerdict verdict{.site = site, .why = "", .advice = change(scale)};
-    verdict.why = fmt::format("{} overflows in step {} above a scale of {}.",
-                              site.empty() ? "A gradient" : site, trace_.cause, scale_text(scale));
+    verdict.why =
+        fmt::format("{} overflows in step {} at loss scales of {} or more.",
+                    site.empty() ? "A gradient" : site, trace_.cause, scale_text(step.ceiling));
     if (!site.empty()) {
       verdict.advice += fmt::format(", or keep {} in fp32", layer(step.ceiling_site));
     }
