@@ -78,8 +78,8 @@ class Verdict {
     const double scale = below(step.ceiling);
     ScalerVerdict verdict{.site = site, .why = "", .advice = change(scale)};
     verdict.why =
-        fmt::format("{} overflows in step {} at loss scales of {} or more.",
-                    site.empty() ? "A gradient" : site, trace_.cause, scale_text(step.ceiling));
+        fmt::format("{} overflows in step {} unless the loss scale is at most about {}.",
+                    site.empty() ? "A gradient" : site, trace_.cause, short_number(step.ceiling));
     if (!site.empty()) {
       verdict.advice += fmt::format(", or keep {} in fp32", layer(step.ceiling_site));
     }

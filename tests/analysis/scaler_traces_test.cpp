@@ -167,7 +167,7 @@ TEST(ScalerVerdicts, NameTheTensorThatOverflows) {
   const ScalerVerdict high = verdict("deepspeed:min=16", gradients);
   EXPECT_EQ(high.site, "b.weight_grad");
   EXPECT_THAT(high.why, HasSubstr("b.weight_grad overflows in step "));
-  EXPECT_THAT(high.why, HasSubstr("at loss scales of 8 or more."));
+  EXPECT_THAT(high.why, HasSubstr("unless the loss scale is at most about 8."));
   EXPECT_EQ(high.advice, "Use min=4, or keep b in fp32.");
   EXPECT_EQ(verdict("static:64", gradients).advice,
             "Use a dynamic scale or static:4, or keep b in fp32.");
