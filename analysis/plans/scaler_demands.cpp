@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -19,6 +21,7 @@ namespace halfscope {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr const char* kRowHint = "write largest[,smallest] per step, for example 0.5,1e-6";
 
 std::optional<double> number_of(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r"), last = text.find_last_not_of(" \t\r");
@@ -28,6 +31,18 @@ std::optional<double> number_of(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+/// Returns whether a first line names one or two columns: "largest,smallest".
+bool is_header(std::string_view line) {
+  if (std::count(line.begin(), line.end(), ',') > 1) return false;
+  const auto is_letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
+  bool starts = true;  // a name starts here
+  for (const char c : line) {
+    if (starts ? !is_letter(c) : c != ',' && c != '_' && c != '\r' && !is_letter(c)) return false;
+    starts = c == ',';
+  }
+  return !starts;
 }
 
 /// Collects the demands of the sites of one recorded window.
@@ -189,8 +204,16 @@ std::vector<GradientRange> gradient_shape(std::string_view name, int64_t steps) 
 }
 
 std::vector<GradientRange> read_gradient_ranges(const std::string& file) {
+  std::error_code failed;
+  if (std::filesystem::is_directory(file, failed)) {
+    throw usage_error("'" + file + "' is a folder, not a CSV file", kRowHint);
+  }
   std::ifstream in(file);
-  if (!in) throw Error("cannot open '" + file + "': file not found", "check the path");
+  if (!in) {
+    const bool there = std::filesystem::exists(file, failed);
+    throw Error("cannot open '" + file + (there ? "'" : "': file not found"),
+                there ? "check its permissions" : "check the path");
+  }
   std::vector<GradientRange> gradients;
   std::string line;
   for (int64_t row = 1; std::getline(in, line); ++row) {
@@ -201,15 +224,18 @@ std::vector<GradientRange> read_gradient_ranges(const std::string& file) {
     if (comma < line.size()) smallest = number_of(std::string_view(line).substr(comma + 1));
     const bool good = largest && smallest && !(*largest < 0.0) && *smallest >= 0.0 &&
                       (!std::isfinite(*largest) || *smallest <= *largest);
-    if (!good && row == 1 && !largest) continue;  // a header
+    if (!good && gradients.empty() && row == 1 && is_header(line)) continue;
     if (!good) {
-      throw usage_error(fmt::format("'{}' line {}: not a row of gradient magnitudes", file, row),
-                        "write largest[,smallest] per step, for example 0.5,1e-6");
+      const bool swapped = largest && smallest && *smallest > *largest;
+      throw usage_error(fmt::format("'{}' line {}: {}", file, row,
+                                    swapped ? "the second number is larger than the first"
+                                            : "not a row of gradient magnitudes"),
+                        kRowHint);
     }
     gradients.push_back({*largest, *smallest});
   }
   if (gradients.empty()) {
-    throw usage_error("'" + file + "' contains no steps", "write largest[,smallest] per step");
+    throw usage_error("'" + file + "' contains no steps", kRowHint);
   }
   return gradients;
 }
@@ -223,12 +249,27 @@ ScaleDemands recorded_demands(const RunView& run, int lane) {
     if (site.phase != Phase::backward || scaled || !narrow_exponent(site.format)) continue;
     sites.push_back(site);
     demands.sites.push_back(site.name());
+    demands.layers.push_back(site.path);
   }
+  std::map<int, int> forward;  // sites of the lane that are among the demands' for this
+  const auto forward_site = [&](const RecordedStep& record) {
+    const std::vector<int> roots = facts.forward_roots(record);
+    if (roots.empty()) return -1;
+    const auto [known, is_new] =
+        forward.try_emplace(roots.front(), static_cast<int>(demands.sites.size()));
+    if (is_new) {
+      const SiteInfo& site = facts.site(roots.front());
+      demands.sites.push_back(site.name());
+      demands.layers.push_back(site.path);
+    }
+    return known->second;
+  };
   std::vector<std::pair<int64_t, ScaleDemand>> recorded;
   for (const RecordedStep& record : facts.recorded()) {
     WindowDemands window(facts, record);
     for (size_t i = 0; i < sites.size(); ++i) window.add(static_cast<int>(i), sites[i]);
     recorded.emplace_back(record.step, window.finish(demands));
+    recorded.back().second.forward_site = forward_site(record);
   }
   if (sites.empty() || recorded.empty()) {
     throw usage_error("lane " + facts.info().name +

@@ -69,6 +69,8 @@ class Tracer {
       if (!corrupted_ && corrupts(scaler_, state_.scaler, finite)) {
         corrupted_ = true;
         trace_.at = now;
+        // Either these gradients are not finite, or the steps skipped before drove the scale away.
+        trace_.cause = finite ? trace_.last_skipped : now;
       }
       if (finite && factor <= demand.floor) ++trace_.flushed;
       if (finite && demand.curve >= 0) {
@@ -97,6 +99,7 @@ class Tracer {
     };
     if (trace_.stop != ScalerStop::none) {
       const bool minimum = trace_.stop == ScalerStop::at_minimum;
+      trace_.cause = minimum ? trace_.steps : trace_.last_skipped;
       set(ScalerEnd::stops, trace_.steps,
           fmt::format("{} at step {}: {}", minimum ? "DeepSpeed raises" : "apex divides by zero",
                       trace_.steps,
@@ -111,10 +114,12 @@ class Tracer {
                       trace_.changes.back().step));
     } else if (ends_skipping && trace_.changes.back().step <= trace_.steps - kStuck) {
       const int64_t from = std::max(skips_since_, trace_.changes.back().step);
+      trace_.cause = tightest_from(from);
       set(ScalerEnd::stuck, from,
           fmt::format("skips every step from step {} on: the scale stays at {}", from,
                       scale_text(last)));
     } else if (ends_skipping) {
+      trace_.cause = tightest_from(skips_since_);
       set(ScalerEnd::collapses, skips_since_,
           fmt::format("skips every step from step {} on: the scale has fallen to {}", skips_since_,
                       scale_text(last)));
@@ -130,6 +135,15 @@ class Tracer {
     } else {
       set(ScalerEnd::rides, -1, fmt::format("skips {}", counted(trace_.skipped, "step")));
     }
+  }
+
+  /// Returns the step with the lowest ceiling: at scales below it, all of them are taken.
+  int64_t tightest_from(int64_t from) const {
+    const auto begin = demands_.steps.begin();
+    const auto tightest = std::min_element(
+        begin + from, begin + trace_.steps,
+        [](const ScaleDemand& a, const ScaleDemand& b) { return a.ceiling < b.ceiling; });
+    return tightest - begin;
   }
 
   std::string why_corrupted() const {
@@ -208,6 +222,16 @@ std::vector<LossScalerConfig> usual_scalers(int32_t interval) {
     if (interval > 0 && !is_static(scalers.back())) scalers.back().growth_interval = interval;
   }
   return scalers;
+}
+
+double fitting_static_scale(const ScaleDemands& demands) {
+  double lowest = HUGE_VAL;
+  for (const ScaleDemand& step : demands.steps) {
+    if (step.ceiling > 0.0) lowest = std::min(lowest, step.ceiling);
+  }
+  if (!std::isfinite(lowest)) return 0.0;
+  // The ceiling itself overflows.
+  return std::exp2(std::ceil(std::log2(lowest)) - 1.0);
 }
 
 std::vector<LimitSite> limiting_sites(const ScaleDemands& demands, bool ceilings) {

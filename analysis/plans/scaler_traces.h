@@ -26,7 +26,8 @@ struct ScaleDemand {
   double ceiling = std::numeric_limits<double>::infinity();
   double floor = 0.0;  ///< the largest scale at which a non-zero gradient becomes 0
   int ceiling_site = -1, floor_site = -1;  ///< who sets them: indices of ScaleDemands::sites
-  int curve = -1;                          ///< index of ScaleDemands::curves
+  int forward_site = -1;  ///< where the forward pass is not finite, if it is not; the same indices
+  int curve = -1;         ///< index of ScaleDemands::curves
 };
 
 /// Shares of non-zero gradients that become zero, by loss scale.
@@ -39,7 +40,8 @@ struct FlushCurve {
 
 struct ScaleDemands {
   std::vector<ScaleDemand> steps;
-  std::vector<std::string> sites;  ///< "conv1.weight_grad"; empty for made-up trajectories
+  std::vector<std::string> sites;   ///< "conv1.weight_grad"; empty for made-up trajectories
+  std::vector<std::string> layers;  ///< of the sites: "conv1"
   std::vector<FlushCurve> curves;
 };
 
@@ -101,7 +103,8 @@ struct ScalerTrace {
   ScalerEnd end = ScalerEnd::fits;
   int64_t at = -1;  ///< the step from which on `end` holds; -1 if it has none
   ScalerStop stop = ScalerStop::none;
-  std::string about;  ///< `end` in a sentence
+  int64_t cause = -1;  ///< the step whose overflow causes a bad end; -1 if none does
+  std::string about;   ///< `end` in a sentence
 };
 
 /// Runs the scaler over the trajectory. Takes a few nanoseconds per step.
@@ -116,6 +119,9 @@ struct LimitSite {
   int64_t steps = 0;      ///< in which it sets the limit
   double tightest = 0.0;  ///< the lowest ceiling, or the highest floor
 };
+/// Returns the largest power of two at which no step overflows that does not always; 0 if no step
+/// limits the scale.
+double fitting_static_scale(const ScaleDemands& demands);
 /// Returns the sites that set ceilings or floors, most steps first.
 std::vector<LimitSite> limiting_sites(const ScaleDemands& demands, bool ceilings);
 

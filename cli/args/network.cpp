@@ -173,6 +173,10 @@ Plan network_plan(const std::string& plan, const std::string& network,
                   const NetworkOptions& options) {
   if (zoo::is_zoo(plan)) return zoo_plan_of(plan);
   if (plan != kAsExported) return load_plan(plan);
+  if (network.empty()) {
+    throw usage_error("as_exported is the plan of an ONNX file and needs one",
+                      "add --model FILE.onnx");
+  }
   if (!is_network_file(network)) {
     throw usage_error("as_exported is the plan of an ONNX file, but '" + network + "' is built in",
                       "name another plan");

@@ -42,7 +42,7 @@ enum class Kept {
 
 struct Setting {
   std::string flag;   ///< "--batch", or "network" for an argument without a flag
-  unsigned commands;  ///< bits of Commands
+  unsigned commands;  ///< bits of Commands, and for `plan` of PlanSubject
   const char* group;  ///< heading in --help
   std::string help;
   SettingValue value;

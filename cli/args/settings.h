@@ -18,15 +18,42 @@
 
 namespace halfscope {
 
-/// The commands that take their settings from the table, as bits.
+/// The commands that take their settings from the table, as bits. Those of `plan` are its actions.
 enum Commands : unsigned {
   kTrain = 1,
   kRun = 2,
   kConvert = 4,
   kDoctor = 8,
   kInspect = 16,
-  kPlan = 32
+  kPlanList = 1U << 5U,
+  kPlanShow = 1U << 6U,
+  kPlanExplain = 1U << 7U,
+  kPlanDiff = 1U << 8U,
+  kPlanLint = 1U << 9U,
+  kPlanScalers = 1U << 10U,
+  kPlanNodes = kPlanShow | kPlanExplain | kPlanDiff | kPlanLint,
+  kPlan = kPlanList | kPlanNodes | kPlanScalers
 };
+
+/// Subjects of an action of `plan`, as more bits. A flag has an effect if the table has both the
+/// bit of the action and that of its subject.
+using PlanSubject = unsigned;
+inline constexpr PlanSubject kOfNothing = 1U << 11U;      ///< no network
+inline constexpr PlanSubject kOfBuiltIn = 1U << 12U;      ///< a built-in network
+inline constexpr PlanSubject kOfZoo = 1U << 13U;          ///< a network of the zoo that is trained
+inline constexpr PlanSubject kOfZooForward = 1U << 14U;   ///< one that is run forward
+inline constexpr PlanSubject kOfFile = 1U << 15U;         ///< an ONNX file with a loss
+inline constexpr PlanSubject kOfFileForward = 1U << 16U;  ///< one without a loss
+inline constexpr PlanSubject kOfTfGraph = 1U << 17U;      ///< a TensorFlow graph
+inline constexpr PlanSubject kOfRun = 1U << 18U;          ///< a run file
+inline constexpr PlanSubject kOfPattern = 1U << 19U;
+inline constexpr PlanSubject kOfTrajectory = 1U << 20U;
+inline constexpr PlanSubject kOfShape = 1U << 21U;
+inline constexpr PlanSubject kOfFiles = kOfFile | kOfFileForward;
+inline constexpr PlanSubject kOfTrained = kOfBuiltIn | kOfZoo | kOfFile;
+inline constexpr PlanSubject kOfNetworks = kOfBuiltIn | kOfZoo | kOfZooForward | kOfFiles;
+inline constexpr PlanSubject kOfGradients = kOfRun | kOfPattern | kOfTrajectory | kOfShape;
+inline constexpr PlanSubject kOfAnything = kOfNothing | kOfNetworks | kOfTfGraph | kOfGradients;
 
 struct Settings {
   Commands command = kTrain;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/args/network.h"
 #include "cli/args/tf_amp.h"
 #include "cli/terminal/lane_summary.h"
 #include "cli/terminal/output.h"
@@ -64,8 +66,8 @@ struct Painted {
 };
 
 Painted painted(const std::string& plan, const std::string& file) {
-  AmpOptions options = amp_options(plan);
   TfGraph graph = read_tf_graph(file);
+  AmpOptions options = amp_options(plan);
   options.preserve = fed_or_fetched(graph);
   AmpPainting painting = paint(graph, options);
   return {plan, file, std::move(graph), std::move(painting)};
@@ -108,7 +110,10 @@ Json nodes_json(const Painted& all, const std::vector<bool>& wanted,
                      {"colour", colour_name(paints[i].color)},
                      {"type", all.type_of(paints[i])},
                      {"why", reason_of(all.graph, all.painting, i)}};
-      if (trials != nullptr) attribute["change"] = change_of(all.painting, *trials, i);
+      if (trials != nullptr) {
+        attribute["change"] = change_of(all.painting, *trials, i);
+        attribute["variables"] = change_variables(all.painting, *trials, i);
+      }
       attributes.push_back(std::move(attribute));
     }
     if (!wanted[index]) continue;
@@ -193,9 +198,12 @@ std::string left_out(const Painted& all) {
 }  // namespace
 
 bool is_tf_graph_file(const std::string& model) {
+  if (model.ends_with(".pb") || model.ends_with(".pbtxt")) return true;
   std::error_code failed;
-  return model.ends_with(".pb") ||
-         std::filesystem::is_regular_file(std::filesystem::path(model) / "saved_model.pb", failed);
+  if (!std::filesystem::is_directory(model, failed)) return false;
+  // A folder may have the name of a built-in network.
+  const std::vector<std::string> words = network_words();
+  return std::find(words.begin(), words.end(), model) == words.end();
 }
 
 int plan_graphdef(const std::string& plan, const std::string& file, bool json) {
@@ -242,6 +250,7 @@ int explain_graphdef(const std::string& plan, const std::string& glob, const std
     wanted.push_back(glob_match(glob, node.name) || glob_match(glob, node.op));
     any |= wanted.back();
     names.push_back(node.name);
+    names.push_back(node.op);
   }
   if (!any) {
     throw usage_error("no node of " + file + " matches '" + glob + "'",
@@ -269,6 +278,9 @@ int explain_graphdef(const std::string& plan, const std::string& glob, const std
                         paint.attr, paint.changed ? "becomes" : "stays", all.type_of(paint));
     text += paragraph("Why: " + reason_of(all.graph, all.painting, i), style, 2, 7);
     text += paragraph("To change it: " + change_of(all.painting, edits, i), style, 2, 4);
+    // On a line of its own, to be copied.
+    const std::string variables = change_variables(all.painting, edits, i);
+    if (!variables.empty()) text += "    " + variables + "\n";
   }
   for (size_t node = 0; node < wanted.size(); ++node) {
     if (!wanted[node] || told.contains(node)) continue;

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 
 #include "analysis/plans/scaler_traces.h"
+#include "analysis/plans/scaler_verdicts.h"
 #include "analysis/rules/lane_facts.h"
 #include "analysis/rules/text.h"
 #include "cli/args/arguments.h"
@@ -17,6 +19,7 @@
 #include "cli/terminal/output.h"
 #include "core/error.h"
 #include "core/near_miss.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {
@@ -60,13 +63,6 @@ void check_choice(const ScalerTraceOptions& options) {
     throw usage_error("plan scalers takes one trajectory",
                       "use a run file, --pattern, --trajectory or --shape");
   }
-  if (!options.lane.empty() && options.run.empty()) {
-    throw usage_error("--lane needs a run file", "use halfscope plan scalers RUN --lane NAME");
-  }
-  const bool fixed_length = !options.run.empty() || !options.trajectory.empty();
-  if (fixed_length && options.steps > 0) {
-    throw usage_error("--steps is for --pattern and --shape", "leave it out");
-  }
 }
 
 Trajectory trajectory_of(const ScalerTraceOptions& options) {
@@ -83,8 +79,7 @@ Trajectory trajectory_of(const ScalerTraceOptions& options) {
   }
   const std::optional<FloatFormat> format = parse_format(options.format);
   if (!format) {
-    throw usage_error("unknown format '" + options.format + "'",
-                      "list the formats with halfscope help formats");
+    throw usage_error("unknown format '" + options.format + "'", format_hint(options.format));
   }
   if (!options.pattern.empty()) {
     return {"pattern " + options.pattern.substr(0, 40) + " (O: overflows at any scale)",
@@ -103,11 +98,16 @@ Trajectory trajectory_of(const ScalerTraceOptions& options) {
 std::vector<LossScalerConfig> scalers_of(const ScalerTraceOptions& options) {
   if (options.scalers.empty()) return usual_scalers(options.interval);
   std::vector<LossScalerConfig> scalers;
+  bool grows = options.interval == 0;  // or one of them has an interval to replace
   for (const std::string& text : options.scalers) {
     scalers.push_back(about({"scaler"}, [&] { return parse_loss_scale(text); }));
     if (options.interval > 0 && !is_static(scalers.back())) {
       scalers.back().growth_interval = options.interval;
+      grows = true;
     }
+  }
+  if (!grows) {
+    throw usage_error("plan scalers: --interval has no effect on static scales", "leave it out");
   }
   return scalers;
 }
@@ -200,7 +200,32 @@ Json site_json(const ScaleDemands& demands, bool ceilings) {
   return list;
 }
 
-Json trace_json(const ScalerTrace& trace) {
+/// One paragraph per scaler: "deepspeed: DeepSpeed raises at step 17: ... conv2.activation
+/// overflows ... Run halfscope ...". Advice that several share comes once, at the end.
+std::string verdicts_text(const std::vector<ScalerTrace>& traces,
+                          const std::vector<ScalerVerdict>& verdicts, const TextStyle& style) {
+  std::map<std::string, int> uses;
+  for (const ScalerVerdict& each : verdicts) ++uses[each.advice];
+  const std::vector<std::string> names = headings(traces);
+  std::string text, shared;
+  for (size_t i = 0; i < traces.size(); ++i) {
+    const ScalerVerdict& verdict = verdicts[i];
+    std::string line = names[i] + ": " + traces[i].about + ".";
+    if (!verdict.why.empty()) line += " " + verdict.why;
+    if (!verdict.advice.empty()) {
+      int& count = uses[verdict.advice];
+      if (count == 1) line += " " + verdict.advice;
+      if (count > 1) shared += paragraph(verdict.advice, style, 0, 0);
+      if (count > 1) count = 0;  // it is told
+    }
+    text += paragraph(line, style, 0, 2);
+  }
+  return text + (shared.empty() ? "" : "\n" + shared);
+}
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json trace_json(const ScalerTrace& trace, const ScalerVerdict& verdict) {
   Json steps = Json::array(), scales = Json::array();
   for (const ScaleChange& each : trace.changes) {
     steps.push_back(each.step);
@@ -212,6 +237,9 @@ Json trace_json(const ScalerTrace& trace) {
           {"good", is_good(trace.end)},
           {"at", step(trace.at)},
           {"text", trace.about},
+          {"site", text_or_null(verdict.site)},
+          {"why", text_or_null(verdict.why)},
+          {"advice", text_or_null(verdict.advice)},
           {"steps", trace.steps},
           {"skipped", trace.skipped},
           {"optimizer_steps", trace.updates},
@@ -289,14 +317,16 @@ int plan_scalers(const ScalerTraceOptions& options) {
   }
   const Trajectory trajectory = trajectory_of(options);
   std::vector<ScalerTrace> traces;
+  std::vector<ScalerVerdict> verdicts;
   for (const LossScalerConfig& each : scalers_of(options)) {
     traces.push_back(trace_scaler(each, trajectory.demands));
+    verdicts.push_back(verdict_of(traces.back(), each, trajectory.demands, options.run));
   }
   if (!options.csv.empty()) write_result(options.csv, csv_of(traces), options.force);
   const int64_t steps = static_cast<int64_t>(trajectory.demands.steps.size());
   if (options.json) {
     Json list = Json::array();
-    for (const ScalerTrace& each : traces) list.push_back(trace_json(each));
+    for (size_t i = 0; i < traces.size(); ++i) list.push_back(trace_json(traces[i], verdicts[i]));
     write_json(Json{{"schema", "halfscope.scalers/1"},
                     {"version", HALFSCOPE_VERSION},
                     {"trajectory", trajectory.about},
@@ -309,10 +339,7 @@ int plan_scalers(const ScalerTraceOptions& options) {
   const TextStyle style = text_style(STDOUT_FILENO);
   std::string text = fmt::format("{}, {}\n\n", trajectory.about, counted(steps, "step"));
   text += summary(traces, !trajectory.demands.curves.empty()) + "\n";
-  const std::vector<std::string> names = headings(traces);
-  for (size_t i = 0; i < traces.size(); ++i) {
-    text += paragraph(names[i] + ": " + traces[i].about + ".", style, 0, 2);
-  }
+  text += verdicts_text(traces, verdicts, style);
   text += "\nLoss scale from each step on that changes one:\n" + changes(traces, options.csv);
   const std::string sites = limits(trajectory.demands, true) + limits(trajectory.demands, false);
   if (!sites.empty()) text += "\n" + sites;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "analysis/plans/casts.h"
@@ -19,6 +20,7 @@
 #include "cli/terminal/lane_summary.h"
 #include "cli/terminal/output.h"
 #include "core/error.h"
+#include "core/near_miss.h"
 #include "core/policy/policy.h"
 
 namespace halfscope {
@@ -295,11 +297,15 @@ int plan_explain(const std::string& name, const std::string& glob, const Setting
   const ExplainedPlan explained = explain_plan(planned_network(settings), planned(name, settings));
   const std::vector<const NodeDecision*> found = decisions_about(explained, glob);
   if (found.empty()) {
-    std::string paths;
-    for (const NodeDecision& node : explained.nodes)
-      paths += (paths.empty() ? "" : ", ") + node.path;
+    std::vector<std::string> words;  // paths, then operators
+    for (const NodeDecision& node : explained.nodes) words.push_back(node.path);
+    constexpr size_t kShown = 30;
+    const size_t shown = std::min(words.size(), kShown);
+    std::string paths = comma_list(std::span(words).first(shown));
+    if (shown < words.size()) paths += fmt::format(" and {} more", words.size() - shown);
+    for (const NodeDecision& node : explained.nodes) words.push_back(node.op);
     throw usage_error("no node of " + settings.model + " matches '" + glob + "'",
-                      "nodes: " + paths);
+                      did_you_mean(glob, words, "nodes: " + paths));
   }
   if (settings.json) {
     Json json = about_json("halfscope.plan-reasons/1", settings, samples_of(explained));

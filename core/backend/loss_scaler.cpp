@@ -82,6 +82,7 @@ class OptionParser {
       : framework_(framework), text_(text), config_(framework.defaults) {}
 
   LossScalerConfig parse(std::string_view options) {
+    if (options.empty()) fail("no option after the colon", known());
     for (size_t from = 0; from <= options.size();) {
       const size_t comma = std::min(options.find(',', from), options.size());
       set(options.substr(from, comma - from));
@@ -90,6 +91,7 @@ class OptionParser {
     if (config_.fixed && seen_.size() > 1) {
       fail("a static scale has no other options", "use " + name() + ":static=X");
     }
+    check_contradictions();
     return config_;
   }
 
@@ -129,6 +131,40 @@ class OptionParser {
     if (has_value) fail(key + " takes no value", "write " + key + " alone");
   }
 
+  bool has(const char* key) const {
+    return std::find(seen_.begin(), seen_.end(), key) != seen_.end();
+  }
+
+  /// Refuses options of which the framework would ignore one, and limits that make an overflow
+  /// raise the scale: apex and DeepSpeed compute max(scale / 2, min). A first scale above apex's
+  /// maximum is no mistake, since apex lowers it.
+  void check_contradictions() const {
+    struct Exclusion {
+      const char *one, *other, *why;
+    };
+    static constexpr Exclusion kExclusions[] = {
+        {"raise", "no-raise", "raise and no-raise contradict each other"},
+        {"fused", "raise", "DeepSpeed's fused optimizer raises no error"},
+        {"fused", "hysteresis", "DeepSpeed's fused optimizer has no hysteresis"},
+        {"fused", "consecutive", "DeepSpeed's fused optimizer has no hysteresis"}};
+    for (const Exclusion& each : kExclusions) {
+      if (!has(each.one) || !has(each.other)) continue;
+      fail(each.why, std::string("leave out ") + each.one + " or " + each.other);
+    }
+    if (config_.fixed) return;
+    const std::string minimum = "min=" + number_text(config_.minimum);
+    if (config_.maximum > 0.0 && config_.minimum > config_.maximum) {
+      fail(minimum + " is larger than max=" + number_text(config_.maximum),
+           "use a min that is at most max");
+    }
+    const double first = initial_state(config_).scale;
+    if (first < config_.minimum) {
+      fail("the first scale, " + number_text(first) + ", is below " + minimum +
+               ", so an overflow would raise it",
+           "use a min that is at most the first scale");
+    }
+  }
+
   void set(std::string_view option) {
     const size_t equals = std::min(option.find('='), option.size());
     std::string key(option.substr(0, equals));
@@ -147,7 +183,7 @@ class OptionParser {
       fail("unknown option '" + std::string(option) + "'",
            did_you_mean(key, framework_.options, known()));
     }
-    if (std::find(seen_.begin(), seen_.end(), key) != seen_.end()) {
+    if (has(key.c_str())) {
       fail("the option " + key + " occurs twice", "give each option once");
     }
     seen_.push_back(key);

@@ -8,10 +8,14 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "core/error.h"
 #include "core/graph/op_def.h"
+#include "core/plan/own_path.h"
 #include "core/policy/frameworks.h"
 #include "core/policy/torch.h"
 
@@ -89,6 +93,39 @@ void keep_batch_norm(Plan& plan, const char* why, const char* change) {
   plan.rules.push_back(std::move(rule));
 }
 
+/// Returns whether a batch normalization has affine=False: exporters write its scale and shift as
+/// constant ones and zeros. A layer whose own parameters are frozen at their first values looks the
+/// same.
+bool is_plain_norm(const Node& node, const std::map<ValueId, const Tensor*>& constants) {
+  const auto all = [&](size_t input, float value) {
+    const auto found =
+        input < node.inputs.size() ? constants.find(node.inputs[input]) : constants.end();
+    return found != constants.end() &&
+           std::all_of(found->second->data.begin(), found->second->data.end(),
+                       [&](float each) { return each == value; });
+  };
+  constexpr size_t kScale = 1, kShift = 2;
+  return node.op == kNorm && all(kScale, 1.0f) && all(kShift, 0.0f);
+}
+
+/// Returns the plan for one network: apex keeps batch normalizations in fp32 only if they have
+/// affine parameters (BN_convert_float and convert_network test module.affine).
+Plan with_plain_norms(Plan plan, const Model& network) {
+  std::map<ValueId, const Tensor*> constants;
+  for (const Constant& each : network.graph.constants()) constants[each.value] = &each.tensor;
+  for (const Node& node : network.graph.nodes()) {
+    if (!is_plain_norm(node, constants)) continue;
+    PlanRule rule{.path = own_path_glob(node.path), .op = kNorm, .read = kFp16, .write = kFp16};
+    rule.rounds_weights = true;
+    rule.why =
+        "It has no affine parameters (affine=False), and apex keeps only batch normalizations that "
+        "have some in fp32.";
+    rule.change = "Give it affine parameters (affine=True).";
+    plan.rules.push_back(std::move(rule));
+  }
+  return plan;
+}
+
 /// fp16 weights as copies of fp32 master weights, which begin with the fp16 values.
 Plan o2_plan() {
   Plan plan = cast_model(kFp16, "O2 (cast_model_type=torch.float16)");
@@ -128,7 +165,7 @@ Plan network_to_half() {
       plan,
       "network_to_half() casts batch normalizations back to fp32 after model.half(), so "
       "their values were rounded to fp16 once; activations are fp16.",
-      "Without affine parameters it stays in fp16.");
+      "Give it no affine parameters (affine=False).");
   return plan;
 }
 
@@ -154,10 +191,32 @@ Plan tf32_plan() {
 
 }  // namespace
 
+void check_apex_options(std::string_view name) {
+  struct Refusal {
+    std::string_view name;
+    const char *what, *hint;
+  };
+  constexpr const char* kNorms =
+      "apex refuses keep_batchnorm_fp32 with O1, whose batch normalizations keep fp32 parameters";
+  static constexpr Refusal kRefusals[] = {
+      {"apex-O1-bn-fp32", kNorms, "use apex-O1, or apex-O2, which has it on"},
+      {"apex-O1-bn-fp16", kNorms, "use apex-O1, or apex-O3, which has it off"},
+      {"apex-O1-master-weights", "apex refuses master_weights with O1, whose weights are fp32",
+       "use apex-O1, or apex-O2, which has master weights"}};
+  for (const Refusal& each : kRefusals) {
+    if (name == each.name) throw usage_error(each.what, each.hint);
+  }
+}
+
 std::vector<Preset> apex_presets() {
   const auto row = [](const char* name, const char* group, const char* summary,
                       std::function<Plan()> make) {
     return Preset{.info = {name, group, summary}, .make = std::move(make)};
+  };
+  const auto keeps_norms = [&](const char* name, const char* summary, Plan (*make)()) {
+    Preset preset = row(name, "apex", summary, make);
+    preset.make_for = [make](const Model& network) { return with_plain_norms(make(), network); };
+    return preset;
   };
   const auto fp32 = [] {
     Plan plan;
@@ -168,12 +227,12 @@ std::vector<Preset> apex_presets() {
   return {
       row("apex-O0", "apex", "fp32 everywhere", fp32),
       row("apex-O1", "apex", "functions patched by lists; weights in fp32", o1_plan),
-      row("apex-O2", "apex", "model in fp16 with fp32 master weights; batch norm in fp32", o2_plan),
+      keeps_norms("apex-O2", "model in fp16 with fp32 master weights; batch norm in fp32", o2_plan),
       row("apex-O3", "apex", "model in fp16, without master weights",
           [] { return o3_plan(false); }),
-      row("apex-O3-bn-fp32", "apex", "as apex-O3, with keep_batchnorm_fp32=True",
-          [] { return o3_plan(true); }),
-      row("network-to-half", "apex", "apex.fp16_utils.network_to_half()", network_to_half),
+      keeps_norms("apex-O3-bn-fp32", "as apex-O3, with keep_batchnorm_fp32=True",
+                  [] { return o3_plan(true); }),
+      keeps_norms("network-to-half", "apex.fp16_utils.network_to_half()", network_to_half),
       row("torch-half", "PyTorch", "model.half()",
           [] { return cast_model(kFp16, "model.half()"); }),
       row("torch-bfloat16", "PyTorch", "model.bfloat16()",

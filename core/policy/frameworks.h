@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "core/policy/policy.h"
@@ -18,9 +19,11 @@ struct Preset {
   std::function<Plan(const Model&)> make_for{};  ///< for one network, PresetInfo::needs_network
 };
 
-std::vector<Preset> our_presets();         ///< references, formats everywhere, recipes
-std::vector<Preset> torch_presets();       ///< PyTorch's autocast
-std::vector<Preset> apex_presets();        ///< apex's levels, model.half() and similar, TF32
+std::vector<Preset> our_presets();    ///< references, formats everywhere, recipes
+std::vector<Preset> torch_presets();  ///< PyTorch's autocast
+std::vector<Preset> apex_presets();   ///< apex's levels, model.half() and similar, TF32
+/// Throws Error (usage) for the name of a preset that would combine options which apex refuses.
+void check_apex_options(std::string_view name);
 std::vector<Preset> tensorflow_presets();  ///< grappler's auto_mixed_precision
 std::vector<Preset> keras_presets();       ///< tf.keras and Keras 3
 

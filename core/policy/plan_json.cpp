@@ -15,6 +15,7 @@
 #include "core/graph/op_def.h"
 #include "core/near_miss.h"
 #include "core/numeric/sums/tensor_core.h"
+#include "core/policy/frameworks.h"
 #include "core/policy/policy.h"
 
 namespace halfscope {
@@ -25,9 +26,21 @@ constexpr const char* kSchema = "halfscope.plan/1";
 /// Run files are SQLite databases. This detects one that is passed as a plan.
 constexpr std::string_view kRunFileStart = "SQLite format 3";
 
+/// "a number", "an array"
+std::string kind_of(const Json& value) {
+  if (value.is_null()) return "null";
+  if (value.is_boolean()) return "true or false";
+  if (value.is_number()) return "a number";
+  if (value.is_string()) return "a string";
+  return value.is_array() ? "an array" : "an object";
+}
+
 void check_keys(const Json& object, const std::string& where,
                 const std::vector<std::string>& known) {
-  if (!object.is_object()) throw usage_error("plan: " + where + " must be an object");
+  if (!object.is_object()) {
+    throw usage_error("plan: " + where + " must be an object, not " + kind_of(object),
+                      "write { \"" + known.front() + "\": ... }");
+  }
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     throw usage_error("plan: unknown key \"" + key + "\" in " + where,
@@ -36,8 +49,11 @@ void check_keys(const Json& object, const std::string& where,
 }
 
 std::string text_of(const Json& object, const char* key, const std::string& where) {
-  if (!object.at(key).is_string())
-    throw usage_error("plan: " + where + "." + key + " must be a string");
+  if (!object.at(key).is_string()) {
+    throw usage_error(
+        "plan: " + where + "." + key + " must be a string, not " + kind_of(object.at(key)),
+        std::string("write \"") + key + "\": \"...\"");
+  }
   return object.at(key).get<std::string>();
 }
 
@@ -309,7 +325,8 @@ Json rule_to(const PlanRule& rule) {
 /// `byte` is where parsing stopped, counted from 1; one beyond the end if the text is truncated.
 Error not_json(std::string_view text, size_t byte) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
-    return usage_error("plan: the text is empty");
+    return usage_error("plan: the text is empty",
+                       "print a plan to start from: halfscope plan show mixed_float16 --json");
   if (text.find('\0') != std::string_view::npos) {
     return usage_error("plan: not a text file",
                        "use a JSON plan; halfscope diagnose can write one");
@@ -411,7 +428,7 @@ Plan plan_from_json(std::string_view text) {
   } catch (const Json::parse_error& e) {
     throw not_json(text, e.byte);
   } catch (const Json::exception&) {  // a number beyond a double's range
-    throw usage_error("plan: not JSON: a number is too large");
+    throw usage_error("plan: not JSON: a number is too large", "use numbers below 1e308");
   }
   if (!twice.empty()) {
     throw usage_error("plan: key \"" + twice + "\" is given twice in one object",
@@ -423,13 +440,17 @@ Plan plan_from_json(std::string_view text) {
   }
   check_keys(json, "the plan", {"schema", "name", "default", "variables", "rules", "precision"});
   for (const char* key : {"schema", "name"}) {
-    if (!json.contains(key)) throw usage_error(std::string("plan: key \"") + key + "\" is missing");
+    if (!json.contains(key)) {
+      throw usage_error(
+          std::string("plan: key \"") + key + "\" is missing",
+          std::string(R"(begin with {"schema": ")") + kSchema + R"(", "name": "my-plan", ...})");
+    }
   }
   if (const std::string schema = text_of(json, "schema", "the plan"); schema != kSchema) {
     throw usage_error("plan: schema \"" + schema + "\" is not " + kSchema,
                       schema.starts_with("halfscope.report")
                           ? "extract recommendation.plan from the report"
-                          : "");
+                          : std::string("write \"schema\": \"") + kSchema + "\"");
   }
   Plan plan;
   plan.name = text_of(json, "name", "the plan");
@@ -440,15 +461,18 @@ Plan plan_from_json(std::string_view text) {
   if (plan.name.empty() || !printable || plan.name.size() > kLongestName) {
     throw usage_error(
         "plan: the name must not be empty, longer than 200 bytes or contain a comma or control "
-        "characters");
+        "characters",
+        "write for example \"name\": \"my-plan\"");
   }
   if (json.contains("precision")) {
     if (text_of(json, "precision", "the plan") != "double")
-      throw usage_error("plan: precision must be \"double\"");
+      throw usage_error("plan: precision must be \"double\"",
+                        "leave it out, or use default and rules for other formats");
     plan.double_precision = true;
     for (const char* key : {"default", "variables", "rules"}) {
       if (json.contains(key))
-        throw usage_error(std::string("plan: precision cannot be combined with ") + key);
+        throw usage_error(std::string("plan: precision cannot be combined with ") + key,
+                          "leave out one of them");
     }
   }
   if (json.contains("default")) {
@@ -488,7 +512,10 @@ Plan plan_from_json(std::string_view text) {
     read_update_formats(json["variables"], plan);
   }
   if (json.contains("rules")) {
-    if (!json["rules"].is_array()) throw usage_error("plan: rules must be an array");
+    if (!json["rules"].is_array()) {
+      throw usage_error("plan: rules must be an array, not " + kind_of(json["rules"]),
+                        R"(write "rules": [{"path": "conv1", "format": "fp32"}])");
+    }
     for (size_t i = 0; i < json["rules"].size(); ++i) {
       plan.rules.push_back(rule_from(json["rules"][i], "rules[" + std::to_string(i) + "]"));
     }
@@ -546,6 +573,7 @@ Plan load_plan(const std::string& name_or_file) {
     if (std::filesystem::exists(name_or_file, ignored)) {
       throw Error("cannot read '" + name_or_file + "'", "check its permissions");
     }
+    check_apex_options(name_or_file);
     throw usage_error("no plan named '" + name_or_file + "', and no file with this name",
                       did_you_mean(name_or_file, known, "list them with: halfscope plan list"));
   }

@@ -25,18 +25,6 @@ int64_t statistics_of(const RunView& run, int lane) {
   return windows;
 }
 
-/// Returns the largest power of two at which no step overflows that does not always; 0 if no step
-/// limits the scale.
-double fitting_static_scale(const ScaleDemands& demands) {
-  double lowest = HUGE_VAL;
-  for (const ScaleDemand& step : demands.steps) {
-    if (step.ceiling > 0.0) lowest = std::min(lowest, step.ceiling);
-  }
-  if (!std::isfinite(lowest)) return 0.0;
-  // The ceiling itself overflows.
-  return std::exp2(std::ceil(std::log2(lowest)) - 1.0);
-}
-
 }  // namespace
 
 ScalerStudy study_scalers(const RunView& run, int lane) {

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "analysis/plans/scaler_verdicts.h"
 #include "core/error.h"
 
 namespace halfscope {
@@ -131,6 +132,65 @@ TEST(ScalerTraces, LostShareIsTheMeanOfTheCurve) {
   EXPECT_EQ(trace("static:8", demands).lost, 0.75);
   EXPECT_EQ(trace("torch:init=8,interval=2", demands).lost, 0.5) << "8, then 16";
   EXPECT_TRUE(std::isnan(trace("static:8", demands_of_pattern("F", 3)).lost));
+}
+
+/// A recorded network: the forward pass is not finite in the first `bad` steps, and the gradient of
+/// b.weight overflows at 8.
+ScaleDemands recorded(int64_t bad, int64_t steps) {
+  ScaleDemands demands;
+  demands.sites = {"a.weight_grad", "b.weight_grad", "c.activation"};
+  demands.layers = {"a", "b", "c"};
+  demands.steps.assign(static_cast<size_t>(steps), {.ceiling = 8.0, .ceiling_site = 1});
+  for (int64_t i = 0; i < bad; ++i)
+    demands.steps[static_cast<size_t>(i)] = {.ceiling = 0.0, .forward_site = 2};
+  return demands;
+}
+
+ScalerVerdict verdict(const char* scaler, const ScaleDemands& demands,
+                      const std::string& run = "") {
+  const LossScalerConfig config = parse_loss_scale(scaler);
+  return verdict_of(trace_scaler(config, demands), config, demands, run);
+}
+
+TEST(ScalerVerdicts, NameTheTensorThatOverflows) {
+  const ScaleDemands forward = recorded(400, 400);
+  const ScalerVerdict stopped = verdict("deepspeed", forward, "my run.hscope");
+  EXPECT_EQ(stopped.site, "c.activation");
+  EXPECT_EQ(stopped.why, "c.activation overflows in the forward pass.");
+  EXPECT_EQ(stopped.advice,
+            "No loss scale helps: run halfscope diagnose 'my run.hscope' to fix c.");
+  EXPECT_EQ(verdict("tf-keras", forward).site, "c.activation");
+  EXPECT_EQ(verdict("apex", recorded(2000, 2000)).site, "c.activation") << "it divides by 0";
+  EXPECT_EQ(verdict("torch", recorded(144, 200)).site, "c.activation")
+      << "which drove the scale to where its inverse is infinite";
+  const ScaleDemands gradients = recorded(0, 400);
+  const ScalerVerdict high = verdict("deepspeed:min=16", gradients);
+  EXPECT_EQ(high.site, "b.weight_grad");
+  EXPECT_THAT(high.why, HasSubstr("b.weight_grad overflows in step "));
+  EXPECT_THAT(high.why, HasSubstr("unless the loss scale is at most about 8."));
+  EXPECT_EQ(high.advice, "Use min=4, or keep b in fp32.");
+  EXPECT_EQ(verdict("static:64", gradients).advice,
+            "Use a dynamic scale or static:4, or keep b in fp32.");
+  EXPECT_EQ(verdict("apex:static=64", gradients).site, "b.weight_grad") << "it never skips";
+  EXPECT_EQ(verdict("torch", gradients).why, "") << "a good end";
+}
+
+/// Following the advice gives a good end.
+TEST(ScalerVerdicts, AdviceWorks) {
+  const ScaleDemands gradients = recorded(0, 400);
+  EXPECT_FALSE(is_good(trace("deepspeed:min=16", gradients).end));
+  EXPECT_TRUE(is_good(trace("deepspeed:min=4", gradients).end));
+  EXPECT_FALSE(is_good(trace("static:64", gradients).end));
+  EXPECT_TRUE(is_good(trace("static:4", gradients).end));
+  ScaleDemands small = gradients;
+  for (ScaleDemand& step : small.steps) step.ceiling = 0.25;
+  EXPECT_FALSE(is_good(trace("tf-keras", small).end));
+  EXPECT_THAT(verdict("tf-keras", small).advice,
+              HasSubstr("Use a scaler that goes below 1, such as torch"));
+  EXPECT_TRUE(is_good(trace("torch", small).end));
+  const ScaleDemands clean = demands_of_pattern("F", 300000);
+  EXPECT_EQ(verdict("torch", clean).advice, "Use a fixed one: static:65536.");
+  EXPECT_TRUE(is_good(trace("static:65536", clean).end));
 }
 
 TEST(ScalerTraces, LimitingSites) {

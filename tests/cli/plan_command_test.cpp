@@ -116,12 +116,103 @@ TEST(CliPlan, WrongArgumentsAreUsageErrors) {
   expect_usage_error({"plan", "list", "x"}, "'x' is one argument too many", "use halfscope plan");
   expect_usage_error({"plan", "explain", "conv1"}, "plan explain needs a network", "add --model");
   expect_usage_error({"plan", "explain", "conv9", "--model", "lenet"},
-                     "no node of lenet matches 'conv9'", "nodes: conv1, relu1");
+                     "no node of lenet matches 'conv9'", "did you mean conv1?");
+  expect_usage_error({"plan", "explain", "Softmaks", "--model", "lenet"},
+                     "no node of lenet matches 'Softmaks'", "nodes: conv1, relu1");
+  expect_usage_error({"plan", "show", "as_exported"},
+                     "as_exported is the plan of an ONNX file and needs one",
+                     "add --model FILE.onnx");
   expect_usage_error({"plan", "show", "mixed_flaot16"}, "no plan named 'mixed_flaot16'",
                      "did you mean mixed_float16?");
   expect_usage_error({"plan", "show", "cuda:float16"}, "names a backend", "write float16");
   expect_usage_error({"plan", "show", "float16", "--model", "lenet", "--fp32", "nothing"},
                      "no layer matches 'nothing'", "layers: conv1");
+}
+
+/// The actions that use each flag, from docs/reference/plan.md; every other action refuses it.
+TEST(CliPlan, EachActionRefusesFlagsThatItWouldIgnore) {
+  const std::map<std::string, Words> starts{
+      {"list", {"plan", "list"}},
+      {"show", {"plan", "show", "float16", "--model", "lenet"}},
+      {"explain", {"plan", "explain", "conv1", "--model", "lenet"}},
+      {"diff", {"plan", "diff", "float16", "float32", "--model", "lenet"}},
+      {"lint", {"plan", "lint", "bfloat16", "--model", "lenet"}},
+      {"scalers", {"plan", "scalers"}}};
+  const std::set<std::string> nodes{"show", "explain", "diff", "lint"}, lint{"lint"},
+      scalers{"scalers"};
+  const struct {
+    Words flag;
+    std::set<std::string> actions;
+  } flags[] = {{{"--loss", "cross-entropy"}, nodes},
+               {{"--batch", "4"}, nodes},
+               {{"--data", "digits"}, nodes},
+               {{"--fp32", "conv1"}, nodes},
+               {{"--optimizer", "adam"}, lint},
+               {{"--lr", "0.01"}, lint},
+               {{"--schedule", "cosine"}, lint},
+               {{"--clip-norm", "1"}, lint},
+               {{"--clip-before-unscale", "--clip-norm", "1"}, lint},
+               {{"--ema", "0.9"}, lint},
+               {{"--loss-scale", "torch"}, lint},
+               {{"--pattern", "FO"}, scalers},
+               {{"--shape", "steady"}, scalers},
+               {{"--scaler", "torch"}, scalers},
+               {{"--interval", "3"}, scalers},
+               {{"--steps", "30"}, scalers},
+               {{"--format", "bf16"}, scalers}};
+  for (const auto& [flag, actions] : flags) {
+    for (const auto& [action, start] : starts) {
+      Words words = start;
+      words.insert(words.end(), flag.begin(), flag.end());
+      const Outcome outcome = Bench().run(words);
+      if (actions.contains(action)) {
+        EXPECT_LE(outcome.code, 1) << action << " " << flag[0] << ": " << outcome.err;
+      } else {
+        EXPECT_EQ(outcome.code, 2) << action << " " << flag[0];
+        EXPECT_THAT(outcome.err, AllOf(HasSubstr("plan " + action + " has no flag " + flag[0]),
+                                       HasSubstr("hint: " + flag[0] + " is a flag of plan ")));
+      }
+    }
+  }
+}
+
+TEST(CliPlan, FlagsThatHaveNoEffectOnTheSubjectAreRefused) {
+  const std::string graph =
+      std::string(HALFSCOPE_SOURCE_DIR) + "/tests/policy/files/tf_amp/mlp_forward.pb";
+  const struct {
+    Words words;
+    std::string what, hint;
+  } mistakes[] = {{{"show", "float16", "--batch", "4"},
+                   "--batch has no effect without a network",
+                   "add --model"},
+                  {{"show", "float16", "--model", "lenet", "--frozen", "x"},
+                   "--frozen has no effect on a built-in network",
+                   "leave it out"},
+                  {{"explain", "tf-amp", "MatMul", "--model", graph, "--fp32", "x"},
+                   "--fp32 has no effect on a TensorFlow graph",
+                   "leave it out"},
+                  {{"show", "float16", "--model", "zoo:F11", "--batch", "4"},
+                   "--batch has no effect on a network of the zoo",
+                   "leave it out"},
+                  {{"lint", "float16", "--model", "x.onnx", "--optimizer", "adam"},
+                   "--optimizer has no effect on a network without a loss",
+                   "add --loss to plan a training"},
+                  {{"show", "float16", "--model", "x.onnx", "--data", "digits"},
+                   "--data has no effect on a network without a loss",
+                   "leave it out"},
+                  {{"scalers", "--pattern", "F", "--format", "bf16"},
+                   "--format has no effect with --pattern",
+                   "leave it out; it has an effect with --trajectory or on a built-in trajectory"},
+                  {{"scalers", "x.hscope", "--steps", "9"},
+                   "--steps has no effect on a run file",
+                   "leave it out; it has an effect with --pattern or on a built-in trajectory"}};
+  for (const auto& [words, what, hint] : mistakes) {
+    Words all{"plan"};
+    all.insert(all.end(), words.begin(), words.end());
+    expect_usage_error(all, "plan " + words[0] + ": " + what, hint);
+  }
+  const Outcome rules = Bench().run({"plan", "show", "float16", "--fp32", "conv*"});
+  EXPECT_THAT(rules.out, HasSubstr("conv*")) << "rules need no network";
 }
 
 }  // namespace

@@ -115,15 +115,51 @@ TEST(CliScalers, TracesOfARun) {
   EXPECT_THAT(bench.run({"plan", "scalers", "run.hscope"}).out, HasSubstr("Largest scale, set by"));
 }
 
+/// lenet-hot overflows in the forward pass of conv2, whatever the loss scale.
+TEST(CliScalers, AStopNamesTheTensorThatOverflows) {
+  const Bench bench;
+  ASSERT_EQ(bench
+                .run({"train", "--model", "lenet-hot", "--plan", "mixed_float16", "--steps", "4",
+                      "--batch", "8", "--no-eval", "--no-errors", "--quiet", "--out", "hot.hscope"})
+                .code,
+            0);
+  const Words words{"plan", "scalers", "hot.hscope", "--scaler", "deepspeed:init=2,hysteresis=1"};
+  const Outcome text = bench.run(words);
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("deepspeed: DeepSpeed raises at step 1: a step overflows at the "
+                                  "minimum, 1. conv2.activation overflows in the forward pass"));
+  EXPECT_THAT(text.out, HasSubstr("run halfscope diagnose hot.hscope to fix conv2."));
+  Words all = words;
+  all.emplace_back("--json");
+  const nlohmann::json one = nlohmann::json::parse(bench.run(all).out)["scalers"][0];
+  EXPECT_EQ(one["site"], "conv2.activation");
+  EXPECT_EQ(one["advice"], "No loss scale helps: run halfscope diagnose hot.hscope to fix conv2.");
+  const std::string all_scalers = bench.run({"plan", "scalers", "hot.hscope"}).out;
+  const size_t once = all_scalers.find("No loss scale helps");
+  ASSERT_NE(once, std::string::npos);
+  EXPECT_EQ(all_scalers.find("No loss scale helps", once + 1), std::string::npos);
+}
+
 TEST(CliScalers, MistakesOfThePlan) {
   const Bench bench;
   std::ofstream(bench / "bad.csv") << "1\nx\n";
+  std::ofstream(bench / "first.csv") << "0.5 1\n1\n";
+  std::ofstream(bench / "swapped.csv") << "largest,smallest\n1,2\n";
+  std::ofstream(bench / "header.csv") << "largest\n";
+  std::filesystem::create_directories(bench / "folder");
   const std::pair<Words, const char*> mistakes[] = {
       {{"--pattern", "FFX"}, "is not a row of F and O"},
       {{"--shape", "stedy"}, "unknown trajectory 'stedy'"},
       {{"--shape", "steady", "--pattern", "F"}, "takes one trajectory"},
       {{"--trajectory", "bad.csv"}, "line 2"},
-      {{"--lane", "x"}, "--lane needs a run file"},
+      {{"--trajectory", "first.csv"}, "'first.csv' line 1: not a row of gradient magnitudes"},
+      {{"--trajectory", "swapped.csv"}, "line 2: the second number is larger than the first"},
+      {{"--trajectory", "folder"}, "'folder' is a folder, not a CSV file"},
+      {{"--trajectory", "header.csv"}, "'header.csv' contains no steps"},
+      {{"--lane", "x"}, "--lane has no effect on a built-in trajectory"},
+      {{"--scaler", "static:8", "--interval", "3"}, "--interval has no effect on static scales"},
+      {{"--scaler", "apex:min=5,max=2"}, "min=5 is larger than max=2"},
+      {{"--scaler", "deepspeed:raise,no-raise"}, "contradict each other"},
       {{"--scaler", "torch:growth=0"}, "growth=0"},
       {{"--format", "fp17"}, "unknown format 'fp17'"}};
   for (const auto& [words, what] : mistakes) {

@@ -132,14 +132,22 @@ TEST(Plan, ErrorsNameWhatIsWrong) {
       {R"({"schema": "halfscope.plan/1", "name": "x", "default": {"accumulate": "fp16"}})",
        "default.accumulate: unknown value \"fp16\""},
       {R"({"schema": "halfscope.plan/1", "name": "x", "default": {"accumulate": 64}})",
-       "default.accumulate must be a string"},
+       "default.accumulate must be a string, not a number"},
       {R"({"schema": "halfscope.plan/1", "name": "x", "variables": {"storage": "e9m1"}})",
        "variables.storage: unknown format \"e9m1\""},
       {R"({"schema": "halfscope.plan/1", "name": "x", "rules": [{"format": "fp16"}]})",
        "rules[0] selects nothing"},
-      {R"({"schema": "halfscope.plan/1", "name": "x", "rules": {}})", "rules must be an array"},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "rules": {}})",
+       "rules must be an array, not an object"},
       {R"({"schema": "halfscope.plan/1", "name": "x", "rules": ["a"]})",
-       "rules[0] must be an object"},
+       "rules[0] must be an object, not a string"},
+      {R"({"schema": "halfscope.plan/1", "name": null})", "name must be a string, not null"},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "default": {"read": true}})",
+       "default.read must be a string, not true or false"},
+      {R"({"schema": "halfscope.plan/1", "name": "x", "precision": "double", "rules": []})",
+       "precision cannot be combined with rules"},
+      {"  \n", "the text is empty"},
+      {R"({"schema": "halfscope.plan/1", "name": 1e999})", "a number is too large"},
       {R"({"schema": "halfscope.plan/1", "name": "x", "precision": "single"})",
        "precision must be \"double\""},
       {R"({"schema": "halfscope.plan/1", "name": "a,b"})",
@@ -170,6 +178,7 @@ TEST(Plan, ErrorsNameWhatIsWrong) {
       ADD_FAILURE() << "accepted: " << each.json;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::usage) << each.json;
+      EXPECT_NE(error.hint(), "") << each.json;
       const std::string what = error.what();
       EXPECT_NE(what.find(each.message), std::string::npos) << what;
       EXPECT_EQ(what.find('\n'), std::string::npos) << what;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/program.h"
@@ -43,7 +44,8 @@ TEST(TfAmpCommand, ExplainSaysWhyAndWhatWouldChangeIt) {
   EXPECT_EQ(got.code, 0) << got.err;
   EXPECT_THAT(got.out, HasSubstr("Tanh (Tanh): T becomes float16.\n"));
   EXPECT_THAT(got.out, HasSubstr("b_mm (MatMul) -> b_bias (BiasAdd) -> Tanh (Tanh) -> c_mm"));
-  EXPECT_THAT(got.out, HasSubstr("To change it: Remove Tanh from the infer list.\n"));
+  EXPECT_THAT(got.out, HasSubstr("To change it: Remove Tanh from the infer list.\n    " +
+                                 std::string(kPrefix) + "INFERLIST_REMOVE=Tanh\n"));
 }
 
 TEST(TfAmpCommand, JsonHasEveryNode) {
@@ -92,6 +94,18 @@ TEST(TfAmpCommand, BadInputIsOneClearLine) {
   got = bench.run({"plan", "explain", "tf-amp", "nobody", "--model", graph_file("mlp_forward")});
   EXPECT_EQ(got.code, 2);
   EXPECT_THAT(got.err, HasSubstr("matches 'nobody'\nhint: "));
+  got = bench.run({"plan", "explain", "tf-amp", "MatMull", "--model", graph_file("mlp_forward")});
+  EXPECT_THAT(got.err, HasSubstr("matches 'MatMull'\nhint: did you mean MatMul?"));
+  std::filesystem::create_directories(bench / "folder");
+  std::ofstream(bench / "t.pbtxt") << "node {\n}\n";
+  std::ofstream(bench / "empty.pb").flush();
+  EXPECT_THAT(run("tf-amp", "folder").err, HasSubstr("folder 'folder' has no saved_model.pb\n"));
+  EXPECT_THAT(run("tf-amp", "t.pbtxt").err,
+              HasSubstr("'t.pbtxt' is text, not a binary GraphDef\n"));
+  EXPECT_THAT(run("tf-amp", "empty.pb").err, HasSubstr("'empty.pb' is empty\nhint: "));
+  got = bench.run({"plan", "diff", "tf-amp", "tf-amp", "--model", graph_file("mlp_forward")});
+  EXPECT_EQ(got.code, 2);
+  EXPECT_THAT(got.err, HasSubstr("plan diff cannot read a TensorFlow graph\nhint: "));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "core/error.h"
 #include "core/policy/grappler/paint.h"
@@ -125,6 +126,41 @@ TEST(TfAmpOracle, EveryFloatAttributeHasAReason) {
       }
     }
   }
+}
+
+/// "A=x B=y,z" by name.
+std::map<std::string, std::string> variables_in(const std::string& text) {
+  std::map<std::string, std::string> variables;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const size_t equals = word.find('=');
+    variables[word.substr(0, equals)] = word.substr(equals + 1);
+  }
+  return variables;
+}
+
+/// The environment that change_variables() prints has the effect, together with the one before.
+TEST(TfAmpOracle, VariablesDoWhatTheySay) {
+  size_t checked = 0;
+  for (Json item : read_cases()) {
+    if (item.contains("error")) continue;
+    const TfGraph graph = read_tf_graph(folder() / (item.at("graph").get<std::string>() + ".pb"));
+    if (graph.nodes.size() > 60) continue;
+    SCOPED_TRACE(item.at("name").get<std::string>());
+    const AmpPainting painting = paint(graph, options_of(item));
+    const std::vector<AmpTrial> all = trials(graph, painting);
+    for (size_t i = 0; i < painting.paints.size(); ++i) {
+      if (!painting.paints[i].is_float) continue;
+      const std::string text = change_variables(painting, all, i);
+      Json changed = item;
+      for (const auto& [name, value] : variables_in(text)) changed["env"][name] = value;
+      const bool differs =
+          paint(graph, options_of(changed)).paints[i].changed != painting.paints[i].changed;
+      EXPECT_EQ(differs, !text.empty()) << text;
+      checked += differs ? 1 : 0;
+    }
+  }
+  EXPECT_GT(checked, 50u);
 }
 
 /// Applies what change_of() promises, and looks whether the paint changes.

@@ -147,8 +147,9 @@ TEST(TfAmp, ReadsTheEnvironmentUnderBothNames) {
   });
   EXPECT_EQ(options.level, AmpLevel::treat_infer_as_deny);
   EXPECT_TRUE(options.ignore_performance);
-  const std::vector<AmpListEdit> edits{
-      {AmpList::allow, false, "MatMul"}, {AmpList::deny, true, "A"}, {AmpList::deny, true, "B"}};
+  const std::vector<AmpListEdit> edits{{AmpList::allow, false, "MatMul", true},
+                                       {AmpList::deny, true, "A"},
+                                       {AmpList::deny, true, "B"}};
   EXPECT_EQ(options.edits, edits);
   EXPECT_THROW(read_environment(options,
                                 [](const std::string& name) -> std::optional<std::string> {
@@ -216,6 +217,65 @@ TEST(TfAmp, BadGraphsAreRefused) {
             "bad TensorFlow graph: two nodes have the name 'sin'");
 }
 
+/// TensorFlow 2.21 refuses the same three graphs ("2 nodes in a cycle", "Unknown input node") and
+/// takes the loop.
+TEST(TfAmp, OnlyLoopsMayBeCycles) {
+  TfGraph graph = chain();
+  graph.nodes[1].inputs = {"x", "relu"};
+  EXPECT_EQ(
+      message_of([&] { paint(graph, {}); }),
+      "bad TensorFlow graph: a cycle that is not a loop: 'm1' reads 'relu', which reads 'm1'");
+  graph = chain();
+  graph.nodes[2].inputs = {"m1", "^m3"};
+  EXPECT_EQ(
+      message_of([&] { paint(graph, {}); }),
+      "bad TensorFlow graph: a cycle that is not a loop: 'relu' reads 'm3', which reads 'id', "
+      "which reads 'add', which reads 'exp' and so on through 7 nodes");
+  graph = chain();
+  graph.nodes[2].inputs = {"m1", "^nobody"};
+  EXPECT_EQ(message_of([&] { paint(graph, {}); }),
+            "bad TensorFlow graph: node 'relu' waits for 'nobody', which does not exist");
+  TfGraph loop;
+  loop.nodes = {node("x", "Placeholder", {}), node("merge", "Merge", {"x", "next"}),
+                node("mm", "MatMul", {"merge", "merge"}), node("next", "NextIteration", {"mm"})};
+  loop.nodes[1].attrs["N"].i = 2;
+  EXPECT_TRUE(paint(loop, {}).node_changed(2));
+  loop.nodes[3].op = "Identity";
+  EXPECT_NE(message_of([&] { paint(loop, {}); }), "");
+}
+
+TEST(TfAmp, FilesThatAreNoBinaryGraphAreNamed) {
+  const auto message = [](const std::string& text) {
+    return message_of([&] { parse_tf_graph(std::vector<uint8_t>(text.begin(), text.end()), "g"); });
+  };
+  EXPECT_EQ(message(""), "'g' is empty");
+  EXPECT_EQ(message("node {\n  name: \"x\"\n}\n"), "'g' is text, not a binary GraphDef");
+  EXPECT_EQ(message("abc"), "'g' is not a valid TensorFlow GraphDef, or it is truncated");
+  EXPECT_EQ(message(std::string("\x0a\xff\x01", 3)),
+            "'g' is not a valid TensorFlow GraphDef, or it is truncated");
+}
+
+TEST(TfAmp, VariablesOfAnEditKeepWhatIsSet) {
+  const std::vector<AmpListEdit> set{{AmpList::clear, false, "Relu"},
+                                     {AmpList::clear, false, "Foo"},
+                                     {AmpList::infer, false, "Tanh"}};
+  const std::string prefix = "TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_";
+  EXPECT_EQ(variables_after({}, {{AmpList::deny, true, "Softmax"}}),
+            prefix + "DENYLIST_ADD=Softmax");
+  EXPECT_EQ(variables_after(set, {{AmpList::infer, false, "Softmax"}}),
+            prefix + "INFERLIST_REMOVE=Tanh,Softmax");
+  EXPECT_EQ(variables_after(set, {{AmpList::clear, true, "Relu"}}),
+            prefix + "CLEARLIST_REMOVE=Foo " + prefix + "CLEARLIST_ADD=Relu")
+      << "a removal would undo the addition";
+  EXPECT_EQ(
+      variables_after({{AmpList::infer, true, "Sum", true}, {AmpList::infer, true, "A", true}},
+                      {{AmpList::infer, false, "Sum"}}),
+      prefix + "GRAYLIST_ADD=A " + prefix + "INFERLIST_REMOVE=Sum")
+      << "TensorFlow reads the old variables last";
+  EXPECT_EQ(variables_after(set, {{AmpList::infer, true, "Tanh"}}),
+            prefix + "INFERLIST_REMOVE= " + prefix + "INFERLIST_ADD=Tanh");
+}
+
 /// Every shorter file of a real graph is read or refused, and never anything else; a cut within a
 /// node is refused.
 TEST(TfAmp, TruncatedFilesAreRefused) {
@@ -225,7 +285,7 @@ TEST(TfAmp, TruncatedFilesAreRefused) {
   const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(in), {}};
   ASSERT_GT(bytes.size(), 100u);
   size_t refused = 0;
-  for (size_t size = 0; size < bytes.size(); ++size) {
+  for (size_t size = 1; size < bytes.size(); ++size) {
     const std::string what =
         message_of([&] { parse_tf_graph(std::span(bytes).first(size), "x.pb"); });
     if (what.empty()) continue;
@@ -261,7 +321,7 @@ TEST(TfAmp, OtherFilesAreRefused) {
   const std::string text = "node { name: \"x\" }";
   const std::vector<uint8_t> bytes(text.begin(), text.end());
   EXPECT_EQ(message_of([&] { parse_tf_graph(bytes, "x.pbtxt"); }),
-            "'x.pbtxt' is not a valid TensorFlow GraphDef, or it is truncated");
+            "'x.pbtxt' is text, not a binary GraphDef");
   EXPECT_EQ(message_of([] { read_tf_graph("nowhere.pb"); }),
             "cannot read 'nowhere.pb': file not found");
 }

@@ -91,6 +91,58 @@ TEST(TorchPlans, ApexLevels) {
   EXPECT_FALSE(preset_plan("apex-O3-bn-fp32")->initial.has_value()) << "they are never cast";
 }
 
+/// apex's convert_network and BN_convert_float leave a batch normalization in fp32 if its `affine`
+/// is true. Without, PyTorch's exporter writes scale and shift as constant ones and zeros.
+TEST(TorchPlans, ApexKeepsOnlyAffineBatchNormalizations) {
+  Model model;
+  Graph& graph = model.graph;
+  ValueId x = model.input = graph.add_input("x", {2, 3, 4, 4});
+  const auto statistic = [&](const std::string& path) {
+    const ValueId value = graph.add_variable(path, {3}, {});
+    return value;
+  };
+  const auto norm = [&](const std::string& path, ValueId scale, ValueId shift) {
+    x = graph
+            .add("BatchNormalization", path,
+                 {x, scale, shift, statistic(path + ".mean"), statistic(path + ".var")},
+                 {{"epsilon", 1e-5}})
+            .front();
+  };
+  const auto constant = [&](float value) {
+    return graph.add_constant(Tensor{{3}, std::vector<float>(3, value)});
+  };
+  norm("affine", graph.add_variable("affine.weight", {3}, {}),
+       graph.add_variable("affine.bias", {3}, {}));
+  norm("plain", constant(1.0f), constant(0.0f));
+  norm("frozen", constant(0.5f), constant(0.0f));
+  for (const char* preset : {"apex-O2", "apex-O3-bn-fp32", "network-to-half"}) {
+    const Plan plan = preset_plan(preset, model).value();
+    const auto reads = [&](const char* path) {
+      return resolve(plan, path, "BatchNormalization").read;
+    };
+    EXPECT_EQ(reads("affine"), kFp32) << preset;
+    EXPECT_EQ(reads("plain"), kFp16) << preset;
+    EXPECT_EQ(reads("frozen"), kFp32) << preset << ": these are values of affine parameters";
+    EXPECT_EQ(resolve(plan, "plain", "Conv").read, resolve(plan, "other", "Conv").read);
+  }
+}
+
+TEST(TorchPlans, ApexsRefusals) {
+  const auto message = [](const char* name) -> std::string {
+    try {
+      load_plan(name);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_NE(error.hint(), "");
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message("apex-O1-bn-fp32"), HasSubstr("apex refuses keep_batchnorm_fp32 with O1"));
+  EXPECT_THAT(message("apex-O1-master-weights"), HasSubstr("apex refuses master_weights with O1"));
+  EXPECT_THAT(message("apex-O4"), HasSubstr("no plan named 'apex-O4'"));
+}
+
 TEST(TorchPlans, Tf32IsForProducts) {
   EXPECT_EQ(node_of("tf32", "Gemm").read, kTf32);
   EXPECT_EQ(node_of("tf32", "Gemm").write, kFp32);

@@ -52,7 +52,12 @@ TEST(LossScaleText, ComesBackTheSame) {
       {"deepspeed:init=65536,window=1000,hysteresis=2,min=1,raise", "deepspeed:init=65536"},
       {"deepspeed:consecutive,interval=9", "deepspeed:init=65536,window=9,consecutive"},
       {"deepspeed:fused", "deepspeed:init=65536,hysteresis=1,no-raise"},
-      {"deepspeed:fused,hysteresis=3", "deepspeed:init=65536,hysteresis=3,no-raise"},
+      {"deepspeed:fused,no-raise", "deepspeed:init=65536,hysteresis=1,no-raise"},
+      // apex lowers a first scale above its maximum; equal limits are a constant scale.
+      {"apex:init=4,max=2", "apex:init=4,max=2"},
+      {"apex:init=8,min=2,max=2", "apex:init=8,min=2,max=2"},
+      {"deepspeed:init=4,min=4", "deepspeed:init=4,min=4"},
+      {"tf-keras:init=0.25", "tf-keras:init=0.25"},
       {"deepspeed:static=128", "deepspeed:static=128"},
       {"deepspeed-bf16", "deepspeed-bf16"}};
   for (const auto& [text, canonical] : texts) {
@@ -65,7 +70,20 @@ TEST(LossScaleText, ComesBackTheSame) {
 
 TEST(LossScaleText, MistakesAreExplained) {
   const std::pair<const char*, const char*> mistakes[] = {
-      {"torch:", "unknown option ''"},
+      {"torch:", "no option after the colon"},
+      {"torch:init=2,", "unknown option ''"},
+      {"torch:growth=nan", "growth=nan is not a positive number"},
+      {"torch:backoff=0", "backoff=0 is not a positive number"},
+      {"apex-fp16-utils:factor=0.5", "factor must be larger than 1"},
+      {"deepspeed:window=0", "window=0 is not a number of steps"},
+      {"deepspeed:hysteresis=0", "hysteresis=0 is not a number of steps"},
+      {"apex:min=5,max=2", "min=5 is larger than max=2"},
+      {"apex:init=1,min=2", "the first scale, 1, is below min=2, so an overflow would raise it"},
+      {"deepspeed:min=131072", "the first scale, 65536, is below min=131072"},
+      {"deepspeed:raise,no-raise", "raise and no-raise contradict each other"},
+      {"deepspeed:fused,hysteresis=3", "DeepSpeed's fused optimizer has no hysteresis"},
+      {"deepspeed:consecutive,fused", "DeepSpeed's fused optimizer has no hysteresis"},
+      {"deepspeed:raise,fused", "DeepSpeed's fused optimizer raises no error"},
       {"torch:growth=1", "growth must be larger than 1"},
       {"torch:backoff=1", "backoff must be smaller than 1"},
       {"torch:interval=0", "interval=0 is not a number of steps"},

@@ -52,6 +52,8 @@ class PlanOfPainting {
     if (told != SIZE_MAX) {
       rule.why = reason_of(training_.graph, painting_, told);
       rule.change = change_of(painting_, trials_, told);
+      const std::string variables = change_variables(painting_, trials_, told);
+      if (!variables.empty()) rule.change += " Set " + variables;
     } else {
       rule.why = "TensorFlow has no floating-point operator for it.";
     }

@@ -313,7 +313,41 @@ const char* amp_list_name(AmpList list) noexcept {
 }
 
 std::string AmpListEdit::variable() const {
-  return std::string(kPrefix) + names_of(list).now + (add ? "_ADD=" : "_REMOVE=") + op;
+  const ListNames names = names_of(list);
+  return std::string(kPrefix) + (old ? names.before : names.now) + (add ? "_ADD=" : "_REMOVE=") +
+         op;
+}
+
+std::string variables_after(std::vector<AmpListEdit> set, const std::vector<AmpListEdit>& edits) {
+  std::vector<AmpListEdit> touched;  // one edit of each variable that changes, without its operator
+  const auto touch = [&](AmpListEdit edit) {
+    edit.op.clear();
+    if (std::find(touched.begin(), touched.end(), edit) == touched.end()) touched.push_back(edit);
+  };
+  for (const AmpListEdit& edit : edits) {
+    // TensorFlow reads the variables of a list one after another, so only one may name the
+    // operator.
+    const auto undoes = [&](const AmpListEdit& each) {
+      return each.list == edit.list && each.op == edit.op && each != edit;
+    };
+    for (const AmpListEdit& each : set) {
+      if (undoes(each)) touch(each);
+    }
+    std::erase_if(set, undoes);
+    if (std::find(set.begin(), set.end(), edit) == set.end()) set.push_back(edit);
+    touch(edit);
+  }
+  std::string text;
+  for (const AmpListEdit& variable : touched) {
+    std::string names;
+    for (const AmpListEdit& each : set) {
+      if (each.list != variable.list || each.add != variable.add || each.old != variable.old)
+        continue;
+      names += (names.empty() ? "" : ",") + each.op;
+    }
+    text += (text.empty() ? "" : " ") + variable.variable() + names;
+  }
+  return text;
 }
 
 std::vector<AmpListEdit> moved_to(const AmpLists& lists, const std::string& op,
@@ -321,9 +355,10 @@ std::vector<AmpListEdit> moved_to(const AmpLists& lists, const std::string& op,
   std::vector<AmpListEdit> edits;
   const std::optional<AmpList> from = lists.list_of(op);
   if (from == to) return edits;
-  if (from == AmpList::deny && lists.infer_is_denied) edits.push_back({AmpList::infer, false, op});
-  if (from) edits.push_back({*from, false, op});
-  if (to) edits.push_back({*to, true, op});
+  if (from == AmpList::deny && lists.infer_is_denied)
+    edits.push_back({AmpList::infer, false, op, false});
+  if (from) edits.push_back({*from, false, op, false});
+  if (to) edits.push_back({*to, true, op, false});
   return edits;
 }
 
@@ -361,7 +396,7 @@ void read_environment(AmpOptions& options,
       for (const bool adds : {true, false}) {
         const std::string variable = std::string(kPrefix) + name + (adds ? "_ADD" : "_REMOVE");
         for (std::string& op : names_in(value(variable).value_or("")))
-          options.edits.push_back({list, adds, std::move(op)});
+          options.edits.push_back({list, adds, std::move(op), name != names.now});
       }
     }
   }
@@ -398,7 +433,7 @@ AmpLists amp_lists(const AmpOptions& options) {
         throw usage_error(
             fmt::format("operator '{}' is on the {} list and on the {} list", op, first, other),
             fmt::format("remove it from one of them, for example with {}",
-                        AmpListEdit{kAllLists[i], false, op}.variable()));
+                        AmpListEdit{kAllLists[i], false, op, false}.variable()));
       }
     }
   }

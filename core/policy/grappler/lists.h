@@ -29,11 +29,17 @@ struct AmpListEdit {
   AmpList list = AmpList::deny;
   bool add = true;
   std::string op;
+  bool old = false;  ///< of the variable with the name before 2.4
 
   friend bool operator==(const AmpListEdit&, const AmpListEdit&) = default;
   /// Returns the variable with its value: "TF_..._DENYLIST_ADD=Relu".
   std::string variable() const;
 };
+
+/// Returns the environment variables that make these edits after those that are `set` already:
+/// "TF_..._INFERLIST_REMOVE=Relu,Softmax TF_..._DENYLIST_ADD=Softmax". Those that do not change are
+/// left out.
+std::string variables_after(std::vector<AmpListEdit> set, const std::vector<AmpListEdit>& edits);
 
 /// Returns the edits that move `op` to one list, or to none, from wherever `lists` has it.
 struct AmpLists;

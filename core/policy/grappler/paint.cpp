@@ -423,8 +423,7 @@ class Painter {
   /// Returns whether an Identity or Enter reads a variable that is a reference. `moved` are the
   /// inputs that read an inserted cast by now.
   bool reads_variable(size_t node, const std::vector<std::vector<bool>>* moved = nullptr) const {
-    // Damaged graphs may have circles of Enter.
-    for (size_t steps = 0; steps <= graph_.nodes.size(); ++steps) {
+    for (;;) {  // a graph has no cycle of Enter
       const std::string& op = graph_.nodes[node].op;
       if ((op != "Identity" && op != "Enter") || types_.inputs(node) == 0) return false;
       if (moved != nullptr && (*moved)[node][0]) return false;
@@ -433,7 +432,6 @@ class Painter {
       if (op == "Identity") return before == "Variable" || before == "VariableV2";
       node = from;
     }
-    return false;
   }
 
   void insert_casts() {

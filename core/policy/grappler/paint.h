@@ -122,5 +122,9 @@ std::vector<AmpTrial> trials(const TfGraph& graph, const AmpPainting& painting);
 /// number; or what to change in the graph, if no edit of the lists does.
 std::string change_of(const AmpPainting& painting, const std::vector<AmpTrial>& trials,
                       size_t paint);
+/// Returns TensorFlow's environment variables that make this edit, as a shell takes them in front
+/// of a command, with the edits that were set before; "" if no edit of the lists changes the paint.
+std::string change_variables(const AmpPainting& painting, const std::vector<AmpTrial>& trials,
+                             size_t paint);
 
 }  // namespace halfscope::grappler

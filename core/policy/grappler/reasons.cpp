@@ -45,6 +45,23 @@ size_t changed_nodes(const AmpPainting& painting, const AmpTrial& trial, size_t 
   return count;
 }
 
+/// Returns the edit that changes the paint and the fewest other nodes, with their number; null if
+/// none does.
+std::pair<const AmpTrial*, size_t> best_trial(const AmpPainting& painting,
+                                              const std::vector<AmpTrial>& trials, size_t index) {
+  const AmpPaint& paint = painting.paints.at(index);
+  const AmpTrial* best = nullptr;
+  size_t fewest = SIZE_MAX;
+  for (const AmpTrial& trial : trials) {
+    if (trial.changed[index] == paint.changed) continue;
+    const size_t others = changed_nodes(painting, trial, paint.node);
+    if (others >= fewest) continue;
+    fewest = others;
+    best = &trial;
+  }
+  return {best, fewest};
+}
+
 }  // namespace
 
 std::string summary_text(const AmpSummary& sum) {
@@ -179,18 +196,16 @@ std::vector<AmpTrial> trials(const TfGraph& graph, const AmpPainting& painting) 
   return found;
 }
 
+std::string change_variables(const AmpPainting& painting, const std::vector<AmpTrial>& trials,
+                             size_t index) {
+  const AmpTrial* const best = best_trial(painting, trials, index).first;
+  return best == nullptr ? "" : variables_after(painting.options.edits, best->edits);
+}
+
 std::string change_of(const AmpPainting& painting, const std::vector<AmpTrial>& trials,
                       size_t index) {
   const AmpPaint& paint = painting.paints.at(index);
-  const AmpTrial* best = nullptr;
-  size_t fewest = SIZE_MAX;
-  for (const AmpTrial& trial : trials) {
-    if (trial.changed[index] == paint.changed) continue;
-    const size_t others = changed_nodes(painting, trial, paint.node);
-    if (others >= fewest) continue;
-    fewest = others;
-    best = &trial;
-  }
+  const auto [best, fewest] = best_trial(painting, trials, index);
   if (best != nullptr) {
     std::string text = best->text;
     text[0] = static_cast<char>(text[0] - 'a' + 'A');

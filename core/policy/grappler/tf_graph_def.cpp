@@ -4,6 +4,7 @@
 // tensorflow/core/protobuf/{saved_model,meta_graph}.proto.
 #include "core/policy/grappler/tf_graph_def.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
@@ -15,9 +16,21 @@ namespace {
 
 using Bytes = std::span<const uint8_t>;
 
+constexpr const char* kBinaryHint =
+    "pass a binary .pb file, for example from tf.io.write_graph(..., as_text=False)";
+
 Error not_a_graph(const std::string& name) {
   return Error("'" + name + "' is not a valid TensorFlow GraphDef, or it is truncated",
-               "pass a binary .pb file, for example from tf.io.write_graph(..., as_text=False)");
+               kBinaryHint);
+}
+
+/// Returns whether the bytes are text with a message, as a GraphDef of as_text=True is. A binary
+/// one has control characters: the tags of its fields.
+bool is_text(Bytes bytes) {
+  return std::find(bytes.begin(), bytes.end(), '{') != bytes.end() &&
+         std::all_of(bytes.begin(), bytes.end(), [](uint8_t c) {
+           return (c >= ' ' && c != 0x7f) || c == '\n' || c == '\r' || c == '\t';
+         });
 }
 
 /// Calls visit(reader) for each field. Throws Error if the message is damaged.
@@ -232,6 +245,8 @@ bool WireReader::next() {
 }
 
 TfGraph parse_tf_graph(std::span<const uint8_t> bytes, const std::string& name) {
+  if (bytes.empty()) throw Error("'" + name + "' is empty", kBinaryHint);
+  if (is_text(bytes)) throw Error("'" + name + "' is text, not a binary GraphDef", kBinaryHint);
   WireReader first(bytes);
   if (!first.next()) throw not_a_graph(name);
   TfGraph graph = first.field() == 1 && first.is_number() ? parse_saved_model(bytes, name)
@@ -245,7 +260,13 @@ TfGraph parse_tf_graph(std::span<const uint8_t> bytes, const std::string& name) 
 TfGraph read_tf_graph(const std::filesystem::path& path) {
   std::error_code failed;
   std::filesystem::path file = path;
-  if (std::filesystem::is_directory(file, failed)) file /= "saved_model.pb";
+  if (std::filesystem::is_directory(file, failed)) {
+    file /= "saved_model.pb";
+    if (!std::filesystem::exists(file, failed)) {
+      throw Error("folder '" + path.string() + "' has no saved_model.pb",
+                  "pass a SavedModel's folder, or a GraphDef file");
+    }
+  }
   std::ifstream in(file, std::ios::binary);
   if (!in || std::filesystem::is_directory(file, failed)) {
     throw Error("cannot read '" + file.string() + "'" +

@@ -69,6 +69,63 @@ void sort_unique(std::vector<size_t>& values) {
   values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
+/// Throws Error if nodes wait for each other. As in TensorFlow, loops go from NextIteration to
+/// Merge; no other edge may close a cycle, and neither may a control input.
+void check_cycles(const TfGraph& graph, const std::unordered_map<std::string, size_t>& by_name) {
+  const auto is = [&](size_t node, std::string_view op) {
+    const std::string& name = graph.nodes[node].op;
+    return name == op || name == "Ref" + std::string(op);
+  };
+  const size_t count = graph.nodes.size();
+  std::vector<std::vector<size_t>> sources(count), readers(count);
+  std::vector<size_t> waits(count, 0);
+  for (size_t node = 0; node < count; ++node) {
+    for (const std::string& input : graph.nodes[node].inputs) {
+      const bool control = is_control(input);
+      const auto found = by_name.find(control ? input.substr(1) : parse_input(input).first);
+      if (found == by_name.end()) {
+        throw bad_graph(fmt::format("node '{}' waits for '{}', which does not exist",
+                                    graph.nodes[node].name, input.substr(1)));
+      }
+      if (!control && is(node, "Merge") && is(found->second, "NextIteration")) continue;
+      sources[node].push_back(found->second);
+      readers[found->second].push_back(node);
+      ++waits[node];
+    }
+  }
+  std::vector<size_t> ready;
+  for (size_t node = 0; node < count; ++node) {
+    if (waits[node] == 0) ready.push_back(node);
+  }
+  size_t done = 0;
+  for (; done < ready.size(); ++done) {
+    for (const size_t reader : readers[ready[done]]) {
+      if (--waits[reader] == 0) ready.push_back(reader);
+    }
+  }
+  if (done == count) return;
+  // Each node that is left waits for another one that is left, so going backwards meets a cycle.
+  const auto is_left = [&](size_t node) { return waits[node] > 0; };
+  size_t node = 0;
+  while (!is_left(node)) ++node;
+  std::vector<size_t> way;
+  while (std::find(way.begin(), way.end(), node) == way.end()) {
+    way.push_back(node);
+    node = *std::find_if(sources[node].begin(), sources[node].end(), is_left);
+  }
+  constexpr size_t kShown = 4;
+  const size_t length = static_cast<size_t>(way.end() - std::find(way.begin(), way.end(), node));
+  std::string text = "'" + graph.nodes[node].name + "'";
+  for (size_t i = 0; i < std::min(length, kShown); ++i) {
+    text += " reads '" +
+            graph.nodes[i + 1 == length ? node : way[way.size() - length + i + 1]].name + "'";
+    if (i + 1 < std::min(length, kShown)) text += ", which";
+  }
+  if (length > kShown) text += fmt::format(" and so on through {} nodes", length);
+  throw Error("bad TensorFlow graph: a cycle that is not a loop: " + text,
+              "only loops from NextIteration to Merge may be cycles; export the graph again");
+}
+
 }  // namespace
 
 std::string TypeId::text() const {
@@ -161,6 +218,7 @@ TypeGraph::TypeGraph(const TfGraph& graph) {
     }
   }
   add_edges({});
+  check_cycles(graph, by_name);
 }
 
 void TypeGraph::add_edges(const std::vector<std::pair<size_t, size_t>>& edges) {
