@@ -23,14 +23,14 @@ bool selects_written(const PlanRule& rule, const WrittenNode& node) {
                      [&](const std::string& name) { return selects(rule, name, node.op); });
 }
 
+}  // namespace
+
 std::string selected_by(const PlanRule& rule) {
   std::string text;
   if (!rule.op.empty()) text += "operator " + rule.op;
   if (!rule.path.empty()) text += (text.empty() ? "path '" : " at path '") + rule.path + "'";
   return text;
 }
-
-}  // namespace
 
 std::vector<std::string> other_names(const std::string& path, const std::string& alias) {
   std::vector<std::string> names;

@@ -30,6 +30,9 @@ std::vector<std::string> other_names(const std::string& path, const std::string&
 std::vector<int> applying_rules(const Plan& plan, const std::string& path, const std::string& op,
                                 const WrittenNode& source);
 
+/// Returns the nodes that a rule selects, in words: "operator Conv at path 'head*'".
+std::string selected_by(const PlanRule& rule);
+
 /// Returns the last of these rules that sets formats, or -1.
 int deciding_rule(const Plan& plan, const std::vector<int>& rules);
 

@@ -99,8 +99,8 @@ ExplainedPlan explain_plan(const Model& model, const Plan& plan) {
                           .in_double = plan.double_precision,
                           .follows = node.plan.follows};
     if (!plan.double_precision) {
-      decision.rule =
-          deciding_rule(result.plan, applying_rules(result.plan, node.path, node.op, *source));
+      decision.rules = applying_rules(result.plan, node.path, node.op, *source);
+      decision.rule = deciding_rule(result.plan, decision.rules);
     }
     for (const ValueId input : node.inputs) {
       const ValueId stored = input == kNone ? kNone : before_narrowing(graph, input);

@@ -20,7 +20,10 @@ struct NodeDecision {
   std::optional<FloatFormat> weights = std::nullopt;
   bool in_double = false;  ///< computed and stored in double precision, in place of the formats
   bool follows = false;    ///< it takes the formats of its inputs
-  int rule = -1;         ///< index of the plan's rule that set the formats; -1: the plan's default
+  int rule = -1;  ///< index of the plan's rule that set the formats; -1: the plan's default
+  /// Indices of all rules that apply, in the order in which they do: the last one wins. Not known
+  /// for recorded runs.
+  std::vector<int> rules{};
   std::string why{};     ///< one sentence or more, never empty
   std::string inputs{};  ///< of nodes that follow: "relu1 (fp16), conv1 (fp32)"
   std::string change{};  ///< what would change it

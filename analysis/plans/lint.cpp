@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 
 #include "analysis/audit/audit.h"
 #include "analysis/plans/decisions.h"
+#include "analysis/plans/lint_losses.h"
 #include "analysis/plans/lint_rules.h"
 #include "analysis/rules/text.h"
 #include "core/graph/op_def.h"
@@ -66,13 +66,9 @@ class Planned {
   std::set<std::string> loss_paths_;
 };
 
-/// "conv1 and 12 other layers"
+/// "conv1, relu1, conv2 and 12 more"
 std::string layers_text(const std::vector<std::string>& layers) {
-  const auto others = static_cast<int64_t>(layers.size()) - 1;
-  return others == 0
-             ? layers.front()
-             : fmt::format("{} and {}", layers.front(),
-                           others == 1 ? "1 other layer" : fmt::format("{} other layers", others));
+  return name_list(layers, lint::kNamedLayers);
 }
 
 void check_loss_scale(const Planned& planned, const LossScalerConfig& scaler,
@@ -157,8 +153,10 @@ void check_batch_norm(const Planned& planned, std::vector<Finding>& findings) {
   }
   for (const Variable& variable : planned.graph().variables()) {
     const FloatFormat& format = planned.graph().value(variable.value).format;
-    if (variable.buffer && is_half(format) && !variable.path.ends_with(".working"))
-      stored.push_back(variable.path);
+    if (!variable.buffer || !is_half(format) || variable.path.ends_with(".working")) continue;
+    // One layer has several statistics, side by side.
+    const std::string layer = variable.path.substr(0, variable.path.rfind('.'));
+    if (stored.empty() || stored.back() != layer) stored.push_back(layer);
   }
   if (!rounded.empty()) {
     findings.push_back(finding(
@@ -171,12 +169,10 @@ void check_batch_norm(const Planned& planned, std::vector<Finding>& findings) {
   }
   if (!stored.empty()) {
     findings.push_back(finding(
-        "batch_norm_statistics_in_half", Severity::warning,
-        stored.front().substr(0, stored.front().rfind('.')),
-        fmt::format(
-            "{}: running statistics are stored in half precision. With a momentum of 0.9 or "
-            "more, small changes are rounded away.",
-            stored.front()),
+        "batch_norm_statistics_in_half", Severity::warning, stored.front(),
+        fmt::format("{} {} running statistics in half precision. With a momentum of 0.9 or more, "
+                    "small changes are rounded away.",
+                    layers_text(stored), stored.size() == 1 ? "stores its" : "store their"),
         "Keep batch normalization in fp32, as keep_batchnorm_fp32 in apex does: "
         "{\"op\": \"BatchNormalization\", \"format\": \"fp32\"}."));
   }
@@ -220,42 +216,6 @@ void check_outputs(const Planned& planned, const Plan& plan, std::vector<Finding
   }
 }
 
-/// Returns p for log(p); kNone for other values.
-ValueId logarithm_of(const Planned& planned, const Node& node) {
-  const Node* inner = node.op == "Log" ? planned.computed_by(node.inputs[0]) : nullptr;
-  return inner == nullptr ? kNone : inner->outputs[0];
-}
-
-/// log(p) and log(1 - p), where p has been rounded to half precision.
-void check_binary_cross_entropy(const Planned& planned, std::vector<Finding>& findings) {
-  const Graph& graph = planned.graph();
-  std::map<ValueId, const Node*> logarithms;  // by the value whose logarithm is taken
-  for (const Node& node : graph.nodes()) {
-    if (node.phase != Phase::forward) continue;
-    if (const ValueId of = logarithm_of(planned, node); of != kNone) logarithms[of] = &node;
-  }
-  std::set<ValueId> reported;
-  for (const auto& [of, node] : logarithms) {
-    const Node* complement = planned.producer(of);
-    if (complement == nullptr || complement->op != "Sub") continue;
-    const Node* one = planned.producer(complement->inputs[0]);
-    const Node* probability = planned.computed_by(complement->inputs[1]);
-    if (one != nullptr || probability == nullptr) continue;  // 1 is a constant
-    const ValueId p = probability->outputs[0];
-    if (!logarithms.contains(p) || !is_half(graph.value(p).format)) continue;
-    if (!reported.insert(p).second) continue;
-    findings.push_back(finding(
-        "bce_in_half", Severity::error, node->path,
-        fmt::format("{}: the network takes the logarithms of p and 1 - p, but p (from {}) is {}. "
-                    "There, every p above {} is 1, and the loss is infinite. PyTorch refuses "
-                    "binary_cross_entropy under autocast for this reason.",
-                    node->path, probability->path, format_name(graph.value(p).format),
-                    graph.value(p).format.mantissa_bits >= 10 ? "0.9998" : "0.998"),
-        "Compute the loss from logits: binary_cross_entropy_with_logits in PyTorch, "
-        "from_logits=True in Keras. Or keep the sigmoid and all after it in fp32."));
-  }
-}
-
 void check_constants(const Model& model, const Plan& plan, const TrainConfig* training,
                      std::vector<Finding>& findings) {
   for (const AuditedConstant& each : audit_constants(model, plan, training)) {
@@ -271,8 +231,8 @@ std::vector<Finding> lint_plan(const Model& model, const Plan& as_written,
                                const std::optional<LintedTraining>& training) {
   std::vector<Finding> findings;
   const Plan plan = lint::without_unmatched(model, as_written, findings);
-  lint::check_overridden(model, plan, findings);
   const ExplainedPlan explained = explain_plan(model, plan);
+  lint::check_overridden(model, explained, findings);
   const Planned planned(model, explained);
   if (planned.trains() && training) {
     check_loss_scale(planned, training->scaler, findings);
@@ -282,7 +242,7 @@ std::vector<Finding> lint_plan(const Model& model, const Plan& as_written,
   check_batch_norm(planned, findings);
   check_loss(planned, findings);
   check_outputs(planned, plan, findings);
-  check_binary_cross_entropy(planned, findings);
+  lint::check_binary_cross_entropy(model, explained, findings);
   const bool trains = planned.trains() && training.has_value();
   if (!is_full_precision(plan) && (trains || !model.outputs.empty()))
     check_constants(model, plan, trains ? &training->config : nullptr, findings);

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
-#include "analysis/plans/decisions.h"
+#include "analysis/plans/deciding_rule.h"
+#include "analysis/rules/text.h"
 #include "core/error.h"
 
 namespace halfscope::lint {
@@ -22,11 +24,6 @@ bool selects_path(const PlanRule& rule, const Node& node) {
 
 bool selects(const PlanRule& rule, const Node& node) {
   return (rule.op.empty() || rule.op == node.op) && selects_path(rule, node);
-}
-
-std::string rule_text(const PlanRule& rule) {
-  return rule.op.empty() ? fmt::format("path '{}'", rule.path)
-                         : fmt::format("path '{}' and op {}", rule.path, rule.op);
 }
 
 bool same(const NodePlan& a, const NodePlan& b) {
@@ -46,16 +43,154 @@ NodePlan resolved(Plan plan, const Node& node) {
   return resolve(plan, node.path, node.op);
 }
 
-/// Returns whether both rules set something, to different values.
-bool contradicts(const PlanRule& a, const PlanRule& b) {
-  const auto differ = [](const auto& x, const auto& y) { return x && y && *x != *y; };
-  const bool formats = a.follow || a.read || a.write, others = b.follow || b.read || b.write;
-  return (formats && others &&
-          (a.follow != b.follow || differ(a.read, b.read) || differ(a.write, b.write))) ||
-         differ(a.accumulation, b.accumulation) || differ(a.rounding, b.rounding) ||
-         differ(a.scale, b.scale) || differ(a.stagewise, b.stagewise) ||
-         differ(a.constants_in_range, b.constants_in_range) || differ(a.clamps, b.clamps) ||
-         differ(a.prescale, b.prescale);
+/// A setting that rules make.
+struct Setting {
+  const char* name;
+  bool (*made)(const PlanRule& rule);
+  /// Returns whether two rules that make it disagree.
+  bool (*differs)(const PlanRule& a, const PlanRule& b);
+};
+
+template <auto Member>
+constexpr Setting setting(const char* name) {
+  return {name, [](const PlanRule& rule) { return (rule.*Member).has_value(); },
+          [](const PlanRule& a, const PlanRule& b) { return a.*Member != b.*Member; }};
+}
+
+template <auto Member>
+constexpr Setting format_setting(const char* name) {
+  return {name, [](const PlanRule& rule) { return rule.follow || (rule.*Member).has_value(); },
+          [](const PlanRule& a, const PlanRule& b) {
+            return a.follow != b.follow || a.same_formats != b.same_formats ||
+                   (!a.follow && a.*Member != b.*Member);
+          }};
+}
+
+constexpr std::array kSettings{
+    format_setting<&PlanRule::read>("read format"),
+    format_setting<&PlanRule::write>("write format"),
+    setting<&PlanRule::grad_read>("gradient's read format"),
+    setting<&PlanRule::accumulation>("accumulation"),
+    setting<&PlanRule::rounding>("rounding"),
+    setting<&PlanRule::grad_rounding>("gradient's rounding"),
+    setting<&PlanRule::scale>("scale"),
+    setting<&PlanRule::stagewise>("mode"),
+    setting<&PlanRule::rounds_weights>("reading of weights"),
+    setting<&PlanRule::constants_in_range>("handling of constants"),
+    setting<&PlanRule::clamps>("handling of overflow"),
+    setting<&PlanRule::prescale>("prescale"),
+};
+
+/// The layers of a network by the rules that apply to them.
+class RuledLayers {
+ public:
+  explicit RuledLayers(const ExplainedPlan& explained) : explained_(explained) {}
+
+  /// Returns the layers that a rule selects.
+  std::vector<const NodeDecision*> selected(int rule) const {
+    std::vector<const NodeDecision*> layers;
+    for (const NodeDecision& node : explained_.nodes) {
+      if (position(node, rule) < node.rules.size()) layers.push_back(&node);
+    }
+    return layers;
+  }
+  /// Returns whether a rule after this one makes the setting for the layer.
+  bool is_overridden(const NodeDecision& layer, int rule, const Setting& setting) const {
+    const auto after = layer.rules.begin() + static_cast<ptrdiff_t>(position(layer, rule)) + 1;
+    return std::any_of(after, layer.rules.end(),
+                       [&](int other) { return setting.made(at(other)); });
+  }
+  /// Returns whether `other` applies to all these layers, after `rule`.
+  bool covers(int other, int rule, const std::vector<const NodeDecision*>& layers) const {
+    return std::all_of(layers.begin(), layers.end(), [&](const NodeDecision* layer) {
+      const size_t place = position(*layer, other);
+      return place < layer->rules.size() && place > position(*layer, rule);
+    });
+  }
+
+ private:
+  const PlanRule& at(int rule) const { return explained_.plan.rules[static_cast<size_t>(rule)]; }
+  static size_t position(const NodeDecision& layer, int rule) {
+    return static_cast<size_t>(std::find(layer.rules.begin(), layer.rules.end(), rule) -
+                               layer.rules.begin());
+  }
+
+  const ExplainedPlan& explained_;
+};
+
+/// Settings of a rule that a later one contradicts for all layers of the rule.
+struct Contradiction {
+  int by = -1;  ///< the last such rule; -1: there is none
+  std::vector<std::string> settings{};
+  bool all = true;  ///< the rule makes no setting that takes effect
+};
+
+Contradiction contradiction_of(const RuledLayers& ruled, const std::vector<PlanRule>& rules,
+                               int rule, const std::vector<const NodeDecision*>& layers) {
+  Contradiction found;
+  const PlanRule& own = rules[static_cast<size_t>(rule)];
+  for (const Setting& setting : kSettings) {
+    if (!setting.made(own)) continue;
+    const bool dead = std::all_of(layers.begin(), layers.end(), [&](const NodeDecision* layer) {
+      return ruled.is_overridden(*layer, rule, setting);
+    });
+    if (!dead) {
+      found.all = false;
+      continue;
+    }
+    for (int other = static_cast<int>(rules.size()) - 1; other >= 0; --other) {
+      const PlanRule& later = rules[static_cast<size_t>(other)];
+      if (other == rule || !setting.made(later) || !setting.differs(own, later)) continue;
+      if (!ruled.covers(other, rule, layers)) continue;
+      found.by = std::max(found.by, other);
+      found.settings.emplace_back(setting.name);
+      break;
+    }
+  }
+  // In the words of plans: "format" sets both.
+  std::vector<std::string>& names = found.settings;
+  if (names.size() > 1 && names[0] == kSettings[0].name && names[1] == kSettings[1].name) {
+    names.erase(names.begin());
+    names.front() = "format";
+  }
+  return found;
+}
+
+std::string rule_text(const Plan& plan, int rule) {
+  return fmt::format("rule {} ({})", rule + 1, selected_by(plan.rules[static_cast<size_t>(rule)]));
+}
+
+Finding contradiction_finding(const Plan& plan, int rule, const Contradiction& found,
+                              const std::vector<const NodeDecision*>& layers) {
+  std::vector<std::string> paths;
+  for (const NodeDecision* layer : layers) paths.push_back(layer->path);
+  const std::string what =
+      found.all ? rule_text(plan, rule)
+                : fmt::format("the {} of {}", name_list(found.settings), rule_text(plan, rule));
+  return finding("rules_contradict", Severity::warning, paths.front(),
+                 fmt::format("{}: {} {} no effect. R{} says otherwise for all of its layers, and "
+                             "the last rule wins.",
+                             name_list(paths, kNamedLayers), what,
+                             found.all || found.settings.size() == 1 ? "has" : "have",
+                             rule_text(plan, found.by).substr(1)),
+                 "Remove one of the two, or put the more specific rule last.");
+}
+
+/// Returns whether the plan is the same for these nodes of the network without the rule.
+bool changes_nothing(const Model& model, const Plan& plan, size_t rule) {
+  Plan others = plan;
+  others.rules.erase(others.rules.begin() + static_cast<int64_t>(rule));
+  const std::vector<Node>& nodes = model.graph.nodes();
+  bool any = false;
+  for (size_t id = 0; id < nodes.size(); ++id) {
+    if (!selects(plan.rules[rule], nodes[id])) continue;
+    // Rules about the loss that HalfScope adds are needed although they repeat a default.
+    if (model.first_loss_node != kNone && static_cast<NodeId>(id) >= model.first_loss_node)
+      return false;
+    if (!same(resolved(plan, nodes[id]), resolved(others, nodes[id]))) return false;
+    any = true;
+  }
+  return any;
 }
 
 }  // namespace
@@ -90,62 +225,39 @@ Plan without_unmatched(const Model& model, const Plan& plan, std::vector<Finding
     const auto by_path = [&](const Node& node) { return selects_path(rule, node); };
     const std::vector<Node>& parts = lowered.executable.graph.nodes();
     const bool path_exists = rule.path.empty() || any(nodes, by_path) || any(parts, by_path);
-    if (path_exists) result.rules.push_back(rule);
+    // A rule without settings keeps the numbers of the others.
+    result.rules.push_back(path_exists ? rule : PlanRule{});
     if (rule.path.empty() || any(nodes, selected) || any(parts, selected)) continue;
     const std::string what = path_exists
                                  ? fmt::format("The layers that match it are not {}.", rule.op)
                                  : "No layer of the network has such a path.";
     findings.push_back(
         finding("rule_selects_nothing", Severity::error, "",
-                fmt::format("The rule with {} selects nothing. {}", rule_text(rule), what),
+                fmt::format("The rule with {} selects nothing. {}", selected_by(rule), what),
                 "Correct the path, or remove the rule. halfscope plan show lists the layers."));
   }
   return result;
 }
 
-void check_overridden(const Model& model, const Plan& plan, std::vector<Finding>& findings) {
-  const std::vector<Node>& nodes = model.graph.nodes();
+void check_overridden(const Model& model, const ExplainedPlan& explained,
+                      std::vector<Finding>& findings) {
+  const Plan& plan = explained.plan;
+  const RuledLayers ruled(explained);
   for (size_t i = 0; i < plan.rules.size(); ++i) {
-    const PlanRule& rule = plan.rules[i];
-    if (rule.path.empty() || !rule.why.empty()) continue;
-    Plan others = plan;
-    others.rules.erase(others.rules.begin() + static_cast<int64_t>(i));
-    const PlanRule* later = nullptr;
-    std::string layer;
-    int64_t selected = 0, overridden = 0;
-    bool changes = false;
-    for (size_t id = 0; id < nodes.size() && !changes; ++id) {
-      const Node& node = nodes[id];
-      if (!selects(rule, node)) continue;
-      // Rules about the loss that HalfScope adds are needed although they repeat a default.
-      const bool in_loss =
-          model.first_loss_node != kNone && static_cast<NodeId>(id) >= model.first_loss_node;
-      ++selected;
-      changes = in_loss || !same(resolved(plan, node), resolved(others, node));
-      for (size_t j = i + 1; j < plan.rules.size(); ++j) {
-        const PlanRule& other = plan.rules[j];
-        if (other.path.empty() || !selects(other, node) || !contradicts(rule, other)) continue;
-        if (later == nullptr) layer = node.path;
-        later = &other;
-        ++overridden;
-        break;
-      }
-    }
-    if (selected == 0 || changes) continue;
-    if (overridden == selected) {
-      findings.push_back(finding(
-          "rules_contradict", Severity::warning, layer,
-          fmt::format(
-              "{}: the rule with {} has no effect. A later rule with {} says otherwise, and "
-              "the last rule wins.",
-              layer, rule_text(rule), rule_text(*later)),
-          "Remove one of the two, or put the more specific rule last."));
-    } else {
+    const int rule = static_cast<int>(i);
+    if (!plan.rules[i].why.empty()) continue;
+    const std::vector<const NodeDecision*> layers = ruled.selected(rule);
+    if (layers.empty()) continue;
+    const Contradiction found = contradiction_of(ruled, plan.rules, rule, layers);
+    if (found.by >= 0) {
+      findings.push_back(contradiction_finding(plan, rule, found, layers));
+    } else if (!plan.rules[i].path.empty() && changes_nothing(model, plan, i)) {
+      // A rule for an operator may be written for any network.
       findings.push_back(finding(
           "rule_without_effect", Severity::info, "",
           fmt::format(
               "The rule with {} changes nothing. Without it, its layers compute the same way.",
-              rule_text(rule)),
+              selected_by(plan.rules[i])),
           "Remove the rule."));
     }
   }

@@ -7,6 +7,30 @@
 #include "core/graph/unrounded.h"
 
 namespace halfscope {
+namespace {
+
+/// Returns whether some of the gradients of `weight` in a sum come from products that read it
+/// transposed, and some from products that read it as it is.
+bool sums_over_copies(const Graph& graph, const Node& sum, ValueId weight) {
+  std::set<bool> transposed;
+  std::vector<ValueId> terms = sum.inputs;
+  while (!terms.empty()) {
+    const NodeId id = graph.value(terms.back()).producer;
+    terms.pop_back();
+    if (id == kNone) continue;
+    const Node& term = graph.node(id);
+    if (term.forward == kNone) {
+      terms.insert(terms.end(), term.inputs.begin(), term.inputs.end());
+      continue;
+    }
+    const Node& reader = graph.node(term.forward);
+    if (reader.op == "Gemm" && reader.inputs[1] == weight)
+      transposed.insert(int_attribute(reader, "transB", 0) != 0);
+  }
+  return transposed.size() == 2;
+}
+
+}  // namespace
 
 std::set<ValueId> target_inputs(const Model& model, const std::vector<ValueId>& new_of) {
   std::set<ValueId> targets;
@@ -49,6 +73,13 @@ FloatFormat widest_input(const Graph& graph, const Node& node, const std::set<Va
     first = false;
   }
   return widest;
+}
+
+FloatFormat format_of_sum(const Graph& graph, const Node& sum, ValueId value) {
+  const FloatFormat& widest =
+      wider(graph.value(sum.inputs[0]).format, graph.value(sum.inputs[1]).format);
+  const bool copies = graph.variable_of(value) != nullptr && sums_over_copies(graph, sum, value);
+  return copies ? wider(widest, graph.value(value).format) : widest;
 }
 
 }  // namespace halfscope

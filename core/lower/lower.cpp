@@ -275,9 +275,10 @@ void settle_gradient_formats(Graph& graph, NodeId first_backward, const Gradient
   for (NodeId id = first_backward; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     Node& node = graph.node(id);
     if (node.forward == kNone) {  // sums the gradients of a shared variable
+      const auto of = forward_of.find(node.outputs[0]);
       node.plan = NodePlan{};
       node.plan.read = node.plan.write =
-          wider(graph.value(node.inputs[0]).format, graph.value(node.inputs[1]).format);
+          format_of_sum(graph, node, of == forward_of.end() ? kNone : of->second);
     } else {
       const bool scaled = scales_operands(graph.node(node.forward));
       node.plan = graph.node(node.forward).plan;

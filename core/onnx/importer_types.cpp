@@ -62,8 +62,8 @@ void Importer::note_function(const ::onnx::NodeProto& node, size_t first) {
   }
   if (function.empty()) return;
   for (size_t i = first; i < model_.graph.nodes().size(); ++i) {
-    model_.graph.node(static_cast<NodeId>(i)).attributes[kTorchFunction] =
-        torch_function_number(function);
+    model_.graph.node(static_cast<NodeId>(i))
+        .attributes.try_emplace(kTorchFunction, torch_function_number(function));
   }
 }
 

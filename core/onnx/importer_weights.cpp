@@ -8,6 +8,7 @@
 #include "core/onnx/importer.h"
 #include "core/onnx/node_order.h"
 #include "core/onnx/values.h"
+#include "core/policy/torch_lists.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -107,6 +108,8 @@ ValueId Importer::form(const Binding& binding, const std::string& wanted) {
   ValueId value = real_value(of, what, "weight", true, what);
   const auto then = [&](const char* op, const char* name, std::vector<ValueId> inputs,
                         Attributes attributes = {}) {
+    // The network computed it in a call before the one that reads it.
+    attributes[kTorchFunction] = kUnknownFunction;
     return add(op, unique_path(what + "/" + name), std::move(inputs), std::move(attributes))
         .front();
   };

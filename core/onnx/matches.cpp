@@ -55,10 +55,15 @@ const Node* Surroundings::only_reader(ValueId value) const {
   return &graph_.node(found->second[0]);
 }
 
-std::optional<double> Surroundings::scalar(ValueId value) const {
+const Tensor* Surroundings::constant(ValueId value) const {
   const auto found = constants_.find(value);
-  if (found == constants_.end() || found->second->tensor.data.size() != 1) return std::nullopt;
-  return static_cast<double>(found->second->tensor.data[0]);
+  return found == constants_.end() ? nullptr : &found->second->tensor;
+}
+
+std::optional<double> Surroundings::scalar(ValueId value) const {
+  const Tensor* tensor = constant(value);
+  if (tensor == nullptr || tensor->data.size() != 1) return std::nullopt;
+  return static_cast<double>(tensor->data[0]);
 }
 
 std::optional<ValueId> Surroundings::beside(const Node& node, double constant) const {

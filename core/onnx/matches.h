@@ -57,6 +57,8 @@ class Surroundings {
   /// Returns whether a value is an input of the network or depends on one.
   bool is_computed(ValueId value) const { return computed_.contains(value); }
 
+  /// Returns the tensor of a constant; null for other values.
+  const Tensor* constant(ValueId value) const;
   /// Returns the number of a constant with one element.
   std::optional<double> scalar(ValueId value) const;
   /// Returns the other operand of a node with two operands, if one is this constant.
@@ -103,5 +105,9 @@ std::optional<Match> match_softmax(const Surroundings& in, NodeId id);
 std::optional<Match> match_normalization(const Surroundings& in, NodeId id);
 std::optional<Match> match_group_normalization(const Surroundings& in, NodeId id);
 std::optional<Match> match_function(const Surroundings& in, NodeId id);
+
+/// Notes the function of PyTorch (kTorchFunction) of all nodes of a binary cross-entropy that the
+/// file has as primitives.
+void mark_losses(const Surroundings& in, Graph& graph);
 
 }  // namespace halfscope::onnx_files

@@ -18,8 +18,8 @@ namespace halfscope::onnx_files {
 Model recognise_composites(Model model, const std::function<FloatFormat(const Node&)>& type_of);
 
 /// Marks the steps of PyTorch operators that the file has as primitives: standard deviations,
-/// variances and LogSigmoid. They stay separate nodes, which fused plans do not round. Also notes the
-/// function of PyTorch (kTorchFunction) of nodes whose form shows it.
+/// variances and LogSigmoid. They stay separate nodes, which fused plans do not round. Also notes
+/// the function of PyTorch (kTorchFunction) of nodes whose form shows it.
 void mark_steps(Model& model, const std::function<FloatFormat(const Node&)>& type_of);
 
 }  // namespace halfscope::onnx_files

@@ -4,6 +4,7 @@
 //   standard deviation, variance   mean((x - mean(x))^2) N / (N - correction), and its root.
 //                                  Without the factors, the network may have computed it that way.
 //   LogSigmoid                     Log(Sigmoid(x))
+//   affine_grid                    the product inside it
 #include <cmath>
 
 #include "core/graph/unrounded.h"
@@ -53,6 +54,27 @@ std::set<NodeId> steps_of_variance(const Surroundings& in, ValueId root) {
           in.producer(square->inputs[0]), in.producer(difference->inputs[1])};
 }
 
+/// Returns the product of an affine grid: the positions (x, y, 1) of all pixels times a matrix per
+/// sample, as the sum over the second last axis of [pixels, 3, 1] * [samples, 1, 3, 2]. For volumes
+/// one more. PyTorch's kernel calls bmm.
+///   source: PyTorch 2.15, torch/_decomp/decompositions.py, _affine_grid_generator_4d
+std::set<NodeId> steps_of_grid(const Surroundings& in, const Node& sum) {
+  const Node* product = sum.op == "ReduceSum" ? in.made_by(sum.inputs[0], "Mul") : nullptr;
+  if (product == nullptr || ints_attribute(sum, "axes") != std::vector<int64_t>{2}) return {};
+  for (size_t i = 0; i < 2; ++i) {
+    const Tensor* grid = in.constant(product->inputs[i]);
+    if (grid == nullptr || grid->shape.size() != 3 || grid->shape[2] != 1) continue;
+    const int64_t size = grid->shape[1];
+    const Shape& matrices = in.shape(product->inputs[1 - i]);
+    if (matrices.size() != 4 || matrices[1] != 1 || matrices[3] != size - 1) continue;
+    bool homogeneous = size == 3 || size == 4;
+    for (int64_t at = size - 1; at < element_count(grid->shape); at += size)
+      homogeneous = homogeneous && grid->data[static_cast<size_t>(at)] == 1.0f;
+    if (homogeneous) return {in.producer(sum.inputs[0])};
+  }
+  return {};
+}
+
 Match steps_at(const Surroundings& in, NodeId id) {
   const Node& node = in.graph().node(id);
   Match match{.op = node.op, .inputs = {}, .attributes = {}, .nodes = {}, .root = id};
@@ -67,15 +89,31 @@ Match steps_at(const Surroundings& in, NodeId id) {
       match.nodes.insert({in.producer(variance), in.producer(node.inputs[0])});
   } else if (node.op == "Div") {
     match.nodes = steps_of_variance(in, node.outputs[0]);
+  } else if (node.op == "ReduceSum") {
+    match.nodes = steps_of_grid(in, node);
   }
   if (!match.nodes.empty()) match.nodes.insert(id);
   return match;
 }
 
+bool is_pool_of_volume(const Surroundings& in, const Node& node) {
+  if (node.inputs.empty() || in.shape(node.inputs[0]).size() != 5) return false;
+  if (node.op == "GlobalAveragePool") return true;
+  // A mean that a network takes itself usually has its axes in ascending order.
+  return node.op == "ReduceMean" && node.attributes.contains(kTorchFunction) &&
+         int_attribute(node, "keepdims", 1) != 0 &&
+         ints_attribute(node, "axes") == std::vector<int64_t>{4, 3, 2};
+}
+
 /// Marks functions that TorchScript's exporter writes as several nodes, by their form:
 ///   linear     Add(bias, MatMul): a network's own sum has the product first
 ///   rsqrt      Div(1, Sqrt(x)): a network's own quotient is a Reciprocal
-///   logsigmoid Log(Sigmoid(x)), see above; it is on no list of autocast, Log is
+///   logsigmoid Log(Sigmoid(x)), see above; it is on no list of autocast, Log is. A network that
+///              reads the sigmoid again takes the logarithm itself
+/// Both exporters write the adaptive average pool of a volume to one element as a mean:
+///   TorchScript  GlobalAveragePool
+///   dynamo       ReduceMean over the axes [-1, -2, -3], as PyTorch's own decomposition has them
+/// Dynamo writes the product inside affine_grid element by element, see steps_of_grid().
 void mark_functions(const Surroundings& in, Graph& graph) {
   const auto mark = [&](NodeId id, std::string_view function) {
     graph.node(id).attributes.try_emplace(kTorchFunction, torch_function_number(function));
@@ -90,8 +128,14 @@ void mark_functions(const Surroundings& in, Graph& graph) {
       if (in.scalar(node.inputs[0]) != 1.0) continue;
       mark(in.producer(node.inputs[1]), "rsqrt");
       mark(id, "rsqrt");
-    } else if (node.op == "Log" && in.made_by(node.inputs[0], "Sigmoid") != nullptr) {
+    } else if (node.op == "Log" && in.made_by(node.inputs[0], "Sigmoid") != nullptr &&
+               in.only_reader(node.inputs[0]) != nullptr) {
       mark(id, "log_sigmoid");
+    } else if (const std::set<NodeId> product = steps_of_grid(in, node); !product.empty()) {
+      for (const NodeId part : {*product.begin(), id})
+        graph.node(part).attributes[kTorchFunction] = torch_function_number("bmm");
+    } else if (is_pool_of_volume(in, node)) {
+      graph.node(id).attributes[kTorchFunction] = torch_function_number("adaptive_avg_pool3d");
     }
   }
 }
@@ -108,6 +152,7 @@ void mark_steps(Model& model, const std::function<FloatFormat(const Node&)>& typ
       if (node != id) steps.insert(node);
     }
   }
+  mark_losses(in, model.graph);
   mark_functions(in, model.graph);
   for (const NodeId id : steps) model.graph.node(id).attributes[kUnrounded] = kStepOfSeveral;
 }

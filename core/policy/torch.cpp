@@ -198,8 +198,8 @@ bool same_formats(const PlanRule& a, const PlanRule& b) {
 
 /// Returns the function that the file says this node comes from; nothing if it says none.
 std::optional<std::string> function_of(const Node& node) {
-  const int64_t number = int_attribute(node, kTorchFunction, -1);
-  if (number < 0) return std::nullopt;
+  const int64_t number = int_attribute(node, kTorchFunction, kUnknownFunction);
+  if (number == kUnknownFunction) return std::nullopt;
   if (number == 0) return "";
   return torch_lists()[static_cast<size_t>(number) - 1].name;
 }
@@ -219,7 +219,9 @@ std::optional<PlanRule> rule_by_function(const Node& node, const std::string& us
   // A product inside a function on no list, such as einsum on the CPU: the product is listed.
   if (unlisted && list_of(usual, autocast) == low) return std::nullopt;
   PlanRule rule = rule_for(*function, autocast);
-  if (same_formats(rule, rule_for(usual, autocast))) return std::nullopt;
+  // A banned function has a rule even if it changes nothing: its reason says that PyTorch fails.
+  const bool changes = !same_formats(rule, rule_for(usual, autocast));
+  if (!changes && list_of(*function, autocast) != banned) return std::nullopt;
   if (unlisted) {
     rule.why =
         "This " + node.op +

@@ -36,6 +36,8 @@ const TorchListed* find_torch_listed(std::string_view name) noexcept;
 /// called, as an index into torch_lists() plus 1, or 0 for a function on no list. A call may be
 /// several nodes.
 inline constexpr const char* kTorchFunction = "torch_function";
+/// Its value for nodes whose call the file does not name, as without the attribute.
+inline constexpr int64_t kUnknownFunction = -1;
 /// Returns the attribute's value for a function.
 int64_t torch_function_number(std::string_view name) noexcept;
 

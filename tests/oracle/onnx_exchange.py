@@ -57,7 +57,7 @@ REFUSED: Dict[str, Tuple[object, str]] = {
     "toward_zero": ({"schema": "halfscope.plan/1", "name": "toward_zero",
                      "default": {"format": "fp16", "rounding": "toward-zero"}}, "toward-zero"),
     "format_sums": ({"schema": "halfscope.plan/1", "name": "format_sums",
-                     "default": {"format": "fp16", "accumulate": "format"}}, "sums"),
+                     "default": {"format": "fp16", "accumulate": "format"}}, "accumulates"),
 }
 # Networks by name, with the shape of their images and the number of classes.
 BUILT_IN = {"mlp": ("mlp:20-16-16-5", (20,), 5), "lenet": ("lenet", (1, 28, 28), 10),

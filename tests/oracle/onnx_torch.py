@@ -9,6 +9,7 @@ a few steps of SGD; losses and trained weights of the `float64` lane must be PyT
 """
 import argparse
 import csv
+import inspect
 import math
 import subprocess
 import sys
@@ -268,11 +269,14 @@ def randomize(model: nn.Module) -> None:
 def export(model: nn.Module, x: torch.Tensor, path: Path, opset: int, training: bool = False,
            open_batch: bool = False) -> None:
     mode = torch.onnx.TrainingMode.TRAINING if training else torch.onnx.TrainingMode.EVAL
+    # PyTorch 2.9 and later export with dynamo by default, which does not know the mode.
+    chosen = training and "dynamo" in inspect.signature(torch.onnx.export).parameters
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(model, x, str(path), opset_version=opset, input_names=["x"],
                           training=mode, do_constant_folding=not training,
-                          dynamic_axes={"x": {0: "batch"}} if open_batch else None)
+                          dynamic_axes={"x": {0: "batch"}} if open_batch else None,
+                          **({"dynamo": False} if chosen else {}))
 
 
 def call(program: str, *arguments: object) -> None:

@@ -223,7 +223,7 @@ def main() -> None:
                 "default": {"format": "fp16", "accumulate": "format"}}
         cases += [("refused/scales", check_refusal, ("fp8_current", "scale")),
                   ("refused/tf32", check_refusal, (tf32, "tf32")),
-                  ("refused/sums", check_refusal, (sums, "sums"))]
+                  ("refused/sums", check_refusal, (sums, "accumulates"))]
         for name, function, arguments in cases:
             if not name.startswith(options.only):
                 continue

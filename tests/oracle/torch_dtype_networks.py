@@ -222,6 +222,10 @@ class Norms(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
+def bce_by_hand(p: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    return -(t * torch.log(p) + (1 - t) * torch.log(1 - p)).mean()
+
+
 def targets(width: int = D):
     return lambda n: {"x": torch.randn(n, D), "t": torch.rand(n, width)}
 
@@ -255,6 +259,10 @@ OWN: Dict[str, Network] = {
     "norms": net(Norms, image(3, 6)),
     "loss_cross_entropy": loss(lambda y, t: F.cross_entropy(y, t.argmax(-1))),
     "loss_bce_logits": loss(F.binary_cross_entropy_with_logits),
+    "loss_bce_logits_weighted": loss(lambda y, t: F.binary_cross_entropy_with_logits(
+        y, t, weight=torch.full((D,), 0.5), pos_weight=torch.full((D,), 2.0))),
+    "loss_bce": loss(lambda y, t: F.binary_cross_entropy(torch.sigmoid(y), t)),
+    "loss_bce_by_hand": loss(lambda y, t: bce_by_hand(torch.sigmoid(y), t)),
     "loss_mse": loss(F.mse_loss),
     "loss_l1": loss(F.l1_loss),
     "loss_smooth_l1": loss(F.smooth_l1_loss),

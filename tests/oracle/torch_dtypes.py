@@ -66,6 +66,10 @@ class Calls(fx.Interpreter):
         return value
 
     def call_function(self, target, args, kwargs):
+        # 1 / x is such a call after reciprocal. It changes no number and no dtype; HalfScope has no
+        # node for it.
+        if target is torch.ops.aten.mul.Tensor and isinstance(args[1], int) and args[1] == 1:
+            return args[0]
         if self.device and "device" in kwargs:
             kwargs = {**kwargs, "device": self.device}
         return super().call_function(target, args, kwargs)
@@ -242,14 +246,17 @@ def calls_of_nodes(model: onnx.ModelProto, feeds: Dict[str, np.ndarray],
                    reals: Dict[str, np.ndarray]) -> Dict[str, List[str]]:
     """For every node of the file the calls that compute the same numbers."""
     values, found = onnx_values(model, feeds), {}
-    for node in model.graph.node:
+    last = {name: i for i, node in enumerate(model.graph.node) for name in node.output}
+    for i, node in enumerate(model.graph.node):
         value = values.get(node.output[0]) if node.output else None
         if value is None or value.dtype != np.float32:
             continue
         # Constants equal too much.
         if value.size > 1 and float(value.max()) == float(value.min()):
             continue
-        calls = [name for name, real in reals.items() if same(real, value)]
+        # A node before the one that dynamo named after a call is a step inside the call.
+        calls = [name for name, real in reals.items()
+                 if same(real, value) and last.get(name, i) <= i]
         if node.output[0] in calls:  # dynamo names tensors after calls
             calls = [node.output[0]]
         if calls:

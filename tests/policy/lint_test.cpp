@@ -6,6 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "core/models/loss.h"
 #include "core/models/models.h"
@@ -19,6 +23,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr int64_t kBatch = 8;
+const std::filesystem::path kExamplePlans = HALFSCOPE_SOURCE_DIR "/examples/plans";
 
 Model network(const std::string& name) {
   return build_model(name, kBatch, name == "resnet20" ? Shape{3, 32, 32} : Shape{1, 28, 28}, 10);
@@ -77,7 +82,8 @@ TEST(PlanLint, Fp16WithoutALossScale) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->severity, Severity::warning);
   EXPECT_EQ(finding->layer, "conv1");
-  EXPECT_THAT(finding->text, HasSubstr("conv1 and"));
+  EXPECT_THAT(finding->text, HasSubstr("conv1, "));
+  EXPECT_THAT(finding->text, HasSubstr(" more compute in fp16"));
 }
 
 TEST(PlanLint, ALossScaleWithBf16) {
@@ -93,7 +99,15 @@ TEST(PlanLint, BatchNormalizationInHalf) {
   EXPECT_NE(named(stagewise, "batch_norm_in_half"), nullptr) << texts(stagewise);
   const std::vector<Finding> pure = lint("resnet20", preset_plan("float16").value());
   EXPECT_EQ(named(pure, "batch_norm_in_half"), nullptr);
-  EXPECT_NE(named(pure, "batch_norm_statistics_in_half"), nullptr) << texts(pure);
+  const Finding* statistics = named(pure, "batch_norm_statistics_in_half");
+  ASSERT_NE(statistics, nullptr) << texts(pure);
+  // A mean and a variance each.
+  const Model resnet = network("resnet20");
+  const auto count = std::count_if(resnet.graph.nodes().begin(), resnet.graph.nodes().end(),
+                                   [](const Node& n) { return n.op == "BatchNormalization"; });
+  EXPECT_THAT(statistics->text, HasSubstr(" and " + std::to_string(count - 3) +
+                                          " more store their running statistics"));
+  EXPECT_EQ(statistics->layer, "bn1");
   Plan kept = preset_plan("float16").value();
   kept.rules.push_back({.path = "", .op = "BatchNormalization", .read = kFp32, .write = kFp32});
   const std::vector<Finding> fixed = lint("resnet20", kept);
@@ -172,10 +186,22 @@ TEST(PlanLint, APathOfAPrimitiveSelectsSomething) {
   EXPECT_EQ(named(lint("resnet20", plan), "rule_selects_nothing"), nullptr);
 }
 
+PlanRule in_format(const char* path, const char* op, const FloatFormat& format) {
+  return {.path = path, .op = op, .read = format, .write = format};
+}
+
+std::vector<Finding> findings_about_rules(const std::string& model, std::vector<PlanRule> rules) {
+  Plan plan;
+  plan.rules = std::move(rules);
+  std::vector<Finding> findings = lint(model, plan);
+  std::erase_if(findings, [](const Finding& each) { return !each.rule.starts_with("rule"); });
+  return findings;
+}
+
 TEST(PlanLint, RulesThatContradict) {
   Plan plan = preset_plan("mixed_float16").value();
   keep_fp32(plan, "conv1");
-  plan.rules.push_back({.path = "conv*", .op = "", .read = kFp16, .write = kFp16});
+  plan.rules.push_back(in_format("conv*", "", kFp16));
   const std::vector<Finding> findings = lint("lenet", plan);
   const Finding* finding = named(findings, "rules_contradict");
   ASSERT_NE(finding, nullptr) << texts(findings);
@@ -184,8 +210,103 @@ TEST(PlanLint, RulesThatContradict) {
   EXPECT_EQ(named(lint("lenet", plan), "rules_contradict"), nullptr);
 }
 
-/// -mean(y log p + (1 - y) log(1 - p)) with p = sigmoid(x w).
-Model binary_network() {
+TEST(PlanLint, RulesForTheSameLayersContradict) {
+  // The same operator; a path and an operator with the same layers; a later rule for more layers.
+  const std::vector<std::vector<PlanRule>> plans{
+      {in_format("", "Conv", kFp32), in_format("", "Conv", kFp16)},
+      {in_format("conv?", "", kFp32), in_format("", "Conv", kFp16)},
+      {in_format("", "Conv", kFp16), in_format("conv?", "", kFp32)},
+      {in_format("conv1", "Conv", kFp16), in_format("", "Conv", kFp32)}};
+  for (const std::vector<PlanRule>& rules : plans) {
+    const std::vector<Finding> findings = findings_about_rules("lenet", rules);
+    ASSERT_EQ(findings.size(), 1u) << texts(findings);
+    EXPECT_EQ(findings[0].rule, "rules_contradict");
+    EXPECT_EQ(findings[0].layer, "conv1");
+    EXPECT_THAT(findings[0].text, HasSubstr("rule 1 ("));
+    EXPECT_THAT(findings[0].text, HasSubstr("has no effect. Rule 2 ("));
+  }
+  EXPECT_EQ(findings_about_rules("lenet", plans[0])[0].text,
+            "conv1 and conv2: rule 1 (operator Conv) has no effect. Rule 2 (operator Conv) says "
+            "otherwise for all of its layers, and the last rule wins.");
+}
+
+TEST(PlanLint, OneSettingOfARuleIsContradicted) {
+  PlanRule first = in_format("", "Conv", kFp32);
+  first.accumulation = Accumulation::fp64;
+  const std::vector<Finding> findings =
+      findings_about_rules("lenet", {first, in_format("", "Conv", kFp16)});
+  ASSERT_EQ(findings.size(), 1u) << texts(findings);
+  EXPECT_THAT(findings[0].text, HasSubstr("the format of rule 1 (operator Conv) has no effect"));
+  // An exception for one layer between the two.
+  EXPECT_EQ(
+      findings_about_rules("lenet", {in_format("", "Conv", kFp32), in_format("conv1", "", kBf16),
+                                     in_format("", "Conv", kFp16)})
+          .size(),
+      2u);
+  EXPECT_EQ(
+      findings_about_rules("lenet", {in_format("", "Conv", kFp32), in_format("", "Conv", kFp16),
+                                     in_format("conv1", "", kBf16)})
+          .size(),
+      1u);
+}
+
+TEST(PlanLint, ExceptionsDoNotContradict) {
+  PlanRule rounding = in_format("", "Conv", kFp16);
+  rounding.read = rounding.write = std::nullopt;
+  rounding.rounding = RoundingChoice{RoundingMode::toward_zero};
+  PlanRule reads = in_format("", "Conv", kFp16), writes = reads;
+  reads.write = writes.read = std::nullopt;
+  writes.write = kBf16;
+  const std::vector<std::vector<PlanRule>> plans{
+      // One layer of an operator, a part of the network in the other direction.
+      {in_format("", "Conv", kFp16), in_format("conv1", "", kFp32)},
+      {in_format("*", "", kFp16), in_format("", "Gemm", kFp32)},
+      // Both layers, one by one: the rule for the operator serves other networks.
+      {in_format("", "Conv", kFp16), in_format("conv1", "", kFp32), in_format("conv2", "", kFp32)},
+      // Different settings, and the same value.
+      {in_format("", "Conv", kFp16), rounding},
+      {reads, writes},
+      {in_format("", "Conv", kFp16), in_format("", "Conv", kFp16)},
+      // An operator that the network does not have.
+      {in_format("", "LayerNormalization", kFp32), in_format("", "LayerNormalization", kFp16)}};
+  for (const std::vector<PlanRule>& rules : plans) {
+    const std::vector<Finding> findings = findings_about_rules("lenet", rules);
+    EXPECT_EQ(named(findings, "rules_contradict"), nullptr) << texts(findings);
+  }
+  // Each of the two has layers of its own.
+  EXPECT_THAT(findings_about_rules("resnet20",
+                                   {in_format("layer1*", "", kFp16), in_format("", "Conv", kBf16)}),
+              IsEmpty());
+}
+
+TEST(PlanLint, RulesAfterOneThatSelectsNothingKeepTheirNumbers) {
+  const std::vector<Finding> findings = findings_about_rules(
+      "lenet",
+      {in_format("conv9", "", kFp32), in_format("", "Conv", kFp32), in_format("", "Conv", kFp16)});
+  const Finding* finding = named(findings, "rules_contradict");
+  ASSERT_NE(finding, nullptr) << texts(findings);
+  EXPECT_THAT(finding->text, HasSubstr("rule 2 (operator Conv)"));
+}
+
+TEST(PlanLint, PresetsAndExamplesHaveNoFindingsAboutRules) {
+  const auto check = [](const std::string& name, const std::string& model, const Plan& plan) {
+    for (const Finding& each : lint(model, plan))
+      EXPECT_FALSE(each.rule.starts_with("rule")) << name << " " << model << " " << each.text;
+  };
+  for (const char* model : {"lenet", "lenet-hot", "resnet20", "mlp:784-32-10"}) {
+    for (const PresetInfo& info : presets())
+      check(info.name, model, preset_plan(info.name, network(model)).value());
+    int files = 0;
+    for (const auto& file : std::filesystem::directory_iterator(kExamplePlans)) {
+      ++files;
+      check(file.path().string(), model, load_plan(file.path().string()));
+    }
+    EXPECT_GE(files, 1);
+  }
+}
+
+/// -mean(y log p + (1 - y) log(1 - p)) with p = sigmoid(x w). `negated`: 1 - p is written 1 + -p.
+Model binary_network(bool negated = false) {
   Model model;
   model.name = "binary";
   Graph& graph = model.graph;
@@ -193,8 +314,9 @@ Model binary_network() {
   const ValueId w = graph.add_variable("fc.weight", {3, 1}, {0.5});
   const ValueId p = graph.add1("Sigmoid", "sigmoid", {graph.add1("MatMul", "fc", {x, w})});
   const ValueId one = graph.add_constant(1.0f);
-  const ValueId rest = graph.add1("Sub", "rest", {one, p}),
-                other = graph.add1("Sub", "other", {one, y});
+  const ValueId rest = negated ? graph.add1("Add", "rest", {graph.add1("Neg", "minus", {p}), one})
+                               : graph.add1("Sub", "rest", {one, p});
+  const ValueId other = graph.add1("Sub", "other", {one, y});
   const ValueId a = graph.add1("Mul", "a", {y, graph.add1("Log", "log_p", {p})});
   const ValueId b = graph.add1("Mul", "b", {other, graph.add1("Log", "log_rest", {rest})});
   const ValueId sum = graph.add1("Neg", "negative", {graph.add1("Add", "sum", {a, b})});
@@ -217,6 +339,8 @@ TEST(PlanLint, BinaryCrossEntropyOfRoundedProbabilities) {
   keep_fp32(kept, "fc");
   EXPECT_EQ(named(lint_plan(binary_network(), kept, training), "bce_in_half"), nullptr);
   EXPECT_EQ(named(lint_plan(binary_network(), Plan{}, training), "bce_in_half"), nullptr);
+  EXPECT_NE(named(lint_plan(binary_network(true), plan, training), "bce_in_half"), nullptr);
+  EXPECT_EQ(named(lint_plan(binary_network(true), kept, training), "bce_in_half"), nullptr);
 }
 
 }  // namespace
