@@ -395,12 +395,13 @@ class Painter {
         allow(next, AmpWhy::loop_painted, merges.empty() ? kNobody : merges.front());
         continue;
       }
+      const size_t blocker = *broken;  // push_back() moves the elements
       merges.push_back(next);
       for (const size_t v : merges) {
         if (!allow_[v]) continue;
         allow_[v] = false;
         why_[v] = AmpWhy::loop_broken;
-        parent_[v] = *broken;
+        parent_[v] = blocker;
       }
     }
   }
