@@ -10,6 +10,7 @@
 #include "core/policy/policy.h"
 #include "gpu/engine/channel_order.h"
 #include "gpu/engine/fusion.h"
+#include "tests/gpu/distinct_presets.h"
 #include "tests/gpu/interpreted_library.h"
 #include "tests/gpu/small_network.h"
 
@@ -107,9 +108,7 @@ TEST(Fusion, ANormalizationRoundsForTheCastAfterIt) {
 }
 
 TEST(Fusion, StepsOfAttentionAreTheEmulators) {
-  for (const std::string& preset : preset_names()) {
-    const Plan plan = preset_plan(preset).value();
-    if (plan.double_precision) continue;
+  for (const auto& [preset, plan] : distinct_presets(attention_network(kBatch))) {
     SCOPED_TRACE(preset);
     const int64_t left_out = run_lockstep(plan, "sgd:momentum=0.9", shuffled_executor_backend(),
                                           attention_network(kBatch));
@@ -124,9 +123,7 @@ TEST(Fusion, StepsOfAttentionAreTheEmulators) {
 // launch reads are left out.
 TEST(ChannelsLast, StepsAreTheEmulators) {
   const Model model = residual_network(kBatch);
-  for (const std::string& preset : preset_names()) {
-    const Plan plan = preset_plan(preset).value();
-    if (plan.double_precision) continue;
+  for (const auto& [preset, plan] : distinct_presets(model)) {
     SCOPED_TRACE(preset);
     const bool stagewise = preset.find("stagewise") != std::string::npos;
     for (const bool library : {true, false}) {

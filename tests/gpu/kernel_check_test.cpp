@@ -21,6 +21,7 @@
 #include "core/policy/policy.h"
 #include "core/train/runner.h"
 #include "gpu/backends.h"
+#include "tests/gpu/distinct_presets.h"
 #include "tests/gpu/interpreted_library.h"
 #include "tests/train/faulty_backend.h"
 #include "tests/train/small_training.h"
@@ -85,9 +86,8 @@ std::vector<NamedCheck> forward_checks(const Plan& plan, const Backend& backend)
 }
 
 TEST(KernelCheck, OurKernelsHaveTheBitsOfTheEmulator) {
-  for (const std::string& name : preset_names()) {
-    const Plan plan = preset(name);
-    if (plan.double_precision) continue;
+  const Model lenet = build_lenet(8, data().sample_shape, data().classes, false);
+  for (const auto& [name, plan] : distinct_presets(lenet)) {
     for (const auto& [site, product, check] : checks_of(plan, host_executor_backend())) {
       EXPECT_EQ(check.differing, 0) << name << " " << site;
       EXPECT_EQ(check.worst, -1);

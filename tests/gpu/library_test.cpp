@@ -8,6 +8,7 @@
 #include "core/models/models.h"
 #include "core/policy/policy.h"
 #include "gpu/libraries/libraries.h"
+#include "tests/gpu/distinct_presets.h"
 #include "tests/gpu/interpreted_library.h"
 #include "tests/gpu/op_lockstep.h"
 #include "tests/gpu/small_network.h"
@@ -166,9 +167,7 @@ TEST(Libraries, FastResultsAreTheSameValues) {
 }
 
 TEST(Libraries, WholeStepsAreTheEmulators) {
-  for (const std::string& preset : preset_names()) {
-    const Plan plan = preset_plan(preset).value();
-    if (plan.double_precision) continue;
+  for (const auto& [preset, plan] : distinct_presets(small_network(kBatch))) {
     for (const bool convolutions : {true, false}) {
       SCOPED_TRACE(preset + (convolutions ? "" : ", without convolutions"));
       run_lockstep(plan, "sgd:momentum=0.9", LibraryBackend({.convolutions = convolutions}));

@@ -9,6 +9,7 @@
 #include "core/models/models.h"
 #include "core/policy/policy.h"
 #include "core/train/runner.h"
+#include "tests/gpu/distinct_presets.h"
 #include "tests/gpu/lockstep.h"
 #include "tests/gpu/small_network.h"
 #include "tests/train/small_training.h"
@@ -32,9 +33,7 @@ TEST_P(Training, StepsOfEveryOptimizerAreTheEmulators) {
 }
 
 TEST_P(Training, StepsOfEveryPresetAreTheEmulators) {
-  for (const std::string& preset : preset_names()) {
-    const Plan plan = preset_plan(preset).value();
-    if (plan.double_precision) continue;
+  for (const auto& [preset, plan] : distinct_presets(small_network(kBatch))) {
     SCOPED_TRACE(preset);
     run_lockstep(plan, "sgd:momentum=0.9", candidate());
     if (HasFatalFailure()) return;
