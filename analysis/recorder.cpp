@@ -277,6 +277,22 @@ class Recorder::Writer {
     });
   }
 
+  void rows(std::span<const StepRow> rows) {
+    require(State::running);
+    if (site_counts_.size() != 1) throw Error("got rows of a run with several lanes");
+    guard([&] {
+      Transaction transaction(*database_, statements_->begin, statements_->commit);
+      for (const StepRow& row : rows) {
+        if (row.step <= last_step_) {
+          throw Error(fmt::format("got step {}, which is not the next one", row.step));
+        }
+        statements_->rows.write(0, row);
+        last_step_ = row.step;
+      }
+      transaction.commit();
+    });
+  }
+
   void lost(int lane, int64_t step, const std::string& why) {
     require(State::running);
     guard([&] {
@@ -574,6 +590,8 @@ void Recorder::begin(const RunInfo& run) { writer_->begin(run); }
 void Recorder::step(int lane, const StepRow& row, std::span<const TensorStats> stats) {
   writer_->step(lane, row, stats);
 }
+
+void Recorder::rows(std::span<const StepRow> rows) { writer_->rows(rows); }
 
 void Recorder::eval(int lane, const EvalRow& row) { writer_->eval(lane, row); }
 
