@@ -122,7 +122,7 @@ class Forward:
             return
         if _in_backward():
             # A checkpoint runs the module again. Only a reentrant one has its gradients here.
-            if path not in self._placed:
+            if path not in self._placed and watch._sites.find(path, "activation") is not None:
                 for number, x in enumerate(tensors_in(output)):
                     self._hook_gradient(path, op, _name("activation", number), x)
             return

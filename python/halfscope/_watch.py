@@ -9,6 +9,7 @@ import warnings
 import weakref
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from halfscope import _core, _patches
 from halfscope._forward import Forward
@@ -18,6 +19,10 @@ from halfscope._sites import Sites, format_of
 # Names of optimizer states as in HalfScope's own optimizers.
 _STATES = {"exp_avg": "adam_m", "exp_avg_sq": "adam_v", "momentum_buffer": "momentum",
            "square_avg": "square_avg"}
+# States that an optimizer will have, for runs whose first steps are all skipped.
+_EXPECTED = {"Adam": ("exp_avg", "exp_avg_sq"), "AdamW": ("exp_avg", "exp_avg_sq"),
+             "NAdam": ("exp_avg", "exp_avg_sq"), "RAdam": ("exp_avg", "exp_avg_sq"),
+             "RMSprop": ("square_avg",)}
 _MEANS = {"exp_avg_sq": "exp_avg"}  # a mean of squares, and the mean of gradients beside it
 # A file begins after the first step that changed weights, or after this many.
 _WAITING_STEPS = 20
@@ -126,6 +131,7 @@ class Watch:
         self._closed = False
         self._pid = os.getpid()
         self._said_unseen = False
+        self._compiled = compiled
         if compiled:
             warnings.warn("halfscope: parts of the model are compiled. Their activations are not "
                           "recorded; weights, gradients and updates are.", stacklevel=3)
@@ -134,7 +140,7 @@ class Watch:
         if optimizer is not None:
             self._bind(optimizer)
         else:
-            pre = torch.optim.optimizer.register_optimizer_step_pre_hook(self._any_before)
+            pre = register_optimizer_step_pre_hook(self._any_before)
             self._optimizer_handles.append(pre)
         self._arm()
 
@@ -511,9 +517,11 @@ class Watch:
                 parent = parent.rpartition(".")[0]
             if parent and parent != path and path not in sites.layers[parent].inputs:
                 sites.layers[parent].inputs.append(path)
-        if not sites.layers and not _is_compiled(self._model):
+        if not sites.layers and not self._compiled:
             warnings.warn("halfscope: no module of the model ran outside torch.compile, so no "
                           "activations are recorded", stacklevel=2)
+        if self._taken == 0:
+            self._expect_updates()
         states = [format_of(value.dtype) for state in
                   (self._optimizer.state.values() if self._optimizer is not None else ())
                   for value in state.values()
@@ -527,6 +535,19 @@ class Watch:
                    "threads": torch.get_num_threads(), "seed": torch.initial_seed() & (2**63 - 1)}
         self._recording.begin(texts, numbers, sites.layer_rows(), sites.order())
         self._forward.end_structure()
+
+    def _expect_updates(self):
+        """Adds the sites of updates and states, none of which has come yet."""
+        names = _EXPECTED.get(type(self._optimizer).__name__, ())
+        if any(g.get("momentum", 0) for g in getattr(self._optimizer, "param_groups", ())):
+            names += ("momentum_buffer",)
+        for parameter, path, leaf, op in self._parameters:
+            form = format_of(parameter.dtype)
+            if not parameter.requires_grad or form is None:
+                continue
+            for name, role in [("update", "update")] + [(_STATES[n], "state") for n in names]:
+                self._sites.number(path, f"{leaf}_{name}", role, "update", op, form,
+                                   parameter.shape)
 
     def _optimizer_text(self):
         if self._optimizer is None:

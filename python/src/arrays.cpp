@@ -23,16 +23,32 @@ ElementKind kind_of(const Array& array) {
   throw nb::type_error("the array is not of a floating-point type that HalfScope measures");
 }
 
-Elements elements_of(const Array& array, const Array* order_of) {
-  const size_t rank = array.ndim();
-  std::vector<int64_t> shape(rank), strides(rank), order(rank);
-  for (size_t i = 0; i < rank; ++i) {
-    shape[i] = static_cast<int64_t>(array.shape(i));
-    strides[i] = array.stride(i);
-    if (order_of != nullptr) order[i] = order_of->stride(i);
+namespace {
+
+struct Layout {
+  std::vector<int64_t> shape, strides;
+
+  explicit Layout(const Array& array) : shape(array.ndim()), strides(array.ndim()) {
+    for (size_t i = 0; i < shape.size(); ++i) {
+      shape[i] = static_cast<int64_t>(array.shape(i));
+      strides[i] = array.stride(i);
+    }
   }
-  if (order_of == nullptr) order.clear();
-  return Elements(array.data(), kind_of(array), shape, strides, order);
+};
+
+}  // namespace
+
+Elements elements_of(const Array& array, const Array* order_of) {
+  const Layout own(array);
+  if (order_of == nullptr) return Elements(array.data(), kind_of(array), own.shape, own.strides);
+  return Elements(array.data(), kind_of(array), own.shape, own.strides, Layout(*order_of).strides);
+}
+
+Elements row_major_elements_of(const Array& array) {
+  const Layout own(array);
+  std::vector<int64_t> order(own.shape.size(), 1);
+  for (size_t i = order.size(); i-- > 1;) order[i - 1] = order[i] * own.shape[i];
+  return Elements(array.data(), kind_of(array), own.shape, own.strides, order);
 }
 
 FloatFormat format_from(const std::string& name) {

@@ -27,6 +27,9 @@ ElementKind kind_of(const Array& array);
 /// array.
 Elements elements_of(const Array& array, const Array* order_of = nullptr);
 
+/// Returns the numbers of an array in row-major order, whatever its strides.
+Elements row_major_elements_of(const Array& array);
+
 /// Parses a format. Throws a Python ValueError that says what is wrong with it.
 FloatFormat format_from(const std::string& name);
 

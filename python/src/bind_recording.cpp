@@ -190,9 +190,8 @@ nb::object round_array(const Array& array, const std::string& format_name,
   if (!mode || *mode == RoundingMode::stochastic) {
     throw nb::value_error(("'" + mode_name + "' is not a rounding mode of this function").c_str());
   }
-  const Elements elements = elements_of(array);
+  const Elements elements = row_major_elements_of(array);
   const size_t n = static_cast<size_t>(elements.size());
-  // An array of its own in row-major order: the order of dimensions is the caller's.
   std::vector<size_t> shape;
   for (size_t i = 0; i < array.ndim(); ++i) shape.push_back(array.shape(i));
   const bool wide = elements.kind() == ElementKind::f64;
