@@ -9,6 +9,7 @@
 
 #include "core/numeric/formats/codes.h"
 #include "core/numeric/formats/round_odd.h"
+#include "python/src/vector_clones.h"
 
 namespace halfscope::python {
 namespace {
@@ -36,16 +37,31 @@ const Table& table_of(ElementKind kind) {
   }
 }
 
-/// Without branches, so that the compiler makes vectors of it. Subnormals are integers times 2^-24,
-/// computed without fp32 subnormals, which a program may have switched off.
-float from_half(uint16_t code) noexcept {
+/// Subnormals are integers times 2^-24, computed without fp32 subnormals, which a program may have
+/// switched off.
+inline uint32_t bits_of_half(uint32_t code) noexcept {
   const uint32_t magnitude = code & 0x7fffu;
-  const uint32_t sign = static_cast<uint32_t>(code & 0x8000u) << 16;
+  const uint32_t sign = (code & 0x8000u) << 16;
   const float small = static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f;
   const uint32_t special = magnitude >= 0x7c00u ? 0x38000000u : 0u;
   const uint32_t normal = (magnitude << 13) + 0x38000000u + special;
-  const uint32_t bits = magnitude < 0x400u ? std::bit_cast<uint32_t>(small) : normal;
-  return std::bit_cast<float>(bits | sign);
+  return (magnitude < 0x400u ? std::bit_cast<uint32_t>(small) : normal) | sign;
+}
+
+HS_VECTOR_CLONES void convert_half(const uint8_t* in, int64_t n, float* out) noexcept {
+  for (int64_t i = 0; i < n; ++i) {
+    uint16_t code;
+    std::memcpy(&code, in + 2 * i, sizeof(code));
+    out[i] = std::bit_cast<float>(bits_of_half(code));
+  }
+}
+
+HS_VECTOR_CLONES void convert_bfloat(const uint8_t* in, int64_t n, float* out) noexcept {
+  for (int64_t i = 0; i < n; ++i) {
+    uint16_t code;
+    std::memcpy(&code, in + 2 * i, sizeof(code));
+    out[i] = std::bit_cast<float>(static_cast<uint32_t>(code) << 16);
+  }
 }
 
 void convert(const uint8_t* in, ElementKind kind, int64_t n, float* out) noexcept {
@@ -61,19 +77,9 @@ void convert(const uint8_t* in, ElementKind kind, int64_t n, float* out) noexcep
       }
       return;
     case ElementKind::f16:
-      for (int64_t i = 0; i < n; ++i) {
-        uint16_t code;
-        std::memcpy(&code, in + 2 * i, sizeof(code));
-        out[i] = from_half(code);
-      }
-      return;
+      return convert_half(in, n, out);
     case ElementKind::bf16:
-      for (int64_t i = 0; i < n; ++i) {
-        uint16_t code;
-        std::memcpy(&code, in + 2 * i, sizeof(code));
-        out[i] = std::bit_cast<float>(static_cast<uint32_t>(code) << 16);
-      }
-      return;
+      return convert_bfloat(in, n, out);
     default:
       break;
   }

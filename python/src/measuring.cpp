@@ -3,16 +3,41 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <vector>
 
 #include "core/numeric/formats/round_odd.h"
 #include "emulation/measure/measure.h"
+#include "python/src/vector_clones.h"
 
 namespace halfscope::python {
 namespace {
 
 /// Below this many elements, starting threads takes longer than it saves.
 constexpr int64_t kThreadedFrom = 32768;
+
+/// Returns how many x are zero while y is neither zero nor NaN, which says nothing. n <= kSumChunk.
+HS_VECTOR_CLONES int32_t count_zeros_beside(const float* x, const float* y, int32_t n) noexcept {
+  int32_t count = 0;
+  for (int32_t i = 0; i < n; ++i) {
+    const uint32_t own = std::bit_cast<uint32_t>(x[i]) << 1;
+    const uint32_t other = std::bit_cast<uint32_t>(y[i]) & 0x7fffffffu;
+    count += static_cast<int32_t>(own == 0) & static_cast<int32_t>(other - 1u < 0x7f800000u);
+  }
+  return count;
+}
+
+HS_VECTOR_CLONES void subtract_floats(const float* a, const float* b, int32_t n,
+                                      float* out) noexcept {
+  for (int32_t i = 0; i < n; ++i) out[i] = a[i] - b[i];
+}
+
+/// Returns elements first .. first + n as fp32, in memory or converted to `buffer`.
+const float* floats_of(const Elements& elements, int64_t first, int64_t n, float* buffer) {
+  if (const float* floats = elements.as_floats()) return floats + first;
+  elements.load(first, n, buffer);
+  return buffer;
+}
 
 /// Measures chunk by chunk what `load(first, n, out, stats)` writes to `out`.
 template <class Load>
@@ -52,10 +77,9 @@ void subtract(const Elements& a, const Elements& b, int64_t first, int64_t count
     }
     return;
   }
-  std::array<float, kSumChunk> past;
-  a.load(first, count, out);
-  b.load(first, count, past.data());
-  for (size_t i = 0; i < static_cast<size_t>(count); ++i) out[i] -= past[i];
+  std::array<float, kSumChunk> now, past;
+  subtract_floats(floats_of(a, first, count, now.data()), floats_of(b, first, count, past.data()),
+                  static_cast<int32_t>(count), out);
 }
 
 }  // namespace
@@ -77,15 +101,9 @@ TensorStats measure_update(const uint8_t* before, const Elements& after, const E
       measure_chunks(n, format, [&](int64_t first, int64_t count, float* out, TensorStats& counts) {
         subtract(after, old, first, count, out);
         if (gradient == nullptr) return;
-        std::array<float, kSumChunk> gradients;
-        gradient->load(first, count, gradients.data());
-        int64_t lost = 0;
-        for (int64_t i = 0; i < count; ++i) {
-          // A NaN compares unequal to zero, but says nothing about an update.
-          const float given = gradients[static_cast<size_t>(i)];
-          lost += out[i] == 0.0f && (given < 0.0f || given > 0.0f) ? 1 : 0;
-        }
-        counts.lost += lost;
+        std::array<float, kSumChunk> buffer;
+        const float* given = floats_of(*gradient, first, count, buffer.data());
+        counts.lost += count_zeros_beside(out, given, static_cast<int32_t>(count));
       });
   stats.zero -= stats.lost;
   return stats;
@@ -93,23 +111,16 @@ TensorStats measure_update(const uint8_t* before, const Elements& after, const E
 
 TensorStats measure_squares(const Elements& squares, const Elements& mean,
                             const FloatFormat& format) {
-  int64_t flushed = 0;
   TensorStats stats = measure_chunks(
       squares.size(), format, [&](int64_t first, int64_t count, float* out, TensorStats& counts) {
-        std::array<float, kSumChunk> means;
+        std::array<float, kSumChunk> buffer;
         squares.load(first, count, out);
-        mean.load(first, count, means.data());
-        int64_t zeros = 0;
-        for (int64_t i = 0; i < count; ++i) {
-          const float given = means[static_cast<size_t>(i)];
-          zeros += out[i] == 0.0f && (given < 0.0f || given > 0.0f) ? 1 : 0;
-        }
-        counts.lost += zeros;  // moved below; a state has no lost updates
+        const float* given = floats_of(mean, first, count, buffer.data());
+        counts.lost += count_zeros_beside(out, given, static_cast<int32_t>(count));  // moved below
       });
-  flushed = stats.lost;
+  stats.zero -= stats.lost;
+  stats.underflow += stats.lost;
   stats.lost = 0;
-  stats.zero -= flushed;
-  stats.underflow += flushed;
   return stats;
 }
 
