@@ -255,6 +255,7 @@ class Watch:
             self._forward.install()
             self._hook_gradients()
         elif self._forward.handles:
+            self._recording.release()
             self._forward.remove()
             for handle in self._gradient_handles:
                 handle.remove()

@@ -301,6 +301,7 @@ void bind_recording(nb::module_& module) {
           },
           "step"_a, "loss"_a, "accuracy"_a)
       .def("drop_step", &Recording::drop_step)
+      .def("release", &Recording::release, "Gives back memory that only recorded steps need.")
       .def(
           "end", [](Recording& self, const std::string& how) { self.end(end_from(how)); }, "how"_a,
           "Closes the file.");

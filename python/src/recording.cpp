@@ -45,17 +45,22 @@ void Recording::before_update(int site, const Elements& weight) {
   const size_t at = static_cast<size_t>(site);
   measure(site, weight, false);
   const int64_t bytes = weight.size() * element_size(weight.kind());
-  before_.at(at) = std::make_unique_for_overwrite<uint8_t[]>(static_cast<size_t>(bytes));
-  weight.copy_to(before_[at].get());
+  Before& before = before_.at(at);
+  if (before.size != bytes) {
+    before.bytes = std::make_unique_for_overwrite<uint8_t[]>(static_cast<size_t>(bytes));
+    before.size = bytes;
+  }
+  weight.copy_to(before.bytes.get());
+  before.valid = true;
 }
 
 void Recording::after_update(const Updated& updated) {
-  std::unique_ptr<uint8_t[]>& before = before_.at(static_cast<size_t>(updated.weight));
-  if (before == nullptr) return;  // it was not seen before the step
+  Before& before = before_.at(static_cast<size_t>(updated.weight));
+  if (!before.valid) return;  // it was not seen before the step
   const size_t at = static_cast<size_t>(updated.site);
   stats_.at(at) =
-      measure_update(before.get(), updated.after, updated.gradient, sites_.at(at).format);
-  before.reset();
+      measure_update(before.bytes.get(), updated.after, updated.gradient, sites_.at(at).format);
+  before.valid = false;
 }
 
 double Recording::norm(const std::vector<int>& sites) const {
@@ -130,7 +135,11 @@ void Recording::eval(const EvalRow& row) {
 
 void Recording::drop_step() {
   for (TensorStats& each : stats_) each = TensorStats{};
-  for (std::unique_ptr<uint8_t[]>& each : before_) each.reset();
+  for (Before& each : before_) each.valid = false;
+}
+
+void Recording::release() noexcept {
+  for (Before& each : before_) each = {};
 }
 
 void Recording::end(RunEnd how) {

@@ -60,6 +60,8 @@ class Recording {
   void eval(const EvalRow& row);
   /// Forgets what was measured since the last step.
   void drop_step();
+  /// Gives back memory that only recorded steps need.
+  void release() noexcept;
   /// Closes the file; removes it if it never began.
   void end(RunEnd how);
 
@@ -75,7 +77,14 @@ class Recording {
   std::mutex mutex_;  // backward passes on devices call hooks from their own threads
   std::vector<SiteInfo> sites_;
   std::vector<TensorStats> stats_;  // of the open step, by site number
-  std::vector<std::unique_ptr<uint8_t[]>> before_;
+  /// Bytes of a weight before its update. The memory is used again: fresh pages cost more than the
+  /// copy.
+  struct Before {
+    std::unique_ptr<uint8_t[]> bytes;
+    int64_t size = 0;
+    bool valid = false;
+  };
+  std::vector<Before> before_;  // by site number
   std::vector<int> order_;
   std::vector<TensorStats> in_order_;
   std::vector<Waiting> waiting_;
