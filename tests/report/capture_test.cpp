@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-/// What a framework's own tensor shows of these statistics.
+/// Returns the statistics that the rounded tensor has.
 TensorStats after_rounding(TensorStats stats, const FloatFormat& format) {
   stats.pos_inf += stats.overflow;
   stats.zero += stats.underflow;
