@@ -103,7 +103,6 @@ void check_loss_scale(const Planned& planned, const LossScalerConfig& scaler,
   }
 }
 
-/// Mistakes in the order of scaling, unscaling and clipping.
 /// Squares of gradients in few exponent bits: most become 0, and the update divides by their root.
 void check_optimizer_state(const Plan& plan, const LintedTraining& training,
                            std::vector<Finding>& findings) {
@@ -112,16 +111,19 @@ void check_optimizer_state(const Plan& plan, const LintedTraining& training,
   const FloatFormat state =
       plan.state.value_or(training.config.state_format.value_or(plan.storage));
   if (state.exponent_bits >= kFp32.exponent_bits) return;
+  // The average of squares starts at this share of the first square.
+  const double share =
+      1.0 - (optimizer.kind == Optimizer::Kind::rmsprop ? optimizer.alpha : optimizer.beta2);
   findings.push_back(finding(
       "optimizer_state_in_half", Severity::warning, "",
-      fmt::format("The optimizer keeps squares of gradients in {}. Gradients below {:.2g} have "
-                  "squares that "
-                  "become 0, and the update divides by their root: it becomes huge or NaN.",
-                  format_name(state), std::sqrt(state.min_subnormal() / 2)),
+      fmt::format("The optimizer keeps averages of squared gradients in {}. Gradients below {:.2g} "
+                  "add 0 to them, and the update divides by their root: it becomes huge or NaN.",
+                  format_name(state), std::sqrt(state.min_subnormal() / 2 / share)),
       "Keep weights and optimizer state in fp32 (master weights): \"variables\": {\"storage\": "
       "\"fp32\"}, or at least \"state\": \"fp32\"."));
 }
 
+/// Mistakes in the order of scaling, unscaling and clipping.
 void check_order(const LintedTraining& training, std::vector<Finding>& findings) {
   const auto scale = static_cast<double>(initial_state(training.scaler).scale);
   if (scale == 1.0) return;
@@ -135,11 +137,15 @@ void check_order(const LintedTraining& training, std::vector<Finding>& findings)
         "with optimizer.get_scaled_loss(loss) or optimizer.scale_loss(loss)."));
   }
   if (training.config.clip_before_unscale && training.config.clip_norm > 0.0) {
+    // Adam and RMSprop divide gradients by their own size.
+    const bool follows_size = training.config.optimizer.kind == Optimizer::Kind::sgd;
     findings.push_back(finding(
-        "clip_before_unscale", Severity::error, "",
-        fmt::format("Gradients are clipped before they are unscaled. The norm that they keep is "
-                    "{:.6g} / {:.6g}, and so every step is too small.",
-                    training.config.clip_norm, scale),
+        "clip_before_unscale", follows_size ? Severity::error : Severity::warning, "",
+        fmt::format("Gradients are clipped while they are multiplied by the loss scale. Unscaled, "
+                    "their norm is at most {:.6g} / {:.6g} = {:.2g}, {}.",
+                    training.config.clip_norm, scale, training.config.clip_norm / scale,
+                    follows_size ? "so every step is too small"
+                                 : "so all of them are clipped, not only the large ones"),
         "Call scaler.unscale_(optimizer) before clip_grad_norm_()."));
   }
 }

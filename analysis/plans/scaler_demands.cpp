@@ -226,7 +226,7 @@ std::vector<GradientRange> read_gradient_ranges(const std::string& file) {
                       (!std::isfinite(*largest) || *smallest <= *largest);
     if (!good && gradients.empty() && row == 1 && is_header(line)) continue;
     if (!good) {
-      const bool swapped = largest && smallest && *smallest > *largest;
+      const bool swapped = largest && smallest && *largest >= 0.0 && *smallest > *largest;
       throw usage_error(fmt::format("'{}' line {}: {}", file, row,
                                     swapped ? "the second number is larger than the first"
                                             : "not a row of gradient magnitudes"),

@@ -236,6 +236,21 @@ std::vector<std::string> split_lanes(std::string_view list) {
   return items;
 }
 
+namespace {
+
+/// Returns a path that the glob matches: its text without the escapes, because wildcards match
+/// themselves.
+std::string matched_path(std::string_view glob) {
+  std::string path;
+  for (size_t i = 0; i < glob.size(); ++i) {
+    if (glob[i] == '\\' && i + 1 < glob.size()) ++i;
+    path += glob[i];
+  }
+  return path;
+}
+
+}  // namespace
+
 bool needs_loss_scaling(const Plan& plan) {
   if (plan.double_precision) return false;
   const auto narrow = [](const FloatFormat& format) { return format.exponent_bits < 8; };
@@ -258,7 +273,7 @@ bool needs_loss_scaling(const Plan& plan) {
   };
   return narrow(plan.storage) || any_op("", "") ||
          std::any_of(plan.rules.begin(), plan.rules.end(), [&](const PlanRule& rule) {
-           return !rule.path.empty() && any_op(rule.path, rule.op);
+           return !rule.path.empty() && any_op(matched_path(rule.path), rule.op);
          });
 }
 

@@ -2,6 +2,7 @@
 // Plans: presets, their JSON form (docs/reference/plans.md), what is refused and by which
 // name, globs, and how rules are applied.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -242,6 +243,11 @@ TEST(Plan, LossScalingIsForWhatIsReadWithoutScales) {
     return needs_loss_scaling(
         plan_from_json(R"({"schema": "halfscope.plan/1", "name": "x", )" + rest + "}"));
   };
+  // A path of one node alone, and paths with escaped wildcards.
+  for (const char* path : {"conv1", "\\\\conv1", "conv*", "a\\\\*b"}) {
+    EXPECT_TRUE(needs(fmt::format(R"("rules": [{{"path": "{}", "format": "fp16"}}])", path)))
+        << path;
+  }
   // Other operators read in the default's format, and nothing scales that.
   EXPECT_TRUE(needs(R"("default": {"read": "e4m3fn", "write": "bf16", "scale": "current"})"));
   EXPECT_FALSE(needs(R"("default": {"scale": "current"},
