@@ -13,6 +13,7 @@
 #include "core/models/models.h"
 #include "core/policy/grappler/tf_graph_def.h"
 #include "core/policy/grappler/training_graph.h"
+#include "core/policy/policy.h"
 
 namespace halfscope::grappler {
 namespace {
@@ -162,6 +163,7 @@ TEST(TfAmpPlan, PlansAreValidForBuiltInNetworks) {
     size_t low = 0;
     for (const LayerInfo& layer : lowered.layers) low += layer.read == kFp16 ? 1 : 0;
     EXPECT_GT(low, 1u) << name;
+    EXPECT_TRUE(needs_loss_scaling(plan)) << name;
   }
 }
 
