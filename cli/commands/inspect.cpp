@@ -128,22 +128,17 @@ int inspect(const CLI::App& app, const std::vector<std::string>& files, const Se
 
 void add_inspect(CLI::App& app, Invocation& call) {
   auto files = std::make_shared<std::vector<std::string>>();
-  CLI::App* sub =
-      app.add_subcommand("inspect",
-                         "List the lanes in run files, the weights of an ONNX file, or what "
-                         "tensors lose in reduced formats");
+  CLI::App* sub = app.add_subcommand(
+      "inspect", "List the lanes of runs, the weights of ONNX files, or tensors");
   sub->footer(
       "Example:  halfscope inspect run.hscope hot.hscope\n"
       "          halfscope inspect net.onnx\n"
       "          halfscope inspect model.safetensors --format fp16,bf16 --top 20");
-  offer(
-      sub->add_option("run", *files,
-                      "Run files, also of runs still in progress, one ONNX file, or .npy, .npz and "
-                      ".safetensors files and folders of them")
-          ->required()
-          ->type_name("RUN")
-          ->group(group::kArguments),
-      {.files = "*.[ho][sn]*[ex]"});
+  offer(sub->add_option("run", *files, "Run files, one ONNX file, or files and folders of tensors")
+            ->required()
+            ->type_name("RUN")
+            ->group(group::kArguments),
+        {.files = "*.[ho][sn]*[ex]"});
   add_settings(*sub, kInspect);
   auto options = std::make_shared<InspectOptions>();
   constexpr const char* kTensors = "Tensors";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a file of tensors would lose, and what to do about it, in sentences.
+// The verdict of `halfscope inspect` on tensors: losses and remedy, in sentences.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct TensorLosses {
   double smallest = 0.0, largest = 0.0;  ///< magnitudes; infinity and 0 without nonzero values
   std::vector<FormatLoss> formats;       ///< for each target
   int64_t non_zero = 0;                  ///< finite values that are not 0
-  // Of the main format, the first one without blocks:
+  // About the main format, the first one without blocks:
   FormatLoss main{};
   int shift = 0;            ///< the scale 2^shift loses least
   int64_t lost_scaled = 0;  ///< the most values that overflow or underflow at that scale
