@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// `halfscope inspect`: one line per lane of run files; of an ONNX file what would train.
+// `halfscope inspect`: one line per lane of run files; of an ONNX file what would train; of files
+// of tensors what they would lose in reduced formats.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,8 +12,10 @@
 #include "cli/args/network.h"
 #include "cli/args/setting.h"
 #include "cli/commands/command.h"
+#include "cli/tasks/inspect_tensors.h"
 #include "cli/terminal/lane_summary.h"
 #include "cli/terminal/network_summary.h"
+#include "core/numeric/formats/float_format.h"
 
 namespace halfscope {
 namespace {
@@ -86,13 +89,33 @@ int inspect_runs(const std::vector<std::string>& files, const Settings& settings
   return 0;
 }
 
-int inspect(const std::vector<std::string>& files, const Settings& settings) {
+void refuse_network_flags(const Settings& settings) {
+  for (const char* key : {"batch", "dimension", "trainable", "frozen", "untie"}) {
+    if (!settings.is_given(key)) continue;
+    throw usage_error(std::string("--") + key + " is for ONNX files", "leave it out");
+  }
+}
+
+int inspect(const CLI::App& app, const std::vector<std::string>& files, const Settings& settings,
+            const InspectOptions& options) {
+  const auto tensors = std::find_if(files.begin(), files.end(), is_tensor_path);
+  if (tensors != files.end()) {
+    const auto other = std::find_if_not(files.begin(), files.end(), is_tensor_path);
+    if (other != files.end()) {
+      throw usage_error("'" + *other + "' is not a file of tensors, but '" + *tensors + "' is",
+                        "inspect them in two commands");
+    }
+    refuse_network_flags(settings);
+    return inspect_tensors(files, options, settings.json);
+  }
+  for (const char* flag : {"--format", "--top", "--csv", "--threads", "--force"}) {
+    if (app.count(flag) == 0) continue;
+    throw usage_error(std::string(flag) + " is for .npy, .npz and .safetensors files",
+                      "leave it out");
+  }
   const auto network = std::find_if(files.begin(), files.end(), is_network_file);
   if (network == files.end()) {
-    for (const char* key : {"batch", "dimension", "trainable", "frozen", "untie"}) {
-      if (!settings.is_given(key)) continue;
-      throw usage_error(std::string("--") + key + " is for ONNX files", "leave it out");
-    }
+    refuse_network_flags(settings);
     return inspect_runs(files, settings);
   }
   if (files.size() > 1)
@@ -105,22 +128,41 @@ int inspect(const std::vector<std::string>& files, const Settings& settings) {
 
 void add_inspect(CLI::App& app, Invocation& call) {
   auto files = std::make_shared<std::vector<std::string>>();
-  CLI::App* sub =
-      app.add_subcommand("inspect", "List the lanes in run files, or the weights of an ONNX file");
+  CLI::App* sub = app.add_subcommand(
+      "inspect", "List the lanes of runs, the weights of ONNX files, or tensors");
   sub->footer(
       "Example:  halfscope inspect run.hscope hot.hscope\n"
-      "          halfscope inspect net.onnx");
-  offer(
-      sub->add_option("run", *files, "Run files, also of runs still in progress, or one ONNX file")
-          ->required()
-          ->type_name("RUN")
-          ->group(group::kArguments),
-      {.files = "*.[ho][sn]*[ex]"});
+      "          halfscope inspect net.onnx\n"
+      "          halfscope inspect model.safetensors --format fp16,bf16 --top 20");
+  offer(sub->add_option("run", *files, "Run files, one ONNX file, or files and folders of tensors")
+            ->required()
+            ->type_name("RUN")
+            ->group(group::kArguments),
+        {.files = "*.[ho][sn]*[ex]"});
   add_settings(*sub, kInspect);
-  sub->callback([files, sub, &call] {
-    call.action = [files, sub] {
+  auto options = std::make_shared<InspectOptions>();
+  constexpr const char* kTensors = "Tensors";
+  offer(sub->add_option("--format", options->formats,
+                        "Formats to try, separated by commas [fp16,bf16,e4m3fn]")
+            ->type_name("LIST")
+            ->group(kTensors),
+        {.words = format_names(), .list = true});
+  sub->add_option_function<std::string>(
+         "--top",
+         [options](const std::string& text) {
+           options->top = static_cast<int>(parse_integer("--top", text, 1, 1'000'000'000));
+         },
+         "List only the N worst tensors [all]")
+      ->type_name("N")
+      ->group(kTensors);
+  add_integer(*sub, "--threads", options->threads, 1, 1024, "Threads to use [all cores]")
+      ->group(kTensors);
+  add_output(*sub, "--csv", options->csv, "*.csv", "Write the table of tensors as CSV");
+  add_force(*sub, options->force);
+  sub->callback([files, options, sub, &call] {
+    call.action = [files, options, sub] {
       const Settings settings = read_settings(*sub, kInspect);
-      return naming_keys(settings, [&] { return inspect(*files, settings); });
+      return naming_keys(settings, [&] { return inspect(*sub, *files, settings, *options); });
     };
   });
 }

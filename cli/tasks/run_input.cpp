@@ -58,8 +58,9 @@ Dataset read_inputs(const std::vector<std::string>& texts) {
   for (const std::string& text : texts) {
     const InputText input = split_text(text);
     const std::filesystem::path file(input.file);
-    if (file.extension() != ".npy" && file.extension() != ".npz") {
-      throw usage_error("--input '" + text + "': not a .npy or .npz file",
+    if (file.extension() != ".npy" && file.extension() != ".npz" &&
+        file.extension() != ".safetensors") {
+      throw usage_error("--input '" + text + "': not a .npy, .npz or .safetensors file",
                         "write --input x.npy, --input arrays.npz or --input NAME=x.npy");
     }
     std::vector<SampleArray> arrays = read_sample_arrays(file, ArrayValues::any);

@@ -10,7 +10,7 @@
 #include "cli/args/lanes.h"
 #include "cli/args/network.h"
 #include "cli/args/zoo_case.h"
-#include "core/data/npz.h"
+#include "core/data/tensor_file.h"
 #include "core/error.h"
 #include "core/models/loss.h"
 #include "core/policy/policy.h"
@@ -142,7 +142,7 @@ NamedTensors read_initial_weights(const Settings& settings) {
   const std::string& file = settings.init;
   if (file.empty()) return {};
   return about({"init"}, [&] {
-    NamedTensors weights = read_npz(file);
+    NamedTensors weights = read_tensors(file);
     for (const auto& [path, tensor] : weights) {
       for (size_t i = 0; i < tensor.data.size(); ++i) {
         if (std::isfinite(tensor.data[i])) continue;

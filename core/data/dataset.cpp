@@ -38,7 +38,7 @@ std::vector<std::string> dataset_files(const std::string& spec) {
   constexpr std::string_view kTest = ",test=";
   const size_t test = spec.rfind(kTest);
   const std::string train = spec.substr(0, test);
-  if (!train.ends_with(".npz")) return {};
+  if (!train.ends_with(".npz") && !train.ends_with(".safetensors")) return {};
   std::vector<std::string> files{train};
   if (test != std::string::npos) files.push_back(spec.substr(test + kTest.size()));
   return files;

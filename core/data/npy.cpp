@@ -12,11 +12,11 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "core/data/npz.h"
 #include "core/data/read_failure.h"
 #include "core/error.h"
-#include "core/numeric/formats/codes.h"
 
 namespace halfscope {
 namespace {
@@ -29,8 +29,7 @@ constexpr const char* kOtherType =
 
 /// A scalar type of NumPy, such as "<f4".
 struct ScalarType {
-  char kind = 0;  // f, i, u or b
-  size_t size = 0;
+  StoredType type = StoredType::f32;
   bool big_endian = false;
 };
 
@@ -48,16 +47,19 @@ ScalarType parse_descr(std::string_view descr, const std::string& name) {
     type.big_endian = rest[0] == '>' || (rest[0] == '=' && native_big);
     rest.remove_prefix(1);
   }
-  constexpr std::string_view kKnown[] = {"f2", "f4", "f8", "i1", "i2", "i4",
-                                         "i8", "u1", "u2", "u4", "u8", "b1"};
-  if (std::find(std::begin(kKnown), std::end(kKnown), rest) == std::end(kKnown)) {
-    throw usage_error(name + ": values have type '" + std::string(descr) +
-                          "', expected a float of 2, 4 or 8 bytes, an integer or bool",
-                      kOtherType);
+  constexpr std::pair<std::string_view, StoredType> kKnown[] = {
+      {"f2", StoredType::f16}, {"f4", StoredType::f32}, {"f8", StoredType::f64},
+      {"i1", StoredType::i8},  {"i2", StoredType::i16}, {"i4", StoredType::i32},
+      {"i8", StoredType::i64}, {"u1", StoredType::u8},  {"u2", StoredType::u16},
+      {"u4", StoredType::u32}, {"u8", StoredType::u64}, {"b1", StoredType::boolean}};
+  for (const auto& [code, known] : kKnown) {
+    if (code != rest) continue;
+    type.type = known;
+    return type;
   }
-  type.kind = rest[0];
-  type.size = static_cast<size_t>(rest[1] - '0');
-  return type;
+  throw usage_error(name + ": values have type '" + visible_name(descr) +
+                        "', expected a float of 2, 4 or 8 bytes, an integer or bool",
+                    kOtherType);
 }
 
 /// Parses a dict literal such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
@@ -163,37 +165,6 @@ class HeaderParser {
   size_t at_ = 0;
 };
 
-template <class T>
-T to_real(uint64_t bits, ScalarType type) noexcept {
-  switch (type.kind) {
-    case 'f':
-      if (type.size == 2)
-        return static_cast<T>(halfscope::decode(static_cast<uint32_t>(bits), kFp16));
-      if (type.size == 4) return static_cast<T>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-      return static_cast<T>(std::bit_cast<double>(bits));
-    case 'i': {
-      const int unused = 64 - 8 * static_cast<int>(type.size);
-      return static_cast<T>(static_cast<int64_t>(bits << unused) >> unused);
-    }
-    case 'u':
-      return static_cast<T>(bits);
-    default:
-      return bits != 0 ? T{1} : T{0};
-  }
-}
-
-template <class T>
-void decode(std::span<const uint8_t> raw, ScalarType type, T* out) noexcept {
-  for (size_t at = 0; at < raw.size(); at += type.size) {
-    uint64_t bits = 0;
-    for (size_t i = 0; i < type.size; ++i) {
-      const size_t significance = type.big_endian ? type.size - 1 - i : i;
-      bits |= uint64_t{raw[at + i]} << (8 * significance);
-    }
-    *out++ = to_real<T>(bits, type);
-  }
-}
-
 /// Reorders values from column-major (first dimension fastest) to row-major.
 template <class T>
 std::vector<T> to_row_major(const std::vector<T>& source, const Shape& shape) {
@@ -212,28 +183,46 @@ std::vector<T> to_row_major(const std::vector<T>& source, const Shape& shape) {
   return result;
 }
 
-/// Returns the number of values, or nullopt if the sizes multiply to more than any file can
-/// contain. A zero does not make huge other sizes valid: element_count() multiplies in order and
-/// must not overflow.
-std::optional<uint64_t> checked_count(const Shape& shape) noexcept {
-  constexpr int64_t kMax = int64_t{1} << 60;
-  int64_t product = 1;
-  bool empty = false;
-  for (int64_t size : shape) {
-    if (size == 0) {
-      empty = true;
-    } else if (product > kMax / size) {
-      return std::nullopt;
-    } else {
-      product *= size;
-    }
-  }
-  return empty ? 0 : static_cast<uint64_t>(product);
-}
-
 /// Reads an array; `Result` is Tensor or DoubleTensor.
 template <class Result>
 Result read_array(ByteSource& source, const std::string& name) {
+  const StoredArray array = read_npy_header(source, name);
+  decltype(Result::data) values;
+  try {
+    values.resize(array.count);
+  } catch (const std::bad_alloc&) {
+    throw Error(name + ": not enough memory for its " + std::to_string(array.count) + " values");
+  }
+  std::vector<uint8_t> chunk(size_t{1} << 16);  // a multiple of every value size
+  const size_t size = stored_size(array.type);
+  for (size_t at = 0; at < values.size();) {
+    const size_t number = std::min(chunk.size() / size, values.size() - at);
+    const std::span<uint8_t> raw = std::span(chunk).first(number * size);
+    source.read(raw);
+    decode_values(raw, array.type, array.big_endian, values.data() + at);
+    at += number;
+  }
+  if (array.fortran_order && array.shape.size() > 1) values = to_row_major(values, array.shape);
+  return {array.shape, std::move(values)};
+}
+
+}  // namespace
+
+std::vector<uint8_t> read_file(const std::filesystem::path& file) {
+  namespace fs = std::filesystem;
+  const char* const kCheck = "check the path and its permissions";
+  std::error_code code;
+  const uint64_t size = fs::file_size(file, code);  // fails for folders, too
+  if (code) throw Error("cannot read '" + file.string() + "': " + read_failure(code), kCheck);
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw Error("cannot open '" + file.string() + "'", kCheck);
+  std::vector<uint8_t> bytes(size);
+  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
+  if (!stream) throw Error("cannot read all of '" + file.string() + "'", kCheck);
+  return bytes;
+}
+
+StoredArray read_npy_header(ByteSource& source, const std::string& name) {
   uint64_t left = source.size();
   const auto take = [&](uint64_t count) {
     if (count > left) {
@@ -267,48 +256,24 @@ Result read_array(ByteSource& source, const std::string& name) {
                 kDamagedFileHint);
   }
   const std::vector<uint8_t> text = take(header_size);
-  const Header header =
+  Header header =
       HeaderParser({reinterpret_cast<const char*>(text.data()), text.size()}, name).parse();
 
+  const size_t size = stored_size(header.type.type);
   const std::optional<uint64_t> count = checked_count(header.shape);
-  if (!count || *count > left / header.type.size || *count * header.type.size != left) {
-    throw Error(name + ": shape " + to_string(header.shape) + " with " +
-                    std::to_string(header.type.size) + " bytes per value does not match the " +
-                    std::to_string(left) + " bytes of data",
+  if (!count || *count > left / size || *count * size != left) {
+    throw Error(name + ": shape " + to_string(header.shape) + " with " + std::to_string(size) +
+                    " bytes per value does not match the " + std::to_string(left) +
+                    " bytes of data",
                 kDamagedFileHint);
   }
-  decltype(Result::data) values;
-  try {
-    values.resize(*count);
-  } catch (const std::bad_alloc&) {
-    throw Error(name + ": not enough memory for its " + std::to_string(*count) + " values");
-  }
-  std::vector<uint8_t> chunk(size_t{1} << 16);  // a multiple of every value size
-  for (size_t at = 0; at < values.size();) {
-    const size_t number = std::min(chunk.size() / header.type.size, values.size() - at);
-    const std::span<uint8_t> raw = std::span(chunk).first(number * header.type.size);
-    source.read(raw);
-    decode(raw, header.type, values.data() + at);
-    at += number;
-  }
-  if (header.fortran_order && header.shape.size() > 1) values = to_row_major(values, header.shape);
-  return {header.shape, std::move(values)};
-}
-
-}  // namespace
-
-std::vector<uint8_t> read_file(const std::filesystem::path& file) {
-  namespace fs = std::filesystem;
-  const char* const kCheck = "check the path and its permissions";
-  std::error_code code;
-  const uint64_t size = fs::file_size(file, code);  // fails for folders, too
-  if (code) throw Error("cannot read '" + file.string() + "': " + read_failure(code), kCheck);
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw Error("cannot open '" + file.string() + "'", kCheck);
-  std::vector<uint8_t> bytes(size);
-  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  if (!stream) throw Error("cannot read all of '" + file.string() + "'", kCheck);
-  return bytes;
+  return {.name = name,
+          .type = header.type.type,
+          .big_endian = header.type.big_endian,
+          .fortran_order = header.fortran_order,
+          .shape = std::move(header.shape),
+          .count = *count,
+          .offset = source.size() - left};
 }
 
 Tensor read_npy_array(ByteSource& source, const std::string& name) {

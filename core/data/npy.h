@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/data/stored_array.h"
 #include "core/tensor.h"
 
 namespace halfscope {
@@ -47,6 +48,10 @@ class MemorySource : public ByteSource {
 
 /// Reads a whole file. Throws Error if it cannot be read.
 std::vector<uint8_t> read_file(const std::filesystem::path& file);
+
+/// Reads the header of an array that fills the rest of the source exactly; the values come next.
+/// `name` is for messages and becomes the array's.
+StoredArray read_npy_header(ByteSource& source, const std::string& name);
 
 /// Reads one array that fills the source exactly; `name` is for messages.
 Tensor read_npy_array(ByteSource& source, const std::string& name);

@@ -8,6 +8,7 @@
 
 #include "core/data/dataset.h"
 #include "core/data/npz.h"
+#include "core/data/tensor_file.h"
 #include "core/error.h"
 
 namespace halfscope {
@@ -90,7 +91,7 @@ std::vector<SampleArray> read_sample_arrays(const std::filesystem::path& file,
     arrays.push_back(sample_array("", read_npy_double(file), file.string(), values_allowed));
     return arrays;
   }
-  for (const auto& [name, values] : read_npz_double(file)) {
+  for (const auto& [name, values] : read_tensors_double(file)) {
     arrays.push_back(sample_array(name, values, file.string(), values_allowed));
   }
   if (arrays.empty()) throw usage_error("'" + file.string() + "' contains no arrays");

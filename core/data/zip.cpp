@@ -154,9 +154,17 @@ void ZipReader::Discard::operator()(zip* archive) const noexcept { zip_discard(a
 
 ZipReader::ZipReader(std::vector<uint8_t> bytes, std::string name)
     : name_(std::move(name)), bytes_(std::move(bytes)) {
+  read_directory(bytes_);
+}
+
+ZipReader::ZipReader(std::span<const uint8_t> bytes, std::string name) : name_(std::move(name)) {
+  read_directory(bytes);
+}
+
+void ZipReader::read_directory(std::span<const uint8_t> bytes) {
   constexpr std::array<uint8_t, 2> kBeginning{'P', 'K'};
-  if (bytes_.size() < 2 || !std::equal(kBeginning.begin(), kBeginning.end(), bytes_.begin())) {
-    throw usage_error(name_ + ": not a ZIP archive (" + std::to_string(bytes_.size()) + " bytes)",
+  if (bytes.size() < 2 || !std::equal(kBeginning.begin(), kBeginning.end(), bytes.begin())) {
+    throw usage_error(name_ + ": not a ZIP archive (" + std::to_string(bytes.size()) + " bytes)",
                       "use a .npz file that numpy.savez wrote");
   }
   ZipError error;
@@ -164,8 +172,7 @@ ZipReader::ZipReader(std::vector<uint8_t> bytes, std::string name)
     // libzip has no message for most inconsistencies.
     return Error(name_ + ": truncated or damaged ZIP archive", kDamagedFileHint);
   };
-  zip_source_t* const source =
-      zip_source_buffer_create(bytes_.data(), bytes_.size(), 0, error.get());
+  zip_source_t* const source = zip_source_buffer_create(bytes.data(), bytes.size(), 0, error.get());
   if (source == nullptr) throw problem();
   archive_.reset(zip_open_from_source(source, ZIP_RDONLY | ZIP_CHECKCONS, error.get()));
   if (archive_ == nullptr) {

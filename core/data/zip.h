@@ -25,6 +25,8 @@ class ZipReader {
   /// Reads the directory of an archive in memory; `name` stands for the file in messages. Throws
   /// Error if it is damaged, or of kind `usage` if it is not an archive.
   ZipReader(std::vector<uint8_t> bytes, std::string name);
+  /// The same for bytes that outlive the reader.
+  ZipReader(std::span<const uint8_t> bytes, std::string name);
 
   const std::vector<ZipMember>& members() const noexcept { return members_; }
 
@@ -40,8 +42,10 @@ class ZipReader {
     void operator()(zip* archive) const noexcept;
   };
 
+  void read_directory(std::span<const uint8_t> bytes);
+
   std::string name_;
-  std::vector<uint8_t> bytes_;
+  std::vector<uint8_t> bytes_;  ///< empty if someone else owns them
   std::unique_ptr<zip, Discard> archive_;
   std::vector<ZipMember> members_;
 };

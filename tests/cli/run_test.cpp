@@ -260,7 +260,7 @@ TEST(CliRun, MistakesAreOneLine) {
            Mistake{{"mlp:6-3", "--input", "x.npy", "--normalize", "raw"}, "--normalize is for the"},
            Mistake{{"mlp:6-3", "--input", "seven.npy"},
                    "has shape [4, 6], but a sample has shape [7]"},
-           Mistake{{"mlp:6-3", "--input", "x.txt"}, "not a .npy or .npz file"},
+           Mistake{{"mlp:6-3", "--input", "x.txt"}, "not a .npy, .npz or .safetensors"},
            Mistake{{"mlp:6-3", "--input", "gone.npy"}, "cannot read 'gone.npy'", 3},
            Mistake{{"mlp:6-3", "--input", "a=x.npy", "--input", "a=labels.npy"},
                    "second array for \"a\""},

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+#include "core/data/tensor_file.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "core/data/npz.h"
+#include "core/data/safetensors.h"
+#include "core/error.h"
+
+namespace halfscope {
+
+std::optional<TensorFileKind> tensor_file_kind(const std::filesystem::path& file) {
+  std::array<char, 6> start{};
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(start.data(), start.size());
+  const std::string_view begin(start.data(), static_cast<size_t>(stream.gcount()));
+  if (begin == "\x93NUMPY") return TensorFileKind::npy;
+  if (begin.starts_with("PK")) return TensorFileKind::npz;
+  if (is_safetensors(file)) return TensorFileKind::safetensors;
+  if (file.extension() == ".npy") return TensorFileKind::npy;
+  if (file.extension() == ".npz") return TensorFileKind::npz;
+  return std::nullopt;
+}
+
+NamedTensors read_tensors(const std::filesystem::path& file) {
+  return is_safetensors(file) ? read_safetensors(file) : read_npz(file);
+}
+
+NamedDoubleTensors read_tensors_double(const std::filesystem::path& file) {
+  return is_safetensors(file) ? read_safetensors_double(file) : read_npz_double(file);
+}
+
+TensorFile::TensorFile(const std::filesystem::path& file) : mapped_(file) {
+  const std::string name = file.string();
+  const TensorFileKind kind = tensor_file_kind(file).value_or(TensorFileKind::npy);
+  if (kind == TensorFileKind::safetensors) {
+    arrays_ = safetensors_arrays(mapped_.bytes(), name);
+    return;
+  }
+  if (kind == TensorFileKind::npy) {
+    MemorySource source(mapped_.bytes());
+    arrays_.push_back(read_npy_header(source, name));
+    arrays_[0].name = file.stem().string();
+    return;
+  }
+  archive_ = std::make_unique<ZipReader>(mapped_.bytes(), name);
+  constexpr std::string_view kSuffix = ".npy";
+  std::set<std::string> keys;
+  for (const ZipMember& member : archive_->members()) {
+    const std::string what = archive_->describe(member);
+    if (!member.name.ends_with(kSuffix)) {
+      throw usage_error(what + " is not a .npy array", "use a .npz file that numpy.savez wrote");
+    }
+    StoredArray array = read_npy_header(*archive_->open(member), what);
+    array.name = member.name.substr(0, member.name.size() - kSuffix.size());
+    array.member = arrays_.size();
+    if (!keys.insert(array.name).second) {
+      throw Error(what + " occurs twice", "save the file again with one array per name");
+    }
+    arrays_.push_back(std::move(array));
+  }
+}
+
+std::unique_ptr<ByteSource> TensorFile::open(const StoredArray& array) const {
+  const ZipMember& member = archive_->members()[array.member];
+  std::unique_ptr<ByteSource> source = archive_->open(member);
+  read_npy_header(*source, archive_->describe(member));
+  return source;
+}
+
+}  // namespace halfscope

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// Files of tensors, told by their content: .npy, .npz and .safetensors.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/data/mapped_file.h"
+#include "core/data/npy.h"
+#include "core/data/stored_array.h"
+#include "core/data/zip.h"
+#include "core/tensor.h"
+
+namespace halfscope {
+
+enum class TensorFileKind : uint8_t { npy, npz, safetensors };
+
+/// Returns the kind of a file by its first bytes, or by its extension if it is empty or damaged;
+/// nothing for other files.
+std::optional<TensorFileKind> tensor_file_kind(const std::filesystem::path& file);
+
+/// Reads all arrays of a .npz or .safetensors file as float32.
+NamedTensors read_tensors(const std::filesystem::path& file);
+/// Reads all arrays of a .npz or .safetensors file as float64.
+NamedDoubleTensors read_tensors_double(const std::filesystem::path& file);
+
+/// The arrays of a file, whose values are read in parts.
+class TensorFile {
+ public:
+  /// Reads the headers. Throws Error.
+  explicit TensorFile(const std::filesystem::path& file);
+
+  const std::vector<StoredArray>& arrays() const noexcept { return arrays_; }
+
+  /// Returns whether bytes() works: the file is not a .npz.
+  bool is_mapped() const noexcept { return !archive_; }
+  /// Returns the bytes of an array, which are in memory where someone reads them.
+  std::span<const uint8_t> bytes(const StoredArray& array) const noexcept {
+    return mapped_.bytes().subspan(array.offset, array.bytes());
+  }
+  /// Frees the memory of a part of bytes().
+  void release(std::span<const uint8_t> part) const noexcept { mapped_.release(part); }
+  /// Returns the values of an array of a .npz, to be read in order, one array at a time.
+  std::unique_ptr<ByteSource> open(const StoredArray& array) const;
+
+ private:
+  MappedFile mapped_;
+  std::unique_ptr<ZipReader> archive_;
+  std::vector<StoredArray> arrays_;
+};
+
+}  // namespace halfscope
