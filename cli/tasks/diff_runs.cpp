@@ -37,6 +37,31 @@ int64_t first_difference(const WindowRange& a, const WindowRange& b) {
   return -1;
 }
 
+/// Largest magnitude and norm of a tensor over a run.
+struct Magnitudes {
+  double max_abs = 0.0, norm = 0.0;
+};
+
+/// Gradients are divided by the loss scale of their window's first step: lanes with different
+/// scales would differ everywhere.
+Magnitudes magnitudes_of(const RunView& run, int lane, const SiteInfo& site) {
+  const TensorStats& total = run.total(lane, site.order);
+  if (site.phase != Phase::backward) return {total.max_abs, std::sqrt(total.sum_sq)};
+  Magnitudes result;
+  double squares = 0.0;
+  const std::span<const StepRow> rows = run.steps(lane);
+  for (const StatsWindow& window : run.windows(lane, site.order)) {
+    const auto row =
+        std::lower_bound(rows.begin(), rows.end(), window.step,
+                         [](const StepRow& each, int64_t step) { return each.step < step; });
+    const double scale = row != rows.end() && row->loss_scale > 0.0 ? row->loss_scale : 1.0;
+    result.max_abs = std::fmax(result.max_abs, static_cast<double>(window.stats.max_abs) / scale);
+    squares += window.stats.sum_sq / scale / scale;
+  }
+  result.norm = std::sqrt(squares);
+  return result;
+}
+
 std::optional<SiteDiff> diff_sites(const RunView& a, int lane_a, const SiteInfo& mine,
                                    const RunView& b, int lane_b, const SiteInfo& theirs) {
   const TensorStats& total_a = a.total(lane_a, mine.order);
@@ -49,8 +74,10 @@ std::optional<SiteDiff> diff_sites(const RunView& a, int lane_a, const SiteInfo&
   diff.site = mine.name();
   diff.formats = format_name(mine.format);
   if (!same_format) diff.formats += ", " + format_name(theirs.format);
-  diff.max_abs = {total_a.max_abs, total_b.max_abs};
-  diff.norm = {std::sqrt(total_a.sum_sq), std::sqrt(total_b.sum_sq)};
+  const Magnitudes size_a = magnitudes_of(a, lane_a, mine);
+  const Magnitudes size_b = magnitudes_of(b, lane_b, theirs);
+  diff.max_abs = {size_a.max_abs, size_b.max_abs};
+  diff.norm = {size_a.norm, size_b.norm};
   const Rates rates_a = run_rates(a, lane_a, mine.order);
   const Rates rates_b = run_rates(b, lane_b, theirs.order);
   diff.overflow = {rates_a.overflow, rates_b.overflow};
@@ -96,8 +123,9 @@ std::string share_cells(const DiffPair& pair) {
 }
 
 std::string number_cells(const DiffPair& pair) {
-  const auto cell = [](const std::optional<double>& value) {
-    return value ? table_number(*value) : std::string("-");
+  const auto cell = [](const std::optional<double>& value) -> std::string {
+    if (!value) return "-";
+    return std::isnan(*value) ? "NaN" : table_number(*value);
   };
   const bool same =
       pair.a.has_value() == pair.b.has_value() && (!pair.a || is_equal(*pair.a, *pair.b));

@@ -23,7 +23,7 @@ struct SiteDiff {
   std::string site{};
   std::string formats{};    ///< "float16", or "float16, float32" if the lanes differ
   int64_t first_step = -1;  ///< of the first window that differs; -1 if no windows are comparable
-  DiffPair max_abs{}, norm{};
+  DiffPair max_abs{}, norm{};        ///< of gradients: without the loss scale
   DiffPair overflow{}, underflow{};  ///< shares, see Rates
   /// The largest of: relative differences of maximum and norm, differences of the two shares.
   double size = 0.0;
