@@ -195,9 +195,8 @@ void write_meta(Database& database, const RunInfo& run) {
   put("every", std::to_string(run.every));
   put("isa", run.isa);
   put("version", run.version);
-  if (const nlohmann::json names = node_names(run); !names.empty()) {
-    put("node_names", to_text(names));
-  }
+  const nlohmann::json names = node_names(run);
+  if (!names.empty()) put("node_names", to_text(names));
 }
 
 }  // namespace
@@ -265,15 +264,27 @@ class Recorder::Writer {
       throw Error(fmt::format("lane {} has no site {}", lane, row.first_bad));
     }
     guard([&] {
-      if (row.step <= last_step_ || (!rows_.empty() && row.step != rows_.front().row.step)) {
-        throw Error(fmt::format("lane {} got step {}, which is not the next one", lane, row.step));
-      }
+      require_next(row.step, lane);
       rows_.push_back({lane, row});
       recorded_ = recorded_ || !stats.empty();
       if (stats.empty()) packed_step_.resize(packed_step_.size() + sites, kPackedNothing);
       for (const TensorStats& site : stats) pack_stats(site, packed_step_);
       ++due_;
       pass_lost_lanes();
+    });
+  }
+
+  void rows(std::span<const StepRow> rows) {
+    require(State::running);
+    if (site_counts_.size() != 1) throw Error("got rows of a run with several lanes");
+    guard([&] {
+      Transaction transaction(*database_, statements_->begin, statements_->commit);
+      for (const StepRow& row : rows) {
+        require_next(row.step, 0);
+        statements_->rows.write(0, row);
+        last_step_ = row.step;
+      }
+      transaction.commit();
     });
   }
 
@@ -325,7 +336,6 @@ class Recorder::Writer {
     if (!rows_.empty()) throw Error("got a reduction in the middle of a step");
     reductions_.emplace_back(lane, error);
   }
-
   void ranks(int lane, const RankSpread& spread) {
     require(State::running);
     if (!is_lane(lane)) throw Error(fmt::format("got ranks of unknown lane {}", lane));
@@ -364,7 +374,6 @@ class Recorder::Writer {
 
  private:
   enum class State : uint8_t { created, running, failed, ended };
-
   /// Prepared once.
   struct Statements {
     explicit Statements(Database& database)
@@ -396,6 +405,10 @@ class Recorder::Writer {
     throw Error(fmt::format("got calls for '{}' in the wrong order", file_.string()));
   }
 
+  void require_next(int64_t step, int lane) const {
+    if (step > last_step_ && (rows_.empty() || step == rows_.front().row.step)) return;
+    throw Error(fmt::format("lane {} got step {}, which is not the next one", lane, step));
+  }
   bool is_lane(int lane) const {
     return lane >= 0 && static_cast<size_t>(lane) < site_counts_.size();
   }
@@ -555,7 +568,6 @@ class Recorder::Writer {
   std::vector<uint8_t> packed_step_;  // its statistics, all lanes
   std::vector<uint8_t> packed_last_;  // those of the last window
   std::vector<uint8_t> scratch_;
-
   // The order matters: statements end before the database does, and that before the lock.
   std::optional<WriterLock> lock_;
   std::optional<Database> database_;
@@ -563,38 +575,26 @@ class Recorder::Writer {
 };
 
 Recorder::Recorder(const fs::path& file) : Recorder(file, Options{}) {}
-
 Recorder::Recorder(const fs::path& file, Options options)
     : writer_(std::make_unique<Writer>(file, options)) {}
-
 Recorder::~Recorder() = default;
-
 void Recorder::begin(const RunInfo& run) { writer_->begin(run); }
-
 void Recorder::step(int lane, const StepRow& row, std::span<const TensorStats> stats) {
   writer_->step(lane, row, stats);
 }
-
+void Recorder::rows(std::span<const StepRow> rows) { writer_->rows(rows); }
 void Recorder::eval(int lane, const EvalRow& row) { writer_->eval(lane, row); }
-
 void Recorder::error(int lane, const SiteError& error) { writer_->error(lane, error); }
-
 void Recorder::sums(int lane, const SiteSums& sums) { writer_->sums(lane, sums); }
-
 void Recorder::deviation(int lane, const Deviation& deviation) {
   writer_->deviation(lane, deviation);
 }
-
 void Recorder::kernel(int lane, const KernelCheck& check) { writer_->kernel(lane, check); }
-
 void Recorder::reduction(int lane, const ReductionError& row) { writer_->reduction(lane, row); }
-
 void Recorder::ranks(int lane, const RankSpread& spread) { writer_->ranks(lane, spread); }
-
 void Recorder::lost(int lane, int64_t step, const std::string& why) {
   writer_->lost(lane, step, why);
 }
-
 void Recorder::end(RunEnd how) { writer_->end(how); }
 
 }  // namespace halfscope

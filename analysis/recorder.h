@@ -35,6 +35,8 @@ class Recorder : public TapSink {
   void begin(const RunInfo& run) override;
   /// Writes the step once the last lane has called it.
   void step(int lane, const StepRow& row, std::span<const TensorStats> stats) override;
+  /// Writes steps without statistics of a run with one lane, in one transaction.
+  void rows(std::span<const StepRow> rows);
   void eval(int lane, const EvalRow& row) override;
   /// Writes the error with its step, whose step() calls must follow.
   void error(int lane, const SiteError& error) override;

@@ -17,7 +17,7 @@ foreach(room ${halfscope_rooms})
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halfscope
           FILES_MATCHING PATTERN "*.h")
 endforeach()
-install(TARGETS halfscope_onnx EXPORT HalfScopeTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS halfscope_measure halfscope_onnx EXPORT HalfScopeTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET halfscope)
   install(TARGETS halfscope RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

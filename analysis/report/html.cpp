@@ -83,7 +83,7 @@ std::string run_card(const Report& report) {
   entry("Backend", name_list(backends));
   entry("Optimizer", run.optimizer);
   entry("Batch", std::to_string(run.batch));
-  entry("Steps", fmt::format("{} of {}", report.steps, run.steps_planned));
+  entry("Steps", report::steps_text(report));
   entry("Status", status_name(report.status));
   entry("Statistics", run.every == 0   ? "none"
                       : run.every == 1 ? "every step"

@@ -47,7 +47,9 @@ std::vector<Measure> measures(const Report& report) {
       {"Backend",
        [](const LaneReport& lane) {
          const bool after = measures_after_rounding(lane.backend);
-         return escape(lane.backend) + (after ? " (products measured after rounding)" : "");
+         const char* what = is_capture(lane.backend) ? " (measured after rounding)"
+                                                     : " (products measured after rounding)";
+         return escape(lane.backend) + (after ? what : "");
        }},
       {"Steps", [](const LaneReport& lane) { return std::to_string(lane.steps); }},
       {"Skipped", [](const LaneReport& lane) { return std::to_string(lane.skipped); },

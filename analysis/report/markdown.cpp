@@ -291,9 +291,9 @@ void write_layers(const Report& report, std::string& md) {
 void write_run(const Report& report, std::string& md) {
   const RunInfo& run = report.run;
   const std::string optimizer = run.optimizer.empty() ? "" : code(run.optimizer) + ", ";
-  md += fmt::format("\n{} on {}, {}batch size {}, seed {}, {} of {} {} ({}), HalfScope {}.\n",
-                    code(run.model), code(run.data), optimizer, run.batch, run.seed, report.steps,
-                    run.steps_planned, run.inference ? "batches" : "steps",
+  md += fmt::format("\n{} on {}, {}batch size {}, seed {}, {} {} ({}), HalfScope {}.\n",
+                    code(run.model), code(run.data), optimizer, run.batch, run.seed,
+                    report::steps_text(report), run.inference ? "batches" : "steps",
                     status_name(report.status), plain(run.version));
   if (!report.reproduce.empty()) {
     md += fmt::format("\nReproduce: {}\n", code(report.reproduce.front()));

@@ -35,6 +35,12 @@ double suffering(const LayerReport& layer) noexcept {
 
 std::string gap_text(double gap) { return std::isfinite(gap) ? percent(gap) : "not finite"; }
 
+std::string steps_text(const Report& report) {
+  const int64_t planned = report.run.steps_planned;
+  return planned > 0 ? fmt::format("{} of {}", report.steps, planned)
+                     : std::to_string(report.steps);
+}
+
 std::string of_evaluation(const RunInfo& run, const std::string& measure) {
   return run.evaluates_averages ? measure + " (averages)" : measure;
 }

@@ -33,6 +33,8 @@ inline constexpr double kWorthShowing = 0.01;
 std::string gap_text(double gap);
 /// Returns "Test loss", or "Test loss (averages)" where evaluations used the moving averages.
 std::string of_evaluation(const RunInfo& run, const std::string& measure);
+/// Returns "40 of 200", or "40" where the number of planned steps is not known.
+std::string steps_text(const Report& report);
 /// Returns the plan with one rule per line, to be read and pasted.
 std::string compact_plan(const std::string& plan_json);
 

@@ -106,6 +106,7 @@ std::string guessed_lane_arguments(const Report& report) {
 void add_reproduction(const RunView& view, Report& report) {
   const RunInfo& run = report.run;
   if (report.lanes.empty() || run.model.empty()) return;
+  if (is_capture(report.lanes.front().backend)) return;  // another program trained
   std::string command = run.inference ? "halfscope run" : "halfscope train";
   const auto add = [&](const std::string& flag, const std::string& value) {
     command += " " + flag + " " + shell_quoted(without_folders(value));

@@ -115,8 +115,7 @@ std::string too_short(const Report& report) {
 /// Returns which steps the verdict covers if the run did not reach its end.
 std::string coverage(const Report& report) {
   const bool runs = report.run.inference;
-  const std::string steps = fmt::format("{} of {} {}", report.steps, report.run.steps_planned,
-                                        runs ? "batches" : "steps");
+  const std::string steps = steps_text(report) + (runs ? " batches" : " steps");
   switch (report.status) {
     case RunStatus::complete:
       return "";

@@ -306,9 +306,12 @@ std::string outcome_text(const LaneFacts& lane, const Course& course, Severity s
 }
 
 /// Returns "fc1 contains NaN at step 3".
-std::string beginning(const SiteInfo& site, const std::optional<TensorStats>& stats,
-                      const std::string& when) {
-  if (stats && stats->overflow > 0) {
+std::string beginning(const LaneFacts& lane, const SiteInfo& site,
+                      const std::optional<TensorStats>& stats, const std::string& when) {
+  // In a capture, results are infinite where they overflowed.
+  const bool rounded = is_capture(lane.info().backend) && !full_precision(site.format);
+  const TensorStats counts = stats.value_or(TensorStats{});
+  if (counts.overflow + (rounded ? counts.pos_inf + counts.neg_inf : 0) > 0) {
     return fmt::format("{} overflows {} {}", site.name(), format_name(site.format), when);
   }
   if (!stats) return fmt::format("{} is NaN or infinite {}", site.name(), when);
@@ -352,7 +355,7 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
     finding.layer = site.path;
     const std::optional<TensorStats> stats =
         start->record != nullptr ? lane.stats(start->site, start->record->step) : std::nullopt;
-    finding.mechanism = beginning(site, stats, when);
+    finding.mechanism = beginning(lane, site, stats, when);
     const std::string chain = chain_of(lane, *start);
     finding.evidence["chain"] = chain;
     finding.text = fmt::format("First non-finite value: {}. It spread through: {}. ",

@@ -23,7 +23,7 @@ constexpr size_t kLastSteps = 20;
 struct Root {
   int64_t steps = 0;  ///< recorded windows in which it started here
   int64_t first_step = -1;
-  int64_t overflow = 0, non_finite = 0, nan = 0;
+  int64_t overflow = 0, non_finite = 0, nan = 0, elements = 0;
   double max_abs = 0.0;
   double low_scale = std::numeric_limits<double>::infinity(), high_scale = 0.0;
   bool skipped = false, loss_non_finite = false;
@@ -51,8 +51,11 @@ Formats formats_of(const LaneFacts& lane, const ForwardNode& node) {
 /// not finite because the weights are not.
 int64_t end_of_finite_weights(const LaneFacts& lane) {
   if (!lane.inference()) {
+    // Captures know the norm of recorded steps only.
+    const bool known = !is_capture(lane.info().backend);
     for (const StepRow& row : lane.steps()) {
-      if (!row.skipped && !std::isfinite(row.grad_norm)) return row.step;
+      const bool finite = std::isfinite(row.grad_norm) || (!known && std::isnan(row.grad_norm));
+      if (!row.skipped && !finite) return row.step;
     }
   }
   return std::numeric_limits<int64_t>::max();
@@ -81,6 +84,7 @@ std::map<int, Root> gather_roots(const LaneFacts& lane) {
       root.overflow += stats.overflow;
       root.non_finite += stats.non_finite();
       root.nan += stats.nan;
+      root.elements += stats.n;
       root.max_abs = std::max(root.max_abs, static_cast<double>(stats.max_abs));
       if (std::isfinite(step.loss_scale)) {
         root.low_scale = std::min(root.low_scale, step.loss_scale);
@@ -242,6 +246,13 @@ Zeros zeros_before(const LaneFacts& lane, int node, int64_t step) {
 std::string what_happens(const LaneFacts& lane, int site, const Root& root, const Zeros& zeros) {
   const SiteInfo& info = lane.site(site);
   if (root.overflow > 0) return overflow_text(lane, info);
+  // A captured result is already rounded: infinities of finite operands are its overflows.
+  if (is_capture(lane.info().backend) && !root.not_infinite() && !full_precision(info.format)) {
+    const Subject subject = subject_of(info);
+    return fmt::format(
+        "{} overflows {}: {} of its {} are infinite", subject.name, format_name(info.format),
+        percent(share_of(root.non_finite - root.nan, root.elements)), subject.values);
+  }
   const ForwardNode& node = lane.nodes()[static_cast<size_t>(lane.node_of(site))];
   const FloatFormat read = formats_of(lane, node).read;
   for (int input : node.inputs) {

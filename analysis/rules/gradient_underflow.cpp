@@ -76,8 +76,44 @@ std::string at_scales(const LaneFacts& lane, const Flushed& flushed) {
   return text;
 }
 
+/// Captured gradients are already rounded: those that became 0 look like any other zero. Many
+/// subnormal values show that the range ends among the values.
+void suspect_underflow(const LaneFacts& lane, std::vector<Finding>& findings) {
+  constexpr double kMany = 0.1;
+  int worst = -1;
+  double most = kMany;
+  int64_t sites = 0;
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.phase != Phase::backward || !narrow_exponent(site.format)) continue;
+    const double share = run_rates(lane.run(), lane.lane(), site.order).subnormal;
+    if (share > kMany) ++sites;
+    if (share <= most) continue;
+    most = share;
+    worst = site.order;
+  }
+  if (worst < 0) return;
+  const SiteInfo& site = lane.site(worst);
+  const std::string format = format_name(site.format);
+  Finding finding{.rule = "gradient_underflow", .lane = lane.lane()};
+  finding.severity = Severity::warning;
+  finding.site = site.name();
+  finding.layer = site.path;
+  finding.mechanism =
+      fmt::format("{} reaches the end of {}: {} of the non-zero values of {} are subnormal",
+                  site.path, format, percent(most), site.name());
+  finding.evidence = {{"subnormal_share", most}, {"gradient_sites", static_cast<double>(sites)}};
+  finding.text = fmt::format(
+      "{}. Smaller values became 0 before they were recorded, so this run cannot show how many.",
+      finding.mechanism);
+  if (sites > 1) finding.text += fmt::format(" {} gradients are like this.", sites);
+  finding.action = {.text =
+                        lane.scales_loss() ? "Raise the loss scale." : "Use dynamic loss scaling."};
+  findings.push_back(std::move(finding));
+}
+
 void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (lane.full_precision()) return;
+  if (is_capture(lane.info().backend)) return suspect_underflow(lane, findings);
   std::map<int, Flushed> worst;  // by node: one finding a layer, about its worst tensor
   for (const SiteInfo& site : lane.info().sites) {
     if (site.phase != Phase::backward || !site.scale.empty()) continue;

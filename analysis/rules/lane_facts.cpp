@@ -94,7 +94,10 @@ void LaneFacts::gather_bad(std::map<int64_t, RecordedStep>& by_step) const {
       record.bad.push_back(site.order);  // ascending, since sites are in execution order
       if (is_forward_result(site)) record.forward_bad = true;
       if (site.phase != Phase::backward && !is_loss_scale(site)) continue;
-      if (!record.backward_bad) record.gradients_overflow = counts.overflow > 0;
+      if (!record.backward_bad) {
+        const bool rounded = is_capture(info().backend) && counts.pos_inf + counts.neg_inf > 0;
+        record.gradients_overflow = counts.overflow > 0 || rounded;
+      }
       record.backward_bad = true;
     }
   }

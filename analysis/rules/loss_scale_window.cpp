@@ -227,6 +227,11 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
           " Some small values become 0 at every scale, but they carry less than 0.1% of the energy "
           "(sum of squares) of their gradient.";
     }
+    if (is_capture(lane.info().backend)) {
+      finding.text +=
+          " Values that had become 0 before they were recorded do not count, so the lower end may "
+          "be too low.";
+    }
     const double used = last_scale_used(lane);
     finding.evidence["last_scale_used"] = used;
     finding.action = advise_within(lane, window, used);

@@ -53,6 +53,12 @@ class ProofLine {
 };
 
 void check_repeatable(const std::string& file, const RunInfo& info) {
+  if (!info.lanes.empty() && is_capture(info.lanes.front().backend)) {
+    throw usage_error(
+        fmt::format("'{}' was recorded in {}, so halfscope cannot repeat the training", file,
+                    info.lanes.front().backend),
+        "make the change in your script (--fix-as writes it), and record it again");
+  }
   if (info.settings.empty()) {
     const char* verb = info.inference ? "run" : "trained";
     throw usage_error(

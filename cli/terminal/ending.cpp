@@ -121,6 +121,8 @@ std::string advice_command(const RunView& run, const Report& report, int lane,
                            const std::string& file, bool proved) {
   std::string line = "halfscope diagnose " + shell_quoted(file);
   if (lane != advised_lane(run, report)) line += " --lane " + shell_quoted(run.lane(lane).name);
+  const std::string& backend = run.lane(lane).backend;
+  if (is_capture(backend)) return line + " --fix-as " + backend;
   if (!proved && can_be_proved(run, lane)) line += " --verify";
   return line + " --out " + free_name("plan", ".json");
 }

@@ -22,10 +22,17 @@
 
 namespace halfscope {
 
+/// Returns whether a lane was captured from another framework (python/). Its tensors were rounded
+/// before they were measured: what overflowed is infinite and what underflowed is 0. Weights that a
+/// narrower format reads are the exception.
+constexpr bool is_capture(std::string_view backend) noexcept {
+  return backend == "pytorch" || backend == "keras";
+}
+
 /// Returns whether a backend may round products before their statistics are taken, which hides
 /// overflow and flushes.
 constexpr bool measures_after_rounding(std::string_view backend) noexcept {
-  return backend == "cuda-fast";
+  return backend == "cuda-fast" || is_capture(backend);
 }
 
 /// Returns whether a backend runs other code than the emulator's.
@@ -35,7 +42,7 @@ constexpr bool has_own_kernels(std::string_view backend) noexcept {
 
 struct LaneInfo {
   std::string name;        ///< "float32", "mixed_float16", "candidate" ...
-  std::string backend;     ///< "emulated", "cuda", "float64"
+  std::string backend;     ///< "emulated", "cuda", "float64"; of captures "pytorch", "keras"
   std::string plan_json;   ///< the plan, in the JSON form of docs/reference/plans.md
   std::string loss_scale;  ///< as --loss-scale accepts it: "dynamic:65536", "none"
   std::vector<LayerInfo> layers;
@@ -68,7 +75,7 @@ struct StepRow {
   double loss_scale = 1.0;  ///< the scale this step ran with; 1 without loss scaling
   double learning_rate = std::numeric_limits<double>::quiet_NaN();  ///< of this step's update
   bool skipped = false;    ///< the update was skipped because a gradient was not finite
-  double grad_norm = 0.0;  ///< 2-norm of all weight gradients, unscaled
+  double grad_norm = 0.0;  ///< 2-norm of all weight gradients, unscaled; in captures maybe NaN
   double accuracy = std::numeric_limits<double>::quiet_NaN();  ///< accuracy on this batch, 0..1
   double ms = 0.0;  ///< duration of the lane's step: wall time, or device time
   /// Order of the first site that overflowed or computed a non-finite value; states do not count.

@@ -64,6 +64,29 @@ TEST(Recorder, EveryFieldReadsBack) {
   EXPECT_TRUE(run.errors(0).empty());
 }
 
+TEST(Recorder, RowsOfSeveralStepsReadBack) {
+  const TemporaryFolder folder;
+  RunInfo info = sample_info();
+  info.lanes.resize(1);
+  std::vector<StepRow> rows(3);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i].step = static_cast<int64_t>(i) * 2;
+    rows[i].loss = 0.5 / static_cast<double>(i + 1);
+  }
+  Recorder recorder(folder / "run.hscope");
+  recorder.begin(info);
+  recorder.rows(rows);
+  EXPECT_EQ(RunView::open(folder / "run.hscope").steps(0).size(), 3u) << "readable at once";
+  EXPECT_THAT(error_of([&] { recorder.rows(rows); }).what(), HasSubstr("not the next one"));
+}
+
+TEST(Recorder, RowsNeedARunWithOneLane) {
+  const TemporaryFolder folder;
+  Recorder recorder(folder / "run.hscope");
+  recorder.begin(sample_info());
+  EXPECT_THAT(error_of([&] { recorder.rows({}); }).what(), HasSubstr("several lanes"));
+}
+
 TEST(Recorder, EveryRoleReadsBack) {
   const TemporaryFolder folder;
   RunInfo info = sample_info(7);

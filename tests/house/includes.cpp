@@ -32,19 +32,21 @@ constexpr std::array<std::string_view, 2> kAnalysisMay{"core", "analysis"};
 constexpr std::array<std::string_view, 3> kGuiMay{"core", "analysis", "gui"};
 constexpr std::array<std::string_view, 6> kCliMay{"core",     "emulation", "gpu",
                                                   "analysis", "gui",       "cli"};
+constexpr std::array<std::string_view, 4> kPythonMay{"core", "emulation", "analysis", "python"};
 constexpr std::array<std::string_view, 5> kExamplesMay{"core", "emulation", "gpu", "analysis",
                                                        "examples"};
 constexpr std::array<std::string_view, 9> kAll{"core", "emulation", "gpu",   "analysis", "gui",
                                                "cli",  "tests",     "bench", "examples"};
-constexpr std::array<Room, 9> kRooms{{{"core", kCoreMay},
-                                      {"emulation", kEmulationMay},
-                                      {"gpu", kGpuMay},
-                                      {"analysis", kAnalysisMay},
-                                      {"gui", kGuiMay},
-                                      {"cli", kCliMay},
-                                      {"examples", kExamplesMay},
-                                      {"tests", kAll},
-                                      {"bench", kAll}}};
+constexpr std::array<Room, 10> kRooms{{{"core", kCoreMay},
+                                       {"emulation", kEmulationMay},
+                                       {"gpu", kGpuMay},
+                                       {"analysis", kAnalysisMay},
+                                       {"gui", kGuiMay},
+                                       {"cli", kCliMay},
+                                       {"python", kPythonMay},
+                                       {"examples", kExamplesMay},
+                                       {"tests", kAll},
+                                       {"bench", kAll}}};
 
 /// The folders of rooms that have several, in order: each may include those before it, so none go
 /// in circles.
@@ -65,6 +67,8 @@ constexpr auto kFolders = std::to_array<std::string_view>(
      //
      "cli/terminal", "cli/args", "cli/tasks", "cli/commands", "cli",
      //
+     "python/src",
+     //
      "gui/data", "gui/state", "gui/widgets", "gui/lab", "gui/panels", "gui/app", "gui"});
 
 /// A header belongs to a library if it starts with one of `headers`. It may be included by files
@@ -77,7 +81,7 @@ struct Library {
 };
 
 // cli/tasks/doctor.cpp reports the versions of the libraries and so sees all their headers.
-constexpr std::array<Library, 17> kLibraries{{
+constexpr std::array<Library, 18> kLibraries{{
     {"SQLite", {"sqlite3"}, {"analysis/", "cli/tasks/doctor.cpp"}},
     {"CUDA",
      {"cuda", "cublas", "cudnn", "nvrtc", "nvml", "mma.h", "cooperative_groups", "cub/",
@@ -99,6 +103,7 @@ constexpr std::array<Library, 17> kLibraries{{
     {"Google Benchmark", {"benchmark/"}, {}},
     {"protobuf", {"google/", "onnx/"}, {"core/onnx/"}},
     {"viewer libraries", {"imgui", "backends/imgui", "GLFW/", "GL/", "EGL/", "stb"}, {"gui/"}},
+    {"nanobind", {"nanobind/"}, {"python/"}},
     {"the dynamic loader", {"dlfcn.h"}, {"gpu/"}},
     {"glibc's memory", {"malloc.h"}, {"core/train/lane_setup.cpp"}},
     {"POSIX",

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""What no hook of PyTorch reports: the tensor on which backward starts, and skipped steps.
+
+While watches are open, torch.autograd.backward, GradScaler.scale and GradScaler.step call them
+before they do their own work. The last watch that closes puts the originals back.
+"""
+import functools
+import weakref
+
+import torch
+
+_watches = []
+_originals = []
+_depth = 0
+_scaled = {}
+
+
+def add(watch):
+    """Lets a watch hear of backward passes and loss scalers."""
+    if not _watches:
+        _install()
+    _watches.append(watch)
+
+
+def remove(watch):
+    """Ends that."""
+    if watch in _watches:
+        _watches.remove(watch)
+        if not _watches:
+            _restore()
+
+
+def unscaled(root):
+    """Returns the loss that GradScaler.scale() turned into `root`; None if it did not."""
+    found = _scaled.get(id(root))
+    return found[1] if found is not None and found[0]() is root else None
+
+
+def _replace(owner, name, function):
+    original = getattr(owner, name)
+    _originals.append((owner, name, original))
+    setattr(owner, name, functools.wraps(original)(function(original)))
+
+
+def _install():
+    def backward(original):
+        def run(tensors, *args, **kwargs):
+            # Reentrant checkpoints call it again from inside.
+            global _depth
+            if _depth == 0 and not torch.compiler.is_compiling():
+                for watch in list(_watches):
+                    watch._on_backward(tensors)
+                _scaled.clear()
+            _depth += 1
+            try:
+                return original(tensors, *args, **kwargs)
+            finally:
+                _depth -= 1
+        return run
+
+    def scale(original):
+        def run(self, outputs):
+            result = original(self, outputs)
+            if isinstance(result, torch.Tensor) and isinstance(outputs, torch.Tensor):
+                _scaled[id(result)] = (weakref.ref(result), outputs.detach())
+            return result
+        return run
+
+    def step(original):
+        def run(self, optimizer, *args, **kwargs):
+            watches = [each for each in _watches if each._owns(optimizer)]
+            for watch in watches:
+                watch._on_scaler_step(self)
+            result = original(self, optimizer, *args, **kwargs)
+            for watch in watches:
+                watch._on_scaler_stepped()
+            return result
+        return run
+
+    _replace(torch.autograd, "backward", backward)
+    _replace(torch.amp.GradScaler, "scale", scale)
+    _replace(torch.amp.GradScaler, "step", step)
+
+
+def _restore():
+    for owner, name, original in reversed(_originals):
+        setattr(owner, name, original)
+    _originals.clear()
+    _scaled.clear()

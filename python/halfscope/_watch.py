@@ -1,0 +1,579 @@
+# SPDX-License-Identifier: MIT
+"""watch(): records a PyTorch training while it runs."""
+import atexit
+import math
+import os
+import sys
+import time
+import warnings
+import weakref
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from halfscope import _core, _patches
+from halfscope._forward import Forward
+from halfscope._ops import PRODUCTS, operator_of
+from halfscope._sites import Sites, format_of
+
+# Names of optimizer states as in HalfScope's own optimizers.
+_STATES = {"exp_avg": "adam_m", "exp_avg_sq": "adam_v", "momentum_buffer": "momentum",
+           "square_avg": "square_avg"}
+# States that an optimizer will have, for runs whose first steps are all skipped.
+_EXPECTED = {"Adam": ("exp_avg", "exp_avg_sq"), "AdamW": ("exp_avg", "exp_avg_sq"),
+             "NAdam": ("exp_avg", "exp_avg_sq"), "RAdam": ("exp_avg", "exp_avg_sq"),
+             "RMSprop": ("square_avg",)}
+_MEANS = {"exp_avg_sq": "exp_avg"}  # a mean of squares, and the mean of gradients beside it
+# A file begins after the first step that changed weights, or after this many.
+_WAITING_STEPS = 20
+# Rows of steps that are not recorded are written together, at least this often.
+_ROWS, _SECONDS = 256, 1.0
+# A loss above this multiple of its running mean is a spike.
+_SPIKE = 4.0
+
+_open = weakref.WeakSet()
+
+
+def watch(model, optimizer=None, *, out="run.hscope", every=1, scaler=None, loss="backward",
+          overwrite=False, steps=0, data=""):
+    """Records the training of a model into a run file and returns the Watch.
+
+    model: a torch.nn.Module, also one in DistributedDataParallel.
+    optimizer: its optimizer. Each of its step() calls ends a step. Default: the first optimizer
+        that steps and has parameters of the model.
+    out: the run file. With several processes, rank R writes run.rankR.hscope.
+    every: tensors are recorded in each every-th step. Loss, loss scale and learning rate are
+        recorded in every step.
+    scaler: the loss scaler. A torch.amp.GradScaler is found without it. Others need get_scale().
+    loss: "backward": the loss is the scalar on which backward() is called; several in a step are
+        added. "manual": it is what Watch.loss() gets.
+    overwrite: replaces an existing file.
+    steps: number of steps that are planned, for progress displays.
+    data: describes the data in reports.
+
+    Raises Error if the file cannot be created, TypeError or ValueError for wrong arguments. After
+    that nothing is raised into the training: a fault ends the recording with one warning.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError("model must be a torch.nn.Module")
+    if loss not in ("backward", "manual"):
+        raise ValueError('loss must be "backward" or "manual"')
+    if not isinstance(every, int) or every < 1:
+        raise ValueError("every must be a whole number of at least 1")
+    return Watch(model, optimizer, out, every, scaler, loss == "manual", overwrite, steps, data)
+
+
+def _unwrapped(model):
+    """Returns the user's own module, without DistributedDataParallel and torch.compile."""
+    while True:
+        if isinstance(model, (torch.nn.parallel.DistributedDataParallel,
+                              torch.nn.DataParallel)):
+            model = model.module
+        elif hasattr(model, "_orig_mod"):
+            model = model._orig_mod
+        else:
+            return model
+
+
+def _is_compiled(module):
+    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def _file_of_rank(out):
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        if torch.distributed.get_world_size() > 1:
+            base, extension = os.path.splitext(os.fspath(out))
+            return f"{base}.rank{torch.distributed.get_rank()}{extension}"
+    return os.fspath(out)
+
+
+class Watch:
+    """A recording in progress. Use close(), or `with`; it also closes when the program exits."""
+
+    def __init__(self, model, optimizer, out, every, scaler, manual_loss, overwrite, steps, data):
+        self.file = _file_of_rank(out)
+        self.step = 0  #: number of the step that runs
+        self._every, self._scaler, self._manual = every, scaler, manual_loss
+        self._planned, self._data = steps, data
+        self._recording = _core.Recording(self.file, overwrite)
+        self._sites = Sites(self._recording)
+        self._model = _unwrapped(model)
+        compiled = _is_compiled(model)
+        names = {}
+        for path, module in self._model.named_modules():
+            name = path.replace("_orig_mod.", "").replace("._orig_mod", "")
+            compiled = compiled or _is_compiled(module)
+            names.setdefault(module, name or type(self._model).__name__)
+        self._forward = Forward(self, self._model, names)
+        self._parameters = self._named_parameters(names)
+        self._by_parameter = {p: entry for p, *entry in self._parameters}
+        self._optimizer = None
+        self._optimizer_handles = []
+        self._gradient_handles = []
+        self._sites_of_gradients = []
+        self._recorded = False
+        self._partial = False     # a step that an alarm records, without its forward pass
+        self._alarmed = False     # the last loss was not finite, or the next step is due
+        self._wanted = False      # the next step is to be recorded
+        self._losses, self._given_loss, self._given_norm = [], [], None
+        self._said_no_loss = False
+        self._mean = None         # running mean of the loss
+        self._calm_from = 0       # no alarm for a spike before this step
+        self._scale = 1.0
+        self._scale_text = "none"
+        self._rate = math.nan
+        self._rows = []
+        self._flushed = time.perf_counter()
+        self._started = None
+        self._batch = 0
+        self._taken = 0           # recorded steps that changed weights
+        self._stepped = True
+        self._closed = False
+        self._pid = os.getpid()
+        self._said_unseen = False
+        self._compiled = compiled
+        if compiled:
+            warnings.warn("halfscope: parts of the model are compiled. Their activations are not "
+                          "recorded; weights, gradients and updates are.", stacklevel=3)
+        _patches.add(self)
+        _open.add(self)
+        if optimizer is not None:
+            self._bind(optimizer)
+        else:
+            pre = register_optimizer_step_pre_hook(self._any_before)
+            self._optimizer_handles.append(pre)
+        self._arm()
+
+    # What users call
+
+    def loss(self, value):
+        """Gives the loss of the step that runs. It replaces the one found at backward()."""
+        self._guarded(self._take_loss, value)
+
+    def grad_norm(self, value):
+        """Gives the gradient norm of the step that runs, as clip_grad_norm_() returns it."""
+        self._guarded(self._take_norm, value)
+
+    def eval(self, loss, accuracy=math.nan):
+        """Records an evaluation on test data after the steps so far."""
+        self._guarded(lambda: self._recording.eval(self.step, float(loss), float(accuracy)))
+
+    def close(self):
+        """Ends the recording and closes the file."""
+        self._finish("complete")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self._finish("complete" if kind is None else "interrupted")
+        return False
+
+    # Safety
+
+    def _guarded(self, work, *args):
+        if self._closed:
+            return
+        try:
+            work(*args)
+        except Exception as fault:
+            self._fail(fault)
+
+    def _fail(self, fault):
+        """Ends the recording with one warning. The steps so far stay readable."""
+        if self._closed:
+            return
+        self._finish("interrupted", say=False)
+        warnings.warn(f"halfscope: recording stopped at step {self.step}: "
+                      f"{type(fault).__name__}: {fault}. The training goes on; '{self.file}' has "
+                      "the steps before.", stacklevel=2)
+
+    def _finish(self, how, say=True):
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        self._recorded = False
+        try:
+            _patches.remove(self)
+            _open.discard(self)
+            self._forward.remove()
+            for handle in self._optimizer_handles + self._gradient_handles:
+                handle.remove()
+            self._flush()
+            if not self._recording.begun and self._sites._rank:
+                self._begin()
+            self._recording.end(how)
+        except Exception as fault:
+            if say:
+                warnings.warn(f"halfscope: cannot close '{self.file}': {fault}", stacklevel=3)
+
+    # Parameters
+
+    def _named_parameters(self, names):
+        """Returns [parameter, path, leaf, operator] of all parameters."""
+        rows = []
+        for name, parameter in self._model.named_parameters():
+            name = name.replace("_orig_mod.", "")
+            owner, _, leaf = name.rpartition(".")
+            module = self._model
+            for part in owner.split(".") if owner else ():
+                module = getattr(module, part, module)
+            op = operator_of(module)
+            rows.append((parameter, owner, leaf, op) if owner else (parameter, leaf, "weight", op))
+        return rows
+
+    def _owns(self, optimizer):
+        if self._optimizer is not None:
+            return optimizer is self._optimizer
+        return any(p in self._by_parameter for g in optimizer.param_groups for p in g["params"])
+
+    def _any_before(self, optimizer, args, kwargs):
+        if self._closed or self._optimizer is not None:
+            return
+        try:
+            if self._owns(optimizer):
+                for handle in self._optimizer_handles:
+                    handle.remove()
+                self._optimizer_handles.clear()
+                self._bind(optimizer)
+                self._before(optimizer, args, kwargs)
+        except Exception as fault:
+            self._fail(fault)
+
+    def _bind(self, optimizer):
+        self._optimizer = optimizer
+        self._optimizer_handles += [optimizer.register_step_pre_hook(self._before),
+                                    optimizer.register_step_post_hook(self._after)]
+
+    # The course of a step
+
+    def _arm(self):
+        """Prepares the next step: hooks exist only in steps that are recorded."""
+        self._recorded = self._wanted or self.step % self._every == 0
+        self._wanted = self._partial = False
+        if self._recorded:
+            self._forward.install()
+            self._hook_gradients()
+        elif self._forward.handles:
+            self._recording.release()
+            self._forward.remove()
+            for handle in self._gradient_handles:
+                handle.remove()
+            self._gradient_handles.clear()
+
+    def _hook_gradients(self):
+        if self._gradient_handles:
+            return
+        for parameter, path, leaf, op in self._parameters:
+            if parameter.requires_grad and parameter.is_leaf:
+                hook = self._gradient_hook(path, leaf, op)
+                handle = parameter.register_post_accumulate_grad_hook(hook)
+                self._gradient_handles.append(handle)
+
+    def _gradient_hook(self, path, leaf, op):
+        def hook(parameter):
+            if not self._recorded:
+                return
+            try:
+                gradient = parameter.grad
+                if gradient.is_sparse:
+                    gradient = gradient.coalesce().values()
+                site = self._sites.number(path, f"{leaf}_grad", "weight_grad", "backward", op,
+                                          format_of(gradient.dtype), parameter.shape)
+                self._forward._measure(site, gradient, False)
+            except Exception as fault:
+                self._fail(fault)
+        return hook
+
+    def _on_backward(self, roots):
+        if self._closed:
+            return
+        try:
+            self._forward.end_pass()
+            root = roots if isinstance(roots, torch.Tensor) else roots[0] if len(roots) == 1 else None
+            if self._manual or root is None or root.numel() != 1:
+                return
+            loss = _patches.unscaled(root)
+            if loss is None:
+                loss = root.detach()
+                if self._scaler is not None:
+                    loss = loss.double() / float(self._scaler.get_scale())
+            self._losses.append(loss)
+            if loss.device.type == "cpu":
+                self._watch_loss(float(loss))
+        except Exception as fault:
+            self._fail(fault)
+
+    def _watch_loss(self, loss):
+        """Records the rest of this step and all of the next one if the loss is suspicious."""
+        if not math.isfinite(loss):
+            if not self._alarmed:
+                self._alarm()
+            self._alarmed = True
+            return
+        self._alarmed = False
+        if self._mean is None:
+            self._mean = abs(loss)
+            self._calm_from = self.step + 10
+        elif abs(loss) > _SPIKE * self._mean and self.step >= self._calm_from:
+            self._calm_from = self.step + max(10, self._every)
+            self._alarm()
+        self._mean += 0.05 * (abs(loss) - self._mean)
+
+    def _alarm(self):
+        self._wanted = True
+        if not self._recorded:
+            self._recorded = self._partial = True
+            self._hook_gradients()
+
+    def _take_loss(self, value):
+        self._given_loss.append(value.detach() if isinstance(value, torch.Tensor) else value)
+        if not isinstance(value, torch.Tensor) or value.device.type == "cpu":
+            self._watch_loss(float(value))
+
+    def _take_norm(self, value):
+        self._given_norm = value.detach() if isinstance(value, torch.Tensor) else value
+        on_host = not isinstance(value, torch.Tensor) or value.device.type == "cpu"
+        if on_host and not math.isfinite(float(value)):
+            self._alarm()
+
+    def _on_scaler_step(self, scaler):
+        if self._closed:
+            return
+        try:
+            if not scaler.is_enabled():
+                return
+            scale = scaler._scale
+            self._scale = scaler.get_scale() if scale is None or not scale.is_cuda else scale.clone()
+            if self._scale_text == "none":
+                self._scale_text = (f"torch:init={scaler._init_scale:g},"
+                                    f"growth={scaler.get_growth_factor():g},"
+                                    f"backoff={scaler.get_backoff_factor():g},"
+                                    f"interval={scaler.get_growth_interval()}")
+            self._stepped = False
+        except Exception as fault:
+            self._fail(fault)
+
+    def _on_scaler_stepped(self):
+        """A loss scaler returned: if the optimizer did not run, the step was skipped."""
+        if self._closed or self._stepped:
+            return
+        try:
+            self._rate = self._learning_rate(self._optimizer)
+            self._end_step(True)
+        except Exception as fault:
+            self._fail(fault)
+
+    @staticmethod
+    def _learning_rate(optimizer):
+        if optimizer is None or not optimizer.param_groups:
+            return math.nan
+        return optimizer.param_groups[0].get("lr", math.nan)
+
+    def _before(self, optimizer, args, kwargs):
+        if self._closed:
+            return
+        try:
+            self._stepped = True
+            rate = self._learning_rate(optimizer)
+            self._rate = rate.clone() if isinstance(rate, torch.Tensor) else rate
+            if self._recorded:
+                self._recording.before_update(self._weights())
+        except Exception as fault:
+            self._fail(fault)
+
+    def _weights(self):
+        """Returns (site, tensor) of all weights."""
+        weights = []
+        for parameter, path, leaf, op in self._parameters:
+            if parameter.device.type == "meta" or parameter.numel() == 0:
+                continue
+            form = format_of(parameter.dtype)
+            if form is None:
+                continue
+            layer = self._sites.layers.get(path)
+            if layer is not None and op in PRODUCTS and form == "fp32":
+                form = layer.format  # autocast reads the weight in the format of the result
+            site = self._sites.number(path, leaf, "weight", "forward", op, form,
+                                      parameter.shape)
+            if site is not None:
+                weights.append((site, _host(parameter)))
+        return weights
+
+    def _after(self, optimizer, args, kwargs):
+        if self._closed:
+            return
+        try:
+            # Fused optimizers skip on their own.
+            found = getattr(optimizer, "found_inf", None)
+            skipped = isinstance(found, torch.Tensor) and float(found) != 0.0
+            if self._recorded and not skipped:
+                self._measure_update(optimizer)
+            self._end_step(skipped)
+        except Exception as fault:
+            self._fail(fault)
+
+    def _measure_update(self, optimizer):
+        updates, states = [], []
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                entry = self._by_parameter.get(parameter)
+                if entry is None or format_of(parameter.dtype) is None:
+                    continue
+                path, leaf, op = entry
+                weight = self._sites.find(path, leaf)
+                if weight is None:
+                    continue
+                form, shape = format_of(parameter.dtype), parameter.shape
+                gradient = parameter.grad
+                if gradient is None:
+                    continue
+                gradient = None if gradient.is_sparse else _host(gradient)
+                site = self._sites.number(path, f"{leaf}_update", "update", "update", op, form,
+                                          shape)
+                if site is not None:
+                    updates.append((site, weight, _host(parameter), gradient))
+                for name, value in optimizer.state.get(parameter, {}).items():
+                    self._add_state(states, optimizer.state[parameter], name, value, entry)
+        self._recording.after_update(updates, states)
+
+    def _add_state(self, states, all_states, name, value, entry):
+        if not isinstance(value, torch.Tensor) or value.dim() == 0 or value.numel() == 0:
+            return
+        form = format_of(value.dtype)
+        if form is None:
+            return
+        path, leaf, op = entry
+        site = self._sites.number(path, f"{leaf}_{_STATES.get(name, name)}", "state", "update", op,
+                                  form, value.shape)
+        if site is None:
+            return
+        mean = all_states.get(_MEANS.get(name, ""))
+        if mean is not None and mean.shape != value.shape:
+            mean = None
+        states.append((site, _host(value), None if mean is None else _host(mean)))
+
+    def _end_step(self, skipped):
+        now = time.perf_counter()
+        ms = 0.0 if self._started is None else 1000.0 * (now - self._started)
+        losses = self._given_loss or self._losses
+        norm = math.nan if self._given_norm is None else self._given_norm
+        if self._scale_text == "none" and self._scaler is not None:
+            self._scale = self._scaler.get_scale()
+        row = (self.step, losses, self._scale, self._rate, skipped, norm, ms)
+        self._stepped = True
+        given = self._given_norm is not None
+        self._losses, self._given_loss, self._given_norm = [], [], None
+        if not losses and not self._said_no_loss:
+            self._said_no_loss = True
+            warnings.warn(f"halfscope: no loss was found in step {self.step}. Give it to "
+                          "Watch.loss().", stacklevel=2)
+        if self._recorded:
+            self._flush()
+            self._forward.end_pass()
+            self._forward.collect()
+            row = _numbers(row)
+            if not given:
+                row = row[:5] + (self._norm(row[2]),) + row[6:]
+            if not skipped:
+                self._taken += 1
+            else:
+                self._recording.measure_all(self._weights(), False)
+            self._recording.step(row, True)
+            if not self._recording.begun and not self._partial:
+                if self._taken > 0 or self.step + 1 >= _WAITING_STEPS:
+                    self._begin()
+            if self._sites.unseen and not self._said_unseen:
+                self._said_unseen = True
+                names = sorted(self._sites.unseen)
+                warnings.warn(f"halfscope: {names[0]}{' and others' if names[1:] else ''} appeared "
+                              f"after recording began and is not in '{self.file}'", stacklevel=2)
+        else:
+            self._rows.append(row)
+            if skipped or len(self._rows) >= _ROWS or now - self._flushed > _SECONDS:
+                self._flush()
+        self.step += 1
+        self._arm()
+        self._started = time.perf_counter()
+
+    def _norm(self, scale):
+        norm = self._recording.norm(self._sites.names("weight_grad"))
+        return norm / scale if scale > 0.0 else norm
+
+    def _flush(self):
+        """Writes rows that wait. Numbers on devices are read here, not in the step."""
+        if self._rows:
+            rows, self._rows = self._rows, []
+            self._recording.rows([_numbers(row) for row in rows])
+        self._flushed = time.perf_counter()
+
+    def _begin(self):
+        """Begins the file with the layers and sites seen so far."""
+        sites = self._sites
+        owners = {path for _, path, _, _ in self._parameters}
+        for path in owners:
+            # Weights that another module uses: their module did not run itself.
+            parent = path
+            while parent and parent not in sites.layers:
+                parent = parent.rpartition(".")[0]
+            if parent and parent != path and path not in sites.layers[parent].inputs:
+                sites.layers[parent].inputs.append(path)
+        if not sites.layers and not self._compiled:
+            warnings.warn("halfscope: no module of the model ran outside torch.compile, so no "
+                          "activations are recorded", stacklevel=2)
+        if self._taken == 0:
+            self._expect_updates()
+        states = [format_of(value.dtype) for state in
+                  (self._optimizer.state.values() if self._optimizer is not None else ())
+                  for value in state.values()
+                  if isinstance(value, torch.Tensor) and value.dim() > 0]
+        lane, plan = sites.plan([format_of(p.dtype) for p, *_ in self._parameters],
+                                [each for each in states if each])
+        texts = {"model": type(self._model).__name__, "data": self._data or os.path.basename(sys.argv[0]) or "python", "lane": lane,
+                 "backend": "pytorch", "plan": plan, "loss_scale": self._scale_text,
+                 "optimizer": self._optimizer_text(), "command": " ".join(sys.argv)}
+        numbers = {"batch": self._batch, "steps_planned": self._planned, "every": self._every,
+                   "threads": torch.get_num_threads(), "seed": torch.initial_seed() & (2**63 - 1)}
+        self._recording.begin(texts, numbers, sites.layer_rows(), sites.order())
+        self._forward.end_structure()
+
+    def _expect_updates(self):
+        """Adds the sites of updates and states, none of which has come yet."""
+        names = _EXPECTED.get(type(self._optimizer).__name__, ())
+        if any(g.get("momentum", 0) for g in getattr(self._optimizer, "param_groups", ())):
+            names += ("momentum_buffer",)
+        for parameter, path, leaf, op in self._parameters:
+            form = format_of(parameter.dtype)
+            if not parameter.requires_grad or form is None:
+                continue
+            for name, role in [("update", "update")] + [(_STATES[n], "state") for n in names]:
+                self._sites.number(path, f"{leaf}_{name}", role, "update", op, form,
+                                   parameter.shape)
+
+    def _optimizer_text(self):
+        if self._optimizer is None:
+            return ""
+        rate = self._learning_rate(self._optimizer)
+        return f"{type(self._optimizer).__name__.lower()}:lr={float(rate):g}"
+
+
+def _host(x):
+    return x if x.device.type == "cpu" else x.detach().cpu()
+
+
+def _numbers(row):
+    """Returns a row with all its tensors read."""
+    step, losses, scale, rate, skipped, norm, ms = row
+    loss = math.fsum(float(each) for each in losses) if _all_finite(losses) else math.nan
+    return (step, loss, float(scale), float(rate), skipped, float(norm), ms)
+
+
+def _all_finite(losses):
+    return bool(losses) and all(math.isfinite(float(each)) for each in losses)
+
+
+@atexit.register
+def _close_all():
+    died = getattr(sys, "last_value", None) is not None
+    for each in list(_open):
+        each._finish("interrupted" if died else "complete")

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: MIT
+"""KerasCallback: records a Keras 3 training. Values come through NumPy, so any backend works."""
+import math
+import os
+import sys
+import warnings
+
+import keras
+import numpy as np
+
+from halfscope import _core
+from halfscope._sites import Layer, Sites, format_of
+
+OPERATORS = {
+    "Dense": "Gemm", "EinsumDense": "Einsum", "Conv1D": "Conv", "Conv2D": "Conv", "Conv3D": "Conv",
+    "Conv1DTranspose": "ConvTranspose", "Conv2DTranspose": "ConvTranspose",
+    "DepthwiseConv2D": "Conv", "BatchNormalization": "BatchNormalization",
+    "LayerNormalization": "LayerNormalization", "GroupNormalization": "GroupNormalization",
+    "RMSNormalization": "RMSNormalization", "ReLU": "Relu", "LeakyReLU": "LeakyRelu",
+    "Softmax": "Softmax", "MaxPooling1D": "MaxPool", "MaxPooling2D": "MaxPool",
+    "AveragePooling2D": "AveragePool", "GlobalAveragePooling2D": "GlobalAveragePool",
+    "Embedding": "Gather", "Dropout": "Dropout", "Flatten": "Flatten", "Reshape": "Reshape",
+    "LSTM": "LSTM", "GRU": "GRU", "SimpleRNN": "RNN", "MultiHeadAttention": "Attention",
+}
+# Keras: variable of the optimizer -> name in HalfScope's own optimizers
+_STATES = (("_momentums", "adam_m"), ("_velocities", "adam_v"), ("momentums", "momentum"))
+_PRODUCTS = ("Gemm", "Einsum", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN", "Attention")
+
+
+class KerasCallback(keras.callbacks.Callback):
+    """Records weights, updates, optimizer state, loss and loss scale of a Keras training.
+
+    out: the run file.
+    every: tensors are recorded in each every-th batch; losses in every batch.
+    overwrite: replaces an existing file.
+
+    Activations and gradients are not recorded: Keras shows them to no callback. A fault ends the
+    recording with one warning and leaves the training alone.
+    """
+
+    def __init__(self, out="run.hscope", every=1, overwrite=False):
+        super().__init__()
+        if not isinstance(every, int) or every < 1:
+            raise ValueError("every must be a whole number of at least 1")
+        self.file, self._every = os.fspath(out), every
+        self._recording = _core.Recording(self.file, overwrite)
+        self._sites = Sites(self._recording)
+        self._step, self._rows, self._before, self._closed = 0, [], None, False
+        self._sum = None      # of the losses of the epoch so far
+        self._recorded = False
+
+    # Called by Keras
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._sum = (0, 0.0)
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._guarded(self._begin_step)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._guarded(self._end_step, logs or {})
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._guarded(self._evaluate, logs or {})
+
+    def on_train_end(self, logs=None):
+        self.close()
+
+    def close(self):
+        """Ends the recording and closes the file."""
+        if not self._closed:
+            self._guarded(self._finish)
+            self._closed = True
+
+    # Work
+
+    def _guarded(self, work, *args):
+        if self._closed:
+            return
+        try:
+            work(*args)
+        except Exception as fault:
+            self._closed = True
+            try:
+                self._recording.end("interrupted")
+            except Exception:
+                pass
+            warnings.warn(f"halfscope: recording stopped at step {self._step}: "
+                          f"{type(fault).__name__}: {fault}. The training goes on; '{self.file}' "
+                          "has the steps before.", stacklevel=3)
+
+    def _scaler(self):
+        optimizer = self.model.optimizer
+        return optimizer if hasattr(optimizer, "dynamic_scale") else None
+
+    def _optimizer(self):
+        return getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
+
+    def _iterations(self):
+        return int(keras.ops.convert_to_numpy(self._optimizer().iterations))
+
+    def _variables(self):
+        """Yields layer, path, leaf and variable of all trainable weights."""
+        for layer in self.model._flatten_layers(include_self=False):
+            own = [v for v in layer._trainable_variables]
+            for variable in own:
+                yield layer, _path(layer, self.model), variable.name, variable
+
+    def _begin_step(self):
+        self._recorded = self._step % self._every == 0
+        if not self._recorded:
+            return
+        scaler = self._scaler()
+        self._scale = 1.0 if scaler is None else float(keras.ops.convert_to_numpy(
+            scaler.dynamic_scale))
+        self._count = self._iterations()
+        self._before, weights = {}, []
+        for layer, path, leaf, variable in self._variables():
+            value = _numpy(variable)
+            op = OPERATORS.get(type(layer).__name__, type(layer).__name__)
+            compute = format_of(layer.compute_dtype) or "fp32"
+            stored = format_of(variable.dtype) or "fp32"
+            form = compute if op in _PRODUCTS else stored
+            if path not in self._sites.layers and not self._recording.begun:
+                parameters = sum(int(np.prod(w.shape)) for w in layer._trainable_variables)
+                self._sites.layers[path] = Layer(path, op, compute, parameters)
+            site = self._sites.number(path, leaf, "weight", "forward", op, form, value.shape)
+            if site is not None:
+                weights.append((site, value))
+                self._before[path, leaf] = (site, value)
+        self._recording.before_update(weights)
+
+    def _end_step(self, logs):
+        loss = self._loss_of(float(logs.get("loss", math.nan)))
+        rate = float(keras.ops.convert_to_numpy(self._optimizer().learning_rate))
+        if not self._recorded:
+            scaler = self._scaler()
+            scale = 1.0 if scaler is None else float(
+                keras.ops.convert_to_numpy(scaler.dynamic_scale))
+            self._rows.append((self._step, loss, scale, rate, False, math.nan, 0.0))
+            if len(self._rows) >= 256:
+                self._flush()
+            self._step += 1
+            return
+        self._flush()
+        skipped = self._scaler() is not None and self._iterations() == self._count
+        if not skipped:
+            self._measure_update()
+        row = (self._step, loss, self._scale, rate, skipped, math.nan, 0.0)
+        self._recording.step(row, True)
+        if not self._recording.begun:
+            self._begin()
+        self._step += 1
+
+    def _loss_of(self, mean):
+        """Returns the loss of the last batch: Keras logs the mean since the epoch began."""
+        if self._sum is None or not math.isfinite(mean) or not math.isfinite(self._sum[1]):
+            self._sum = None if self._sum is None else (self._sum[0] + 1, mean)
+            return mean
+        count, total = self._sum
+        self._sum = (count + 1, mean * (count + 1))
+        return self._sum[1] - total
+
+    def _measure_update(self):
+        updates, states = [], []
+        optimizer = self._optimizer()
+        for layer, path, leaf, variable in self._variables():
+            if (path, leaf) not in self._before:
+                continue
+            weight, _ = self._before[path, leaf]
+            value, op = _numpy(variable), OPERATORS.get(type(layer).__name__, type(layer).__name__)
+            form = format_of(variable.dtype) or "fp32"
+            site = self._sites.number(path, f"{leaf}_update", "update", "update", op, form,
+                                      value.shape)
+            if site is not None:
+                updates.append((site, weight, value, None))
+            for attribute, name in _STATES:
+                found = _state_of(optimizer, attribute, variable)
+                if found is None:
+                    continue
+                state = _numpy(found)
+                site = self._sites.number(path, f"{leaf}_{name}", "state", "update", op,
+                                          format_of(found.dtype) or "fp32", state.shape)
+                if site is not None:
+                    mean = _state_of(optimizer, "_momentums", variable)
+                    pair = _numpy(mean) if name == "adam_v" and mean is not None else None
+                    states.append((site, state, pair))
+        self._recording.after_update(updates, states)
+
+    def _evaluate(self, logs):
+        if "val_loss" in logs:
+            accuracy = next((v for k, v in logs.items() if k.startswith("val_") and "acc" in k),
+                            math.nan)
+            self._recording.eval(self._step, float(logs["val_loss"]), float(accuracy))
+
+    def _flush(self):
+        if self._rows:
+            rows, self._rows = self._rows, []
+            self._recording.rows(rows)
+
+    def _begin(self):
+        storage = [format_of(v.dtype) or "fp32" for *_, v in self._variables()]
+        lane, plan = self._sites.plan(storage, [])
+        scaler = self._scaler()
+        scale = "none"
+        if scaler is not None:
+            interval = int(getattr(scaler, "dynamic_growth_steps", 2000))
+            scale = f"keras3:init={self._scale:g},interval={interval}"
+            if keras.backend.backend() != "tensorflow":
+                scale += f",backend={keras.backend.backend()}"
+        rate = float(keras.ops.convert_to_numpy(self._optimizer().learning_rate))
+        texts = {"model": self.model.name, "data": os.path.basename(sys.argv[0]) or "python",
+                 "lane": lane, "backend": "keras", "plan": plan, "loss_scale": scale,
+                 "optimizer": f"{type(self._optimizer()).__name__.lower()}:lr={rate:g}",
+                 "command": " ".join(sys.argv)}
+        numbers = {"every": self._every, "steps_planned": self._planned()}
+        self._recording.begin(texts, numbers, self._sites.layer_rows(), self._sites.order())
+
+    def _planned(self):
+        steps, epochs = (self.params or {}).get("steps"), (self.params or {}).get("epochs")
+        return int(steps) * int(epochs) if steps and epochs else 0
+
+    def _finish(self):
+        self._flush()
+        self._recording.end("complete")
+
+
+def _state_of(optimizer, attribute, variable):
+    """Returns the optimizer's variable that belongs to a weight; None if there is none."""
+    states = getattr(optimizer, attribute, None)
+    if not isinstance(states, (list, tuple)) or not states:
+        return None
+    if attribute == "_momentums" and not hasattr(optimizer, "_velocities"):
+        return None
+    index = optimizer._get_variable_index(variable)
+    return states[index] if index < len(states) else None
+
+
+def _path(layer, model):
+    """Returns the layer's path as Keras writes it, without the model's own name."""
+    path = getattr(layer, "path", "") or layer.name
+    prefix = f"{model.name}/"
+    return path[len(prefix):] if path.startswith(prefix) else path
+
+
+def _numpy(variable):
+    value = keras.ops.convert_to_numpy(variable)
+    if value.dtype.name not in ("float16", "float32", "float64"):
+        value = value.astype(np.float32)  # bfloat16 of ml_dtypes
+    return np.ascontiguousarray(value)

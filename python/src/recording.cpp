@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+#include "python/src/recording.h"
+
+#include <cmath>
+#include <utility>
+
+#include "core/error.h"
+#include "python/src/measuring.h"
+
+namespace halfscope::python {
+
+Recording::Recording(const std::filesystem::path& file, bool force)
+    : recorder_(std::make_unique<Recorder>(file, Recorder::Options{.force = force})) {}
+
+int Recording::add_site(SiteInfo site) {
+  if (begun_) throw Error("the run file has begun, so no site can be added");
+  sites_.push_back(std::move(site));
+  stats_.emplace_back();
+  before_.emplace_back();
+  return site_count() - 1;
+}
+
+void Recording::set_format(int site, const FloatFormat& format) {
+  if (begun_) throw Error("the run file has begun, so formats cannot change");
+  sites_.at(static_cast<size_t>(site)).format = format;
+}
+
+void Recording::measure(int site, const Elements& elements, bool merge) {
+  const TensorStats stats = measure_elements(elements, sites_.at(static_cast<size_t>(site)).format);
+  const std::lock_guard lock(mutex_);
+  TensorStats& kept = stats_[static_cast<size_t>(site)];
+  if (merge && kept.n > 0) {
+    kept.merge(stats);
+  } else {
+    kept = stats;
+  }
+}
+
+void Recording::measure_squares(int site, const Elements& squares, const Elements& mean) {
+  stats_.at(static_cast<size_t>(site)) =
+      python::measure_squares(squares, mean, sites_.at(static_cast<size_t>(site)).format);
+}
+
+void Recording::before_update(int site, const Elements& weight) {
+  const size_t at = static_cast<size_t>(site);
+  measure(site, weight, false);
+  const int64_t bytes = weight.size() * element_size(weight.kind());
+  Before& before = before_.at(at);
+  if (before.size != bytes) {
+    before.bytes = std::make_unique_for_overwrite<uint8_t[]>(static_cast<size_t>(bytes));
+    before.size = bytes;
+  }
+  weight.copy_to(before.bytes.get());
+  before.valid = true;
+}
+
+void Recording::after_update(const Updated& updated) {
+  Before& before = before_.at(static_cast<size_t>(updated.weight));
+  if (!before.valid) return;  // it was not seen before the step
+  const size_t at = static_cast<size_t>(updated.site);
+  stats_.at(at) =
+      measure_update(before.bytes.get(), updated.after, updated.gradient, sites_.at(at).format);
+  before.valid = false;
+}
+
+double Recording::norm(const std::vector<int>& sites) const {
+  double sum = 0.0;
+  bool nan = false, infinite = false;
+  for (const int site : sites) {
+    const TensorStats& each = stats(site);
+    sum += each.sum_sq;
+    nan = nan || each.nan > 0;
+    infinite = infinite || each.non_finite() > 0;
+  }
+  return nan ? std::nan("") : infinite ? INFINITY : std::sqrt(sum);
+}
+
+void Recording::begin(RunInfo run, const std::vector<int>& order) {
+  if (begun_) throw Error("the run file has already begun");
+  std::vector<bool> seen(sites_.size(), false);
+  for (const int site : order) {
+    if (seen.at(static_cast<size_t>(site))) throw Error("a site comes twice in the order");
+    seen[static_cast<size_t>(site)] = true;
+  }
+  order_ = order;
+  for (const int site : order_) {
+    SiteInfo info = sites_[static_cast<size_t>(site)];
+    info.order = static_cast<int>(run.lanes.at(0).sites.size());
+    run.lanes[0].sites.push_back(std::move(info));
+  }
+  in_order_.resize(order_.size());
+  begun_ = true;
+  recorder_->begin(run);
+  for (const Waiting& each : waiting_) write(each.row, each.recorded, each.stats);
+  waiting_.clear();
+  waiting_.shrink_to_fit();
+}
+
+void Recording::write(StepRow row, bool recorded, const std::vector<TensorStats>& stats) {
+  if (!recorded) {
+    recorder_->step(0, row, {});
+    return;
+  }
+  for (size_t i = 0; i < order_.size(); ++i) {
+    const size_t site = static_cast<size_t>(order_[i]);
+    in_order_[i] = site < stats.size() ? stats[site] : TensorStats{};
+    const bool bad = in_order_[i].overflow + in_order_[i].non_finite() > 0;
+    if (bad && row.first_bad < 0 && sites_[site].role != Role::state) {
+      row.first_bad = static_cast<int>(i);
+    }
+  }
+  recorder_->step(0, row, in_order_);
+}
+
+void Recording::step(const StepRow& row, bool recorded) {
+  if (begun_) {
+    write(row, recorded, stats_);
+  } else {
+    waiting_.push_back({row, recorded, recorded ? stats_ : std::vector<TensorStats>{}});
+  }
+  drop_step();
+}
+
+void Recording::rows(const std::vector<StepRow>& rows) {
+  if (begun_) {
+    recorder_->rows(rows);
+  } else {
+    for (const StepRow& row : rows) waiting_.push_back({row, false, {}});
+  }
+}
+
+void Recording::eval(const EvalRow& row) {
+  if (begun_) recorder_->eval(0, row);
+}
+
+void Recording::drop_step() {
+  for (TensorStats& each : stats_) each = TensorStats{};
+  for (Before& each : before_) each.valid = false;
+}
+
+void Recording::release() noexcept {
+  for (Before& each : before_) each = {};
+}
+
+void Recording::end(RunEnd how) {
+  if (recorder_ == nullptr) return;
+  if (begun_) recorder_->end(how);
+  recorder_.reset();
+}
+
+}  // namespace halfscope::python

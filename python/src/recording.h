@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// Recording: one captured run, from the first tensor to the closed run file. Tensors are measured
+// when they are handed over; the file begins as soon as all sites are known. Steps that come before
+// wait in memory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "analysis/recorder.h"
+#include "core/observe/recording.h"
+#include "python/src/elements.h"
+
+namespace halfscope::python {
+
+/// A weight and what changed it.
+struct Updated {
+  int site = -1;    ///< of the update
+  int weight = -1;  ///< site of the weight, of which before_update() keeps the bytes
+  Elements after;
+  const Elements* gradient = nullptr;
+};
+
+class Recording {
+ public:
+  /// Creates the file. Throws Error if it cannot be written, or exists and `force` is off.
+  Recording(const std::filesystem::path& file, bool force);
+
+  /// Adds a site and returns its number. Sites can be added until begin(). `order` is ignored.
+  int add_site(SiteInfo site);
+  /// Changes the format of a site that has not been measured yet.
+  void set_format(int site, const FloatFormat& format);
+  int site_count() const noexcept { return static_cast<int>(sites_.size()); }
+  bool begun() const noexcept { return begun_; }
+
+  /// Measures a tensor of the open step. With `merge`, its numbers are added to those that the site
+  /// has; otherwise they replace them.
+  void measure(int site, const Elements& elements, bool merge);
+  void measure_squares(int site, const Elements& squares, const Elements& mean);
+  /// Measures a weight and keeps its bytes until the step ends.
+  void before_update(int site, const Elements& weight);
+  void after_update(const Updated& updated);
+
+  /// Returns the statistics of a site in the open step.
+  const TensorStats& stats(int site) const { return stats_.at(static_cast<size_t>(site)); }
+  /// Returns the 2-norm of these sites' tensors in the open step; infinite or NaN if an element is.
+  double norm(const std::vector<int>& sites) const;
+
+  /// Begins the file. `order` has every site's number once, in execution order. Writes the steps
+  /// that waited.
+  void begin(RunInfo run, const std::vector<int>& order);
+  /// Ends the open step. Without `recorded`, only its row is kept.
+  void step(const StepRow& row, bool recorded);
+  /// Writes rows of steps that were not recorded, in one transaction.
+  void rows(const std::vector<StepRow>& rows);
+  void eval(const EvalRow& row);
+  /// Forgets what was measured since the last step.
+  void drop_step();
+  /// Gives back memory that only recorded steps need.
+  void release() noexcept;
+  /// Closes the file; removes it if it never began.
+  void end(RunEnd how);
+
+ private:
+  struct Waiting {
+    StepRow row;
+    bool recorded = false;
+    std::vector<TensorStats> stats;  // by site number
+  };
+  void write(StepRow row, bool recorded, const std::vector<TensorStats>& stats);
+
+  std::unique_ptr<Recorder> recorder_;
+  std::mutex mutex_;  // backward passes on devices call hooks from their own threads
+  std::vector<SiteInfo> sites_;
+  std::vector<TensorStats> stats_;  // of the open step, by site number
+  /// Bytes of a weight before its update. The memory is used again: fresh pages cost more than the
+  /// copy.
+  struct Before {
+    std::unique_ptr<uint8_t[]> bytes;
+    int64_t size = 0;
+    bool valid = false;
+  };
+  std::vector<Before> before_;  // by site number
+  std::vector<int> order_;
+  std::vector<TensorStats> in_order_;
+  std::vector<Waiting> waiting_;
+  bool begun_ = false;
+};
+
+}  // namespace halfscope::python

@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: MIT
+"""hs.watch on real trainings: what is recorded, and that the training does not notice."""
+import gc
+import os
+import tempfile
+import unittest
+import warnings
+import weakref
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import halfscope as hs
+from networks import Cnn, Gpt, Mlp, train_classifier, train_gpt
+from reference import stats_of
+
+warnings.simplefilter("error")
+torch.set_num_threads(2)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = os.path.join(folder.name, "run.hscope")
+        torch.manual_seed(0)
+
+    def compare(self, values, site, run, window=-1, format=None):
+        """Compares a recorded window with NumPy's statistics."""
+        format = format or next(s["format"] for s in run.sites() if s["name"] == site)
+        got = run.stats(site)
+        for key, value in stats_of(values.detach().float().numpy(), format).items():
+            if key in ("sum", "sum_sq"):
+                self.assertAlmostEqual(got[key][window], value, delta=1e-9 * abs(value) + 1e-12)
+            elif key == "exponents":
+                np.testing.assert_array_equal(got[key][window], value)
+            else:
+                self.assertEqual(got[key][window], value, f"{site} {key}")
+
+
+class Records(Case):
+    def test_values_equal_numpy(self):
+        model = Mlp()
+        optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+        x, y = torch.randn(8, 20), torch.randint(0, 5, (8,))
+        before = {n: p.detach().clone() for n, p in model.named_parameters()}
+        with hs.watch(model, optimizer, out=self.file):
+            hidden = model.fc1(x)
+            logits = model.fc2(F.relu(hidden))
+            hidden.retain_grad()
+            logits.retain_grad()
+            loss = F.cross_entropy(logits, y)
+            loss.backward()
+            optimizer.step()
+        run = hs.open(self.file)
+        self.assertEqual(run.lanes, ["float32"])
+        self.compare(hidden, "fc1.activation", run)
+        self.compare(logits, "fc2.activation", run)
+        self.compare(hidden.grad, "fc1.activation_grad", run)
+        self.compare(logits.grad, "fc2.activation_grad", run)
+        for name, parameter in model.named_parameters():
+            self.compare(before[name], name, run)
+            self.compare(parameter.grad, f"{name}_grad", run)
+            self.compare(parameter.detach() - before[name], f"{name}_update", run)
+            state = optimizer.state[parameter]
+            self.compare(state["exp_avg"], f"{name}_adam_m", run)
+            self.compare(state["exp_avg_sq"], f"{name}_adam_v", run)
+        row = run.steps()
+        self.assertAlmostEqual(row["loss"][0], float(loss.detach()), places=6)
+        norm = torch.sqrt(sum((p.grad.double() ** 2).sum() for p in model.parameters()))
+        self.assertAlmostEqual(row["grad_norm"][0], float(norm), delta=1e-9 * float(norm))
+        self.assertEqual(row["learning_rate"][0], 1e-2)
+
+    def test_sites_are_in_execution_order_and_layers_know_their_inputs(self):
+        model = Cnn()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        with hs.watch(model, optimizer, out=self.file):
+            train_classifier(model, optimizer, (4, 1, 12, 12), 2)
+        run = hs.open(self.file)
+        names = [site["name"] for site in run.sites()]
+        forward = [site["path"] for site in run.sites() if site["role"] == "activation"]
+        self.assertEqual(forward, ["conv1", "bn", "relu", "conv2", "pool", "fc"])
+        self.assertLess(names.index("conv1.weight"), names.index("conv1.activation"))
+        self.assertLess(names.index("conv1.activation"), names.index("conv2.weight"))
+        self.assertLess(names.index("fc.activation_grad"), names.index("conv1.weight_grad"))
+        self.assertIn("conv1.weight_momentum", names)
+        layers = {each["path"]: each for each in run.layers()}
+        self.assertEqual([layers[p]["op"] for p in forward],
+                         ["Conv", "BatchNormalization", "Relu", "Conv", "MaxPool", "Gemm"])
+        self.assertEqual([layers[p]["inputs"] for p in forward],
+                         [["input"], ["conv1"], ["bn"], ["relu"], ["conv2"], ["pool"]])
+        self.assertEqual(layers["conv2"]["parameters"], 4 * 6 * 9 + 6)
+
+    def test_loss_scaler(self):
+        model = Cnn()
+        optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40, growth_interval=4)
+        with hs.watch(model, optimizer, out=self.file):
+            train_classifier(model, optimizer, (4, 1, 12, 12), 30, scaler=scaler,
+                             dtype=torch.float16)
+        run = hs.open(self.file)
+        rows = run.steps()
+        self.assertEqual(run.lanes, ["mixed_float16"])
+        self.assertEqual(len(rows["step"]), 30)
+        self.assertGreater(rows["skipped"].sum(), 2)
+        self.assertLess(rows["skipped"].sum(), 30)
+        self.assertEqual(rows["loss_scale"][0], 2.0**40)
+        for i in range(29):  # halves after a skipped step
+            if rows["skipped"][i]:
+                self.assertEqual(rows["loss_scale"][i + 1], rows["loss_scale"][i] / 2)
+        self.assertTrue(np.isfinite(rows["loss"]).all())
+        formats = {site["name"]: site["format"] for site in run.sites()}
+        self.assertEqual(formats["conv1.activation"], "fp16")
+        self.assertEqual(formats["conv1.weight"], "fp16")       # as autocast reads it
+        self.assertEqual(formats["conv1.weight_update"], "fp32")  # as it is stored
+        self.assertFalse(run.report["lanes"][0]["reference"])
+        taken = rows["step"][~rows["skipped"]]
+        np.testing.assert_array_equal(run.stats("fc.weight_update")["step"], taken)
+        np.testing.assert_array_equal(run.stats("fc.weight")["step"], rows["step"])
+
+    def test_gpt_in_bf16(self):
+        model = Gpt()
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+        with hs.watch(model, optimizer, out=self.file):
+            train_gpt(model, optimizer, 5, torch.bfloat16)
+        run = hs.open(self.file)
+        self.assertEqual(run.lanes, ["mixed_bfloat16"])
+        layers = {each["path"]: each for each in run.layers()}
+        self.assertEqual(layers["h.0.qkv"]["write"], "bf16")
+        self.assertEqual(layers["h.0.ln1"]["write"], "fp32")
+        self.assertEqual(layers["h.1.qkv"]["inputs"], ["h.1.ln1"])
+        self.assertEqual(layers["h.0.proj"]["inputs"], ["h.0.qkv"])
+        self.assertEqual(layers["h.0.ln2"]["inputs"], ["h.0.proj", "wte", "wpe"])
+        self.assertEqual(layers["wte"]["op"], "Gather")
+        names = {site["name"] for site in run.sites()}
+        self.assertIn("wte.weight_grad", names)       # shared with head, recorded once
+        self.assertNotIn("head.weight_grad", names)
+        self.assertEqual(run.state, "inconclusive")   # nothing to compare with
+
+    def test_accumulation_merges(self):
+        model = Mlp()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with hs.watch(model, optimizer, out=self.file):
+            losses = train_classifier(model, optimizer, (8, 20), 3, parts=4)
+        run = hs.open(self.file)
+        np.testing.assert_array_equal(run.stats("fc1.activation")["n"], [8 * 16] * 3)
+        np.testing.assert_array_equal(run.stats("fc1.activation_grad")["n"], [8 * 16] * 3)
+        np.testing.assert_array_equal(run.stats("fc1.weight_grad")["n"], [20 * 16] * 3)
+        np.testing.assert_allclose(run.steps()["loss"], losses, rtol=1e-6)
+        self.compare(model.fc1.weight.grad, "fc1.weight_grad", run)
+
+    def test_checkpointing_counts_once(self):
+        expected = None
+        for kind in (None, "reentrant", "plain"):
+            torch.manual_seed(0)
+            model = Gpt(checkpoint=kind)
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            with hs.watch(model, optimizer, out=self.file, overwrite=True):
+                train_gpt(model, optimizer, 2)
+            run = hs.open(self.file)
+            got = {}
+            for site in run.sites():
+                stats = run.stats(site["name"])
+                got[site["name"]] = (stats["n"].tolist(), stats["max_abs"].tolist())
+            if expected is None:
+                expected = got
+            self.assertEqual(got, expected, kind)
+
+    def test_every_and_alarm(self):
+        model = Mlp()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with hs.watch(model, optimizer, out=self.file, every=10):
+            for step, (x, y) in enumerate([(torch.randn(4, 20), torch.randint(0, 5, (4,)))] * 30):
+                x = x * (float("inf") if step == 23 else 1.0)
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+        run = hs.open(self.file)
+        self.assertEqual(len(run.steps()["step"]), 30)
+        np.testing.assert_array_equal(run.stats("fc1.weight_update")["step"], [0, 10, 20, 23, 24])
+        np.testing.assert_array_equal(run.stats("fc1.activation")["step"], [0, 10, 20, 24])
+
+    def test_non_contiguous_and_structured_outputs(self):
+        class Pair(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(20, 10)
+
+            def forward(self, x):
+                y = self.fc(x)
+                return {"left": y[:, ::2] * 1, "rest": (y.t(), None, 3)}
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.pair, self.out = Pair(), nn.Linear(5, 5)
+
+            def forward(self, x):
+                parts = self.pair(x)
+                return self.out(parts["left"]) + parts["rest"][0].t()[:, :5]
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with hs.watch(model, optimizer, out=self.file):
+            train_classifier(model, optimizer, (8, 20), 2)
+        run = hs.open(self.file)
+        self.assertEqual(run.stats("pair.activation")["n"][0], 8 * 5)
+        self.assertEqual(run.stats("pair.activation_2")["n"][0], 8 * 10)
+        self.assertIn("pair", next(e for e in run.layers() if e["path"] == "out")["inputs"])
+
+    def test_shared_modules_merge(self):
+        class Twice(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(5, 5)
+
+            def forward(self, x):
+                return self.fc(F.relu(self.fc(x)))
+        model = Twice()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with hs.watch(model, optimizer, out=self.file):
+            train_classifier(model, optimizer, (8, 5), 2)
+        run = hs.open(self.file)
+        self.assertEqual(run.stats("fc.activation")["n"][0], 2 * 8 * 5)
+        self.assertEqual(run.stats("fc.activation_grad")["n"][0], 2 * 8 * 5)
+
+    def test_validation_does_not_count(self):
+        model = Mlp()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with hs.watch(model, optimizer, out=self.file) as watch:
+            for _ in range(2):
+                with torch.no_grad():
+                    model(torch.randn(100, 20))
+                train_classifier(model, optimizer, (8, 20), 1)
+                watch.eval(0.5, 0.9)
+        run = hs.open(self.file)
+        np.testing.assert_array_equal(run.stats("fc1.activation")["n"], [8 * 16] * 2)
+        self.assertEqual(run.report["lanes"][0]["test_accuracy"], 0.9)
+
+    def test_lost_updates_and_flushed_state(self):
+        model = Mlp().bfloat16()
+        optimizer = torch.optim.SGD(model.parameters(), 1e-5)
+        with hs.watch(model, optimizer, out=self.file):
+            for x, y in ((torch.randn(8, 20), torch.randint(0, 5, (8,))) for _ in range(60)):
+                before = model.fc1.weight.detach().clone()
+                optimizer.zero_grad()
+                F.cross_entropy(model(x.bfloat16()).float(), y).backward()
+                optimizer.step()
+        run = hs.open(self.file)
+        self.assertEqual(run.lanes, ["bfloat16"])
+        stats = run.stats("fc1.weight_update")
+        same = (model.fc1.weight == before) & (model.fc1.weight.grad != 0)
+        self.assertEqual(stats["lost"][-1], int(same.sum()))
+        self.assertIn("lost_updates", [f["rule"] for f in run.findings])
+        self.assertEqual(run.state, "attention")
+
+    def test_finds_the_optimizer(self):
+        model = Mlp()
+        with hs.watch(model, out=self.file):
+            other = nn.Linear(2, 2)
+            wrong = torch.optim.SGD(other.parameters(), 0.1)
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            other(torch.randn(1, 2)).sum().backward()
+            wrong.step()
+            train_classifier(model, optimizer, (8, 20), 3)
+        self.assertEqual(len(hs.open(self.file).steps()["step"]), 3)
+
+    def test_a_run_that_overflows_is_broken(self):
+        model = Cnn()
+        with torch.no_grad():
+            model.conv2.weight.mul_(2e5)
+        optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+        scaler = torch.amp.GradScaler("cpu")
+        with hs.watch(model, optimizer, out=self.file):
+            train_classifier(model, optimizer, (4, 1, 12, 12), 60, scaler=scaler,
+                             dtype=torch.float16)
+        run = hs.open(self.file)
+        self.assertEqual(run.state, "broken")
+        self.assertIn("conv2 overflows fp16", run.verdict)
+        self.assertIn("conv2", run.report["recommendation"]["text"])
+
+
+class DoesNoHarm(Case):
+    def both(self, make, train):
+        """Returns what `train` gives without and with a watch, from the same seed."""
+        results = []
+        for watched in (False, True):
+            torch.manual_seed(0)
+            model = make()
+            optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+            if watched:
+                with hs.watch(model, optimizer, out=self.file, overwrite=True, every=2):
+                    losses = train(model, optimizer)
+            else:
+                losses = train(model, optimizer)
+            results.append((losses, [p.detach().clone() for p in model.parameters()]))
+        return results
+
+    def test_same_bits(self):
+        def cnn(model, optimizer):
+            scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30)
+            return train_classifier(model, optimizer, (4, 1, 12, 12), 20, scaler=scaler,
+                                    dtype=torch.float16)
+
+        def gpt(model, optimizer):
+            return train_gpt(model, optimizer, 6, torch.bfloat16)
+        for make, train in ((Cnn, cnn), (Gpt, gpt), (lambda: Gpt(checkpoint="plain"), gpt)):
+            (losses, weights), (losses_too, weights_too) = self.both(make, train)
+            self.assertEqual(losses, losses_too)
+            for a, b in zip(weights, weights_too):
+                self.assertTrue(torch.equal(a, b))
+
+    def test_keeps_no_graph(self):
+        model = Mlp()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with hs.watch(model, optimizer, out=self.file):
+            train_classifier(model, optimizer, (8, 20), 2)
+            gc.disable()
+            try:
+                hidden = model(torch.randn(3, 20))
+                loss = hidden.sum()
+                alive = weakref.ref(hidden)
+                loss.backward()
+                optimizer.step()
+                del hidden, loss
+                self.assertIsNone(alive())
+            finally:
+                gc.enable()
+
+    def test_memory_does_not_grow(self):
+        model = Gpt()
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+
+        def resident():
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        with hs.watch(model, optimizer, out=self.file, every=3):
+            train_gpt(model, optimizer, 60)
+            before = resident()
+            train_gpt(model, optimizer, 240)
+            self.assertLess(resident() - before, 8 << 20)
+
+    def test_leaves_nothing_behind(self):
+        backward, step = torch.autograd.backward, torch.amp.GradScaler.step
+        model = Mlp()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with hs.watch(model, optimizer, out=self.file):
+            train_classifier(model, optimizer, (8, 20), 2)
+            self.assertIsNot(torch.autograd.backward, backward)
+        self.assertIs(torch.autograd.backward, backward)
+        self.assertIs(torch.amp.GradScaler.step, step)
+        self.assertFalse(model._forward_hooks or model.fc1._forward_hooks)
+        self.assertFalse(optimizer._optimizer_step_post_hooks)
+
+    def test_exceptions_of_the_user(self):
+        model = Mlp()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with self.assertRaises(ZeroDivisionError):
+            with hs.watch(model, optimizer, out=self.file):
+                train_classifier(model, optimizer, (8, 20), 3)
+                model(torch.randn(3, 20))
+                1 / 0
+        run = hs.open(self.file)
+        self.assertEqual((run.status, len(run.steps()["step"])), ("interrupted", 3))
+
+    def test_faults_of_its_own(self):
+        for broken in ("_measure_update", "_take_loss", "_end_step", "_on_backward"):
+            model = Mlp()
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            watch = hs.watch(model, optimizer, out=self.file, overwrite=True)
+            train_classifier(model, optimizer, (8, 20), 3)
+
+            def fail(*args):
+                raise RuntimeError("on purpose")
+            if broken == "_on_backward":
+                watch._watch_loss = fail
+            else:
+                setattr(watch, broken, fail)
+            with self.assertWarnsRegex(UserWarning, "stopped at step 3: RuntimeError: on purpose"):
+                train_classifier(model, optimizer, (8, 20), 1, before_step=lambda: watch.loss(1.0))
+            train_classifier(model, optimizer, (8, 20), 2)  # silently, without the watch
+            watch.close()
+            self.assertEqual(len(hs.open(self.file).steps()["step"]), 3)
+
+    def test_wrong_arguments(self):
+        model = Mlp()
+        with self.assertRaises(TypeError):
+            hs.watch("model", out=self.file)
+        with self.assertRaises(ValueError):
+            hs.watch(model, out=self.file, every=0)
+        open(self.file, "w").close()
+        with self.assertRaisesRegex(hs.Error, "exists"):
+            hs.watch(model, out=self.file)
+        with self.assertRaises(hs.Error):
+            hs.open(self.file + ".missing")
+
+    def test_compiled_models_are_told(self):
+        model = Mlp()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        compiled = torch.compile(model, backend="eager")
+        with self.assertWarnsRegex(UserWarning, "compiled"):
+            watch = hs.watch(compiled, optimizer, out=self.file)
+        with watch:
+            train_classifier(compiled, optimizer, (8, 20), 3)
+        run = hs.open(self.file)
+        np.testing.assert_array_equal(run.stats("fc1.weight_grad")["n"], [20 * 16] * 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
