@@ -333,6 +333,7 @@ std::string report_json(const Report& report) {
   for (size_t i = 0; i < report.findings.size(); ++i) {
     json["findings"].push_back(finding_json(report, i));
   }
+  json["gate"] = nullptr;  // with_gate() fills it in
   json["recommendation"] = recommendation_json(report);
   json["actions"] = list(report, report.actions, action_json);
   json["diagnosis"] =

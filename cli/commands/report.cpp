@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: MIT
-// `halfscope report`: a run explained, as HTML, Markdown, JSON or CSV, and its tables as CSV.
+// `halfscope report`: a run explained, as HTML, Markdown, JSON or CSV, its tables as CSV, and a
+// gate for continuous integration, as text, JSON, JUnit and SARIF.
 #include "analysis/report/report.h"
+
+#include <fmt/format.h>
 
 #include <memory>
 #include <optional>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "analysis/export/csv.h"
+#include "analysis/gate/gate.h"
+#include "analysis/rules/rules.h"
 #include "cli/args/arguments.h"
 #include "cli/commands/command.h"
 #include "cli/terminal/output.h"
@@ -20,6 +26,8 @@ struct ReportOptions {
   std::string run, fail_on;
   std::string html, md, json, csv;          ///< files of the report
   std::string steps, stats, sums, kernels;  ///< files of tables
+  std::string gate, baseline;               ///< files that are read
+  std::string junit, sarif;                 ///< files of the gate's result
   bool force = false, quiet = false, summary = false;
 };
 
@@ -28,6 +36,7 @@ struct ResultFile {
   const std::string& file;
   std::string (*report)(const Report&);  ///< null for a table
   void (*table)(const RunView&, std::ostream&) = nullptr;
+  std::string (*gate)(const GateResult&) = nullptr;
 };
 
 /// A report that is made on first use: on a large run it takes a while, and tables do not need
@@ -45,8 +54,49 @@ class LazyReport {
   std::optional<Report> report_;
 };
 
-std::string text_of(const ResultFile& result, const RunView& run, LazyReport& report) {
-  if (result.table == nullptr) return result.report(report.get());
+/// Returns the gate of the options, --fail-on among its rules; empty if there is none.
+std::optional<Gate> gate_of(const ReportOptions& options) {
+  const std::pair<const char*, const std::string&> needs[] = {
+      {"--baseline", options.baseline}, {"--junit", options.junit}, {"--sarif", options.sarif}};
+  std::optional<Severity> severity;
+  for (const Severity each : {Severity::info, Severity::warning, Severity::error}) {
+    if (options.fail_on == severity_name(each)) severity = each;
+  }
+  if (options.gate.empty() && !severity) {
+    for (const auto& [flag, file] : needs) {
+      if (file.empty()) continue;
+      throw usage_error(fmt::format("{} needs a gate", flag),
+                        "add --gate FILE, or --fail-on SEVERITY");
+    }
+  }
+  Gate gate;
+  if (!options.gate.empty()) gate = load_gate(options.gate);
+  if (severity) gate.rules.push_back(fail_on_rule(*severity));
+  const bool wanted = !options.gate.empty() || !options.baseline.empty() ||
+                      !options.junit.empty() || !options.sarif.empty();
+  return wanted ? std::optional(gate) : std::nullopt;
+}
+
+/// Checks the gate. The findings of the run are the report's.
+GateResult gate_result(const ReportOptions& options, const Gate& gate, const RunView& run,
+                       LazyReport& report) {
+  GateResult result = check_gate(gate, run, report.get().findings);
+  result.run = options.run;
+  result.baseline = options.baseline;
+  if (!options.baseline.empty()) {
+    const RunView baseline = RunView::open(options.baseline);
+    compare_with_baseline(result, baseline, run_rules(baseline));
+  }
+  return result;
+}
+
+std::string text_of(const ResultFile& result, const RunView& run, LazyReport& report,
+                    const std::optional<GateResult>& gate) {
+  if (result.gate != nullptr) return result.gate(*gate);
+  if (result.table == nullptr) {
+    const std::string text = result.report(report.get());
+    return gate && result.report == report_json ? with_gate(text, *gate) : text;
+  }
   std::ostringstream text;
   result.table(run, text);
   return text.str();
@@ -60,10 +110,15 @@ int report_command(const ReportOptions& options) {
                                 {options.steps, nullptr, write_steps_csv},
                                 {options.stats, nullptr, write_stats_csv},
                                 {options.sums, nullptr, write_sums_csv},
-                                {options.kernels, nullptr, write_kernels_csv}};
-  std::vector<std::string> files{options.run};
+                                {options.kernels, nullptr, write_kernels_csv},
+                                {options.junit, nullptr, nullptr, gate_junit},
+                                {options.sarif, nullptr, nullptr, gate_sarif}};
+  std::vector<std::string> files{options.run, options.gate};
+  bool writes = false, printed = false;
   for (const ResultFile& result : results) {
     if (result.file.empty()) continue;
+    writes = true;
+    printed = printed || result.file == kStandardOutput;
     files.push_back(result.file);
     check_result_file(result.file, options.force);
     if (options.summary && result.file == kStandardOutput) {
@@ -75,16 +130,23 @@ int report_command(const ReportOptions& options) {
     throw usage_error("--summary and --quiet exclude each other", "leave out one of them");
   }
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
+  const std::optional<Gate> gate = gate_of(options);
   const RunView run = RunView::open(options.run);
   LazyReport report(run);
+  std::optional<GateResult> judged;
+  if (gate) judged = gate_result(options, *gate, run, report);
   for (const ResultFile& result : results) {
     if (result.file.empty()) continue;
-    write_result(result.file, text_of(result, run, report), options.force);
+    write_result(result.file, text_of(result, run, report, judged), options.force);
   }
   if (options.summary) {
     write_out(report_markdown_summary(report.get()));
-  } else if (files.size() == 1 && !options.quiet) {
+  } else if (!writes && !options.quiet && !judged) {
     write_out(report_markdown(report.get()));
+  }
+  if (judged) {
+    if (!options.quiet) write_message(gate_text(*judged), printed);
+    return judged->passed() ? 0 : 1;
   }
   return options.fail_on.empty() ? 0 : exit_code(report.get().findings, options.fail_on);
 }
@@ -94,7 +156,9 @@ int report_command(const ReportOptions& options) {
 void add_report(CLI::App& app, Invocation& call) {
   auto options = std::make_shared<ReportOptions>();
   CLI::App* sub = app.add_subcommand("report", "Explain a run as HTML, Markdown, JSON or CSV");
-  sub->footer("Example:  halfscope report run.hscope --html report.html");
+  sub->footer(
+      "Example:  halfscope report run.hscope --html report.html\n"
+      "          halfscope report run.hscope --gate gate.json --baseline main.hscope");
   add_run_file(*sub, options->run);
   add_output(*sub, "--html", options->html, "*.html", "Write one self-contained page");
   add_output(*sub, "--md", options->md, "*.md",
@@ -108,6 +172,19 @@ void add_report(CLI::App& app, Invocation& call) {
   table("--stats", options->stats, "One row per lane, step and tensor");
   table("--sums", options->sums, "One row per lane, compared step and matrix product");
   table("--kernels", options->kernels, "One row per GPU lane, compared step and tensor");
+  const auto input = [&](const char* flag, std::string& file, const char* type, const char* glob,
+                         const char* text) {
+    offer(sub->add_option(flag, file, text)->type_name(type)->group("Gate for CI"),
+          {.files = glob});
+  };
+  input("--gate", options->gate, "FILE", "*.json",
+        "Fail (exit code 1) if the run exceeds a limit of this file");
+  input("--baseline", options->baseline, "RUN", "*.hscope",
+        "Fail only for violations that this older run does not have");
+  add_output(*sub, "--junit", options->junit, "*.xml", "Write the gate's result as JUnit XML")
+      ->group("Gate for CI");
+  add_output(*sub, "--sarif", options->sarif, "*.sarif", "Write the gate's violations as SARIF")
+      ->group("Gate for CI");
   add_force(*sub, options->force);
   sub->add_flag("--summary", options->summary,
                 "Print about ten lines of Markdown, for a CI summary")

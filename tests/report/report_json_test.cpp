@@ -56,7 +56,7 @@ TEST(ReportJson, HasTheKeysOfTheContract) {
   const Json json = json_of(run);
   EXPECT_EQ(json["schema"], "halfscope.report/1");
   EXPECT_THAT(keys(json), ElementsAre("schema", "version", "run", "verdict", "lanes", "findings",
-                                      "recommendation", "actions", "diagnosis", "proof", "layers",
+                                      "gate", "recommendation", "actions", "diagnosis", "proof", "layers",
                                       "errors", "sums", "kernels", "events", "steps", "reproduce"));
   EXPECT_EQ(keys(json["run"]), contract_words("`schema`, `version`, `run`"));
   EXPECT_THAT(keys(json["verdict"]), ElementsAre("state", "text"));

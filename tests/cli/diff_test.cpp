@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// `halfscope diff`: runs and lanes against the numbers of reports, tensors against distances that
+// are known by construction.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/data/npz.h"
+#include "tests/cli/program.h"
+
+namespace halfscope {
+namespace {
+
+using test::Bench;
+using test::Outcome;
+using test::small_training;
+using test::text_of;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using DiffJson = nlohmann::ordered_json;
+
+DiffJson json_of(const Bench& bench, std::vector<std::string> words) {
+  words.insert(words.begin(), "diff");
+  words.emplace_back("--json");
+  const Outcome outcome = bench.run(words);
+  EXPECT_THAT(outcome.err, IsEmpty());
+  const DiffJson json = DiffJson::parse(outcome.out);
+  EXPECT_EQ(outcome.code, json["same"] == true ? 0 : 1);
+  return json;
+}
+
+TEST(CliDiff, TheSameTrainingIsTheSame) {
+  const Bench bench;
+  for (const char* file : {"a.hscope", "b.hscope"}) {
+    ASSERT_EQ(bench.run(small_training({"--lanes", "float32,mixed_float16", "--out", file})).code,
+              0);
+  }
+  const Outcome same = bench.run({"diff", "a.hscope", "b.hscope"});
+  EXPECT_EQ(same.code, 0) << same.err;
+  EXPECT_THAT(same.out, HasSubstr("float32: the same in "));
+  EXPECT_THAT(same.out, HasSubstr("mixed_float16: the same in "));
+}
+
+TEST(CliDiff, ALearningRateFirstShowsInTheUpdates) {
+  const Bench bench;
+  const auto record = [&](const char* rate, const char* file) {
+    return bench.run(small_training({"--optimizer", rate, "--lanes", "float32", "--out", file}))
+        .code;
+  };
+  ASSERT_EQ(record("sgd:lr=0.1", "a.hscope"), 0);
+  ASSERT_EQ(record("sgd:lr=0.2", "b.hscope"), 0);
+  const DiffJson lane = json_of(bench, {"a.hscope", "b.hscope"})["lanes"][0];
+  EXPECT_EQ(lane["first_step"], 0);
+  EXPECT_THAT(lane["first_site"].get<std::string>(), HasSubstr("_update"));
+  EXPECT_EQ(lane["series"][0]["name"], "loss");
+  EXPECT_EQ(lane["series"][0]["first_step"], 1) << "the first loss comes before the first update";
+  EXPECT_EQ(lane["series"][1]["name"], "loss scale");
+  EXPECT_TRUE(lane["series"][1]["first_step"].is_null());
+  // Twice the rate is twice the first update; the table has the largest differences first.
+  double before = 1.0;
+  for (const DiffJson& site : lane["sites"]) {
+    EXPECT_LE(site["size"], before);
+    before = site["size"];
+  }
+}
+
+TEST(CliDiff, NumbersAreThoseOfTheReport) {
+  const Bench bench;
+  ASSERT_EQ(bench.run(small_training({"--lanes", "float32,mixed_float16"})).code, 0);
+  const DiffJson lane =
+      json_of(bench, {"run.hscope", "--lanes", "float32,mixed_float16"})["lanes"][0];
+  const DiffJson report = DiffJson::parse(bench.run({"report", "run.hscope", "--json", "-"}).out);
+  EXPECT_EQ(lane["series"][0]["last"][0], report["lanes"][0]["last_loss"]);
+  EXPECT_EQ(lane["series"][0]["last"][1], report["lanes"][1]["last_loss"]);
+  double scales[2] = {};
+  for (const size_t which : {0, 1}) {
+    const DiffJson& all = report["steps"][which == 0 ? "float32" : "mixed_float16"]["loss_scale"];
+    scales[which] = all[0];
+    for (const DiffJson& each : all) ASSERT_EQ(each, scales[which]);
+  }
+  ASSERT_NE(scales[0], scales[1]);
+  const auto is_gradient = [](const std::string& role) { return role.ends_with("_grad"); };
+  size_t checked = 0;
+  for (const DiffJson& layer : report["layers"]) {
+    for (const DiffJson& site : layer["sites"]) {
+      for (const DiffJson& mine : lane["sites"]) {
+        if (mine["site"] != site["site"]) continue;
+        ++checked;
+        const size_t which = layer["lane"] == "float32" ? 0 : 1;
+        // The loss scale does not change in these steps.
+        const double scale = is_gradient(site["role"]) ? scales[which] : 1.0;
+        EXPECT_EQ(mine["max_abs"][which], site["max_abs"].get<double>() / scale) << site["site"];
+        const double finite = site["n"].get<double>() - site["non_finite"].get<double>();
+        const double norm = site["rms"].get<double>() * std::sqrt(finite) / scale;
+        EXPECT_NEAR(mine["norm"][which].get<double>(), norm, 1e-9 * norm) << site["site"];
+        const double overflow = site["overflow"].get<double>() / site["n"].get<double>();
+        EXPECT_DOUBLE_EQ(mine["overflow"][which].get<double>(), overflow) << site["site"];
+      }
+    }
+  }
+  EXPECT_GT(checked, 4u);
+}
+
+TEST(CliDiff, TensorsByUlps) {
+  const Bench bench;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double step = std::ldexp(1.0, -10);  // fp16's last place at 1
+  write_npz_double(bench / "a.npz", {{"same", {{2}, {0.0, nan}}},
+                                     {"x", {{2, 2}, {1.0, 1.0, 4.0, 70000.0}}},
+                                     {"shape", {{2}, {1.0, 2.0}}},
+                                     {"only", {{1}, {1.0}}}});
+  write_npz_double(bench / "b.npz", {{"same", {{2}, {-0.0, nan}}},
+                                     {"x", {{2, 2}, {1.0, 1.0 + step, 4.0 + 12 * step, 80000.0}}},
+                                     {"shape", {{1, 2}, {1.0, 2.0}}}});
+  const auto tensor = [](const DiffJson& json, const char* name) {
+    for (const DiffJson& each : json["tensors"]) {
+      if (each["name"] == name) return each;
+    }
+    return DiffJson();
+  };
+  const DiffJson exact = json_of(bench, {"a.npz", "b.npz"});
+  EXPECT_EQ(exact["only"], DiffJson::parse(R"([["only"], []])"));
+  EXPECT_EQ(tensor(exact, "same")["same"], true);
+  EXPECT_EQ(tensor(exact, "shape")["same"], false);
+  EXPECT_EQ(tensor(exact, "x")["differing"], 3);
+  EXPECT_EQ(tensor(exact, "x")["first"]["index"], 1);
+  EXPECT_EQ(tensor(exact, "x")["first"]["ulps"], 8192);  // 2^-10 in steps of 2^-23
+  // 4 + 12 * 2^-10 is 3 steps of 2^-8; both large numbers are infinite in fp16.
+  const DiffJson half = json_of(bench, {"a.npz", "b.npz", "--as", "fp16"});
+  EXPECT_EQ(tensor(half, "x")["differing"], 2);
+  EXPECT_EQ(tensor(half, "x")["first"]["ulps"], 1);
+  EXPECT_EQ(tensor(half, "x")["worst"]["ulps"], 3);
+  EXPECT_EQ(tensor(half, "x")["worst"]["index"], 2);
+  const double square = step * step * (1 + 12 * 12);
+  EXPECT_NEAR(tensor(half, "x")["error"].get<double>(),
+              std::sqrt(square / (1 + std::pow(1 + step, 2) + std::pow(4 + 12 * step, 2))), 1e-12);
+  const Outcome text = bench.run({"diff", "a.npz", "b.npz", "--as", "fp16"});
+  EXPECT_EQ(text.code, 1);
+  EXPECT_THAT(text.out, HasSubstr("[1,0]: 4 -> 4.01171875"));
+
+  // By way of fp32, this number would round to a tie, and then down to 1.
+  write_npz_double(bench / "tie.npz", {{"x", {{1}, {1.0 + step / 2 + std::ldexp(1.0, -40)}}}});
+  write_npz_double(bench / "one.npz", {{"x", {{1}, {1.0}}}});
+  EXPECT_EQ(json_of(bench, {"tie.npz", "one.npz", "--as", "fp16"})["tensors"][0]["worst"]["ulps"],
+            1);
+  EXPECT_EQ(bench.run({"diff", "tie.npz", "one.npz", "--as", "bf16", "--quiet"}).code, 0);
+}
+
+TEST(CliDiff, BadInputIsOneLineAndAHint) {
+  const Bench bench;
+  ASSERT_EQ(bench.run(small_training({"--lanes", "float32,mixed_float16"})).code, 0);
+  write_npy(bench / "a.npy", {{1}, {1.0f}});
+  const auto refused = [&](std::vector<std::string> words, const std::string& hint) {
+    words.insert(words.begin(), "diff");
+    const Outcome outcome = bench.run(words);
+    EXPECT_EQ(outcome.code, 2) << outcome.out;
+    EXPECT_THAT(outcome.out, IsEmpty());
+    EXPECT_THAT(outcome.err, EndsWith("hint: " + hint + "\n"));
+  };
+  refused({"run.hscope"}, "add another file, or --lanes A,B");
+  refused({"run.hscope", "a.npy"}, "give two runs, or two files of tensors");
+  refused({"run.hscope", "--lanes", "float32,mixed_float61"}, "did you mean mixed_float16?");
+  refused({"run.hscope", "--lanes", "float32,"}, "write for example --lanes float32,mixed_float16");
+  refused({"run.hscope", "run.hscope", "--as", "fp16"}, "leave it out");
+  refused({"a.npy"}, "add another file");
+  EXPECT_EQ(bench.run({"diff", "a.npy", "a.npy", "--as", "fp61"}).code, 2);
+  EXPECT_EQ(bench.run({"diff", "a.npy", "none.npy"}).code, 3);
+}
+
+}  // namespace
+}  // namespace halfscope
