@@ -278,8 +278,9 @@ class Watch:
                 gradient = parameter.grad
                 if gradient.is_sparse:
                     gradient = gradient.coalesce().values()
+                form = self._product_format(path, op, format_of(gradient.dtype))
                 site = self._sites.number(path, f"{leaf}_grad", "weight_grad", "backward", op,
-                                          format_of(gradient.dtype), parameter.shape)
+                                          form, parameter.shape)
                 self._forward._measure(site, gradient, False)
             except Exception as fault:
                 self._fail(fault)
@@ -382,6 +383,14 @@ class Watch:
         except Exception as fault:
             self._fail(fault)
 
+    def _product_format(self, path, op, stored):
+        """Returns the format in which a layer's product reads a parameter and computes its gradient.
+
+        Under autocast that is the format of the result, not the one in which both are stored.
+        """
+        layer = self._sites.layers.get(path)
+        return layer.format if layer is not None and op in PRODUCTS and stored == "fp32" else stored
+
     def _weights(self):
         """Returns (site, tensor) of all weights."""
         weights = []
@@ -391,9 +400,7 @@ class Watch:
             form = format_of(parameter.dtype)
             if form is None:
                 continue
-            layer = self._sites.layers.get(path)
-            if layer is not None and op in PRODUCTS and form == "fp32":
-                form = layer.format  # autocast reads the weight in the format of the result
+            form = self._product_format(path, op, form)
             site = self._sites.number(path, leaf, "weight", "forward", op, form,
                                       parameter.shape)
             if site is not None:

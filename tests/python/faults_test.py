@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""hs.watch on trainings that are unusual or wrong: what it records, and what it says."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import halfscope as hs
+from networks import Gpt, Mlp, train_classifier, train_gpt
+
+warnings.simplefilter("error")
+torch.set_num_threads(2)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = os.path.join(folder.name, "run.hscope")
+        torch.manual_seed(0)
+        self.model = Mlp()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+
+    def batch(self):
+        return torch.randn(8, 20), torch.randint(0, 5, (8,))
+
+
+class HotConvolution(nn.Module):
+    """conv2 is far too large for fp16 and runs in fp32. Gradients of fc overflow at 2^16."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 8, 3), nn.Conv2d(8, 16, 3)
+        self.fc = nn.Linear(16 * 24 * 24, 10)
+        nn.init.normal_(self.conv2.weight, std=1e4)
+
+    def forward(self, x):
+        x = F.relu(self.conv1(x))
+        with torch.autocast("cpu", enabled=False):
+            x = F.relu(self.conv2(x.float())) / 1e4
+        return self.fc(x.flatten(1))
+
+
+class GradientsOfWeights(Case):
+    def test_have_the_format_that_autocast_computed_them_in(self):
+        model = HotConvolution()
+        optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+        scaler = torch.amp.GradScaler("cpu")
+        with hs.watch(model, optimizer, out=self.file):
+            train_classifier(model, optimizer, (8, 1, 28, 28), 12, scaler=scaler, classes=10,
+                             dtype=torch.float16)
+        run = hs.open(self.file)
+        formats = {site["name"]: site["format"] for site in run.sites()}
+        self.assertEqual(formats["fc.weight_grad"], "fp16")
+        self.assertEqual(formats["conv2.weight_grad"], "fp32")
+        self.assertEqual(formats["fc.weight_update"], "fp32")
+        self.assertGreater(run.stats("fc.weight_grad")["pos_inf"][0], 0)
+        self.assertEqual(run.stats("fc.activation_grad")["pos_inf"][0], 0)
+        self.assertEqual(run.steps()["loss_scale"][0], 2.0**16)
+        self.assertTrue(run.steps()["skipped"][0])
+        for finding in run.findings:
+            self.assertNotIn("Raise the loss scale", finding["action"]["text"])
+        window = next(f for f in run.findings if f["rule"] == "loss_scale_window")
+        self.assertLess(window["evidence"]["window_high"], 2.0**16)
+
+
+if __name__ == "__main__":
+    unittest.main()
