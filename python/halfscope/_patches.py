@@ -13,6 +13,11 @@ _watches = []
 _originals = []
 _depth = 0
 _scaled = {}
+# Nodes of autograd's graph carry the scale under this name: scaled losses are often divided by a
+# number of micro-batches or summed before backward(), and the graph itself knows that.
+_SCALE = "halfscope.loss_scale"
+# Nodes between backward()'s tensor and a scaled loss.
+_MOST_NODES = 64
 
 
 def add(watch):
@@ -34,6 +39,35 @@ def unscaled(root):
     """Returns the loss that GradScaler.scale() turned into `root`; None if it did not."""
     found = _scaled.get(id(root))
     return found[1] if found is not None and found[0]() is root else None
+
+
+def is_known(scaler):
+    """Returns whether losses that a scaler has scaled are recognized."""
+    return isinstance(scaler, torch.amp.GradScaler)
+
+
+def scale_below(root):
+    """Returns the loss scale of a GradScaler in what `root` was computed from; None without one."""
+    nodes, visited = [root.grad_fn], set()
+    while nodes and len(visited) < _MOST_NODES:
+        node = nodes.pop(0)
+        if node is None or node in visited:
+            continue
+        visited.add(node)
+        scale = node.metadata.get(_SCALE)
+        if scale is not None:
+            return scale
+        nodes.extend(each for each, _ in node.next_functions)
+    return None
+
+
+def _mark(result, scale):
+    if isinstance(result, torch.Tensor):
+        if result.grad_fn is not None:
+            result.grad_fn.metadata[_SCALE] = scale
+    elif isinstance(result, (list, tuple)):
+        for each in result:
+            _mark(each, scale)
 
 
 def _replace(owner, name, function):
@@ -63,6 +97,9 @@ def _install():
             result = original(self, outputs)
             if isinstance(result, torch.Tensor) and isinstance(outputs, torch.Tensor):
                 _scaled[id(result)] = (weakref.ref(result), outputs.detach())
+            if self.is_enabled() and self._scale is not None:
+                # update() changes the scaler's own tensor.
+                _mark(result, self._scale.detach().clone())
             return result
         return run
 

@@ -296,8 +296,10 @@ class Watch:
                 return
             loss = _patches.unscaled(root)
             if loss is None:
-                loss = root.detach()
-                if self._scaler is not None:
+                loss, scale = root.detach(), _patches.scale_below(root)
+                if scale is not None:
+                    loss = loss.float() / scale.to(loss.device)
+                elif self._scaler is not None and not _patches.is_known(self._scaler):
                     loss = loss.double() / float(self._scaler.get_scale())
             self._losses.append(loss)
             if loss.device.type == "cpu":

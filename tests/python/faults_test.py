@@ -71,5 +71,47 @@ class GradientsOfWeights(Case):
         self.assertLess(window["evidence"]["window_high"], 2.0**16)
 
 
+class ScaledLosses(Case):
+    def recorded(self, backward, steps=3, **options):
+        """Returns losses of a training without autocast, and those that were recorded."""
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+        losses = []
+        with hs.watch(self.model, self.optimizer, out=self.file, **options):
+            for _ in range(steps):
+                x, y = self.batch()
+                self.optimizer.zero_grad()
+                losses.append(backward(scaler, F.cross_entropy(self.model(x), y)))
+                scaler.step(self.optimizer)
+                scaler.update()
+        run = hs.open(self.file)
+        self.assertEqual(run.steps()["loss_scale"].tolist(), [1024.0, 1024.0, 2048.0])
+        return losses, run.steps()["loss"]
+
+    def test_divided_after_scaling(self):
+        def backward(scaler, loss):
+            (scaler.scale(loss) / 8).backward()
+            return float(loss.detach()) / 8
+        losses, found = self.recorded(backward)
+        np.testing.assert_allclose(found, losses, rtol=1e-6)
+
+    def test_summed_after_scaling(self):
+        def backward(scaler, loss):
+            a, b = scaler.scale([loss, loss * loss])
+            (a + b).backward()
+            return float((loss + loss * loss).detach())
+        for options in ({}, {"scaler": torch.amp.GradScaler("cpu"), "overwrite": True}):
+            losses, found = self.recorded(backward, **options)
+            np.testing.assert_allclose(found, losses, rtol=1e-6)
+
+    def test_beside_a_loss_without_scale(self):
+        def backward(scaler, loss):
+            (self.model.fc1.weight.sum() * 0.25).backward()
+            side = float(self.model.fc1.weight.detach().sum()) * 0.25
+            scaler.scale(loss).backward()
+            return float(loss.detach()) + side
+        losses, found = self.recorded(backward)
+        np.testing.assert_allclose(found, losses, rtol=1e-5)
+
+
 if __name__ == "__main__":
     unittest.main()
