@@ -2,9 +2,11 @@
 """What no hook of PyTorch reports: the tensor on which backward starts, and skipped steps.
 
 While watches are open, torch.autograd.backward, GradScaler.scale and GradScaler.step call them
-before they do their own work. The last watch that closes puts the originals back.
+before they do their own work. sys.exit notes its argument, which is known nowhere else when the
+program ends. The last watch that closes puts the originals back.
 """
 import functools
+import sys
 import weakref
 
 import torch
@@ -12,6 +14,7 @@ import torch
 _watches = []
 _originals = []
 _depth = 0
+exit_code = None  #: what sys.exit() was last called with while a watch was open
 _scaled = {}
 # Nodes of autograd's graph carry the scale under this name: scaled losses are often divided by a
 # number of micro-batches or summed before backward(), and the graph itself knows that.
@@ -114,7 +117,15 @@ def _install():
             return result
         return run
 
+    def leave(original):
+        def run(status=None, /):
+            global exit_code
+            exit_code = status
+            return original(status)
+        return run
+
     _replace(torch.autograd, "backward", backward)
+    _replace(sys, "exit", leave)
     _replace(torch.amp.GradScaler, "scale", scale)
     _replace(torch.amp.GradScaler, "step", step)
 

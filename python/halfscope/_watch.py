@@ -122,7 +122,7 @@ class Watch:
         self._scale = 1.0
         self._scale_text = "none"
         self._rate = math.nan
-        self._rows = []
+        self._rows, self._evaluations = [], []
         self._flushed = time.perf_counter()
         self._started = None
         self._batch = 0
@@ -156,7 +156,13 @@ class Watch:
 
     def eval(self, loss, accuracy=math.nan):
         """Records an evaluation on test data after the steps so far."""
-        self._guarded(lambda: self._recording.eval(self.step, float(loss), float(accuracy)))
+        self._guarded(self._evaluate, self.step, float(loss), float(accuracy))
+
+    def _evaluate(self, *row):
+        if self._recording.begun:
+            self._recording.eval(*row)
+        else:
+            self._evaluations.append(row)  # the file has not begun
 
     def close(self):
         """Ends the recording and closes the file."""
@@ -202,10 +208,16 @@ class Watch:
             self._flush()
             if not self._recording.begun and self._sites._rank:
                 self._begin()
-            self._recording.end(how)
         except Exception as fault:
             if say:
                 warnings.warn(f"halfscope: cannot close '{self.file}': {fault}", stacklevel=3)
+        finally:
+            self._recording.end(how)
+        if say and how == "complete" and self.step == 0:
+            who = ("the optimizer given to watch() never stepped" if self._optimizer is not None
+                   else "no optimizer with parameters of the model stepped")
+            warnings.warn(f"halfscope: recorded no step: {who}. '{self.file}' has no results.",
+                          stacklevel=3)
 
     # Parameters
 
@@ -502,6 +514,7 @@ class Watch:
             if skipped or len(self._rows) >= _ROWS or now - self._flushed > _SECONDS:
                 self._flush()
         self.step += 1
+        _patches.exit_code = None  # the training goes on, so sys.exit() was caught
         self._arm()
         self._started = time.perf_counter()
 
@@ -544,6 +557,8 @@ class Watch:
         numbers = {"batch": self._batch, "steps_planned": self._planned, "every": self._every,
                    "threads": torch.get_num_threads(), "seed": torch.initial_seed() & (2**63 - 1)}
         self._recording.begin(texts, numbers, sites.layer_rows(), sites.order())
+        for row in self._evaluations:
+            self._recording.eval(*row)
         self._forward.end_structure()
 
     def _expect_updates(self):
@@ -583,6 +598,6 @@ def _all_finite(losses):
 
 @atexit.register
 def _close_all():
-    died = getattr(sys, "last_value", None) is not None
+    died = getattr(sys, "last_value", None) is not None or _patches.exit_code not in (None, 0)
     for each in list(_open):
         each._finish("interrupted" if died else "complete")

@@ -113,5 +113,48 @@ class ScaledLosses(Case):
         np.testing.assert_allclose(found, losses, rtol=1e-5)
 
 
+class NothingIsLostSilently(Case):
+    def test_optimizer_that_never_steps(self):
+        other = torch.optim.SGD(self.model.parameters(), 0.1)
+        watch = hs.watch(self.model, self.optimizer, out=self.file)
+        train_classifier(self.model, other, (8, 20), 2)
+        with self.assertWarnsRegex(UserWarning, "recorded no step: the optimizer given to watch"):
+            watch.close()
+
+    def test_close_before_any_step(self):
+        watch = hs.watch(self.model, out=self.file)
+        with self.assertWarnsRegex(UserWarning, "recorded no step: no optimizer"):
+            watch.close()
+
+    def test_evaluation_before_the_first_step(self):
+        with hs.watch(self.model, self.optimizer, out=self.file) as watch:
+            watch.eval(0.5, 0.25)
+            train_classifier(self.model, self.optimizer, (8, 20), 2)
+        lane = hs.open(self.file).report["lanes"][0]
+        self.assertEqual((lane["test_accuracy"], lane["test_loss"]), (0.25, 0.5))
+
+    def status_after(self, ending):
+        script = ("import sys, torch, halfscope as hs\n"
+                  "from networks import Mlp, train_classifier\n"
+                  "model = Mlp()\n"
+                  "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+                  "hs.watch(model, optimizer, out=sys.argv[1], overwrite=True)\n"
+                  "def train():\n"
+                  "    train_classifier(model, optimizer, (8, 20), 2)\n"
+                  "train()\n" + ending)
+        ended = subprocess.run([sys.executable, "-B", "-c", script, self.file],
+                               capture_output=True, text=True)
+        return hs.open(self.file).status, ended.returncode
+
+    def test_endings_of_a_program(self):
+        for ending, expected in (
+                ("sys.exit(3)", ("interrupted", 3)),
+                ("sys.exit('no more data')", ("interrupted", 1)),
+                ("sys.exit(0)", ("complete", 0)),
+                ("1 / 0", ("interrupted", 1)),
+                ("try:\n    sys.exit(3)\nexcept SystemExit:\n    train()", ("complete", 0))):
+            self.assertEqual(self.status_after(ending), expected, ending)
+
+
 if __name__ == "__main__":
     unittest.main()
