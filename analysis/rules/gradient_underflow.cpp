@@ -76,6 +76,22 @@ std::string at_scales(const LaneFacts& lane, const Flushed& flushed) {
   return text;
 }
 
+/// Returns what to do about captured gradients at the lower end of their format. Twice the highest
+/// scale that was used without an overflow must still fit, or a higher scale overflows.
+Action advise_capture(const LaneFacts& lane, const std::string& layer) {
+  if (!lane.scales_loss()) return {.text = "Use dynamic loss scaling."};
+  double used = 0.0;
+  for (const StepRow& row : lane.steps()) {
+    if (!row.skipped && std::isfinite(row.loss_scale)) used = std::max(used, row.loss_scale);
+  }
+  const std::optional<ScaleWindow> window = loss_scale_window(lane);
+  if (!window || 2.0 * used < window->usable.high) return {.text = "Raise the loss scale."};
+  return {.text =
+              fmt::format("Do not raise the loss scale: {} overflows at {}. Keep {} in fp32 if "
+                          "its small gradients matter.",
+                          lane.site(window->ceiling_site).name(), scale_text(2.0 * used), layer)};
+}
+
 /// Captured gradients are already rounded: those that became 0 look like any other zero. Many
 /// subnormal values show that the range ends among the values.
 void suspect_underflow(const LaneFacts& lane, std::vector<Finding>& findings) {
@@ -106,8 +122,7 @@ void suspect_underflow(const LaneFacts& lane, std::vector<Finding>& findings) {
       "{}. Smaller values became 0 before they were recorded, so this run cannot show how many.",
       finding.mechanism);
   if (sites > 1) finding.text += fmt::format(" {} gradients are like this.", sites);
-  finding.action = {.text =
-                        lane.scales_loss() ? "Raise the loss scale." : "Use dynamic loss scaling."};
+  finding.action = advise_capture(lane, site.path);
   findings.push_back(std::move(finding));
 }
 

@@ -48,6 +48,17 @@ void add_bins(const TensorStats& stats, double scale, std::map<double, WindowBin
   }
 }
 
+/// Returns whether a captured gradient overflowed: it is infinite, and every gradient before it is
+/// finite. Captured values are already rounded, so none of them counts as an overflow.
+bool overflowed_before_capture(const LaneFacts& lane, const RecordedStep& step, int site,
+                               const TensorStats& stats) {
+  if (!is_capture(lane.info().backend) || stats.pos_inf + stats.neg_inf == 0) return false;
+  const auto first = std::find_if(step.bad.begin(), step.bad.end(), [&](int each) {
+    return lane.site(each).phase == Phase::backward;
+  });
+  return first != step.bad.end() && *first == site;
+}
+
 Magnitudes gather(const LaneFacts& lane, int site) {
   Magnitudes result;
   std::map<double, WindowBin> bins;
@@ -60,6 +71,9 @@ Magnitudes gather(const LaneFacts& lane, int site) {
     if (stats->overflow > 0 && stats->max_abs > 0.0f) {
       result.ceiling =
           std::min(result.ceiling, limit / static_cast<double>(stats->max_abs) * step.loss_scale);
+    }
+    if (overflowed_before_capture(lane, step, site, *stats)) {
+      result.ceiling = std::min(result.ceiling, step.loss_scale);
     }
     if (!step.finite()) continue;
     add_bins(*stats, step.loss_scale, bins);

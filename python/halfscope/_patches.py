@@ -2,9 +2,11 @@
 """What no hook of PyTorch reports: the tensor on which backward starts, and skipped steps.
 
 While watches are open, torch.autograd.backward, GradScaler.scale and GradScaler.step call them
-before they do their own work. The last watch that closes puts the originals back.
+before they do their own work. sys.exit notes its argument, which is known nowhere else when the
+program ends. The last watch that closes puts the originals back.
 """
 import functools
+import sys
 import weakref
 
 import torch
@@ -12,7 +14,13 @@ import torch
 _watches = []
 _originals = []
 _depth = 0
+exit_code = None  #: what sys.exit() was last called with while a watch was open
 _scaled = {}
+# Nodes of autograd's graph carry the scale under this name: scaled losses are often divided by a
+# number of micro-batches or summed before backward(), and the graph itself knows that.
+_SCALE = "halfscope.loss_scale"
+# Nodes between backward()'s tensor and a scaled loss.
+_MOST_NODES = 64
 
 
 def add(watch):
@@ -34,6 +42,35 @@ def unscaled(root):
     """Returns the loss that GradScaler.scale() turned into `root`; None if it did not."""
     found = _scaled.get(id(root))
     return found[1] if found is not None and found[0]() is root else None
+
+
+def is_known(scaler):
+    """Returns whether losses that a scaler has scaled are recognized."""
+    return isinstance(scaler, torch.amp.GradScaler)
+
+
+def scale_below(root):
+    """Returns the loss scale of a GradScaler in what `root` was computed from; None without one."""
+    nodes, visited = [root.grad_fn], set()
+    while nodes and len(visited) < _MOST_NODES:
+        node = nodes.pop(0)
+        if node is None or node in visited:
+            continue
+        visited.add(node)
+        scale = node.metadata.get(_SCALE)
+        if scale is not None:
+            return scale
+        nodes.extend(each for each, _ in node.next_functions)
+    return None
+
+
+def _mark(result, scale):
+    if isinstance(result, torch.Tensor):
+        if result.grad_fn is not None:
+            result.grad_fn.metadata[_SCALE] = scale
+    elif isinstance(result, (list, tuple)):
+        for each in result:
+            _mark(each, scale)
 
 
 def _replace(owner, name, function):
@@ -63,6 +100,9 @@ def _install():
             result = original(self, outputs)
             if isinstance(result, torch.Tensor) and isinstance(outputs, torch.Tensor):
                 _scaled[id(result)] = (weakref.ref(result), outputs.detach())
+            if self.is_enabled() and self._scale is not None:
+                # update() changes the scaler's own tensor.
+                _mark(result, self._scale.detach().clone())
             return result
         return run
 
@@ -77,7 +117,15 @@ def _install():
             return result
         return run
 
+    def leave(original):
+        def run(status=None, /):
+            global exit_code
+            exit_code = status
+            return original(status)
+        return run
+
     _replace(torch.autograd, "backward", backward)
+    _replace(sys, "exit", leave)
     _replace(torch.amp.GradScaler, "scale", scale)
     _replace(torch.amp.GradScaler, "step", step)
 

@@ -122,7 +122,7 @@ class Watch:
         self._scale = 1.0
         self._scale_text = "none"
         self._rate = math.nan
-        self._rows = []
+        self._rows, self._evaluations = [], []
         self._flushed = time.perf_counter()
         self._started = None
         self._batch = 0
@@ -156,7 +156,13 @@ class Watch:
 
     def eval(self, loss, accuracy=math.nan):
         """Records an evaluation on test data after the steps so far."""
-        self._guarded(lambda: self._recording.eval(self.step, float(loss), float(accuracy)))
+        self._guarded(self._evaluate, self.step, float(loss), float(accuracy))
+
+    def _evaluate(self, *row):
+        if self._recording.begun:
+            self._recording.eval(*row)
+        else:
+            self._evaluations.append(row)  # the file has not begun
 
     def close(self):
         """Ends the recording and closes the file."""
@@ -202,10 +208,16 @@ class Watch:
             self._flush()
             if not self._recording.begun and self._sites._rank:
                 self._begin()
-            self._recording.end(how)
         except Exception as fault:
             if say:
                 warnings.warn(f"halfscope: cannot close '{self.file}': {fault}", stacklevel=3)
+        finally:
+            self._recording.end(how)
+        if say and how == "complete" and self.step == 0:
+            who = ("the optimizer given to watch() never stepped" if self._optimizer is not None
+                   else "no optimizer with parameters of the model stepped")
+            warnings.warn(f"halfscope: recorded no step: {who}. '{self.file}' has no results.",
+                          stacklevel=3)
 
     # Parameters
 
@@ -278,8 +290,9 @@ class Watch:
                 gradient = parameter.grad
                 if gradient.is_sparse:
                     gradient = gradient.coalesce().values()
+                form = self._product_format(path, op, format_of(gradient.dtype))
                 site = self._sites.number(path, f"{leaf}_grad", "weight_grad", "backward", op,
-                                          format_of(gradient.dtype), parameter.shape)
+                                          form, parameter.shape)
                 self._forward._measure(site, gradient, False)
             except Exception as fault:
                 self._fail(fault)
@@ -295,8 +308,10 @@ class Watch:
                 return
             loss = _patches.unscaled(root)
             if loss is None:
-                loss = root.detach()
-                if self._scaler is not None:
+                loss, scale = root.detach(), _patches.scale_below(root)
+                if scale is not None:
+                    loss = loss.float() / scale.to(loss.device)
+                elif self._scaler is not None and not _patches.is_known(self._scaler):
                     loss = loss.double() / float(self._scaler.get_scale())
             self._losses.append(loss)
             if loss.device.type == "cpu":
@@ -382,6 +397,14 @@ class Watch:
         except Exception as fault:
             self._fail(fault)
 
+    def _product_format(self, path, op, stored):
+        """Returns the format in which a layer's product reads a parameter and computes its gradient.
+
+        Under autocast that is the format of the result, not the one in which both are stored.
+        """
+        layer = self._sites.layers.get(path)
+        return layer.format if layer is not None and op in PRODUCTS and stored == "fp32" else stored
+
     def _weights(self):
         """Returns (site, tensor) of all weights."""
         weights = []
@@ -391,9 +414,7 @@ class Watch:
             form = format_of(parameter.dtype)
             if form is None:
                 continue
-            layer = self._sites.layers.get(path)
-            if layer is not None and op in PRODUCTS and form == "fp32":
-                form = layer.format  # autocast reads the weight in the format of the result
+            form = self._product_format(path, op, form)
             site = self._sites.number(path, leaf, "weight", "forward", op, form,
                                       parameter.shape)
             if site is not None:
@@ -493,6 +514,7 @@ class Watch:
             if skipped or len(self._rows) >= _ROWS or now - self._flushed > _SECONDS:
                 self._flush()
         self.step += 1
+        _patches.exit_code = None  # the training goes on, so sys.exit() was caught
         self._arm()
         self._started = time.perf_counter()
 
@@ -535,6 +557,8 @@ class Watch:
         numbers = {"batch": self._batch, "steps_planned": self._planned, "every": self._every,
                    "threads": torch.get_num_threads(), "seed": torch.initial_seed() & (2**63 - 1)}
         self._recording.begin(texts, numbers, sites.layer_rows(), sites.order())
+        for row in self._evaluations:
+            self._recording.eval(*row)
         self._forward.end_structure()
 
     def _expect_updates(self):
@@ -574,6 +598,6 @@ def _all_finite(losses):
 
 @atexit.register
 def _close_all():
-    died = getattr(sys, "last_value", None) is not None
+    died = getattr(sys, "last_value", None) is not None or _patches.exit_code not in (None, 0)
     for each in list(_open):
         each._finish("interrupted" if died else "complete")

@@ -96,6 +96,21 @@ TEST(Capture, SuspectsUnderflowFromSubnormals) {
   }
 }
 
+TEST(Capture, DoesNotRaiseAScaleThatOverflows) {
+  // fc2's gradients become infinite at every useful scale, and conv1's are subnormal below it.
+  const RunView run = captured(no_scale_spec());
+  const Finding finding = the_finding(run, "gradient_underflow");
+  EXPECT_THAT(finding.action.text, HasSubstr("Do not raise the loss scale: fc2"));
+  EXPECT_THAT(finding.action.text, HasSubstr("overflows at "));
+  EXPECT_THAT(finding.action.text, HasSubstr("Keep conv1 in fp32"));
+
+  RunSpec low = healthy_spec();
+  for (LayerSpec& layer : low.layers) layer.gradient = -22.0;
+  low.lanes[1].loss_scale = 2.0;
+  low.lanes[1].dynamic = false;
+  EXPECT_EQ(the_finding(captured(low), "gradient_underflow").action.text, "Raise the loss scale.");
+}
+
 TEST(Capture, SaysThatZerosAreMissingFromTheWindowOfScales) {
   RunSpec spec = healthy_spec();
   const Finding finding = the_finding(captured(spec), "loss_scale_window");

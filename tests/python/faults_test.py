@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""hs.watch on trainings that are unusual or wrong: what it records, and what it says."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import halfscope as hs
+from networks import Gpt, Mlp, train_classifier, train_gpt
+
+warnings.simplefilter("error")
+torch.set_num_threads(2)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = os.path.join(folder.name, "run.hscope")
+        torch.manual_seed(0)
+        self.model = Mlp()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+
+    def batch(self):
+        return torch.randn(8, 20), torch.randint(0, 5, (8,))
+
+
+class HotConvolution(nn.Module):
+    """conv2 is far too large for fp16 and runs in fp32. Gradients of fc overflow at 2^16."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 8, 3), nn.Conv2d(8, 16, 3)
+        self.fc = nn.Linear(16 * 24 * 24, 10)
+        nn.init.normal_(self.conv2.weight, std=1e4)
+
+    def forward(self, x):
+        x = F.relu(self.conv1(x))
+        with torch.autocast("cpu", enabled=False):
+            x = F.relu(self.conv2(x.float())) / 1e4
+        return self.fc(x.flatten(1))
+
+
+class GradientsOfWeights(Case):
+    def test_have_the_format_that_autocast_computed_them_in(self):
+        model = HotConvolution()
+        optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+        scaler = torch.amp.GradScaler("cpu")
+        with hs.watch(model, optimizer, out=self.file):
+            train_classifier(model, optimizer, (8, 1, 28, 28), 12, scaler=scaler, classes=10,
+                             dtype=torch.float16)
+        run = hs.open(self.file)
+        formats = {site["name"]: site["format"] for site in run.sites()}
+        self.assertEqual(formats["fc.weight_grad"], "fp16")
+        self.assertEqual(formats["conv2.weight_grad"], "fp32")
+        self.assertEqual(formats["fc.weight_update"], "fp32")
+        self.assertGreater(run.stats("fc.weight_grad")["pos_inf"][0], 0)
+        self.assertEqual(run.stats("fc.activation_grad")["pos_inf"][0], 0)
+        self.assertEqual(run.steps()["loss_scale"][0], 2.0**16)
+        self.assertTrue(run.steps()["skipped"][0])
+        for finding in run.findings:
+            self.assertNotIn("Raise the loss scale", finding["action"]["text"])
+        window = next(f for f in run.findings if f["rule"] == "loss_scale_window")
+        self.assertLess(window["evidence"]["window_high"], 2.0**16)
+
+
+class ScaledLosses(Case):
+    def recorded(self, backward, steps=3, **options):
+        """Returns losses of a training without autocast, and those that were recorded."""
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+        losses = []
+        with hs.watch(self.model, self.optimizer, out=self.file, **options):
+            for _ in range(steps):
+                x, y = self.batch()
+                self.optimizer.zero_grad()
+                losses.append(backward(scaler, F.cross_entropy(self.model(x), y)))
+                scaler.step(self.optimizer)
+                scaler.update()
+        run = hs.open(self.file)
+        self.assertEqual(run.steps()["loss_scale"].tolist(), [1024.0, 1024.0, 2048.0])
+        return losses, run.steps()["loss"]
+
+    def test_divided_after_scaling(self):
+        def backward(scaler, loss):
+            (scaler.scale(loss) / 8).backward()
+            return float(loss.detach()) / 8
+        losses, found = self.recorded(backward)
+        np.testing.assert_allclose(found, losses, rtol=1e-6)
+
+    def test_summed_after_scaling(self):
+        def backward(scaler, loss):
+            a, b = scaler.scale([loss, loss * loss])
+            (a + b).backward()
+            return float((loss + loss * loss).detach())
+        for options in ({}, {"scaler": torch.amp.GradScaler("cpu"), "overwrite": True}):
+            losses, found = self.recorded(backward, **options)
+            np.testing.assert_allclose(found, losses, rtol=1e-6)
+
+    def test_beside_a_loss_without_scale(self):
+        def backward(scaler, loss):
+            (self.model.fc1.weight.sum() * 0.25).backward()
+            side = float(self.model.fc1.weight.detach().sum()) * 0.25
+            scaler.scale(loss).backward()
+            return float(loss.detach()) + side
+        losses, found = self.recorded(backward)
+        np.testing.assert_allclose(found, losses, rtol=1e-5)
+
+
+class NothingIsLostSilently(Case):
+    def test_optimizer_that_never_steps(self):
+        other = torch.optim.SGD(self.model.parameters(), 0.1)
+        watch = hs.watch(self.model, self.optimizer, out=self.file)
+        train_classifier(self.model, other, (8, 20), 2)
+        with self.assertWarnsRegex(UserWarning, "recorded no step: the optimizer given to watch"):
+            watch.close()
+
+    def test_close_before_any_step(self):
+        watch = hs.watch(self.model, out=self.file)
+        with self.assertWarnsRegex(UserWarning, "recorded no step: no optimizer"):
+            watch.close()
+
+    def test_evaluation_before_the_first_step(self):
+        with hs.watch(self.model, self.optimizer, out=self.file) as watch:
+            watch.eval(0.5, 0.25)
+            train_classifier(self.model, self.optimizer, (8, 20), 2)
+        lane = hs.open(self.file).report["lanes"][0]
+        self.assertEqual((lane["test_accuracy"], lane["test_loss"]), (0.25, 0.5))
+
+    def status_after(self, ending):
+        script = ("import sys, torch, halfscope as hs\n"
+                  "from networks import Mlp, train_classifier\n"
+                  "model = Mlp()\n"
+                  "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+                  "hs.watch(model, optimizer, out=sys.argv[1], overwrite=True)\n"
+                  "def train():\n"
+                  "    train_classifier(model, optimizer, (8, 20), 2)\n"
+                  "train()\n" + ending)
+        ended = subprocess.run([sys.executable, "-B", "-c", script, self.file],
+                               capture_output=True, text=True)
+        return hs.open(self.file).status, ended.returncode
+
+    def test_endings_of_a_program(self):
+        for ending, expected in (
+                ("sys.exit(3)", ("interrupted", 3)),
+                ("sys.exit('no more data')", ("interrupted", 1)),
+                ("sys.exit(0)", ("complete", 0)),
+                ("1 / 0", ("interrupted", 1)),
+                ("try:\n    sys.exit(3)\nexcept SystemExit:\n    train()", ("complete", 0))):
+            self.assertEqual(self.status_after(ending), expected, ending)
+
+
+if __name__ == "__main__":
+    unittest.main()
