@@ -176,7 +176,7 @@ class LaneGate {
     if (measure == GateMeasure::lost_updates) share(rates.lost, kOfNonZeroUpdates, "are lost");
     const bool hidden = measures_after_rounding(info_.backend) && site.phase != Phase::update;
     if (hidden && check.state == State::passed) {
-      not_measured(check, "the backend " + info_.backend + " may round products before");
+      not_measured(check, "the backend " + info_.backend + " may round before it measures");
     }
   }
 
