@@ -140,7 +140,8 @@ void add_diff(CLI::App& app, Invocation& call) {
       "          halfscope diff run.hscope --lanes float32,mixed_float16\n"
       "          halfscope diff a.npz b.npz --as fp16");
   offer(sub->add_option("file", options->files,
-                        "Two run files, one run file with --lanes, or two files *.npy or *.npz")
+                        "Two run files, one run file with --lanes, or two files *.npy, *.npz or "
+                        "*.safetensors")
             ->required()
             ->type_name("FILE")
             ->group(group::kArguments),

@@ -11,6 +11,7 @@
 #include "cli/terminal/lane_summary.h"
 #include "cli/terminal/output.h"
 #include "core/data/npz.h"
+#include "core/data/safetensors.h"
 #include "core/numeric/formats/round.h"
 #include "core/numeric/statistics/ulp.h"
 
@@ -23,6 +24,7 @@ struct TensorFile {
   NamedDoubleTensors (*read)(const std::string& file);
 };
 constexpr TensorFile kTensorFiles[] = {
+    {".safetensors", [](const std::string& file) { return read_safetensors_double(file); }},
     {".npz", [](const std::string& file) { return read_npz_double(file); }},
     {".npy", [](const std::string& file) {
        return NamedDoubleTensors{{"", read_npy_double(file)}};
