@@ -145,7 +145,7 @@ void add_diff(CLI::App& app, Invocation& call) {
             ->required()
             ->type_name("FILE")
             ->group(group::kArguments),
-        {.files = "*.[hn]*"});
+        {.files = "*.[hns]*"});
   sub->add_option("--lanes", options->lanes,
                   "Lane of each run to compare [all lanes with the same name]")
       ->type_name("A,B")

@@ -92,7 +92,7 @@ void add_folder(const fs::path& folder, Found& found) {
   found.files.insert(found.files.end(), files.begin(), files.end());
 }
 
-std::string percent(int64_t part, int64_t whole) {
+std::string percent_of(int64_t part, int64_t whole) {
   if (part == 0) return "0%";
   const double share = 100.0 * share_of(part, whole);
   return share < 0.01 ? "<0.01%" : fmt::format("{:.3g}%", share);
@@ -196,12 +196,12 @@ std::string table_of(const std::vector<TensorLosses>& tensors,
         tensor.n == 0          ? "empty"
         : tensor.non_zero == 0 ? "-"
                                : fmt::format("{:.3g} to {:.3g}", tensor.smallest, tensor.largest),
-        percent(tensor.zero, tensor.n)};
+        percent_of(tensor.zero, tensor.n)};
     for (size_t t = 0; t < targets.size(); ++t) {
       const FormatLoss& loss = tensor.formats[t];
-      row.push_back(percent(loss.overflow, tensor.n));
-      row.push_back(percent(loss.underflow, tensor.non_zero));
-      if (!targets[t].blocks) row.push_back(percent(loss.subnormal, tensor.non_zero));
+      row.push_back(percent_of(loss.overflow, tensor.n));
+      row.push_back(percent_of(loss.underflow, tensor.non_zero));
+      if (!targets[t].blocks) row.push_back(percent_of(loss.subnormal, tensor.non_zero));
     }
     row.push_back(std::to_string(tensor.nan + tensor.infinite));
     rows.push_back(std::move(row));
