@@ -90,11 +90,10 @@ class Wrapped:
         self.outputs = ["loss" if in_graph else "output"]
         self.loss = "loss" if in_graph else loss
 
-    def loss_of(self, batch):
-        """Returns the loss of a batch."""
-        if self.in_graph:
-            return self.model(*self.arguments(batch))
-        return self.loss_fn(self.model(*self.arguments(batch)), batch.targets)
+    def loss_of(self, batch, model=None):
+        """Returns the loss of a batch, by the model or a copy of it."""
+        result = (model or self.model)(*self.arguments(batch))
+        return result if self.in_graph else self.loss_fn(result, batch.targets)
 
     def arguments(self, batch):
         """Returns the inputs of the exported network."""

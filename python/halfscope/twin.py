@@ -3,6 +3,9 @@
 import copy
 import itertools
 import json
+import os
+import shutil
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -14,6 +17,8 @@ from halfscope import _losses, _onnx
 from halfscope._core import Error, __version__
 
 SCHEMA = "halfscope.twin/1"
+# twin.json is removed first and written last: a folder without it is not a twin.
+_FILES = ("twin.json", "net.onnx", "net.onnx.data", "data.npz")
 
 
 def save_twin(model, loss_fn, optimizer, batches, folder, *, steps=60, overwrite=False):
@@ -39,7 +44,24 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, steps=60, overwrite
     text, make_optimizer, trained = optimizer_text(optimizer, names)
     loss = _losses.kind_of(loss_fn)
     batches = _batches(batches, loss, steps)
-    folder = _empty_folder(folder, overwrite)
+    folder = _free_folder(folder, overwrite)
+    with tempfile.TemporaryDirectory() as part:  # an error leaves an older twin as it is
+        note = _write(model, loss, loss_fn, optimizer, (text, make_optimizer, trained), batches,
+                      steps, Path(part))
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in _FILES:
+            (folder / name).unlink(missing_ok=True)
+        for name in reversed(_FILES):
+            if os.path.exists(os.path.join(part, name)):
+                shutil.move(os.path.join(part, name), folder / name)
+    if note:
+        warnings.warn(f"save_twin: {note}", stacklevel=2)
+    return folder
+
+
+def _write(model, loss, loss_fn, optimizer, training, batches, steps, folder):
+    """Writes the files; returns what the user should know of the export, or ""."""
+    text, make_optimizer, trained = training
     notes = []
     if optimizer.state:
         notes.append("the state of the optimizer: the twin starts from zeros")
@@ -48,12 +70,12 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, steps=60, overwrite
             torch.autocast("cpu", enabled=False):
         twin = _copy(model, notes)
         wrapped = _losses.attach(twin, loss, loss_fn, batches[0])
+        rest = _untrained(copy.deepcopy(twin), wrapped, batches[0], trained)
         # The exporter runs the model, and batch normalizations would move their statistics.
         exported = _onnx.export(copy.deepcopy(twin), wrapped, batches[0], folder / "net.onnx")
         losses = _train(twin, wrapped, batches, make_optimizer, trained, steps)
     if exported.note:
         notes.append(exported.note)
-    rest = [name for name, value in model.named_parameters() if name not in trained]
     arrays = {name: torch.cat(parts).numpy() for name, *parts in
               zip(wrapped.arrays, *(each.tensors() for each in batches))}
     np.savez(folder / "data.npz", **arrays)
@@ -68,9 +90,7 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, steps=60, overwrite
         "exporter": exported.exporter,
         "versions": {"halfscope": __version__, "torch": torch.__version__}}
     (folder / "twin.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
-    if exported.note:
-        warnings.warn(f"save_twin: {exported.note}", stacklevel=2)
-    return folder
+    return exported.note
 
 
 def optimizer_text(optimizer, names):
@@ -136,18 +156,14 @@ def _batches(batches, loss, steps):
     return found
 
 
-def _empty_folder(folder, overwrite):
+def _free_folder(folder, overwrite):
     folder = Path(folder)
-    known = ("twin.json", "net.onnx", "net.onnx.data", "data.npz")
     if folder.exists() and not folder.is_dir():
         raise Error(f"'{folder}' is not a folder")
     there = [each.name for each in folder.iterdir()] if folder.exists() else []
     if there and not (overwrite and "twin.json" in there):
         raise Error(f"'{folder}' is not empty. Name another folder, or pass overwrite=True to "
                     "replace a twin")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in known:  # twin.json first: a folder without it is not a twin
-        (folder / name).unlink(missing_ok=True)
     return folder
 
 
@@ -180,6 +196,17 @@ def _copy(model, notes):
     if any(value.dtype != torch.float32 for value in model.parameters()):
         notes.append("the formats of the weights: they are converted to fp32")
     return twin
+
+
+def _untrained(twin, wrapped, batch, trained):
+    """Returns the names of parameters that the loss depends on and the optimizer does not train."""
+    rest = [(name, value.requires_grad_(True)) for name, value in twin.named_parameters()
+            if name not in trained]
+    if not rest:
+        return []
+    found = torch.autograd.grad(wrapped.loss_of(batch, twin), [value for _, value in rest],
+                                allow_unused=True)
+    return [name for (name, _), gradient in zip(rest, found) if gradient is not None]
 
 
 def _train(twin, wrapped, batches, make_optimizer, trained, steps):
