@@ -170,6 +170,7 @@ std::optional<Twins> train_twins(const TwinRequest& request, const Dataset& data
               .steps = static_cast<int64_t>(sink.rows[1].size())};
   for (size_t i = 1; i < sink.rows.size(); ++i) {
     twins.spread = std::max(twins.spread, loss_gap(sink.rows[i], twins.reference));
+    twins.moved.push_back(std::move(sink.rows[i]));
   }
   twins.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return twins;

@@ -37,8 +37,9 @@ struct TwinRequest {
 
 /// Results of the twins.
 struct Twins {
-  std::vector<StepRow> reference;  ///< steps of float32 from the run's own weights
-  double spread = 0.0;             ///< the largest loss_gap() of the twins
+  std::vector<StepRow> reference;             ///< steps of float32 from the run's own weights
+  std::vector<std::vector<StepRow>> moved{};  ///< steps of each twin
+  double spread = 0.0;                        ///< the largest loss_gap() of the twins
   /// Final distances of the twins' weights and averages from float32's, the largest of each:
   /// `error` and `ratio`.
   std::vector<Deviation> movements;

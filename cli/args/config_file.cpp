@@ -54,25 +54,6 @@ Error error_of_keys(const std::string& file, const std::vector<std::string>& key
   return Error(file + ": " + shortened(names + ": " + what), shortened(error.hint()), error.kind());
 }
 
-/// The JSON in the file. Deeper than any setting it is not read: what walks it may be recursive.
-Json read_json(const std::string& file) {
-  constexpr int kDeepest = 32;
-  std::error_code ignored;
-  if (std::filesystem::is_directory(file, ignored)) {
-    throw usage_error(file + " is a folder, not a configuration file");
-  }
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream)
-    throw Error(
-        "cannot read '" + file + "'" + (std::filesystem::exists(file) ? "" : ": file not found"),
-        "check the path and its permissions");
-  const auto check = [&file](int depth, Json::parse_event_t, Json&) {
-    if (depth > kDeepest) throw usage_error(file + ": the JSON is nested too deeply");
-    return true;
-  };
-  return Json::parse(stream, check, false);
-}
-
 Json read_object(const std::string& file, Commands command) {
   const std::string begin =
       "halfscope " + name_of(command) + " --print-config writes one to begin with";
@@ -131,6 +112,24 @@ const Setting& setting_named(const std::string& file, const std::string& key, Co
 }
 
 }  // namespace
+
+Json read_json(const std::string& file) {
+  constexpr int kDeepest = 32;  // what walks the JSON may be recursive
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) {
+    throw usage_error(file + " is a folder, not a configuration file");
+  }
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream)
+    throw Error(
+        "cannot read '" + file + "'" + (std::filesystem::exists(file) ? "" : ": file not found"),
+        "check the path and its permissions");
+  const auto check = [&file](int depth, Json::parse_event_t, Json&) {
+    if (depth > kDeepest) throw usage_error(file + ": the JSON is nested too deeply");
+    return true;
+  };
+  return Json::parse(stream, check, false);
+}
 
 void read_config(Settings& settings, const std::set<std::string>& replaced) {
   const std::string file = settings.config;

@@ -19,6 +19,10 @@ void read_config(Settings& settings, const std::set<std::string>& replaced);
 /// `train` nor `run`.
 Commands config_command(const std::string& file);
 
+/// Returns the JSON in a file, "discarded" if it is not JSON. Throws Error, of kind usage if it is
+/// nested too deeply.
+Json read_json(const std::string& file);
+
 /// Returns the settings in the form of a configuration file. It includes defaults and the JSON of
 /// every plan that is not a preset, and leaves out settings without a value. Throws Error if a plan
 /// cannot be read.

@@ -19,6 +19,7 @@
 #include "cli/tasks/advised_fix.h"
 #include "cli/tasks/audit.h"
 #include "cli/tasks/diagnosed_run.h"
+#include "cli/tasks/twin_folder.h"
 #include "cli/tasks/verify.h"
 #include "cli/terminal/ending.h"
 #include "cli/terminal/output.h"
@@ -35,7 +36,8 @@ struct DiagnoseOptions {
   /// The run file, or the network that is recorded with `recorded`.
   std::string run, lane, out, fail_on, budget, fix_as, record;
   std::optional<Settings> recorded{};
-  std::string line{};  ///< the command line
+  std::optional<TwinFolder> twin{};  ///< whose training `recorded` is
+  std::string line{};                ///< the command line
   bool audit = false, verify = false, no_twins = false, force = false, json = false, quiet = false;
   int threads = 0;
 };
@@ -361,6 +363,8 @@ int diagnose(const DiagnoseOptions& options) {
   check_options(options);
   const bool plan_printed = options.out == kStandardOutput, prints_fix = !options.fix_as.empty();
   if (options.threads > 0) omp_set_num_threads(options.threads);
+  std::optional<TwinMatch> match;
+  if (options.twin) match = repeat_twin(*options.twin, options.quiet);
   const DiagnosedRun file = run_of(options);
   RunView run = RunView::open(file.file());
   Report report = make_report(run);
@@ -408,6 +412,7 @@ int diagnose(const DiagnoseOptions& options) {
                        {"text", report.verdict.text}};
     json.update(advice_json(report, advice, advised));
     json["diagnosis"] = diagnosis_of(run, report, advised, advice);
+    if (match) json["twin"] = match->json();
     json["twins"] = twins_member(verified.check);
     json["not_checked"] = verified.check.problems;
     json["proof"] = proof_member(verified.proof);
@@ -419,7 +424,8 @@ int diagnose(const DiagnoseOptions& options) {
   if (options.quiet) return finish(file, verified, code);
 
   const TextStyle style = text_style(plan_printed ? STDERR_FILENO : STDOUT_FILENO);
-  std::string text = verdict_text(report.verdict, style);
+  std::string text = match ? paragraph(match->text(), style, 0, kIndent) : "";
+  text += verdict_text(report.verdict, style);
   for (const std::string& line : verified.check.lines()) text += paragraph(line, style, 0, kIndent);
   text += findings_text(report, advised, style);
   const Diagnosis diagnosis = diagnosis_on(run, report, advised, advice);
@@ -461,7 +467,8 @@ void add_diagnose(CLI::App& app, Invocation& call) {
       "All other settings of halfscope train and halfscope run work here, too.");
   offer(sub->add_option("run", options->run,
                         "Run file to diagnose, or network to record first: lenet, lenet-hot, "
-                        "resnet20, mlp:A-B-...-Z, zoo:ID or FILE.onnx")
+                        "resnet20, mlp:A-B-...-Z, zoo:ID or FILE.onnx; or "
+                        "folder of halfscope.save_twin()")
             ->type_name("RUN|NETWORK")
             ->group(group::kArguments),
         {.words = network_words(), .files = "*.[ho][sn]*[ex]"});
@@ -508,7 +515,10 @@ void add_diagnose(CLI::App& app, Invocation& call) {
                           "try halfscope diagnose hot.hscope");
       }
       check_argument(options->run);
-      if (options->run.empty() || names_network(options->run)) {
+      if (is_twin_folder(options->run)) {
+        options->twin = read_twin(options->run);
+        options->recorded = twin_settings(*sub, *options->twin);
+      } else if (options->run.empty() || names_network(options->run)) {
         options->recorded = recording_settings(*sub, options->run);
       } else {
         check_no_recording_flags(*sub, options->run);

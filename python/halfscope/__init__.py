@@ -10,8 +10,8 @@ from halfscope._core import Error, __version__
 from halfscope._numbers import Stats, round, stats
 from halfscope._run import Run, open
 
-__all__ = ["Error", "KerasCallback", "Run", "Stats", "Watch", "open", "round", "stats", "watch",
-           "__version__"]
+__all__ = ["Error", "KerasCallback", "Run", "Stats", "Watch", "open", "round", "save_twin",
+           "stats", "watch", "__version__"]
 
 
 def __getattr__(name):
@@ -19,6 +19,9 @@ def __getattr__(name):
     if name in ("watch", "Watch"):
         from halfscope import _watch
         return getattr(_watch, name)
+    if name == "save_twin":
+        from halfscope.twin import save_twin
+        return save_twin
     if name == "KerasCallback":
         from halfscope.keras import KerasCallback
         return KerasCallback

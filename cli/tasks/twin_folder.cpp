@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+#include "cli/tasks/twin_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include "analysis/proof/twins.h"
+#include "cli/args/backends.h"
+#include "cli/args/config_file.h"
+#include "cli/args/setting.h"
+#include "cli/tasks/training.h"
+#include "cli/terminal/progress.h"
+#include "cli/terminal/stop.h"
+#include "core/error.h"
+#include "core/plan/plan.h"
+
+namespace halfscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFile = "twin.json";
+constexpr const char* kSchema = "halfscope.twin/1";
+constexpr const char* kAgain = "write the folder again with save_twin() of the Python package";
+constexpr int64_t kMostSteps = 1'000'000;
+
+/// The flags that a twin may set. Files of others have no effect on its folder.
+constexpr std::array kFlags{"--model", "--data",  "--loss",       "--optimizer",
+                            "--batch", "--steps", "--no-shuffle", "--frozen"};
+
+/// Twins moved by one ulp show how sensitive the training is. PyTorch sums in another order, which
+/// is a few such errors in every operation.
+constexpr double kFew = 8.0;
+/// Difference that is rounding in any training: 16 fp32 ulps of the loss.
+constexpr double kFloor = 0x1p-20;
+
+Error twin_error(const TwinFolder& twin, const std::string& what) {
+  return Error(fmt::format("twin '{}': {}", twin.folder, what), kAgain);
+}
+
+const Setting* row_of(const std::string& flag) {
+  for (const Setting* row : settings_of(kTrain)) {
+    if (row->flag == flag) return row;
+  }
+  return nullptr;
+}
+
+/// Returns the path of a file of the twin. Throws Error if it is missing or outside the folder.
+std::string file_inside(const TwinFolder& twin, const std::string& name) {
+  const fs::path path(name);
+  const auto outside = [&] {
+    return twin_error(twin, fmt::format("{} names '{}', which is not in the folder", kFile, name));
+  };
+  if (name.empty() || path.is_absolute()) throw outside();
+  std::error_code failed;
+  const fs::path whole = fs::path(twin.folder) / path;
+  const fs::path base = fs::canonical(twin.folder, failed);
+  const fs::path target = failed ? fs::path() : fs::weakly_canonical(whole, failed);
+  if (failed) throw twin_error(twin, "cannot read it: " + failed.message());
+  if (std::mismatch(base.begin(), base.end(), target.begin(), target.end()).first != base.end()) {
+    throw outside();
+  }
+  if (!fs::is_regular_file(target, failed)) {
+    throw twin_error(twin, fmt::format("file not found: {}", name));
+  }
+  return whole.lexically_normal().string();
+}
+
+void read_arguments(TwinFolder& twin, const Json& json) {
+  const auto bad = [&](const std::string& what) {
+    return twin_error(twin, fmt::format("{}: \"arguments\" {}", kFile, what));
+  };
+  if (!json.is_array()) throw bad("is not a list");
+  for (size_t i = 0; i < json.size(); ++i) {
+    if (!json[i].is_string()) throw bad("contains something other than texts");
+    const std::string flag = json[i].get<std::string>();
+    const Setting* row =
+        std::find(kFlags.begin(), kFlags.end(), flag) == kFlags.end() ? nullptr : row_of(flag);
+    if (row == nullptr) throw bad("has '" + flag + "', which twins do not set");
+    std::string value;
+    if (row->value.name != nullptr) {
+      if (i + 1 == json.size() || !json[i + 1].is_string()) throw bad(flag + " has no value");
+      value = json[++i].get<std::string>();
+    }
+    const bool file = flag == "--model" || flag == "--data";
+    twin.settings.emplace_back(flag, file ? file_inside(twin, value) : value);
+  }
+  for (const char* flag : {"--model", "--data", "--loss", "--optimizer", "--batch"}) {
+    const auto is_it = [&](const auto& each) { return each.first == flag; };
+    if (std::none_of(twin.settings.begin(), twin.settings.end(), is_it)) {
+      throw bad(fmt::format("lacks {}", flag));
+    }
+  }
+}
+
+void read_losses(TwinFolder& twin, const Json& json) {
+  const bool usable = json.is_array() && !json.empty() && json.size() <= kMostSteps;
+  if (!usable) throw twin_error(twin, fmt::format("{} has no losses", kFile));
+  for (const Json& each : json) {
+    const double loss = each.is_number() ? each.get<double>() : std::nan("");
+    if (!std::isfinite(loss)) {
+      throw twin_error(twin, fmt::format("{}: the loss of step {} is not a finite number", kFile,
+                                         twin.losses.size()));
+    }
+    twin.losses.push_back(loss);
+  }
+}
+
+/// Sets what the twin sets, except `--steps` if `settings` has its own.
+void add_to(Settings& settings, const TwinFolder& twin) {
+  for (const auto& [flag, value] : twin.settings) {
+    const Setting* row = row_of(flag);
+    if (flag == "--steps" && settings.is_given("steps")) continue;
+    try {
+      row->value.read(settings, flag, value);
+    } catch (const Error& error) {
+      throw twin_error(twin, error.what());
+    }
+  }
+  for (const auto& [flag, value] : twin.settings) settings.given.insert(row_of(flag)->key());
+}
+
+/// Returns the twin's own training.
+Settings own_settings(const TwinFolder& twin) {
+  Settings settings = default_settings(kTrain);
+  add_to(settings, twin);
+  settings.steps = static_cast<int64_t>(twin.losses.size());
+  return settings;
+}
+
+/// How far the twins of HalfScope's float32 moved up to a step.
+double moved(const Twins& twins, size_t step) {
+  double most = 0.0;
+  for (const std::vector<StepRow>& rows : twins.moved) {
+    if (step < rows.size()) {
+      most = std::max(most, std::fabs(rows[step].loss - twins.reference[step].loss));
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+bool is_twin_folder(const std::string& name) {
+  std::error_code ignored;
+  return fs::is_directory(name, ignored);
+}
+
+TwinFolder read_twin(const std::string& folder) {
+  TwinFolder twin{.folder = folder};
+  const std::string file = (fs::path(folder) / kFile).string();
+  std::error_code failed;
+  if (!fs::exists(file, failed)) {
+    throw Error(fmt::format("'{}' is not a twin: file not found: {}", folder, kFile),
+                "name a run file, a network, or a folder that save_twin() wrote");
+  }
+  const Json json = read_json(file);
+  if (!json.is_object()) throw twin_error(twin, fmt::format("{} is not a JSON object", kFile));
+  if (!json.contains("schema") || json["schema"] != kSchema) {
+    throw twin_error(twin, fmt::format("{} does not say \"schema\": \"{}\"", kFile, kSchema));
+  }
+  for (const char* key : {"arguments", "losses"}) {
+    if (!json.contains(key)) throw twin_error(twin, fmt::format("{} lacks \"{}\"", kFile, key));
+  }
+  read_arguments(twin, json["arguments"]);
+  read_losses(twin, json["losses"]);
+  return twin;
+}
+
+Settings twin_settings(const CLI::App& app, const TwinFolder& twin) {
+  const auto refuse = [&](const std::string& flag) {
+    return usage_error(fmt::format("{} does not go with the twin '{}', which has its own settings",
+                                   flag, twin.folder),
+                       "leave it out");
+  };
+  const auto other = [](const std::string& flag, unsigned commands) {
+    const bool own = std::find(kFlags.begin(), kFlags.end(), flag) != kFlags.end();
+    return commands == kRun || flag == "--config" || flag == "--lr" ||
+           (own && flag != "--steps" && flag != "--frozen");
+  };
+  if (const std::optional<std::string> flag = given_recording_flag(app, other)) {
+    throw refuse(*flag);
+  }
+  Settings settings = read_recording_settings(app, kTrain, "");
+  add_to(settings, twin);
+  return settings;
+}
+
+std::string TwinMatch::text() const {
+  const std::string start = fmt::format("twin: HalfScope repeats PyTorch's {} fp32 losses ", steps);
+  if (bitwise) return start + "bit for bit";
+  return start +
+         fmt::format("within rounding: they differ by at most {:.2g}, and {:.2g} is allowed",
+                     largest, allowed);
+}
+
+Json TwinMatch::json() const {
+  return Json{{"repeats", bitwise ? "bitwise" : "rounding"},
+              {"steps", steps},
+              {"largest_difference", largest},
+              {"allowed_difference", allowed}};
+}
+
+TwinMatch repeat_twin(const TwinFolder& twin, bool quiet) {
+  const Settings settings = own_settings(twin);
+  TrainConfig config = train_config(settings);
+  const Dataset data = load_training_data(settings);
+  attach_network(config, settings, data);
+  TwinRequest request{.training = config, .plan = *preset_plan("float32")};
+  request.backend = &backend_for(request.plan, settings.backend);
+  RunInfo shown;
+  shown.lanes.emplace_back().name = "repeating PyTorch's losses";
+  std::optional<ProgressLine> line(std::in_place, settings.steps, shown, quiet);
+  const auto progress = [&](const std::string&, int, const StepRow& row) { (*line)({row}); };
+  const std::atomic<bool>& stop = catch_stop_signals();
+  const std::optional<Twins> twins = train_twins(request, data, progress, stop);
+  line.reset();
+  if (!twins) throw Error("stopped before the twin was repeated");
+
+  TwinMatch match{.steps = settings.steps};
+  double spread = 0.0;
+  for (size_t i = 0; i < twin.losses.size(); ++i) {
+    const double wanted = twin.losses[i];
+    const double got = i < twins->reference.size() ? twins->reference[i].loss : std::nan("");
+    if (static_cast<float>(got) == static_cast<float>(wanted)) continue;
+    match.bitwise = false;
+    spread = std::max(spread, moved(*twins, i));
+    const double gap = std::fabs(got - wanted), size = std::max(std::fabs(wanted), 1e-30);
+    const double allowed = kFew * spread + kFloor * std::max(std::fabs(wanted), twin.losses[0]);
+    if (!(gap <= allowed)) {
+      throw Error(
+          fmt::format("twin '{}': at step {} the fp32 loss is {:.9g}, but PyTorch's was {:.9g}; "
+                      "rounding explains a difference of {:.2g}",
+                      twin.folder, i, got, wanted, allowed),
+          "this is another training, so plans are not judged on it. If no file was changed, "
+          "compare halfscope inspect of the network with your model");
+    }
+    match.largest = std::max(match.largest, gap / size);
+    match.allowed = std::max(match.allowed, allowed / size);
+  }
+  return match;
+}
+
+}  // namespace halfscope

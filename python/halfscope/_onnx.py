@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+"""ONNX files of networks in training mode."""
+import ast
+import warnings
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from halfscope._core import Error
+
+# Operators that draw random numbers.
+_RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
+           "Multinomial")
+
+
+@dataclass
+class Exported:
+    """What export() did."""
+    exporter: str
+    nodes: dict = field(default_factory=dict)  #: node -> path of its module
+    note: str = ""
+
+
+def export(model, wrapped, batch, file):
+    """Writes the network to a file; raises Error that lists the modules that cannot be exported."""
+    _import_onnx()
+    arguments = wrapped.arguments(batch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporters warn of training mode
+        try:
+            return _by_dynamo(model, wrapped, arguments, file)
+        except Error:
+            raise
+        except Exception as fault:
+            first = fault
+        try:
+            _by_script(model, wrapped, arguments, file)
+        except Exception as fault:
+            raise Error(f"the network cannot be exported. {_culprits(model, arguments)}"
+                        f"The exporter says: {_line(first)}") from fault
+    _check_random(file)
+    return Exported("torchscript", {}, "the TorchScript exporter wrote the network, because the "
+                    f"dynamo exporter failed: {_line(first)}")
+
+
+def _import_onnx():
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as fault:
+        raise Error(f"{fault.name} is not installed. Run: pip install onnx onnxscript") from fault
+
+
+def _by_dynamo(model, wrapped, arguments, file):
+    from onnxscript import optimizer
+    program = torch.onnx.export(model, arguments, dynamo=True, verbose=False, optimize=False,
+                                input_names=wrapped.names, output_names=wrapped.outputs)
+    # Everything that optimize=True does, except rewriting: that merges batch normalizations into
+    # convolutions, also in training mode.
+    optimizer.inline(program.model)
+    optimizer.fold_constants(program.model)
+    optimizer.remove_unused_nodes(program.model)
+    program.save(str(file))
+    _check_random(file)
+    nodes = {}
+    for node in program.model.graph:
+        scopes = node.metadata_props.get("pkg.torch.onnx.name_scopes")
+        if scopes and node.name:
+            path = [each for each in ast.literal_eval(scopes)[:-1] if each]
+            nodes[node.name] = path[-1] if path else ""
+    return Exported("dynamo", nodes)
+
+
+def _by_script(model, wrapped, arguments, file):
+    torch.onnx.export(model, arguments, str(file), dynamo=False, opset_version=17,
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
+                      input_names=wrapped.names, output_names=wrapped.outputs)
+    import onnx
+    saved = onnx.load(file)
+    entry = saved.metadata_props.add()
+    entry.key = "halfscope.parameters"
+    entry.value = "\n".join(name for name, each in model.named_parameters() if each.requires_grad)
+    onnx.save(saved, file)
+
+
+def _check_random(file):
+    """Raises Error if the network draws random numbers, which no twin can repeat."""
+    import onnx
+    from onnx import numpy_helper
+    graph = onnx.load(file).graph
+    constants = {each.name: each for each in graph.initializer}
+    constants.update({node.output[0]: node.attribute[0].t for node in graph.node
+                      if node.op_type == "Constant" and node.attribute[0].name == "value"})
+    for node in graph.node:
+        dropout = node.op_type == "Dropout" and len(node.input) > 1 and node.input[1] and not (
+            node.input[1] in constants and
+            float(numpy_helper.to_array(constants[node.input[1]])) == 0)
+        if dropout or node.op_type in _RANDOM:
+            scopes = [each.value for each in node.metadata_props
+                      if each.key == "pkg.torch.onnx.name_scopes"]
+            path = [each for each in ast.literal_eval(scopes[0])[:-1] if each] if scopes else []
+            where = f"module '{path[-1]}'" if path else f"node '{node.name}'"
+            raise Error(f"{where} draws random numbers in its forward ({node.op_type}). Switch "
+                        "that off, for example with dropout 0")
+
+
+def _culprits(model, arguments):
+    """Returns a sentence about the leaf modules that cannot be exported alone."""
+    inputs, handles = {}, []
+    for name, module in model.named_modules():
+        if name and not any(True for _ in module.children()):
+            def keep(module, args, kwargs, name=name):
+                inputs.setdefault(name, (module, args, kwargs))
+            handles.append(module.register_forward_pre_hook(keep, with_kwargs=True))
+    try:
+        model(*arguments)
+    except Exception as fault:
+        return f"Its forward fails: {_line(fault)}. "
+    finally:
+        for handle in handles:
+            handle.remove()
+    bad = {}
+    for name, (module, args, kwargs) in inputs.items():
+        key = (type(module), _options(module))
+        if key not in bad:
+            try:
+                torch.onnx.export(module, args, kwargs=kwargs, dynamo=True, verbose=False)
+                bad[key] = []
+            except Exception:
+                bad[key] = None
+        if bad[key] is None or bad[key]:
+            bad[key] = [*(bad[key] or []), name]
+    names = [f"{name} ({key[0].__name__})" for key, found in bad.items() for name in found]
+    if not names:
+        return "Each of its modules can be exported alone, so the cause is the model's forward. "
+    return f"Modules that cannot be exported: {', '.join(names)}. "
+
+
+def _options(module: nn.Module):
+    return module.extra_repr()
+
+
+def _line(fault):
+    """Returns the first line of an exception that says something."""
+    text = str(getattr(fault, "__cause__", None) or fault) or type(fault).__name__
+    return next((line.strip() for line in text.splitlines() if line.strip()), text)[:300]

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: MIT
+"""Writes a twin: a PyTorch training as files that `halfscope diagnose` repeats and judges."""
+import copy
+import itertools
+import json
+import os
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from halfscope import _losses, _onnx
+from halfscope._core import Error, __version__
+
+SCHEMA = "halfscope.twin/1"
+# twin.json is removed first and written last: a folder without it is not a twin.
+_FILES = ("twin.json", "net.onnx", "net.onnx.data", "data.npz")
+
+
+def save_twin(model, loss_fn, optimizer, batches, folder, *, steps=60, overwrite=False):
+    """Writes network, batches, settings and fp32 losses to a folder; returns its path.
+
+    The model, the optimizer and PyTorch's random numbers stay as they are: everything is done on a
+    copy, in fp32 on the CPU, in training mode.
+
+    loss_fn: nn.CrossEntropyLoss(), nn.MSELoss(), nn.BCEWithLogitsLoss() or their functions; None
+        if the model returns the loss.
+    batches: (x, y) each, of equal shapes; x is a tensor, a tuple of arguments or a dict of keyword
+        arguments. Only x without loss_fn.
+    steps: optimizer steps for which losses are recorded. Batches start again after the last one.
+    Raises Error if something cannot be exported. Nothing is guessed.
+    """
+    model = getattr(model, "_orig_mod", model)  # torch.compile
+    # A wrapper would put its own name before every module's.
+    if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        raise Error("the model is wrapped for several devices. Pass model.module")
+    if steps < 1:
+        raise Error(f"steps={steps}: train at least 1 step")
+    names = {id(value): name for name, value in model.named_parameters()}
+    text, make_optimizer, trained = optimizer_text(optimizer, names)
+    loss = _losses.kind_of(loss_fn)
+    batches = _batches(batches, loss, steps)
+    folder = _free_folder(folder, overwrite)
+    with tempfile.TemporaryDirectory() as part:  # an error leaves an older twin as it is
+        note = _write(model, loss, loss_fn, optimizer, (text, make_optimizer, trained), batches,
+                      steps, Path(part))
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in _FILES:
+            (folder / name).unlink(missing_ok=True)
+        for name in reversed(_FILES):
+            if os.path.exists(os.path.join(part, name)):
+                shutil.move(os.path.join(part, name), folder / name)
+    if note:
+        warnings.warn(f"save_twin: {note}", stacklevel=2)
+    return folder
+
+
+def _write(model, loss, loss_fn, optimizer, training, batches, steps, folder):
+    """Writes the files; returns what the user should know of the export, or ""."""
+    text, make_optimizer, trained = training
+    notes = []
+    if optimizer.state:
+        notes.append("the state of the optimizer: the twin starts from zeros")
+    notes.append("learning rate schedules, gradient clipping and loss scaling of your script")
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), \
+            torch.autocast("cpu", enabled=False):
+        twin = _copy(model, notes)
+        wrapped = _losses.attach(twin, loss, loss_fn, batches[0])
+        rest = _untrained(copy.deepcopy(twin), wrapped, batches[0], trained)
+        # The exporter runs the model, and batch normalizations would move their statistics.
+        exported = _onnx.export(copy.deepcopy(twin), wrapped, batches[0], folder / "net.onnx")
+        losses = _train(twin, wrapped, batches, make_optimizer, trained, steps)
+    if exported.note:
+        notes.append(exported.note)
+    arrays = {name: torch.cat(parts).numpy() for name, *parts in
+              zip(wrapped.arrays, *(each.tensors() for each in batches))}
+    np.savez(folder / "data.npz", **arrays)
+    arguments = ["--model", "net.onnx", "--data", "data.npz", "--loss", wrapped.loss,
+                 "--optimizer", text, "--batch", str(batches[0].size), "--steps", str(steps),
+                 "--no-shuffle"]
+    for name in rest:
+        arguments += ["--frozen", name]
+    document = {
+        "schema": SCHEMA, "files": {"network": "net.onnx", "data": "data.npz"},
+        "arguments": arguments, "losses": losses, "nodes": exported.nodes, "left_out": notes,
+        "exporter": exported.exporter,
+        "versions": {"halfscope": __version__, "torch": torch.__version__}}
+    (folder / "twin.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
+    return exported.note
+
+
+def optimizer_text(optimizer, names):
+    """Returns the text for --optimizer, a function that makes the same optimizer for other
+    parameters, and the names of the parameters that it trains."""
+    kind = next((name for name, each in (("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam),
+                                         ("sgd", torch.optim.SGD), ("rmsprop", torch.optim.RMSprop))
+                 if type(optimizer) is each), None)
+    if kind is None:
+        raise Error(f"optimizer {type(optimizer).__name__} is not supported. Use one of "
+                    "torch.optim.SGD, Adam, AdamW and RMSprop for the twin")
+    groups = [{key: value for key, value in group.items() if key != "params"}
+              for group in optimizer.param_groups]
+    if any(group != groups[0] for group in groups):
+        raise Error("the optimizer has parameter groups with different settings. Use one group, or "
+                    "groups with equal settings, for the twin")
+    group = groups[0]
+    for option in ("dampening", "nesterov", "maximize", "amsgrad", "centered"):
+        if group.get(option):
+            raise Error(f"option {option} of {type(optimizer).__name__} is not supported. "
+                        "Leave it out for the twin")
+    if kind == "adam" and group.get("decoupled_weight_decay"):
+        kind = "adamw"
+    values = {"lr": group["lr"]}
+    if "betas" in group:
+        values["beta1"], values["beta2"] = group["betas"]
+    for key in ("alpha", "eps", "momentum", "weight_decay"):
+        if key in group:
+            values[key] = group[key]
+    values = {key: float(value) for key, value in values.items()}
+    trained = []
+    for each in (each for group in optimizer.param_groups for each in group["params"]):
+        if id(each) not in names:
+            raise Error("the optimizer trains a parameter that the model does not have. Pass the "
+                        "optimizer of this model")
+        if each.requires_grad:
+            trained.append(names[id(each)])
+    if not trained:
+        raise Error("the optimizer trains no parameter of the model")
+    text = kind + ":" + ",".join(f"{key}={value!r}" for key, value in values.items())
+    cls = type(optimizer)
+    settings = {key: value for key, value in group.items()
+                if key not in ("initial_lr", "fused", "foreach", "capturable")}
+    settings["lr"] = values["lr"]
+
+    def make(parameters):
+        made = cls(parameters, lr=values["lr"])
+        for each in made.param_groups:
+            each.update(settings)
+        return made
+    return text, make, trained
+
+
+def _batches(batches, loss, steps):
+    # Batches that no step takes are not read: a loader may be endless.
+    found = [_losses.Batch(each, loss) for each in itertools.islice(batches, steps)]
+    if not found:
+        raise Error("there are no batches")
+    for number, each in enumerate(found):
+        if each.shapes() != found[0].shapes():
+            raise Error(f"batch {number} has shapes {each.shapes()}, but batch 0 has "
+                        f"{found[0].shapes()}. Use batches of equal shapes")
+    return found
+
+
+def _free_folder(folder, overwrite):
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise Error(f"'{folder}' is not a folder")
+    there = [each.name for each in folder.iterdir()] if folder.exists() else []
+    if there and not (overwrite and "twin.json" in there):
+        raise Error(f"'{folder}' is not empty. Name another folder, or pass overwrite=True to "
+                    "replace a twin")
+    return folder
+
+
+def _copy(model, notes):
+    try:
+        twin = copy.deepcopy(model)
+    except Exception as fault:
+        raise Error(f"the model cannot be copied: {fault}. Close watches on it, and pass the "
+                    "model before its first step") from fault
+    for value in twin.parameters():
+        value.grad = None
+    twin = twin.to("cpu", torch.float32)
+    if not model.training:
+        twin.train()
+    off = []
+    for name, module in twin.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            if not module.training or not module.track_running_stats or module.momentum is None:
+                raise Error(f"batch normalization '{name}' does not train with running statistics "
+                            "and a momentum, which the twin cannot repeat. Set it to training "
+                            "mode, with its default settings")
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:
+            module.p = 0.0
+            off.append(name)
+        elif (isinstance(module, (nn.MultiheadAttention, nn.RNNBase)) and module.dropout > 0):
+            module.dropout = 0.0
+            off.append(name)
+    if off:
+        notes.append("dropout, which is set to 0 in " + ", ".join(off))
+    if any(value.dtype != torch.float32 for value in model.parameters()):
+        notes.append("the formats of the weights: they are converted to fp32")
+    return twin
+
+
+def _untrained(twin, wrapped, batch, trained):
+    """Returns the names of parameters that the loss depends on and the optimizer does not train."""
+    rest = [(name, value.requires_grad_(True)) for name, value in twin.named_parameters()
+            if name not in trained]
+    if not rest:
+        return []
+    found = torch.autograd.grad(wrapped.loss_of(batch, twin), [value for _, value in rest],
+                                allow_unused=True)
+    return [name for (name, _), gradient in zip(rest, found) if gradient is not None]
+
+
+def _train(twin, wrapped, batches, make_optimizer, trained, steps):
+    """Returns the losses of fp32 training."""
+    wanted = set(trained)
+    parameters = []
+    for name, value in twin.named_parameters():
+        value.requires_grad_(name in wanted)
+        if name in wanted:
+            parameters.append(value)
+    optimizer = make_optimizer(parameters)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = wrapped.loss_of(batches[step % len(batches)])
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+        if not np.isfinite(losses[-1]):
+            raise Error(f"the fp32 loss is {losses[-1]} in step {step}. Find out why fp32 fails "
+                        "first, or pass fewer steps")
+    return losses

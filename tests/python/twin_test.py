@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: MIT
+"""hs.save_twin: HalfScope repeats PyTorch's losses, and proves the cure of a planted overflow."""
+import copy
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+import warnings
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import halfscope as hs
+from networks import Cnn, Gpt, Mlp, batches
+
+try:
+    import onnx
+    import onnxscript  # noqa: F401
+    from onnx import numpy_helper
+except ImportError as missing:
+    raise SystemExit(f"skipped: {missing.name} is not installed")
+
+PROGRAM = os.environ.get("HALFSCOPE_PROGRAM") or shutil.which("halfscope")
+warnings.simplefilter("error")
+torch.set_num_threads(2)
+
+
+class Hot(nn.Module):
+    """The outputs of conv2 are larger than 65504."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 8, 3)
+        self.fc = nn.Linear(8 * 8 * 8, 5)
+        nn.init.normal_(self.conv2.weight, std=1e4)
+
+    def forward(self, x):
+        x = F.relu(self.conv1(x))
+        x = F.relu(self.conv2(x)) / 1e4
+        return self.fc(x.flatten(1))
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(6, 16)
+        layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.head(self.encoder(self.embed(x)).mean(1))
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = os.path.join(folder.name, "twin")
+        torch.manual_seed(0)
+
+    def save(self, model, loss=nn.CrossEntropyLoss(), data=None, optimizer=None, **more):
+        optimizer = optimizer or torch.optim.Adam(model.parameters(), 1e-3)
+        return hs.save_twin(model, loss, optimizer, data, self.folder, **more)
+
+    def document(self):
+        with open(os.path.join(self.folder, "twin.json")) as file:
+            return json.load(file)
+
+    def diagnose(self, *words, code=0):
+        if PROGRAM is None:
+            self.skipTest("no halfscope in PATH or HALFSCOPE_PROGRAM")
+        done = subprocess.run([PROGRAM, "diagnose", self.folder, "--plan", "mixed_float16", *words],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return json.loads(done.stdout) if "--json" in words and code == 0 else done.stderr
+
+
+class Repeats(Case):
+    def check(self, *words):
+        result = self.diagnose("--json", "--no-twins", *words)
+        self.assertIn(result["twin"]["repeats"], ("bitwise", "rounding"))
+        self.assertLess(result["twin"]["largest_difference"], 1e-4)
+        self.assertEqual(result["twin"]["steps"], len(self.document()["losses"]))
+
+    def test_mlp_with_momentum(self):
+        model = Mlp()
+        self.save(model, data=batches((8, 20), 5, 4), steps=30,
+                  optimizer=torch.optim.SGD(model.parameters(), 0.1, momentum=0.9))
+        self.check()
+
+    def test_cnn_with_batch_norm(self):
+        self.save(Cnn(), data=batches((8, 1, 12, 12), 5, 4), steps=30)
+        self.check()
+
+    def test_transformer_whose_dropout_is_set_to_zero(self):
+        self.save(Encoder(), data=batches((8, 7, 6), 5, 4), steps=30)
+        self.assertTrue(any("dropout" in each and "encoder.layers.0.dropout1" in each
+                            for each in self.document()["left_out"]))
+        self.assertIn("encoder.layers.0.linear1", self.document()["nodes"].values())
+        self.check()
+
+    def test_model_that_returns_the_loss(self):
+        data = [(torch.randint(0, 50, (4, 16)), torch.randint(0, 50, (4, 16))) for _ in range(2)]
+        self.save(Gpt(layers=1), None, data, steps=10)
+        self.check()
+
+    def test_other_losses_and_frozen_weights(self):
+        for loss, targets in ((nn.MSELoss(), torch.randn(8, 5)),
+                              (nn.BCEWithLogitsLoss(), torch.rand(8, 5).round())):
+            model = Mlp()
+            model.fc1.bias.requires_grad_(False)
+            self.save(model, loss, [(torch.randn(8, 20), targets)], steps=10, overwrite=True,
+                      optimizer=torch.optim.RMSprop(model.parameters(), 1e-3))
+            self.assertIn("fc1.bias", self.document()["arguments"])
+            self.check()
+
+    def test_losses_are_those_of_a_plain_loop(self):
+        model = Mlp()
+        data = list(batches((8, 20), 5, 3))
+        self.save(model, data=data, steps=7)
+        optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+        wanted = []
+        for step in range(7):
+            loss = F.cross_entropy(model(data[step % 3][0]), data[step % 3][1])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            wanted.append(float(loss.detach()))
+        self.assertEqual(self.document()["losses"], wanted)
+
+
+class Judges(Case):
+    def test_planted_overflow_is_found_by_its_module_and_cured(self):
+        self.save(Hot(), data=batches((8, 1, 12, 12), 5, 4))
+        result = self.diagnose("--json", "--verify", "--no-twins")
+        self.assertEqual(result["diagnosis"]["root"][0]["layer"], "conv2")
+        self.assertTrue(result["proof"]["holds"])
+
+    def test_altered_weights_are_refused(self):
+        self.save(Mlp(), data=batches((8, 20), 5, 4), steps=5)
+        path = os.path.join(self.folder, "net.onnx")
+        file = onnx.load(path)
+        for each in file.graph.initializer:
+            if each.name == "fc2.weight":
+                value = numpy_helper.to_array(each) * np.float32(1.01)
+                each.CopyFrom(numpy_helper.from_array(value, each.name))
+        onnx.save(file, path)
+        self.assertIn("at step 0 the fp32 loss is", self.diagnose(code=3))
+
+
+class LeavesAlone(Case):
+    def test_model_optimizer_and_random_numbers_are_unchanged(self):
+        model = Cnn()
+        optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+        data = list(batches((8, 1, 12, 12), 5, 2))
+        F.cross_entropy(model(data[0][0]), data[0][1]).backward()
+        optimizer.step()
+        before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+        gradients = [p.grad.clone() for p in model.parameters()]
+        random = torch.get_rng_state()
+        self.save(model, data=data, optimizer=optimizer, steps=5)
+        after = (model.state_dict(), optimizer.state_dict())
+        for name, value in before[0].items():
+            self.assertTrue(torch.equal(value, after[0][name]), name)
+        for key, state in before[1]["state"].items():
+            for name, value in state.items():
+                self.assertTrue(torch.equal(value, after[1]["state"][key][name]), name)
+        self.assertTrue(all(torch.equal(p.grad, g) for p, g in zip(model.parameters(), gradients)))
+        self.assertTrue(torch.equal(random, torch.get_rng_state()))
+        self.assertIs(type(model), Cnn)
+        self.assertTrue(any("state of the optimizer" in e for e in self.document()["left_out"]))
+
+
+class Refuses(Case):
+    def refuse(self, text, model, *arguments, **more):
+        with self.assertRaisesRegex(hs.Error, text):
+            self.save(model, *arguments, **more)
+
+    def test_what_it_cannot_repeat(self):
+        data = list(batches((8, 20), 5, 2))
+        model = Mlp()
+        parameters = list(model.parameters())
+        self.refuse("Adagrad is not supported", model, data=data,
+                    optimizer=torch.optim.Adagrad(parameters))
+        self.refuse("nesterov", model, data=data,
+                    optimizer=torch.optim.SGD(parameters, 0.1, momentum=0.9, nesterov=True))
+        self.refuse("different settings", model, data=data, optimizer=torch.optim.SGD(
+            [{"params": parameters[:1], "lr": 0.1}, {"params": parameters[1:], "lr": 0.2}]))
+        self.refuse("loss L1Loss is not supported. Supported: nn.CrossEntropyLoss", model,
+                    nn.L1Loss(), data)
+        self.refuse("label_smoothing", model, nn.CrossEntropyLoss(label_smoothing=0.1), data)
+        self.refuse("no batches", model, data=[])
+        self.refuse("equal shapes", model, data=[data[0], (data[0][0][:4], data[0][1][:4])])
+        nn.init.constant_(model.fc2.weight, 1e38)
+        self.refuse("fp32 loss is", model, data=data)
+
+    def test_random_numbers_and_frozen_statistics(self):
+        class Noisy(Mlp):
+            def forward(self, x):
+                return super().forward(F.dropout(x, 0.3, self.training))
+        self.refuse("draws random numbers", Noisy(), data=batches((8, 20), 5, 2))
+        model = Cnn()
+        model.bn.eval()
+        self.refuse("'bn' does not train", model, data=batches((8, 1, 12, 12), 5, 2))
+        self.assertFalse(os.path.exists(self.folder))
+
+    def test_modules_that_cannot_be_exported_are_named(self):
+        class Odd(nn.Module):
+            def forward(self, x):
+                return torch.linalg.lstsq(x.T @ x, x.T).solution.T
+
+        class Net(Mlp):
+            def __init__(self):
+                super().__init__()
+                self.odd = Odd()
+
+            def forward(self, x):
+                return super().forward(self.odd(x))
+        self.refuse(r"Modules that cannot be exported: odd \(Odd\)", Net(),
+                    data=batches((32, 20), 5, 2))
+
+
+if __name__ == "__main__":
+    unittest.main()
