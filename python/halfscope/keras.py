@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from halfscope import _core
-from halfscope._sites import Layer, Sites, format_of
+from halfscope._sites import Layer, Sites, format_of, whole_number
 
 OPERATORS = {
     "Dense": "Gemm", "EinsumDense": "Einsum", "Conv1D": "Conv", "Conv2D": "Conv", "Conv3D": "Conv",
@@ -40,9 +40,8 @@ class KerasCallback(keras.callbacks.Callback):
 
     def __init__(self, out="run.hscope", every=1, overwrite=False):
         super().__init__()
-        if not isinstance(every, int) or every < 1:
-            raise ValueError("every must be a whole number of at least 1")
-        self.file, self._every = os.fspath(out), every
+        self._every = whole_number("every", every, 1)
+        self.file = os.fspath(out)
         self._recording = _core.Recording(self.file, overwrite)
         self._sites = Sites(self._recording)
         self._step, self._rows, self._before, self._closed = 0, [], None, False

@@ -156,5 +156,63 @@ class NothingIsLostSilently(Case):
             self.assertEqual(self.status_after(ending), expected, ending)
 
 
+class WrongArguments(Case):
+    def check_nothing_stays(self):
+        self.assertFalse(os.path.exists(self.file))
+        self.assertIs(torch.autograd.backward, self.backward)
+        self.assertFalse(self.model._forward_hooks or self.model._forward_pre_hooks)
+        self.assertFalse(self.optimizer._optimizer_step_pre_hooks)
+        with hs.watch(self.model, self.optimizer, out=self.file):  # no lock
+            train_classifier(self.model, self.optimizer, (8, 20), 1)
+        os.remove(self.file)
+
+    def setUp(self):
+        super().setUp()
+        self.backward = torch.autograd.backward
+
+    def test_are_refused_at_once(self):
+        schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, 1)
+        for wrong, words in (({"optimizer": "adam"}, "optimizer must be.*not str"),
+                             ({"optimizer": schedule}, "StepLR; give its optimizer"),
+                             ({"data": 3}, "data must be a str"), ({"steps": "x"}, "steps.*'x'"),
+                             ({"every": "x"}, "every"), ({"every": 2.0}, "every"),
+                             ({"out": 3}, "PathLike"), ({"scaler": 1024.0}, "get_scale")):
+            with self.assertRaisesRegex(TypeError, words):
+                hs.watch(self.model, **{"out": self.file, **wrong})
+            self.check_nothing_stays()
+        for wrong in ({"every": 0}, {"steps": -1}, {"loss": "auto"}):
+            with self.assertRaises(ValueError):
+                hs.watch(self.model, out=self.file, **wrong)
+            self.check_nothing_stays()
+
+    def test_integers_of_numpy(self):
+        with hs.watch(self.model, self.optimizer, out=self.file, every=np.int64(2),
+                      steps=np.int32(4)):
+            train_classifier(self.model, self.optimizer, (8, 20), 4)
+        stats = hs.open(self.file).stats("fc1.weight_update")
+        np.testing.assert_array_equal(stats["step"], [0, 2])
+
+    def test_a_constructor_that_fails_leaves_nothing(self):
+        def fail(*args):
+            raise RuntimeError("on purpose")
+        self.optimizer.register_step_post_hook = fail
+        with self.assertRaisesRegex(RuntimeError, "on purpose"):
+            hs.watch(self.model, self.optimizer, out=self.file)
+        del self.optimizer.register_step_post_hook
+        self.check_nothing_stays()
+
+    def test_a_file_that_cannot_begin_is_closed(self):
+        watch = hs.watch(self.model, self.optimizer, out=self.file)
+        train_classifier(self.model, self.optimizer, (8, 20), 0)
+        self.model(torch.randn(8, 20))
+
+        def fail():
+            raise RuntimeError("on purpose")
+        watch._begin = fail
+        with self.assertWarnsRegex(UserWarning, "cannot close .*: on purpose"):
+            watch.close()
+        self.check_nothing_stays()
+
+
 if __name__ == "__main__":
     unittest.main()
