@@ -135,7 +135,7 @@ class Watch:
         self._alarmed = False     # the last loss was not finite, or the next step is due
         self._wanted = False      # the next step is to be recorded
         self._losses, self._given_loss, self._given_norm = [], [], None
-        self._said_no_loss = False
+        self._said_no_loss = self._said_shared = False
         self._mean = None         # running mean of the loss
         self._calm_from = 0       # no alarm for a spike before this step
         self._scale = 1.0
@@ -147,6 +147,7 @@ class Watch:
         self._batch = 0
         self._taken = 0           # recorded steps that changed weights
         self._stepped = True
+        self._stepping = False    # the optimizer's step() runs
         self._pid = os.getpid()
         self._said_unseen = False
         self._compiled = compiled
@@ -334,6 +335,8 @@ class Watch:
             root = roots if isinstance(roots, torch.Tensor) else roots[0] if len(roots) == 1 else None
             if self._manual or root is None or root.numel() != 1:
                 return
+            if self._stepping and self._losses:
+                return  # an optimizer such as LBFGS evaluates its closure again
             loss = _patches.unscaled(root)
             if loss is None:
                 loss, scale = root.detach(), _patches.scale_below(root)
@@ -417,7 +420,7 @@ class Watch:
         if self._closed:
             return
         try:
-            self._stepped = True
+            self._stepped = self._stepping = True
             rate = self._learning_rate(optimizer)
             self._rate = rate.clone() if isinstance(rate, torch.Tensor) else rate
             if self._recorded:
@@ -510,13 +513,18 @@ class Watch:
         if self._scale_text == "none" and self._scaler is not None:
             self._scale = self._scaler.get_scale()
         row = (self.step, losses, self._scale, self._rate, skipped, norm, ms)
-        self._stepped = True
-        given = self._given_norm is not None
+        self._stepped, self._stepping = True, False
+        given, given_loss = self._given_norm is not None, bool(self._given_loss)
         self._losses, self._given_loss, self._given_norm = [], [], None
         if not losses and not self._said_no_loss:
             self._said_no_loss = True
             warnings.warn(f"halfscope: no loss was found in step {self.step}. Give it to "
                           "Watch.loss().", stacklevel=2)
+        if not (given_loss or self._manual or self._said_shared) and _patches.listeners() > 1:
+            self._said_shared = True
+            warnings.warn("halfscope: several recordings are open, and each hears the backward "
+                          "passes of all models. Give each its own loss with Watch.loss().",
+                          stacklevel=2)
         if self._recorded:
             self._flush()
             self._forward.end_pass()

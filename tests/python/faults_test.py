@@ -214,5 +214,39 @@ class WrongArguments(Case):
         self.check_nothing_stays()
 
 
+class SharedBackward(Case):
+    def test_two_recordings_are_told(self):
+        other = Mlp()
+        theirs = torch.optim.SGD(other.parameters(), 0.1)
+        with hs.watch(self.model, self.optimizer, out=self.file), \
+                hs.watch(other, theirs, out=self.file + "2") as second:
+            with self.assertWarnsRegex(UserWarning, "several recordings.*Watch.loss"):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("always")
+                    train_classifier(self.model, self.optimizer, (8, 20), 2)
+            # No warning here: this one has its own loss.
+            train_classifier(other, theirs, (8, 20), 1, before_step=lambda: second.loss(0.25))
+        self.assertEqual(hs.open(self.file + "2").steps()["loss"].tolist(), [0.25])
+
+    def test_a_closure_that_runs_several_times(self):
+        optimizer = torch.optim.LBFGS(self.model.parameters(), lr=0.1, max_iter=4)
+        x, y = self.batch()
+        firsts = []
+        with hs.watch(self.model, optimizer, out=self.file):
+            for _ in range(2):
+                losses = []
+
+                def closure():
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(self.model(x), y)
+                    loss.backward()
+                    losses.append(float(loss.detach()))
+                    return loss
+                optimizer.step(closure)
+                self.assertGreater(len(losses), 1)
+                firsts.append(losses[0])
+        np.testing.assert_allclose(hs.open(self.file).steps()["loss"], firsts, rtol=1e-6)
+
+
 if __name__ == "__main__":
     unittest.main()
