@@ -25,6 +25,12 @@ def whole_number(name, value, least):
     return number
 
 
+def exact_text(number):
+    """Returns a number such that it reads back exactly, and without a point if it is whole."""
+    number = float(number)
+    return str(int(number)) if number.is_integer() and number < 2**63 else repr(number)
+
+
 class Layer:
     """A module, or a layer of another framework, that ran."""
 

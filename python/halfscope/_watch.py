@@ -14,7 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from halfscope import _core, _patches
 from halfscope._forward import Forward
 from halfscope._ops import PRODUCTS, operator_of
-from halfscope._sites import Sites, format_of, whole_number
+from halfscope._sites import Sites, exact_text, format_of, whole_number
 
 # Names of optimizer states as in HalfScope's own optimizers.
 _STATES = {"exp_avg": "adam_m", "exp_avg_sq": "adam_v", "momentum_buffer": "momentum",
@@ -392,9 +392,9 @@ class Watch:
             scale = scaler._scale
             self._scale = scaler.get_scale() if scale is None or not scale.is_cuda else scale.clone()
             if self._scale_text == "none":
-                self._scale_text = (f"torch:init={scaler._init_scale:g},"
-                                    f"growth={scaler.get_growth_factor():g},"
-                                    f"backoff={scaler.get_backoff_factor():g},"
+                self._scale_text = (f"torch:init={exact_text(scaler._init_scale)},"
+                                    f"growth={exact_text(scaler.get_growth_factor())},"
+                                    f"backoff={exact_text(scaler.get_backoff_factor())},"
                                     f"interval={scaler.get_growth_interval()}")
             self._stepped = False
         except Exception as fault:

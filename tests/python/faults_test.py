@@ -248,5 +248,21 @@ class SharedBackward(Case):
         np.testing.assert_allclose(hs.open(self.file).steps()["loss"], firsts, rtol=1e-6)
 
 
+class Descriptions(Case):
+    def test_batch_size_of_integer_inputs(self):
+        model = Gpt()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with hs.watch(model, optimizer, out=self.file):
+            train_gpt(model, optimizer, 2)
+        self.assertEqual(hs.open(self.file).report["run"]["batch"], 4)
+
+    def test_loss_scales_are_exact(self):
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=7)
+        with hs.watch(self.model, self.optimizer, out=self.file):
+            train_classifier(self.model, self.optimizer, (8, 20), 2, scaler=scaler)
+        with open(self.file, "rb") as file:
+            self.assertIn(b"torch:init=16777216,growth=2,backoff=0.5,interval=7", file.read())
+
+
 if __name__ == "__main__":
     unittest.main()
