@@ -16,18 +16,25 @@ _MOST_COPIED = 1 << 22
 
 def tensors_in(value):
     """Yields the floating-point tensors in nested tuples, lists, dicts and data classes."""
+    for x in _leaves(value):
+        if isinstance(x, torch.Tensor) and x.dtype in _FLOATS and x.layout == torch.strided:
+            if x.numel() > 0:
+                yield x
+
+
+def _leaves(value):
+    """Yields all that nested tuples, lists, dicts and data classes hold."""
     if isinstance(value, torch.Tensor):
-        if value.dtype in _FLOATS and value.layout == torch.strided and value.numel() > 0:
-            yield value
+        yield value
     elif isinstance(value, (list, tuple)):
         for each in value:
-            yield from tensors_in(each)
+            yield from _leaves(each)
     elif isinstance(value, dict):
         for each in value.values():
-            yield from tensors_in(each)
+            yield from _leaves(each)
     elif hasattr(value, "__dataclass_fields__"):
         for each in value.__dataclass_fields__:
-            yield from tensors_in(getattr(value, each))
+            yield from _leaves(getattr(value, each))
 
 
 class Forward:
@@ -84,14 +91,16 @@ class Forward:
             self._counts = torch.is_grad_enabled()
             if not self._counts or not self.watch._recorded or _in_backward():
                 return
+            batch = next((x for x in _leaves((args, kwargs))
+                          if isinstance(x, torch.Tensor) and x.dim() > 0), None)
+            if batch is not None:
+                self.watch._batch = int(batch.shape[0])
             for number, x in enumerate(tensors_in((args, kwargs))):
                 form = format_of(x.dtype)
                 name = "input" if number == 0 else f"input_{number + 1}"
                 site = self.watch._sites.number("input", name, "input", "forward", "Input", form,
                                                 x.shape)
                 self._measure(site, x, True)
-                if number == 0 and x.dim() > 0:
-                    self.watch._batch = int(x.shape[0])
                 if self._structure:
                     self._note(x, "input")
         except Exception as fault:

@@ -38,6 +38,11 @@ def remove(watch):
             _restore()
 
 
+def listeners():
+    """Returns how many watches take their loss from backward()."""
+    return sum(not each._manual for each in _watches)
+
+
 def unscaled(root):
     """Returns the loss that GradScaler.scale() turned into `root`; None if it did not."""
     found = _scaled.get(id(root))

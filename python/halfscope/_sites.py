@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The sites and layers of a captured network: what was seen, in which order, in which formats."""
 import json
+import operator
 
 FORMATS = {"float32": "fp32", "float64": "fp32", "float16": "fp16", "bfloat16": "bf16",
            "float8_e4m3fn": "e4m3fn", "float8_e4m3fnuz": "e4m3fnuz", "float8_e5m2": "e5m2",
@@ -11,6 +12,23 @@ NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 def format_of(dtype):
     """Returns HalfScope's name of a dtype of any framework; None if it is not measured."""
     return FORMATS.get(str(dtype).rsplit(".", 1)[-1])
+
+
+def whole_number(name, value, least):
+    """Returns an argument as an int. Raises TypeError or ValueError that names it."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, not {value!r}") from None
+    if number < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}")
+    return number
+
+
+def exact_text(number):
+    """Returns a number such that it reads back exactly, and without a point if it is whole."""
+    number = float(number)
+    return str(int(number)) if number.is_integer() and number < 2**63 else repr(number)
 
 
 class Layer:

@@ -14,7 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from halfscope import _core, _patches
 from halfscope._forward import Forward
 from halfscope._ops import PRODUCTS, operator_of
-from halfscope._sites import Sites, format_of
+from halfscope._sites import Sites, exact_text, format_of, whole_number
 
 # Names of optimizer states as in HalfScope's own optimizers.
 _STATES = {"exp_avg": "adam_m", "exp_avg_sq": "adam_v", "momentum_buffer": "momentum",
@@ -56,11 +56,21 @@ def watch(model, optimizer=None, *, out="run.hscope", every=1, scaler=None, loss
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError("model must be a torch.nn.Module")
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        kind = type(optimizer).__name__
+        hint = "; give its optimizer" if hasattr(optimizer, "optimizer") else ""
+        raise TypeError(f"optimizer must be a torch.optim.Optimizer, not {kind}{hint}")
+    if scaler is not None and not hasattr(scaler, "get_scale"):
+        raise TypeError(f"scaler must have get_scale(), which {type(scaler).__name__} has not")
     if loss not in ("backward", "manual"):
         raise ValueError('loss must be "backward" or "manual"')
-    if not isinstance(every, int) or every < 1:
-        raise ValueError("every must be a whole number of at least 1")
-    return Watch(model, optimizer, out, every, scaler, loss == "manual", overwrite, steps, data)
+    if not isinstance(data, str):
+        raise TypeError(f"data must be a str, not {type(data).__name__}")
+    every = whole_number("every", every, 1)
+    steps = whole_number("steps", steps, 0)
+    out = os.fspath(out)
+    return Watch(model, optimizer, out, every, scaler, loss == "manual", bool(overwrite), steps,
+                 data)
 
 
 def _unwrapped(model):
@@ -95,9 +105,22 @@ class Watch:
         self.step = 0  #: number of the step that runs
         self._every, self._scaler, self._manual = every, scaler, manual_loss
         self._planned, self._data = steps, data
-        self._recording = _core.Recording(self.file, overwrite)
-        self._sites = Sites(self._recording)
+        self._closed = True       # until everything is in place
+        self._optimizer = None
+        self._optimizer_handles, self._gradient_handles = [], []
         self._model = _unwrapped(model)
+        self._recording = _core.Recording(self.file, overwrite)
+        try:
+            self._install(model, optimizer)
+        except BaseException:
+            self._closed = True
+            self._remove()
+            self._recording.end("interrupted")
+            raise
+
+    def _install(self, model, optimizer):
+        """Prepares the recording and adds all hooks."""
+        self._sites = Sites(self._recording)
         compiled = _is_compiled(model)
         names = {}
         for path, module in self._model.named_modules():
@@ -107,16 +130,12 @@ class Watch:
         self._forward = Forward(self, self._model, names)
         self._parameters = self._named_parameters(names)
         self._by_parameter = {p: entry for p, *entry in self._parameters}
-        self._optimizer = None
-        self._optimizer_handles = []
-        self._gradient_handles = []
-        self._sites_of_gradients = []
         self._recorded = False
         self._partial = False     # a step that an alarm records, without its forward pass
         self._alarmed = False     # the last loss was not finite, or the next step is due
         self._wanted = False      # the next step is to be recorded
         self._losses, self._given_loss, self._given_norm = [], [], None
-        self._said_no_loss = False
+        self._said_no_loss = self._said_shared = False
         self._mean = None         # running mean of the loss
         self._calm_from = 0       # no alarm for a spike before this step
         self._scale = 1.0
@@ -128,13 +147,13 @@ class Watch:
         self._batch = 0
         self._taken = 0           # recorded steps that changed weights
         self._stepped = True
-        self._closed = False
+        self._stepping = False    # the optimizer's step() runs
         self._pid = os.getpid()
         self._said_unseen = False
         self._compiled = compiled
         if compiled:
             warnings.warn("halfscope: parts of the model are compiled. Their activations are not "
-                          "recorded; weights, gradients and updates are.", stacklevel=3)
+                          "recorded; weights, gradients and updates are.", stacklevel=4)
         _patches.add(self)
         _open.add(self)
         if optimizer is not None:
@@ -142,6 +161,7 @@ class Watch:
         else:
             pre = register_optimizer_step_pre_hook(self._any_before)
             self._optimizer_handles.append(pre)
+        self._closed = False
         self._arm()
 
     # What users call
@@ -199,25 +219,34 @@ class Watch:
             return
         self._closed = True
         self._recorded = False
-        try:
-            _patches.remove(self)
-            _open.discard(self)
-            self._forward.remove()
-            for handle in self._optimizer_handles + self._gradient_handles:
-                handle.remove()
-            self._flush()
-            if not self._recording.begun and self._sites._rank:
-                self._begin()
-        except Exception as fault:
-            if say:
-                warnings.warn(f"halfscope: cannot close '{self.file}': {fault}", stacklevel=3)
-        finally:
-            self._recording.end(how)
+        for work in (self._remove, self._flush, self._begin_late,
+                     lambda: self._recording.end(how)):
+            try:
+                work()
+            except Exception as fault:
+                how = "interrupted"
+                if say:
+                    say = False
+                    warnings.warn(f"halfscope: cannot close '{self.file}': {fault}", stacklevel=3)
         if say and how == "complete" and self.step == 0:
             who = ("the optimizer given to watch() never stepped" if self._optimizer is not None
                    else "no optimizer with parameters of the model stepped")
             warnings.warn(f"halfscope: recorded no step: {who}. '{self.file}' has no results.",
                           stacklevel=3)
+
+    def _remove(self):
+        """Removes all hooks."""
+        _patches.remove(self)
+        _open.discard(self)
+        for handle in self._optimizer_handles + self._gradient_handles:
+            handle.remove()
+        if getattr(self, "_forward", None) is not None:
+            self._forward.remove()
+
+    def _begin_late(self):
+        """Begins the file of a recording that ends while its first steps still wait."""
+        if not self._recording.begun and self._sites._rank:
+            self._begin()
 
     # Parameters
 
@@ -254,8 +283,8 @@ class Watch:
 
     def _bind(self, optimizer):
         self._optimizer = optimizer
-        self._optimizer_handles += [optimizer.register_step_pre_hook(self._before),
-                                    optimizer.register_step_post_hook(self._after)]
+        self._optimizer_handles.append(optimizer.register_step_pre_hook(self._before))
+        self._optimizer_handles.append(optimizer.register_step_post_hook(self._after))
 
     # The course of a step
 
@@ -306,6 +335,8 @@ class Watch:
             root = roots if isinstance(roots, torch.Tensor) else roots[0] if len(roots) == 1 else None
             if self._manual or root is None or root.numel() != 1:
                 return
+            if self._stepping and self._losses:
+                return  # an optimizer such as LBFGS evaluates its closure again
             loss = _patches.unscaled(root)
             if loss is None:
                 loss, scale = root.detach(), _patches.scale_below(root)
@@ -361,9 +392,9 @@ class Watch:
             scale = scaler._scale
             self._scale = scaler.get_scale() if scale is None or not scale.is_cuda else scale.clone()
             if self._scale_text == "none":
-                self._scale_text = (f"torch:init={scaler._init_scale:g},"
-                                    f"growth={scaler.get_growth_factor():g},"
-                                    f"backoff={scaler.get_backoff_factor():g},"
+                self._scale_text = (f"torch:init={exact_text(scaler._init_scale)},"
+                                    f"growth={exact_text(scaler.get_growth_factor())},"
+                                    f"backoff={exact_text(scaler.get_backoff_factor())},"
                                     f"interval={scaler.get_growth_interval()}")
             self._stepped = False
         except Exception as fault:
@@ -389,7 +420,7 @@ class Watch:
         if self._closed:
             return
         try:
-            self._stepped = True
+            self._stepped = self._stepping = True
             rate = self._learning_rate(optimizer)
             self._rate = rate.clone() if isinstance(rate, torch.Tensor) else rate
             if self._recorded:
@@ -482,13 +513,18 @@ class Watch:
         if self._scale_text == "none" and self._scaler is not None:
             self._scale = self._scaler.get_scale()
         row = (self.step, losses, self._scale, self._rate, skipped, norm, ms)
-        self._stepped = True
-        given = self._given_norm is not None
+        self._stepped, self._stepping = True, False
+        given, given_loss = self._given_norm is not None, bool(self._given_loss)
         self._losses, self._given_loss, self._given_norm = [], [], None
         if not losses and not self._said_no_loss:
             self._said_no_loss = True
             warnings.warn(f"halfscope: no loss was found in step {self.step}. Give it to "
                           "Watch.loss().", stacklevel=2)
+        if not (given_loss or self._manual or self._said_shared) and _patches.listeners() > 1:
+            self._said_shared = True
+            warnings.warn("halfscope: several recordings are open, and each hears the backward "
+                          "passes of all models. Give each its own loss with Watch.loss().",
+                          stacklevel=2)
         if self._recorded:
             self._flush()
             self._forward.end_pass()

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from halfscope import _core
-from halfscope._sites import Layer, Sites, format_of
+from halfscope._sites import Layer, Sites, exact_text, format_of, whole_number
 
 OPERATORS = {
     "Dense": "Gemm", "EinsumDense": "Einsum", "Conv1D": "Conv", "Conv2D": "Conv", "Conv3D": "Conv",
@@ -40,9 +40,8 @@ class KerasCallback(keras.callbacks.Callback):
 
     def __init__(self, out="run.hscope", every=1, overwrite=False):
         super().__init__()
-        if not isinstance(every, int) or every < 1:
-            raise ValueError("every must be a whole number of at least 1")
-        self.file, self._every = os.fspath(out), every
+        self._every = whole_number("every", every, 1)
+        self.file = os.fspath(out)
         self._recording = _core.Recording(self.file, overwrite)
         self._sites = Sites(self._recording)
         self._step, self._rows, self._before, self._closed = 0, [], None, False
@@ -91,7 +90,15 @@ class KerasCallback(keras.callbacks.Callback):
 
     def _scaler(self):
         optimizer = self.model.optimizer
-        return optimizer if hasattr(optimizer, "dynamic_scale") else None
+        return optimizer if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) else None
+
+    def _loss_scale(self):
+        scaler = self._scaler()
+        if scaler is None:
+            return 1.0
+        # Keras makes the variable in the first batch, and starts it with initial_scale.
+        scale = scaler.dynamic_scale if scaler.built else scaler.initial_scale
+        return float(keras.ops.convert_to_numpy(scale))
 
     def _optimizer(self):
         return getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
@@ -110,9 +117,7 @@ class KerasCallback(keras.callbacks.Callback):
         self._recorded = self._step % self._every == 0
         if not self._recorded:
             return
-        scaler = self._scaler()
-        self._scale = 1.0 if scaler is None else float(keras.ops.convert_to_numpy(
-            scaler.dynamic_scale))
+        self._scale = self._loss_scale()
         self._count = self._iterations()
         self._before, weights = {}, []
         for layer, path, leaf, variable in self._variables():
@@ -134,10 +139,7 @@ class KerasCallback(keras.callbacks.Callback):
         loss = self._loss_of(float(logs.get("loss", math.nan)))
         rate = float(keras.ops.convert_to_numpy(self._optimizer().learning_rate))
         if not self._recorded:
-            scaler = self._scaler()
-            scale = 1.0 if scaler is None else float(
-                keras.ops.convert_to_numpy(scaler.dynamic_scale))
-            self._rows.append((self._step, loss, scale, rate, False, math.nan, 0.0))
+            self._rows.append((self._step, loss, self._loss_scale(), rate, False, math.nan, 0.0))
             if len(self._rows) >= 256:
                 self._flush()
             self._step += 1
@@ -205,7 +207,7 @@ class KerasCallback(keras.callbacks.Callback):
         scale = "none"
         if scaler is not None:
             interval = int(getattr(scaler, "dynamic_growth_steps", 2000))
-            scale = f"keras3:init={self._scale:g},interval={interval}"
+            scale = f"keras3:init={exact_text(scaler.initial_scale)},interval={interval}"
             if keras.backend.backend() != "tensorflow":
                 scale += f",backend={keras.backend.backend()}"
         rate = float(keras.ops.convert_to_numpy(self._optimizer().learning_rate))

@@ -156,5 +156,113 @@ class NothingIsLostSilently(Case):
             self.assertEqual(self.status_after(ending), expected, ending)
 
 
+class WrongArguments(Case):
+    def check_nothing_stays(self):
+        self.assertFalse(os.path.exists(self.file))
+        self.assertIs(torch.autograd.backward, self.backward)
+        self.assertFalse(self.model._forward_hooks or self.model._forward_pre_hooks)
+        self.assertFalse(self.optimizer._optimizer_step_pre_hooks)
+        with hs.watch(self.model, self.optimizer, out=self.file):  # no lock
+            train_classifier(self.model, self.optimizer, (8, 20), 1)
+        os.remove(self.file)
+
+    def setUp(self):
+        super().setUp()
+        self.backward = torch.autograd.backward
+
+    def test_are_refused_at_once(self):
+        schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, 1)
+        for wrong, words in (({"optimizer": "adam"}, "optimizer must be.*not str"),
+                             ({"optimizer": schedule}, "StepLR; give its optimizer"),
+                             ({"data": 3}, "data must be a str"), ({"steps": "x"}, "steps.*'x'"),
+                             ({"every": "x"}, "every"), ({"every": 2.0}, "every"),
+                             ({"out": 3}, "PathLike"), ({"scaler": 1024.0}, "get_scale")):
+            with self.assertRaisesRegex(TypeError, words):
+                hs.watch(self.model, **{"out": self.file, **wrong})
+            self.check_nothing_stays()
+        for wrong in ({"every": 0}, {"steps": -1}, {"loss": "auto"}):
+            with self.assertRaises(ValueError):
+                hs.watch(self.model, out=self.file, **wrong)
+            self.check_nothing_stays()
+
+    def test_integers_of_numpy(self):
+        with hs.watch(self.model, self.optimizer, out=self.file, every=np.int64(2),
+                      steps=np.int32(4)):
+            train_classifier(self.model, self.optimizer, (8, 20), 4)
+        stats = hs.open(self.file).stats("fc1.weight_update")
+        np.testing.assert_array_equal(stats["step"], [0, 2])
+
+    def test_a_constructor_that_fails_leaves_nothing(self):
+        def fail(*args):
+            raise RuntimeError("on purpose")
+        self.optimizer.register_step_post_hook = fail
+        with self.assertRaisesRegex(RuntimeError, "on purpose"):
+            hs.watch(self.model, self.optimizer, out=self.file)
+        del self.optimizer.register_step_post_hook
+        self.check_nothing_stays()
+
+    def test_a_file_that_cannot_begin_is_closed(self):
+        watch = hs.watch(self.model, self.optimizer, out=self.file)
+        train_classifier(self.model, self.optimizer, (8, 20), 0)
+        self.model(torch.randn(8, 20))
+
+        def fail():
+            raise RuntimeError("on purpose")
+        watch._begin = fail
+        with self.assertWarnsRegex(UserWarning, "cannot close .*: on purpose"):
+            watch.close()
+        self.check_nothing_stays()
+
+
+class SharedBackward(Case):
+    def test_two_recordings_are_told(self):
+        other = Mlp()
+        theirs = torch.optim.SGD(other.parameters(), 0.1)
+        with hs.watch(self.model, self.optimizer, out=self.file), \
+                hs.watch(other, theirs, out=self.file + "2") as second:
+            with self.assertWarnsRegex(UserWarning, "several recordings.*Watch.loss"):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("always")
+                    train_classifier(self.model, self.optimizer, (8, 20), 2)
+            # No warning here: this one has its own loss.
+            train_classifier(other, theirs, (8, 20), 1, before_step=lambda: second.loss(0.25))
+        self.assertEqual(hs.open(self.file + "2").steps()["loss"].tolist(), [0.25])
+
+    def test_a_closure_that_runs_several_times(self):
+        optimizer = torch.optim.LBFGS(self.model.parameters(), lr=0.1, max_iter=4)
+        x, y = self.batch()
+        firsts = []
+        with hs.watch(self.model, optimizer, out=self.file):
+            for _ in range(2):
+                losses = []
+
+                def closure():
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(self.model(x), y)
+                    loss.backward()
+                    losses.append(float(loss.detach()))
+                    return loss
+                optimizer.step(closure)
+                self.assertGreater(len(losses), 1)
+                firsts.append(losses[0])
+        np.testing.assert_allclose(hs.open(self.file).steps()["loss"], firsts, rtol=1e-6)
+
+
+class Descriptions(Case):
+    def test_batch_size_of_integer_inputs(self):
+        model = Gpt()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with hs.watch(model, optimizer, out=self.file):
+            train_gpt(model, optimizer, 2)
+        self.assertEqual(hs.open(self.file).report["run"]["batch"], 4)
+
+    def test_loss_scales_are_exact(self):
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=7)
+        with hs.watch(self.model, self.optimizer, out=self.file):
+            train_classifier(self.model, self.optimizer, (8, 20), 2, scaler=scaler)
+        with open(self.file, "rb") as file:
+            self.assertIn(b"torch:init=16777216,growth=2,backoff=0.5,interval=7", file.read())
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -52,6 +52,17 @@ class Keras(unittest.TestCase):
         self.assertIn("b.bias_adam_v", names)
         np.testing.assert_array_equal(run.stats("b.kernel_adam_m")["step"][-1:], [10])
 
+    def test_scale_of_the_first_batch(self):
+        keras.mixed_precision.set_dtype_policy("mixed_float16")
+        model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(3)])
+        model.compile("adam", "mse")  # Keras adds the scaler itself and builds it in batch 0
+        x, y = np.ones((16, 8), "float32"), np.ones((16, 3), "float32")
+        model.fit(x, y, batch_size=8, verbose=0, callbacks=[hs.KerasCallback(self.file)])
+        keras.mixed_precision.set_dtype_policy("float32")
+        self.assertEqual(hs.open(self.file).steps()["loss_scale"].tolist(), [2.0**15, 2.0**15])
+        with open(self.file, "rb") as file:
+            self.assertIn(b"keras3:init=32768,", file.read())
+
     def test_last_update_equals_numpy(self):
         seen = []
 
