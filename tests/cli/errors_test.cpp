@@ -349,16 +349,14 @@ TEST(CliErrors, RunFiles) {
   test::write_bad_inputs(bench);
   std::vector<ErrorCase> cases;
   for (const char* name : {"report", "diagnose", "inspect"}) {
-    const auto words = [name](const char* file) { return Words{name, file}; };
-    cases.push_back({words("nothere.hscope"), 3, "cannot read 'nothere.hscope': file not found"});
-    cases.push_back({words("text.hscope"), 2, "'text.hscope' is not a run file"});
-    cases.push_back({words("tiny.hscope"), 2, "'tiny.hscope' is not a run file"});
-    if (std::string_view(name) != "inspect") {  // it reads tensors, too
-      cases.push_back({words("w.npz"), 2, "'w.npz' is not a run file"});
-      cases.push_back({words("folder"), 2, "'folder' is a folder"});
-    }
-    cases.push_back({words("cut.hscope"), 3, "cut.hscope"});
-    cases.push_back({words("empty.hscope"), 3, "'empty.hscope' does not contain a run yet"});
+    cases.push_back({{name, "nothere.hscope"}, 3, "cannot read 'nothere.hscope': file not found"});
+    cases.push_back({{name, "text.hscope"}, 2, "'text.hscope' is not a run file"});
+    cases.push_back({{name, "tiny.hscope"}, 2, "'tiny.hscope' is not a run file"});
+    cases.push_back({{name, "cut.hscope"}, 3, "cut.hscope"});
+    cases.push_back({{name, "empty.hscope"}, 3, "'empty.hscope' does not contain a run yet"});
+    if (std::string_view(name) == "inspect") continue;  // it reads tensors, too
+    cases.push_back({{name, "w.npz"}, 2, "'w.npz' is not a run file"});
+    cases.push_back({{name, "folder"}, 2, "'folder' is a folder"});
   }
   expect_refusals(bench, cases);
 }
