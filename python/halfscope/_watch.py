@@ -11,10 +11,10 @@ import weakref
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from halfscope import _core, _patches
+from halfscope import _patches
 from halfscope._forward import Forward
 from halfscope._ops import PRODUCTS, operator_of
-from halfscope._sites import Sites, exact_text, format_of, whole_number
+from halfscope._sites import Sites, exact_text, format_of, new_recording, whole_number
 
 # Names of optimizer states as in HalfScope's own optimizers.
 _STATES = {"exp_avg": "adam_m", "exp_avg_sq": "adam_v", "momentum_buffer": "momentum",
@@ -109,7 +109,7 @@ class Watch:
         self._optimizer = None
         self._optimizer_handles, self._gradient_handles = [], []
         self._model = _unwrapped(model)
-        self._recording = _core.Recording(self.file, overwrite)
+        self._recording = new_recording(self.file, overwrite)
         try:
             self._install(model, optimizer)
         except BaseException:
