@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Functions of one array: rounding to a format, and statistics."""
 import dataclasses
+import difflib
 import sys
 
 import numpy as np
@@ -29,6 +30,25 @@ _VIEWS = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", 
           "float8_e5m2fnuz")
 
 
+_FORMATS = ("fp32", "tf32", "bf16", "fp16", "e5m2", "e4m3fn", "e5m2fnuz", "e4m3fnuz", "e4m3b11fnuz",
+            "e3m2", "e2m3", "e2m1")
+_MODES = ("nearest-even", "nearest-away", "toward-zero", "up", "down", "odd")
+
+
+def _check_format(format):
+    """Raises ValueError that names the nearest format, or else all of them."""
+    try:
+        _core.format_limits(format)
+    except ValueError as error:
+        base = format.split(":")[0].lower()
+        near = difflib.get_close_matches(base, _FORMATS, 1, 0.7)
+        # Swapped digits are the most usual mistake, and few letters are left to compare.
+        near = near or [each for each in _FORMATS if sorted(each) == sorted(base)]
+        hint = (f"did you mean '{near[0]}'?" if near and near[0] != base else
+                f"named formats are {', '.join(_FORMATS)}")
+        raise ValueError(f"{error}; {hint}") from None
+
+
 def round(x, format, mode="nearest-even"):
     """Returns x rounded to a format, as an array of the same kind and type.
 
@@ -40,6 +60,9 @@ def round(x, format, mode="nearest-even"):
     A float64 is rounded once. The type of x must contain the format's values, or the result is
     rounded again to that type.
     """
+    if mode not in _MODES:
+        raise ValueError(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
+    _check_format(format)
     rounded = _core.round(_host(x), format, mode)
     if _is_torch(x):
         import torch
@@ -88,6 +111,8 @@ def stats(x, format=None):
     if format is None and not _is_torch(x):
         name = np.asarray(x).dtype.name.removeprefix("float8_")
         format = {"bfloat16": "bf16"}.get(name, name if name.startswith("e") else None)
+    if format is not None:
+        _check_format(format)
     fields = _core.stats(host, format)
     del fields["lost"]
     if format is None:

@@ -3,6 +3,8 @@
 import json
 import operator
 
+from halfscope import _core
+
 FORMATS = {"float32": "fp32", "float64": "fp32", "float16": "fp16", "bfloat16": "bf16",
            "float8_e4m3fn": "e4m3fn", "float8_e4m3fnuz": "e4m3fnuz", "float8_e5m2": "e5m2",
            "float8_e5m2fnuz": "e5m2fnuz"}
@@ -23,6 +25,15 @@ def whole_number(name, value, least):
     if number < least:
         raise ValueError(f"{name} must be a whole number of at least {least}")
     return number
+
+
+def new_recording(file, overwrite):
+    """Creates a run file. Raises Error whose hint names Python's argument instead of the flag."""
+    try:
+        return _core.Recording(file, overwrite)
+    except _core.Error as error:
+        text = str(error).replace("use --force to replace it", "pass overwrite=True to replace it")
+        raise _core.Error(text) from None
 
 
 def exact_text(number):

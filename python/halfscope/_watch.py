@@ -11,10 +11,12 @@ import weakref
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from halfscope import _core, _patches
+from halfscope import _patches
 from halfscope._forward import Forward
+from halfscope._helpers import (file_of_rank, host, is_compiled, learning_rate, numbers,
+                                unwrapped)
 from halfscope._ops import PRODUCTS, operator_of
-from halfscope._sites import Sites, exact_text, format_of, whole_number
+from halfscope._sites import Sites, exact_text, format_of, new_recording, whole_number
 
 # Names of optimizer states as in HalfScope's own optimizers.
 _STATES = {"exp_avg": "adam_m", "exp_avg_sq": "adam_v", "momentum_buffer": "momentum",
@@ -73,43 +75,19 @@ def watch(model, optimizer=None, *, out="run.hscope", every=1, scaler=None, loss
                  data)
 
 
-def _unwrapped(model):
-    """Returns the user's own module, without DistributedDataParallel and torch.compile."""
-    while True:
-        if isinstance(model, (torch.nn.parallel.DistributedDataParallel,
-                              torch.nn.DataParallel)):
-            model = model.module
-        elif hasattr(model, "_orig_mod"):
-            model = model._orig_mod
-        else:
-            return model
-
-
-def _is_compiled(module):
-    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
-
-
-def _file_of_rank(out):
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        if torch.distributed.get_world_size() > 1:
-            base, extension = os.path.splitext(os.fspath(out))
-            return f"{base}.rank{torch.distributed.get_rank()}{extension}"
-    return os.fspath(out)
-
-
 class Watch:
     """A recording in progress. Use close(), or `with`; it also closes when the program exits."""
 
     def __init__(self, model, optimizer, out, every, scaler, manual_loss, overwrite, steps, data):
-        self.file = _file_of_rank(out)
+        self.file = file_of_rank(out)
         self.step = 0  #: number of the step that runs
         self._every, self._scaler, self._manual = every, scaler, manual_loss
         self._planned, self._data = steps, data
         self._closed = True       # until everything is in place
         self._optimizer = None
         self._optimizer_handles, self._gradient_handles = [], []
-        self._model = _unwrapped(model)
-        self._recording = _core.Recording(self.file, overwrite)
+        self._model = unwrapped(model)
+        self._recording = new_recording(self.file, overwrite)
         try:
             self._install(model, optimizer)
         except BaseException:
@@ -121,11 +99,11 @@ class Watch:
     def _install(self, model, optimizer):
         """Prepares the recording and adds all hooks."""
         self._sites = Sites(self._recording)
-        compiled = _is_compiled(model)
+        compiled = is_compiled(model)
         names = {}
         for path, module in self._model.named_modules():
             name = path.replace("_orig_mod.", "").replace("._orig_mod", "")
-            compiled = compiled or _is_compiled(module)
+            compiled = compiled or is_compiled(module)
             names.setdefault(module, name or type(self._model).__name__)
         self._forward = Forward(self, self._model, names)
         self._parameters = self._named_parameters(names)
@@ -332,7 +310,9 @@ class Watch:
             return
         try:
             self._forward.end_pass()
-            root = roots if isinstance(roots, torch.Tensor) else roots[0] if len(roots) == 1 else None
+            root = roots
+            if not isinstance(roots, torch.Tensor):
+                root = roots[0] if len(roots) == 1 else None
             if self._manual or root is None or root.numel() != 1:
                 return
             if self._stepping and self._losses:
@@ -405,23 +385,17 @@ class Watch:
         if self._closed or self._stepped:
             return
         try:
-            self._rate = self._learning_rate(self._optimizer)
+            self._rate = learning_rate(self._optimizer)
             self._end_step(True)
         except Exception as fault:
             self._fail(fault)
-
-    @staticmethod
-    def _learning_rate(optimizer):
-        if optimizer is None or not optimizer.param_groups:
-            return math.nan
-        return optimizer.param_groups[0].get("lr", math.nan)
 
     def _before(self, optimizer, args, kwargs):
         if self._closed:
             return
         try:
             self._stepped = self._stepping = True
-            rate = self._learning_rate(optimizer)
+            rate = learning_rate(optimizer)
             self._rate = rate.clone() if isinstance(rate, torch.Tensor) else rate
             if self._recorded:
                 self._recording.before_update(self._weights())
@@ -449,7 +423,7 @@ class Watch:
             site = self._sites.number(path, leaf, "weight", "forward", op, form,
                                       parameter.shape)
             if site is not None:
-                weights.append((site, _host(parameter)))
+                weights.append((site, host(parameter)))
         return weights
 
     def _after(self, optimizer, args, kwargs):
@@ -480,11 +454,11 @@ class Watch:
                 gradient = parameter.grad
                 if gradient is None:
                     continue
-                gradient = None if gradient.is_sparse else _host(gradient)
+                gradient = None if gradient.is_sparse else host(gradient)
                 site = self._sites.number(path, f"{leaf}_update", "update", "update", op, form,
                                           shape)
                 if site is not None:
-                    updates.append((site, weight, _host(parameter), gradient))
+                    updates.append((site, weight, host(parameter), gradient))
                 for name, value in optimizer.state.get(parameter, {}).items():
                     self._add_state(states, optimizer.state[parameter], name, value, entry)
         self._recording.after_update(updates, states)
@@ -503,7 +477,7 @@ class Watch:
         mean = all_states.get(_MEANS.get(name, ""))
         if mean is not None and mean.shape != value.shape:
             mean = None
-        states.append((site, _host(value), None if mean is None else _host(mean)))
+        states.append((site, host(value), None if mean is None else host(mean)))
 
     def _end_step(self, skipped):
         now = time.perf_counter()
@@ -529,7 +503,7 @@ class Watch:
             self._flush()
             self._forward.end_pass()
             self._forward.collect()
-            row = _numbers(row)
+            row = numbers(row)
             if not given:
                 row = row[:5] + (self._norm(row[2]),) + row[6:]
             if not skipped:
@@ -562,7 +536,7 @@ class Watch:
         """Writes rows that wait. Numbers on devices are read here, not in the step."""
         if self._rows:
             rows, self._rows = self._rows, []
-            self._recording.rows([_numbers(row) for row in rows])
+            self._recording.rows([numbers(row) for row in rows])
         self._flushed = time.perf_counter()
 
     def _begin(self):
@@ -587,12 +561,13 @@ class Watch:
                   if isinstance(value, torch.Tensor) and value.dim() > 0]
         lane, plan = sites.plan([format_of(p.dtype) for p, *_ in self._parameters],
                                 [each for each in states if each])
-        texts = {"model": type(self._model).__name__, "data": self._data or os.path.basename(sys.argv[0]) or "python", "lane": lane,
+        data = self._data or os.path.basename(sys.argv[0]) or "python"
+        texts = {"model": type(self._model).__name__, "data": data, "lane": lane,
                  "backend": "pytorch", "plan": plan, "loss_scale": self._scale_text,
                  "optimizer": self._optimizer_text(), "command": " ".join(sys.argv)}
-        numbers = {"batch": self._batch, "steps_planned": self._planned, "every": self._every,
-                   "threads": torch.get_num_threads(), "seed": torch.initial_seed() & (2**63 - 1)}
-        self._recording.begin(texts, numbers, sites.layer_rows(), sites.order())
+        counts = {"batch": self._batch, "steps_planned": self._planned, "every": self._every,
+                  "threads": torch.get_num_threads(), "seed": torch.initial_seed() & (2**63 - 1)}
+        self._recording.begin(texts, counts, sites.layer_rows(), sites.order())
         for row in self._evaluations:
             self._recording.eval(*row)
         self._forward.end_structure()
@@ -613,23 +588,8 @@ class Watch:
     def _optimizer_text(self):
         if self._optimizer is None:
             return ""
-        rate = self._learning_rate(self._optimizer)
+        rate = learning_rate(self._optimizer)
         return f"{type(self._optimizer).__name__.lower()}:lr={float(rate):g}"
-
-
-def _host(x):
-    return x if x.device.type == "cpu" else x.detach().cpu()
-
-
-def _numbers(row):
-    """Returns a row with all its tensors read."""
-    step, losses, scale, rate, skipped, norm, ms = row
-    loss = math.fsum(float(each) for each in losses) if _all_finite(losses) else math.nan
-    return (step, loss, float(scale), float(rate), skipped, float(norm), ms)
-
-
-def _all_finite(losses):
-    return bool(losses) and all(math.isfinite(float(each)) for each in losses)
 
 
 @atexit.register

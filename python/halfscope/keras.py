@@ -8,8 +8,8 @@ import warnings
 import keras
 import numpy as np
 
-from halfscope import _core
-from halfscope._sites import Layer, Sites, exact_text, format_of, whole_number
+from halfscope._sites import (Layer, Sites, exact_text, format_of, new_recording,
+                              whole_number)
 
 OPERATORS = {
     "Dense": "Gemm", "EinsumDense": "Einsum", "Conv1D": "Conv", "Conv2D": "Conv", "Conv3D": "Conv",
@@ -42,7 +42,7 @@ class KerasCallback(keras.callbacks.Callback):
         super().__init__()
         self._every = whole_number("every", every, 1)
         self.file = os.fspath(out)
-        self._recording = _core.Recording(self.file, overwrite)
+        self._recording = new_recording(self.file, overwrite)
         self._sites = Sites(self._recording)
         self._step, self._rows, self._before, self._closed = 0, [], None, False
         self._sum = None      # of the losses of the epoch so far

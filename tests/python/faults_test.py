@@ -185,6 +185,12 @@ class WrongArguments(Case):
                 hs.watch(self.model, out=self.file, **wrong)
             self.check_nothing_stays()
 
+    def test_an_existing_file_needs_overwrite(self):
+        open(self.file, "w").close()
+        with self.assertRaisesRegex(hs.Error, "exists.*pass overwrite=True") as caught:
+            hs.watch(self.model, out=self.file)
+        self.assertNotIn("--", str(caught.exception))
+
     def test_integers_of_numpy(self):
         with hs.watch(self.model, self.optimizer, out=self.file, every=np.int64(2),
                       steps=np.int32(4)):

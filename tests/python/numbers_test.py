@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 import halfscope as hs
+from halfscope import _numbers
 from reference import stats_of
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "e4m3fn": torch.float8_e4m3fn,
@@ -51,10 +52,19 @@ class Round(unittest.TestCase):
     def test_directions(self):
         self.assertEqual(hs.round(1.0001, "fp16", mode="up"), 1.0 + 2.0**-10)
         self.assertEqual(hs.round(1.0001, "fp16", mode="down"), 1.0)
-        with self.assertRaises(ValueError):
+
+    def test_mistakes_are_answered(self):
+        with self.assertRaisesRegex(ValueError, "nearest-even, .*toward-zero.*not 'sideways'"):
             hs.round(1.0, "fp16", mode="sideways")
-        with self.assertRaises(ValueError):
-            hs.round(1.0, "fp61")
+        for call in (hs.round, hs.stats):
+            with self.assertRaisesRegex(ValueError, "did you mean 'fp16'"):
+                call(1.0, "fp61")
+            with self.assertRaisesRegex(ValueError, "did you mean 'e4m3fn'"):
+                call(1.0, "e4m3nf")
+            with self.assertRaisesRegex(ValueError, "named formats are fp32, .*bf16"):
+                call(1.0, "posit8")
+        for format in _numbers._FORMATS:  # none that does not exist
+            self.assertEqual(hs.stats(1.0, format).format, format)
 
 
 class Statistics(unittest.TestCase):
