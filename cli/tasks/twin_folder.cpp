@@ -156,8 +156,9 @@ TwinFolder read_twin(const std::string& folder) {
   const std::string file = (fs::path(folder) / kFile).string();
   std::error_code failed;
   if (!fs::exists(file, failed)) {
-    throw Error(fmt::format("'{}' is not a twin: file not found: {}", folder, kFile),
-                "name a run file, a network, or a folder that save_twin() wrote");
+    throw usage_error(
+        fmt::format("'{}' is a folder without a {}, so it is not a twin", folder, kFile),
+        "name a run file, a network, or a folder that save_twin() wrote");
   }
   const Json json = read_json(file);
   if (!json.is_object()) throw twin_error(twin, fmt::format("{} is not a JSON object", kFile));

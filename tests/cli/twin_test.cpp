@@ -124,8 +124,8 @@ TEST_F(CliTwin, BadTwinJsonIsRefused) {
   EXPECT_EQ(bench_.run({"diagnose", "twin"}).code, 3);
   fs::remove(bench_ / "twin/twin.json");
   const Outcome missing = bench_.run({"diagnose", "twin"});
-  EXPECT_EQ(missing.code, 3);
-  EXPECT_THAT(missing.err, HasSubstr("file not found: twin.json"));
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("without a twin.json, so it is not a twin"));
 }
 
 TEST_F(CliTwin, ItsOwnSettingsCannotBeChanged) {
