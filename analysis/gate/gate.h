@@ -88,8 +88,8 @@ struct GateResult {
   }
 };
 
-/// Checks a run; `findings` are those of run_rules(run). Throws Error (usage) if a rule of the gate
-/// matches nothing in the run.
+/// Checks a run with the findings that run_rules(run) returned. Throws Error (usage) if a rule of
+/// the gate matches nothing in the run.
 GateResult check_gate(const Gate& gate, const RunView& run, std::span<const Finding> findings);
 
 /// Marks the violations that an older run has as well, and that are not worse now, as known.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -76,6 +77,11 @@ class Formulas {
   std::map<ValueId, const Constant*> constants_;
 };
 
+/// Returns the number above which every number rounds to at least 1: half a step below 1.
+double largest_below_one(const FloatFormat& format) {
+  return 1.0 - std::ldexp(1.0, -(format.mantissa_bits + 2));
+}
+
 /// Returns the paths of the last nodes of losses that PyTorch refuses under the plan's autocast.
 /// Where the user has a rule for the loss, the code computes it outside autocast.
 std::vector<std::string> refused_losses(const Model& model, const ExplainedPlan& explained) {
@@ -105,7 +111,8 @@ std::vector<std::string> refused_losses(const Model& model, const ExplainedPlan&
 
 void check_binary_cross_entropy(const Model& model, const ExplainedPlan& explained,
                                 std::vector<Finding>& findings) {
-  for (const std::string& loss : refused_losses(model, explained)) {
+  const std::vector<std::string> refused = refused_losses(model, explained);
+  for (const std::string& loss : refused) {
     findings.push_back(finding(
         "bce_under_autocast", Severity::error, loss,
         fmt::format("{}: the network computes binary_cross_entropy. Under autocast, PyTorch raises "
@@ -116,7 +123,6 @@ void check_binary_cross_entropy(const Model& model, const ExplainedPlan& explain
         "Compute the loss from logits: binary_cross_entropy_with_logits, without the sigmoid. Or "
         "call it outside autocast, with .float() on its input."));
   }
-  const bool is_refused = !findings.empty() && findings.back().rule == "bce_under_autocast";
   const Graph& graph = explained.executable.graph;
   const Formulas formulas(graph);
   std::set<ValueId> logarithms;  // values whose logarithm is taken
@@ -130,17 +136,17 @@ void check_binary_cross_entropy(const Model& model, const ExplainedPlan& explain
                           : kNone;
     if (p == kNone || !logarithms.contains(p) || !is_half(graph.value(p).format)) continue;
     const bool clamped = is_part_of(node, "binary_cross_entropy");
-    if (is_part_of(node, "binary_cross_entropy_with_logits") || (clamped && is_refused)) continue;
+    if (is_part_of(node, "binary_cross_entropy_with_logits") || (clamped && !refused.empty()))
+      continue;
     const Node* probability = formulas.source(p);
     if (probability == nullptr || !reported.insert(p).second) continue;
     findings.push_back(finding(
         "bce_in_half", Severity::error, node.path,
         fmt::format("{}: the network takes the logarithms of p and 1 - p, but p (from {}) is {}. "
-                    "There, every p above {} is 1, and the loss is {}. For this reason, "
+                    "There, every p above {:.4g} is 1, and the loss is {}. For this reason, "
                     "PyTorch refuses binary_cross_entropy under autocast on CUDA.",
                     node.path, probability->path, format_name(graph.value(p).format),
-                    graph.value(p).format.mantissa_bits >= 10 ? "0.9998" : "0.998",
-                    clamped ? "0 or 100" : "infinite"),
+                    largest_below_one(graph.value(p).format), clamped ? "0 or 100" : "infinite"),
         "Compute the loss from logits: binary_cross_entropy_with_logits in PyTorch, "
         "from_logits=True in Keras. Or keep the sigmoid and all after it in fp32."));
   }

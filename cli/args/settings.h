@@ -18,7 +18,7 @@
 
 namespace halfscope {
 
-/// The commands that take their settings from the table, as bits. Those of `plan` are its actions.
+/// The commands that take their settings from the table, as bits. `plan` has one for each action.
 enum Commands : unsigned {
   kTrain = 1,
   kRun = 2,
@@ -35,8 +35,8 @@ enum Commands : unsigned {
   kPlan = kPlanList | kPlanNodes | kPlanScalers
 };
 
-/// Subjects of an action of `plan`, as more bits. A flag has an effect if the table has both the
-/// bit of the action and that of its subject.
+/// Subjects of an action of `plan`, as more bits. A flag has an effect if its row in the table
+/// names both the action and the subject.
 using PlanSubject = unsigned;
 inline constexpr PlanSubject kOfNothing = 1U << 11U;      ///< no network
 inline constexpr PlanSubject kOfBuiltIn = 1U << 12U;      ///< a built-in network

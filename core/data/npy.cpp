@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/data/header_text.h"
 #include "core/data/npz.h"
 #include "core/data/read_failure.h"
 #include "core/error.h"
@@ -63,9 +64,10 @@ ScalarType parse_descr(std::string_view descr, const std::string& name) {
 }
 
 /// Parses a dict literal such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
-class HeaderParser {
+class HeaderParser : HeaderText {
  public:
-  HeaderParser(std::string_view text, const std::string& name) : text_(text), name_(name) {}
+  HeaderParser(std::string_view text, const std::string& name)
+      : HeaderText(text, " \t\n", name + ": .npy header"), name_(name) {}
 
   Header parse() {
     std::optional<ScalarType> type;
@@ -99,26 +101,6 @@ class HeaderParser {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error(name_ + ": .npy header: " + what, kDamagedFileHint);
-  }
-
-  char peek() noexcept {
-    constexpr std::string_view kBlank = " \t\n";
-    while (at_ < text_.size() && kBlank.find(text_[at_]) != std::string_view::npos) ++at_;
-    return at_ < text_.size() ? text_[at_] : '\0';
-  }
-
-  bool accept(char wanted) noexcept {
-    if (peek() != wanted) return false;
-    ++at_;
-    return true;
-  }
-
-  void expect(char wanted) {
-    if (!accept(wanted)) fail("'" + std::string(1, wanted) + "' expected");
-  }
-
   std::string_view quoted() {
     const char quote = peek();
     if (quote != '\'' && quote != '"') fail("quoted text expected");
@@ -160,9 +142,7 @@ class HeaderParser {
     return shape;
   }
 
-  std::string_view text_;
   const std::string& name_;
-  size_t at_ = 0;
 };
 
 /// Reorders values from column-major (first dimension fastest) to row-major.

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/data/header_text.h"
 #include "core/data/mapped_file.h"
 #include "core/data/npy.h"
 #include "core/error.h"
@@ -48,10 +49,12 @@ void append_utf8(std::string& text, uint32_t point) {
 }
 
 /// Parses the header. The nesting is fixed, so there is no recursion that a file could deepen.
-class SafetensorsParser {
+class SafetensorsParser : HeaderText {
  public:
   SafetensorsParser(std::string_view text, uint64_t data_begin, const std::string& file)
-      : text_(text), data_begin_(data_begin), file_(file) {}
+      : HeaderText(text, " \t\r\n", file + ": .safetensors header"),
+        data_begin_(data_begin),
+        file_(file) {}
 
   /// Returns the tensors with their number of bytes.
   std::vector<std::pair<StoredArray, uint64_t>> parse() {
@@ -70,26 +73,6 @@ class SafetensorsParser {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error(file_ + ": .safetensors header: " + what, kDamagedFileHint);
-  }
-
-  char peek() noexcept {
-    constexpr std::string_view kBlank = " \t\r\n";
-    while (at_ < text_.size() && kBlank.find(text_[at_]) != std::string_view::npos) ++at_;
-    return at_ < text_.size() ? text_[at_] : '\0';
-  }
-  bool accept(char wanted) noexcept {
-    if (peek() != wanted) return false;
-    ++at_;
-    return true;
-  }
-  void expect(char wanted) {
-    if (!accept(wanted)) {
-      fail("'" + std::string(1, wanted) + "' expected at byte " + std::to_string(at_));
-    }
-  }
-
   /// Calls value(key) at the value of each member of an object.
   template <class Value>
   void members(const Value& value) {
@@ -208,10 +191,8 @@ class SafetensorsParser {
             bytes};
   }
 
-  std::string_view text_;
   uint64_t data_begin_;
   const std::string& file_;
-  size_t at_ = 0;
 };
 
 /// Converts every tensor of a file; `Tensors` is NamedTensors or NamedDoubleTensors.

@@ -57,7 +57,7 @@ struct StoredArray {
 /// Rounding of 64-bit integers that a double cannot represent.
 enum class LargeIntegers : uint8_t {
   nearest,
-  odd,  ///< to odd, so that a later rounding to at most 40 bits is that of the integer
+  odd,  ///< to odd, so that rounding again to at most 40 bits gives what the integer would give
 };
 
 /// Converts the values in `raw`, whose size is a multiple of the type's. Each is rounded to nearest

@@ -13,6 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from halfscope import _patches
 from halfscope._forward import Forward
+from halfscope._guard import Guarded, warn_stopped
 from halfscope._helpers import (file_of_rank, host, is_compiled, learning_rate, numbers,
                                 unwrapped)
 from halfscope._ops import PRODUCTS, operator_of
@@ -75,7 +76,7 @@ def watch(model, optimizer=None, *, out="run.hscope", every=1, scaler=None, loss
                  data)
 
 
-class Watch:
+class Watch(Guarded):
     """A recording in progress. Use close(), or `with`; it also closes when the program exits."""
 
     def __init__(self, model, optimizer, out, every, scaler, manual_loss, overwrite, steps, data):
@@ -175,22 +176,12 @@ class Watch:
 
     # Safety
 
-    def _guarded(self, work, *args):
-        if self._closed:
-            return
-        try:
-            work(*args)
-        except Exception as fault:
-            self._fail(fault)
-
     def _fail(self, fault):
         """Ends the recording with one warning. The steps so far stay readable."""
         if self._closed:
             return
         self._finish("interrupted", say=False)
-        warnings.warn(f"halfscope: recording stopped at step {self.step}: "
-                      f"{type(fault).__name__}: {fault}. The training goes on; '{self.file}' has "
-                      "the steps before.", stacklevel=2)
+        warn_stopped(self.step, fault, self.file)
 
     def _finish(self, how, say=True):
         if self._closed or os.getpid() != self._pid:

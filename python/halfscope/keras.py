@@ -3,11 +3,11 @@
 import math
 import os
 import sys
-import warnings
 
 import keras
 import numpy as np
 
+from halfscope._guard import Guarded, warn_stopped
 from halfscope._sites import (Layer, Sites, exact_text, format_of, new_recording,
                               whole_number)
 
@@ -27,7 +27,7 @@ _STATES = (("_momentums", "adam_m"), ("_velocities", "adam_v"), ("momentums", "m
 _PRODUCTS = ("Gemm", "Einsum", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN", "Attention")
 
 
-class KerasCallback(keras.callbacks.Callback):
+class KerasCallback(Guarded, keras.callbacks.Callback):
     """Records weights, updates, optimizer state, loss and loss scale of a Keras training.
 
     out: the run file.
@@ -73,20 +73,14 @@ class KerasCallback(keras.callbacks.Callback):
 
     # Work
 
-    def _guarded(self, work, *args):
-        if self._closed:
-            return
+    def _fail(self, fault):
+        """Ends the recording with one warning. The steps so far stay readable."""
+        self._closed = True
         try:
-            work(*args)
-        except Exception as fault:
-            self._closed = True
-            try:
-                self._recording.end("interrupted")
-            except Exception:
-                pass
-            warnings.warn(f"halfscope: recording stopped at step {self._step}: "
-                          f"{type(fault).__name__}: {fault}. The training goes on; '{self.file}' "
-                          "has the steps before.", stacklevel=3)
+            self._recording.end("interrupted")
+        except Exception:
+            pass
+        warn_stopped(self._step, fault, self.file)
 
     def _scaler(self):
         optimizer = self.model.optimizer
