@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -58,57 +57,44 @@ struct Result {
   int64_t skipped = 0;
 };
 
-/// Trains all plans side by side on the same batches.
-std::map<std::string, Result> trained(const Subject& subject,
-                                      const std::map<std::string, Plan>& plans) {
+/// Trains one policy, alone: all of them at once would need the memory of as many networks. Each
+/// gets the same weights and batches.
+Result trained(const Subject& subject, const std::string& name, const Plan& plan) {
   TrainConfig config = subject.train;
   config.every = 0;
-  for (const auto& [name, plan] : plans) {
-    const bool scales = needs_loss_scaling(plan);
-    config.lanes.push_back(
-        {.plan = plan,
-         .scaler = scales ? parse_loss_scale(usual_scaler(name)) : LossScalerConfig{},
-         .backend = &emulation_backend(),
-         .own_name = name});
-  }
+  const bool scales = needs_loss_scaling(plan);
+  config.lanes = {{.plan = plan,
+                   .scaler = scales ? parse_loss_scale(usual_scaler(name)) : LossScalerConfig{},
+                   .backend = &emulation_backend(),
+                   .own_name = name}};
   Trainer trainer(config, subject.data);
   MemorySink sink;
   sink.begin(trainer.describe());
   const std::atomic<bool> stop{false};
   trainer.run(&sink, nullptr, stop);
   const RunView run = sink.view();
-  std::map<std::string, Result> results;
-  for (size_t lane = 0; lane < config.lanes.size(); ++lane) {
-    Result& result = results[config.lanes[lane].name()];
-    const auto rows = run.steps(static_cast<int>(lane));
-    for (const StepRow& row : rows) result.skipped += row.skipped ? 1 : 0;
-    const auto last = rows.last((rows.size() + 4) / 5);
-    for (const StepRow& row : last) result.loss += row.loss / static_cast<double>(last.size());
-    const auto evals = run.evals(static_cast<int>(lane));
-    if (!evals.empty()) result.accuracy = evals.back().accuracy;
-  }
-  return results;
+  Result result;
+  const auto rows = run.steps(0);
+  for (const StepRow& row : rows) result.skipped += row.skipped ? 1 : 0;
+  const auto last = rows.last((rows.size() + 4) / 5);
+  for (const StepRow& row : last) result.loss += row.loss / static_cast<double>(last.size());
+  if (!run.evals(0).empty()) result.accuracy = run.evals(0).back().accuracy;
+  return result;
 }
 
 void print(const Subject& subject) {
-  std::map<std::string, Plan> plans;
-  for (const PresetInfo& preset : presets()) {
-    std::optional<Plan> plan = preset_plan(preset.name, subject.model);
-    if (plan && !plan->double_precision) plans.emplace(preset.name, *plan);
-  }
-  const std::map<std::string, Result> results = trained(subject, plans);
   fmt::print("\n### {}, {} steps\n\n", subject.name, subject.train.steps);
   fmt::print(
       "| policy | nodes in fp32 | in fewer bits | casts | MB moved | skipped steps | loss | "
       "accuracy |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
   for (const PresetInfo& preset : presets()) {
-    const auto plan = plans.find(preset.name);
-    if (plan == plans.end()) continue;
-    const ExplainedPlan explained = explain_plan(subject.model, plan->second);
+    const std::optional<Plan> plan = preset_plan(preset.name, subject.model);
+    if (!plan || plan->double_precision) continue;
+    const ExplainedPlan explained = explain_plan(subject.model, *plan);
     int64_t full = 0;
     for (const NodeDecision& node : explained.nodes) full += node.read == kFp32 ? 1 : 0;
     const CastTotals casts = total(value_casts(explained.executable));
-    const Result& result = results.at(preset.name);
+    const Result result = trained(subject, preset.name, *plan);
     const std::string accuracy =
         std::isnan(result.accuracy) ? "" : fmt::format("{:.1f}%", 100.0 * result.accuracy);
     fmt::print("| `{}` | {} | {} | {} | {:.3g} | {} | {:.4g} | {} |\n", preset.name, full,
