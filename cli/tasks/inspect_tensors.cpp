@@ -235,8 +235,11 @@ std::string csv_of(const std::vector<TensorLosses>& tensors,
 
 bool is_tensor_path(const std::string& path) {
   std::error_code code;
-  if (fs::is_directory(path, code)) return true;
-  return fs::is_regular_file(path, code) && tensor_file_kind(path).has_value();
+  const fs::file_status status = fs::status(path, code);
+  if (fs::is_directory(status)) return true;
+  // A missing file is known by the end of its name.
+  const bool readable = fs::is_regular_file(status) || !fs::exists(status);
+  return readable && tensor_file_kind(path).has_value();
 }
 
 int inspect_tensors(const std::vector<std::string>& paths, const InspectOptions& options,
