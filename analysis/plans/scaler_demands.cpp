@@ -8,12 +8,15 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "analysis/format_limits.h"
 #include "analysis/plans/scaler_traces.h"
 #include "analysis/rules/lane_facts.h"
+#include "analysis/rules/text.h"
 #include "core/error.h"
 #include "core/near_miss.h"
 
@@ -45,6 +48,12 @@ bool is_header(std::string_view line) {
   return !starts;
 }
 
+/// Returns whether the site is a gradient that overflows or underflows at some loss scale. No loss
+/// scale reaches codes with a scale of their own.
+bool limits_scale(const SiteInfo& site) {
+  return site.phase == Phase::backward && site.scale.empty() && narrow_exponent(site.format);
+}
+
 /// Collects the demands of the sites of one recorded window.
 class WindowDemands {
  public:
@@ -69,13 +78,24 @@ class WindowDemands {
         return;
       }
     }
-    if (scaled) lower_ceiling(which, scale_);
+    if (!scaled) return;
+    lower_ceiling(which, scale_);
+    hidden_.insert(which);
   }
 
-  ScaleDemand finish(ScaleDemands& all) {
-    if (record_.forward_bad) {
+  /// `name` returns the place of a site of the lane among the sites of the demands.
+  ScaleDemand finish(ScaleDemands& all, const std::function<int(int)>& name) {
+    demand_.hidden = hidden_.contains(demand_.ceiling_site);
+    const std::optional<int> nan = nan_gradient();
+    if (record_.forward_bad || nan) {
       demand_.ceiling = 0.0;
       demand_.ceiling_site = -1;
+      demand_.hidden = false;
+    }
+    if (nan) demand_.nan_site = name(*nan);
+    if (const std::vector<int> roots = lane_.forward_roots(record_); !roots.empty()) {
+      demand_.forward_site = name(roots.front());
+      demand_.forward_nan = !overflows(roots.front());
     }
     if (total_ > 0) {
       demand_.curve = static_cast<int>(all.curves.size());
@@ -85,6 +105,27 @@ class WindowDemands {
   }
 
  private:
+  /// Returns whether values of a bad site overflowed, here or before they were measured.
+  bool overflows(int order) const {
+    const SiteInfo& site = lane_.site(order);
+    const TensorStats stats = lane_.stats(order, record_.step).value_or(TensorStats{});
+    const bool nan_is_overflow = !site.format.has_infinity() && stats.nan > 0;
+    return stats.overflow + stats.pos_inf + stats.neg_inf > 0 || nan_is_overflow;
+  }
+
+  /// Returns the first gradient that is NaN in a step without an overflow, which no other loss
+  /// scale changes.
+  std::optional<int> nan_gradient() const {
+    if (record_.forward_bad || !record_.backward_bad) return std::nullopt;
+    std::optional<int> first;
+    for (const int order : record_.bad) {
+      if (lane_.site(order).phase != Phase::backward && !is_loss_scale(lane_.site(order))) continue;
+      if (overflows(order)) return std::nullopt;
+      if (!first) first = order;
+    }
+    return first;
+  }
+
   /// A copy that the lane makes to read a gradient does not exist in the reference; it is a copy of
   /// the gradient of the node's output.
   std::optional<int> reference_site(const SiteInfo& site) const {
@@ -144,6 +185,7 @@ class WindowDemands {
   ScaleDemand demand_{};
   std::map<int, int64_t> lost_up_to_;  ///< by exponent of the scale: values that it flushes
   int64_t total_ = 0;
+  std::set<int> hidden_;  ///< sites of which only the scale at which they overflow is known
 };
 
 }  // namespace
@@ -240,27 +282,54 @@ std::vector<GradientRange> read_gradient_ranges(const std::string& file) {
   return gradients;
 }
 
+namespace {
+
+/// Returns the error for a lane whose gradients all have the exponents of fp32, or are scaled on
+/// their own.
+Error no_narrow_gradients(const LaneFacts& lane) {
+  bool any = false;
+  std::set<std::string> formats;
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.phase != Phase::backward || !site.scale.empty()) continue;
+    any = true;
+    if (!full_precision(site.format)) formats.insert(format_name(site.format));
+  }
+  const std::string& name = lane.info().name;
+  if (!any) {
+    return usage_error("lane " + name + " has no recorded gradients",
+                       "record the training without --no-record");
+  }
+  const std::vector<std::string> narrow(formats.begin(), formats.end());
+  return usage_error(
+      fmt::format("lane {} needs no loss scale: its gradients are {}", name,
+                  narrow.empty() ? "fp32" : name_list(narrow) + ", with the exponents of fp32"),
+      lane.scales_loss() ? "train it without a loss scale: --loss-scale none"
+                         : "name a lane with gradients in fp16 or fp8: --lane NAME");
+}
+
+}  // namespace
+
+bool needs_loss_scale(const LaneInfo& lane) {
+  return std::any_of(lane.sites.begin(), lane.sites.end(), limits_scale);
+}
+
 ScaleDemands recorded_demands(const RunView& run, int lane) {
   const LaneFacts facts(run, lane);
   ScaleDemands demands;
   std::vector<SiteInfo> sites;
   for (const SiteInfo& site : facts.info().sites) {
-    const bool scaled = !site.scale.empty();  // no loss scale reaches its codes
-    if (site.phase != Phase::backward || scaled || !narrow_exponent(site.format)) continue;
+    if (!limits_scale(site)) continue;
     sites.push_back(site);
     demands.sites.push_back(site.name());
     demands.layers.push_back(site.path);
   }
-  std::map<int, int> forward;  // sites of the lane that are among the demands' for this
-  const auto forward_site = [&](const RecordedStep& record) {
-    const std::vector<int> roots = facts.forward_roots(record);
-    if (roots.empty()) return -1;
-    const auto [known, is_new] =
-        forward.try_emplace(roots.front(), static_cast<int>(demands.sites.size()));
+  std::map<int, int> places;  // of sites of the lane among those of the demands
+  for (size_t i = 0; i < sites.size(); ++i) places[sites[i].order] = static_cast<int>(i);
+  const auto place_of = [&](int order) {
+    const auto [known, is_new] = places.try_emplace(order, static_cast<int>(demands.sites.size()));
     if (is_new) {
-      const SiteInfo& site = facts.site(roots.front());
-      demands.sites.push_back(site.name());
-      demands.layers.push_back(site.path);
+      demands.sites.push_back(facts.site(order).name());
+      demands.layers.push_back(facts.site(order).path);
     }
     return known->second;
   };
@@ -268,13 +337,14 @@ ScaleDemands recorded_demands(const RunView& run, int lane) {
   for (const RecordedStep& record : facts.recorded()) {
     WindowDemands window(facts, record);
     for (size_t i = 0; i < sites.size(); ++i) window.add(static_cast<int>(i), sites[i]);
-    recorded.emplace_back(record.step, window.finish(demands));
-    recorded.back().second.forward_site = forward_site(record);
+    recorded.emplace_back(record.step, window.finish(demands, place_of));
+    if (demands.loss_lost < 0 && !record.loss_finite && !record.skipped)
+      demands.loss_lost = record.step;
   }
-  if (sites.empty() || recorded.empty()) {
-    throw usage_error("lane " + facts.info().name +
-                          " has no recorded gradients in a format that needs a loss scale",
-                      "record a lane in fp16 or fp8, without --no-record");
+  if (sites.empty()) throw no_narrow_gradients(facts);
+  if (recorded.empty()) {
+    throw usage_error("lane " + facts.info().name + " has no recorded gradients",
+                      "record the training without --no-record");
   }
   const std::span<const StepRow> rows = facts.steps();
   size_t place = 0;

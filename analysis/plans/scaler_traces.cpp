@@ -15,8 +15,10 @@ namespace {
 
 using Kind = LossScalerConfig::Kind;
 
-/// Skipped steps at the end that are no search for a scale any more.
+/// Skipped steps at the end that are no search for a scale any more, unless one is in reach.
 constexpr int64_t kStuck = 20;
+/// Skipped steps after which every scaler's scale is 0 or at its minimum.
+constexpr int64_t kLongestFall = 4000;
 /// Growth without an overflow that no longer looks for a ceiling.
 constexpr double kRunaway = 0x1p24;
 
@@ -90,8 +92,8 @@ class Tracer {
 
   void judge() {
     const double last = state_.scaler.scale;
-    const bool ends_skipping = trace_.skipped > 0 && trace_.last_skipped == trace_.steps - 1 &&
-                               trace_.steps - skips_since_ >= std::min(kStuck, trace_.steps);
+    const int64_t tail = trace_.last_skipped == trace_.steps - 1 ? trace_.steps - skips_since_ : 0;
+    const bool ends_skipping = tail >= kStuck || (tail > 0 && tail == trace_.steps);
     const auto set = [&](ScalerEnd end, int64_t at, const std::string& about) {
       trace_.end = end;
       trace_.at = at;
@@ -112,17 +114,17 @@ class Tracer {
       set(ScalerEnd::infinite, trace_.changes.back().step,
           fmt::format("the scale is infinite from step {} on, and half of that is infinite, too",
                       trace_.changes.back().step));
-    } else if (ends_skipping && trace_.changes.back().step <= trace_.steps - kStuck) {
-      const int64_t from = std::max(skips_since_, trace_.changes.back().step);
-      trace_.cause = tightest_from(from);
-      set(ScalerEnd::stuck, from,
-          fmt::format("skips every step from step {} on: the scale stays at {}", from,
-                      scale_text(last)));
+    } else if (ends_skipping && !can_fall()) {
+      const int64_t changed = trace_.changes.back().step;
+      const int64_t from = changed < trace_.steps ? std::max(skips_since_, changed) : skips_since_;
+      trace_.cause = tightest_from(skips_since_);
+      set(ScalerEnd::stuck, from, about_stuck(from));
     } else if (ends_skipping) {
       trace_.cause = tightest_from(skips_since_);
-      set(ScalerEnd::collapses, skips_since_,
-          fmt::format("skips every step from step {} on: the scale has fallen to {}", skips_since_,
-                      scale_text(last)));
+      trace_.missing = missing_steps();
+      const bool searches = tail < kStuck || trace_.missing > 0;
+      set(searches ? ScalerEnd::searches : ScalerEnd::collapses, skips_since_,
+          about_fall(searches));
     } else if (last >= kRunaway * lowest_since_skip_) {
       set(ScalerEnd::runaway, -1,
           fmt::format("has grown to {} without meeting an overflow", scale_text(last)));
@@ -135,6 +137,60 @@ class Tracer {
     } else {
       set(ScalerEnd::rides, -1, fmt::format("skips {}", counted(trace_.skipped, "step")));
     }
+  }
+
+  /// Returns whether more skipped steps would change the scale.
+  bool can_fall() const {
+    if (is_static(scaler_)) return false;
+    const int64_t unchanged = trace_.steps - trace_.changes.back().step;
+    if (unchanged >= std::max<int64_t>(kStuck, scaler_.hysteresis + 1)) return false;
+    StepState state = state_;
+    for (int32_t i = 0; i < std::max(scaler_.hysteresis, 1); ++i) {
+      state = scaled_step(state, scaler_, false).next;
+      if (state.scaler.stop != ScalerStop::none) return true;
+    }
+    return state.scaler.scale != state_.scaler.scale;
+  }
+
+  /// Returns after how many more steps like the last one the first is taken; 0 if none is, or if
+  /// the last one does not say at which scale it would be.
+  int64_t missing_steps() const {
+    const ScaleDemand& demand = demands_.steps[static_cast<size_t>(trace_.steps - 1)];
+    if (!(demand.ceiling > 0.0) || demand.hidden) return 0;
+    StepState state = state_;
+    for (int64_t more = 0; more < kLongestFall; ++more) {
+      const bool finite = scaler::single(state.scaler.scale) < demand.ceiling;
+      const ScaledStep decided = scaled_step(state, scaler_, finite);
+      if (decided.next.scaler.stop != ScalerStop::none) return 0;
+      if (!decided.skipped) return more + 1;
+      state = decided.next;
+    }
+    return 0;
+  }
+
+  std::string about_stuck(int64_t from) const {
+    const std::string scale = scale_text(state_.scaler.scale);
+    if (trace_.steps - skips_since_ < kStuck) return skips_text() + ": the scale stays at " + scale;
+    return fmt::format("skips every step from step {} on: the scale stays at {}", from, scale);
+  }
+
+  std::string about_fall(bool searches) const {
+    const double first = scale_at(skips_since_), last = state_.scaler.scale;
+    const std::string how = first == last ? "is still " + scale_text(last)
+                                          : fmt::format("has fallen from {} to {}",
+                                                        scale_text(first), scale_text(last));
+    if (!searches) {
+      return fmt::format("skips every step from step {} on: the scale {}", skips_since_, how);
+    }
+    return fmt::format("{}: the scale {}. The run is too short to tell whether it finds one",
+                       skips_text(), how);
+  }
+
+  /// "skips all 7 steps", "skips the last 30 steps"
+  std::string skips_text() const {
+    const int64_t count = trace_.steps - skips_since_;
+    if (trace_.steps == 1) return "skips the only step";
+    return fmt::format("skips {} {} steps", skips_since_ == 0 ? "all" : "the last", count);
   }
 
   /// Returns the step with the lowest ceiling: at scales below it, all of them are taken.
@@ -189,6 +245,8 @@ const char* scaler_end_name(ScalerEnd end) noexcept {
       return "fits";
     case ScalerEnd::calibrates:
       return "calibrates";
+    case ScalerEnd::searches:
+      return "searches";
     case ScalerEnd::rides:
       return "rides";
     case ScalerEnd::runaway:

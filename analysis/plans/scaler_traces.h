@@ -27,7 +27,11 @@ struct ScaleDemand {
   double floor = 0.0;  ///< the largest scale at which a non-zero gradient becomes 0
   int ceiling_site = -1, floor_site = -1;  ///< who sets them: indices of ScaleDemands::sites
   int forward_site = -1;  ///< where the forward pass is not finite, if it is not; the same indices
-  int curve = -1;         ///< index of ScaleDemands::curves
+  bool forward_nan = false;  ///< there is NaN at this place, but nothing overflows
+  int nan_site = -1;         ///< a gradient with NaN in a step in which no gradient overflows
+  /// The magnitudes are hidden: at `ceiling` a gradient overflows, and perhaps at any scale below.
+  bool hidden = false;
+  int curve = -1;  ///< index of ScaleDemands::curves
 };
 
 /// Shares of non-zero gradients that become zero, by loss scale.
@@ -43,6 +47,8 @@ struct ScaleDemands {
   std::vector<std::string> sites;   ///< "conv1.weight_grad"; empty for made-up trajectories
   std::vector<std::string> layers;  ///< of the sites: "conv1"
   std::vector<FlushCurve> curves;
+  /// The first step with a loss of NaN or infinity in a run that has finite losses, too; or -1.
+  int64_t loss_lost = -1;
 };
 
 /// Largest and smallest non-zero magnitude of a step's gradients, without a loss scale. NaN or
@@ -61,16 +67,20 @@ std::vector<GradientRange> gradient_shape(std::string_view name, int64_t steps);
 std::span<const std::string> gradient_shapes();  ///< "steady", "falling" ...
 /// Reads "largest[,smallest]" per line, with or without a header. Throws Error.
 std::vector<GradientRange> read_gradient_ranges(const std::string& file);
+/// Returns whether a lane has gradients in a format with fewer exponents than fp32.
+bool needs_loss_scale(const LaneInfo& lane);
 /// Returns the demands of a recorded lane, from the statistics of all gradients in narrow formats.
 /// Steps that were not recorded are like the recorded one before them. Where a gradient had
 /// overflown, its magnitude comes from the lane's reference; without one, the ceiling is the scale
-/// at which it overflowed. Throws Error (usage) if the lane records no such gradients.
+/// at which it overflowed (ScaleDemand::hidden). Gradients that are NaN without an overflow are so
+/// at any scale. Throws Error (usage) if the lane records no such gradients.
 ScaleDemands recorded_demands(const RunView& run, int lane);
 
 /// How a scaler gets along with a trajectory.
 enum class ScalerEnd : uint8_t {
   fits,         ///< it never skips a step
   calibrates,   ///< it skips steps at the start only
+  searches,     ///< its scale still falls at the end, too early to tell whether it finds one
   rides,        ///< it skips a step now and then, as dynamic scalers do when they grow
   runaway,      ///< it grows and grows because nothing overflows
   stuck,        ///< at its floor or static scale it skips every step until the end
@@ -80,7 +90,7 @@ enum class ScalerEnd : uint8_t {
   infinite,     ///< the scale is infinite and never recovers
 };
 const char* scaler_end_name(ScalerEnd end) noexcept;  // "nan_weights"
-/// Returns whether training goes on well.
+/// Returns whether training goes on well; not where nobody can tell (`searches`).
 bool is_good(ScalerEnd end) noexcept;
 
 struct ScaleChange {
@@ -104,7 +114,9 @@ struct ScalerTrace {
   int64_t at = -1;  ///< the step from which on `end` holds; -1 if it has none
   ScalerStop stop = ScalerStop::none;
   int64_t cause = -1;  ///< the step whose overflow causes a bad end; -1 if none does
-  std::string about;   ///< `end` in a sentence
+  /// `searches`: after how many more steps like the last one a step is taken; 0: unknown.
+  int64_t missing = 0;
+  std::string about;  ///< `end` in a sentence
 };
 
 /// Runs the scaler over the trajectory. Takes a few nanoseconds per step.

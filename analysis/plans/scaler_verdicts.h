@@ -15,7 +15,8 @@ struct ScalerVerdict {
   std::string advice;  ///< a sentence
 };
 
-/// Returns why the trace ends badly; all empty for a good end. `scaler` and `demands` made the
+/// Returns why the trace ends badly; all empty for a good end, unless the recorded loss is lost all
+/// the same. `scaler` and `demands` made the
 /// trace. `run` is the run file that the demands were read from, or "".
 ScalerVerdict verdict_of(const ScalerTrace& trace, const LossScalerConfig& scaler,
                          const ScaleDemands& demands, const std::string& run);

@@ -50,10 +50,14 @@ int lane_of(const RunView& run, const std::string& name) {
     throw usage_error("the run has no lane '" + name + "'",
                       did_you_mean(name, names, "use " + comma_list(names)));
   }
+  std::optional<int> needy, scaled;
   for (int lane = 0; lane < run.lane_count(); ++lane) {
-    if (LaneFacts(run, lane).scales_loss()) return lane;
+    if (!needy && needs_loss_scale(run.lane(lane))) needy = lane;
+    if (!scaled && LaneFacts(run, lane).scales_loss()) scaled = lane;
+    if (needy && scaled == lane && needs_loss_scale(run.lane(lane))) return lane;
   }
-  return run.lane_count() - 1;
+  if (needy) return *needy;
+  return scaled.value_or(run.lane_count() - 1);
 }
 
 void check_choice(const ScalerTraceOptions& options) {
@@ -234,7 +238,7 @@ Json trace_json(const ScalerTrace& trace, const ScalerVerdict& verdict) {
   const auto step = [](int64_t value) { return value < 0 ? Json(nullptr) : Json(value); };
   return {{"scaler", trace.scaler},
           {"end", scaler_end_name(trace.end)},
-          {"good", is_good(trace.end)},
+          {"good", trace.end == ScalerEnd::searches ? Json(nullptr) : Json(is_good(trace.end))},
           {"at", step(trace.at)},
           {"text", trace.about},
           {"site", text_or_null(verdict.site)},
@@ -303,7 +307,8 @@ void add_scaler_flags(CLI::App& app, ScalerTraceOptions& options) {
                  "Format of the gradients of --trajectory and --shape [fp16]")
       ->type_name("FORMAT")
       ->group(kGroup);
-  app.add_option("--lane", options.lane, "Lane of the run file [the first with a loss scale]")
+  app.add_option("--lane", options.lane,
+                 "Lane of the run file [the first that needs a loss scale and has one]")
       ->type_name("NAME")
       ->group(kGroup);
   add_output(app, "--csv", options.csv, "*.csv", "Write all changes of the scales as CSV");

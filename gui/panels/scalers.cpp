@@ -307,9 +307,9 @@ void ScalerPanel::draw_row(const ScalerLine& each) {
   std::string end = scaler_end_name(trace.end);
   std::replace(end.begin(), end.end(), '_', ' ');
   cell("end", end,
-       is_good(trace.end)                ? theme.good
-       : trace.end == ScalerEnd::runaway ? theme.warn
-                                         : theme.bad);
+       is_good(trace.end)                                                    ? theme.good
+       : trace.end == ScalerEnd::runaway || trace.end == ScalerEnd::searches ? theme.warn
+                                                                             : theme.bad);
   cell("skipped", std::to_string(trace.skipped), theme.ink);
   cell("last", short_scale(scale_in(trace, std::max<int64_t>(trace.steps, 1) - 1)), theme.ink);
   cell("lost", std::isnan(trace.lost) ? "-" : percent(trace.lost), theme.ink);

@@ -64,6 +64,49 @@ TEST(ScalerTraces, CalibrationIsNoTrouble) {
   EXPECT_EQ(trace("static:512", demands).end, ScalerEnd::fits);
 }
 
+/// The scale falls from 2^16 to below 2^8.7, which takes 8 skipped steps. A shorter run does not
+/// show that.
+TEST(ScalerTraces, AShortCalibrationIsNotStuck) {
+  const auto demands = [](size_t steps) {
+    return demands_of(std::vector<GradientRange>(steps, {160.0, 1e-5}), kFp16);
+  };
+  const ScalerTrace five = trace("torch", demands(5));
+  EXPECT_EQ(five.end, ScalerEnd::searches);
+  EXPECT_FALSE(is_good(five.end));
+  EXPECT_EQ(five.about,
+            "skips all 5 steps: the scale has fallen from 65536 (2^16) to 2048 (2^11). The run is "
+            "too short to tell whether it finds one");
+  EXPECT_EQ(five.missing, 4) << "2^11, 2^10 and 2^9 overflow, 2^8 does not";
+  EXPECT_EQ(trace("torch", demands(static_cast<size_t>(5 + five.missing))).end,
+            ScalerEnd::calibrates);
+  EXPECT_EQ(trace("torch", demands(static_cast<size_t>(4 + five.missing))).end,
+            ScalerEnd::searches);
+  EXPECT_THAT(trace("torch", demands(1)).about, HasSubstr("skips the only step: "));
+  EXPECT_THAT(trace("deepspeed", demands(1)).about, HasSubstr("the scale is still 65536 (2^16)"));
+  // 23 steps from 2^32 to below 2^8.7: more than enough to be stuck, but a scale is in reach.
+  const ScalerTrace far = trace("apex-fp16-utils", demands(22));
+  EXPECT_EQ(far.end, ScalerEnd::searches);
+  EXPECT_EQ(far.missing, 3);
+  EXPECT_EQ(trace("apex-fp16-utils", demands(25)).end, ScalerEnd::calibrates);
+  // A scale that cannot fall is stuck, however short the run.
+  const ScalerTrace fixed = trace("static:1024", demands(5));
+  EXPECT_EQ(fixed.end, ScalerEnd::stuck);
+  EXPECT_EQ(fixed.about, "skips all 5 steps: the scale stays at 1024 (2^10)");
+  EXPECT_EQ(trace("deepspeed:min=1024,no-raise", demands(12)).end, ScalerEnd::stuck);
+  // Nobody knows where hidden magnitudes stop to overflow.
+  ScaleDemands hidden = demands(30);
+  for (ScaleDemand& step : hidden.steps) {
+    step.hidden = true;
+    step.ceiling = 0x1p-20;
+  }
+  EXPECT_EQ(trace("torch", hidden).end, ScalerEnd::collapses);
+  hidden.steps.resize(10);
+  EXPECT_EQ(trace("torch", hidden).end, ScalerEnd::searches);
+  EXPECT_EQ(trace("torch", hidden).missing, 0);
+  // Hysteresis keeps the scale for a while.
+  EXPECT_EQ(trace("deepspeed:hysteresis=40", demands(25)).end, ScalerEnd::searches);
+}
+
 TEST(ScalerTraces, AForwardOverflowEndsEachInItsOwnWay) {
   const ScaleDemands demands = demands_of_pattern("O", 3000);
   const ScalerTrace keras = trace("tf-keras", demands);
@@ -173,6 +216,44 @@ TEST(ScalerVerdicts, NameTheTensorThatOverflows) {
             "Use a dynamic scale or static:4, or keep b in fp32.");
   EXPECT_EQ(verdict("apex:static=64", gradients).site, "b.weight_grad") << "it never skips";
   EXPECT_EQ(verdict("torch", gradients).why, "") << "a good end";
+}
+
+TEST(ScalerVerdicts, SayWhatAShortRunNeeds) {
+  const ScaleDemands gradients = recorded(0, 6);
+  const ScalerVerdict short_run = verdict("torch", gradients, "r.hscope");
+  EXPECT_EQ(short_run.site, "b.weight_grad");
+  EXPECT_EQ(short_run.why,
+            "b.weight_grad overflows in step 0 unless the loss scale is at most about 8.");
+  EXPECT_EQ(short_run.advice, "Train at least 9 steps longer, or start at init=4.");
+  EXPECT_TRUE(is_good(trace("torch", recorded(0, 6 + 9)).end));
+  EXPECT_TRUE(is_good(trace("torch:init=4", gradients).end));
+  EXPECT_THAT(verdict("torch", recorded(6, 6), "r.hscope").advice,
+              HasSubstr("No loss scale helps: run halfscope diagnose r.hscope to fix c."));
+  ScaleDemands hidden = gradients;
+  for (ScaleDemand& step : hidden.steps)
+    step = {.ceiling = 64.0, .ceiling_site = 1, .hidden = true};
+  EXPECT_EQ(verdict("torch", hidden).why,
+            "b.weight_grad overflows in step 0 even at the run's own loss scale, 64 (2^6).");
+}
+
+TEST(ScalerVerdicts, NanNeedsMoreThanALossScale) {
+  ScaleDemands demands = recorded(0, 40);
+  for (ScaleDemand& step : demands.steps) step = {.ceiling = 0.0, .nan_site = 0};
+  const ScalerVerdict nan = verdict("torch", demands, "r.hscope");
+  EXPECT_EQ(nan.site, "a.weight_grad");
+  EXPECT_EQ(nan.why, "a.weight_grad is NaN in step 0, though no gradient overflows.");
+  EXPECT_EQ(
+      nan.advice,
+      "No loss scale helps: run halfscope diagnose r.hscope to find where the NaN comes from.");
+  demands = recorded(40, 40);
+  for (ScaleDemand& step : demands.steps) step.forward_nan = true;
+  EXPECT_EQ(verdict("torch", demands).why, "c.activation is NaN in the forward pass.");
+  demands = demands_of_pattern("F", 40);
+  demands.loss_lost = 7;
+  EXPECT_EQ(verdict("torch", demands, "r.hscope").why,
+            "But the loss is NaN or infinite in step 7.");
+  EXPECT_THAT(verdict("torch", demands, "r.hscope").advice,
+              HasSubstr("halfscope diagnose r.hscope"));
 }
 
 /// Following the advice gives a good end.

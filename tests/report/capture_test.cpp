@@ -1,56 +1,19 @@
 // SPDX-License-Identifier: MIT
 // Rules and verdicts on captured lanes: one lane without a reference, measured after rounding, so
 // that overflows are infinities and underflows zeros.
+#include "tests/report/capture.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "analysis/report/report.h"
 #include "analysis/rules/rules.h"
-#include "tests/report/synthetic.h"
 
 namespace halfscope::test {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-/// Returns the statistics that the rounded tensor has.
-TensorStats after_rounding(TensorStats stats, const FloatFormat& format) {
-  stats.pos_inf += stats.overflow;
-  stats.zero += stats.underflow;
-  stats.overflow = stats.underflow = 0;
-  const int top = format.max_exponent() - kMinExponentBin;
-  const int bottom = format.min_exponent() - format.mantissa_bits - kMinExponentBin;
-  for (int bin = 0; bin < kExponentBins; ++bin) {
-    if (bin > top || bin < bottom) stats.exponents[static_cast<size_t>(bin)] = 0;
-  }
-  stats.max_abs = std::min(stats.max_abs, static_cast<float>(format.max_finite()));
-  return stats;
-}
-
-/// The narrow lane of a run as if it had been recorded in PyTorch.
-RunView captured(const RunSpec& spec) {
-  const RunView full = make_run(spec);
-  RunInfo info = full.info();
-  info.lanes = {full.lane(1)};
-  info.lanes[0].backend = "pytorch";
-  info.steps_planned = 0;
-  RunView run(info, RunStatus::complete);
-  for (StepRow row : full.steps(1)) {
-    row.grad_norm = std::nan("");  // not measured
-    row.first_bad = -1;
-    run.add_step(0, row);
-  }
-  for (const SiteInfo& site : full.lane(1).sites) {
-    for (const StatsWindow window : full.windows(1, site.order)) {
-      run.add_window(0, site.order,
-                     {window.step, window.step_count, after_rounding(window.stats, site.format)});
-    }
-  }
-  return run;
-}
 
 Finding the_finding(const RunView& run, const std::string& rule) {
   for (const Finding& finding : run_rules(run)) {

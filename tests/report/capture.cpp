@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#include "tests/report/capture.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace halfscope::test {
+namespace {
+
+/// Returns the statistics that the rounded tensor has.
+TensorStats after_rounding(TensorStats stats, const FloatFormat& format) {
+  stats.pos_inf += stats.overflow;
+  stats.zero += stats.underflow;
+  stats.overflow = stats.underflow = 0;
+  const int top = format.max_exponent() - kMinExponentBin;
+  const int bottom = format.min_exponent() - format.mantissa_bits - kMinExponentBin;
+  for (int bin = 0; bin < kExponentBins; ++bin) {
+    if (bin > top || bin < bottom) stats.exponents[static_cast<size_t>(bin)] = 0;
+  }
+  stats.max_abs = std::min(stats.max_abs, static_cast<float>(format.max_finite()));
+  return stats;
+}
+
+}  // namespace
+
+RunView captured(const RunSpec& spec) {
+  const RunView full = make_run(spec);
+  RunInfo info = full.info();
+  info.lanes = {full.lane(1)};
+  info.lanes[0].backend = "pytorch";
+  info.steps_planned = 0;
+  RunView run(info, RunStatus::complete);
+  for (StepRow row : full.steps(1)) {
+    row.grad_norm = std::nan("");  // not measured
+    row.first_bad = -1;
+    run.add_step(0, row);
+  }
+  for (const SiteInfo& site : full.lane(1).sites) {
+    for (const StatsWindow window : full.windows(1, site.order)) {
+      run.add_window(0, site.order,
+                     {window.step, window.step_count, after_rounding(window.stats, site.format)});
+    }
+  }
+  return run;
+}
+
+}  // namespace halfscope::test
