@@ -67,7 +67,13 @@ int deciding_rule(const Plan& plan, const std::vector<int>& rules) {
   return last == rules.rend() ? -1 : *last;
 }
 
-void explain_decision(const Plan& plan, const WrittenNode& source, NodeDecision& decision) {
+std::string rule_name(const Plan& plan, int rule, const RuleFlags& flags) {
+  if (const auto flag = flags.find(rule); flag != flags.end()) return flag->second;
+  return "The plan's rule for " + selected_by(plan.rules[static_cast<size_t>(rule)]);
+}
+
+void explain_decision(const Plan& plan, const WrittenNode& source, NodeDecision& decision,
+                      const RuleFlags& flags) {
   const bool by_default = decision.rule < 0;
   const PlanRule* rule = by_default ? nullptr : &plan.rules[static_cast<size_t>(decision.rule)];
   if (plan.double_precision) {
@@ -85,8 +91,11 @@ void explain_decision(const Plan& plan, const WrittenNode& source, NodeDecision&
   decision.change = by_default ? plan.change : rule->change;
   if (decision.why.empty()) {
     decision.why = by_default ? "No rule of the plan selects it, so the plan's default applies."
-                              : fmt::format("Rule {} of the plan selects it: {}.",
-                                            decision.rule + 1, selected_by(*rule));
+                              : rule_name(plan, decision.rule, flags) + " selects it.";
+  }
+  if (const auto flag = flags.find(decision.rule); flag != flags.end()) {
+    decision.change = fmt::format("Leave out {}, or choose a path that does not select {}.",
+                                  flag->second, decision.path);
   }
   if (decision.change.empty()) {
     decision.change = fmt::format(

@@ -36,8 +36,13 @@ std::string selected_by(const PlanRule& rule);
 /// Returns the last of these rules that sets formats, or -1.
 int deciding_rule(const Plan& plan, const std::vector<int>& rules);
 
+/// Returns what a rule is called, as it begins a sentence: "The plan's rule for operator Conv", or
+/// the flag that added it.
+std::string rule_name(const Plan& plan, int rule, const RuleFlags& flags = {});
+
 /// Fills in `why` and `change`, from the rule or the plan if they have texts.
-void explain_decision(const Plan& plan, const WrittenNode& source, NodeDecision& decision);
+void explain_decision(const Plan& plan, const WrittenNode& source, NodeDecision& decision,
+                      const RuleFlags& flags = {});
 
 /// Returns whether decisions include the node: not casts, scaled operands and metrics.
 bool has_decision(const std::string& path, const std::string& op);

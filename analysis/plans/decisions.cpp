@@ -80,8 +80,9 @@ bool same_formats(const NodeDecision& a, const NodeDecision& b) {
 
 }  // namespace
 
-ExplainedPlan explain_plan(const Model& model, const Plan& plan) {
+ExplainedPlan explain_plan(const Model& model, const Plan& plan, const RuleFlags& flags) {
   ExplainedPlan result{.plan = plan,
+                       .flags = flags,
                        .executable = model.loss == kNone ? lower_inference(model, plan)
                                                          : lower(model, plan, TrainingSpec{}),
                        .nodes = {}};
@@ -108,7 +109,7 @@ ExplainedPlan explain_plan(const Model& model, const Plan& plan) {
       decision.weights = graph.value(stored).format;
       break;
     }
-    explain_decision(result.plan, *source, decision);
+    explain_decision(result.plan, *source, decision, flags);
     if (decision.follows) decision.inputs = followed_inputs(graph, node);
     result.nodes.push_back(std::move(decision));
   }

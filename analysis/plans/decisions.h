@@ -3,6 +3,7 @@
 // change it.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,16 +30,21 @@ struct NodeDecision {
   std::string change{};  ///< what would change it
 };
 
+/// Flags that added rules to a plan, by the index of the rule: "--fp32 'conv*'".
+using RuleFlags = std::map<int, std::string>;
+
 /// A plan for one network.
 struct ExplainedPlan {
   Plan plan;
+  RuleFlags flags{};
   Executable executable;            ///< as for training, or for inference if there is no loss
   std::vector<NodeDecision> nodes;  ///< the nodes of the forward pass, in execution order
 };
 
 /// Returns what the plan decides about each node of the forward pass. Nodes of an expanded
-/// composite are listed one by one. Throws Error (usage) for a path that matches no node.
-ExplainedPlan explain_plan(const Model& model, const Plan& plan);
+/// composite are listed one by one. Reasons name the flags. Throws Error (usage) for a path that
+/// matches no node.
+ExplainedPlan explain_plan(const Model& model, const Plan& plan, const RuleFlags& flags = {});
 
 /// Returns the decisions about nodes that `glob` selects: by path, by module, or by operator.
 std::vector<const NodeDecision*> decisions_about(const ExplainedPlan& explained,

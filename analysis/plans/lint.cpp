@@ -234,10 +234,11 @@ void check_constants(const Model& model, const Plan& plan, const TrainConfig* tr
 }  // namespace
 
 std::vector<Finding> lint_plan(const Model& model, const Plan& as_written,
-                               const std::optional<LintedTraining>& training) {
+                               const std::optional<LintedTraining>& training,
+                               const RuleFlags& flags) {
   std::vector<Finding> findings;
-  const Plan plan = lint::without_unmatched(model, as_written, findings);
-  const ExplainedPlan explained = explain_plan(model, plan);
+  const Plan plan = lint::without_unmatched(model, as_written, flags, findings);
+  const ExplainedPlan explained = explain_plan(model, plan, flags);
   lint::check_overridden(model, explained, findings);
   const Planned planned(model, explained);
   if (planned.trains() && training) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/finding.h"
+#include "analysis/plans/decisions.h"
 #include "core/backend/loss_scaler.h"
 #include "core/graph/model.h"
 #include "core/plan/plan.h"
@@ -22,8 +23,10 @@ struct LintedTraining {
 
 /// Returns what is wrong or risky, worst first, then in execution order. Finding::rule is the name
 /// of the finding; Finding::layer is empty if it concerns the whole training. Throws Error (usage)
-/// if the network cannot be planned for another reason than a rule that selects nothing.
+/// if the network cannot be planned for another reason than a rule that selects nothing. `flags`
+/// are those that added rules.
 std::vector<Finding> lint_plan(const Model& model, const Plan& plan,
-                               const std::optional<LintedTraining>& training);
+                               const std::optional<LintedTraining>& training,
+                               const RuleFlags& flags = {});
 
 }  // namespace halfscope

@@ -156,23 +156,35 @@ Contradiction contradiction_of(const RuledLayers& ruled, const std::vector<PlanR
   return found;
 }
 
-std::string rule_text(const Plan& plan, int rule) {
-  return fmt::format("rule {} ({})", rule + 1, selected_by(plan.rules[static_cast<size_t>(rule)]));
+std::string lower_first(std::string text) {
+  if (text.starts_with("The ")) text.front() = 't';
+  return text;
 }
 
-Finding contradiction_finding(const Plan& plan, int rule, const Contradiction& found,
+/// Returns how a rule's finding names it and the later rule, which may select the same.
+std::pair<std::string, std::string> names_of(const ExplainedPlan& explained, int rule, int by) {
+  std::string first = rule_name(explained.plan, rule, explained.flags);
+  std::string second = rule_name(explained.plan, by, explained.flags);
+  if (first == second) {
+    const std::string selects = selected_by(explained.plan.rules[static_cast<size_t>(rule)]);
+    first = "The plan's first rule for " + selects;
+    second = "A later rule for " + selects;
+  }
+  return {lower_first(first), second};
+}
+
+Finding contradiction_finding(const ExplainedPlan& explained, int rule, const Contradiction& found,
                               const std::vector<const NodeDecision*>& layers) {
   std::vector<std::string> paths;
   for (const NodeDecision* layer : layers) paths.push_back(layer->path);
+  const auto [name, other] = names_of(explained, rule, found.by);
   const std::string what =
-      found.all ? rule_text(plan, rule)
-                : fmt::format("the {} of {}", name_list(found.settings), rule_text(plan, rule));
+      found.all ? name : fmt::format("the {} of {}", name_list(found.settings), name);
   return finding("rules_contradict", Severity::warning, paths.front(),
-                 fmt::format("{}: {} {} no effect. R{} says otherwise for all of its layers, and "
+                 fmt::format("{}: {} {} no effect. {} says otherwise for all of its layers, and "
                              "the last rule wins.",
                              name_list(paths, kNamedLayers), what,
-                             found.all || found.settings.size() == 1 ? "has" : "have",
-                             rule_text(plan, found.by).substr(1)),
+                             found.all || found.settings.size() == 1 ? "has" : "have", other),
                  "Remove one of the two, or put the more specific rule last.");
 }
 
@@ -205,7 +217,8 @@ Finding finding(const char* name, Severity severity, std::string layer, std::str
   return result;
 }
 
-Plan without_unmatched(const Model& model, const Plan& plan, std::vector<Finding>& findings) {
+Plan without_unmatched(const Model& model, const Plan& plan, const RuleFlags& flags,
+                       std::vector<Finding>& findings) {
   const std::vector<Node>& nodes = model.graph.nodes();
   const auto any = [](const std::vector<Node>& list, auto&& is) {
     return std::any_of(list.begin(), list.end(), is);
@@ -220,12 +233,13 @@ Plan without_unmatched(const Model& model, const Plan& plan, std::vector<Finding
   const ExplainedPlan lowered = all ? ExplainedPlan{} : explain_plan(model, certain);
   Plan result = plan;
   result.rules.clear();
-  for (const PlanRule& rule : plan.rules) {
+  for (size_t i = 0; i < plan.rules.size(); ++i) {
+    const PlanRule& rule = plan.rules[i];
     const auto selected = [&](const Node& node) { return selects(rule, node); };
     const auto by_path = [&](const Node& node) { return selects_path(rule, node); };
     const std::vector<Node>& parts = lowered.executable.graph.nodes();
     const bool path_exists = rule.path.empty() || any(nodes, by_path) || any(parts, by_path);
-    // A rule without settings keeps the numbers of the others.
+    // A rule without settings keeps the places of the others.
     result.rules.push_back(path_exists ? rule : PlanRule{});
     if (rule.path.empty() || any(nodes, selected) || any(parts, selected)) continue;
     const std::string what = path_exists
@@ -233,7 +247,7 @@ Plan without_unmatched(const Model& model, const Plan& plan, std::vector<Finding
                                  : "No layer of the network has such a path.";
     findings.push_back(
         finding("rule_selects_nothing", Severity::error, "",
-                fmt::format("The rule with {} selects nothing. {}", selected_by(rule), what),
+                rule_name(plan, static_cast<int>(i), flags) + " selects nothing. " + what,
                 "Correct the path, or remove the rule. halfscope plan show lists the layers."));
   }
   return result;
@@ -250,15 +264,14 @@ void check_overridden(const Model& model, const ExplainedPlan& explained,
     if (layers.empty()) continue;
     const Contradiction found = contradiction_of(ruled, plan.rules, rule, layers);
     if (found.by >= 0) {
-      findings.push_back(contradiction_finding(plan, rule, found, layers));
+      findings.push_back(contradiction_finding(explained, rule, found, layers));
     } else if (!plan.rules[i].path.empty() && changes_nothing(model, plan, i)) {
       // A rule for an operator may be written for any network.
-      findings.push_back(finding(
-          "rule_without_effect", Severity::info, "",
-          fmt::format(
-              "The rule with {} changes nothing. Without it, its layers compute the same way.",
-              selected_by(plan.rules[i])),
-          "Remove the rule."));
+      findings.push_back(
+          finding("rule_without_effect", Severity::info, "",
+                  rule_name(plan, rule, explained.flags) +
+                      " changes nothing. Without it, its layers compute the same way.",
+                  "Remove it."));
     }
   }
 }

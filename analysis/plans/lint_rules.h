@@ -21,7 +21,8 @@ Finding finding(const char* name, Severity severity, std::string layer, std::str
 
 /// Adds findings about rules that select nothing. Returns the plan without those that lower()
 /// refuses.
-Plan without_unmatched(const Model& model, const Plan& plan, std::vector<Finding>& findings);
+Plan without_unmatched(const Model& model, const Plan& plan, const RuleFlags& flags,
+                       std::vector<Finding>& findings);
 
 /// Adds findings about rules of users that change nothing, or that a later rule contradicts for all
 /// their layers. A later rule for some of these layers is an exception, and where two rules overlap

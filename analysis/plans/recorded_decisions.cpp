@@ -184,8 +184,8 @@ class RecordedLane {
     if (in_loss(layer.path)) return decision;  // both readings give the same formats
     if (rules.size() > 1 && !decision.why.ends_with('.')) decision.why += '.';
     for (size_t i = 1; i < rules.size(); ++i) {
-      const std::string other =
-          rules[i] < 0 ? "the plan's default" : fmt::format("rule {} of the plan", rules[i] + 1);
+      std::string other = rules[i] < 0 ? "The plan's default" : rule_name(*plan_, rules[i]);
+      other.front() = 't';
       decision.why += fmt::format(
           " Or {} decided: the run does not record whether this layer is part of a composite.",
           other);

@@ -97,7 +97,7 @@ struct OwnFlag {
   unsigned uses;
 };
 constexpr OwnFlag kOwnFlags[] = {
-    {"--gpu", kPlanShow | kOfNothing | kOfNetworks},
+    {"--gpu", kPlanShow | kOfNetworks},
     {"--pattern", kPlanScalers | kOfGradients},  // plan_scalers() wants one of these three
     {"--trajectory", kPlanScalers | kOfGradients},
     {"--shape", kPlanScalers | kOfGradients},
@@ -260,8 +260,8 @@ void add_plan(CLI::App& app, Invocation& call) {
         {.words = plan_words(), .files = "*.json"});
   add_settings(*sub, kPlan);
   sub->add_option("--gpu", words->gpus,
-                  "GPU for the message of keras-mixed_float16 in show, as NAME:7.5 (repeatable) "
-                  "[this machine's]")
+                  "GPU for the message that show prints of keras-mixed_float16, as NAME:7.5 "
+                  "(repeatable) [this machine's]")
       ->type_name("GPU")
       ->expected(1)
       ->take_all();

@@ -14,10 +14,11 @@
 
 #include "cli/args/network.h"
 #include "cli/args/tf_amp.h"
+#include "cli/tasks/plan_show.h"
 #include "cli/terminal/lane_summary.h"
 #include "cli/terminal/output.h"
 #include "core/error.h"
-#include "core/near_miss.h"
+#include "core/plan/plan.h"  // glob_match
 #include "core/policy/grappler/paint.h"
 #include "core/policy/grappler/tf_graph_def.h"
 
@@ -253,8 +254,7 @@ int explain_graphdef(const std::string& plan, const std::string& glob, const std
     names.push_back(node.op);
   }
   if (!any) {
-    throw usage_error("no node of " + file + " matches '" + glob + "'",
-                      did_you_mean(glob, names, "give a node's name, an operator, or a glob"));
+    throw no_such_node(glob, file, names, "give a node's name, an operator, or a glob");
   }
   const std::vector<AmpTrial> edits = trials(all.graph, all.painting);
   if (json) {

@@ -56,7 +56,8 @@ int plan_lint(const std::string& name, const Settings& settings) {
     if (needs_loss_scaling(plan)) training->scaler = parse_loss_scale(usual_scaler(name));
     if (settings.loss_scale) training->scaler = *settings.loss_scale;
   }
-  const std::vector<Finding> findings = lint_plan(network, plan, training);
+  const std::vector<Finding> findings =
+      lint_plan(network, plan, training, rule_flags(plan, settings));
   const int code = count_of(findings, Severity::error) > 0 ? 1 : 0;
   if (settings.json) {
     Json json{{"schema", "halfscope.plan-lint/1"},

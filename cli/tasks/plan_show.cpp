@@ -109,7 +109,8 @@ std::string casts_text(const CastTotals& casts, bool trains) {
       trains ? " and their gradients" : "", bytes_text(casts.bytes), casts.kernels_by_reader);
 }
 
-std::string scale_text(const Plan& plan) {
+std::string scale_text(const Plan& plan, bool trains) {
+  if (!trains) return "none, because a forward pass has no gradients";
   return needs_loss_scaling(plan) ? "needed: a format has fewer than 8 exponent bits"
                                   : "not needed";
 }
@@ -204,7 +205,7 @@ int show_without_network(const std::string& name, const Settings& settings,
     return 0;
   }
   text += fmt::format("weights and buffers: {}\nloss scale: {}\n\n", format_name(plan.storage),
-                      scale_text(plan));
+                      scale_text(plan, true));
   write_out(text + rules_text(plan, style) +
             paragraph("Add --model to see every node of a network.", style, 0, 0) +
             message_text(message));
@@ -251,9 +252,27 @@ Plan planned(const std::string& name, const Settings& settings) {
   return plan;
 }
 
+RuleFlags rule_flags(const Plan& planned, const Settings& settings) {
+  RuleFlags flags;
+  if (is_full_precision(planned)) return flags;
+  int rule = static_cast<int>(planned.rules.size() - settings.fp32.size());  // they come last
+  for (const std::string& glob : settings.fp32) flags[rule++] = "--fp32 " + shell_quoted(glob);
+  return flags;
+}
+
+namespace {
+
+ExplainedPlan explained_plan(const Model& network, const std::string& name,
+                             const Settings& settings) {
+  const Plan plan = planned(name, settings);
+  return explain_plan(network, plan, rule_flags(plan, settings));
+}
+
+}  // namespace
+
 int plan_show(const std::string& name, const Settings& settings, const std::string& message) {
   if (settings.model.empty()) return show_without_network(name, settings, message);
-  const ExplainedPlan explained = explain_plan(planned_network(settings), planned(name, settings));
+  const ExplainedPlan explained = explained_plan(planned_network(settings), name, settings);
   const std::vector<ValueCast> casts = value_casts(explained.executable);
   if (settings.json) {
     Json json = about_json("halfscope.plan-nodes/1", settings, samples_of(explained));
@@ -277,7 +296,7 @@ int plan_show(const std::string& name, const Settings& settings, const std::stri
   }
   std::string text = heading(name, settings) + "\n";
   text += fmt::format("weights and buffers: {}\nloss scale: {}\n\n{}\n{}\n",
-                      format_name(explained.plan.storage), scale_text(explained.plan),
+                      format_name(explained.plan.storage), scale_text(explained.plan, is_training(explained)),
                       left_table(rows), reasons.text(style));
   text += paragraph(counts_text(explained) + ".", style, 0, 0);
   text += paragraph(
@@ -293,8 +312,20 @@ int plan_show(const std::string& name, const Settings& settings, const std::stri
   return 0;
 }
 
+Error no_such_node(const std::string& glob, const std::string& model,
+                   const std::vector<std::string>& words, const std::string& hint) {
+  const std::vector<std::string> plans = plan_words();
+  if (glob.ends_with(".json") || std::find(plans.begin(), plans.end(), glob) != plans.end()) {
+    return usage_error("plan explain: '" + glob + "' is a plan, and NODE is missing",
+                       "add a layer, a module or an operator: halfscope plan explain " +
+                           shell_quoted(glob) + " NODE --model " + shell_quoted(model));
+  }
+  return usage_error("no node of " + model + " matches '" + glob + "'",
+                     did_you_mean(glob, words, hint));
+}
+
 int plan_explain(const std::string& name, const std::string& glob, const Settings& settings) {
-  const ExplainedPlan explained = explain_plan(planned_network(settings), planned(name, settings));
+  const ExplainedPlan explained = explained_plan(planned_network(settings), name, settings);
   const std::vector<const NodeDecision*> found = decisions_about(explained, glob);
   if (found.empty()) {
     std::vector<std::string> words;  // paths, then operators
@@ -304,8 +335,7 @@ int plan_explain(const std::string& name, const std::string& glob, const Setting
     std::string paths = comma_list(std::span(words).first(shown));
     if (shown < words.size()) paths += fmt::format(" and {} more", words.size() - shown);
     for (const NodeDecision& node : explained.nodes) words.push_back(node.op);
-    throw usage_error("no node of " + settings.model + " matches '" + glob + "'",
-                      did_you_mean(glob, words, "nodes: " + paths));
+    throw no_such_node(glob, settings.model, words, "nodes: " + paths);
   }
   if (settings.json) {
     Json json = about_json("halfscope.plan-reasons/1", settings, samples_of(explained));
@@ -335,8 +365,8 @@ int plan_diff(const std::string& a, const std::string& b, const Settings& settin
     throw usage_error("plan diff compares what two plans do to a network", "add --model");
   }
   const Model network = planned_network(settings);
-  const ExplainedPlan left = explain_plan(network, planned(a, settings));
-  const ExplainedPlan right = explain_plan(network, planned(b, settings));
+  const ExplainedPlan left = explained_plan(network, a, settings);
+  const ExplainedPlan right = explained_plan(network, b, settings);
   const std::vector<DecisionDifference> nodes = differing_nodes(left, right);
   const std::vector<SettingDifference> general = differing_settings(left.plan, right.plan);
   const std::vector<ValueCast> left_casts = value_casts(left.executable),

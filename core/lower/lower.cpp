@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -215,6 +216,26 @@ void check_scale(const Node& node) {
   }
 }
 
+/// Optimizers keep wider copies of weights only: a buffer that every reader rounds to a narrower
+/// format is stored in that.
+void store_buffers_as_read(Graph& graph) {
+  for (const Variable& variable : graph.variables()) {
+    if (!variable.buffer) continue;
+    FloatFormat& stored = graph.value(variable.value).format;
+    std::optional<FloatFormat> read;
+    bool same = true;
+    for (const Node& node : graph.nodes()) {
+      const bool reads = node.phase != Phase::update &&
+                         std::find(node.inputs.begin(), node.inputs.end(), variable.value) !=
+                             node.inputs.end();
+      if (!reads) continue;
+      same = same && node.plan.rounds_weights && (!read || *read == node.plan.read);
+      read = node.plan.read;
+    }
+    if (read && same && stored.contains(*read)) stored = *read;
+  }
+}
+
 /// Sets the formats of variables and of all forward values. `targets`: see widest_input().
 void settle_forward_formats(Graph& graph, const FloatFormat& storage,
                             const std::set<ValueId>& targets) {
@@ -240,6 +261,7 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage,
       graph.value(node.outputs[i]).rounding = node.plan.rounding;
     }
   }
+  store_buffers_as_read(graph);
   for (const Variable& variable : graph.variables()) {
     // A buffer's new value is rounded to the buffer's format.
     if (variable.next != kNone)

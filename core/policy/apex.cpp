@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Presets of apex.amp (O0 to O3), of models in one dtype, and TF32.
 //   source: NVIDIA/apex before May 2025 (apex/amp/frontend.py, _initialize.py, lists/*.py;
-//   apex/fp16_utils/fp16util.py)
+//   apex/fp16_utils/fp16util.py: convert_network, convert_module, BN_convert_float)
 // A level that casts the model keeps every parameter as fp16, except those of batch normalizations
 // with affine parameters if keep_batchnorm_fp32 is on. Inputs are cast to fp16 and outputs to fp32,
 // so a loss outside the model computes in fp32.
@@ -119,7 +119,7 @@ Plan with_plain_norms(Plan plan, const Model& network) {
     rule.rounds_weights = true;
     rule.why =
         "It has no affine parameters (affine=False), and apex keeps only batch normalizations that "
-        "have some in fp32.";
+        "have some in fp32. Its statistics are buffers, which are cast to fp16.";
     rule.change = "Give it affine parameters (affine=True).";
     plan.rules.push_back(std::move(rule));
   }
@@ -131,17 +131,20 @@ Plan o2_plan() {
   Plan plan = cast_model(kFp16, "O2 (cast_model_type=torch.float16)");
   plan.storage = kFp32;
   plan.initial = kFp16;
+  plan.why =
+      "O2 (cast_model_type=torch.float16) computes in fp16, with fp16 copies of fp32 master weights.";
   for (const OpDef& def : op_table()) {
     if (def.stored_inputs_from == OpDef::kAllInputs || def.autocast == Autocast::internal) continue;
     PlanRule rule{.path = "", .op = def.name, .read = kFp16, .write = kFp16};
     rule.rounds_weights = true;
-    rule.why = "O2 casts the model's weights to fp16: they are copies of the master weights.";
+    rule.why = plan.why;
     rule.change = "Call .float() on the module and cast its inputs.";
     if (def.name != std::string_view(kNorm)) plan.rules.push_back(std::move(rule));
   }
   keep_batch_norm(plan,
                   "O2 keeps parameters and statistics of batch normalizations in fp32 "
-                  "(keep_batchnorm_fp32=True); activations are fp16.",
+                  "(keep_batchnorm_fp32=True). Their kernel reads fp16 activations as they are, "
+                  "computes in fp32 and writes fp16.",
                   "amp.initialize(..., keep_batchnorm_fp32=False).");
   return plan;
 }
@@ -151,7 +154,8 @@ Plan o3_plan(bool keep_norms) {
   if (keep_norms)
     keep_batch_norm(plan,
                     "keep_batchnorm_fp32=True keeps parameters and statistics of batch "
-                    "normalizations in fp32; activations are fp16.",
+                    "normalizations in fp32. Their kernel reads fp16 activations as they are, "
+                    "computes in fp32 and writes fp16.",
                     "amp.initialize(..., keep_batchnorm_fp32=False).");
   return plan;
 }
@@ -164,7 +168,8 @@ Plan network_to_half() {
   keep_batch_norm(
       plan,
       "network_to_half() casts batch normalizations back to fp32 after model.half(), so "
-      "their values were rounded to fp16 once; activations are fp16.",
+      "their values were rounded to fp16 once. Their kernel reads fp16 activations as they are, "
+      "computes in fp32 and writes fp16.",
       "Give it no affine parameters (affine=False).");
   return plan;
 }

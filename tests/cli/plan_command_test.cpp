@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -17,7 +18,9 @@ using nlohmann::json;
 using test::Bench;
 using test::Outcome;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 using Words = std::vector<std::string>;
 
 json json_of(const Words& words) {
@@ -86,9 +89,37 @@ TEST(CliPlan, ShowWithoutANetworkPrintsThePlan) {
 
 TEST(CliPlan, Fp32KeepsLayersAndSaysSo) {
   const Words words{"plan", "explain", "float16", "conv2", "--model", "lenet", "--fp32", "conv2"};
-  EXPECT_THAT(Bench().run(words).out,
-              AllOf(HasSubstr("conv2 (Conv) reads fp32 and writes fp32"), HasSubstr("path 'conv2'"),
-                    HasSubstr("weights are stored in fp32")));
+  EXPECT_THAT(
+      Bench().run(words).out,
+      AllOf(HasSubstr("conv2 (Conv) reads fp32 and writes fp32"),
+            HasSubstr("Why: --fp32 conv2 selects it."),
+            HasSubstr("Leave out --fp32 conv2, or choose a path that does not select conv2"),
+            HasSubstr("weights are stored in fp32")));
+  // The flags that are named are those of the command, whatever else the plan says.
+  const Outcome two = Bench().run({"plan", "explain", "fp8_delayed", "conv*", "--model", "lenet",
+                                   "--fp32", "conv*", "--fp32", "conv2"});
+  EXPECT_THAT(two.out, AllOf(HasSubstr("Why: --fp32 'conv*' selects it."),
+                             HasSubstr("Why: --fp32 conv2 selects it."),
+                             Not(ContainsRegex("[Rr]ule [0-9]"))));
+  const Outcome recipe =
+      Bench().run({"plan", "explain", "fp8_delayed", "conv1", "--model", "lenet"});
+  EXPECT_THAT(recipe.out, HasSubstr("Why: The plan's rule for operator Conv selects it."));
+}
+
+TEST(CliPlan, LintNamesTheFlagThatSelectsNothingOrIsContradicted) {
+  const Outcome none =
+      Bench().run({"plan", "lint", "mixed_float16", "--model", "lenet", "--fp32", "conv9*"});
+  EXPECT_THAT(none.out, HasSubstr("--fp32 'conv9*' selects nothing."));
+  const Bench bench;
+  std::ofstream(bench / "own.json")
+      << R"({"schema": "halfscope.plan/1", "name": "own", "default": {"format": "fp16"},
+             "variables": {"storage": "fp32"}, "rules": [{"path": "conv1", "format": "bf16"}]})";
+  const Outcome both =
+      bench.run({"plan", "lint", "own.json", "--model", "lenet", "--fp32", "conv*"});
+  EXPECT_THAT(
+      both.out,
+      HasSubstr("conv1: the plan's rule for path 'conv1' has no effect. --fp32 'conv*' says "
+                "otherwise for all of its layers"));
 }
 
 TEST(CliPlan, ExplainFindsNodesByOperator) {
@@ -119,6 +150,11 @@ TEST(CliPlan, WrongArgumentsAreUsageErrors) {
                      "no node of lenet matches 'conv9'", "did you mean conv1?");
   expect_usage_error({"plan", "explain", "Softmaks", "--model", "lenet"},
                      "no node of lenet matches 'Softmaks'", "nodes: conv1, relu1");
+  expect_usage_error({"plan", "explain", "tf-amp", "--model", "lenet"},
+                     "plan explain: 'tf-amp' is a plan, and NODE is missing",
+                     "halfscope plan explain tf-amp NODE --model lenet");
+  expect_usage_error({"plan", "explain", "float16", "my.json", "--model", "lenet"},
+                     "'my.json' is a plan, and NODE is missing", "plan explain my.json NODE");
   expect_usage_error({"plan", "show", "as_exported"},
                      "as_exported is the plan of an ONNX file and needs one",
                      "add --model FILE.onnx");

@@ -222,12 +222,15 @@ TEST(PlanLint, RulesForTheSameLayersContradict) {
     ASSERT_EQ(findings.size(), 1u) << texts(findings);
     EXPECT_EQ(findings[0].rule, "rules_contradict");
     EXPECT_EQ(findings[0].layer, "conv1");
-    EXPECT_THAT(findings[0].text, HasSubstr("rule 1 ("));
-    EXPECT_THAT(findings[0].text, HasSubstr("has no effect. Rule 2 ("));
+    EXPECT_THAT(findings[0].text, HasSubstr("rule for "));
+    EXPECT_THAT(findings[0].text, HasSubstr("has no effect. "));
   }
   EXPECT_EQ(findings_about_rules("lenet", plans[0])[0].text,
-            "conv1 and conv2: rule 1 (operator Conv) has no effect. Rule 2 (operator Conv) says "
-            "otherwise for all of its layers, and the last rule wins.");
+            "conv1 and conv2: the plan's first rule for operator Conv has no effect. A later rule "
+            "for operator Conv says otherwise for all of its layers, and the last rule wins.");
+  EXPECT_THAT(findings_about_rules("lenet", plans[1])[0].text,
+              HasSubstr("the plan's rule for path 'conv?' has no effect. The plan's rule for "
+                        "operator Conv says otherwise"));
 }
 
 TEST(PlanLint, OneSettingOfARuleIsContradicted) {
@@ -236,7 +239,8 @@ TEST(PlanLint, OneSettingOfARuleIsContradicted) {
   const std::vector<Finding> findings =
       findings_about_rules("lenet", {first, in_format("", "Conv", kFp16)});
   ASSERT_EQ(findings.size(), 1u) << texts(findings);
-  EXPECT_THAT(findings[0].text, HasSubstr("the format of rule 1 (operator Conv) has no effect"));
+  EXPECT_THAT(findings[0].text,
+              HasSubstr("the format of the plan's first rule for operator Conv has no effect"));
   // An exception for one layer between the two.
   EXPECT_EQ(
       findings_about_rules("lenet", {in_format("", "Conv", kFp32), in_format("conv1", "", kBf16),
@@ -279,13 +283,13 @@ TEST(PlanLint, ExceptionsDoNotContradict) {
               IsEmpty());
 }
 
-TEST(PlanLint, RulesAfterOneThatSelectsNothingKeepTheirNumbers) {
+TEST(PlanLint, RulesAfterOneThatSelectsNothingAreStillNamed) {
   const std::vector<Finding> findings = findings_about_rules(
       "lenet",
       {in_format("conv9", "", kFp32), in_format("", "Conv", kFp32), in_format("", "Conv", kFp16)});
   const Finding* finding = named(findings, "rules_contradict");
   ASSERT_NE(finding, nullptr) << texts(findings);
-  EXPECT_THAT(finding->text, HasSubstr("rule 2 (operator Conv)"));
+  EXPECT_THAT(finding->text, HasSubstr("the plan's first rule for operator Conv"));
 }
 
 TEST(PlanLint, PresetsAndExamplesHaveNoFindingsAboutRules) {

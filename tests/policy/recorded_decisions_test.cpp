@@ -183,7 +183,7 @@ TEST(RecordedDecisions, FindTheCompositeThatARuleSelected) {
   EXPECT_EQ(open[2].why, "softmax");
   EXPECT_EQ(
       open[1].why,
-      "products. Or rule 2 of the plan decided: the run does not record whether this layer is "
+      "products. Or the plan's rule for path 'att' decided: the run does not record whether this layer is "
       "part of a composite.");
 }
 

@@ -97,10 +97,7 @@ TEST(TorchPlans, ApexKeepsOnlyAffineBatchNormalizations) {
   Model model;
   Graph& graph = model.graph;
   ValueId x = model.input = graph.add_input("x", {2, 3, 4, 4});
-  const auto statistic = [&](const std::string& path) {
-    const ValueId value = graph.add_variable(path, {3}, {});
-    return value;
-  };
+  const auto statistic = [&](const std::string& path) { return graph.add_buffer(path, {3}, {}); };
   const auto norm = [&](const std::string& path, ValueId scale, ValueId shift) {
     x = graph
             .add("BatchNormalization", path,
@@ -124,6 +121,26 @@ TEST(TorchPlans, ApexKeepsOnlyAffineBatchNormalizations) {
     EXPECT_EQ(reads("plain"), kFp16) << preset;
     EXPECT_EQ(reads("frozen"), kFp32) << preset << ": these are values of affine parameters";
     EXPECT_EQ(resolve(plan, "plain", "Conv").read, resolve(plan, "other", "Conv").read);
+  }
+  // convert_module casts the buffers of the modules that convert_network does not leave out.
+  model.outputs = {{"y", x}};
+  for (const char* preset : {"apex-O2", "apex-O3-bn-fp32", "network-to-half"}) {
+    const Graph planned = lower_inference(model, preset_plan(preset, model).value()).graph;
+    for (const Variable& variable : planned.variables()) {
+      if (!variable.buffer) continue;
+      const bool plain = variable.path.starts_with("plain.");
+      EXPECT_EQ(planned.value(variable.value).format, plain ? kFp16 : kFp32)
+          << preset << " " << variable.path;
+    }
+  }
+}
+
+/// Weights are copies of fp32 master weights, so no reason may say that they are stored in fp16.
+TEST(TorchPlans, ApexO2GivesOneReasonForAllItsLayers) {
+  const Plan plan = preset_plan("apex-O2").value();
+  EXPECT_THAT(plan.why, HasSubstr("with fp16 copies of fp32 master weights"));
+  for (const PlanRule& rule : plan.rules) {
+    EXPECT_EQ(rule.why == plan.why, rule.op != "BatchNormalization") << rule.op;
   }
 }
 
