@@ -395,7 +395,7 @@ class Diagnoser {
               : "The fix was tried: the run is right with it, and wrong without it.");
     } else if (proof_) {
       result_.reasons.emplace_back("No change that was tried fixes the lane.");
-    } else if (is_capture(lane_.info().backend)) {
+    } else if (lane_.captured()) {
       result_.reasons.emplace_back(
           "Nothing was tried: make the change in your script, and record it again.");
     } else {

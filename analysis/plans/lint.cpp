@@ -202,8 +202,7 @@ void check_loss(const Planned& planned, std::vector<Finding>& findings) {
 
 /// Keras asks for it. Other frameworks leave the outputs as they are, or widen them on their own.
 void check_outputs(const Planned& planned, const Plan& plan, std::vector<Finding>& findings) {
-  // "keras-mixed_float16+fp32" after --fp32.
-  if (!keras_policy(plan.name.substr(0, plan.name.find('+')))) return;
+  if (!keras_policy(plan)) return;
   std::vector<NamedValue> outputs = planned.executable().outputs;
   if (outputs.empty()) outputs.push_back({"logits", planned.executable().logits});
   for (const NamedValue& output : outputs) {

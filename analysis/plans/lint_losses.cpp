@@ -86,8 +86,7 @@ double largest_below_one(const FloatFormat& format) {
 /// Where the user has a rule for the loss, the code computes it outside autocast.
 std::vector<std::string> refused_losses(const Model& model, const ExplainedPlan& explained) {
   const Plan& plan = explained.plan;
-  // "torch-autocast-fp16+fp32" after --fp32.
-  const auto autocast = torch_autocast(plan.name.substr(0, plan.name.find('+')));
+  const std::optional<TorchAutocast> autocast = torch_autocast(plan);
   constexpr const char* kLoss = "binary_cross_entropy";
   if (!autocast || !autocast->cuda) return {};
   std::set<std::string> planned;  // by autocast

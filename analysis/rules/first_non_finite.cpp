@@ -166,22 +166,52 @@ bool is_forward(const SiteInfo& site) {
   return site.phase == Phase::forward && !is_loss_scale(site);
 }
 
+/// Returns the forward sites that became NaN or infinite after the start and depend on it.
+std::vector<int> spread_forward(const LaneFacts& lane, const Start& start) {
+  std::vector<int> sites;
+  const std::vector<bool> below = lane.downstream(lane.node_of(start.site));
+  for (const int site : start.record->bad) {
+    const bool depends = below[static_cast<size_t>(lane.node_of(site))];
+    if (site > start.site && lane.site(site).role == Role::activation && depends)
+      sites.push_back(site);
+  }
+  return sites;
+}
+
+/// Returns the same of gradients, which run against the graph: from the gradient of a node's output
+/// to those of the nodes before it. A parameter's gradient is an end, and no gradient depends on
+/// it; the path has the last one.
+std::vector<int> spread_backward(const LaneFacts& lane, const Start& start) {
+  const SiteInfo& first = lane.site(start.site);
+  if (first.role == Role::weight_grad) return {};
+  const std::vector<bool> above = lane.upstream(lane.node_of(start.site));
+  const auto depends = [&](int site) {
+    // The loss scale multiplies all gradients.
+    return site > start.site && lane.site(site).phase == Phase::backward &&
+           (is_loss_scale(first) || above[static_cast<size_t>(lane.node_of(site))]);
+  };
+  std::vector<int> sites;
+  int parameter = -1;
+  for (const int site : start.record->bad) {
+    if (!depends(site)) continue;
+    if (lane.site(site).role == Role::weight_grad) {
+      parameter = site;
+    } else {
+      sites.push_back(site);
+    }
+  }
+  if (parameter >= 0) sites.push_back(parameter);
+  return sites;
+}
+
 /// Returns "conv2.activation -> relu2.activation -> loss": tensors that depend on the start and
 /// became NaN or infinite in the same step.
 std::string chain_of(const LaneFacts& lane, const Start& start) {
   std::vector<std::string> chain{lane.site(start.site).name()};
   const bool forward = is_forward(lane.site(start.site));
   if (start.record != nullptr) {
-    const std::vector<bool> below = lane.downstream(lane.node_of(start.site));
-    for (int site : start.record->bad) {
-      if (site <= start.site) continue;
-      const SiteInfo& info = lane.site(site);
-      // Gradients run against the graph: everything later in the pass may depend on the first.
-      const bool next =
-          forward ? info.role == Role::activation && below[static_cast<size_t>(lane.node_of(site))]
-                  : info.phase == Phase::backward;
-      if (next) chain.push_back(info.name());
-    }
+    for (const int site : forward ? spread_forward(lane, start) : spread_backward(lane, start))
+      chain.push_back(lane.site(site).name());
   }
   std::string text;
   for (size_t i = 0; i < chain.size() && i < kChainShown; ++i) {
@@ -308,8 +338,7 @@ std::string outcome_text(const LaneFacts& lane, const Course& course, Severity s
 /// Returns "fc1 contains NaN at step 3".
 std::string beginning(const LaneFacts& lane, const SiteInfo& site,
                       const std::optional<TensorStats>& stats, const std::string& when) {
-  // In a capture, results are infinite where they overflowed.
-  const bool rounded = is_capture(lane.info().backend) && !full_precision(site.format);
+  const bool rounded = lane.infinity_is_overflow(site);
   const TensorStats counts = stats.value_or(TensorStats{});
   if (counts.overflow + (rounded ? counts.pos_inf + counts.neg_inf : 0) > 0) {
     return fmt::format("{} overflows {} {}", site.name(), format_name(site.format), when);

@@ -52,7 +52,7 @@ Formats formats_of(const LaneFacts& lane, const ForwardNode& node) {
 int64_t end_of_finite_weights(const LaneFacts& lane) {
   if (!lane.inference()) {
     // Captures know the norm of recorded steps only.
-    const bool known = !is_capture(lane.info().backend);
+    const bool known = !lane.captured();
     for (const StepRow& row : lane.steps()) {
       const bool finite = std::isfinite(row.grad_norm) || (!known && std::isnan(row.grad_norm));
       if (!row.skipped && !finite) return row.step;
@@ -246,8 +246,8 @@ Zeros zeros_before(const LaneFacts& lane, int node, int64_t step) {
 std::string what_happens(const LaneFacts& lane, int site, const Root& root, const Zeros& zeros) {
   const SiteInfo& info = lane.site(site);
   if (root.overflow > 0) return overflow_text(lane, info);
-  // A captured result is already rounded: infinities of finite operands are its overflows.
-  if (is_capture(lane.info().backend) && !root.not_infinite() && !full_precision(info.format)) {
+  // Its operands are finite.
+  if (lane.infinity_is_overflow(info) && !root.not_infinite()) {
     const Subject subject = subject_of(info);
     return fmt::format(
         "{} overflows {}: {} of its {} are infinite", subject.name, format_name(info.format),

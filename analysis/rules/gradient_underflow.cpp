@@ -128,7 +128,7 @@ void suspect_underflow(const LaneFacts& lane, std::vector<Finding>& findings) {
 
 void find_gradient_underflow(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (lane.full_precision()) return;
-  if (is_capture(lane.info().backend)) return suspect_underflow(lane, findings);
+  if (lane.captured()) return suspect_underflow(lane, findings);
   std::map<int, Flushed> worst;  // by node: one finding a layer, about its worst tensor
   for (const SiteInfo& site : lane.info().sites) {
     if (site.phase != Phase::backward || !site.scale.empty()) continue;

@@ -63,7 +63,7 @@ class Judge {
   Harm run() {
     if (reference_ < 0) {
       harm_.inconclusive =
-          is_capture(lane_.info().backend)
+          lane_.captured()
               ? "It was recorded after rounding, and without a float32 run to compare with."
               : "This run has no float32 lane to compare with.";
       return std::move(harm_);

@@ -95,7 +95,7 @@ void LaneFacts::gather_bad(std::map<int64_t, RecordedStep>& by_step) const {
       if (is_forward_result(site)) record.forward_bad = true;
       if (site.phase != Phase::backward && !is_loss_scale(site)) continue;
       if (!record.backward_bad) {
-        const bool rounded = is_capture(info().backend) && counts.pos_inf + counts.neg_inf > 0;
+        const bool rounded = captured() && counts.pos_inf + counts.neg_inf > 0;
         record.gradients_overflow = counts.overflow > 0 || rounded;
       }
       record.backward_bad = true;
@@ -197,20 +197,35 @@ std::vector<int> LaneFacts::layers_behind(int site) const {
   return owner.layer < 0 ? owner.readers : std::vector<int>{node};
 }
 
-std::vector<bool> LaneFacts::downstream(int node) const {
+bool LaneFacts::infinity_is_overflow(const SiteInfo& site) const {
+  return captured() && !halfscope::full_precision(site.format);
+}
+
+std::vector<bool> LaneFacts::reached_from(int node, std::vector<int> ForwardNode::*next) const {
   std::vector<bool> reached(nodes_.size(), false);
   std::vector<int> open{node};
   reached[static_cast<size_t>(node)] = true;
   while (!open.empty()) {
-    const ForwardNode& next = nodes_[static_cast<size_t>(open.back())];
+    const ForwardNode& from = nodes_[static_cast<size_t>(open.back())];
     open.pop_back();
-    for (int reader : next.readers) {
-      if (reached[static_cast<size_t>(reader)]) continue;
-      reached[static_cast<size_t>(reader)] = true;
-      open.push_back(reader);
+    for (const int each : from.*next) {
+      if (reached[static_cast<size_t>(each)]) continue;
+      reached[static_cast<size_t>(each)] = true;
+      open.push_back(each);
     }
   }
   return reached;
+}
+
+std::vector<bool> LaneFacts::downstream(int node) const {
+  return reached_from(node, &ForwardNode::readers);
+}
+
+std::vector<bool> LaneFacts::upstream(int node) const {
+  const bool structured = std::any_of(nodes_.begin(), nodes_.end(),
+                                      [](const ForwardNode& each) { return !each.inputs.empty(); });
+  return structured ? reached_from(node, &ForwardNode::inputs)
+                    : std::vector<bool>(nodes_.size(), true);
 }
 
 std::vector<int> LaneFacts::forward_roots(const RecordedStep& step) const {

@@ -63,6 +63,11 @@ class LaneFacts {
   bool inference() const { return run_->info().inference; }
   /// Returns whether every layer computes in fp32 or wider, so that no precision finding applies.
   bool full_precision() const noexcept { return full_precision_; }
+  /// Returns whether another framework recorded the lane, after its tensors were rounded.
+  bool captured() const { return is_capture(info().backend); }
+  /// Returns whether infinities of this site are its overflows: a captured lane has no others,
+  /// except in fp32.
+  bool infinity_is_overflow(const SiteInfo& site) const;
   /// Returns the full-precision lane that this one is compared with; -1 if there is none or this is
   /// one.
   int reference() const noexcept { return reference_; }
@@ -91,6 +96,9 @@ class LaneFacts {
   std::vector<int> forward_roots(const RecordedStep& step) const;
   /// Returns, by node, whether it depends on `node` in the forward pass (`node` itself does).
   std::vector<bool> downstream(int node) const;
+  /// Returns, by node, whether `node` depends on it in the forward pass (`node` itself does). All
+  /// nodes if the lane does not record which node reads which.
+  std::vector<bool> upstream(int node) const;
 
   /// Returns whether a state is a moving average, which unlike an optimizer's has its own updates.
   bool is_average(const SiteInfo& state) const;
@@ -106,6 +114,7 @@ class LaneFacts {
   bool as_in_reference(const SiteInfo& site, int64_t step, const TensorCounts& counts) const;
   bool outputs_finite(const RecordedStep& record) const;
   void build_graph();
+  std::vector<bool> reached_from(int node, std::vector<int> ForwardNode::*next) const;
 
   const RunView* run_;
   int lane_;

@@ -52,7 +52,7 @@ void add_bins(const TensorStats& stats, double scale, std::map<double, WindowBin
 /// finite. Captured values are already rounded, so none of them counts as an overflow.
 bool overflowed_before_capture(const LaneFacts& lane, const RecordedStep& step, int site,
                                const TensorStats& stats) {
-  if (!is_capture(lane.info().backend) || stats.pos_inf + stats.neg_inf == 0) return false;
+  if (!lane.captured() || stats.pos_inf + stats.neg_inf == 0) return false;
   const auto first = std::find_if(step.bad.begin(), step.bad.end(), [&](int each) {
     return lane.site(each).phase == Phase::backward;
   });
@@ -241,7 +241,7 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
           " Some small values become 0 at every scale, but they carry less than 0.1% of the energy "
           "(sum of squares) of their gradient.";
     }
-    if (is_capture(lane.info().backend)) {
+    if (lane.captured()) {
       finding.text +=
           " Values that had become 0 before they were recorded do not count, so the lower end may "
           "be too low.";

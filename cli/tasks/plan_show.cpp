@@ -295,9 +295,9 @@ int plan_show(const std::string& name, const Settings& settings, const std::stri
                     weights_text(node), reasons.number_of(node.why)});
   }
   std::string text = heading(name, settings) + "\n";
-  text += fmt::format("weights and buffers: {}\nloss scale: {}\n\n{}\n{}\n",
-                      format_name(explained.plan.storage), scale_text(explained.plan, is_training(explained)),
-                      left_table(rows), reasons.text(style));
+  text += fmt::format(
+      "weights and buffers: {}\nloss scale: {}\n\n{}\n{}\n", format_name(explained.plan.storage),
+      scale_text(explained.plan, is_training(explained)), left_table(rows), reasons.text(style));
   text += paragraph(counts_text(explained) + ".", style, 0, 0);
   text += paragraph(
       "In " + what_runs(explained) + ": " + casts_text(total(casts), is_training(explained)) + ".",

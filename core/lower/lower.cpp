@@ -225,10 +225,9 @@ void store_buffers_as_read(Graph& graph) {
     std::optional<FloatFormat> read;
     bool same = true;
     for (const Node& node : graph.nodes()) {
-      const bool reads = node.phase != Phase::update &&
-                         std::find(node.inputs.begin(), node.inputs.end(), variable.value) !=
-                             node.inputs.end();
-      if (!reads) continue;
+      const auto end = node.inputs.end();
+      if (node.phase == Phase::update || std::find(node.inputs.begin(), end, variable.value) == end)
+        continue;
       same = same && node.plan.rounds_weights && (!read || *read == node.plan.read);
       read = node.plan.read;
     }

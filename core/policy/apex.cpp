@@ -132,7 +132,8 @@ Plan o2_plan() {
   plan.storage = kFp32;
   plan.initial = kFp16;
   plan.why =
-      "O2 (cast_model_type=torch.float16) computes in fp16, with fp16 copies of fp32 master weights.";
+      "O2 (cast_model_type=torch.float16) computes in fp16, with fp16 copies of fp32 master "
+      "weights.";
   for (const OpDef& def : op_table()) {
     if (def.stored_inputs_from == OpDef::kAllInputs || def.autocast == Autocast::internal) continue;
     PlanRule rule{.path = "", .op = def.name, .read = kFp16, .write = kFp16};

@@ -19,6 +19,10 @@ struct Preset {
   std::function<Plan(const Model&)> make_for{};  ///< for one network, PresetInfo::needs_network
 };
 
+/// Returns whether the plan has a preset's default and begins with its rules about formats,
+/// whatever their texts: a preset with rules of the user, under any name.
+bool extends(const Plan& plan, const Plan& preset);
+
 std::vector<Preset> our_presets();    ///< references, formats everywhere, recipes
 std::vector<Preset> torch_presets();  ///< PyTorch's autocast
 std::vector<Preset> apex_presets();   ///< apex's levels, model.half() and similar, TF32

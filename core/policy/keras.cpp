@@ -193,6 +193,13 @@ std::optional<KerasPolicy> keras_policy(std::string_view preset) {
   return std::nullopt;
 }
 
+std::optional<KerasPolicy> keras_policy(const Plan& plan) {
+  for (const KerasPolicy& policy : keras::policies()) {
+    if (policy.compute != kFp32 && extends(plan, keras_plan(policy))) return policy;
+  }
+  return std::nullopt;
+}
+
 Plan keras_plan(const KerasPolicy& policy) {
   Plan plan;
   plan.name = keras::preset_name(policy);

@@ -119,6 +119,17 @@ const std::vector<Preset>& preset_table() {
 
 }  // namespace
 
+bool extends(const Plan& plan, const Plan& preset) {
+  const auto same = [](const PlanRule& a, const PlanRule& b) {
+    return a.path == b.path && a.op == b.op && a.follow == b.follow && a.read == b.read &&
+           a.write == b.write && a.rounds_weights == b.rounds_weights;
+  };
+  return plan.double_precision == preset.double_precision &&
+         plan.defaults.read == preset.defaults.read &&
+         plan.defaults.write == preset.defaults.write && plan.rules.size() >= preset.rules.size() &&
+         std::equal(preset.rules.begin(), preset.rules.end(), plan.rules.begin(), same);
+}
+
 std::vector<Preset> our_presets() {
   const auto plan = [](const char* name, const char* group, const char* summary,
                        std::function<Plan()> make) {

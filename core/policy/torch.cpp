@@ -264,6 +264,13 @@ std::optional<TorchAutocast> torch_autocast(std::string_view preset) {
   return std::nullopt;
 }
 
+std::optional<TorchAutocast> torch_autocast(const Plan& plan) {
+  for (const Named& named : kPresets) {
+    if (extends(plan, torch_autocast_plan(named.autocast))) return named.autocast;
+  }
+  return std::nullopt;
+}
+
 const TorchFunction* torch_function(std::string_view op) {
   const auto* const found = std::find_if(std::begin(kFunctions), std::end(kFunctions),
                                          [&](const TorchFunction& each) { return each.op == op; });

@@ -22,6 +22,10 @@ struct TorchAutocast {
 /// Returns the autocast of a preset such as "torch-autocast-fp16"; nothing for other names.
 std::optional<TorchAutocast> torch_autocast(std::string_view preset);
 
+/// Returns the autocast that the plan's rules for operators are those of, whatever its name;
+/// nothing for other plans.
+std::optional<TorchAutocast> torch_autocast(const Plan& plan);
+
 /// One of our operators and the function of PyTorch that computes it.
 struct TorchFunction {
   const char* op;    ///< "Gemm"

@@ -8,20 +8,10 @@ import keras
 import numpy as np
 
 from halfscope._guard import Guarded, warn_stopped
+from halfscope._keras_ops import OPERATORS
 from halfscope._sites import (Layer, Sites, exact_text, format_of, new_recording,
                               whole_number)
 
-OPERATORS = {
-    "Dense": "Gemm", "EinsumDense": "Einsum", "Conv1D": "Conv", "Conv2D": "Conv", "Conv3D": "Conv",
-    "Conv1DTranspose": "ConvTranspose", "Conv2DTranspose": "ConvTranspose",
-    "DepthwiseConv2D": "Conv", "BatchNormalization": "BatchNormalization",
-    "LayerNormalization": "LayerNormalization", "GroupNormalization": "GroupNormalization",
-    "RMSNormalization": "RMSNormalization", "ReLU": "Relu", "LeakyReLU": "LeakyRelu",
-    "Softmax": "Softmax", "MaxPooling1D": "MaxPool", "MaxPooling2D": "MaxPool",
-    "AveragePooling2D": "AveragePool", "GlobalAveragePooling2D": "GlobalAveragePool",
-    "Embedding": "Gather", "Dropout": "Dropout", "Flatten": "Flatten", "Reshape": "Reshape",
-    "LSTM": "LSTM", "GRU": "GRU", "SimpleRNN": "RNN", "MultiHeadAttention": "Attention",
-}
 # Keras: variable of the optimizer -> name in HalfScope's own optimizers
 _STATES = (("_momentums", "adam_m"), ("_velocities", "adam_v"), ("momentums", "momentum"))
 _PRODUCTS = ("Gemm", "Einsum", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN", "Attention")

@@ -136,7 +136,7 @@ TEST(PlanLint, SquaresOfGradientsInFp16) {
 
 TEST(PlanLint, TheLossOfTfKerasIsInHalf) {
   Plan plan = keras_plan({false, kFp16});
-  plan.name = "keras-mixed_float16";
+  plan.name = "mine";
   const std::vector<Finding> half = lint("lenet", plan);
   const Finding* finding = named(half, "loss_not_fp32");
   ASSERT_NE(finding, nullptr) << texts(half);

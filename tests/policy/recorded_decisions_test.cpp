@@ -173,7 +173,8 @@ TEST(RecordedDecisions, FindTheCompositeThatARuleSelected) {
   EXPECT_EQ(found[2].why, "softmax");
   EXPECT_EQ(found[3].rule, 2);
   EXPECT_EQ(found[3].inputs, "att/softmax (fp32), q (fp16)");
-  EXPECT_EQ(found[4].why, "HalfScope adds this loss and computes it in fp32, because no rule names its path.");
+  EXPECT_EQ(found[4].why,
+            "HalfScope adds this loss and computes it in fp32, because no rule names its path.");
   // Both rules explain fp32 of att/softmax.
   const std::vector<NodeDecision> open = recorded_decisions(
       written_lane(start + R"({"op": "MatMul", "format": "bf16", "why": "products"},
@@ -181,10 +182,10 @@ TEST(RecordedDecisions, FindTheCompositeThatARuleSelected) {
                  {"op": "Softmax", "format": "fp32", "why": "softmax"},
                  {"op": "Relu", "format": "follow"}]})"));
   EXPECT_EQ(open[2].why, "softmax");
-  EXPECT_EQ(
-      open[1].why,
-      "products. Or the plan's rule for path 'att' decided: the run does not record whether this layer is "
-      "part of a composite.");
+  EXPECT_EQ(open[1].why,
+            "products. Or the plan's rule for path 'att' decided: the run does not record whether "
+            "this layer is "
+            "part of a composite.");
 }
 
 TEST(RecordedDecisions, SayWhenThePlanCannotBeRead) {

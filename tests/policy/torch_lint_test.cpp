@@ -9,6 +9,7 @@
 #include "analysis/plans/lint.h"
 #include "core/backend/loss_scaler.h"
 #include "core/policy/policy.h"
+#include "core/policy/torch.h"
 #include "tests/policy/torch_archive.h"
 
 namespace halfscope {
@@ -57,6 +58,25 @@ TEST(TorchLint, FindsTheLossesThatAutocastRefuses) {
     }
   }
   EXPECT_GE(refused, 1);
+}
+
+/// A copy of a preset in a file has another name, and a file may have a preset's name.
+TEST(TorchLint, RefusedLossesDoNotDependOnThePlansName) {
+  const Model model = test::network_of("loss_bce.dynamo");
+  Plan plan = preset_plan("torch-autocast-fp16", model).value();
+  plan.name = "mine";
+  EXPECT_EQ(findings_about_losses("loss_bce.dynamo", plan).size(), 1u);
+  Plan pure = preset_plan("float32").value();
+  pure.name = "torch-autocast-fp16";
+  EXPECT_THAT(findings_about_losses("loss_bce.dynamo", pure), IsEmpty());
+  EXPECT_EQ(torch_autocast(plan), torch_autocast("torch-autocast-fp16"));
+  EXPECT_FALSE(torch_autocast(preset_plan("mixed_float16").value()).has_value());
+  EXPECT_FALSE(torch_autocast(pure).has_value());
+  for (const PresetInfo& info : presets()) {
+    if (info.needs_network) continue;
+    EXPECT_EQ(torch_autocast(preset_plan(info.name).value()), torch_autocast(info.name))
+        << info.name;
+  }
 }
 
 TEST(TorchLint, ARuleOfTheUserTakesTheLossOutOfAutocast) {

@@ -44,4 +44,22 @@ RunView captured(const RunSpec& spec) {
   return run;
 }
 
+RunView changed(const RunView& run, const std::function<void(const SiteInfo&, TensorStats&)>& stats,
+                const std::function<void(StepRow&)>& row) {
+  RunView copy(run.info(), RunStatus::complete);
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    for (StepRow each : run.steps(lane)) {
+      row(each);
+      copy.add_step(lane, each);
+    }
+    for (const SiteInfo& site : run.lane(lane).sites) {
+      for (StatsWindow window : run.windows(lane, site.order)) {
+        stats(site, window.stats);
+        copy.add_window(lane, site.order, window);
+      }
+    }
+  }
+  return copy;
+}
+
 }  // namespace halfscope::test

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Make-believe runs as if another framework had trained them.
+// Make-believe runs as if another framework had trained them, and runs with changes.
 #pragma once
+
+#include <functional>
 
 #include "tests/report/synthetic.h"
 
@@ -9,5 +11,9 @@ namespace halfscope::test {
 /// Returns the narrow lane of a run as if it had been recorded in PyTorch: without a reference, and
 /// measured after rounding, so that overflows are infinities and underflows zeros.
 RunView captured(const RunSpec& spec);
+
+/// Returns a copy of a run with changed statistics and rows.
+RunView changed(const RunView& run, const std::function<void(const SiteInfo&, TensorStats&)>& stats,
+                const std::function<void(StepRow&)>& row);
 
 }  // namespace halfscope::test

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
 #include "analysis/plans/scaler_traces.h"
 #include "analysis/plans/scaler_verdicts.h"
@@ -16,25 +15,6 @@ namespace halfscope::test {
 namespace {
 
 using testing::HasSubstr;
-
-/// Returns a copy of a run with changed statistics and rows.
-RunView changed(const RunView& run, const std::function<void(const SiteInfo&, TensorStats&)>& stats,
-                const std::function<void(StepRow&)>& row) {
-  RunView copy(run.info(), RunStatus::complete);
-  for (int lane = 0; lane < run.lane_count(); ++lane) {
-    for (StepRow each : run.steps(lane)) {
-      row(each);
-      copy.add_step(lane, each);
-    }
-    for (const SiteInfo& site : run.lane(lane).sites) {
-      for (StatsWindow window : run.windows(lane, site.order)) {
-        stats(site, window.stats);
-        copy.add_window(lane, site.order, window);
-      }
-    }
-  }
-  return copy;
-}
 
 bool is_gradient(const SiteInfo& site) { return site.phase == Phase::backward; }
 
