@@ -39,9 +39,9 @@ std::string keras_message(const std::string& plan, const std::vector<std::string
   const std::optional<KerasPolicy> policy = keras_policy(plan);
   if (!policy || policy->keras3 || policy->compute != kFp16) {
     if (gpus.empty()) return "";
-    throw usage_error(
-        "--gpu has no effect on " + plan + ": only tf.keras's policy mixed_float16 checks the GPUs",
-        "leave it out, or name keras-mixed_float16");
+    throw usage_error("plan show: --gpu has no effect on " + plan +
+                          ": only tf.keras's policy mixed_float16 checks the GPUs",
+                      "leave it out, or name keras-mixed_float16");
   }
   if (gpus.empty()) {
     for (const GpuDevice& gpu : query_gpus().devices)

@@ -87,6 +87,16 @@ TEST(CliPlan, ShowWithoutANetworkPrintsThePlan) {
   EXPECT_THAT(Bench().run({"plan", "show", "float64"}).out, HasSubstr("double precision"));
 }
 
+TEST(CliPlan, AForwardPassNeedsNoLossScaleUnderAnyPlan) {
+  for (const char* plan : {"float16", "bfloat16", "mixed_float16"}) {
+    EXPECT_THAT(Bench().run({"plan", "show", plan, "--model", "zoo:F11"}).out,
+                HasSubstr("loss scale: none, because a forward pass has no gradients\n"))
+        << plan;
+  }
+  EXPECT_THAT(Bench().run({"plan", "show", "float16", "--model", "lenet"}).out,
+              HasSubstr("loss scale: needed: "));
+}
+
 TEST(CliPlan, Fp32KeepsLayersAndSaysSo) {
   const Words words{"plan", "explain", "float16", "conv2", "--model", "lenet", "--fp32", "conv2"};
   EXPECT_THAT(
@@ -150,11 +160,13 @@ TEST(CliPlan, WrongArgumentsAreUsageErrors) {
                      "no node of lenet matches 'conv9'", "did you mean conv1?");
   expect_usage_error({"plan", "explain", "Softmaks", "--model", "lenet"},
                      "no node of lenet matches 'Softmaks'", "nodes: conv1, relu1");
-  expect_usage_error({"plan", "explain", "tf-amp", "--model", "lenet"},
-                     "plan explain: 'tf-amp' is a plan, and NODE is missing",
-                     "halfscope plan explain tf-amp NODE --model lenet");
+  expect_usage_error(
+      {"plan", "explain", "tf-amp", "--model", "lenet"},
+      "plan explain: 'tf-amp' is a plan, and NODE is missing",
+      "add a layer, a module or an operator: halfscope plan explain tf-amp NODE --model");
   expect_usage_error({"plan", "explain", "float16", "my.json", "--model", "lenet"},
-                     "'my.json' is a plan, and NODE is missing", "plan explain my.json NODE");
+                     "'my.json' is a plan, and NODE is missing",
+                     "add a layer, a module or an operator: halfscope plan explain my.json NODE");
   expect_usage_error({"plan", "show", "as_exported"},
                      "as_exported is the plan of an ONNX file and needs one",
                      "add --model FILE.onnx");
@@ -221,6 +233,12 @@ TEST(CliPlan, FlagsThatHaveNoEffectOnTheSubjectAreRefused) {
   } mistakes[] = {{{"show", "float16", "--batch", "4"},
                    "--batch has no effect without a network",
                    "add --model"},
+                  {{"show", "keras-float32", "--gpu", "A100:8.0"},
+                   "--gpu has no effect without a network",
+                   "add --model"},
+                  {{"show", "keras-mixed_bfloat16", "--model", "lenet", "--gpu", "A100:8.0"},
+                   "--gpu has no effect on keras-mixed_bfloat16",
+                   "leave it out, or name keras-mixed_float16"},
                   {{"show", "float16", "--model", "lenet", "--frozen", "x"},
                    "--frozen has no effect on a built-in network",
                    "leave it out"},
