@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "core/numeric/formats/round.h"
+#include "halfscope/core/numeric/formats/round.h"
 
 int main(int argc, char** argv) {
   std::vector<float> numbers;

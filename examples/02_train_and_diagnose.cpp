@@ -4,12 +4,12 @@
 #include <atomic>
 #include <cstdio>
 
-#include "analysis/memory_sink.h"
-#include "analysis/rules/recommend.h"
-#include "analysis/rules/rules.h"
-#include "core/policy/policy.h"
-#include "core/train/trainer.h"
-#include "emulation/backends.h"
+#include "halfscope/analysis/memory_sink.h"
+#include "halfscope/analysis/rules/recommend.h"
+#include "halfscope/analysis/rules/rules.h"
+#include "halfscope/core/policy/policy.h"
+#include "halfscope/core/train/trainer.h"
+#include "halfscope/emulation/backends.h"
 
 namespace {
 

@@ -3,8 +3,8 @@
 // every recorded tensor, gradients included, without training.
 #include <cstdio>
 
-#include "core/lower/lower.h"
-#include "core/policy/policy.h"
+#include "halfscope/core/lower/lower.h"
+#include "halfscope/core/policy/policy.h"
 
 int main() {
   using namespace halfscope;

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "core/numeric/formats/rng.h"
-#include "core/numeric/types/float_types.h"
+#include "halfscope/core/numeric/formats/rng.h"
+#include "halfscope/core/numeric/types/float_types.h"
 
 using halfscope::bfloat16;
 using halfscope::half;

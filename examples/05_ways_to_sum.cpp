@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "core/numeric/formats/round.h"
-#include "core/numeric/sums/accumulate.h"
+#include "halfscope/core/numeric/formats/round.h"
+#include "halfscope/core/numeric/sums/accumulate.h"
 
 int main(int argc, char** argv) {
   using halfscope::kFp16;

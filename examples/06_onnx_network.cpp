@@ -7,15 +7,15 @@
 #include <cstdio>
 #include <fstream>
 
-#include "core/error.h"
-#include "core/models/models.h"
-#include "core/numeric/formats/rng.h"
-#include "core/onnx/export.h"
-#include "core/onnx/import.h"
-#include "core/policy/policy.h"
-#include "core/train/lane_setup.h"
-#include "core/train/runner.h"
-#include "emulation/backends.h"
+#include "halfscope/core/error.h"
+#include "halfscope/core/models/models.h"
+#include "halfscope/core/numeric/formats/rng.h"
+#include "halfscope/core/onnx/export.h"
+#include "halfscope/core/onnx/import.h"
+#include "halfscope/core/policy/policy.h"
+#include "halfscope/core/train/lane_setup.h"
+#include "halfscope/core/train/runner.h"
+#include "halfscope/emulation/backends.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "core/numeric/sum_orders/summation_value.h"
-#include "core/numeric/sums/sum_bound.h"
+#include "halfscope/core/numeric/sum_orders/summation_value.h"
+#include "halfscope/core/numeric/sums/sum_bound.h"
 
 using Row = std::span<const float>;
 

@@ -12,20 +12,6 @@
 namespace halfscope {
 namespace {
 
-LaneInfo describe_lane(const LaneConfig& lane, const Executable& executable) {
-  LaneInfo info;
-  info.name = lane.name();
-  info.backend = lane.backend->name();
-  info.plan_json = plan_to_json(lane.plan);
-  info.loss_scale = loss_scale_text(lane.scaler);
-  info.layers = executable.layers;
-  // A program that computes in double has no formats and therefore no sites.
-  if (!lane.plan.double_precision) {
-    for (const Tap& tap : executable.taps) info.sites.push_back(tap.site);
-  }
-  return info;
-}
-
 /// Returns the events in the sums before the taps of the last run.
 std::vector<SiteSums> diagnosed_sums(const Executable& executable, const Program& program,
                                      int64_t step) {

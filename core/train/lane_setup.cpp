@@ -270,4 +270,18 @@ std::unique_ptr<KernelChecker> kernel_checker(const ErrorSampling& errors, const
                                          errors.orders);
 }
 
+LaneInfo describe_lane(const LaneConfig& lane, const Executable& executable) {
+  LaneInfo info;
+  info.name = lane.name();
+  info.backend = lane.backend->name();
+  info.plan_json = plan_to_json(lane.plan);
+  info.loss_scale = loss_scale_text(lane.scaler);
+  info.layers = executable.layers;
+  // A program that computes in double has no formats and therefore no sites.
+  if (!lane.plan.double_precision) {
+    for (const Tap& tap : executable.taps) info.sites.push_back(tap.site);
+  }
+  return info;
+}
+
 }  // namespace halfscope

@@ -55,6 +55,9 @@ std::vector<LaneConfig> with_references(std::vector<LaneConfig> lanes);
 std::vector<std::pair<size_t, size_t>> lane_pairs(const ErrorSampling& errors,
                                                   std::span<const LaneConfig> lanes);
 
+/// Returns the description of a lane for a run file.
+LaneInfo describe_lane(const LaneConfig& lane, const Executable& executable);
+
 /// Returns the checker of the lane's kernels; null if they are the emulator's or no checks are
 /// requested.
 std::unique_ptr<KernelChecker> kernel_checker(const ErrorSampling& errors, const LaneConfig& lane,

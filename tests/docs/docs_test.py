@@ -7,7 +7,7 @@
   where that data is missing. The test data is in the folder `data` of the scratch folder.
 - Other commands (inline code, tables, plain blocks) must have a known name, known flags and, for `train` and `run`,
   values that the program accepts.
-- Relative links and anchors must exist. C++ snippets must be verbatim parts of files in examples/.
+- Relative links and anchors must exist. Snippets in C++, C and CMake must be verbatim parts of files that tests run.
 
 HALFSCOPE_REWRITE=1 replaces expected outputs that differ. Usage: docs_test.py PROGRAM SOURCE_FOLDER
 """
@@ -26,6 +26,9 @@ DATA = pathlib.Path(os.environ.get("HALFSCOPE_TEST_DATA", ROOT.parent / "shared"
 NEEDS = {"mnist": "mnist", "cifar10": "cifar10-subset", "models": "models", "mma-vectors": "mma-vectors"}
 ENVIRONMENT = {**os.environ, "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "NO_COLOR": "1",
                "HALFSCOPE_CACHE": "", "COLUMNS": "80"}
+# Files that snippets of a language must be parts of.
+SNIPPETS = {"cpp": "examples/*.cpp", "c++": "examples/*.cpp", "c": "examples/*.c",
+            "cmake": "tests/install/*/CMakeLists.txt"}
 # Flags of programs other than halfscope that the reference mentions.
 OTHER_FLAGS = {"--fmad", "--version"}
 
@@ -242,13 +245,14 @@ def check_places_in_code(failures):
 
 
 def check_snippets(name, text, failures):
-    examples = ["\n".join(line.strip() for line in file.read_text().split("\n"))
-                for file in sorted((ROOT / "examples").glob("*.cpp"))]
     for language, first, block, _ in blocks_of(text):
-        if language in ("cpp", "c++"):
-            wanted = "\n".join(line.strip() for line in block)
-            if not any(wanted in example for example in examples):
-                failures.append(f"{name}:{first}: this snippet is not part of a file in examples/")
+        if language not in SNIPPETS:
+            continue
+        files = ["\n".join(line.strip() for line in file.read_text().split("\n"))
+                 for file in sorted(ROOT.glob(SNIPPETS[language]))]
+        wanted = "\n".join(line.strip() for line in block)
+        if not any(wanted in file for file in files):
+            failures.append(f"{name}:{first}: this snippet is not part of a file {SNIPPETS[language]}")
 
 
 def check_page(name, text, flags, everything):
@@ -273,6 +277,7 @@ def self_check(flags, everything):
         "a missing file": "[a](nowhere.md)\n",
         "a missing anchor": "[a](#nowhere)\n",
         "a snippet of no example": "```cpp\nint nowhere = 1;\n```\n",
+        "a snippet of no example in C": "```c\nint nowhere = 1;\n```\n",
     }
     problems = [f"self check, right text: {each}" for each in
                 check_page("docs/self.md", good, flags, everything)[0]]

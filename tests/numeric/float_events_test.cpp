@@ -38,6 +38,19 @@ TEST(FloatEventsTest, ASumThatOverflows) {
   EXPECT_FALSE(scope.first(kUnderflow));
 }
 
+TEST(FloatEventsTest, OnlyOneFormat) {
+  const FloatEventScope all, halves(kFp16), brains(kBf16);
+  (void)(60000_h + 60000_h);
+  (void)(1.5_bf16 * 3_bf16);
+  const Float<FloatFormat{5, 10, 15, Encoding::ieee, true}> saturating(1e6);  // counts as fp16, too
+  EXPECT_EQ(saturating.value(), 65504.0f);
+  EXPECT_EQ(all.counts().operations, 2u);
+  EXPECT_EQ(halves.counts(),
+            (FloatEventCounts{.operations = 1, .conversions = 1, .inexact = 2, .overflows = 2}));
+  EXPECT_EQ(halves.first(kOverflow)->operation, FloatOperation::add);
+  EXPECT_EQ(brains.counts(), (FloatEventCounts{.operations = 1}));
+}
+
 TEST(FloatEventsTest, ASumThatStagnates) {
   // Beyond 2048 adding 1 is a tie, and stays.
   half sum{};

@@ -21,9 +21,14 @@ FloatEventScope::FloatEventScope() noexcept : outer_(detail::float_event_scope) 
   detail::float_event_scope = this;
 }
 
+FloatEventScope::FloatEventScope(const FloatFormat& only) noexcept : FloatEventScope() {
+  only_ = only.without_options();
+}
+
 FloatEventScope::~FloatEventScope() { detail::float_event_scope = outer_; }
 
 void FloatEventScope::record(const FloatEvent& event) noexcept {
+  if (only_ && event.format.without_options() != *only_) return;
   const uint64_t index = counts_.operations + counts_.conversions;
   const auto count = [&event](RoundFlags flag) { return (event.flags & flag) != 0 ? 1u : 0u; };
   (event.operation == FloatOperation::convert ? counts_.conversions : counts_.operations) += 1;

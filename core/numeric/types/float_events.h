@@ -53,6 +53,8 @@ struct FloatEventCounts {
 class FloatEventScope {
  public:
   FloatEventScope() noexcept;
+  /// Counts only operations whose results are in this format, with any options.
+  explicit FloatEventScope(const FloatFormat& only) noexcept;
   ~FloatEventScope();
   FloatEventScope(const FloatEventScope&) = delete;
   FloatEventScope& operator=(const FloatEventScope&) = delete;
@@ -70,6 +72,7 @@ class FloatEventScope {
  private:
   static constexpr RoundFlags kKinds[] = {kInexact, kOverflow, kUnderflow, kInvalid, kDivideByZero};
 
+  std::optional<FloatFormat> only_;
   FloatEventCounts counts_;
   uint8_t seen_ = 0;      ///< flags that have an event in firsts_
   FloatEvent firsts_[5];  ///< in the order of kKinds

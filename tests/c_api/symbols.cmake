@@ -1,0 +1,15 @@
+# Compares the functions that LIBRARY exports with those that HEADER declares.
+execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCHALL "[^\n ]+\n" symbols "${output}")
+list(TRANSFORM symbols REPLACE "(@.*)?\n$" "")
+list(REMOVE_ITEM symbols HALFSCOPE_0)  # the name of the version
+file(READ ${HEADER} text)
+string(REGEX MATCHALL "HALFSCOPE_API (int|const char\\*) [a-z_]+\\(" functions "${text}")
+list(TRANSFORM functions REPLACE "^.*[ *]([a-z_]+)\\($" "\\1")
+list(SORT symbols)
+list(SORT functions)
+if(NOT symbols STREQUAL functions)
+  message(FATAL_ERROR "exported:\n${symbols}\ndeclared:\n${functions}")
+endif()
+list(LENGTH functions count)
+message("${count} functions")

@@ -1,0 +1,25 @@
+# Compiles every installed header alone, twice included, with nothing but the installation to include from.
+include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
+file(GLOB_RECURSE headers RELATIVE ${PREFIX}/include ${PREFIX}/include/halfscope/*.h)
+list(LENGTH headers count)
+if(count LESS 200)
+  message(FATAL_ERROR "only ${count} headers are installed")
+endif()
+foreach(header ${headers})
+  string(MAKE_C_IDENTIFIER ${header} name)
+  file(WRITE ${WORK_DIR}/${name}.cpp "#include \"${header}\"\n#include \"${header}\"\n")
+endforeach()
+file(WRITE ${WORK_DIR}/CMakeLists.txt "
+cmake_minimum_required(VERSION 3.25)
+project(Headers LANGUAGES CXX)
+find_package(HalfScope REQUIRED COMPONENTS gtest)
+find_package(Eigen3 REQUIRED NO_MODULE)  # core/numeric/types/eigen.h
+file(GLOB sources *.cpp)
+add_library(headers OBJECT \${sources})
+target_compile_options(headers PRIVATE -fsyntax-only -Wall -Wextra -Werror)
+target_link_libraries(headers PRIVATE halfscope::gtest halfscope::halfscope_core Eigen3::Eigen)
+")
+run(${CMAKE_COMMAND} -S ${WORK_DIR} -B ${WORK_DIR}/build -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX}
+    -DCMAKE_PREFIX_PATH=${PREFIX})
+run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
+message("${count} headers")
