@@ -38,7 +38,7 @@ def learning_rate(optimizer):
 
 
 def host(x):
-    return x if x.device.type == "cpu" else x.detach().cpu()
+    return x if x.is_cpu else x.detach().cpu()
 
 
 def numbers(row):

@@ -11,9 +11,16 @@ FORMATS = {"float32": "fp32", "float64": "fp32", "float16": "fp16", "bfloat16": 
 NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
+_by_dtype = {}  # texts of dtypes are slow to make
+
+
 def format_of(dtype):
     """Returns HalfScope's name of a dtype of any framework; None if it is not measured."""
-    return FORMATS.get(str(dtype).rsplit(".", 1)[-1])
+    try:
+        return _by_dtype[dtype]
+    except KeyError:
+        found = _by_dtype[dtype] = FORMATS.get(str(dtype).rsplit(".", 1)[-1])
+        return found
 
 
 def whole_number(name, value, least):
