@@ -100,9 +100,13 @@ def _install():
                 _scaled.clear()
             _depth += 1
             try:
-                return original(tensors, *args, **kwargs)
+                result = original(tensors, *args, **kwargs)
             finally:
                 _depth -= 1
+            if _depth == 0 and not torch.compiler.is_compiling():
+                for watch in list(_watches):
+                    watch._on_backward_done()
+            return result
         return run
 
     def scale(original):

@@ -98,6 +98,8 @@ class Sites:
 
         def key(number):
             phase, late, own, role, path = self._rank[number]
+            if role == "state" and phase == 0:
+                return (phase, late, first.get(path, len(self._rank)) + 0.5, own)
             if role == "weight":
                 return (phase, late, first.get(path, len(self._rank)) - 0.5, own)
             return (phase, late, own, own)
@@ -108,10 +110,11 @@ class Sites:
         return [(each.path, each.op, each.inputs, each.format, each.format, each.parameters)
                 for each in self.layers.values()]
 
-    def plan(self, storage, state):
+    def plan(self, storage, state, statistics=False):
         """Returns name and JSON of the plan that the layers' formats amount to.
 
-        storage: formats of the weights; state: formats of the optimizer's state.
+        storage: formats of the weights; state: formats of the optimizer's state; statistics:
+        whether forward passes move running statistics.
         """
         formats = [each.format for each in self.layers.values()]
         weights = _most(storage) or "fp32"
@@ -126,6 +129,8 @@ class Sites:
         variables = {"storage": weights}
         if state and _most(state) != weights:
             variables["state"] = _most(state)
+        if statistics:
+            variables["buffers"] = "always"
         rules = [{"path": "\\" + _escaped(each.path), "format": each.format}
                  for each in self.layers.values() if each.format != default]
         plan = {"schema": "halfscope.plan/1", "name": name,

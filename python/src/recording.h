@@ -22,7 +22,7 @@ namespace halfscope::python {
 struct SiteTensor {
   int site = -1;
   const Elements* elements = nullptr;
-  /// Of updates, the gradient; of means of squares, the mean of gradients. May be null.
+  /// The gradient of an update, or the mean of gradients of a mean of squares. May be null.
   const Elements* beside = nullptr;
   int weight = -1;  ///< of updates: site of the weight, of which before_update() keeps the bytes
 };
