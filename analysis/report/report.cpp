@@ -137,7 +137,8 @@ LaneReport report_lane(const RunView& run, int lane) {
   report.plan_json = info.plan_json;
   report.loss_scaling = info.loss_scale;
   report.reference = is_reference(run, lane);
-  report.harm = harm_of(LaneFacts(run, lane));
+  const LaneFacts facts(run, lane);
+  report.harm = harm_of(facts);
   report.lost = run.lost(lane);
   const std::span<const StepRow> rows = run.steps(lane);
   report.steps = static_cast<int64_t>(rows.size());
@@ -147,7 +148,7 @@ LaneReport report_lane(const RunView& run, int lane) {
     report.last_skipped = row.step;
   }
   if (!rows.empty()) {
-    if (!run.info().inference) {
+    if (facts.has_loss()) {
       report.first_loss = rows.front().loss;
       report.last_loss = rows.back().loss;
     }

@@ -31,7 +31,7 @@ std::vector<double> losses_of(std::span<const StepRow> rows) {
 
 void find_baseline(const LaneFacts& lane, std::vector<Finding>& findings) {
   const std::span<const StepRow> rows = lane.steps();
-  if (lane.inference() || !is_reference(lane.run(), lane.lane())) return;
+  if (!lane.has_loss() || !is_reference(lane.run(), lane.lane())) return;
   if (static_cast<int64_t>(rows.size()) < kLeastSteps || !has_diverged(rows)) return;
   Finding finding;
   finding.rule = "baseline";

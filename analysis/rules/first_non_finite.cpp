@@ -57,12 +57,12 @@ Course course_of(const LaneFacts& lane) {
       taken_scale = row.loss_scale;
     }
     ++course.steps;
-    course.loss_ends_finite = std::isfinite(row.loss);
+    course.loss_ends_finite = lane.loss_is_fine(row);
     course.ends_skipped = row.skipped;
-    course.harmed = course.harmed || (!row.skipped && !std::isfinite(row.loss));
+    course.harmed = course.harmed || (!row.skipped && !lane.loss_is_fine(row));
     course.last_scale = row.loss_scale;
   }
-  if (!lane.inference()) return course;
+  if (lane.has_loss()) return course;
   course.loss_ends_finite = true;  // the outputs do that there
   course.harmed = false;
   for (const RecordedStep& record : lane.recorded()) {
@@ -107,13 +107,13 @@ int64_t last_good_step(const LaneFacts& lane, const Course& course) {
   int64_t good = -1;
   auto record = lane.recorded().begin();
   for (const StepRow& row : lane.steps()) {
-    if (course.harmed && !row.skipped && !std::isfinite(row.loss)) break;
+    if (course.harmed && !row.skipped && !lane.loss_is_fine(row)) break;
     while (record != lane.recorded().end() && record->step + record->step_count <= row.step) {
       ++record;
     }
     const bool known = record != lane.recorded().end() && record->step <= row.step;
     const bool bad = known ? record->forward_bad || record->backward_bad : row.first_bad >= 0;
-    if (!row.skipped && std::isfinite(row.loss) && !bad) good = row.step;
+    if (!row.skipped && lane.loss_is_fine(row) && !bad) good = row.step;
   }
   return good;
 }
@@ -144,7 +144,7 @@ std::optional<Start> find_start(const LaneFacts& lane, const Course& course) {
       break;
     }
     if (row.step < good || is_recorded(lane, row.step)) continue;
-    const bool finite = lane.inference() || std::isfinite(row.loss);
+    const bool finite = lane.loss_is_fine(row);
     const bool site_counts = row.first_bad >= 0 && !is_absorbed(lane, row.first_bad) &&
                              row.first_bad < static_cast<int>(lane.info().sites.size());
     if (!site_counts && finite && !row.skipped) continue;
@@ -155,7 +155,7 @@ std::optional<Start> find_start(const LaneFacts& lane, const Course& course) {
   // The statistics clear every tensor: only the loss or the update shows it.
   for (const StepRow& row : lane.steps()) {
     if (row.step < good || lane.inference()) continue;
-    if (std::isfinite(row.loss) && !row.skipped) continue;
+    if (lane.loss_is_fine(row) && !row.skipped) continue;
     return Start{.step = row.step, .site = -1, .row = &row};
   }
   return std::nullopt;
@@ -222,7 +222,7 @@ std::string chain_of(const LaneFacts& lane, const Start& start) {
     text += fmt::format(" -> ({} more)", chain.size() - kChainShown);
   }
   if (start.row != nullptr) {
-    if (forward && !lane.inference() && !std::isfinite(start.row->loss)) text += " -> loss";
+    if (forward && !lane.loss_is_fine(*start.row)) text += " -> loss";
     if (start.row->skipped) text += " -> update skipped";
   }
   return text;
@@ -362,8 +362,7 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
   const std::optional<Start> start = find_start(lane, course);
   if (!start) return;
   const bool known = start->site >= 0;
-  const bool loss_lost =
-      !lane.inference() && start->row != nullptr && !std::isfinite(start->row->loss);
+  const bool loss_lost = start->row != nullptr && !lane.loss_is_fine(*start->row);
   const bool forward = known ? is_forward(lane.site(start->site)) : loss_lost;
 
   Finding finding{.rule = "first_non_finite", .lane = lane.lane()};

@@ -113,13 +113,19 @@ void LaneFacts::add_rows(RecordedStep& record) const {
     }
     first = false;
     record.skipped = record.skipped || row.skipped;
-    record.loss_finite = record.loss_finite && (inference() || std::isfinite(row.loss));
+    record.loss_finite = record.loss_finite && loss_is_fine(row);
   }
 }
 
 void LaneFacts::gather_windows() {
   std::map<int64_t, RecordedStep> by_step;
   gather_bad(by_step);
+  // A loss that is NaN in every step has gradients that are NaN in every step.
+  const bool never = std::all_of(steps().begin(), steps().end(),
+                                 [](const StepRow& row) { return std::isnan(row.loss); });
+  const bool clean = std::any_of(by_step.begin(), by_step.end(),
+                                 [](const auto& each) { return each.second.bad.empty(); });
+  knows_loss_ = !(is_capture(info().backend) && never && (clean || by_step.empty()));
   Absorption absorption(*this);
   for (auto& [step, record] : by_step) {
     add_rows(record);
@@ -128,12 +134,12 @@ void LaneFacts::gather_windows() {
       record.forward_bad = std::any_of(record.bad.begin(), record.bad.end(),
                                        [&](int order) { return is_forward_result(site(order)); });
     }
-    if (inference()) record.loss_finite = outputs_finite(record);
+    if (!has_loss()) record.loss_finite = outputs_finite(record);
     recorded_.push_back(std::move(record));
   }
 }
 
-/// Activations that no layer reads stand for the loss in inference.
+/// Activations that no layer reads stand for the loss where there is none.
 bool LaneFacts::outputs_finite(const RecordedStep& record) const {
   return std::none_of(record.bad.begin(), record.bad.end(), [&](int order) {
     const ForwardNode& node = nodes_[static_cast<size_t>(node_of(order))];

@@ -5,6 +5,7 @@
 // same place and step, the network is the cause and not the format, so it does not count.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -61,6 +62,11 @@ class LaneFacts {
   const SiteInfo& site(int order) const { return info().sites[static_cast<size_t>(order)]; }
   std::span<const StepRow> steps() const { return run_->steps(lane_); }
   bool inference() const { return run_->info().inference; }
+  /// Returns whether steps have a loss. Inference has none, and a capture whose program never gave
+  /// one has only NaN. The outputs stand for it then.
+  bool has_loss() const { return !inference() && knows_loss_; }
+  /// Returns whether the loss of a step is finite, or there is none.
+  bool loss_is_fine(const StepRow& row) const { return !has_loss() || std::isfinite(row.loss); }
   /// Returns whether every layer computes in fp32 or wider, so that no precision finding applies.
   bool full_precision() const noexcept { return full_precision_; }
   /// Returns whether another framework recorded the lane, after its tensors were rounded.
@@ -120,6 +126,7 @@ class LaneFacts {
   int lane_;
   int reference_ = -1;
   std::vector<int> reference_sites_;  // by site; -1: it has no counterpart
+  bool knows_loss_ = true;
   bool full_precision_ = false;
   std::vector<RecordedStep> recorded_;
   std::vector<ForwardNode> nodes_;

@@ -137,7 +137,10 @@ std::vector<Setting> network_rows() {
                         .folders_after = {"mnist:", "cifar10:"}};
   const std::string known = "lenet, lenet-hot, resnet20, mlp:A-B-...-Z, zoo:ID or FILE.onnx";
   return {
-      {"network", kRun | kConvert, group::kArguments, "Network: " + known,
+      {"network", kRun, group::kArguments, "Network: " + known, text("NETWORK", &Settings::model),
+       Kept::always, networks},
+      {"network", kConvert, group::kArguments,
+       "Network: " + known + "; a folder of tensors; or RUN.rank0.hscope to join all ranks",
        text("NETWORK", &Settings::model), Kept::always, networks},
       {"--model", kTrain, group::kCommon, "Network to train: " + known,
        text("NAME", &Settings::model), Kept::always, networks},
@@ -432,7 +435,8 @@ std::vector<Setting> output_rows() {
       file("--out", kRun, &Settings::out, "*.np[yz]", "Write the outputs to a .npz or .npy file",
            group::kCommon),
       file("--out", kConvert, &Settings::out, "*.onnx",
-           "ONNX file to write (- for standard output)", group::kCommon),
+           "ONNX file to write (- for standard output); of tensors or ranks, the run file",
+           group::kCommon),
       file("--record", kRun, &Settings::record, "*.hscope",
            "Write a run file with statistics and errors", group::kCommon),
       file("--save-weights", kTrain, &Settings::save_weights, "*.npz",

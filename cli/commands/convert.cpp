@@ -2,9 +2,11 @@
 // `halfscope convert`: a network as an ONNX file, as it is or with what a plan does to it.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "analysis/rules/text.h"
@@ -13,7 +15,9 @@
 #include "cli/args/setting.h"
 #include "cli/args/zoo_case.h"
 #include "cli/commands/command.h"
+#include "cli/tasks/rank_runs.h"
 #include "cli/tasks/run_input.h"
+#include "cli/tasks/tensor_run.h"
 #include "cli/tasks/training.h"
 #include "cli/tasks/typed_check.h"
 #include "cli/terminal/output.h"
@@ -124,9 +128,30 @@ void tell_types(const Settings& settings, const NetworkOptions& wanted, const st
   }
 }
 
+/// Writes a run file from what another program recorded. Flags of networks have no meaning here.
+int convert_recording(const Settings& settings, bool folder) {
+  for (const std::string& key : settings.given) {
+    if (key == "network" || key == "out" || key == "force") continue;
+    throw usage_error(fmt::format("--{} is for networks, but '{}' is {}", key, settings.model,
+                                  folder ? "a folder of tensors" : "a run file"),
+                      "leave it out");
+  }
+  check_is_file_name(settings.out, "a run file");
+  check_result_file(settings.out, settings.force);
+  write_out(folder ? record_tensor_folder(settings.model, settings.out, settings.force)
+                   : merge_rank_runs(settings.model, settings.out, settings.force));
+  return 0;
+}
+
 int convert_network(const Settings& settings) {
-  if (settings.out.empty())
-    throw usage_error("convert needs a file to write", "add --out net.onnx");
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(settings.model, ignored);
+  const bool recording = folder || is_rank_file(settings.model);
+  if (settings.out.empty()) {
+    throw usage_error("convert needs a file to write",
+                      recording ? "add --out run.hscope" : "add --out net.onnx");
+  }
+  if (recording) return convert_recording(settings, folder);
   check_typed_settings(settings);
   std::vector<std::string> files = input_files(settings);
   for (const std::string& file : input_array_files(settings.inputs)) files.push_back(file);

@@ -7,9 +7,13 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <utility>
 
+#include "analysis/memory_sink.h"
 #include "analysis/proof/twins.h"
+#include "analysis/rules/text.h"
 #include "cli/args/backends.h"
 #include "cli/args/config_file.h"
 #include "cli/args/setting.h"
@@ -18,6 +22,8 @@
 #include "cli/terminal/stop.h"
 #include "core/error.h"
 #include "core/plan/plan.h"
+#include "core/policy/policy.h"
+#include "core/train/trainer.h"
 
 namespace halfscope {
 namespace {
@@ -30,12 +36,15 @@ constexpr const char* kAgain = "write the folder again with save_twin() of the P
 constexpr int64_t kMostSteps = 1'000'000;
 
 /// The flags that a twin may set. Files of others have no effect on its folder.
-constexpr std::array kFlags{"--model", "--data",  "--loss",       "--optimizer",
-                            "--batch", "--steps", "--no-shuffle", "--frozen"};
+constexpr std::array kFlags{"--model", "--data",       "--loss",   "--optimizer", "--batch",
+                            "--steps", "--no-shuffle", "--frozen", "--schedule"};
 
 /// Twins moved by one ulp show how sensitive the training is. PyTorch sums in another order, which
 /// is a few such errors in every operation.
 constexpr double kFew = 8.0;
+/// Difference of a module's outputs that is not rounding: fp32 sums of one forward pass are a
+/// hundred times closer.
+constexpr double kOutputGap = 1e-3;
 /// Difference that is rounding in any training: 16 fp32 ulps of the loss.
 constexpr double kFloor = 0x1p-20;
 
@@ -111,6 +120,28 @@ void read_losses(TwinFolder& twin, const Json& json) {
   }
 }
 
+/// Reads what modules wrote, which older twins do not say.
+void read_outputs(TwinFolder& twin, const Json& json) {
+  const auto bad = [&] {
+    return twin_error(twin, fmt::format("{}: \"outputs\" is damaged", kFile));
+  };
+  if (!json.is_array()) throw bad();
+  for (const Json& each : json) {
+    if (!each.is_object()) throw bad();
+    for (const char* key : {"module", "node"}) {
+      if (!each.contains(key) || !each[key].is_string()) throw bad();
+    }
+    for (const char* key : {"n", "norm", "max_abs"}) {
+      if (!each.contains(key) || !each[key].is_number()) throw bad();
+    }
+    twin.outputs.push_back({.module = each["module"].get<std::string>(),
+                            .node = each["node"].get<std::string>(),
+                            .n = each["n"].get<int64_t>(),
+                            .norm = each["norm"].get<double>(),
+                            .max_abs = each["max_abs"].get<double>()});
+  }
+}
+
 /// Sets what the twin sets, except `--steps` if `settings` has its own.
 void add_to(Settings& settings, const TwinFolder& twin) {
   for (const auto& [flag, value] : twin.settings) {
@@ -144,6 +175,60 @@ double moved(const Twins& twins, size_t step) {
   return most;
 }
 
+bool differs(double own, double theirs) {
+  return !(std::fabs(own - theirs) <= kOutputGap * std::fabs(theirs));
+}
+
+/// Trains one step of float32 and returns a sentence about the first module whose outputs differ
+/// from PyTorch's; "" if the twin does not say what they were.
+std::string first_difference(const TwinFolder& twin, TrainConfig config, const Dataset& data,
+                             const Backend* backend) {
+  if (twin.outputs.empty()) return "";
+  config.steps = 1;
+  config.every = 1;
+  config.evaluate = false;
+  config.errors.enabled = false;
+  config.lanes = {{.plan = *preset_plan("float32"), .scaler = {}, .backend = backend}};
+  MemorySink sink;
+  Trainer trainer(config, data);
+  sink.begin(trainer.describe());
+  trainer.run(&sink, {}, catch_stop_signals());
+  const LaneInfo& lane = sink.view().lane(0);
+  std::map<std::string, int> sites;  // by path, and by the name in the network's file
+  for (const SiteInfo& site : lane.sites) {
+    if (site.role == Role::activation && site.phase == Phase::forward) {
+      sites.emplace(site.path, site.order);
+    }
+  }
+  for (const LayerInfo& layer : lane.layers) {
+    const auto found = sites.find(layer.path);
+    if (!layer.alias.empty() && found != sites.end()) sites.emplace(layer.alias, found->second);
+  }
+  int64_t compared = 0;
+  for (const TwinOutput& theirs : twin.outputs) {
+    // A module that is one node in the file gives the node its name.
+    const auto by_node = sites.find(theirs.node);
+    const auto found = by_node != sites.end() ? by_node : sites.find(theirs.module);
+    if (found == sites.end()) continue;
+    const TensorStats& own = sink.view().total(0, found->second);
+    const double norm = own.non_finite() > 0 ? std::nan("") : std::sqrt(own.sum_sq);
+    ++compared;
+    if (own.n == theirs.n && !differs(norm, theirs.norm) &&
+        !differs(static_cast<double>(own.max_abs), theirs.max_abs)) {
+      continue;
+    }
+    return fmt::format(
+        ". The first module that differs is '{}' (node '{}'): in step 0 its outputs have the "
+        "2-norm {:.6g}, and PyTorch's had {:.6g}",
+        theirs.module, theirs.node, norm, theirs.norm);
+  }
+  if (compared == 0) return "";
+  return fmt::format(
+      ". The outputs of {} agree in step 0, so the cause is in the loss, the gradients or the "
+      "optimizer",
+      counted(compared, "module"));
+}
+
 }  // namespace
 
 bool is_twin_folder(const std::string& name) {
@@ -170,6 +255,7 @@ TwinFolder read_twin(const std::string& folder) {
   }
   read_arguments(twin, json["arguments"]);
   read_losses(twin, json["losses"]);
+  if (json.contains("outputs")) read_outputs(twin, json["outputs"]);
   return twin;
 }
 
@@ -236,8 +322,9 @@ TwinMatch repeat_twin(const TwinFolder& twin, bool quiet) {
     if (!(gap <= allowed)) {
       throw Error(
           fmt::format("twin '{}': at step {} the fp32 loss is {:.9g}, but PyTorch's was {:.9g}; "
-                      "rounding explains a difference of {:.2g}",
-                      twin.folder, i, got, wanted, allowed),
+                      "rounding explains a difference of {:.2g}{}",
+                      twin.folder, i, got, wanted, allowed,
+                      first_difference(twin, config, data, request.backend)),
           "this is another training, so plans are not judged on it. If no file was changed, "
           "compare halfscope inspect of the network with your model");
     }

@@ -17,11 +17,20 @@ class App;
 
 namespace halfscope {
 
+/// The outputs of a module of PyTorch's model in the first forward pass, in fp32.
+struct TwinOutput {
+  std::string module{}, node{};
+  int64_t n = 0;
+  double norm = 0.0;  ///< 2-norm
+  double max_abs = 0.0;
+};
+
 struct TwinFolder {
   std::string folder{};
   /// Flags of `train` and their values; "" of switches. Files are paths in the folder.
   std::vector<std::pair<std::string, std::string>> settings{};
-  std::vector<double> losses{};  ///< of PyTorch's fp32 training, one for each step
+  std::vector<double> losses{};       ///< of PyTorch's fp32 training, one for each step
+  std::vector<TwinOutput> outputs{};  ///< in the order in which modules ran
 };
 
 /// Returns whether the argument names a folder.

@@ -170,7 +170,7 @@ class Forward:
     def _measure(self, site, x, merge):
         if site is None:
             return
-        if x.device.type == "cpu":
+        if x.is_cpu:
             self.watch._recording.measure(site, x, merge)
             return
         flat = x.detach().reshape(-1)

@@ -2,6 +2,7 @@
 """Functions of a watch that need none of its state."""
 import math
 import os
+import sys
 
 import torch
 
@@ -22,12 +23,38 @@ def is_compiled(module):
     return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
 
 
-def file_of_rank(out):
+def rank_and_ranks():
+    """Returns the number of this process and of all processes of a training."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        if torch.distributed.get_world_size() > 1:
-            base, extension = os.path.splitext(os.fspath(out))
-            return f"{base}.rank{torch.distributed.get_rank()}{extension}"
-    return os.fspath(out)
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1
+
+
+def file_of_rank(out):
+    rank, ranks = rank_and_ranks()
+    if ranks == 1:
+        return os.fspath(out)
+    base, extension = os.path.splitext(os.fspath(out))
+    return f"{base}.rank{rank}{extension}"
+
+
+def plain_name(path):
+    """Returns the path of a module without what torch.compile and FSDP put into it."""
+    return ".".join(part for part in path.split(".")
+                    if part not in ("_orig_mod", "_fsdp_wrapped_module"))
+
+
+def is_flattened(model):
+    """Returns whether FSDP's first version wraps a module and shares out its parameters."""
+    return any(type(each).__name__ == "FullyShardedDataParallel" for each in model.modules())
+
+
+def running_statistics(names):
+    """Returns (module, path, name) of the statistics that forward passes move: those of batch
+    normalizations, and of modules with the same two buffers."""
+    return [(module, path, name) for module, path in names.items()
+            if {"running_mean", "running_var"} <= module._buffers.keys()
+            for name in ("running_mean", "running_var") if module._buffers[name] is not None]
 
 
 def learning_rate(optimizer):
@@ -38,7 +65,22 @@ def learning_rate(optimizer):
 
 
 def host(x):
-    return x if x.device.type == "cpu" else x.detach().cpu()
+    """Returns a tensor in host memory; of a sharded one, this rank's part."""
+    x = local(x)
+    return x if x.is_cpu else x.detach().cpu()
+
+
+def local(x):
+    """Returns this rank's part of a tensor that FSDP shares out; other tensors as they are."""
+    if type(x) in (torch.Tensor, torch.nn.Parameter) or not is_sharded(x):
+        return x
+    return x.to_local().detach()
+
+
+def is_sharded(x):
+    """Returns whether a tensor is a DTensor, without importing it."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(x, module.DTensor)
 
 
 def numbers(row):

@@ -11,9 +11,16 @@ FORMATS = {"float32": "fp32", "float64": "fp32", "float16": "fp16", "bfloat16": 
 NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
+_by_dtype = {}  # texts of dtypes are slow to make
+
+
 def format_of(dtype):
     """Returns HalfScope's name of a dtype of any framework; None if it is not measured."""
-    return FORMATS.get(str(dtype).rsplit(".", 1)[-1])
+    try:
+        return _by_dtype[dtype]
+    except KeyError:
+        found = _by_dtype[dtype] = FORMATS.get(str(dtype).rsplit(".", 1)[-1])
+        return found
 
 
 def whole_number(name, value, least):
@@ -91,6 +98,8 @@ class Sites:
 
         def key(number):
             phase, late, own, role, path = self._rank[number]
+            if role == "state" and phase == 0:
+                return (phase, late, first.get(path, len(self._rank)) + 0.5, own)
             if role == "weight":
                 return (phase, late, first.get(path, len(self._rank)) - 0.5, own)
             return (phase, late, own, own)
@@ -101,10 +110,11 @@ class Sites:
         return [(each.path, each.op, each.inputs, each.format, each.format, each.parameters)
                 for each in self.layers.values()]
 
-    def plan(self, storage, state):
+    def plan(self, storage, state, statistics=False):
         """Returns name and JSON of the plan that the layers' formats amount to.
 
-        storage: formats of the weights; state: formats of the optimizer's state.
+        storage: formats of the weights; state: formats of the optimizer's state; statistics:
+        whether forward passes move running statistics.
         """
         formats = [each.format for each in self.layers.values()]
         weights = _most(storage) or "fp32"
@@ -119,6 +129,8 @@ class Sites:
         variables = {"storage": weights}
         if state and _most(state) != weights:
             variables["state"] = _most(state)
+        if statistics:
+            variables["buffers"] = "always"
         rules = [{"path": "\\" + _escaped(each.path), "format": each.format}
                  for each in self.layers.values() if each.format != default]
         plan = {"schema": "halfscope.plan/1", "name": name,

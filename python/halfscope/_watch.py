@@ -14,19 +14,13 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from halfscope import _patches
 from halfscope._forward import Forward
 from halfscope._guard import Guarded, warn_stopped
-from halfscope._helpers import (file_of_rank, host, is_compiled, learning_rate, numbers,
-                                unwrapped)
+from halfscope._helpers import (file_of_rank, host, is_compiled, is_flattened, is_sharded,
+                                learning_rate, local, numbers, plain_name, rank_and_ranks,
+                                running_statistics, unwrapped)
 from halfscope._ops import PRODUCTS, operator_of
+from halfscope._states import add_states, expect_updates, optimizer_text
 from halfscope._sites import Sites, exact_text, format_of, new_recording, whole_number
 
-# Names of optimizer states as in HalfScope's own optimizers.
-_STATES = {"exp_avg": "adam_m", "exp_avg_sq": "adam_v", "momentum_buffer": "momentum",
-           "square_avg": "square_avg"}
-# States that an optimizer will have, for runs whose first steps are all skipped.
-_EXPECTED = {"Adam": ("exp_avg", "exp_avg_sq"), "AdamW": ("exp_avg", "exp_avg_sq"),
-             "NAdam": ("exp_avg", "exp_avg_sq"), "RAdam": ("exp_avg", "exp_avg_sq"),
-             "RMSprop": ("square_avg",)}
-_MEANS = {"exp_avg_sq": "exp_avg"}  # a mean of squares, and the mean of gradients beside it
 # A file begins after the first step that changed weights, or after this many.
 _WAITING_STEPS = 20
 # Rows of steps that are not recorded are written together, at least this often.
@@ -103,12 +97,15 @@ class Watch(Guarded):
         compiled = is_compiled(model)
         names = {}
         for path, module in self._model.named_modules():
-            name = path.replace("_orig_mod.", "").replace("._orig_mod", "")
+            name = plain_name(path)
             compiled = compiled or is_compiled(module)
             names.setdefault(module, name or type(self._model).__name__)
         self._forward = Forward(self, self._model, names)
         self._parameters = self._named_parameters(names)
         self._by_parameter = {p: entry for p, *entry in self._parameters}
+        self._statistics = running_statistics(names)
+        self._sharded = any(is_sharded(p) for p, *_ in self._parameters)
+        self._part = self._sharded or is_flattened(model)
         self._recorded = False
         self._partial = False     # a step that an alarm records, without its forward pass
         self._alarmed = False     # the last loss was not finite, or the next step is due
@@ -223,12 +220,9 @@ class Watch(Guarded):
         """Returns [parameter, path, leaf, operator] of all parameters."""
         rows = []
         for name, parameter in self._model.named_parameters():
-            name = name.replace("_orig_mod.", "")
             owner, _, leaf = name.rpartition(".")
-            module = self._model
-            for part in owner.split(".") if owner else ():
-                module = getattr(module, part, module)
-            op = operator_of(module)
+            op = operator_of(self._model.get_submodule(owner))
+            owner = plain_name(owner)
             rows.append((parameter, owner, leaf, op) if owner else (parameter, leaf, "weight", op))
         return rows
 
@@ -275,7 +269,7 @@ class Watch(Guarded):
         if self._gradient_handles:
             return
         for parameter, path, leaf, op in self._parameters:
-            if parameter.requires_grad and parameter.is_leaf:
+            if parameter.requires_grad and parameter.is_leaf and not is_sharded(parameter):
                 hook = self._gradient_hook(path, leaf, op)
                 handle = parameter.register_post_accumulate_grad_hook(hook)
                 self._gradient_handles.append(handle)
@@ -285,16 +279,34 @@ class Watch(Guarded):
             if not self._recorded:
                 return
             try:
-                gradient = parameter.grad
-                if gradient.is_sparse:
-                    gradient = gradient.coalesce().values()
-                form = self._product_format(path, op, format_of(gradient.dtype))
-                site = self._sites.number(path, f"{leaf}_grad", "weight_grad", "backward", op,
-                                          form, parameter.shape)
-                self._forward._measure(site, gradient, False)
+                self._measure_gradient(parameter, path, leaf, op)
             except Exception as fault:
                 self._fail(fault)
         return hook
+
+    def _measure_gradient(self, parameter, path, leaf, op):
+        if parameter.grad is None:  # an optimizer that steps in the backward pass
+            return
+        gradient = local(parameter.grad)
+        if gradient.is_sparse:
+            gradient = gradient.coalesce().values()
+        if gradient.numel() == 0:
+            return
+        form = self._product_format(path, op, format_of(gradient.dtype))
+        site = self._sites.number(path, f"{leaf}_grad", "weight_grad", "backward", op, form,
+                                  local(parameter).shape)
+        self._forward._measure(site, gradient, False)
+
+    def _on_backward_done(self):
+        """Measures gradients of shards: FSDP sets them without autograd's hooks."""
+        if self._closed or not (self._recorded and self._sharded):
+            return
+        try:
+            for parameter, *entry in self._parameters:
+                if is_sharded(parameter):
+                    self._measure_gradient(parameter, *entry)
+        except Exception as fault:
+            self._fail(fault)
 
     def _on_backward(self, roots):
         if self._closed:
@@ -405,6 +417,7 @@ class Watch(Guarded):
         """Returns (site, tensor) of all weights."""
         weights = []
         for parameter, path, leaf, op in self._parameters:
+            parameter = local(parameter)
             if parameter.device.type == "meta" or parameter.numel() == 0:
                 continue
             form = format_of(parameter.dtype)
@@ -441,7 +454,7 @@ class Watch(Guarded):
                 weight = self._sites.find(path, leaf)
                 if weight is None:
                     continue
-                form, shape = format_of(parameter.dtype), parameter.shape
+                form, shape = format_of(parameter.dtype), local(parameter).shape
                 gradient = parameter.grad
                 if gradient is None:
                     continue
@@ -450,25 +463,8 @@ class Watch(Guarded):
                                           shape)
                 if site is not None:
                     updates.append((site, weight, host(parameter), gradient))
-                for name, value in optimizer.state.get(parameter, {}).items():
-                    self._add_state(states, optimizer.state[parameter], name, value, entry)
+                add_states(states, self._sites, optimizer.state.get(parameter, {}), entry)
         self._recording.after_update(updates, states)
-
-    def _add_state(self, states, all_states, name, value, entry):
-        if not isinstance(value, torch.Tensor) or value.dim() == 0 or value.numel() == 0:
-            return
-        form = format_of(value.dtype)
-        if form is None:
-            return
-        path, leaf, op = entry
-        site = self._sites.number(path, f"{leaf}_{_STATES.get(name, name)}", "state", "update", op,
-                                  form, value.shape)
-        if site is None:
-            return
-        mean = all_states.get(_MEANS.get(name, ""))
-        if mean is not None and mean.shape != value.shape:
-            mean = None
-        states.append((site, host(value), None if mean is None else host(mean)))
 
     def _end_step(self, skipped):
         now = time.perf_counter()
@@ -494,6 +490,7 @@ class Watch(Guarded):
             self._flush()
             self._forward.end_pass()
             self._forward.collect()
+            self._measure_statistics()
             row = numbers(row)
             if not given:
                 row = row[:5] + (self._norm(row[2]),) + row[6:]
@@ -518,6 +515,21 @@ class Watch(Guarded):
         _patches.exit_code = None  # the training goes on, so sys.exit() was caught
         self._arm()
         self._started = time.perf_counter()
+
+    def _measure_statistics(self):
+        """Measures running means and variances, which forward passes of skipped steps move, too."""
+        found = []
+        for module, path, name in self._statistics:
+            value = module._buffers.get(name)
+            form = None if value is None else format_of(value.dtype)
+            if form is None or value.device.type == "meta":
+                continue
+            site = self._sites.number(path, name, "state", "forward", operator_of(module), form,
+                                      value.shape)
+            if site is not None:
+                found.append((site, host(value)))
+        if found:
+            self._recording.measure_all(found, False)
 
     def _norm(self, scale):
         norm = self._recording.norm(self._sites.names("weight_grad"))
@@ -545,42 +557,27 @@ class Watch(Guarded):
             warnings.warn("halfscope: no module of the model ran outside torch.compile, so no "
                           "activations are recorded", stacklevel=2)
         if self._taken == 0:
-            self._expect_updates()
+            expect_updates(self._sites, self._optimizer, self._parameters)
         states = [format_of(value.dtype) for state in
                   (self._optimizer.state.values() if self._optimizer is not None else ())
                   for value in state.values()
                   if isinstance(value, torch.Tensor) and value.dim() > 0]
         lane, plan = sites.plan([format_of(p.dtype) for p, *_ in self._parameters],
-                                [each for each in states if each])
+                                [each for each in states if each], bool(self._statistics))
         data = self._data or os.path.basename(sys.argv[0]) or "python"
-        texts = {"model": type(self._model).__name__, "data": data, "lane": lane,
+        model = type(self._model).__name__
+        if self._part:
+            # Ranks whose models have different names do not share their weights.
+            model += " (part {} of {})".format(*rank_and_ranks())
+        texts = {"model": model, "data": data, "lane": lane,
                  "backend": "pytorch", "plan": plan, "loss_scale": self._scale_text,
-                 "optimizer": self._optimizer_text(), "command": " ".join(sys.argv)}
+                 "optimizer": optimizer_text(self._optimizer), "command": " ".join(sys.argv)}
         counts = {"batch": self._batch, "steps_planned": self._planned, "every": self._every,
                   "threads": torch.get_num_threads(), "seed": torch.initial_seed() & (2**63 - 1)}
         self._recording.begin(texts, counts, sites.layer_rows(), sites.order())
         for row in self._evaluations:
             self._recording.eval(*row)
         self._forward.end_structure()
-
-    def _expect_updates(self):
-        """Adds the sites of updates and states, none of which has come yet."""
-        names = _EXPECTED.get(type(self._optimizer).__name__, ())
-        if any(g.get("momentum", 0) for g in getattr(self._optimizer, "param_groups", ())):
-            names += ("momentum_buffer",)
-        for parameter, path, leaf, op in self._parameters:
-            form = format_of(parameter.dtype)
-            if not parameter.requires_grad or form is None:
-                continue
-            for name, role in [("update", "update")] + [(_STATES[n], "state") for n in names]:
-                self._sites.number(path, f"{leaf}_{name}", role, "update", op, form,
-                                   parameter.shape)
-
-    def _optimizer_text(self):
-        if self._optimizer is None:
-            return ""
-        rate = learning_rate(self._optimizer)
-        return f"{type(self._optimizer).__name__.lower()}:lr={float(rate):g}"
 
 
 @atexit.register

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """KerasCallback: records a Keras 3 training. Values come through NumPy, so any backend works."""
+import functools
 import math
 import os
 import sys
@@ -24,8 +25,10 @@ class KerasCallback(Guarded, keras.callbacks.Callback):
     every: tensors are recorded in each every-th batch; losses in every batch.
     overwrite: replaces an existing file.
 
-    Activations and gradients are not recorded: Keras shows them to no callback. A fault ends the
-    recording with one warning and leaves the training alone.
+    Outputs of layers and gradients of weights are recorded if layers run eagerly: with the torch
+    backend, or after compile(run_eagerly=True). Compiled, Keras shows them to nobody. Gradients of
+    outputs are never recorded. A fault ends the recording with one warning and leaves the training
+    alone.
     """
 
     def __init__(self, out="run.hscope", every=1, overwrite=False):
@@ -37,8 +40,12 @@ class KerasCallback(Guarded, keras.callbacks.Callback):
         self._step, self._rows, self._before, self._closed = 0, [], None, False
         self._sum = None      # of the losses of the epoch so far
         self._recorded = False
+        self._eager = None    # what sees outputs and gradients
 
     # Called by Keras
+
+    def on_train_begin(self, logs=None):
+        self._guarded(self._look_inside)
 
     def on_epoch_begin(self, epoch, logs=None):
         self._sum = (0, 0.0)
@@ -57,6 +64,7 @@ class KerasCallback(Guarded, keras.callbacks.Callback):
 
     def close(self):
         """Ends the recording and closes the file."""
+        self._look_away()
         if not self._closed:
             self._guarded(self._finish)
             self._closed = True
@@ -66,11 +74,22 @@ class KerasCallback(Guarded, keras.callbacks.Callback):
     def _fail(self, fault):
         """Ends the recording with one warning. The steps so far stay readable."""
         self._closed = True
+        self._look_away()
         try:
             self._recording.end("interrupted")
         except Exception:
             pass
         warn_stopped(self._step, fault, self.file)
+
+    def _look_inside(self):
+        """Lets layers and the optimizer hand over what they compute, where that has values."""
+        if self._eager is None and (self.model.run_eagerly or keras.backend.backend() == "torch"):
+            self._eager = Eager(self)
+
+    def _look_away(self):
+        if self._eager is not None:
+            self._eager.remove()
+            self._eager = None
 
     def _scaler(self):
         optimizer = self.model.optimizer
@@ -106,18 +125,54 @@ class KerasCallback(Guarded, keras.callbacks.Callback):
         self._before, weights = {}, []
         for layer, path, leaf, variable in self._variables():
             value = _numpy(variable)
-            op = OPERATORS.get(type(layer).__name__, type(layer).__name__)
-            compute = format_of(layer.compute_dtype) or "fp32"
-            stored = format_of(variable.dtype) or "fp32"
-            form = compute if op in _PRODUCTS else stored
-            if path not in self._sites.layers and not self._recording.begun:
-                parameters = sum(int(np.prod(w.shape)) for w in layer._trainable_variables)
-                self._sites.layers[path] = Layer(path, op, compute, parameters)
+            op = _operator(layer)
+            form = _format(layer, variable)
+            self._add_layer(layer, path)
             site = self._sites.number(path, leaf, "weight", "forward", op, form, value.shape)
             if site is not None:
                 weights.append((site, value))
                 self._before[path, leaf] = (site, value)
         self._recording.before_update(weights)
+
+    def _add_layer(self, layer, path):
+        if path not in self._sites.layers and not self._recording.begun:
+            parameters = sum(int(np.prod(w.shape)) for w in layer._trainable_variables)
+            compute = format_of(layer.compute_dtype) or "fp32"
+            self._sites.layers[path] = Layer(path, _operator(layer), compute, parameters)
+
+    def _on_output(self, layer, output):
+        """Measures what a layer wrote in a step that is recorded."""
+        if not self._recorded or self._closed:
+            return
+        path, op = _path(layer, self.model), _operator(layer)
+        self._add_layer(layer, path)
+        for number, x in enumerate(keras.tree.flatten(output)):
+            form = format_of(keras.backend.standardize_dtype(x.dtype))
+            if form is None or 0 in x.shape:
+                continue
+            value = _numpy(x)
+            name = "activation" if number == 0 else f"activation_{number + 1}"
+            site = self._sites.number(path, name, "activation", "forward", op, form, value.shape)
+            if site is not None:
+                self._recording.measure(site, value, True)
+
+    def _on_gradients(self, gradients, variables):
+        """Measures what the optimizer gets, which has the loss scale."""
+        if not self._recorded or self._closed:
+            return
+        owners = {id(v): (layer, path, leaf) for layer, path, leaf, v in self._variables()}
+        for gradient, variable in zip(gradients, variables):
+            entry = owners.get(id(variable))
+            if gradient is None or entry is None:
+                continue
+            if not hasattr(gradient, "shape"):
+                continue  # sparse slices
+            layer, path, leaf = entry
+            value = _numpy(gradient)
+            site = self._sites.number(path, f"{leaf}_grad", "weight_grad", "backward",
+                                      _operator(layer), _format(layer, variable), value.shape)
+            if site is not None:
+                self._recording.measure(site, value, False)
 
     def _end_step(self, logs):
         loss = self._loss_of(float(logs.get("loss", math.nan)))
@@ -132,8 +187,11 @@ class KerasCallback(Guarded, keras.callbacks.Callback):
         skipped = self._scaler() is not None and self._iterations() == self._count
         if not skipped:
             self._measure_update()
-        row = (self._step, loss, self._scale, rate, skipped, math.nan, 0.0)
+        norm = self._recording.norm(self._sites.names("weight_grad"))
+        norm = norm / self._scale if self._sites.names("weight_grad") else math.nan
+        row = (self._step, loss, self._scale, rate, skipped, norm, 0.0)
         self._recording.step(row, True)
+        self._recorded = False  # until the next batch: an evaluation is no step
         if not self._recording.begun:
             self._begin()
         self._step += 1
@@ -154,7 +212,7 @@ class KerasCallback(Guarded, keras.callbacks.Callback):
             if (path, leaf) not in self._before:
                 continue
             weight, _ = self._before[path, leaf]
-            value, op = _numpy(variable), OPERATORS.get(type(layer).__name__, type(layer).__name__)
+            value, op = _numpy(variable), _operator(layer)
             form = format_of(variable.dtype) or "fp32"
             site = self._sites.number(path, f"{leaf}_update", "update", "update", op, form,
                                       value.shape)
@@ -211,6 +269,62 @@ class KerasCallback(Guarded, keras.callbacks.Callback):
         self._recording.end("complete")
 
 
+class Eager:
+    """Hands outputs of layers and gradients of weights to a callback. Instances get a function in
+    front of their method; remove() takes it away."""
+
+    def __init__(self, callback):
+        self._owners = []
+        inner = [each for each in callback.model._flatten_layers(include_self=False)
+                 if not isinstance(each, (keras.Model, keras.layers.InputLayer))]
+        for layer in inner:
+            self._wrap(layer, "call", lambda original, layer=layer: self._call(
+                callback, layer, original))
+        self._wrap(callback.model.optimizer, "apply",
+                   lambda original: self._apply(callback, original))
+
+    def _wrap(self, owner, name, make):
+        if name in vars(owner):
+            return  # somebody else's
+        object.__setattr__(owner, name, make(getattr(owner, name)))
+        self._owners.append((owner, name))
+
+    @staticmethod
+    def _call(callback, layer, original):
+        @functools.wraps(original)
+        def call(*args, **kwargs):
+            output = original(*args, **kwargs)
+            callback._guarded(callback._on_output, layer, output)
+            return output
+        return call
+
+    @staticmethod
+    def _apply(callback, original):
+        @functools.wraps(original)
+        def apply(grads, trainable_variables=None):
+            variables = trainable_variables
+            if variables is None:
+                variables = callback.model.trainable_variables
+            callback._guarded(callback._on_gradients, grads, variables)
+            return original(grads, trainable_variables)
+        return apply
+
+    def remove(self):
+        for owner, name in self._owners:
+            object.__delattr__(owner, name)
+        self._owners.clear()
+
+
+def _operator(layer):
+    return OPERATORS.get(type(layer).__name__, type(layer).__name__)
+
+
+def _format(layer, variable):
+    """Returns the format in which a layer's product reads a weight and computes its gradient."""
+    compute = format_of(layer.compute_dtype) or "fp32"
+    return compute if _operator(layer) in _PRODUCTS else format_of(variable.dtype) or "fp32"
+
+
 def _state_of(optimizer, attribute, variable):
     """Returns the optimizer's variable that belongs to a weight; None if there is none."""
     states = getattr(optimizer, attribute, None)
@@ -230,7 +344,7 @@ def _path(layer, model):
 
 
 def _numpy(variable):
-    value = keras.ops.convert_to_numpy(variable)
+    value = np.asarray(keras.ops.convert_to_numpy(variable))
     if value.dtype.name not in ("float16", "float32", "float64"):
         value = value.astype(np.float32)  # bfloat16 of ml_dtypes
     return np.ascontiguousarray(value)

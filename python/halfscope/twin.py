@@ -7,6 +7,8 @@ import os
 import shutil
 import tempfile
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +23,8 @@ SCHEMA = "halfscope.twin/1"
 _FILES = ("twin.json", "net.onnx", "net.onnx.data", "data.npz")
 
 
-def save_twin(model, loss_fn, optimizer, batches, folder, *, steps=60, overwrite=False):
+def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, fresh=False, steps=60,
+              overwrite=False):
     """Writes network, batches, settings and fp32 losses to a folder; returns its path.
 
     The model, the optimizer and PyTorch's random numbers stay as they are: everything is done on a
@@ -31,6 +34,9 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, steps=60, overwrite
         if the model returns the loss.
     batches: (x, y) each, of equal shapes; x is a tensor, a tuple of arguments or a dict of keyword
         arguments. Only x without loss_fn.
+    scheduler: the learning-rate schedule, a torch.optim.lr_scheduler.StepLR that steps once after
+        each optimizer step. The twin begins at its start.
+    fresh: starts the optimizer from zeros although it has state. Without it, state is an error.
     steps: optimizer steps for which losses are recorded. Batches start again after the last one.
     Raises Error if something cannot be exported. Nothing is guessed.
     """
@@ -42,12 +48,17 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, steps=60, overwrite
         raise Error(f"steps={steps}: train at least 1 step")
     names = {id(value): name for name, value in model.named_parameters()}
     text, make_optimizer, trained = optimizer_text(optimizer, names)
+    schedule, make_scheduler = schedule_text(scheduler, optimizer)
+    if optimizer.state and not fresh:
+        states = sorted({name for each in optimizer.state.values() for name in each} - {"step"})
+        raise Error(f"the optimizer has state ({', '.join(states) or 'a step count'}), which a twin "
+                    "cannot take over. Pass a new optimizer, or fresh=True to start it from zeros")
     loss = _losses.kind_of(loss_fn)
     batches = _batches(batches, loss, steps)
     folder = _free_folder(folder, overwrite)
     with tempfile.TemporaryDirectory() as part:  # an error leaves an older twin as it is
-        note = _write(model, loss, loss_fn, optimizer, (text, make_optimizer, trained), batches,
-                      steps, Path(part))
+        training = _Training(text, make_optimizer, trained, schedule, make_scheduler, steps)
+        note = _write(model, loss, loss_fn, optimizer, training, batches, Path(part))
         folder.mkdir(parents=True, exist_ok=True)
         for name in _FILES:
             (folder / name).unlink(missing_ok=True)
@@ -59,38 +70,74 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, steps=60, overwrite
     return folder
 
 
-def _write(model, loss, loss_fn, optimizer, training, batches, steps, folder):
+@dataclass
+class _Training:
+    """How a twin is trained."""
+    optimizer: str        #: for --optimizer
+    make_optimizer: Callable
+    trained: list         #: names of parameters
+    schedule: str         #: for --schedule; "" without one
+    make_scheduler: Callable
+    steps: int
+
+
+def _write(model, loss, loss_fn, optimizer, training, batches, folder):
     """Writes the files; returns what the user should know of the export, or ""."""
-    text, make_optimizer, trained = training
     notes = []
     if optimizer.state:
         notes.append("the state of the optimizer: the twin starts from zeros")
-    notes.append("learning rate schedules, gradient clipping and loss scaling of your script")
+    notes.append("gradient clipping and loss scaling of your script")
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), \
             torch.autocast("cpu", enabled=False):
         twin = _copy(model, notes)
         wrapped = _losses.attach(twin, loss, loss_fn, batches[0])
-        rest = _untrained(copy.deepcopy(twin), wrapped, batches[0], trained)
+        rest = _untrained(copy.deepcopy(twin), wrapped, batches[0], training.trained)
         # The exporter runs the model, and batch normalizations would move their statistics.
         exported = _onnx.export(copy.deepcopy(twin), wrapped, batches[0], folder / "net.onnx")
-        losses = _train(twin, wrapped, batches, make_optimizer, trained, steps)
+        outputs = _outputs(copy.deepcopy(twin), wrapped, batches[0], exported.nodes)
+        losses = _train(twin, wrapped, batches, training)
     if exported.note:
         notes.append(exported.note)
     arrays = {name: torch.cat(parts).numpy() for name, *parts in
               zip(wrapped.arrays, *(each.tensors() for each in batches))}
     np.savez(folder / "data.npz", **arrays)
     arguments = ["--model", "net.onnx", "--data", "data.npz", "--loss", wrapped.loss,
-                 "--optimizer", text, "--batch", str(batches[0].size), "--steps", str(steps),
-                 "--no-shuffle"]
+                 "--optimizer", training.optimizer, "--batch", str(batches[0].size),
+                 "--steps", str(training.steps), "--no-shuffle"]
+    if training.schedule:
+        arguments += ["--schedule", training.schedule]
     for name in rest:
         arguments += ["--frozen", name]
     document = {
         "schema": SCHEMA, "files": {"network": "net.onnx", "data": "data.npz"},
-        "arguments": arguments, "losses": losses, "nodes": exported.nodes, "left_out": notes,
+        "arguments": arguments, "losses": losses, "outputs": outputs, "nodes": exported.nodes,
+        "left_out": notes,
         "exporter": exported.exporter,
         "versions": {"halfscope": __version__, "torch": torch.__version__}}
     (folder / "twin.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
     return exported.note
+
+
+def schedule_text(scheduler, optimizer):
+    """Returns the text for --schedule, and a function that makes the same schedule for another
+    optimizer, which returns None without one."""
+    if scheduler is None:
+        if any("initial_lr" in group for group in optimizer.param_groups):
+            raise Error("a learning-rate schedule belongs to the optimizer. Pass it as scheduler=, "
+                        "or pass an optimizer without one")
+        return "", lambda made: None
+    kind = type(scheduler).__name__
+    if type(scheduler) is not torch.optim.lr_scheduler.StepLR:
+        raise Error(f"schedule {kind} is not supported. Supported: StepLR, or an optimizer with a "
+                    "constant learning rate")
+    if scheduler.optimizer is not optimizer:
+        raise Error("the schedule belongs to another optimizer. Pass the optimizer that it changes")
+    if scheduler.last_epoch != 0:
+        raise Error(f"schedule {kind} is at step {scheduler.last_epoch}, and a twin begins at its "
+                    "start. Pass the schedule before its first step")
+    every, gamma = scheduler.step_size, scheduler.gamma
+    return (f"step:every={every},gamma={gamma!r}",
+            lambda made: torch.optim.lr_scheduler.StepLR(made, every, gamma))
 
 
 def optimizer_text(optimizer, names):
@@ -209,21 +256,52 @@ def _untrained(twin, wrapped, batch, trained):
     return [name for (name, _), gradient in zip(rest, found) if gradient is not None]
 
 
-def _train(twin, wrapped, batches, make_optimizer, trained, steps):
+def _outputs(twin, wrapped, batch, nodes):
+    """Returns how large the outputs of each leaf module that runs once are in the first forward
+    pass, with the node that computes them. Of modules that became several nodes it is not known."""
+    paths = list(nodes.values())
+    last = {path: node for node, path in nodes.items() if paths.count(path) == 1}
+    found, again, handles = {}, set(), []
+
+    def hook_of(name):
+        def hook(module, args, output):
+            if isinstance(output, torch.Tensor) and output.is_floating_point():
+                if name in found:
+                    again.add(name)
+                values = output.detach().double()
+                found[name] = {"module": name, "node": last[name], "n": values.numel(),
+                               "norm": float(values.norm()), "max_abs": float(values.abs().max())}
+        return hook
+
+    for name, module in twin.named_modules():
+        if name in last and not any(True for _ in module.children()):
+            handles.append(module.register_forward_hook(hook_of(name)))
+    with torch.no_grad():
+        wrapped.loss_of(batch, twin)
+    for handle in handles:
+        handle.remove()
+    return [each for name, each in found.items()
+            if name not in again and np.isfinite(each["norm"])]
+
+
+def _train(twin, wrapped, batches, training):
     """Returns the losses of fp32 training."""
-    wanted = set(trained)
+    wanted = set(training.trained)
     parameters = []
     for name, value in twin.named_parameters():
         value.requires_grad_(name in wanted)
         if name in wanted:
             parameters.append(value)
-    optimizer = make_optimizer(parameters)
+    optimizer = training.make_optimizer(parameters)
+    scheduler = training.make_scheduler(optimizer)
     losses = []
-    for step in range(steps):
+    for step in range(training.steps):
         optimizer.zero_grad()
         loss = wrapped.loss_of(batches[step % len(batches)])
         loss.backward()
         optimizer.step()
+        if scheduler is not None:
+            scheduler.step()
         losses.append(float(loss.detach()))
         if not np.isfinite(losses[-1]):
             raise Error(f"the fp32 loss is {losses[-1]} in step {step}. Find out why fp32 fails "

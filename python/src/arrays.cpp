@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "python/src/arrays.h"
 
+#include <utility>
+
 namespace nb = nanobind;
 
 namespace halfscope::python {
@@ -36,12 +38,74 @@ struct Layout {
   }
 };
 
+/// PyTorch's class of tensors and its element types. Both live as long as the program.
+struct Torch {
+  PyTypeObject* tensor = nullptr;
+  std::vector<std::pair<PyObject*, ElementKind>> kinds;
+};
+
+/// Returns PyTorch's types; without its class if PyTorch is not imported.
+const Torch& torch_types() {
+  static Torch torch;
+  if (torch.tensor != nullptr) return torch;
+  PyObject* const module = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
+  if (module == nullptr) return torch;
+  const nb::handle found(module);
+  if (!nb::hasattr(found, "Tensor") || !nb::hasattr(found, "float32")) return torch;
+  for (const auto& [name, kind] : {std::pair{"float32", ElementKind::f32},
+                                   {"float64", ElementKind::f64},
+                                   {"float16", ElementKind::f16},
+                                   {"bfloat16", ElementKind::bf16},
+                                   {"float8_e4m3fn", ElementKind::e4m3fn},
+                                   {"float8_e4m3fnuz", ElementKind::e4m3fnuz},
+                                   {"float8_e5m2", ElementKind::e5m2},
+                                   {"float8_e5m2fnuz", ElementKind::e5m2fnuz}}) {
+    if (nb::hasattr(found, name)) torch.kinds.emplace_back(found.attr(name).inc_ref().ptr(), kind);
+  }
+  torch.tensor = reinterpret_cast<PyTypeObject*>(found.attr("Tensor").inc_ref().ptr());
+  return torch;
+}
+
+bool is_true(const nb::object& x) { return x.ptr() == Py_True; }
+
+std::vector<int64_t> numbers_in(const nb::object& tuple) {
+  std::vector<int64_t> numbers;
+  for (const nb::handle each : nb::borrow<nb::tuple>(tuple)) {
+    numbers.push_back(nb::cast<int64_t>(each));
+  }
+  return numbers;
+}
+
 }  // namespace
 
-Elements elements_of(const Array& array, const Array* order_of) {
-  const Layout own(array);
-  if (order_of == nullptr) return Elements(array.data(), kind_of(array), own.shape, own.strides);
-  return Elements(array.data(), kind_of(array), own.shape, own.strides, Layout(*order_of).strides);
+Borrowed::Borrowed(nb::handle tensor, const Borrowed* order_of) {
+  const std::vector<int64_t> none;
+  const std::vector<int64_t>& order = order_of == nullptr ? none : order_of->strides_;
+  const Torch& torch = torch_types();
+  if (torch.tensor != nullptr && PyObject_TypeCheck(tensor.ptr(), torch.tensor) != 0 &&
+      is_true(tensor.attr("is_cpu")) && !is_true(tensor.attr("is_neg")())) {
+    const nb::object type = tensor.attr("dtype");
+    for (const auto& [each, kind] : torch.kinds) {
+      if (each != type.ptr()) continue;
+      const auto* data =
+          reinterpret_cast<const void*>(nb::cast<uintptr_t>(tensor.attr("data_ptr")()));
+      const std::vector<int64_t> shape = numbers_in(tensor.attr("shape"));
+      strides_ = numbers_in(tensor.attr("stride")());
+      elements_.emplace(data, kind, shape, strides_, order);
+      if (data == nullptr && elements_->size() > 0) {
+        throw nb::type_error("the tensor has no memory");
+      }
+      return;
+    }
+  }
+  Array array;
+  if (!nb::try_cast(tensor, array)) {
+    throw nb::type_error("this is not an array on the CPU of a floating-point type");
+  }
+  array_.emplace(std::move(array));
+  Layout own(*array_);
+  elements_.emplace(array_->data(), kind_of(*array_), own.shape, own.strides, order);
+  strides_ = std::move(own.strides);
 }
 
 Elements row_major_elements_of(const Array& array) {

@@ -8,8 +8,10 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <deque>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -125,62 +127,63 @@ nb::dict dict_of(const TensorStats& stats) {
   return all;
 }
 
-using SiteTensor = std::tuple<int, Array>;
-
-void measure_one(Recording& recording, int site, const Array& array, bool merge) {
-  const Elements elements = elements_of(array);
-  const nb::gil_scoped_release unlocked;
-  recording.measure(site, elements, merge);
-}
-
-void measure_all(Recording& recording, const std::vector<SiteTensor>& tensors, bool merge) {
-  std::vector<std::pair<int, Elements>> all;
-  for (const auto& [site, array] : tensors) all.emplace_back(site, elements_of(array));
-  const nb::gil_scoped_release unlocked;
-  for (const auto& [site, elements] : all) recording.measure(site, elements, merge);
-}
-
-void before_update(Recording& recording, const std::vector<SiteTensor>& weights) {
-  std::vector<std::pair<int, Elements>> all;
-  for (const auto& [site, array] : weights) all.emplace_back(site, elements_of(array));
-  const nb::gil_scoped_release unlocked;
-  for (const auto& [site, elements] : all) recording.before_update(site, elements);
-}
-
-/// site of the update, site of the weight, the weight, its gradient
-using UpdateTensors = std::tuple<int, int, Array, std::optional<Array>>;
+/// site, tensor
+using TensorPair = std::tuple<int, nb::object>;
+/// site of the update, site of the weight, the weight, its gradient or None
+using UpdateTensors = std::tuple<int, int, nb::object, nb::object>;
 /// site, tensor, and for means of squares the mean of gradients
-using StateTensors = std::tuple<int, Array, std::optional<Array>>;
+using StateTensors = std::tuple<int, nb::object, nb::object>;
+
+/// Tensors that Python handed over, and what each of them is.
+class TensorList {
+ public:
+  explicit TensorList(const std::vector<TensorPair>& tensors) {
+    for (const auto& [site, tensor] : tensors) add(site, tensor, nb::none(), -1);
+  }
+  TensorList() = default;
+
+  void add(int site, nb::handle tensor, nb::handle beside, int weight) {
+    const Borrowed& own = borrowed_.emplace_back(tensor);
+    const Elements* other =
+        beside.is_none() ? nullptr : &borrowed_.emplace_back(beside, &own).elements();
+    tensors_.push_back({site, &own.elements(), other, weight});
+  }
+
+  std::span<const SiteTensor> tensors() const noexcept { return tensors_; }
+
+ private:
+  std::deque<Borrowed> borrowed_;  // stay where they are
+  std::vector<SiteTensor> tensors_;
+};
+
+void measure_one(Recording& recording, int site, nb::handle tensor, bool merge) {
+  const Borrowed borrowed(tensor);
+  const SiteTensor one{.site = site, .elements = &borrowed.elements()};
+  const nb::gil_scoped_release unlocked;
+  recording.measure({&one, 1}, merge);
+}
+
+void measure_all(Recording& recording, const std::vector<TensorPair>& tensors, bool merge) {
+  const TensorList list(tensors);
+  const nb::gil_scoped_release unlocked;
+  recording.measure(list.tensors(), merge);
+}
+
+void before_update(Recording& recording, const std::vector<TensorPair>& weights) {
+  const TensorList list(weights);
+  const nb::gil_scoped_release unlocked;
+  recording.before_update(list.tensors());
+}
 
 void after_update(Recording& recording, const std::vector<UpdateTensors>& updates,
                   const std::vector<StateTensors>& states) {
-  std::vector<std::optional<Elements>> gradients, means;
-  std::vector<Updated> updated;
+  TensorList list;
   for (const auto& [site, weight, after, gradient] : updates) {
-    std::optional<Elements> given;
-    if (gradient) given = elements_of(*gradient, &after);
-    gradients.push_back(std::move(given));
-    updated.push_back({.site = site, .weight = weight, .after = elements_of(after)});
+    list.add(site, after, gradient, weight);
   }
-  for (size_t i = 0; i < updated.size(); ++i) {
-    if (gradients[i]) updated[i].gradient = &*gradients[i];
-  }
-  std::vector<std::pair<int, Elements>> plain;
-  for (const auto& [site, array, mean] : states) {
-    plain.emplace_back(site, elements_of(array));
-    std::optional<Elements> given;
-    if (mean) given = elements_of(*mean, &array);
-    means.push_back(std::move(given));
-  }
+  for (const auto& [site, tensor, mean] : states) list.add(site, tensor, mean, -1);
   const nb::gil_scoped_release unlocked;
-  for (const Updated& each : updated) recording.after_update(each);
-  for (size_t i = 0; i < plain.size(); ++i) {
-    if (means[i]) {
-      recording.measure_squares(plain[i].first, plain[i].second, *means[i]);
-    } else {
-      recording.measure(plain[i].first, plain[i].second, false);
-    }
-  }
+  recording.after_update(list.tensors());
 }
 
 nb::object round_array(const Array& array, const std::string& format_name,
@@ -214,8 +217,9 @@ nb::object round_array(const Array& array, const std::string& format_name,
   return nb::cast(nb::ndarray<nb::numpy, float>(data, shape.size(), shape.data(), owner));
 }
 
-TensorStats stats_of_array(const Array& array, const std::optional<std::string>& format_name) {
-  const Elements elements = elements_of(array);
+TensorStats stats_of_array(nb::handle array, const std::optional<std::string>& format_name) {
+  const Borrowed borrowed(array);
+  const Elements& elements = borrowed.elements();
   const FloatFormat format = format_name ? format_from(*format_name) : format_of(elements.kind());
   const nb::gil_scoped_release unlocked;
   return measure_elements(elements, format);
@@ -309,7 +313,7 @@ void bind_recording(nb::module_& module) {
              "Returns the array rounded to a format, as float32 (float64 for float64).");
   module.def(
       "stats",
-      [](const Array& array, const std::optional<std::string>& format) {
+      [](nb::handle array, const std::optional<std::string>& format) {
         return dict_of(stats_of_array(array, format));
       },
       "array"_a, "format"_a.none(), "Returns the statistics of an array.");

@@ -244,9 +244,9 @@ void Elements::load_doubles(int64_t first, int64_t n, double* out) const noexcep
   });
 }
 
-void Elements::copy_to(uint8_t* out) const noexcept {
+void Elements::copy(int64_t first, int64_t n, uint8_t* out) const noexcept {
   const int64_t size = element_size(kind_);
-  runs(0, size_, [&](const uint8_t* in, int64_t count, int64_t step) {
+  runs(first, n, [&](const uint8_t* in, int64_t count, int64_t step) {
     if (step == 1) {
       std::memcpy(out, in, static_cast<size_t>(count * size));
     } else {

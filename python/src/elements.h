@@ -36,8 +36,8 @@ class Elements {
   void load(int64_t first, int64_t n, float* out) const noexcept;
   /// Copies elements first .. first + n of an f64 tensor.
   void load_doubles(int64_t first, int64_t n, double* out) const noexcept;
-  /// Copies all elements, in the order of load(), to size() * element_size() bytes.
-  void copy_to(uint8_t* out) const noexcept;
+  /// Copies elements first .. first + n, in the order of load(), to n * element_size() bytes.
+  void copy(int64_t first, int64_t n, uint8_t* out) const noexcept;
 
  private:
   template <class Visit>

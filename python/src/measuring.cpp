@@ -39,33 +39,6 @@ const float* floats_of(const Elements& elements, int64_t first, int64_t n, float
   return buffer;
 }
 
-/// Measures chunk by chunk what `load(first, n, out, stats)` writes to `out`.
-template <class Load>
-TensorStats measure_chunks(int64_t n, const FloatFormat& format, const Load& load) {
-  const int64_t chunks = (n + kSumChunk - 1) / kSumChunk;
-  std::vector<double> sum(static_cast<size_t>(chunks)), sum_sq(static_cast<size_t>(chunks));
-  TensorStats total;
-#pragma omp parallel if (n >= kThreadedFrom)
-  {
-    TensorStats own;
-#pragma omp for schedule(static) nowait
-    for (int64_t c = 0; c < chunks; ++c) {
-      const int64_t first = c * kSumChunk, count = std::min(kSumChunk, n - first);
-      const size_t at = static_cast<size_t>(c);
-      std::array<float, kSumChunk> values;
-      load(first, count, values.data(), own);
-      measure_chunk(values.data(), nullptr, count, format, own, &sum[at], &sum_sq[at]);
-    }
-#pragma omp critical(halfscope_python_merge)
-    total.merge(own);
-  }
-  for (size_t c = 0; c < sum.size(); ++c) {
-    total.sum += sum[c];
-    total.sum_sq += sum_sq[c];
-  }
-  return total;
-}
-
 /// Writes elements of a - b as fp32.
 void subtract(const Elements& a, const Elements& b, int64_t first, int64_t count, float* out) {
   if (a.kind() == ElementKind::f64) {
@@ -82,46 +55,103 @@ void subtract(const Elements& a, const Elements& b, int64_t first, int64_t count
                   static_cast<int32_t>(count), out);
 }
 
+/// Chunks of one tensor that a thread measures together.
+struct Part {
+  size_t tensor = 0;
+  int64_t first = 0, last = 0;  ///< chunks
+};
+
+/// 128 KiB of fp32: two such parts fit a core's second cache.
+constexpr int64_t kPartChunks = 8;
+
+int64_t chunks_of(const Measured& each) {
+  return (each.elements->size() + kSumChunk - 1) / kSumChunk;
+}
+
+/// Returns parts of all tensors. Those of a mean of squares alternate with those of the tensor
+/// before it, the mean of gradients, which both read.
+std::vector<Part> parts_of(std::span<const Measured> list) {
+  std::vector<Part> parts;
+  for (size_t begin = 0; begin < list.size();) {
+    size_t end = begin + 1;
+    const int64_t chunks = chunks_of(list[begin]);
+    while (end < list.size() && list[end].meaning == Meaning::squares &&
+           chunks_of(list[end]) == chunks) {
+      ++end;
+    }
+    for (int64_t first = 0; first < chunks; first += kPartChunks) {
+      for (size_t i = begin; i < end; ++i) {
+        parts.push_back({i, first, std::min(first + kPartChunks, chunks)});
+      }
+    }
+    begin = end;
+  }
+  return parts;
+}
+
+void measure_chunk_of(const Measured& each, int64_t first, TensorStats& own, double* sum,
+                      double* sum_sq) {
+  const int64_t count = std::min(kSumChunk, each.elements->size() - first);
+  std::array<float, kSumChunk> buffer, more;
+  const float* values = buffer.data();
+  if (each.meaning == Meaning::update) {
+    const Elements old(each.before, each.elements->kind(),
+                       std::array<int64_t, 1>{each.elements->size()}, {});
+    subtract(*each.elements, old, first, count, buffer.data());
+  } else {
+    values = floats_of(*each.elements, first, count, buffer.data());
+  }
+  if (each.beside != nullptr) {
+    const float* beside = floats_of(*each.beside, first, count, more.data());
+    own.lost += count_zeros_beside(values, beside, static_cast<int32_t>(count));
+  }
+  measure_chunk(values, nullptr, count, each.format, own, sum, sum_sq);
+  if (each.copy != nullptr) {
+    each.elements->copy(first, count, each.copy + first * element_size(each.elements->kind()));
+  }
+}
+
 }  // namespace
 
-TensorStats measure_elements(const Elements& elements, const FloatFormat& format) {
-  if (const float* floats = elements.as_floats()) {
-    return measure_tensor(floats, nullptr, elements.size(), format);
+std::vector<TensorStats> measure_list(std::span<const Measured> list) {
+  std::vector<TensorStats> all(list.size());
+  std::vector<size_t> chunk(list.size() + 1);  // where each tensor's sums begin
+  int64_t elements = 0;
+  for (size_t i = 0; i < list.size(); ++i) {
+    chunk[i + 1] = chunk[i] + static_cast<size_t>(chunks_of(list[i]));
+    elements += list[i].elements->size();
   }
-  return measure_chunks(
-      elements.size(), format,
-      [&](int64_t first, int64_t n, float* out, TensorStats&) { elements.load(first, n, out); });
+  // Sums of chunks are added in order, so that no bit depends on the number of threads.
+  std::vector<double> sum(chunk.back()), sum_sq(chunk.back());
+  const std::vector<Part> parts = parts_of(list);
+#pragma omp parallel for schedule(dynamic, 1) if (elements >= kThreadedFrom && parts.size() > 1)
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const Part& part = parts[p];
+    TensorStats own;
+    for (int64_t c = part.first; c < part.last; ++c) {
+      const size_t at = chunk[part.tensor] + static_cast<size_t>(c);
+      measure_chunk_of(list[part.tensor], c * kSumChunk, own, &sum[at], &sum_sq[at]);
+    }
+#pragma omp critical(halfscope_python_merge)
+    all[part.tensor].merge(own);
+  }
+  for (size_t i = 0; i < list.size(); ++i) {
+    for (size_t c = chunk[i]; c < chunk[i + 1]; ++c) {
+      all[i].sum += sum[c];
+      all[i].sum_sq += sum_sq[c];
+    }
+    if (list[i].meaning == Meaning::numbers) continue;
+    all[i].zero -= all[i].lost;
+    if (list[i].meaning == Meaning::update) continue;
+    all[i].underflow += all[i].lost;
+    all[i].lost = 0;
+  }
+  return all;
 }
 
-TensorStats measure_update(const uint8_t* before, const Elements& after, const Elements* gradient,
-                           const FloatFormat& format) {
-  const int64_t n = after.size();
-  const Elements old(before, after.kind(), std::array<int64_t, 1>{n}, {});
-  TensorStats stats =
-      measure_chunks(n, format, [&](int64_t first, int64_t count, float* out, TensorStats& counts) {
-        subtract(after, old, first, count, out);
-        if (gradient == nullptr) return;
-        std::array<float, kSumChunk> buffer;
-        const float* given = floats_of(*gradient, first, count, buffer.data());
-        counts.lost += count_zeros_beside(out, given, static_cast<int32_t>(count));
-      });
-  stats.zero -= stats.lost;
-  return stats;
-}
-
-TensorStats measure_squares(const Elements& squares, const Elements& mean,
-                            const FloatFormat& format) {
-  TensorStats stats = measure_chunks(
-      squares.size(), format, [&](int64_t first, int64_t count, float* out, TensorStats& counts) {
-        std::array<float, kSumChunk> buffer;
-        squares.load(first, count, out);
-        const float* given = floats_of(mean, first, count, buffer.data());
-        counts.lost += count_zeros_beside(out, given, static_cast<int32_t>(count));  // moved below
-      });
-  stats.zero -= stats.lost;
-  stats.underflow += stats.lost;
-  stats.lost = 0;
-  return stats;
+TensorStats measure_elements(const Elements& elements, const FloatFormat& format) {
+  const Measured one{.elements = &elements, .format = format};
+  return measure_list({&one, 1}).front();
 }
 
 }  // namespace halfscope::python

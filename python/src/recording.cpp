@@ -25,42 +25,66 @@ void Recording::set_format(int site, const FloatFormat& format) {
   sites_.at(static_cast<size_t>(site)).format = format;
 }
 
-void Recording::measure(int site, const Elements& elements, bool merge) {
-  const TensorStats stats = measure_elements(elements, sites_.at(static_cast<size_t>(site)).format);
+void Recording::measure(std::span<const SiteTensor> tensors, bool merge) {
+  std::vector<Measured> list;
+  list.reserve(tensors.size());
+  for (const SiteTensor& each : tensors) {
+    list.push_back(
+        {.elements = each.elements, .format = sites_.at(static_cast<size_t>(each.site)).format});
+  }
+  const std::vector<TensorStats> all = measure_list(list);
   const std::lock_guard lock(mutex_);
-  TensorStats& kept = stats_[static_cast<size_t>(site)];
-  if (merge && kept.n > 0) {
-    kept.merge(stats);
-  } else {
-    kept = stats;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    TensorStats& kept = stats_[static_cast<size_t>(tensors[i].site)];
+    if (merge && kept.n > 0) {
+      kept.merge(all[i]);
+    } else {
+      kept = all[i];
+    }
   }
 }
 
-void Recording::measure_squares(int site, const Elements& squares, const Elements& mean) {
-  stats_.at(static_cast<size_t>(site)) =
-      python::measure_squares(squares, mean, sites_.at(static_cast<size_t>(site)).format);
-}
-
-void Recording::before_update(int site, const Elements& weight) {
-  const size_t at = static_cast<size_t>(site);
-  measure(site, weight, false);
-  const int64_t bytes = weight.size() * element_size(weight.kind());
-  Before& before = before_.at(at);
-  if (before.size != bytes) {
-    before.bytes = std::make_unique_for_overwrite<uint8_t[]>(static_cast<size_t>(bytes));
-    before.size = bytes;
+void Recording::before_update(std::span<const SiteTensor> weights) {
+  std::vector<Measured> list;
+  list.reserve(weights.size());
+  for (const SiteTensor& each : weights) {
+    const size_t at = static_cast<size_t>(each.site);
+    const Elements& weight = *each.elements;
+    const int64_t bytes = weight.size() * element_size(weight.kind());
+    Before& before = before_.at(at);
+    if (before.size != bytes) {
+      before.bytes = std::make_unique_for_overwrite<uint8_t[]>(static_cast<size_t>(bytes));
+      before.size = bytes;
+    }
+    before.valid = true;
+    list.push_back({.elements = &weight, .format = sites_[at].format, .copy = before.bytes.get()});
   }
-  weight.copy_to(before.bytes.get());
-  before.valid = true;
+  const std::vector<TensorStats> all = measure_list(list);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    stats_[static_cast<size_t>(weights[i].site)] = all[i];
+  }
 }
 
-void Recording::after_update(const Updated& updated) {
-  Before& before = before_.at(static_cast<size_t>(updated.weight));
-  if (!before.valid) return;  // it was not seen before the step
-  const size_t at = static_cast<size_t>(updated.site);
-  stats_.at(at) =
-      measure_update(before.bytes.get(), updated.after, updated.gradient, sites_.at(at).format);
-  before.valid = false;
+void Recording::after_update(std::span<const SiteTensor> tensors) {
+  std::vector<Measured> list;
+  std::vector<size_t> sites;
+  for (const SiteTensor& each : tensors) {
+    const size_t at = static_cast<size_t>(each.site);
+    Measured one{.elements = each.elements, .format = sites_.at(at).format, .beside = each.beside};
+    if (each.weight >= 0) {
+      Before& before = before_.at(static_cast<size_t>(each.weight));
+      if (!before.valid) continue;  // it was not seen before the step
+      one.meaning = Meaning::update;
+      one.before = before.bytes.get();
+      before.valid = false;
+    } else if (each.beside != nullptr) {
+      one.meaning = Meaning::squares;
+    }
+    list.push_back(one);
+    sites.push_back(at);
+  }
+  const std::vector<TensorStats> all = measure_list(list);
+  for (size_t i = 0; i < sites.size(); ++i) stats_[sites[i]] = all[i];
 }
 
 double Recording::norm(const std::vector<int>& sites) const {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,12 +18,13 @@
 
 namespace halfscope::python {
 
-/// A weight and what changed it.
-struct Updated {
-  int site = -1;    ///< of the update
-  int weight = -1;  ///< site of the weight, of which before_update() keeps the bytes
-  Elements after;
-  const Elements* gradient = nullptr;
+/// A tensor and the site that it belongs to.
+struct SiteTensor {
+  int site = -1;
+  const Elements* elements = nullptr;
+  /// The gradient of an update, or the mean of gradients of a mean of squares. May be null.
+  const Elements* beside = nullptr;
+  int weight = -1;  ///< of updates: site of the weight, of which before_update() keeps the bytes
 };
 
 class Recording {
@@ -37,13 +39,13 @@ class Recording {
   int site_count() const noexcept { return static_cast<int>(sites_.size()); }
   bool begun() const noexcept { return begun_; }
 
-  /// Measures a tensor of the open step. With `merge`, its numbers are added to those that the site
+  /// Measures tensors of the open step. With `merge`, their numbers are added to those that a site
   /// has; otherwise they replace them.
-  void measure(int site, const Elements& elements, bool merge);
-  void measure_squares(int site, const Elements& squares, const Elements& mean);
-  /// Measures a weight and keeps its bytes until the step ends.
-  void before_update(int site, const Elements& weight);
-  void after_update(const Updated& updated);
+  void measure(std::span<const SiteTensor> tensors, bool merge);
+  /// Measures weights and keeps their bytes until the step ends.
+  void before_update(std::span<const SiteTensor> weights);
+  /// Measures updates and states of the optimizer.
+  void after_update(std::span<const SiteTensor> tensors);
 
   /// Returns the statistics of a site in the open step.
   const TensorStats& stats(int site) const { return stats_.at(static_cast<size_t>(site)); }

@@ -134,6 +134,17 @@ class Repeats(Case):
         self.assertEqual(self.document()["losses"], wanted)
 
 
+    def test_step_schedule(self):
+        model = Mlp()
+        optimizer = torch.optim.SGD(model.parameters(), 0.5, momentum=0.9)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 4, 0.25)
+        self.save(model, data=batches((8, 20), 5, 3), optimizer=optimizer, scheduler=scheduler,
+                  steps=20)
+        self.assertIn("step:every=4,gamma=0.25", self.document()["arguments"])
+        self.assertEqual(scheduler.last_epoch, 0)
+        self.check()
+
+
 class Judges(Case):
     def test_planted_overflow_is_found_by_its_module_and_cured(self):
         self.save(Hot(), data=batches((8, 1, 12, 12), 5, 4))
@@ -150,7 +161,29 @@ class Judges(Case):
                 value = numpy_helper.to_array(each) * np.float32(1.01)
                 each.CopyFrom(numpy_helper.from_array(value, each.name))
         onnx.save(file, path)
-        self.assertIn("at step 0 the fp32 loss is", self.diagnose(code=3))
+        text = self.diagnose(code=3)
+        self.assertIn("at step 0 the fp32 loss is", text)
+        self.assertIn("The first module that differs is 'fc2'", text)
+
+    def test_another_optimizer_is_not_blamed_on_a_module(self):
+        self.save(Cnn(), data=batches((8, 1, 12, 12), 5, 4), steps=5)
+        document = self.document()
+        document["arguments"] = [each.replace("lr=0.001", "lr=0.01")
+                                 for each in document["arguments"]]
+        with open(os.path.join(self.folder, "twin.json"), "w") as file:
+            json.dump(document, file)
+        text = self.diagnose(code=3)
+        self.assertIn("at step 1 the fp32 loss is", text)
+        self.assertRegex(text, r"outputs of [56] modules agree in step 0")
+
+    def test_outputs_are_those_of_the_modules(self):
+        model, data = Mlp(), list(batches((8, 20), 5, 2))
+        hidden = model.fc1(data[0][0])
+        self.save(model, data=data, steps=2)
+        outputs = {each["module"]: each for each in self.document()["outputs"]}
+        self.assertEqual(list(outputs), ["fc1", "fc2"])
+        self.assertAlmostEqual(outputs["fc1"]["norm"], float(hidden.double().norm()), places=4)
+        self.assertEqual(outputs["fc1"]["n"], hidden.numel())
 
 
 class LeavesAlone(Case):
@@ -163,7 +196,7 @@ class LeavesAlone(Case):
         before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
         gradients = [p.grad.clone() for p in model.parameters()]
         random = torch.get_rng_state()
-        self.save(model, data=data, optimizer=optimizer, steps=5)
+        self.save(model, data=data, optimizer=optimizer, steps=5, fresh=True)
         after = (model.state_dict(), optimizer.state_dict())
         for name, value in before[0].items():
             self.assertTrue(torch.equal(value, after[0][name]), name)
@@ -194,6 +227,16 @@ class Refuses(Case):
         self.refuse("loss L1Loss is not supported. Supported: nn.CrossEntropyLoss", model,
                     nn.L1Loss(), data)
         self.refuse("label_smoothing", model, nn.CrossEntropyLoss(label_smoothing=0.1), data)
+        used = torch.optim.Adam(parameters)
+        model(data[0][0]).sum().backward()
+        used.step()
+        self.refuse(r"state \(exp_avg, exp_avg_sq\), which a twin cannot take over", model,
+                    data=data, optimizer=used)
+        planned = torch.optim.SGD(parameters, 0.1)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(planned, 10)
+        self.refuse("schedule belongs to the optimizer", model, data=data, optimizer=planned)
+        self.refuse("CosineAnnealingLR is not supported", model, data=data, optimizer=planned,
+                    scheduler=schedule)
         self.refuse("no batches", model, data=[])
         self.refuse("equal shapes", model, data=[data[0], (data[0][0][:4], data[0][1][:4])])
         nn.init.constant_(model.fc2.weight, 1e38)

@@ -255,6 +255,86 @@ class Records(Case):
         self.assertIn("lost_updates", [f["rule"] for f in run.findings])
         self.assertEqual(run.state, "attention")
 
+    def test_large_tensors_are_measured_in_parts(self):
+        # Several parts of 32,768 elements, the last one short, on one thread and on two.
+        results = []
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            torch.manual_seed(0)
+            model = nn.Sequential(nn.Linear(300, 401))
+            optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+            with hs.watch(model, optimizer, out=f"{self.file}{threads}"):
+                for _ in range(2):
+                    optimizer.zero_grad()
+                    model(torch.randn(200, 300)).square().sum().backward()
+                    before = model[0].weight.detach().clone()
+                    optimizer.step()
+            run = hs.open(f"{self.file}{threads}")
+            state = optimizer.state[model[0].weight]
+            self.compare(before, "0.weight", run)
+            self.compare(model[0].weight - before, "0.weight_update", run)
+            self.compare(model[0].weight.grad, "0.weight_grad", run)
+            self.compare(state["exp_avg"], "0.weight_adam_m", run)
+            self.compare(state["exp_avg_sq"], "0.weight_adam_v", run)
+            results.append([run.stats(s["name"]) for s in run.sites()])
+        for one, two in zip(*results):
+            for key in one:
+                np.testing.assert_array_equal(one[key], two[key])
+
+    def test_running_statistics(self):
+        model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+        with hs.watch(model, optimizer, out=self.file):
+            for step in range(3):
+                x = torch.randn(8, 6)
+                if step == 1:
+                    x[0, 0] = torch.inf
+                optimizer.zero_grad()
+                scaler.scale(model(x).square().sum()).backward()
+                scaler.step(optimizer)
+                scaler.update()
+        run = hs.open(self.file)
+        self.assertEqual(run.steps()["skipped"].tolist(), [False, True, False])
+        self.compare(model[1].running_var, "1.running_var", run)
+        mean = run.stats("1.running_mean")
+        self.assertEqual((mean["pos_inf"] + mean["neg_inf"]).tolist(), [0, 4, 4])
+        self.assertEqual(run.stats("1.running_var")["nan"].tolist(), [0, 4, 4])
+        names = [s["name"] for s in run.sites()]
+        self.assertLess(names.index("1.activation"), names.index("1.running_mean"))
+        self.assertLess(names.index("1.running_var"), names.index("2.activation"))
+        findings = [f for f in run.findings if f["rule"] == "unsafe_buffers"]
+        self.assertIn("1", findings[0]["text"])
+
+    def test_no_loss_is_not_a_loss_of_nan(self):
+        for number, bad in enumerate((False, True)):
+            model = Mlp()
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            file = f"{self.file}{number}"
+            with self.assertWarnsRegex(UserWarning, "no loss was found in step 0"):
+                with hs.watch(model, optimizer, out=file, loss="manual"):
+                    for step in range(60):
+                        optimizer.zero_grad()
+                        x = torch.randn(8, 20)
+                        if bad and step == 50:
+                            x[0] = torch.nan
+                        model(x).square().mean().backward()
+                        optimizer.step()
+            run = hs.open(file)
+            self.assertTrue(np.isnan(run.steps()["loss"]).all())
+            self.assertEqual(run.state == "broken", bad, run.verdict)
+            self.assertNotIn("loss", run.verdict)
+
+    def test_a_loss_of_nan_counts(self):
+        model = Mlp()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with hs.watch(model, optimizer, out=self.file):
+            for _ in range(3):
+                optimizer.zero_grad()
+                (model(torch.randn(8, 20)).square().mean() * torch.nan).backward()
+                optimizer.step()
+        self.assertEqual(hs.open(self.file).state, "broken")
+
     def test_finds_the_optimizer(self):
         model = Mlp()
         with hs.watch(model, out=self.file):

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// A folder of tensors that another program saved, as a run (docs/reference/tensors.md): the way in
+// for frameworks that the Python package does not record.
+#pragma once
+
+#include <string>
+
+namespace halfscope {
+
+/// Measures the tensors of a folder and writes a run file. Returns a line that says what it
+/// contains. Throws Error if a name, a type or a link is not acceptable; then there is no file.
+std::string record_tensor_folder(const std::string& folder, const std::string& out, bool force);
+
+}  // namespace halfscope
