@@ -92,7 +92,7 @@ constexpr std::array<Library, 18> kLibraries{{
      {"core/numeric/types/eigen.h", "emulation/*.cpp", "cli/tasks/doctor.cpp"}},
     {"zlib", {"zlib.h"}, {"core/data/", "cli/tasks/doctor.cpp"}},
     {"libzip", {"zip.h"}, {"core/data/", "cli/tasks/doctor.cpp"}},
-    {"nlohmann-json", {"nlohmann/"}, {"core/policy/*.cpp", "analysis/", "gui/", "cli/"}},
+    {"nlohmann-json", {"nlohmann/"}, {"core/json_keys.cpp", "core/policy/*.cpp", "analysis/", "gui/", "cli/"}},
     {"fmt",
      {"fmt/"},
      {"core/policy/*.cpp", "core/data/", "emulation/", "gpu/", "analysis/", "gui/", "cli/"}},
