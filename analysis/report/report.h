@@ -246,6 +246,6 @@ std::string report_markdown(const Report& report);          ///< at most 60 line
 std::string report_markdown_summary(const Report& report);  ///< about 10 lines
 /// Returns the verdict, and all findings about a lane as a list.
 std::string report_markdown_findings(const Report& report, int lane);
-std::string report_html(const Report& report);              ///< one self-contained file
+std::string report_html(const Report& report);  ///< one self-contained file
 
 }  // namespace halfscope

@@ -189,9 +189,9 @@ void add_report(CLI::App& app, Invocation& call) {
   table("--stats", options->stats, "One row per lane, step and tensor");
   table("--sums", options->sums, "One row per lane, compared step and matrix product");
   table("--kernels", options->kernels, "One row per GPU lane, compared step and tensor");
-  add_output(*sub, "--tensorboard", options->tensorboard, "*",
-             "Write a folder for TensorBoard: scalars, histograms and findings of each lane")
-      ->type_name("FOLDER");
+  sub->add_option("--tensorboard", options->tensorboard, "Write a new folder for TensorBoard")
+      ->type_name("DIR")
+      ->group(group::kOutput);
   const auto input = [&](const char* flag, std::string& file, const char* type, const char* glob,
                          const char* text) {
     offer(sub->add_option(flag, file, text)->type_name(type)->group("Gate for CI"),
