@@ -21,6 +21,7 @@
 #include "analysis/run_schema.h"
 #include "analysis/run_view.h"
 #include "analysis/sqlite.h"
+#include "core/data/stored_array.h"
 #include "core/error.h"
 
 namespace halfscope {
@@ -38,7 +39,6 @@ constexpr int64_t kLargestCount = int64_t{1} << 48;
 
 /// Upper limit of memory reserved because a file says so; more is allocated when needed.
 constexpr int64_t kLargestReserve = int64_t{1} << 30;
-
 constexpr uintmax_t kSmallestPage = 512;
 
 /// Half a second: a temporary journal disappears in milliseconds, even on a busy machine.
@@ -117,10 +117,10 @@ class Reader {
 
   RunInfo to_run_info(const std::map<std::string, std::string>& meta) const {
     RunInfo info;
-    info.model = meta_text(meta, "model");
-    info.data = meta_text(meta, "data");
-    info.optimizer = meta_text(meta, "optimizer");
-    info.command = meta_text(meta, "command");
+    info.model = printable_name(meta_text(meta, "model"));
+    info.data = printable_name(meta_text(meta, "data"));
+    info.optimizer = printable_name(meta_text(meta, "optimizer"));
+    info.command = printable_name(meta_text(meta, "command"));
     info.settings = json_array<std::string>(meta_text(meta, "settings"), "meta");
     info.lane_settings = json_array<std::string>(meta_text(meta, "lane_settings"), "meta");
     if (meta.contains("kind")) {
@@ -142,8 +142,8 @@ class Reader {
     info.seed = meta_integer<uint64_t>(meta, "seed");
     info.threads = meta_integer<int>(meta, "threads");
     info.every = meta_integer<int>(meta, "every");
-    info.isa = meta_text(meta, "isa");
-    info.version = meta_text(meta, "version");
+    info.isa = printable_name(meta_text(meta, "isa"));
+    info.version = printable_name(meta_text(meta, "version"));
     return info;
   }
 
@@ -161,10 +161,10 @@ class Reader {
     while (rows.step()) {
       require(rows.integer(0) == static_cast<int64_t>(info.lanes.size()), "lanes");
       LaneInfo lane;
-      lane.name = rows.text(1);
-      lane.backend = rows.text(2);
+      lane.name = printable_name(rows.text(1));
+      lane.backend = printable_name(rows.text(2));
       lane.plan_json = rows.text(3);
-      lane.loss_scale = rows.text(4);
+      lane.loss_scale = printable_name(rows.text(4));
       info.lanes.push_back(std::move(lane));
     }
   }
@@ -177,7 +177,7 @@ class Reader {
         const auto name = names.find(layer.path);
         if (name == names.end()) continue;
         require(name->is_string(), "meta.node_names");
-        layer.alias = name->get<std::string>();
+        layer.alias = printable_name(name->get<std::string>());
       }
     }
   }
@@ -190,9 +190,10 @@ class Reader {
     while (rows.step()) {
       require(rows.integer(0) == static_cast<int64_t>(lane.layers.size()), "layers");
       LayerInfo layer;
-      layer.path = rows.text(1);
-      layer.op = rows.text(2);
+      layer.path = printable_name(rows.text(1));
+      layer.op = printable_name(rows.text(2));
       layer.inputs = json_array<std::string>(rows.text(3), "layers");
+      for (std::string& input : layer.inputs) input = printable_name(input);
       layer.read = to_format(rows.text(4));
       layer.write = to_format(rows.text(5));
       layer.follows = rows.integer(6) != 0;
@@ -210,14 +211,14 @@ class Reader {
       SiteInfo site;
       site.order = static_cast<int>(lane.sites.size());
       require(rows.integer(0) == site.order, "sites");
-      site.path = rows.text(1);
-      site.tensor = rows.text(2);
+      site.path = printable_name(rows.text(1));
+      site.tensor = printable_name(rows.text(2));
       site.role = to_role(rows.text(3));
       site.phase = to_phase(rows.text(4));
-      site.op = rows.text(5);
+      site.op = printable_name(rows.text(5));
       site.format = to_format(rows.text(6));
       site.shape = json_array<int64_t>(rows.text(7), "sites");
-      site.scale = rows.text(8);
+      site.scale = printable_name(rows.text(8));
       lane.sites.push_back(std::move(site));
     }
   }
@@ -307,7 +308,7 @@ class Reader {
       const std::optional<Deviation::Of> of = parse_deviation(rows.text(2));
       require(of.has_value(), "deviations");
       row.of = *of;
-      row.name = rows.text(3);
+      row.name = printable_name(rows.text(3));
       row.n = count(rows, 4);
       row.broken = count(rows, 5);
       int column = 6;
@@ -334,7 +335,7 @@ class Reader {
       SiteSums row;
       row.step = count(rows, 0);
       row.site = site_index(view, lane, rows.integer(2));
-      row.layer = rows.text(3);
+      row.layer = printable_name(rows.text(3));
       const std::optional<Accumulation> how = parse_accumulation(rows.text(4));
       require(how.has_value(), "sums");
       row.accumulation = *how;
@@ -367,11 +368,11 @@ class Reader {
       check.max_ulps = rows.real(5);
       if (!rows.is_null(6)) check.worst = count(rows, 6);
       if (!rows.is_null(7)) check.beyond = count(rows, 7);
-      check.kernel = rows.text(8);
-      check.order = rows.text(9);
+      check.kernel = printable_name(rows.text(8));
+      check.order = printable_name(rows.text(9));
       check.sampled = count(rows, 10);
       check.explained = count(rows, 11);
-      check.unexplained = rows.text(12);
+      check.unexplained = printable_name(rows.text(12));
       require(check.differing <= check.n && check.worst < check.n && check.beyond <= check.n &&
                   check.explained <= check.sampled && check.max_ulps >= 0.0 &&
                   (check.differing > 0) == (check.worst >= 0),
@@ -434,7 +435,7 @@ class Reader {
       const int64_t step = each["step"].get<int64_t>();
       require(step >= 0 && step < kLargestCount, "meta");
       view.set_lost(lane_index(view, each["lane"].get<int64_t>()),
-                    {step, each["why"].get<std::string>()});
+                    {step, printable_name(each["why"].get<std::string>())});
     }
   }
 

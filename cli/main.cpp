@@ -12,6 +12,7 @@
 #include "cli/args/help.h"
 #include "cli/commands/command.h"
 #include "cli/terminal/output.h"
+#include "core/data/stored_array.h"
 #include "core/error.h"
 #include "emulation/threads.h"
 
@@ -19,9 +20,10 @@ namespace halfscope {
 
 namespace {
 
+/// Messages repeat names from files, which must not act on a terminal.
 int fail(const std::string& what, const std::string& hint, int code) {
-  std::cerr << "halfscope: " << what << '\n';
-  if (!hint.empty()) std::cerr << "hint: " << hint << '\n';
+  std::cerr << "halfscope: " << printable_name(what) << '\n';
+  if (!hint.empty()) std::cerr << "hint: " << printable_name(hint) << '\n';
   return code;
 }
 

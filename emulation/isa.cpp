@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/isa.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -10,6 +14,14 @@
 
 namespace halfscope {
 namespace {
+
+#if defined(__x86_64__)
+/// Clang 14's __builtin_cpu_supports() does not know this feature.
+bool has_f16c() noexcept {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 std::optional<Isa>& chosen() {
   static std::optional<Isa> isa;
@@ -34,8 +46,7 @@ std::vector<Isa> supported_isas() {
   std::vector<Isa> isas{Isa::baseline};
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("f16c")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) {
     isas.push_back(Isa::avx2);
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {

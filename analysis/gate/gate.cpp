@@ -14,6 +14,7 @@
 
 #include "analysis/rules/rules.h"
 #include "core/error.h"
+#include "core/json_keys.h"
 #include "core/near_miss.h"
 
 namespace halfscope {
@@ -173,23 +174,12 @@ std::vector<int> lines_of_rules(std::string_view text) {
 }
 
 GateJson json_of(std::string_view text, const std::string& file) {
-  std::string twice;  // the parser would keep the last one
-  std::vector<std::set<std::string>> open;
-  const auto watch = [&](int, GateJson::parse_event_t event, const GateJson& part) {
-    if (event == GateJson::parse_event_t::object_start) open.emplace_back();
-    if (event == GateJson::parse_event_t::object_end) open.pop_back();
-    if (event == GateJson::parse_event_t::key &&
-        !open.back().insert(part.get<std::string>()).second) {
-      twice = part.get<std::string>();
-    }
-    return true;
-  };
-  GateJson json = GateJson::parse(text, watch, false);
+  GateJson json = GateJson::parse(text, nullptr, false);
   if (json.is_discarded()) {
     throw usage_error("gate: '" + file + "' is not valid JSON",
                       "start from the example in docs/reference/gate.md");
   }
-  if (!twice.empty()) {
+  if (const std::string twice = repeated_key(text); !twice.empty()) {
     throw usage_error("gate: key \"" + twice + "\" is given twice in one object",
                       "remove one of the two");
   }

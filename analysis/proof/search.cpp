@@ -310,8 +310,9 @@ class Searcher {
     for (const auto& [parent, parts] : parents) {
       if (parts < 2 || book_.exhausted()) continue;
       PlanEdit other = result;
-      std::erase_if(other.changes,
-                    [&](const Change& change) { return change.path.starts_with(parent + "/"); });
+      std::erase_if(other.changes, [inside = parent + "/"](const Change& change) {
+        return change.path.starts_with(inside);
+      });
       other.add(in_fp32(parent));
       try {
         if (book_.passes(other)) result = std::move(other);

@@ -18,16 +18,13 @@ constexpr size_t kLayersShown = 8;
 constexpr size_t kErrorsShown = 2;
 constexpr size_t kSumsShown = 3;
 
+bool is_control(char c) { return (c >= 0 && c < ' ') || c == 0x7f; }
+
 /// Returns text for a line or a table cell, escaped so that nothing in it acts as markup.
 std::string plain(const std::string& text) {
   std::string out;
   for (char c : text) {
     switch (c) {
-      case '\n':
-      case '\r':
-      case '\t':
-        out += ' ';
-        break;
       case '<':
         out += "&lt;";
         break;
@@ -50,7 +47,7 @@ std::string plain(const std::string& text) {
         out += c;
         break;
       default:
-        out += c;
+        out += is_control(c) ? ' ' : c;
     }
   }
   return out;
@@ -64,7 +61,7 @@ std::string code(const std::string& text) {
       out += '\'';
     else if (c == '|')
       out += "\\|";  // a table splits cells before it reads code spans
-    else if (c == '\n' || c == '\r' || c == '\t')
+    else if (is_control(c))
       out += ' ';
     else
       out += c;
@@ -352,6 +349,16 @@ std::string report_markdown_summary(const Report& report) {
   }
   if (others > kShown) {
     md += fmt::format("- {} more\n", counted(static_cast<int64_t>(others - kShown), "lane"));
+  }
+  return md;
+}
+
+std::string report_markdown_findings(const Report& report, int lane) {
+  std::string md = fmt::format("**{}**\n\n", plain(report.verdict.headline));
+  for (const Finding& finding : report.findings) {
+    if (finding.lane != lane) continue;
+    md += fmt::format("- **{}** {}: {}\n", severity_name(finding.severity), code(finding.rule),
+                      plain(finding.text));
   }
   return md;
 }

@@ -244,6 +244,8 @@ std::string report_json(const Report& report);              ///< schema halfscop
 std::string report_csv(const Report& report);               ///< the layers table
 std::string report_markdown(const Report& report);          ///< at most 60 lines
 std::string report_markdown_summary(const Report& report);  ///< about 10 lines
-std::string report_html(const Report& report);              ///< one self-contained file
+/// Returns the verdict, and all findings about a lane as a list.
+std::string report_markdown_findings(const Report& report, int lane);
+std::string report_html(const Report& report);  ///< one self-contained file
 
 }  // namespace halfscope

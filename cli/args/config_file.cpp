@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "cli/args/setting.h"
+#include "core/data/stored_array.h"
+#include "core/json_keys.h"
 #include "core/near_miss.h"
 #include "core/utf8.h"
 
@@ -128,7 +131,14 @@ Json read_json(const std::string& file) {
     if (depth > kDeepest) throw usage_error(file + ": the JSON is nested too deeply");
     return true;
   };
-  return Json::parse(stream, check, false);
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  Json json = Json::parse(text, check, false);
+  if (const std::string twice = repeated_key(text); !twice.empty()) {
+    throw usage_error(
+        file + ": key \"" + shortened(visible_name(twice)) + "\" is given twice in one object",
+        "remove one of the two");
+  }
+  return json;
 }
 
 void read_config(Settings& settings, const std::set<std::string>& replaced) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// `halfscope report`: a run explained, as HTML, Markdown, JSON or CSV, its tables as CSV, and a
-// gate for continuous integration, as text, JSON, JUnit and SARIF.
+// `halfscope report`: a run explained, as HTML, Markdown, JSON or CSV, its tables as CSV, a folder
+// for TensorBoard, and a gate for continuous integration, as text, JSON, JUnit and SARIF.
 #include "analysis/report/report.h"
 
 #include <fmt/format.h>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analysis/export/csv.h"
+#include "analysis/export/tensorboard.h"
 #include "analysis/gate/gate.h"
 #include "analysis/rules/rules.h"
 #include "cli/args/arguments.h"
@@ -28,6 +29,7 @@ struct ReportOptions {
   std::string steps, stats, sums, kernels;  ///< files of tables
   std::string gate, baseline;               ///< files that are read
   std::string junit, sarif;                 ///< files of the gate's result
+  std::string tensorboard;                  ///< a folder
   bool force = false, quiet = false, summary = false;
 };
 
@@ -102,6 +104,14 @@ std::string text_of(const ResultFile& result, const RunView& run, LazyReport& re
   return text.str();
 }
 
+void write_event_files(const ReportOptions& options, const RunView& run, LazyReport& report) {
+  std::vector<std::string> findings;
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    findings.push_back(report_markdown_findings(report.get(), lane));
+  }
+  write_tensorboard(run, findings, options.tensorboard);
+}
+
 int report_command(const ReportOptions& options) {
   const ResultFile results[] = {{options.html, report_html},
                                 {options.md, report_markdown},
@@ -125,6 +135,12 @@ int report_command(const ReportOptions& options) {
       throw usage_error("--summary and - both write to standard output", "leave out one of them");
     }
   }
+  if (!options.tensorboard.empty()) {
+    writes = true;
+    files.push_back(options.tensorboard);
+    check_is_file_name(options.tensorboard, "a TensorBoard folder");
+    check_tensorboard_folder(options.tensorboard, options.force);
+  }
   check_distinct(files);
   if (options.summary && options.quiet) {
     throw usage_error("--summary and --quiet exclude each other", "leave out one of them");
@@ -139,6 +155,7 @@ int report_command(const ReportOptions& options) {
     if (result.file.empty()) continue;
     write_result(result.file, text_of(result, run, report, judged), options.force);
   }
+  if (!options.tensorboard.empty()) write_event_files(options, run, report);
   if (options.summary) {
     write_out(report_markdown_summary(report.get()));
   } else if (!writes && !options.quiet && !judged) {
@@ -172,6 +189,9 @@ void add_report(CLI::App& app, Invocation& call) {
   table("--stats", options->stats, "One row per lane, step and tensor");
   table("--sums", options->sums, "One row per lane, compared step and matrix product");
   table("--kernels", options->kernels, "One row per GPU lane, compared step and tensor");
+  sub->add_option("--tensorboard", options->tensorboard, "Write a new folder for TensorBoard")
+      ->type_name("DIR")
+      ->group(group::kOutput);
   const auto input = [&](const char* flag, std::string& file, const char* type, const char* glob,
                          const char* text) {
     offer(sub->add_option(flag, file, text)->type_name(type)->group("Gate for CI"),

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "analysis/rules/text.h"
@@ -117,6 +118,47 @@ StepDiff diff_steps(const char* name, std::span<const StepRow> a, std::span<cons
   return diff;
 }
 
+/// Finds the tensor of a lane that is the same as one of another lane: by the path of its layer, or
+/// by the names that either lane's network file gives to layers.
+class Counterparts {
+ public:
+  Counterparts(const RunView& run, int lane) : run_(run), lane_(lane) {
+    for (const LayerInfo& layer : run.lane(lane).layers) {
+      aliases_[layer.path] = layer.alias;
+      if (!layer.alias.empty()) paths_[layer.alias].insert(layer.path);
+    }
+  }
+
+  const std::string& alias(const std::string& path) const {
+    static const std::string kNone;
+    const auto found = aliases_.find(path);
+    return found == aliases_.end() ? kNone : found->second;
+  }
+
+  /// Returns the tensor of a layer that has one of these two names; nothing if several layers have
+  /// the name.
+  std::optional<int> find(const std::string& path, const std::string& alias,
+                          const std::string& tensor) const {
+    for (const std::string& name : {path, alias}) {
+      if (name.empty()) continue;
+      if (const auto site = run_.find_site(lane_, name + "." + tensor)) return site;
+    }
+    for (const std::string& name : {path, alias}) {
+      const auto found = paths_.find(name);
+      if (name.empty() || found == paths_.end() || found->second.size() != 1) continue;
+      const std::string& other = *found->second.begin();
+      if (const auto site = run_.find_site(lane_, other + "." + tensor)) return site;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  const RunView& run_;
+  int lane_;
+  std::map<std::string, std::string> aliases_;          ///< of a path; "" without one
+  std::map<std::string, std::set<std::string>> paths_;  ///< of an alias
+};
+
 std::string share_cells(const DiffPair& pair) {
   return is_equal(*pair.a, *pair.b) ? percent(*pair.a)
                                     : percent(*pair.a) + " -> " + percent(*pair.b);
@@ -167,9 +209,11 @@ LaneDiff diff_lanes(const RunView& a, int lane_a, const RunView& b, int lane_b) 
   diff.a = a.lane(lane_a).name;
   diff.b = b.lane(lane_b).name;
   int first_order = 0;
+  const Counterparts names_a(a, lane_a), names_b(b, lane_b);
+  std::set<int> taken;  // sites of b that already have a counterpart
   for (const SiteInfo& site : a.lane(lane_a).sites) {
-    const std::optional<int> other = b.find_site(lane_b, site.name());
-    if (!other) {
+    const std::optional<int> other = names_b.find(site.path, names_a.alias(site.path), site.tensor);
+    if (!other || !taken.insert(*other).second) {
       diff.only_a.push_back(site.name());
       continue;
     }
@@ -187,7 +231,7 @@ LaneDiff diff_lanes(const RunView& a, int lane_a, const RunView& b, int lane_b) 
     diff.sites.push_back(std::move(*found));
   }
   for (const SiteInfo& site : b.lane(lane_b).sites) {
-    if (!a.find_site(lane_a, site.name())) diff.only_b.push_back(site.name());
+    if (!taken.contains(site.order)) diff.only_b.push_back(site.name());
   }
   std::stable_sort(diff.sites.begin(), diff.sites.end(),
                    [](const SiteDiff& x, const SiteDiff& y) { return x.size > y.size; });

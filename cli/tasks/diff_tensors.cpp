@@ -12,6 +12,7 @@
 #include "cli/terminal/output.h"
 #include "core/data/npz.h"
 #include "core/data/safetensors.h"
+#include "core/data/stored_array.h"
 #include "core/numeric/formats/round.h"
 #include "core/numeric/statistics/ulp.h"
 
@@ -138,7 +139,9 @@ std::string tensors_diff_text(const TensorsDiff& diff, size_t limit) {
       });
   std::string text;
   for (const auto& [which, names] : {std::pair{"first", diff.only_a}, {"second", diff.only_b}}) {
-    if (!names.empty()) text += fmt::format("only in the {}: {}\n", which, name_list(names));
+    std::vector<std::string> shown;
+    for (const std::string& name : names) shown.push_back(printable_name(name));
+    if (!names.empty()) text += fmt::format("only in the {}: {}\n", which, name_list(shown));
   }
   const std::string format = format_name(diff.ulps_of);
   const std::string compared = counted(static_cast<int64_t>(diff.tensors.size()), "tensor");
@@ -151,7 +154,7 @@ std::string tensors_diff_text(const TensorsDiff& diff, size_t limit) {
       {"tensor", "differ", "of", "most ulps", "error", "first", "worst"}};
   for (size_t i = 0; i < std::min(limit, differing.size()); ++i) {
     const TensorDiff& each = *differing[i];
-    const std::string name = each.name.empty() ? "-" : each.name;
+    const std::string name = each.name.empty() ? "-" : printable_name(each.name);
     if (each.shape_a != each.shape_b) {
       rows.push_back({name, "-", "-", "-", "-",
                       "shapes " + to_string(each.shape_a) + " and " + to_string(each.shape_b), ""});

@@ -163,15 +163,19 @@ TensorLosses summary_of(const std::string& file, const StoredArray& array,
                       .largest = losses.largest,
                       .formats = losses.formats};
   tensor.non_zero = non_zero_values(losses.stats);
-  const auto lost = [](const WhatIf& what) {
-    return what.overflow.high + what.underflow.high + what.ties;
+  const auto at_most = [&](const WhatIf& what) {
+    const int64_t underflow = what.underflow.high + what.ties;
+    return ValueLoss{what.overflow.high, underflow, flushed_energy(losses.stats, underflow)};
   };
   if (main != nullptr && tensor.non_zero > 0) {
     const auto at = static_cast<size_t>(main - targets.data());
     tensor.main = losses.formats[at];
+    const ValueLoss loss{tensor.main.overflow, tensor.main.underflow,
+                         flushed_energy(losses.stats, tensor.main.underflow)};
+    tensor.lossy = loss.matters(main->format, tensor.non_zero);
     tensor.shift = fitting_shift(losses.stats, base, main->format, kMostShift);
-    tensor.lost_scaled = lost(what_if(losses.stats, base, main->format, tensor.shift));
-    tensor.lost_bf16 = lost(what_if(losses.stats, base, kBf16, 0));
+    tensor.scaled = at_most(what_if(losses.stats, base, main->format, tensor.shift));
+    tensor.bf16 = at_most(what_if(losses.stats, base, kBf16, 0));
   }
   return tensor;
 }

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "analysis/rules/text.h"
 #include "cli/terminal/output.h"
 #include "core/data/stored_array.h"
 #include "core/numeric/statistics/rates.h"
@@ -52,46 +54,101 @@ std::string losses_text(const std::vector<const TensorLosses*>& lossy, size_t al
   return text;
 }
 
+/// Losses of the lossy tensors that remain with a remedy, together.
+struct Remedy {
+  int64_t values = 0;                     ///< at most
+  const TensorLosses* failing = nullptr;  ///< the first that it does not help enough
+
+  bool works() const noexcept { return failing == nullptr; }
+  /// Returns what is true of all tensors if it works.
+  std::string text(const std::string& format) const {
+    if (values == 0) return "nothing overflows or underflows in " + format;
+    return fmt::format(
+        "nothing overflows in {}, and less than {} of the values of any tensor underflow", format,
+        percent(kLossyShare));
+  }
+};
+
+Remedy remedy_of(const std::vector<const TensorLosses*>& lossy, ValueLoss TensorLosses::*loss,
+                 const FloatFormat& format) {
+  Remedy remedy;
+  for (const TensorLosses* each : lossy) {
+    remedy.values += (each->*loss).values();
+    const bool fails = (each->*loss).matters(format, each->non_zero);
+    if (fails && remedy.failing == nullptr) remedy.failing = each;
+  }
+  return remedy;
+}
+
 std::string remedy_text(const std::vector<const TensorLosses*>& lossy, const TargetFormat& main,
                         bool files) {
-  int64_t scaled = 0, bf16 = 0;
-  const TensorLosses* unscalable = nullptr;
-  for (const TensorLosses* each : lossy) {
-    scaled += each->lost_scaled;
-    bf16 += each->lost_bf16;
-    if (each->lost_scaled > 0 && unscalable == nullptr) unscalable = each;
-  }
+  const Remedy scaled = remedy_of(lossy, &TensorLosses::scaled, main.format);
+  const Remedy bf16 = remedy_of(lossy, &TensorLosses::bf16, kBf16);
   const TensorLosses& first = *lossy[0];
-  if (scaled == 0) {
+  if (scaled.works()) {
     std::string text = fmt::format(
-        "A power-of-two scale for each tensor is the better answer: nothing overflows or "
-        "underflows in {} then. Multiply {} by 2^{}.",
-        main.name, first.shown(files), first.shift);
-    if (bf16 == 0 && main.format != kBf16) {
+        "A power-of-two scale for each tensor is the better answer: {} then. Multiply {} by 2^{}.",
+        scaled.text(main.name), first.shown(files), first.shift);
+    if (bf16.works() && main.format != kBf16) {
       text += fmt::format(" bf16 needs no scale, but it keeps 8 significant bits instead of {}.",
                           main.format.mantissa_bits + 1);
     }
     return text;
   }
-  if (main.format != kBf16 && bf16 == 0) {
+  if (main.format != kBf16 && bf16.works()) {
     return fmt::format(
-        "bf16 is the better answer: nothing overflows or underflows in it. A power-of-two scale "
-        "is not enough, because the values of {} span too many powers of two for {}.",
-        unscalable->shown(files), main.name);
+        "bf16 is the better answer: {}. A power-of-two scale is not enough, because the values of "
+        "{} span too many powers of two for {}.",
+        bf16.text("bf16"), scaled.failing->shown(files), main.name);
   }
-  if (main.format != kBf16 && bf16 < scaled) {
+  if (main.format != kBf16 && bf16.values < scaled.values) {
     return fmt::format(
         "bf16 loses fewer values: at most {} of these tensors, against up to {} in {} with the "
         "best power-of-two scales. Keep these tensors in fp32 if the small values matter.",
-        bf16, scaled, main.name);
+        bf16.values, scaled.values, main.name);
   }
   return fmt::format(
       "A power-of-two scale for each tensor helps most, but up to {} values still overflow or "
       "underflow. Keep these tensors in fp32 if the small values matter.",
-      scaled);
+      scaled.values);
+}
+
+/// Returns that the format is enough, and what it loses all the same.
+std::string enough_text(const std::vector<TensorLosses>& tensors, const TargetFormat& main,
+                        bool files) {
+  std::vector<const TensorLosses*> flushed;
+  for (const TensorLosses& each : tensors) {
+    if (each.main.underflow > 0) flushed.push_back(&each);
+  }
+  const std::string all = tensors_text(tensors.size());
+  if (flushed.empty()) {
+    return fmt::format("{} is enough: nothing overflows or underflows in {}.", main.name, all);
+  }
+  const TensorLosses& most = *worst(flushed, [](const TensorLosses& each) {
+    return share_of(each.main.underflow, each.non_zero);
+  });
+  return fmt::format(
+      "{} is enough: nothing overflows in {}. Few values underflow: at most {} of the nonzero "
+      "values of a tensor ({}) become zero, and these are too small to matter.",
+      main.name, all, share_text(most.main.underflow, most.non_zero), most.shown(files));
 }
 
 }  // namespace
+
+double flushed_energy(const TensorStats& stats, int64_t flushed) noexcept {
+  double energy = 0.0;
+  for (int bin = 0; bin < kExponentBins && flushed > 0; ++bin) {
+    const int64_t count = std::min(flushed, stats.exponents[static_cast<size_t>(bin)]);
+    energy += static_cast<double>(count) * std::ldexp(1.0, 2 * (bin + kMinExponentBin));
+    flushed -= count;
+  }
+  return stats.sum_sq > 0.0 ? energy / stats.sum_sq : 0.0;
+}
+
+bool ValueLoss::matters(const FloatFormat& format, int64_t non_zero) const noexcept {
+  const double unit = std::ldexp(1.0, -(format.mantissa_bits + 1));
+  return overflow > 0 || share_of(underflow, non_zero) > kLossyShare || energy > unit * unit;
+}
 
 std::string TensorLosses::shown(bool with_file) const {
   return (with_file ? visible_name(file) + ":" : "") + visible_name(name);
@@ -109,10 +166,10 @@ std::vector<std::string> tensor_verdict(const std::vector<TensorLosses>& worst_f
   std::vector<const TensorLosses*> lossy, bad;
   size_t empty = 0, subnormal = 0;
   for (const TensorLosses& each : worst_first) {
-    if (each.main.overflow + each.main.underflow > 0) lossy.push_back(&each);
+    if (each.lossy) lossy.push_back(&each);
     if (each.nan + each.infinite > 0) bad.push_back(&each);
     empty += each.n == 0;
-    subnormal += each.main.subnormal > 0;
+    subnormal += share_of(each.main.subnormal, each.non_zero) > kLossyShare;
   }
   if (worst_first.empty()) return {"No tensors found: the files are empty."};
   if (!bad.empty()) {
@@ -125,16 +182,16 @@ std::vector<std::string> tensor_verdict(const std::vector<TensorLosses>& worst_f
   }
   if (main == nullptr) return lines;
   if (lossy.empty()) {
-    lines.push_back(fmt::format("{} is enough: nothing overflows or underflows in {}.", main->name,
-                                tensors_text(worst_first.size())));
+    lines.push_back(enough_text(worst_first, *main, several_files));
   } else {
     lines.push_back(losses_text(lossy, worst_first.size(), *main, several_files));
     lines.push_back(remedy_text(lossy, *main, several_files));
   }
   if (subnormal > 0) {
-    lines.push_back(fmt::format("{} {} subnormal {} values, which keep fewer bits.",
-                                tensors_text(subnormal), subnormal == 1 ? "has" : "have",
-                                main->name));
+    lines.push_back(
+        fmt::format("In {}, more than {} of the values are subnormal in {}, so they keep "
+                    "fewer bits.",
+                    tensors_text(subnormal), percent(kLossyShare), main->name));
   }
   return lines;
 }

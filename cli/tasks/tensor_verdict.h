@@ -7,10 +7,30 @@
 #include <string>
 #include <vector>
 
+#include "core/numeric/statistics/tensor_stats.h"
 #include "core/tensor.h"
 #include "emulation/measure/format_losses.h"
 
 namespace halfscope {
+
+/// A share of nonzero values that become zero counts as a loss above this.
+inline constexpr double kLossyShare = 0.01;
+
+/// Returns a lower bound of the energy (sum of squares) of the values that become zero, as a share
+/// of the tensor's: the `flushed` smallest ones, each at the lower end of its bin.
+double flushed_energy(const TensorStats& stats, int64_t flushed) noexcept;
+
+/// Values that overflow and underflow in a format.
+struct ValueLoss {
+  int64_t overflow = 0, underflow = 0;
+  double energy = 0.0;  ///< flushed_energy()
+
+  int64_t values() const noexcept { return overflow + underflow; }
+  /// Returns whether a tensor with so many nonzero values is worse off than roundings leave it
+  /// anyway: a value overflows; more than kLossyShare of the values become zero; or these have more
+  /// than u^2 of the energy, where u is the format's largest relative rounding error.
+  bool matters(const FloatFormat& format, int64_t non_zero) const noexcept;
+};
 
 struct TensorLosses {
   std::string file, name, type;
@@ -21,9 +41,10 @@ struct TensorLosses {
   int64_t non_zero = 0;                  ///< finite values that are not 0
   // About the main format, the first one without blocks:
   FormatLoss main{};
-  int shift = 0;            ///< the scale 2^shift loses least
-  int64_t lost_scaled = 0;  ///< the most values that overflow or underflow at that scale
-  int64_t lost_bf16 = 0;    ///< the most values that overflow or underflow in bf16
+  bool lossy = false;  ///< its loss in the main format matters
+  int shift = 0;       ///< the scale 2^shift loses least
+  ValueLoss scaled{};  ///< at most, with that scale
+  ValueLoss bf16{};    ///< at most, in bf16
 
   /// Returns the name as texts show it, with the file if there are several.
   std::string shown(bool with_file) const;

@@ -123,7 +123,7 @@ IdxArray read_idx(const fs::path& file, int dimensions) {
     }
   }
 
-  constexpr uint64_t kChunk = uint64_t{1} << 24;
+  constexpr uint64_t kChunk = uint64_t{1} << 20;
   while (array.bytes.size() < size) {
     const size_t before = array.bytes.size();
     const size_t wanted = static_cast<size_t>(std::min(size - before, kChunk));

@@ -69,10 +69,28 @@ class PendingFile {
   bool done_ = false;
 };
 
+/// Throws Error (usage) if the arrays would take far more memory than the file. Deflate makes up to
+/// 1000 bytes of one, so a small file could fill all memory.
+void check_expansion(const ZipReader& archive, const std::string& name) {
+  constexpr double kAlways = 0x1p28, kMostTimes = 100.0;
+  double size = 0.0, packed = 0.0;  // declared sizes may be anything up to 2^64
+  for (const ZipMember& member : archive.members()) {
+    size += static_cast<double>(member.size);
+    packed += static_cast<double>(member.packed);
+  }
+  if (size <= kAlways || size <= kMostTimes * packed) return;
+  const auto whole = [](double count) { return std::to_string(static_cast<uint64_t>(count)); };
+  throw usage_error(name + ": " + whole(packed) + " compressed bytes expand to " + whole(size) +
+                        ", more than " + whole(kMostTimes) + " times as many",
+                    "if you trust the file, save it with numpy.savez, which does not compress; "
+                    "halfscope inspect reads it in parts");
+}
+
 template <class Tensors, class ReadArray>
 Tensors parse_members(std::vector<uint8_t> bytes, const std::string& name_of_file,
                       ReadArray read_array) {
   const ZipReader archive(std::move(bytes), name_of_file);
+  check_expansion(archive, name_of_file);
   Tensors tensors;
   for (const ZipMember& member : archive.members()) {
     const std::string name = archive.describe(member);

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/data/file_bytes.h"
 #include "core/data/header_text.h"
-#include "core/data/mapped_file.h"
 #include "core/data/npy.h"
 #include "core/error.h"
 
@@ -21,6 +21,7 @@ namespace halfscope {
 namespace {
 
 constexpr uint64_t kLengthBytes = 8;
+constexpr uint64_t kPiece = uint64_t{1} << 18;  ///< values that are read at a time
 constexpr const char* kWriteAgain = "write it again with safetensors' save_file";
 
 uint64_t header_length(std::span<const uint8_t> bytes) noexcept {
@@ -198,9 +199,11 @@ class SafetensorsParser : HeaderText {
 /// Converts every tensor of a file; `Tensors` is NamedTensors or NamedDoubleTensors.
 template <class Tensors>
 Tensors read_all(const std::filesystem::path& file) {
-  const MappedFile mapped(file);
+  const FileBytes bytes(file);
+  FileSource source(bytes);
   Tensors tensors;
-  for (const StoredArray& array : safetensors_arrays(mapped.bytes(), file.string())) {
+  std::vector<uint8_t> raw;
+  for (const StoredArray& array : safetensors_arrays(source, file.string())) {
     typename Tensors::mapped_type tensor{array.shape, {}};
     try {
       tensor.data.resize(array.count);
@@ -208,8 +211,12 @@ Tensors read_all(const std::filesystem::path& file) {
       throw Error(file.string() + ": not enough memory for tensor '" + visible_name(array.name) +
                   "'");
     }
-    decode_values(mapped.bytes().subspan(array.offset, array.bytes()), array.type, false,
-                  tensor.data.data());
+    const size_t size = stored_size(array.type);
+    for (uint64_t done = 0; done < array.count; done += kPiece) {
+      raw.resize(std::min(kPiece, array.count - done) * size);
+      bytes.read(array.offset + done * size, raw);
+      decode_values(raw, array.type, false, tensor.data.data() + done);
+    }
     tensors.emplace(array.name, std::move(tensor));
   }
   return tensors;
@@ -217,14 +224,15 @@ Tensors read_all(const std::filesystem::path& file) {
 
 }  // namespace
 
-std::vector<StoredArray> safetensors_arrays(std::span<const uint8_t> file,
-                                            const std::string& name) {
+std::vector<StoredArray> safetensors_arrays(ByteSource& file, const std::string& name) {
   if (file.size() < kLengthBytes) {
     throw usage_error(
         name + ": not a .safetensors file (" + std::to_string(file.size()) + " bytes)",
         kWriteAgain);
   }
-  const uint64_t length = header_length(file);
+  std::array<uint8_t, kLengthBytes> first{};
+  file.read(first);
+  const uint64_t length = header_length(first);
   if (length > kMaxSafetensorsHeader) {
     throw Error(name + ": the .safetensors header has " + std::to_string(length) +
                     " bytes, expected at most " + std::to_string(kMaxSafetensorsHeader),
@@ -235,7 +243,8 @@ std::vector<StoredArray> safetensors_arrays(std::span<const uint8_t> file,
                     " bytes, the file " + std::to_string(file.size()),
                 kDamagedFileHint);
   }
-  const std::span<const uint8_t> header = file.subspan(kLengthBytes, length);
+  std::vector<uint8_t> header(length);
+  file.read(header);
   const uint64_t begin = kLengthBytes + length;
   auto found =
       SafetensorsParser({reinterpret_cast<const char*>(header.data()), header.size()}, begin, name)

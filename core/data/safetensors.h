@@ -6,10 +6,10 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "core/data/npy.h"
 #include "core/data/stored_array.h"
 
 namespace halfscope {
@@ -17,11 +17,11 @@ namespace halfscope {
 /// The longest header that the format allows.
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
 
-/// Returns the tensors of a file in memory, in the order of their values; StoredArray::offset
-/// counts from the start of the file. `name` stands for the file in messages. Throws Error if the
-/// file breaks a rule of the format: the offsets must be in range, and cover all bytes after the
-/// header without gaps and overlaps.
-std::vector<StoredArray> safetensors_arrays(std::span<const uint8_t> file, const std::string& name);
+/// Reads the header of a file. Returns the tensors in the order of their values;
+/// StoredArray::offset counts from the start of the file. `name` stands for the file in messages.
+/// Throws Error if the file breaks a rule of the format: the offsets must be in range, and cover
+/// all bytes after the header without gaps and overlaps.
+std::vector<StoredArray> safetensors_arrays(ByteSource& file, const std::string& name);
 
 /// Reads all tensors, converted to float32 as read_npz() does.
 NamedTensors read_safetensors(const std::filesystem::path& file);

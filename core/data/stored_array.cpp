@@ -208,4 +208,14 @@ std::string visible_name(std::string_view name) {
   return result;
 }
 
+std::string printable_name(std::string_view name) {
+  for (std::string_view rest = name; !rest.empty();) {
+    const Utf8Character next = first_character(rest);
+    const bool control = next.point < 0x20 || (next.point >= 0x7f && next.point < 0xa0);
+    if (next.length == 0 || control) return visible_name(name);
+    rest.remove_prefix(next.length);
+  }
+  return std::string(name);
+}
+
 }  // namespace halfscope

@@ -74,5 +74,7 @@ std::optional<uint64_t> checked_count(const Shape& shape) noexcept;
 
 /// Returns the name with control characters and invalid UTF-8 as "\x1b", to print it.
 std::string visible_name(std::string_view name);
+/// Returns visible_name() of a name that contains such bytes, and any other name as it is.
+std::string printable_name(std::string_view name);
 
 }  // namespace halfscope

@@ -35,20 +35,20 @@ NamedDoubleTensors read_tensors_double(const std::filesystem::path& file) {
   return is_safetensors(file) ? read_safetensors_double(file) : read_npz_double(file);
 }
 
-TensorFile::TensorFile(const std::filesystem::path& file) : mapped_(file) {
+TensorFile::TensorFile(const std::filesystem::path& file) : file_(file) {
   const std::string name = file.string();
   const TensorFileKind kind = tensor_file_kind(file).value_or(TensorFileKind::npy);
+  FileSource source(file_);
   if (kind == TensorFileKind::safetensors) {
-    arrays_ = safetensors_arrays(mapped_.bytes(), name);
+    arrays_ = safetensors_arrays(source, name);
     return;
   }
   if (kind == TensorFileKind::npy) {
-    MemorySource source(mapped_.bytes());
     arrays_.push_back(read_npy_header(source, name));
     arrays_[0].name = file.stem().string();
     return;
   }
-  archive_ = std::make_unique<ZipReader>(mapped_.bytes(), name);
+  archive_ = std::make_unique<ZipReader>(file);
   constexpr std::string_view kSuffix = ".npy";
   std::set<std::string> keys;
   for (const ZipMember& member : archive_->members()) {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/data/mapped_file.h"
+#include "core/data/file_bytes.h"
 #include "core/data/npy.h"
 #include "core/data/stored_array.h"
 #include "core/data/zip.h"
@@ -37,19 +37,18 @@ class TensorFile {
 
   const std::vector<StoredArray>& arrays() const noexcept { return arrays_; }
 
-  /// Returns whether bytes() works: the file is not a .npz.
-  bool is_mapped() const noexcept { return !archive_; }
-  /// Returns the bytes of an array, which are in memory where someone reads them.
-  std::span<const uint8_t> bytes(const StoredArray& array) const noexcept {
-    return mapped_.bytes().subspan(array.offset, array.bytes());
+  /// Returns whether read() works: the file is not a .npz.
+  bool is_plain() const noexcept { return !archive_; }
+  /// Fills `target` with an array's bytes from `offset` on. Several threads may read at the same
+  /// time. Throws Error if the file became shorter.
+  void read(const StoredArray& array, uint64_t offset, std::span<uint8_t> target) const {
+    file_.read(array.offset + offset, target);
   }
-  /// Frees the memory of a part of bytes().
-  void release(std::span<const uint8_t> part) const noexcept { mapped_.release(part); }
   /// Returns the values of an array of a .npz, to be read in order, one array at a time.
   std::unique_ptr<ByteSource> open(const StoredArray& array) const;
 
  private:
-  MappedFile mapped_;
+  FileBytes file_;
   std::unique_ptr<ZipReader> archive_;
   std::vector<StoredArray> arrays_;
 };

@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "core/data/file_bytes.h"
 #include "core/error.h"
 
 namespace halfscope {
@@ -148,36 +149,42 @@ void check_member(const zip_stat_t& stat, const std::string& name) {
   }
 }
 
+void check_beginning(std::span<const uint8_t> bytes, uint64_t size, const std::string& name) {
+  constexpr std::array<uint8_t, 2> kBeginning{'P', 'K'};
+  if (bytes.size() >= 2 && std::equal(kBeginning.begin(), kBeginning.end(), bytes.begin())) return;
+  throw usage_error(name + ": not a ZIP archive (" + std::to_string(size) + " bytes)",
+                    "use a .npz file that numpy.savez wrote");
+}
+
 }  // namespace
 
 void ZipReader::Discard::operator()(zip* archive) const noexcept { zip_discard(archive); }
 
 ZipReader::ZipReader(std::vector<uint8_t> bytes, std::string name)
     : name_(std::move(name)), bytes_(std::move(bytes)) {
-  read_directory(bytes_);
-}
-
-ZipReader::ZipReader(std::span<const uint8_t> bytes, std::string name) : name_(std::move(name)) {
-  read_directory(bytes);
-}
-
-void ZipReader::read_directory(std::span<const uint8_t> bytes) {
-  constexpr std::array<uint8_t, 2> kBeginning{'P', 'K'};
-  if (bytes.size() < 2 || !std::equal(kBeginning.begin(), kBeginning.end(), bytes.begin())) {
-    throw usage_error(name_ + ": not a ZIP archive (" + std::to_string(bytes.size()) + " bytes)",
-                      "use a .npz file that numpy.savez wrote");
-  }
+  check_beginning(bytes_, bytes_.size(), name_);
   ZipError error;
-  const auto problem = [&] {
-    // libzip has no message for most inconsistencies.
-    return Error(name_ + ": truncated or damaged ZIP archive", kDamagedFileHint);
-  };
-  zip_source_t* const source = zip_source_buffer_create(bytes.data(), bytes.size(), 0, error.get());
-  if (source == nullptr) throw problem();
-  archive_.reset(zip_open_from_source(source, ZIP_RDONLY | ZIP_CHECKCONS, error.get()));
+  read_directory(zip_source_buffer_create(bytes_.data(), bytes_.size(), 0, error.get()));
+}
+
+ZipReader::ZipReader(const std::filesystem::path& file) : name_(file.string()) {
+  const FileBytes bytes(file);
+  std::vector<uint8_t> start(std::min<uint64_t>(bytes.size(), 2));
+  bytes.read(0, start);
+  check_beginning(start, bytes.size(), name_);
+  ZipError error;
+  read_directory(zip_source_file_create(file.c_str(), 0, 0, error.get()));
+}
+
+void ZipReader::read_directory(zip_source* source) {
+  ZipError error;
+  if (source != nullptr) {
+    archive_.reset(zip_open_from_source(source, ZIP_RDONLY | ZIP_CHECKCONS, error.get()));
+  }
   if (archive_ == nullptr) {
-    zip_source_free(source);
-    throw problem();
+    if (source != nullptr) zip_source_free(source);
+    // libzip has no message for most inconsistencies.
+    throw Error(name_ + ": truncated or damaged ZIP archive", kDamagedFileHint);
   }
   const zip_int64_t count = zip_get_num_entries(archive_.get(), 0);
   for (zip_int64_t i = 0; i < count; ++i) {
@@ -186,8 +193,8 @@ void ZipReader::read_directory(std::span<const uint8_t> bytes) {
     if (zip_stat_index(archive_.get(), static_cast<zip_uint64_t>(i), 0, &stat) < 0) {
       throw Error(name_ + ": " + zip_strerror(archive_.get()), kDamagedFileHint);
     }
-    check_member(stat, describe({stat.name, stat.size}));
-    members_.push_back({stat.name, stat.size});
+    check_member(stat, describe({.name = stat.name}));
+    members_.push_back({stat.name, stat.size, stat.comp_size});
   }
 }
 
@@ -198,7 +205,7 @@ std::unique_ptr<ByteSource> ZipReader::open(const ZipMember& member) const {
 }
 
 std::string ZipReader::describe(const ZipMember& member) const {
-  return name_ + ": member '" + member.name + "'";
+  return name_ + ": member '" + visible_name(member.name) + "'";
 }
 
 void write_zip(const std::filesystem::path& file, std::span<const ZipContents> members) {

@@ -12,12 +12,14 @@
 #include "core/data/npy.h"
 
 struct zip;
+struct zip_source;
 
 namespace halfscope {
 
 struct ZipMember {
   std::string name;
-  uint64_t size = 0;  ///< as declared in the directory; checked when the last byte is read
+  uint64_t size = 0;    ///< as declared in the directory; checked when the last byte is read
+  uint64_t packed = 0;  ///< bytes in the archive, as declared there
 };
 
 class ZipReader {
@@ -25,8 +27,8 @@ class ZipReader {
   /// Reads the directory of an archive in memory; `name` stands for the file in messages. Throws
   /// Error if it is damaged, or of kind `usage` if it is not an archive.
   ZipReader(std::vector<uint8_t> bytes, std::string name);
-  /// The same for bytes that outlive the reader.
-  ZipReader(std::span<const uint8_t> bytes, std::string name);
+  /// The same for a file, which is read only where someone looks.
+  explicit ZipReader(const std::filesystem::path& file);
 
   const std::vector<ZipMember>& members() const noexcept { return members_; }
 
@@ -42,10 +44,11 @@ class ZipReader {
     void operator()(zip* archive) const noexcept;
   };
 
-  void read_directory(std::span<const uint8_t> bytes);
+  /// Reads the directory from the source, which it takes over.
+  void read_directory(zip_source* source);
 
   std::string name_;
-  std::vector<uint8_t> bytes_;  ///< empty if someone else owns them
+  std::vector<uint8_t> bytes_;  ///< empty if a file contains them
   std::unique_ptr<zip, Discard> archive_;
   std::vector<ZipMember> members_;
 };

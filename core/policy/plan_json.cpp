@@ -8,11 +8,11 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
 
 #include "core/error.h"
 #include "core/graph/op_def.h"
+#include "core/json_keys.h"
 #include "core/near_miss.h"
 #include "core/numeric/sums/tensor_core.h"
 #include "core/policy/frameworks.h"
@@ -413,24 +413,14 @@ std::string format_hint(const std::string& text) {
 
 Plan plan_from_json(std::string_view text) {
   Json json;
-  std::string twice;  // a duplicate key in an object; the parser would keep the last one
-  std::vector<std::set<std::string>> open;
-  const auto watch = [&](int, Json::parse_event_t event, const Json& part) {
-    if (event == Json::parse_event_t::object_start) open.emplace_back();
-    if (event == Json::parse_event_t::object_end) open.pop_back();
-    if (event == Json::parse_event_t::key && !open.back().insert(part.get<std::string>()).second) {
-      twice = part.get<std::string>();
-    }
-    return true;
-  };
   try {
-    json = Json::parse(text, watch);
+    json = Json::parse(text);
   } catch (const Json::parse_error& e) {
     throw not_json(text, e.byte);
   } catch (const Json::exception&) {  // a number beyond a double's range
     throw usage_error("plan: not JSON: a number is too large", "use numbers below 1e308");
   }
-  if (!twice.empty()) {
+  if (const std::string twice = repeated_key(text); !twice.empty()) {
     throw usage_error("plan: key \"" + twice + "\" is given twice in one object",
                       "remove one of the two");
   }

@@ -4,21 +4,24 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
+#include <exception>
 #include <memory>
 #include <unordered_set>
 
 #include "core/error.h"
 #include "core/numeric/formats/round.h"
 #include "core/numeric/formats/round_odd.h"
+#include "core/numeric/scaling/block_part.h"
 #include "emulation/measure/measure.h"
 
 namespace halfscope {
 namespace {
 
-/// Values that one thread measures at a time.
-constexpr uint64_t kSlice = uint64_t{1} << 20;
+/// Values that one thread reads and measures at a time.
+constexpr uint64_t kSlice = uint64_t{1} << 18;
 /// Values that are converted at a time: floats and doubles of a piece fit in the L2 cache.
 constexpr uint64_t kPiece = 16384;
 /// Slices that are measured in parallel before the results of their arrays are passed on.
@@ -44,9 +47,10 @@ void add_errors(const float* values, const double* exact, const float* rounded, 
 /// Cuts a stream of values into the blocks of a format, which end with the row.
 class BlockMeter {
  public:
-  /// The first value is at `position` in the array, where a block begins.
-  BlockMeter(const BlockFormat& format, const StoredArray& array, uint64_t position)
-      : format_(format), row_(row_length(array)) {
+  /// The first value is at `position` in the array, where a block begins. `largest` is the largest
+  /// finite magnitude of the array, which only formats that scale the whole tensor need.
+  BlockMeter(const BlockFormat& format, const StoredArray& array, uint64_t position, float largest)
+      : format_(format), largest_(largest), row_(row_length(array)) {
     const auto size = static_cast<uint64_t>(format.block_size);
     if (row_ % size == 0) row_ = array.count;  // rows do not matter
     left_in_row_ = row_ - position % row_;
@@ -80,7 +84,7 @@ class BlockMeter {
     rounded_.resize(pending_.size());
     scales_.resize(static_cast<size_t>(block_count(shape, format_)));
     BlockStats stats;
-    quantize(pending_, shape, format_, rounded_, scales_, &stats);
+    quantize_part(pending_, shape, format_, largest_, rounded_, scales_, &stats);
     loss.overflow += stats.clipped;
     loss.underflow += stats.flushed;
     loss.nan_blocks += stats.nan_blocks;
@@ -90,6 +94,7 @@ class BlockMeter {
 
  private:
   const BlockFormat& format_;
+  float largest_;
   uint64_t row_, left_in_row_;
   std::vector<float> pending_, rounded_, scales_;
 };
@@ -134,6 +139,15 @@ class Meter {
       to.smallest = static_cast<double>(to.stats.min_abs);
       to.largest = static_cast<double>(to.stats.max_abs);
     }
+  }
+
+  /// Returns the largest finite magnitude of the values.
+  float largest(const StoredArray& array, std::span<const uint8_t> raw) {
+    float most = 0.0f;
+    for_pieces(array, raw, [&](const float* values, const double*, uint64_t n) {
+      most = std::max(most, largest_finite({values, n}));
+    });
+    return most;
   }
 
   void add_blocks(const StoredArray& array, std::span<const uint8_t> raw, BlockMeter& meter,
@@ -237,6 +251,7 @@ struct Collected {
   Partial total;
   std::vector<FormatLoss> sums;  ///< for each slice and target, to be added in order
   uint64_t slices = 0;
+  float largest = 0.0f;  ///< finite magnitude, if a format needs it before the blocks
 
   Collected(const StoredArray& of, size_t targets)
       : array(&of), slices((of.count + kSlice - 1) / kSlice) {
@@ -274,60 +289,127 @@ struct Collected {
   }
 };
 
-void measure_mapped_slice(const TensorFile& file, std::span<const TargetFormat> targets,
-                          bool details, Meter& meter, Collected& collected, uint64_t slice) {
-  const StoredArray& array = *collected.array;
+/// Returns whether a format scales the whole tensor by its largest magnitude, which takes a pass of
+/// its own.
+bool needs_largest(std::span<const TargetFormat> targets) {
+  return std::any_of(targets.begin(), targets.end(), [](const TargetFormat& target) {
+    return target.blocks && target.blocks->scale == ScaleKind::e4m3fn_and_fp32;
+  });
+}
+
+/// Reads the values of an array from `first` to `last` into `raw` and returns them.
+std::span<const uint8_t> read_part(const TensorFile& file, const StoredArray& array, uint64_t first,
+                                   uint64_t last, std::vector<uint8_t>& raw) {
   const size_t size = stored_size(array.type);
-  const std::span<const uint8_t> bytes = file.bytes(array);
-  const auto part_of = [&](uint64_t from, uint64_t to) {
-    return bytes.subspan(from * size, (to - from) * size);
-  };
+  raw.resize((last - first) * size);
+  file.read(array, first * size, raw);
+  return raw;
+}
+
+void find_largest(const TensorFile& file, Meter& meter, Collected& collected, uint64_t slice,
+                  std::vector<uint8_t>& raw) {
+  const StoredArray& array = *collected.array;
   const uint64_t first = slice * kSlice, last = std::min(first + kSlice, array.count);
+  const float largest = meter.largest(array, read_part(file, array, first, last, raw));
+#pragma omp critical(halfscope_losses_merge)
+  collected.largest = std::max(collected.largest, largest);
+}
+
+void measure_slice(const TensorFile& file, std::span<const TargetFormat> targets, bool details,
+                   Meter& meter, Collected& collected, uint64_t slice, std::vector<uint8_t>& raw) {
+  const StoredArray& array = *collected.array;
+  const uint64_t first = slice * kSlice, last = std::min(first + kSlice, array.count);
+  // Blocks belong to the slice in which they begin.
+  const auto end_of = [&](const BlockFormat& format) {
+    return last == array.count ? last : BlockMeter::next_block(format, array, last);
+  };
+  uint64_t end = last;
+  for (const TargetFormat& target : targets) {
+    if (target.blocks) end = std::max(end, end_of(*target.blocks));
+  }
+  const size_t size = stored_size(array.type);
+  const std::span<const uint8_t> bytes = read_part(file, array, first, end, raw);
   Partial part;
   part.formats.resize(targets.size());
   bool distinct = false;
 #pragma omp critical(halfscope_losses_merge)
   distinct = details && collected.wants_distinct();
-  meter.add(array, part_of(first, last), distinct, part);
+  meter.add(array, bytes.first((last - first) * size), distinct, part);
   for (size_t t = 0; t < targets.size(); ++t) {
     if (!targets[t].blocks) continue;
     const BlockFormat& format = *targets[t].blocks;
-    // Blocks belong to the slice in which they begin.
-    const uint64_t from = BlockMeter::next_block(format, array, first);
-    const uint64_t to = last == array.count ? last : BlockMeter::next_block(format, array, last);
+    const uint64_t from = BlockMeter::next_block(format, array, first), to = end_of(format);
     if (from >= to) continue;
-    BlockMeter blocks(format, array, from);
-    meter.add_blocks(array, part_of(from, to), blocks, part.formats[t]);
+    BlockMeter blocks(format, array, from, collected.largest);
+    meter.add_blocks(array, bytes.subspan((from - first) * size, (to - from) * size), blocks,
+                     part.formats[t]);
     blocks.finish(details, part.formats[t]);
   }
-  file.release(part_of(first, last));
 #pragma omp critical(halfscope_losses_merge)
   collected.merge(part, slice);
 }
 
-/// Members of archives are decompressed in order, so one thread reads them.
+/// Calls work(bytes, slice) for each slice of a member. Members of archives are decompressed in
+/// order, so one thread reads them.
+template <class Work>
+void for_slices(const TensorFile& file, const StoredArray& array, const Work& work) {
+  const std::unique_ptr<ByteSource> source = file.open(array);
+  std::vector<uint8_t> raw;
+  for (uint64_t slice = 0; slice * kSlice < array.count; ++slice) {
+    raw.resize(std::min(kSlice, array.count - slice * kSlice) * stored_size(array.type));
+    source->read(raw);
+    work(raw, slice);
+  }
+}
+
 void measure_member(const TensorFile& file, std::span<const TargetFormat> targets, bool details,
                     Collected& collected) {
   const StoredArray& array = *collected.array;
-  const size_t size = stored_size(array.type);
-  const std::unique_ptr<ByteSource> source = file.open(array);
   Meter meter(targets, details);
+  if (needs_largest(targets)) {
+    for_slices(file, array, [&](std::span<const uint8_t> raw, uint64_t) {
+      collected.largest = std::max(collected.largest, meter.largest(array, raw));
+    });
+  }
   std::vector<std::unique_ptr<BlockMeter>> blocks(targets.size());
-  std::vector<uint8_t> raw;
-  for (uint64_t slice = 0; slice < collected.slices; ++slice) {
-    raw.resize(std::min(kSlice, array.count - slice * kSlice) * size);
-    source->read(raw);
+  for_slices(file, array, [&](std::span<const uint8_t> raw, uint64_t slice) {
     Partial part;
     part.formats.resize(targets.size());
     meter.add(array, raw, details && collected.wants_distinct(), part);
     for (size_t t = 0; t < targets.size(); ++t) {
       if (!targets[t].blocks) continue;
-      if (!blocks[t]) blocks[t] = std::make_unique<BlockMeter>(*targets[t].blocks, array, 0);
+      if (!blocks[t]) {
+        blocks[t] = std::make_unique<BlockMeter>(*targets[t].blocks, array, 0, collected.largest);
+      }
       meter.add_blocks(array, raw, *blocks[t], part.formats[t]);
       if (slice + 1 == collected.slices) blocks[t]->finish(details, part.formats[t]);
     }
     collected.merge(part, slice);
+  });
+}
+
+/// Calls work(meter, array, slice, buffer) for the slices on all threads. Throws what it throws.
+template <class Work>
+void each_slice(const std::vector<std::pair<size_t, uint64_t>>& slices,
+                std::span<const TargetFormat> targets, bool details, const Work& work) {
+  std::exception_ptr failure;
+  std::atomic<bool> failed = false;
+#pragma omp parallel
+  {
+    Meter meter(targets, details);
+    std::vector<uint8_t> raw;
+#pragma omp for schedule(dynamic)
+    for (const auto& [array, slice] : slices) {
+      if (failed) continue;
+      try {
+        work(meter, array, slice, raw);
+      } catch (...) {  // nothing may leave a parallel region
+#pragma omp critical(halfscope_losses_merge)
+        if (!failed.exchange(true)) failure = std::current_exception();
+      }
+    }
   }
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace
@@ -335,11 +417,6 @@ void measure_member(const TensorFile& file, std::span<const TargetFormat> target
 void measure_losses(
     const TensorFile& file, std::span<const TargetFormat> targets, bool details,
     const std::function<void(const StoredArray& array, const ArrayLosses& losses)>& done) {
-  for (const TargetFormat& target : targets) {
-    if (!target.blocks || target.blocks->scale == ScaleKind::ue8m0) continue;
-    throw usage_error("format " + target.name + " has a scale for the whole tensor",
-                      "choose a format with power-of-two scales: mxfp8_e4m3, mxfp6_e2m3, mxfp4");
-  }
   const std::vector<StoredArray>& arrays = file.arrays();
   for (size_t next = 0; next < arrays.size();) {
     std::vector<Collected> batch;
@@ -348,15 +425,17 @@ void measure_losses(
       batch.emplace_back(arrays[next++], targets.size());
       for (uint64_t s = 0; s < batch.back().slices; ++s) slices.emplace_back(batch.size() - 1, s);
     }
-    if (file.is_mapped()) {
-#pragma omp parallel
-      {
-        Meter meter(targets, details);
-#pragma omp for schedule(dynamic)
-        for (const auto& [array, slice] : slices) {
-          measure_mapped_slice(file, targets, details, meter, batch[array], slice);
-        }
+    if (file.is_plain()) {
+      if (needs_largest(targets)) {
+        each_slice(slices, targets, details,
+                   [&](Meter& meter, size_t array, uint64_t slice, std::vector<uint8_t>& raw) {
+                     find_largest(file, meter, batch[array], slice, raw);
+                   });
       }
+      each_slice(slices, targets, details,
+                 [&](Meter& meter, size_t array, uint64_t slice, std::vector<uint8_t>& raw) {
+                   measure_slice(file, targets, details, meter, batch[array], slice, raw);
+                 });
     } else {
       for (Collected& each : batch) measure_member(file, targets, details, each);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Measures what the arrays of a file would lose in reduced formats, in one pass over the file and
-// without loading it. Counts come from the tap's kernels (measure.h), so they equal measure().
+// Measures what the arrays of a file would lose in reduced formats, in one pass over the file (two
+// for nvfp4, whose scale needs the largest value first) and without loading it. Counts come from
+// the tap's kernels (measure.h), so they equal measure().
 #pragma once
 
 #include <cstdint>
@@ -51,8 +52,7 @@ struct ArrayLosses {
 /// Measures all arrays of a file on all threads and passes each to `done`, in order. Values of 64
 /// bits and 32-bit integers are rounded to odd in fp32 first, so each is rounded once as a whole;
 /// formats with more than 22 significant bits get them as doubles. `details`: also the sums of
-/// FormatLoss and the distinct values. Throws Error if the file is damaged, and if a block format
-/// has a scale of the whole tensor (nvfp4).
+/// FormatLoss and the distinct values. Throws Error if the file is damaged.
 void measure_losses(
     const TensorFile& file, std::span<const TargetFormat> targets, bool details,
     const std::function<void(const StoredArray& array, const ArrayLosses& losses)>& done);

@@ -227,7 +227,7 @@ TEST(Recorder, ExtremeValuesReadBack) {
   RunInfo info = sample_info(3);
   info.lanes.resize(1);
   info.model = "";
-  info.data = "a'b\"c\n\xc3\xa4";
+  info.data = "a'b\"c\\\xc3\xa4";
   StepRow row;
   row.loss = kNan;
   row.loss_scale = 0x1p-1022;

@@ -8,7 +8,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "analysis/recorder.h"
 #include "core/data/npz.h"
+#include "tests/analysis/sample_run.h"
 #include "tests/cli/program.h"
 
 namespace halfscope {
@@ -66,6 +68,42 @@ TEST(CliDiff, ALearningRateFirstShowsInTheUpdates) {
     EXPECT_LE(site["size"], before);
     before = site["size"];
   }
+}
+
+/// Records a run of one lane with a layer of this path, which its network file calls `alias`.
+void record_layers(const std::filesystem::path& file,
+                   const std::vector<std::pair<std::string, std::string>>& layers) {
+  RunInfo info = test::sample_info(static_cast<int>(layers.size()));
+  info.lanes.resize(1);
+  LaneInfo& lane = info.lanes[0];
+  lane.layers.clear();
+  for (size_t i = 0; i < layers.size(); ++i) {
+    lane.layers.push_back({layers[i].first, "Gemm", {}, kFp32, kFp32, false, 0});
+    lane.layers.back().alias = layers[i].second;
+    lane.sites[i].path = layers[i].first;
+    lane.sites[i].tensor = "activation";
+  }
+  Recorder recorder(file);
+  test::send_run(recorder, info, 3);
+}
+
+TEST(CliDiff, LayersAreFoundByTheirOtherNames) {
+  const Bench bench;
+  record_layers(bench / "own.hscope", {{"conv1", ""}, {"conv2", ""}, {"fc", ""}});
+  record_layers(bench / "file.hscope", {{"Conv_0", "conv1"}, {"Conv_3", "conv2"}, {"fc", ""}});
+  record_layers(bench / "other.hscope", {{"n1", "conv1"}, {"n2", "conv2"}, {"head", "fc"}});
+  for (const auto& [a, b] : {std::pair{"own.hscope", "file.hscope"},
+                             {"file.hscope", "own.hscope"},
+                             {"file.hscope", "other.hscope"}}) {
+    const DiffJson lane = json_of(bench, {a, b})["lanes"][0];
+    EXPECT_EQ(lane["compared"], 3) << a << " " << b;
+    EXPECT_EQ(lane["same"], true) << lane.dump();
+  }
+  // A name of two layers says nothing.
+  record_layers(bench / "twice.hscope", {{"x", "conv1"}, {"y", "conv1"}, {"fc", ""}});
+  const DiffJson lane = json_of(bench, {"own.hscope", "twice.hscope"})["lanes"][0];
+  EXPECT_EQ(lane["compared"], 1);
+  EXPECT_EQ(lane["only"][1], (DiffJson{"x.activation", "y.activation"}));
 }
 
 TEST(CliDiff, NumbersAreThoseOfTheReport) {

@@ -26,9 +26,14 @@ Bytes file_of(const std::string& header, const Bytes& data = {}) {
   return bytes;
 }
 
+std::vector<StoredArray> arrays_of(const Bytes& bytes) {
+  MemorySource source(bytes);
+  return safetensors_arrays(source, "x.safetensors");
+}
+
 std::string problem_of(const Bytes& bytes) {
   try {
-    safetensors_arrays(bytes, "x.safetensors");
+    arrays_of(bytes);
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << "more than one line";
     for (const char c : std::string(error.what())) EXPECT_GE(static_cast<unsigned char>(c), 0x20);
@@ -75,23 +80,24 @@ TEST(Safetensors, ReadsEveryType) {
 }
 
 TEST(Safetensors, AcceptsEmptyTensorsAndAnyOrder) {
-  const auto arrays = safetensors_arrays(
-      file_of("{" + tensor("b", "U8", "[2]", "[1,3]") + "," + tensor("n", "F32", "[0,7]", "[1,1]") +
-                  "," + tensor("a", "U8", "[1]", "[0,1]") + "}",
-              {1, 2, 3}),
-      "x");
+  const auto arrays = arrays_of(file_of("{" + tensor("b", "U8", "[2]", "[1,3]") + "," +
+                                            tensor("n", "F32", "[0,7]", "[1,1]") + "," +
+                                            tensor("a", "U8", "[1]", "[0,1]") + "}",
+                                        {1, 2, 3}));
   ASSERT_EQ(arrays.size(), 3u);
   EXPECT_EQ(arrays[0].name, "a");
   EXPECT_EQ(arrays[1].name, "n");
   EXPECT_EQ(arrays[2].name, "b");
-  EXPECT_TRUE(safetensors_arrays(file_of("{}"), "x").empty());
+  EXPECT_TRUE(arrays_of(file_of("{}")).empty());
 }
 
 TEST(Safetensors, EscapesInNamesAreRead) {
-  const auto arrays = safetensors_arrays(
-      file_of("{" + tensor("a\\u00e9\\ud83d\\ude00\\n", "U8", "[1]", "[0,1]") + "}", {1}), "x");
+  const auto arrays = arrays_of(
+      file_of("{" + tensor("a\\u00e9\\ud83d\\ude00\\n", "U8", "[1]", "[0,1]") + "}", {1}));
   EXPECT_EQ(arrays.at(0).name, "a\xc3\xa9\xf0\x9f\x98\x80\n");
   EXPECT_EQ(visible_name(arrays.at(0).name), "a\xc3\xa9\xf0\x9f\x98\x80\\x0a");
+  EXPECT_EQ(printable_name("a\\b\xc3\xa9"), "a\\b\xc3\xa9");
+  EXPECT_EQ(printable_name("a\\\x1b\xc2\x85"), "a\\\\\\x1b\\xc2\\x85");
   EXPECT_EQ(visible_name("\x1b[31m\xff\\"), "\\x1b[31m\\xff\\\\");
 }
 

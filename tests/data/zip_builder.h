@@ -28,6 +28,22 @@ inline Bytes deflated(const Bytes& bytes) {
   return packed;
 }
 
+/// Returns raw deflate data that ends at a byte and refers to nothing before it, so that more can
+/// follow.
+inline Bytes deflated_part(const Bytes& bytes) {
+  z_stream stream{};
+  deflateInit2(&stream, 9, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
+  Bytes packed(deflateBound(&stream, bytes.size()) + 16);
+  stream.next_in = const_cast<Bytef*>(bytes.data());
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = packed.data();
+  stream.avail_out = static_cast<uInt>(packed.size());
+  EXPECT_EQ(deflate(&stream, Z_FULL_FLUSH), Z_OK);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
 /// One member; what is left out is what a correct archive would say.
 struct BuiltMember {
   std::string name;
@@ -41,6 +57,26 @@ struct BuiltMember {
   uint16_t flags = 0;
   bool zip64 = false;  ///< saturate the 32-bit fields and add the extra field
 };
+
+/// A member that unpacks to `start` and so many MiB of zeros. It is made without the memory for
+/// them.
+inline BuiltMember bomb(const std::string& name, const Bytes& start, int mebibytes) {
+  const Bytes zeros(1 << 20);
+  const uLong each = crc32_z(0, zeros.data(), zeros.size());
+  uLong crc = crc32_z(0, start.data(), start.size());
+  Bytes packed = deflated_part(start);
+  const Bytes part = deflated_part(zeros);
+  for (int i = 0; i < mebibytes; ++i) {
+    packed.insert(packed.end(), part.begin(), part.end());
+    crc = crc32_combine(crc, each, static_cast<z_off_t>(zeros.size()));
+  }
+  packed.insert(packed.end(), {0x03, 0x00});  // the last block, empty
+  return {.name = name,
+          .packed = packed,
+          .method = uint16_t{8},
+          .crc = static_cast<uint32_t>(crc),
+          .size = start.size() + static_cast<uint64_t>(mebibytes) * zeros.size()};
+}
 
 class ZipBuilder {
  public:

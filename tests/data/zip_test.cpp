@@ -144,6 +144,16 @@ TEST_F(ZipFile, Bombs) {
   }
 }
 
+// A deflated file can unpack to 1000 times its size.
+TEST_F(ZipFile, WhatWouldFillAllMemoryIsNotUnpacked) {
+  ZipBuilder zip;
+  for (const char* name : {"a.npy", "b.npy"}) zip.add(test::bomb(name, {}, 300));
+  const test::TemporaryFolder folder;
+  test::write_bytes(folder / "bomb.npz", zip.finish());
+  test::expect_error([&] { read_npz(folder / "bomb.npz"); }, ErrorKind::usage,
+                     {"bomb.npz", "expand to 629145600, more than 100 times as many"});
+}
+
 // Overlaps would let a small file unpack to any size.
 TEST_F(ZipFile, OverlappingMembers) {
   ZipBuilder zip;

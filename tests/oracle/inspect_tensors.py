@@ -63,24 +63,67 @@ def sqnr(values, dtype):
     return None if signal == 0 else float("inf") if error == 0 else float(10 * np.log10(signal / error))
 
 
-def mxfp8(values):
-    """OCP MX 1.0, 6.3: the scale is 2^(floor(log2 amax) - 8); larger elements are clipped to 448."""
+# Elements: exponent of the largest and of the smallest normal number, mantissa bits, largest value.
+MX = {"mxfp8": (8, -6, 3, 448), "mxfp8_e5m2": (15, -14, 2, 57344), "mxfp4": (2, 0, 1, 6)}
+
+
+def to_element(x, smallest, mantissa, largest):
+    """Elements of a block, and how many are clipped; to nearest even."""
+    _, exponents = np.frexp(x)
+    last = np.maximum(exponents - 1, smallest) - mantissa
+    rounded = np.ldexp(np.rint(np.ldexp(x, -last)), last)
+    return np.clip(rounded, -largest, largest), int(np.sum(np.abs(rounded) > largest))
+
+
+def rows_of(values):
+    return values.reshape(-1, values.shape[-1] if values.ndim else 1)
+
+
+def mx(values, emax, smallest, mantissa, largest):
+    """OCP MX 1.0, 6.3: the scale is 2^(floor(log2 amax) - emax); larger elements are clipped."""
     clipped = flushed = 0
-    rows = exact(values).reshape(-1, values.shape[-1] if values.ndim else 1)
-    for row in rows:
+    for row in rows_of(exact(values)):
         for begin in range(0, len(row), BLOCK):
             block = row[begin:begin + BLOCK]
             top = np.max(np.abs(block))
             if not np.isfinite(top) or top == 0:
                 continue
             _, exponent = np.frexp(top)
-            scaled = np.ldexp(block, -max(int(exponent) - 1 - 8, -127))
-            _, exponents = np.frexp(scaled)
-            last = np.maximum(exponents - 1, -6) - 3
-            rounded = np.ldexp(np.rint(np.ldexp(scaled, -last)), last)
-            clipped += int(np.sum(np.abs(rounded) > 448))
+            scaled = np.ldexp(block, -max(int(exponent) - 1 - emax, -127))
+            rounded, beyond = to_element(scaled, smallest, mantissa, largest)
+            clipped += beyond
             flushed += int(np.sum((scaled != 0) & (rounded == 0)))
     return clipped, flushed
+
+
+def nvfp4(values):
+    """NVIDIA, "Pretraining LLMs with NVFP4", arXiv:2509.25149, appendix C: the tensor is divided by
+    amax / (6 * 448) in fp32, each block of 16 by the e4m3 number nearest to its amax / 6, and its
+    elements become e2m1. Returns clipped and flushed elements, and blocks with a NaN or infinity."""
+    x = exact(values)
+    finite = np.abs(x[np.isfinite(x)])
+    top = np.float64(finite.max()) if finite.size else np.float64(0)
+    tensor_scale = np.longdouble(max(np.float32(top / (6.0 * 448.0)), np.float32(2.0**-149))) if top else np.longdouble(1)
+    clipped = flushed = nan_blocks = 0
+    for row in rows_of(x):
+        for begin in range(0, len(row), 16):
+            block = row[begin:begin + 16]
+            if not np.all(np.isfinite(block)):
+                nan_blocks += 1
+                continue
+            wanted = np.float64(np.max(np.abs(block))) / (6.0 * np.float64(tensor_scale))
+            stored, _ = to_element(np.longdouble(wanted), -6, 3, 448)
+            assert float(np.float64(stored).astype(ml_dtypes.float8_e4m3fn)) == float(stored)
+            if stored == 0:
+                flushed += int(np.sum(block != 0))
+                continue
+            scaled = block / (stored * tensor_scale)
+            rounded, beyond = to_element(scaled, 0, 1, 6)
+            stored_elements = rounded.astype(np.float32).astype(ml_dtypes.float4_e2m1fn)
+            assert np.array_equal(stored_elements.astype(np.float32), rounded.astype(np.float32))
+            clipped += beyond
+            flushed += int(np.sum((block != 0) & (rounded == 0)))
+    return clipped, flushed, nan_blocks
 
 
 def special_values():
@@ -116,7 +159,7 @@ def tensors(rng):
 
 
 def check(program, path, arrays, seen):
-    words = [program, "inspect", str(path), "--json", "--format", ",".join(FORMATS) + ",mxfp8"]
+    words = [program, "inspect", str(path), "--json", "--format", ",".join([*FORMATS, *MX, "nvfp4"])]
     listed = {each["name"]: each for each in json.loads(subprocess.run(
         words, check=True, stdout=subprocess.PIPE, text=True).stdout)["tensors"]}
     assert listed.keys() == arrays.keys(), (path, listed.keys() ^ arrays.keys())
@@ -152,9 +195,14 @@ def check(program, path, arrays, seen):
             else:
                 assert abs(ours - theirs) < 1e-6 * abs(theirs) + 1e-9, (where, format_name, ours, theirs)
         if name in ("f32", "f32.rows", "f16", "bf16", "i16", "i32", "scalar"):
-            pair = (formats["mxfp8"]["clipped"], formats["mxfp8"]["underflow"])
-            assert pair == mxfp8(values), (where, pair, mxfp8(values))
-            seen["clipped"] = seen.get("clipped", 0) + pair[0]
+            for format_name, element in MX.items():
+                pair = (formats[format_name]["clipped"], formats[format_name]["underflow"])
+                assert pair == mx(values, *element), (where, format_name, pair, mx(values, *element))
+                seen["clipped"] = seen.get("clipped", 0) + pair[0]
+            got_nv = tuple(formats["nvfp4"][key] for key in ("clipped", "underflow", "nan_blocks"))
+            assert got_nv == nvfp4(values), (where, got_nv, nvfp4(values))
+            for key, count in zip(("nvfp4 clipped", "nvfp4 underflow", "nvfp4 NaN blocks"), got_nv):
+                seen[key] = seen.get(key, 0) + count
 
 
 def main():
@@ -176,7 +224,7 @@ def main():
             big = values.astype(values.dtype.newbyteorder(">"))
             np.save(folder / f"{name}.npy", big)
             check(program, folder / f"{name}.npy", {name: values}, seen)
-    assert all(seen[key] > 0 for key in ("overflow", "underflow", "subnormal", "clipped")), seen
+    assert all(seen[key] > 0 for key in ("overflow", "underflow", "subnormal", "clipped", "nvfp4 underflow", "nvfp4 NaN blocks")), seen
     print("equal:", ", ".join(f"{count} {key}" for key, count in seen.items()))
 
 

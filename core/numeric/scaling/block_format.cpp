@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/numeric/scaling/block_part.h"
 
 namespace halfscope {
 namespace {
@@ -44,16 +45,6 @@ void each_element(const Block& block, Visit visit) {
 }
 
 constexpr uint32_t kMagnitudeBits = 0x7fffffff, kInfinityBits = 0x7f800000;
-
-/// Returns the largest magnitude of the finite elements.
-float largest_finite(std::span<const float> in) {
-  uint32_t largest = 0;
-  for (const float x : in) {
-    const uint32_t bits = std::bit_cast<uint32_t>(x) & kMagnitudeBits;
-    largest = std::max(largest, bits < kInfinityBits ? bits : 0);
-  }
-  return std::bit_cast<float>(largest);
-}
 
 /// Returns the largest magnitude of every block, in the order of the scales, as bits. Bits are
 /// ordered like magnitudes, with infinity and NaN last.
@@ -150,7 +141,30 @@ void check_sizes(std::span<const float> in, const BlockShape& shape, const Block
   }
 }
 
+/// Returns the scale of a tensor with this largest finite magnitude.
+float tensor_scale_of(const BlockFormat& format, float largest) {
+  return format.scale == ScaleKind::e4m3fn_and_fp32 ? nvfp4_tensor_scale(largest) : 1.0f;
+}
+
+void write_scales(std::span<const float> in, const BlockShape& shape, const BlockFormat& format,
+                  float tensor_scale, std::span<float> scales) {
+  check_sizes(in, shape, format, scales);
+  const std::vector<uint32_t> largest = largest_of_blocks(in, shape, format);
+  for (size_t i = 0; i < largest.size(); ++i) {
+    scales[i] = block_scale(largest[i], format, static_cast<double>(tensor_scale));
+  }
+}
+
 }  // namespace
+
+float largest_finite(std::span<const float> values) noexcept {
+  uint32_t largest = 0;
+  for (const float x : values) {
+    const uint32_t bits = std::bit_cast<uint32_t>(x) & kMagnitudeBits;
+    largest = std::max(largest, bits < kInfinityBits ? bits : 0);
+  }
+  return std::bit_cast<float>(largest);
+}
 
 std::optional<BlockFormat> parse_block_format(std::string_view text) {
   constexpr std::string_view kUp = ":up";
@@ -178,23 +192,27 @@ std::string block_format_name(const BlockFormat& format) {
 
 float block_scales(std::span<const float> in, const BlockShape& shape, const BlockFormat& format,
                    std::span<float> scales) {
-  check_sizes(in, shape, format, scales);
-  const float tensor_scale =
-      format.scale == ScaleKind::e4m3fn_and_fp32 ? nvfp4_tensor_scale(largest_finite(in)) : 1.0f;
-  const std::vector<uint32_t> largest = largest_of_blocks(in, shape, format);
-  for (size_t i = 0; i < largest.size(); ++i) {
-    scales[i] = block_scale(largest[i], format, static_cast<double>(tensor_scale));
-  }
+  const bool scaled = format.scale == ScaleKind::e4m3fn_and_fp32;
+  const float tensor_scale = tensor_scale_of(format, scaled ? largest_finite(in) : 0.0f);
+  write_scales(in, shape, format, tensor_scale, scales);
   return tensor_scale;
 }
 
 void quantize(std::span<const float> in, const BlockShape& shape, const BlockFormat& format,
               std::span<float> out, std::span<float> scales, BlockStats* stats) {
+  const bool scaled = format.scale == ScaleKind::e4m3fn_and_fp32;
+  quantize_part(in, shape, format, scaled ? largest_finite(in) : 0.0f, out, scales, stats);
+}
+
+void quantize_part(std::span<const float> in, const BlockShape& shape, const BlockFormat& format,
+                   float largest, std::span<float> out, std::span<float> scales,
+                   BlockStats* stats) {
   if (out.size() != in.size()) throw Error("quantize: in and out differ in size");
   FloatFormat element = format.element;
   element.saturate = true;
   BlockStats counts{.values = static_cast<int64_t>(in.size()),
-                    .tensor_scale = block_scales(in, shape, format, scales)};
+                    .tensor_scale = tensor_scale_of(format, largest)};
+  write_scales(in, shape, format, counts.tensor_scale, scales);
   each_block(shape, format, [&](int64_t index, const Block& block) {
     const float stored = scales[static_cast<size_t>(index)];
     const bool finite = !std::isnan(stored);

@@ -112,11 +112,11 @@ class Painter {
     const TypeVertex& vertex = types_.vertex(v);
     const TfOp& op = types_.op(vertex.node);
     if (vertex.id.attr.empty()) return false;
-    const auto [begin, end] = types_.vertices_of(vertex.node);
+    const auto range = types_.vertices_of(vertex.node);
     const auto fits = [&](const TfKernel& kernel) {
       return std::all_of(kernel.begin(), kernel.end(), [&](const auto& constraint) {
         bool known = op.attr(constraint.first) != nullptr && op.attr(constraint.first)->list;
-        for (size_t other = begin; other < end; ++other) {
+        for (size_t other = range.first; other < range.second; ++other) {
           const TypeVertex& each = types_.vertex(other);
           if (each.id.attr != constraint.first) continue;
           known = true;
