@@ -62,9 +62,16 @@ struct FolderLayer {
   std::vector<std::string> inputs{};
 };
 
+/// A file of the folder. It is open only while it is read: there may be more files than a program
+/// may have open.
+struct FolderFile {
+  fs::path path;
+  std::vector<StoredArray> arrays;
+};
+
 struct TensorFolder {
   std::string name;
-  std::vector<std::unique_ptr<TensorFile>> files{};
+  std::vector<FolderFile> files{};
   std::map<int64_t, std::map<Key, TensorPlace>> steps{};
   std::vector<std::string> modules{};  // in the order of the network
   std::map<std::string, FolderLayer> layers{};
@@ -156,12 +163,12 @@ void read_files(TensorFolder& folder) {
       ++folder.others;
       continue;
     }
-    folder.files.push_back(std::make_unique<TensorFile>(file));
-    const TensorFile& tensors = *folder.files.back();
-    if (!tensors.is_mapped()) {
+    const TensorFile tensors(file);
+    if (!tensors.is_plain()) {
       throw folder_error(folder,
                          fmt::format("'{}' is an archive", visible_name(file.filename().string())));
     }
+    folder.files.push_back({file, tensors.arrays()});
     for (size_t i = 0; i < tensors.arrays().size(); ++i) {
       const std::string name =
           extension == ".npy" ? file.stem().string() : tensors.arrays()[i].name;
@@ -272,17 +279,33 @@ void order_modules(TensorFolder& folder) {
 }
 
 const StoredArray& array_at(const TensorFolder& folder, TensorPlace place) {
-  return folder.files[place.file]->arrays()[place.array];
+  return folder.files[place.file].arrays[place.array];
 }
 
-std::vector<float> values_at(const TensorFolder& folder, TensorPlace place) {
-  const StoredArray& array = array_at(folder, place);
-  std::vector<float> values(static_cast<size_t>(array.count));
-  decode_values(folder.files[place.file]->bytes(array), array.type, array.big_endian,
-                values.data());
-  folder.files[place.file]->release(folder.files[place.file]->bytes(array));
-  return values;
-}
+/// Reads the values of a folder's tensors. The last file stays open, because a file may have many.
+class FolderReader {
+ public:
+  explicit FolderReader(const TensorFolder& folder) : folder_(folder) {}
+
+  std::vector<float> values(TensorPlace place) {
+    if (!open_ || place.file != file_) {
+      open_ = std::make_unique<TensorFile>(folder_.files[place.file].path);
+      file_ = place.file;
+    }
+    const StoredArray& array = array_at(folder_, place);
+    raw_.resize(array.bytes());
+    open_->read(array, 0, raw_);
+    std::vector<float> values(static_cast<size_t>(array.count));
+    decode_values(raw_, array.type, array.big_endian, values.data());
+    return values;
+  }
+
+ private:
+  const TensorFolder& folder_;
+  std::unique_ptr<TensorFile> open_;
+  size_t file_ = 0;
+  std::vector<uint8_t> raw_;
+};
 
 /// Returns the sites in execution order, with the format and shape of their first tensor.
 std::vector<std::pair<Key, SiteInfo>> sites_of(const TensorFolder& folder) {
@@ -380,11 +403,12 @@ LaneInfo lane_of(const TensorFolder& folder, const std::vector<std::pair<Key, Si
 
 /// Returns the statistics of a tensor. Elements of an update that are 0 although their gradient is
 /// not are lost updates.
-TensorStats measured_tensor(const TensorFolder& folder, const std::map<Key, TensorPlace>& tensors,
-                            const Key& key, const FloatFormat& format) {
+TensorStats measured_tensor(const TensorFolder& folder, FolderReader& reader,
+                            const std::map<Key, TensorPlace>& tensors, const Key& key,
+                            const FloatFormat& format) {
   const auto found = tensors.find(key);
   if (found == tensors.end()) return {};
-  const std::vector<float> values = values_at(folder, found->second);
+  const std::vector<float> values = reader.values(found->second);
   TensorStats stats =
       measure_tensor(values.data(), nullptr, static_cast<int64_t>(values.size()), format);
   if (kRoles[key.second].role != Role::update) return stats;
@@ -392,7 +416,7 @@ TensorStats measured_tensor(const TensorFolder& folder, const std::map<Key, Tens
     const auto gradient = tensors.find({key.first, i});
     if (kRoles[i].role != Role::weight_grad || gradient == tensors.end()) continue;
     if (array_at(folder, gradient->second).shape != array_at(folder, found->second).shape) continue;
-    const std::vector<float> other = values_at(folder, gradient->second);
+    const std::vector<float> other = reader.values(gradient->second);
     for (size_t e = 0; e < values.size(); ++e) {
       stats.lost += values[e] == 0.0f && other[e] != 0.0f && !std::isnan(other[e]);
     }
@@ -445,12 +469,13 @@ std::string record_tensor_folder(const std::string& name, const std::string& out
   for (const auto& [step, unused] : folder.steps) steps.insert(step);
   for (const auto& [step, unused] : folder.rows) steps.insert(step);
   int64_t tensors = 0;
+  FolderReader reader(folder);
   for (const int64_t step : steps) {
     const auto found = folder.steps.find(step);
     std::vector<TensorStats> stats;
     if (found != folder.steps.end()) {
       for (const auto& [key, site] : sites) {
-        stats.push_back(measured_tensor(folder, found->second, key, site.format));
+        stats.push_back(measured_tensor(folder, reader, found->second, key, site.format));
       }
       tensors += static_cast<int64_t>(found->second.size());
     }
