@@ -88,7 +88,7 @@ class LaneWriter {
 
   void write_evals() {
     for (const EvalRow& row : run_.evals(lane_)) {
-      // After so many steps; the last of them has the number below.
+      // row.step counts the steps done, and points are numbered from 0.
       const int64_t step = std::max<int64_t>(row.step - 1, 0);
       if (!run_.info().inference) point(step, "test/loss", row.loss);
       if (!std::isnan(row.accuracy)) point(step, "test/accuracy", row.accuracy);

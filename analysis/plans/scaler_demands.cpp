@@ -323,7 +323,7 @@ ScaleDemands recorded_demands(const RunView& run, int lane) {
     demands.sites.push_back(site.name());
     demands.layers.push_back(site.path);
   }
-  std::map<int, int> places;  // of sites of the lane among those of the demands
+  std::map<int, int> places;  // index in the lane -> index in the demands
   for (size_t i = 0; i < sites.size(); ++i) places[sites[i].order] = static_cast<int>(i);
   const auto place_of = [&](int order) {
     const auto [known, is_new] = places.try_emplace(order, static_cast<int>(demands.sites.size()));

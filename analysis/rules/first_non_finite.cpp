@@ -179,8 +179,8 @@ std::vector<int> spread_forward(const LaneFacts& lane, const Start& start) {
 }
 
 /// Returns the same of gradients, which run against the graph: from the gradient of a node's output
-/// to those of the nodes before it. A parameter's gradient is an end, and no gradient depends on
-/// it; the path has the last one.
+/// to the output gradients of the nodes before it. No gradient depends on a parameter's gradient,
+/// so that can only end a path; the last one does.
 std::vector<int> spread_backward(const LaneFacts& lane, const Start& start) {
   const SiteInfo& first = lane.site(start.site);
   if (first.role == Role::weight_grad) return {};

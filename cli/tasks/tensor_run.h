@@ -8,7 +8,7 @@
 namespace halfscope {
 
 /// Measures the tensors of a folder and writes a run file. Returns a line that says what it
-/// contains. Throws Error if a name, a type or a link is not acceptable; then there is no file.
+/// contains. Throws Error, and writes nothing, if it refuses a name, a type or a link.
 std::string record_tensor_folder(const std::string& folder, const std::string& out, bool force);
 
 }  // namespace halfscope

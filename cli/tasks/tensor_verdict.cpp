@@ -113,7 +113,7 @@ std::string remedy_text(const std::vector<const TensorLosses*>& lossy, const Tar
       scaled.values);
 }
 
-/// Returns that the format is enough, and what it loses all the same.
+/// Returns a sentence: the format is enough, and this is the little that it loses.
 std::string enough_text(const std::vector<TensorLosses>& tensors, const TargetFormat& main,
                         bool files) {
   std::vector<const TensorLosses*> flushed;

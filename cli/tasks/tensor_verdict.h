@@ -26,8 +26,8 @@ struct ValueLoss {
   double energy = 0.0;  ///< flushed_energy()
 
   int64_t values() const noexcept { return overflow + underflow; }
-  /// Returns whether a tensor with so many nonzero values is worse off than roundings leave it
-  /// anyway: a value overflows; more than kLossyShare of the values become zero; or these have more
+  /// Returns whether a tensor loses more than rounding costs anyway: a value overflows; more than
+  /// kLossyShare of its `non_zero` values become zero; or the values that become zero have more
   /// than u^2 of the energy, where u is the format's largest relative rounding error.
   bool matters(const FloatFormat& format, int64_t non_zero) const noexcept;
 };

@@ -24,8 +24,8 @@ struct KerasPolicy {
 /// Returns the policy of a preset such as "keras3-mixed_float16"; nothing for other names.
 std::optional<KerasPolicy> keras_policy(std::string_view preset);
 
-/// Returns the mixed policy that the plan's rules for operators are those of, whatever its name;
-/// nothing for other plans.
+/// Returns the mixed policy with the same rules for operators as the plan, whatever the plan's
+/// name; nothing if there is none.
 std::optional<KerasPolicy> keras_policy(const Plan& plan);
 
 /// Returns the plan of the policy for any network: what each operator does in the Keras layer or

@@ -22,8 +22,8 @@ struct TorchAutocast {
 /// Returns the autocast of a preset such as "torch-autocast-fp16"; nothing for other names.
 std::optional<TorchAutocast> torch_autocast(std::string_view preset);
 
-/// Returns the autocast that the plan's rules for operators are those of, whatever its name;
-/// nothing for other plans.
+/// Returns the autocast with the same rules for operators as the plan, whatever the plan's name;
+/// nothing if there is none.
 std::optional<TorchAutocast> torch_autocast(const Plan& plan);
 
 /// One of our operators and the function of PyTorch that computes it.

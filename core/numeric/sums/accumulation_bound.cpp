@@ -52,7 +52,7 @@ struct Stage {
   double relative = 0.0, absolute = 0.0;
 };
 
-/// Returns the error of the blocks of a tensor core over n terms. `excess` is that of
+/// Returns the error of the blocks of a tensor core over n terms. `excess` comes from
 /// raised_excess().
 Stage tensor_core_stage(const TensorCoreProfile& core, double n, double excess) {
   const double products = core.dot.products, blocks = std::ceil(n / products);
