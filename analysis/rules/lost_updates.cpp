@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "analysis/format_limits.h"
 #include "analysis/rules/optimizer_facts.h"
@@ -56,6 +57,7 @@ struct LostSites {
   LostCounts all;
   int worst_site = -1;
   double worst_share = kLostShare;
+  int64_t worst_lost = 0;
   int64_t first_step = -1;
   FloatFormat storage = kFp32;
 };
@@ -78,8 +80,10 @@ LostSites find_sites(const LaneFacts& lane, bool averages) {
     if (found.first_step < 0 || lost.first_step < found.first_step) {
       found.first_step = lost.first_step;
     }
-    if (lost.share() > found.worst_share) {
+    // Of equal shares the one with more updates, however the variables are listed.
+    if (std::pair(lost.share(), lost.lost) > std::pair(found.worst_share, found.worst_lost)) {
       found.worst_share = lost.share();
+      found.worst_lost = lost.lost;
       found.worst_site = site.order;
     }
   }

@@ -239,6 +239,34 @@ TEST(Rules, LostUpdatesWithNarrowStorage) {
   EXPECT_TRUE(of_rule(run_rules(make_run(spec)), "lost_updates").empty());
 }
 
+TEST(Rules, OfWeightsThatLoseTheSameShareTheLargestIsNamed) {
+  RunSpec spec = healthy_spec();
+  spec.lanes[1] = {.name = "bfloat16",
+                   .format = kBf16,
+                   .storage = kBf16,
+                   .loss_scale = 1.0,
+                   .dynamic = false,
+                   .update = -30.0,
+                   .late_update = -30.0};
+  const RunView run = make_run(spec);
+  for (const std::string large : {"conv1", "fc1", "fc2"}) {
+    RunView view(run.info(), RunStatus::complete);
+    for (int lane = 0; lane < 2; ++lane) {
+      for (const SiteInfo& site : run.info().lanes[static_cast<size_t>(lane)].sites) {
+        for (const PackedWindow& window : run.windows(lane, site.order)) {
+          TensorStats stats = window.stats();
+          if (site.path == large) stats.merge(window.stats());
+          view.add_window(lane, site.order, {.step = window.step, .stats = stats});
+        }
+      }
+    }
+    const auto lost = of_rule(run_rules(view), "lost_updates");
+    ASSERT_EQ(lost.size(), 1u);
+    EXPECT_EQ(std::get<double>(lost[0].evidence.at("worst_lost_share")), 1.0);
+    EXPECT_EQ(lost[0].layer, large);
+  }
+}
+
 TEST(Rules, CalibrationIsNoFault) {
   RunSpec spec = healthy_spec();
   layer_of(spec, "fc2").gradient = -2.0;  // 65536 is too high by a few powers of two
