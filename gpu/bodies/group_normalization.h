@@ -360,76 +360,91 @@ struct ParameterGrads {
   }
 };
 
-/// ParameterGrads with sums in double for parameters that are adjacent in memory, and many terms:
-/// each thread takes one of a parameter's 16 partial sums, with kSeveral terms under way.
+/// ParameterGrads with sums in double for parameters that are adjacent in memory, and many terms.
+/// Some threads read a piece of kRows terms of kSeveral parameters, a row each, while the others
+/// add the piece before: one thread per partial sum.
 template <class T>
 struct ParameterColumns {
-  static constexpr int kColumns = 16, kThreads = kColumns * kPartialSums;
+  static constexpr int kRows = 160, kAdding = kPartialSums * kSeveral, kThreads = kRows + kAdding;
+  static_assert(kRows % kPartialSums == 0);
 
   NormOperands<T> of;  ///< inner = 1
   Out<T> dscale, dbias;
 
+  /// A row begins in another memory bank than the row before.
   struct Shared {
-    double product[kColumns][kPartialSums], gradient[kColumns][kPartialSums];
+    double product[2][kRows][kSeveral + 1];
+    T gradient[2][kRows][kSeveral + 1];
+    double products[kSeveral][kPartialSums], gradients[kSeveral][kPartialSums];
   };
-  struct State {};
+  struct State {
+    double product, gradient;
+  };
 
-  /// Returns whether there are enough terms for this body.
+  /// Returns whether there are enough terms for this body, and whole blocks of parameters.
   static bool suits(const DeviceGroups& groups) {
-    return int64_t{groups.inner} == 1 && int64_t{groups.params} >= kColumns &&
-           groups.per_param() >= int64_t{kPartialSums} * kSeveral;
+    return int64_t{groups.inner} == 1 && int64_t{groups.params} % kSeveral == 0 &&
+           groups.per_param() >= kRows;
   }
 
-  int64_t blocks() const { return ceil_div(int64_t{of.groups.params}, kColumns); }
-  HS_HD int64_t steps() const { return 2; }
+  int64_t blocks() const { return int64_t{of.groups.params} / kSeveral; }
+  HS_HD int64_t steps() const { return ceil_div(of.groups.per_param(), kRows) + 2; }
 
-  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State&) const {
-    const int column = thread % kColumns, partial = thread / kColumns;
-    const int64_t p = block * kColumns + column;
-    if (p >= of.groups.params) return;
-    if (s == 0) {
-      add(p, partial, shared.product[column][partial], shared.gradient[column][partial]);
-    } else if (partial == 0) {
-      dscale[p] = static_cast<T>(add_tree(shared.product[column]));
-      if (dbias != nullptr) dbias[p] = static_cast<T>(add_tree(shared.gradient[column]));
+  HS_HD void step(int64_t s, int64_t block, int thread, Shared& shared, State& state) const {
+    const int64_t first = block * kSeveral;
+    if (s + 1 == steps()) {
+      if (thread >= kSeveral) return;
+      dscale[first + thread] = static_cast<T>(add_tree(shared.products[thread]));
+      if (dbias != nullptr) {
+        dbias[first + thread] = static_cast<T>(add_tree(shared.gradients[thread]));
+      }
+      return;
     }
+    if (thread < kRows) {
+      const int64_t row = s * kRows + thread;
+      if (row < of.groups.per_param()) {
+        load(row, first, shared.product[s % 2][thread], shared.gradient[s % 2][thread]);
+      }
+      return;
+    }
+    const int column = (thread - kRows) % kSeveral, partial = (thread - kRows) / kSeveral;
+    if (s == 0) {
+      state = {0.0, 0.0};
+      return;
+    }
+    add(s - 1, partial, column, shared, state);
+    if (s + 2 < steps()) return;
+    shared.products[column][partial] = state.product;
+    shared.gradients[column][partial] = state.gradient;
   }
 
  private:
-  /// Reads a statistic of each term's group; zeros if there is none.
-  HS_HD void read_groups(const In<T>& from, const Spaced& rows, const Spaced& at,
-                         T (&to)[kSeveral]) const {
-    if (from != nullptr && int64_t{of.groups.params} == int64_t{of.groups.size}) {
-      read(from, rows, to);  // a row is a group
-      return;
-    }
+  HS_HD void load(int64_t row, int64_t first, double (&product)[kSeveral + 1],
+                  T (&gradient)[kSeveral + 1]) const {
+    const int64_t from = row * int64_t{of.groups.params} + first;
+    const bool whole = int64_t{of.groups.params} == int64_t{of.groups.size};  // a row is a group
+    T dy[kSeveral], x[kSeveral];
+    read(of.dy, Neighbours{from, kSeveral}, dy);
+    read(of.x, Neighbours{from, kSeveral}, x);
+    int64_t group = row;
+    T mean{0}, inverse{0};
     for (int j = 0; j < kSeveral; ++j) {
-      const bool exists = from != nullptr && j < at.count;
-      to[j] = exists ? from[(at.first + j * at.step) / of.groups.size] : T{0};
+      if (j == 0 || !whole) {
+        if (!whole) group = (from + j) / of.groups.size;
+        mean = of.mean != nullptr ? of.mean[group] : T{0};
+        inverse = of.inverse[group];
+      }
+      const double centred = static_cast<double>(x[j]) - static_cast<double>(mean);
+      product[j] = static_cast<double>(dy[j]) * (centred * static_cast<double>(inverse));
+      gradient[j] = dy[j];
     }
   }
-  HS_HD void add(int64_t p, int partial, double& product, double& gradient) const {
-    constexpr int kPass = kPartialSums * kSeveral;
-    const int64_t params = of.groups.params, n = of.groups.per_param();
-    double products = 0.0, gradients = 0.0;
-    for (int64_t k = partial; k < n; k += kPass) {
-      const Spaced rows = spaced_from(k, kPartialSums, n);
-      const Spaced at{k * params + p, kPartialSums * params, rows.count};
-      T dy[kSeveral], x[kSeveral], mean[kSeveral], inverse[kSeveral];
-      read(of.dy, at, dy);
-      read(of.x, at, x);
-      read_groups(of.mean, rows, at, mean);
-      read_groups(of.inverse, rows, at, inverse);
-      for (int j = 0; j < kSeveral; ++j) {
-        if (j >= at.count) continue;
-        const double g = static_cast<double>(dy[j]);
-        const double centred = static_cast<double>(x[j]) - static_cast<double>(mean[j]);
-        products += g * (centred * static_cast<double>(inverse[j]));
-        gradients += g;
-      }
+  HS_HD void add(int64_t piece, int partial, int column, const Shared& shared, State& state) const {
+    const int n = static_cast<int>(smaller(kRows, of.groups.per_param() - piece * kRows));
+    for (int k = partial; k < n; k += kPartialSums) {
+      state.product += shared.product[piece % 2][k][column];
+      state.gradient += static_cast<double>(shared.gradient[piece % 2][k][column]);
     }
-    product = products;
-    gradient = gradients;
   }
 };
 

@@ -180,7 +180,10 @@ TEST_P(LineSums, ParametersOfNormalizations) {
                            {"LayerNormalization", {300, 1}, {1}, {}},
                            {"LayerNormalization", {18, 5000}, {5000}, {}},
                            {"LayerNormalization", {40, 6, 7}, {6, 7}, {{"axis", int64_t{1}}}},
+                           {"LayerNormalization", {160, 8}, {8}, {}},
                            {"RMSNormalization", {300, 19}, {19}, {}},
+                           {"RMSNormalization", {481, 24}, {24}, {}},
+                           {"GroupNormalization", {400, 16, 1}, {16}, groups(4)},
                            {"GroupNormalization", {9, 6, 50}, {6}, groups(3)},
                            {"GroupNormalization", {3, 4, 1100}, {4}, groups(2)},
                            {"InstanceNormalization", {5, 3, 17, 3}, {3}, {}}}) {
