@@ -173,9 +173,13 @@ static void test_errors(void) {
   CHECK(halfscope_matmul("fp33", "fp16", "fp16", 0, 1, 1, 1, &x, &x, &y) == HALFSCOPE_USAGE);
   CHECK(halfscope_matmul("fp32", "fp16", "fp16", 0, SIZE_MAX, 2, 1, &x, &x, &y) == HALFSCOPE_USAGE);
   CHECK(strcmp(halfscope_message(), "the matrices are too large") == 0);
+#ifdef SANITIZED
+  puts("skipped: too little memory, because sanitizers end the program then");
+#else
   CHECK(halfscope_matmul("fp32", "fp16", "fp16", 0, 1, SIZE_MAX / 8, 1, &x, &x, &y) ==
         HALFSCOPE_FAILED);
   CHECK(strcmp(halfscope_message(), "out of memory") == 0);
+#endif
   halfscope_statistics s;
   memset(&s, 0, sizeof(s));
   CHECK(halfscope_measure("fp16", NULL, 0, 1, &x, &s) == HALFSCOPE_USAGE);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Presets whose steps of a network differ. The policies of several frameworks often decide the same,
-// and a comparison of backends learns nothing from a second run of the same arithmetic.
+// Presets whose steps of a network differ. The policies of several frameworks often decide the
+// same, and a comparison of backends learns nothing from a second run of the same arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -33,13 +33,14 @@ inline bool same_arithmetic(const Graph& a, const Graph& b) {
          std::ranges::equal(a.values(), b.values(), same_value);
 }
 
-/// Returns the presets without double precision that train `model` differently from all presets
-/// before them, by name.
-inline std::map<std::string, Plan> distinct_presets(const Model& model) {
+/// Returns the presets among `names`, without double precision, that train `model` differently from
+/// all before them.
+inline std::map<std::string, Plan> distinct_presets(
+    const Model& model, const std::vector<std::string>& names = preset_names()) {
   const TrainingSpec spec{parse_optimizer("sgd:momentum=0.9"), 1};
   std::map<std::string, Plan> plans;
   std::vector<Executable> seen;
-  for (const std::string& name : preset_names()) {
+  for (const std::string& name : names) {
     Plan plan = preset_plan(name).value();
     if (plan.double_precision) continue;
     Executable exe = lower(model, plan, spec);
@@ -52,6 +53,12 @@ inline std::map<std::string, Plan> distinct_presets(const Model& model) {
     plans.emplace(name, std::move(plan));
   }
   return plans;
+}
+
+/// Presets for quick comparisons: one for each width of operands, and one that rounds each
+/// operation.
+inline std::map<std::string, Plan> few_presets(const Model& model) {
+  return distinct_presets(model, {"float32", "mixed_float16", "bfloat16_stagewise", "fp8_current"});
 }
 
 }  // namespace halfscope::test
