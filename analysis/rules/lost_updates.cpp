@@ -80,7 +80,7 @@ LostSites find_sites(const LaneFacts& lane, bool averages) {
     if (found.first_step < 0 || lost.first_step < found.first_step) {
       found.first_step = lost.first_step;
     }
-    // Of equal shares the one with more updates, however the variables are listed.
+    // Among equal shares, the most lost updates win, however the variables are listed.
     if (std::pair(lost.share(), lost.lost) > std::pair(found.worst_share, found.worst_lost)) {
       found.worst_share = lost.share();
       found.worst_lost = lost.lost;
