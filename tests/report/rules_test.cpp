@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "analysis/report/report.h"
@@ -198,6 +199,22 @@ TEST(Rules, HarmlessTailsAreNoUnderflow) {
   }
 }
 
+/// Returns the run with another description, and statistics that `change` was called for.
+RunView with_statistics(const RunView& run, const RunInfo& info,
+                        const std::function<void(const SiteInfo&, TensorStats&)>& change) {
+  RunView made(info, RunStatus::complete);
+  for (int lane = 0; lane < static_cast<int>(info.lanes.size()); ++lane) {
+    for (const SiteInfo& site : info.lanes[static_cast<size_t>(lane)].sites) {
+      for (const PackedWindow& window : run.windows(lane, site.order)) {
+        TensorStats stats = window.stats();
+        change(site, stats);
+        made.add_window(lane, site.order, {.step = window.step, .stats = stats});
+      }
+    }
+  }
+  return made;
+}
+
 TEST(Rules, LostUpdatesWithNarrowStorage) {
   RunSpec spec = healthy_spec();
   spec.lanes[1] = {
@@ -223,12 +240,7 @@ TEST(Rules, LostUpdatesWithNarrowStorage) {
   auto plan = nlohmann::ordered_json::parse(stochastic.lanes[1].plan_json);
   plan["variables"]["rounding"] = "stochastic:16";
   stochastic.lanes[1].plan_json = plan.dump();
-  RunView random(stochastic, RunStatus::complete);
-  for (const SiteInfo& site : stochastic.lanes[1].sites) {
-    for (const PackedWindow& window : run.windows(1, site.order)) {
-      random.add_window(1, site.order, {.step = window.step, .stats = window.stats()});
-    }
-  }
+  const RunView random = with_statistics(run, stochastic, [](const SiteInfo&, TensorStats&) {});
   const auto made_up_for = of_rule(run_rules(random), "lost_updates");
   ASSERT_EQ(made_up_for.size(), 1u);
   EXPECT_EQ(made_up_for[0].severity, Severity::info);
@@ -239,7 +251,7 @@ TEST(Rules, LostUpdatesWithNarrowStorage) {
   EXPECT_TRUE(of_rule(run_rules(make_run(spec)), "lost_updates").empty());
 }
 
-TEST(Rules, OfWeightsThatLoseTheSameShareTheLargestIsNamed) {
+TEST(Rules, TheLargestOfWeightsThatLoseTheSameShareIsNamed) {
   RunSpec spec = healthy_spec();
   spec.lanes[1] = {.name = "bfloat16",
                    .format = kBf16,
@@ -250,16 +262,10 @@ TEST(Rules, OfWeightsThatLoseTheSameShareTheLargestIsNamed) {
                    .late_update = -30.0};
   const RunView run = make_run(spec);
   for (const std::string large : {"conv1", "fc1", "fc2"}) {
-    RunView view(run.info(), RunStatus::complete);
-    for (int lane = 0; lane < 2; ++lane) {
-      for (const SiteInfo& site : run.info().lanes[static_cast<size_t>(lane)].sites) {
-        for (const PackedWindow& window : run.windows(lane, site.order)) {
-          TensorStats stats = window.stats();
-          if (site.path == large) stats.merge(window.stats());
-          view.add_window(lane, site.order, {.step = window.step, .stats = stats});
-        }
-      }
-    }
+    const RunView view =
+        with_statistics(run, run.info(), [&](const SiteInfo& site, TensorStats& stats) {
+          if (site.path == large) stats.merge(TensorStats(stats));
+        });
     const auto lost = of_rule(run_rules(view), "lost_updates");
     ASSERT_EQ(lost.size(), 1u);
     EXPECT_EQ(std::get<double>(lost[0].evidence.at("worst_lost_share")), 1.0);
