@@ -94,6 +94,7 @@ const std::vector<AppAction>& app_actions() {
        [](App& app) { app.choose_svg(PanelPicture::errors); }, true},
       {"Export", "Loss scales as SVG ...", "",
        [](App& app) { app.choose_svg(PanelPicture::scalers); }, true},
+      {"View", "Spectrum or details", "V", [](App& app) { app.toggle_screen(); }, true},
       {"View", "Show all steps", "F", [](App& app) { app.fit(); }, true},
       {"View", "Zoom in", "W", [](App& app) { app.zoom(0.8); }, true},
       {"View", "Zoom out", "S", [](App& app) { app.zoom(1.25); }, true},
@@ -121,7 +122,8 @@ const std::vector<AppAction>& app_actions() {
       {"Go", "Previous event", "P", [](App& app) { app.next_event(-1); }, true},
       {"Go", "Next layer", "J", [](App& app) { app.layer_by(1); }, true},
       {"Go", "Previous layer", "K", [](App& app) { app.layer_by(-1); }, true},
-      {"Go", "Follow the latest step", "Space", [](App& app) { app.follow(); }, true},
+      {"Go", "Play the training, or stop", "Space", [](App& app) { app.toggle_playing(); }, true},
+      {"Go", "Follow the latest step", "End", [](App& app) { app.follow(); }, true},
       {"Go", "Go to step or layer ...", "Ctrl+G", [](App& app) { app.show_go_to(); }, true},
       {"Go", "Bookmark this place", "B", [](App& app) { app.toggle_bookmark(); }, true},
       {"Go", "Bookmarks ...", "Shift+B", [](App& app) { app.show_bookmarks(); }, true},
@@ -205,6 +207,7 @@ bool App::show_lab(const std::string& text) {
 }
 
 void App::show_tab(Tab tab) {
+  view_.screen = Screen::details;
   view_.tab = tab;
   page_ = Page::tabs;
 }
@@ -275,7 +278,21 @@ void App::layer_by(int rows) {
   frame.select_layer(layers[static_cast<size_t>(next)]);
 }
 
-void App::follow() { view_.cursor = -1; }
+void App::follow() {
+  view_.cursor = -1;
+  view_.playing = false;
+}
+
+void App::toggle_playing() {
+  if (!run_ || run_->step_count() < 2) return;
+  view_.playing = !view_.playing;
+  const bool at_end = view_.cursor < 0 || view_.cursor >= run_->step_count() - 1;
+  if (view_.playing && at_end) view_.cursor = 0;
+}
+
+void App::toggle_screen() {
+  view_.screen = view_.screen == Screen::spectrum ? Screen::details : Screen::spectrum;
+}
 
 void App::back() {
   Place place = view_;

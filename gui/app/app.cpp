@@ -10,6 +10,7 @@
 
 #include "analysis/output_file.h"
 #include "core/error.h"
+#include "gui/panels/spectrum.h"
 #include "gui/state/edited_plan.h"
 
 namespace halfscope::gui {
@@ -299,6 +300,7 @@ void App::frame() {
   poll_models();
   view_.begin_frame();
   handle_keys();
+  if (run_) play(view_, *run_, static_cast<double>(ImGui::GetIO().DeltaTime), play_clock_);
 
   const ImGuiViewport& viewport = *ImGui::GetMainViewport();
   ImGui::SetNextWindowPos(viewport.Pos);

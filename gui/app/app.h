@@ -62,7 +62,7 @@ class App {
 
   bool wants_quit() const noexcept { return quit_; }
   /// Returns true while the next frame must be drawn without waiting for input.
-  bool draws_on() const noexcept { return picture_in_ > 0; }
+  bool draws_on() const noexcept { return picture_in_ > 0 || view_.playing; }
   /// Returns "run.hscope - HalfScope".
   std::string title() const;
 
@@ -97,6 +97,8 @@ class App {
   void next_event(int direction);
   void layer_by(int rows);
   void follow();
+  void toggle_playing();
+  void toggle_screen();
   void back();
   void forward();
   void focus_filter() noexcept { focus_filter_ = true; }
@@ -141,6 +143,8 @@ class App {
   void draw_status();
   void draw_welcome();
   void draw_run();
+  void draw_spectrum_screen(const Frame& frame, ImVec2 room);
+  void draw_screen_choice();
   void draw_center(const Frame& frame, ImVec2 size);
   void draw_values(const Frame& frame);
   /// Pages that share one space as tabs where they do not fit side by side.
@@ -211,6 +215,7 @@ class App {
   std::string picture_file_, picture_request_;
   int picture_in_ = 0;  ///< frames until the dialog has gone from the picture
 
+  double play_clock_ = 0.0;
   std::string popup_, palette_text_, go_to_text_;
   bool focus_filter_ = false, focus_popup_ = false, quit_ = false;
   Region hovered_region_ = Region::steps;  ///< that the pointer was in last

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "gui/app/app.h"
+#include "gui/panels/spectrum.h"
 #include "gui/widgets/plot_math.h"
 #include "gui/widgets/track.h"
 
@@ -90,8 +91,21 @@ void App::draw_menu_bar() {
     }
   }
   if (is_open) ImGui::EndMenu();
+  draw_screen_choice();
   draw_status();
   ImGui::EndMenuBar();
+}
+
+void App::draw_screen_choice() {
+  if (!run_) return;
+  ImGui::SameLine(0, 18 * scale());
+  if (ui::segment("screen/spectrum", "Spectrum", view_.screen == Screen::spectrum))
+    view_.screen = Screen::spectrum;
+  ui::tip("The whole network as one picture (V switches).");
+  ImGui::SameLine(0, 3 * scale());
+  if (ui::segment("screen/details", "Details", view_.screen == Screen::details))
+    view_.screen = Screen::details;
+  ui::tip("Layers, heatmap, histograms, recommendations and events (V switches).");
 }
 
 void App::draw_status() {
@@ -153,6 +167,7 @@ void App::draw_run() {
   Layout& layout = settings_.layout;
   draw_verdict(frame);
   const ImVec2 room = ImGui::GetContentRegionAvail();
+  if (view_.screen == Screen::spectrum) return draw_spectrum_screen(frame, room);
   if (view_.maximized != Region::none) {
     const RegionChild child("maximized", room);
     switch (view_.maximized) {
@@ -206,6 +221,31 @@ void App::draw_run() {
          room.y / unit * 0.6f);
   region("tabs", Region::tabs, {room.x, room.y - top - gap},
          [&] { draw_pages(frame, "tabs", {Page::tabs}); });
+  ImGui::PopStyleVar();
+}
+
+void App::draw_spectrum_screen(const Frame& frame, ImVec2 room) {
+  const float unit = scale(), gap = kSplitter * unit;
+  focus_filter_ = false;
+  const ImVec2 spacing{8 * unit, 5 * unit};
+  draw_windows(frame);
+  room.y = ImGui::GetContentRegionAvail().y;
+  const bool trains = !run_->view().info().inference;
+  const float timeline = ImGui::GetFrameHeight() + 12 * unit;
+  const float loss = trains ? std::clamp(room.y * 0.24f, 70 * unit, 220 * unit) : 0.0f;
+  const float picture = std::max(room.y - loss - timeline - (trains ? 2 : 1) * gap, 120 * unit);
+  const auto part = [&](const char* name, float height, const auto& draw) {
+    ImGui::BeginChild(name, {room.x, height}, true,
+                      ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
+    ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, spacing);
+    draw();
+    ImGui::PopStyleVar();
+    ImGui::EndChild();
+  };
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2{0, gap});
+  part("spectrum", picture, [&] { gui::draw_spectrum(frame); });
+  if (trains) part("loss", loss, [&] { gui::draw_loss(frame); });
+  part("timeline", timeline, [&] { gui::draw_timeline(frame); });
   ImGui::PopStyleVar();
 }
 

@@ -79,6 +79,7 @@ void take_place(const Json& json, Place& place) {
   take(json, "first_step", place.range.first);
   take(json, "last_step", place.range.last);
   take_named(json, "tab", kTabs, tab_name, place.tab);
+  take_named(json, "screen", kScreens, screen_name, place.screen);
 }
 
 Json json_of(const Place& place) {
@@ -91,7 +92,8 @@ Json json_of(const Place& place) {
           {"cursor", place.cursor},
           {"first_step", place.range.first},
           {"last_step", place.range.last},
-          {"tab", tab_name(place.tab)}};
+          {"tab", tab_name(place.tab)},
+          {"screen", screen_name(place.screen)}};
 }
 
 /// FNV-1a, 64 bits: a name for a file, not a secret.
@@ -185,6 +187,10 @@ ViewState SettingsFile::load_view(const std::string& run_file) const {
   const auto changes = json.find("changes");
   take(json, "whole_run", view.whole_run);
   take(json, "log_counts", view.log_counts);
+  take(json, "window", view.window);
+  take(json, "merge_steps", view.merge_steps);
+  take(json, "opened_groups", view.opened);
+  take(json, "closed_groups", view.closed);
   double scale = 0.0;
   take(json, "loss_scale", scale);
   if (scale > 0.0) view.edits.set_loss_scale(scale);
@@ -212,7 +218,11 @@ void SettingsFile::save_view(const std::string& run_file, const ViewState& view)
                {"lens", view.lens},
                {"changes", Json::parse(edit_to_json(view.edits))},
                {"whole_run", view.whole_run},
-               {"log_counts", view.log_counts}});
+               {"log_counts", view.log_counts},
+               {"window", view.window},
+               {"merge_steps", view.merge_steps},
+               {"opened_groups", view.opened},
+               {"closed_groups", view.closed}});
   Json bookmarks = Json::array();
   for (const Bookmark& each : view.bookmarks) {
     Json one{{"name", each.name}};

@@ -30,6 +30,10 @@ const char* tab_name(Tab tab) noexcept {
   return kNames[static_cast<size_t>(tab)];
 }
 
+const char* screen_name(Screen screen) noexcept {
+  return screen == Screen::spectrum ? "spectrum" : "details";
+}
+
 const char* layer_order_name(LayerOrder order) noexcept {
   switch (order) {
     case LayerOrder::execution:

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/spectrum/spectrum.h"
 #include "core/plan/plan_edit.h"
 #include "gui/data/metric.h"
 
@@ -35,6 +36,12 @@ inline constexpr std::array kTabs{
 /// Returns the name in scripts and saved views: "recommendations", "details" ...
 const char* tab_name(Tab tab) noexcept;
 
+/// The two screens: the whole network as one picture, and panels for every detail.
+enum class Screen : uint8_t { spectrum, details };
+inline constexpr std::array<Screen, 2> kScreens{Screen::spectrum, Screen::details};
+/// Returns the name in scripts and saved views: "spectrum" or "details".
+const char* screen_name(Screen screen) noexcept;
+
 enum class Region : uint8_t { none, layers, steps, values, tabs };
 
 enum class LayerOrder : uint8_t { execution, severity, name };
@@ -51,6 +58,7 @@ struct Place {
   int64_t cursor = -1;  ///< a step; -1: the last one, also while it grows
   StepRange range{};
   Tab tab = Tab::recommendations;
+  Screen screen = Screen::spectrum;
   friend bool operator==(const Place&, const Place&) = default;
 };
 
@@ -78,6 +86,15 @@ struct ViewState : Place {
   std::vector<Bookmark> bookmarks{};
   /// Heatmap: height of a row as a multiple of the one that fits all, and rows above the first.
   double row_zoom = 1.0, row_scroll = 0.0;
+
+  // Spectrum.
+  std::vector<SpectrumChart> charts{SpectrumChart::activations, SpectrumChart::gradients};
+  std::string window{};      ///< its lens: see parse_lens(); "": as recorded
+  bool merge_steps = false;  ///< all visible steps instead of the one at the cursor
+  std::vector<std::string> opened{}, closed{};  ///< groups that the user opened and closed
+  double spectrum_scroll = 0.0;                 ///< rows above the first one drawn
+  double wipe = 1.0;     ///< share of its charts that shows this run, left of the one with the fix
+  bool playing = false;  ///< the cursor moves on by itself
 
   // Item under the pointer, reset in every frame.
   std::string hovered_layer{}, hovered_site{};

@@ -2,6 +2,7 @@
 #include "gui/widgets/canvas.h"
 
 #include <cmath>
+#include <vector>
 
 #include "gui/widgets/imgui_compat.h"
 
@@ -35,6 +36,23 @@ void Canvas::polyline(std::span<const ImVec2> points, ImU32 color, float width) 
 void Canvas::polygon(std::span<const ImVec2> points, ImU32 color) {
   list_.AddConvexPolyFilled(points.data(), static_cast<int>(points.size()), color);
   if (target_ != nullptr) target_->svg.polygon(points, color);
+}
+
+void Canvas::area(std::span<const ImVec2> line, float base, ImU32 color) {
+  if (line.size() < 2) return;
+  const int pieces = static_cast<int>(line.size()) - 1;
+  const ImVec2 white = list_._Data->TexUvWhitePixel;
+  list_.PrimReserve(6 * pieces, 4 * pieces);
+  for (size_t i = 0; i + 1 < line.size(); ++i) {
+    const ImVec2 left = line[i], right = line[i + 1];
+    list_.PrimQuadUV(left, right, {right.x, base}, {left.x, base}, white, white, white, white,
+                     color);
+  }
+  if (target_ == nullptr) return;
+  std::vector<ImVec2> outline(line.begin(), line.end());
+  outline.push_back({line.back().x, base});
+  outline.push_back({line.front().x, base});
+  target_->svg.polygon(outline, color);
 }
 
 void Canvas::circle(ImVec2 center, float radius, ImU32 color) {

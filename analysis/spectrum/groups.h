@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// Rows of layers for a limited height: layers fold into the groups that their paths name, and a
+// long list without groups folds into stretches of neighbours.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace halfscope {
+
+struct LayerRow {
+  std::string name{};         ///< path of the layer or the group; "conv1 to conv9" for a stretch
+  std::vector<int> layers{};  ///< indices into the paths, ascending
+  int depth = 0;              ///< number of opened groups around it
+  bool folded = false;        ///< stands for a group or stretch that can be opened
+  std::string group{};        ///< innermost opened group or stretch around it; "" at the top
+};
+
+/// Folds layers into at most `most` rows where it can. Path segments end at '/' and '.'. Opens
+/// groups level by level as long as all rows fit. Groups named in `opened` are open, and those in
+/// `closed` are not, whatever fits; their rows may exceed `most`.
+std::vector<LayerRow> fold_layers(std::span<const std::string> paths, size_t most,
+                                  std::span<const std::string> opened,
+                                  std::span<const std::string> closed);
+
+}  // namespace halfscope

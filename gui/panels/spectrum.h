@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// Parts of the Spectrum screen, from top to bottom, and the values that they share.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "gui/data/spectrum_rows.h"
+#include "gui/panels/panel.h"
+
+namespace halfscope::gui {
+
+/// The lane on the other side of the wipe: the run that is compared with, else the lane that cures
+/// the selected one.
+struct FixedLane {
+  const RunModel* run = nullptr;  ///< null: there is none
+  int lane = -1;
+  std::string name{};
+};
+FixedLane fixed_lane(const Frame& frame);
+
+/// Returns the rows of the selected lane at the cursor, up to date.
+SpectrumRows& spectrum_rows(const Frame& frame);
+
+/// Returns the lens that the view names; the default one if it names none that exists.
+Lens lens_of(const ViewState& view);
+
+/// Returns whether a loss scale moves any of the lane's gradients.
+bool has_loss_scale(const Frame& frame);
+
+/// Returns the rows' groups after a row was opened or its group folded.
+void open_row(ViewState& view, const LayerRow& row);
+void fold_group(ViewState& view, const LayerRow& row);
+
+/// Draws the formats to look through, each with what the run would lose, and the loss scale.
+void draw_windows(const Frame& frame);
+/// Draws the charts in the rest of the window.
+void draw_spectrum(const Frame& frame);
+/// Draws the play button and the steps with their events.
+void draw_timeline(const Frame& frame);
+/// Moves the cursor on while the view is playing. `clock` keeps the part of a step from call to
+/// call.
+void play(ViewState& view, const RunModel& run, double seconds, double& clock);
+
+/// Returns one sentence on the course of the lane's loss scale; "" without one.
+std::string loss_scale_sentence(const Frame& frame);
+
+}  // namespace halfscope::gui

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+// The timeline: a play button, and all steps with their events on one line to scrub.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/rules/text.h"
+#include "gui/panels/events.h"
+#include "gui/panels/spectrum.h"
+#include "gui/panels/step_plot.h"
+#include "gui/widgets/labels.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+constexpr double kMostSeconds = 12.0;       ///< a whole run plays in this time or less
+constexpr double kColumnsPerSecond = 12.0;  ///< of a short run
+
+/// Events of the selected lane, kept while the run stays the same.
+struct TimelineEvents {
+  std::weak_ptr<const RunView> view{};
+  int lane = -1;
+  std::vector<Event> events{};
+
+  const std::vector<Event>& of(const Frame& frame) {
+    const std::shared_ptr<const RunView> now = frame.run.shared_view();
+    if (view.owner_before(now) || now.owner_before(view) || lane != frame.at.lane) {
+      view = now;
+      lane = frame.at.lane;
+      events = events_of(frame.run, lane);
+    }
+    return events;
+  }
+};
+
+struct Mark {
+  const char* name;
+  ImU32 color;
+  PlotMark shape;
+};
+
+Mark mark_of(Event::Kind kind, const Theme& theme) {
+  switch (kind) {
+    case Event::Kind::bad:
+      return {"first bad value", theme.bad, PlotMark::cross};
+    case Event::Kind::skipped:
+      return {"skipped", theme.bad, PlotMark::triangle_down};
+    case Event::Kind::scale_down:
+      return {"loss scale down", theme.warn, PlotMark::triangle_down};
+    case Event::Kind::scale_up:
+      return {"loss scale up", theme.good, PlotMark::diamond};
+    case Event::Kind::finding:
+      break;
+  }
+  return {"finding", theme.accent, PlotMark::dot};
+}
+
+void draw_mark(ImDrawList& draw, PlotMark shape, ImVec2 at, float size, ImU32 color) {
+  if (shape == PlotMark::triangle_down) {
+    draw.AddTriangleFilled({at.x - size, at.y - size}, {at.x + size, at.y - size},
+                           {at.x, at.y + size}, color);
+  } else if (shape == PlotMark::diamond) {
+    draw.AddQuadFilled({at.x, at.y - size}, {at.x + size, at.y}, {at.x, at.y + size},
+                       {at.x - size, at.y}, color);
+  } else {
+    draw.AddCircleFilled(at, size * 0.8f, color);
+  }
+}
+
+}  // namespace
+
+void play(ViewState& view, const RunModel& run, double seconds, double& clock) {
+  if (!view.playing) {
+    clock = 0.0;
+    return;
+  }
+  const auto columns = static_cast<double>(run.columns().size());
+  if (columns < 1.0) {
+    view.playing = false;
+    return;
+  }
+  const double rate = std::max(kColumnsPerSecond, columns / kMostSeconds);
+  clock += seconds * rate;
+  const auto advance = static_cast<int64_t>(clock);
+  if (advance < 1) return;
+  clock -= static_cast<double>(advance);
+  const int64_t last = static_cast<int64_t>(run.columns().size()) - 1;
+  const int64_t now = view.cursor < 0 ? last : std::max(run.column_of(view.cursor), 0);
+  const int64_t next = std::min(last, now + advance);
+  view.cursor = run.columns()[static_cast<size_t>(next)].step;
+  if (next == last && !run.live()) view.playing = false;
+}
+
+std::string loss_scale_sentence(const Frame& frame) {
+  const std::span<const StepRow> rows = frame.run.view().steps(frame.at.lane);
+  if (rows.empty() || frame.run.view().info().inference) return "";
+  int64_t skipped = 0, lowered = 0, raised = 0;
+  double lowest = rows.front().loss_scale;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    skipped += rows[i].skipped;
+    lowest = std::min(lowest, rows[i].loss_scale);
+    if (i == 0) continue;
+    lowered += rows[i].loss_scale < rows[i - 1].loss_scale;
+    raised += rows[i].loss_scale > rows[i - 1].loss_scale;
+  }
+  const std::string first = scale_text(rows.front().loss_scale);
+  const std::string last = scale_text(rows.back().loss_scale);
+  if (lowered == 0 && raised == 0) {
+    if (rows.front().loss_scale == 1.0)
+      return "No loss scale: gradients are as small as they come.";
+    return fmt::format(
+        "The loss scale stays at {}; {}.", first,
+        skipped == 0 ? std::string("no step was skipped") : counted(skipped, "step") + " skipped");
+  }
+  std::string text = fmt::format("The loss scale goes from {} to {}: ", first, last);
+  if (lowered > 0)
+    text += fmt::format("lowered {}", lowered == 1 ? "once" : fmt::format("{} times", lowered));
+  if (lowered > 0 && raised > 0) text += ", ";
+  if (raised > 0)
+    text += fmt::format("raised {}", raised == 1 ? "once" : fmt::format("{} times", raised));
+  text +=
+      fmt::format("; {}.", skipped == 0 ? std::string("no step was skipped")
+                                        : fmt::format("{} of {} steps skipped", grouped(skipped),
+                                                      grouped(static_cast<int64_t>(rows.size()))));
+  return text;
+}
+
+void draw_timeline(const Frame& frame) {
+  ViewState& view = frame.view;
+  const float unit = frame.scale;
+  const int64_t count = frame.run.step_count();
+  const float height = ImGui::GetFrameHeight();
+  const bool playing = view.playing;
+  const char* sign =
+      frame.fonts.unicode ? (playing ? "\u25a0" : "\u25b6") : (playing ? "stop" : "play");
+  ImGui::BeginDisabled(count < 2);
+  if (ui::button("timeline/play", sign, {34.0f * unit, height})) {
+    view.playing = !playing;
+    if (view.playing && (view.cursor < 0 || view.cursor >= count - 1)) view.cursor = 0;
+  }
+  ImGui::EndDisabled();
+  ui::tip("Plays the training (Space).");
+  ImGui::SameLine();
+  ImGui::AlignTextToFramePadding();
+  const int64_t step = std::max<int64_t>(frame.at.step, 0);
+  ui::text("timeline/step", count == 0
+                                ? std::string("no steps yet")
+                                : fmt::format("step {} of {}", grouped(step), grouped(count - 1)));
+  const float text_end = ImGui::GetItemRectMax().x - ImGui::GetWindowPos().x;
+  const float left =
+      std::max(text_end, text_width(frame.fonts.text, "step 100,000 of 100,000") + 50.0f * unit);
+  ImGui::SameLine(left + 10.0f * unit);
+  const float width = std::max(ImGui::GetContentRegionAvail().x - 8.0f * unit, 40.0f * unit);
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  ImGui::PushID("timeline/track");
+  ImGui::InvisibleButton("##track", {width, height});
+  ImGui::PopID();
+  track_item("timeline/track", grouped(step));
+  const double most = static_cast<double>(std::max<int64_t>(count - 1, 1));
+  const auto x_of = [&](double value) { return at.x + static_cast<float>(value / most) * width; };
+  if (ImGui::IsItemActive() && count > 0) {
+    const double place = static_cast<double>((ImGui::GetIO().MousePos.x - at.x) / width) * most;
+    view.cursor = std::clamp<int64_t>(std::llround(place), 0, count - 1);
+    view.playing = false;
+  }
+  ImDrawList& draw = *ImGui::GetWindowDrawList();
+  const float middle = at.y + height * 0.68f;
+  draw.AddRectFilled({at.x, middle - 2 * unit}, {at.x + width, middle + 2 * unit}, frame.theme.axis,
+                     2 * unit);
+  const float here = x_of(static_cast<double>(step));
+  if (view.merge_steps && !view.range.all()) {
+    draw.AddRectFilled({x_of(view.range.first), middle - 2 * unit},
+                       {x_of(view.range.last), middle + 2 * unit}, frame.theme.accent);
+  } else if (view.merge_steps) {
+    draw.AddRectFilled({at.x, middle - 2 * unit}, {at.x + width, middle + 2 * unit},
+                       frame.theme.accent, 2 * unit);
+  } else {
+    draw.AddRectFilled({at.x, middle - 2 * unit}, {here, middle + 2 * unit}, frame.theme.accent,
+                       2 * unit);
+  }
+  const std::vector<Event>& events = frame.caches.get<TimelineEvents>().of(frame);
+  float free_from = -1e9f;
+  for (const Event& event : events) {
+    const float x = x_of(static_cast<double>(event.step));
+    if (x < free_from) continue;
+    const Mark mark = mark_of(event.kind, frame.theme);
+    draw_mark(draw, mark.shape, {x, at.y + 5.0f * unit}, 4.0f * unit, mark.color);
+    free_from = x + 3.0f * unit;
+  }
+  draw.AddCircleFilled({here, middle}, 6.0f * unit, frame.theme.cursor);
+  if (ImGui::IsItemHovered() && !ImGui::IsItemActive() && count > 0) {
+    const double pointed = static_cast<double>((ImGui::GetIO().MousePos.x - at.x) / width) * most;
+    const double near_by = 5.0 * static_cast<double>(unit) / static_cast<double>(width) * most;
+    const int64_t under = std::clamp<int64_t>(std::llround(pointed), 0, count - 1);
+    view.hovered_step = under;
+    PlotTip tip("Step " + grouped(under));
+    size_t listed = 0;
+    for (const Event& event : events) {
+      if (std::fabs(static_cast<double>(event.step) - pointed) > near_by || listed == 6) continue;
+      tip.row(fmt::format("{}: {}", grouped(event.step), mark_of(event.kind, frame.theme).name),
+              event.text, mark_of(event.kind, frame.theme).color);
+      ++listed;
+    }
+    tip.show(look_of(frame), "timeline/tip");
+  }
+}
+
+}  // namespace halfscope::gui

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+// The formats through which the Spectrum looks at a run, with what each would lose, and the
+// controls of its charts and of the loss scale.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "analysis/rules/text.h"
+#include "gui/data/loss_scale.h"
+#include "gui/panels/spectrum.h"
+#include "gui/widgets/labels.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+struct Chip {
+  const char* window;  ///< text of the lens
+  const char* name;
+};
+constexpr std::array<Chip, 8> kChips{{{"", "as recorded"},
+                                      {"fp32", "fp32"},
+                                      {"bf16", "bf16"},
+                                      {"fp16", "fp16"},
+                                      {"e5m2", "e5m2"},
+                                      {"e4m3fn", "e4m3"},
+                                      {"mxfp8", "mxfp8"},
+                                      {"nvfp4", "nvfp4"}}};
+constexpr const char* kPerTensor = "/tensor";
+
+/// Returns the window without its scale per tensor.
+std::string plain(std::string window) {
+  if (window.ends_with(kPerTensor))
+    window.resize(window.size() - std::string_view(kPerTensor).size());
+  return window;
+}
+
+std::string lost_text(const LossCount& lost, bool recorded) {
+  if (lost.values == 0) return "no values";
+  if (lost.high <= 0.0) return "0 lost";
+  return (recorded ? "" : "~") + percent(lost.share()) + " lost";
+}
+
+/// Draws one chip: the name, and below it what the whole run would lose.
+void draw_chip(const Frame& frame, SpectrumRows& rows, const std::string& window,
+               const std::string& name) {
+  const bool active = plain(frame.view.window) == window;
+  const Lens lens = *parse_lens(active ? frame.view.window : window);
+  const LossCount& lost = rows.whole_run(lens).lost;
+  const std::string text = lost_text(lost, !lens.format);
+  ImFont &bold = *frame.fonts.bold, &small = *frame.fonts.small;
+  const float unit = frame.scale, pad = 9.0f * unit;
+  const ImVec2 name_size = text_size(bold, name), text_size_of = text_size(small, text);
+  const ImVec2 size{std::max(name_size.x, text_size_of.x) + 2 * pad,
+                    name_size.y + text_size_of.y + 11.0f * unit};
+  if (!window.empty()) flow(size.x, 5.0f * unit);
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const std::string path = "windows/" + (window.empty() ? std::string("recorded") : window);
+  ImGui::PushID(path.c_str());
+  const bool pressed = ImGui::InvisibleButton("##chip", size);
+  ImGui::PopID();
+  track_item(path, text);
+  const bool hovered = ImGui::IsItemHovered();
+  if (pressed) frame.view.window = window;
+  if (hovered)
+    ui::tip((rows.whole_run(lens).text +
+             (lens.format ? "\n\nAn estimate from the run's histograms." : ""))
+                .c_str());
+  ImDrawList& draw = *ImGui::GetWindowDrawList();
+  const ImVec2 end{at.x + size.x, at.y + size.y};
+  const Theme& theme = frame.theme;
+  draw.AddRectFilled(at, end,
+                     active    ? theme.selection
+                     : hovered ? theme.accent_soft
+                               : theme.card,
+                     6.0f * unit);
+  draw.AddRect(at, end, active ? theme.accent : theme.card_line, 6.0f * unit, 0,
+               active ? 1.5f * unit : 1.0f);
+  draw.AddText(&bold, bold.FontSize, {at.x + pad, at.y + 4.0f * unit}, theme.ink, name.c_str());
+  const bool bad = lost.share() >= 0.0005;
+  draw.AddText(&small, small.FontSize, {at.x + pad, at.y + 6.0f * unit + name_size.y},
+               bad               ? theme.lost
+               : lost.high > 0.0 ? theme.soft
+                                 : theme.good,
+               text.c_str());
+}
+
+/// Draws the field for any other format, and the switch for a scale per tensor.
+void draw_other_format(const Frame& frame) {
+  ViewState& view = frame.view;
+  const float unit = frame.scale;
+  std::string text = plain(view.window);
+  const bool known = std::any_of(kChips.begin(), kChips.end(),
+                                 [&](const Chip& chip) { return text == chip.window; });
+  static constexpr const char* kOwn = "windows/other";
+  const Lens lens = lens_of(view);
+  const float width = 96.0f * unit;
+  const float box =
+      text_width(frame.fonts.text, "scale per tensor") + ImGui::GetFrameHeight() + 8.0f * unit;
+  flow(std::max(width, box), 8.0f * unit);
+  ImGui::BeginGroup();
+  std::string typed = known ? "" : text;
+  if (ui::input_text(kOwn, "eXmY ...", &typed, width)) view.window = typed;
+  ui::tip("Any format: bfloat16-like e8m7, e5m3, e6m9, mxfp4, mxfp6_e3m2 ...");
+  bool per_tensor = lens.scale == LensScale::tensor;
+  ImGui::BeginDisabled(!lens.format || lens.scale == LensScale::block);
+  if (ui::checkbox("windows/per_tensor", "scale per tensor", &per_tensor)) {
+    view.window = plain(view.window) + (per_tensor ? kPerTensor : "");
+  }
+  ImGui::EndDisabled();
+  ui::tip(
+      "Multiplies each tensor by a power of two that brings its largest value to the top of the "
+      "format, as fp8 recipes do.");
+  ImGui::EndGroup();
+}
+
+void draw_answer(const Frame& frame, SpectrumRows& rows) {
+  const Theme& theme = frame.theme;
+  std::string text;
+  ImU32 color = theme.soft;
+  if (!parse_lens(frame.view.window)) {
+    text = format_problem(plain(frame.view.window));
+    color = theme.bad;
+    if (text.empty()) text = "not a format";
+    text = "'" + frame.view.window + "': " + text + ".";
+  } else {
+    const Lens lens = lens_of(frame.view);
+    text = rows.whole_run(lens).text;
+    if (lens.format) text += " An estimate from the histograms of the whole run.";
+  }
+  const float beside = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x -
+                       ImGui::GetItemRectMax().x - 14.0f * frame.scale;
+  if (beside > 260.0f * frame.scale) ImGui::SameLine(0, 14.0f * frame.scale);
+  ImGui::BeginGroup();
+  ImGui::PushStyleColor(ImGuiCol_Text, color);
+  ui::text_wrapped("windows/answer", text);
+  ImGui::PopStyleColor();
+  ImGui::EndGroup();
+}
+
+void draw_charts_choice(const Frame& frame) {
+  ViewState& view = frame.view;
+  for (const SpectrumChart chart : kAllSpectrumCharts) {
+    const std::vector<SiteInfo>& sites = frame.lane_info().sites;
+    const bool any = std::any_of(sites.begin(), sites.end(), [&](const SiteInfo& site) {
+      return chart_of(site.role) == chart;
+    });
+    if (!any) continue;
+    const auto found = std::find(view.charts.begin(), view.charts.end(), chart);
+    const bool on = found != view.charts.end();
+    const std::string name = spectrum_chart_name(chart);
+    if (ui::segment("spectrum/show/" + name, name.c_str(), on)) {
+      if (on && view.charts.size() > 1) {
+        view.charts.erase(found);
+      } else if (!on) {
+        view.charts.push_back(chart);
+        std::sort(view.charts.begin(), view.charts.end());
+      }
+    }
+    ui::tip("Shows or hides this chart.");
+    ImGui::SameLine(0, 3.0f * frame.scale);
+  }
+  ImGui::SameLine(0, 14.0f * frame.scale);
+  if (ui::segment("spectrum/steps/one", "one step", !view.merge_steps)) view.merge_steps = false;
+  ImGui::SameLine(0, 3.0f * frame.scale);
+  if (ui::segment("spectrum/steps/range", "visible steps", view.merge_steps))
+    view.merge_steps = true;
+  ui::tip(
+      "Shows the envelope of all steps that the loss chart shows: for every exponent, the largest "
+      "share that it has in one of them. Shift+drag in the loss chart chooses the steps.");
+}
+
+void draw_scale(const Frame& frame, SpectrumRows& rows) {
+  ViewState& view = frame.view;
+  const LossScale scale =
+      loss_scale_of(frame.run.view(), frame.at.lane, frame.at.step, frame.at.step);
+  const double now = scale.known ? scale.log2 : 0.0;
+  std::string text = "loss scale " + power_text(now);
+  if (view.scale_shift != 0.0) {
+    text = fmt::format("loss scale {} {} {}", power_text(now), arrow(frame.fonts),
+                       power_text(now + view.scale_shift));
+  }
+  const float unit = frame.scale, gap = 5.0f * unit;
+  const float pad = 2 * ImGui::GetStyle().FramePadding.x;
+  const float buttons = text_width(frame.fonts.text, "fitresetuse in plan") + 3 * pad + 3 * gap;
+  const float width = text_width(frame.fonts.text, text) + gap + buttons;
+  const float free =
+      ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x - ImGui::GetItemRectMax().x;
+  if (free > width + 20.0f * unit) {
+    ImGui::SameLine();
+    ImGui::SetCursorPosX(ImGui::GetWindowContentRegionMax().x - width);
+  }
+  ImGui::AlignTextToFramePadding();
+  ImGui::PushStyleColor(ImGuiCol_Text,
+                        view.scale_shift == 0.0 ? frame.theme.soft : frame.theme.ink);
+  ui::text("windows/scale", text);
+  ImGui::PopStyleColor();
+  ui::tip("Drag the chart of gradients to slide it. Hold Alt for values between powers of two.");
+  ImGui::SameLine(0, gap);
+  if (ui::button("windows/scale/fit", "fit")) view.scale_shift = rows.best_shift();
+  ui::tip("Finds the loss scale at which the gradients of these steps lose least.");
+  ImGui::SameLine(0, gap);
+  ImGui::BeginDisabled(view.scale_shift == 0.0);
+  if (ui::button("windows/scale/reset", "reset")) view.scale_shift = 0.0;
+  ImGui::EndDisabled();
+  ImGui::SameLine(0, gap);
+  const double wanted = std::exp2(now + view.scale_shift);
+  const bool used = view.edits.loss_scale() == wanted;
+  ImGui::BeginDisabled(used);
+  if (ui::button("windows/scale/use", used ? "in the plan" : "use in plan"))
+    view.edits.set_loss_scale(wanted);
+  ImGui::EndDisabled();
+  ui::tip(
+      "Sets the edited plan's static loss scale. Ctrl+T trains the edited plan beside this run.");
+}
+
+void draw_wipe(const Frame& frame) {
+  const FixedLane fixed = fixed_lane(frame);
+  if (fixed.run == nullptr) return;
+  const float unit = frame.scale;
+  ImGui::SameLine(0, 14.0f * unit);
+  if (ui::segment("spectrum/wipe/before", "before", frame.view.wipe >= 1.0)) frame.view.wipe = 1.0;
+  ui::tip(("This run: " + frame.lane_info().name).c_str());
+  ImGui::SameLine(0, 3.0f * unit);
+  double after = 1.0 - frame.view.wipe;
+  if (ui::slider("spectrum/wipe", &after, 0.0, 1.0, "", 110.0f * unit))
+    frame.view.wipe = 1.0 - after;
+  ui::tip("Wipes between this lane and the one with the fix.");
+  ImGui::SameLine(0, 3.0f * unit);
+  if (ui::segment("spectrum/wipe/after", "after", frame.view.wipe <= 0.0)) frame.view.wipe = 0.0;
+  ui::tip(("With the fix: " + fixed.name).c_str());
+}
+
+}  // namespace
+
+void draw_windows(const Frame& frame) {
+  SpectrumRows& rows = spectrum_rows(frame);
+  for (const Chip& chip : kChips) draw_chip(frame, rows, chip.window, chip.name);
+  draw_other_format(frame);
+  draw_answer(frame, rows);
+  draw_charts_choice(frame);
+  draw_wipe(frame);
+  if (has_loss_scale(frame) && lens_of(frame.view).scale == LensScale::none)
+    draw_scale(frame, rows);
+}
+
+}  // namespace halfscope::gui

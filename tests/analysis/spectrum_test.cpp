@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+// Losses through a lens against values that are really rounded, and the rows of a spectrum.
+#include "analysis/spectrum/spectrum.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "analysis/spectrum/groups.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/scaling/block_format.h"
+
+namespace halfscope {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<float> values_around(double exponent, double width, size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> place(exponent, width);
+  std::bernoulli_distribution negative(0.5);
+  std::vector<float> values(count);
+  for (float& value : values) {
+    value = static_cast<float>(std::exp2(place(random))) * (negative(random) ? -1.0f : 1.0f);
+  }
+  return values;
+}
+
+TensorStats stats_in(const FloatFormat& format, std::vector<float> values) {
+  std::vector<float> rounded(values.size());
+  return measure(values, rounded, format);
+}
+
+/// Rounds each value times 2^shift and counts what is gone.
+int64_t really_lost(const std::vector<float>& values, const FloatFormat& format, int shift) {
+  int64_t lost = 0;
+  for (const float value : values) {
+    const double exact = std::ldexp(static_cast<double>(value), shift);
+    if (exact == 0.0) continue;
+    const double rounded = static_cast<double>(round_to_format(exact, format).value);
+    lost += rounded == 0.0 || !std::isfinite(rounded) ||
+            std::fabs(exact) > format.max_finite() * 1.0625;
+  }
+  return lost;
+}
+
+TEST(Lens, ParsesFormatsWithTheirScale) {
+  EXPECT_EQ(parse_lens("")->format, std::nullopt);
+  EXPECT_EQ(parse_lens("fp16")->format, kFp16);
+  EXPECT_EQ(parse_lens("e5m3")->format->mantissa_bits, 3);
+  EXPECT_EQ(*parse_lens("e4m3fn/tensor"), (Lens{kE4m3fn, LensScale::tensor, 0}));
+  EXPECT_EQ(*parse_lens("mxfp8"), (Lens{kE4m3fn, LensScale::block, 32}));
+  EXPECT_EQ(*parse_lens("nvfp4"), (Lens{kE2m1, LensScale::block, 16}));
+  EXPECT_FALSE(parse_lens("fp17"));
+  EXPECT_FALSE(parse_lens("nvfp4/tensor"));
+}
+
+TEST(Lens, BoundsHoldWhatRoundingLoses) {
+  for (const FloatFormat& format : {kFp16, kE5m2, kE4m3fn, kE2m1, kBf16}) {
+    for (const double exponent : {-30.0, -20.0, -8.0, 0.0, 9.0}) {
+      const std::vector<float> values = values_around(exponent, 4.0, 4000, 7);
+      const TensorStats stats = stats_in(kFp32, values);
+      for (const int shift : {-6, 0, 5}) {
+        const LossCount lost = lens_loss(stats, kFp32, {.format = format}, shift);
+        const auto really = static_cast<double>(really_lost(values, format, shift));
+        EXPECT_LE(lost.low, really) << format_name(format) << " " << exponent << " " << shift;
+        EXPECT_GE(lost.high, really) << format_name(format) << " " << exponent << " " << shift;
+        EXPECT_EQ(lost.values, 4000);
+        EXPECT_TRUE(lost.estimate);
+      }
+    }
+  }
+}
+
+TEST(Lens, ATensorsScaleBringsItsLargestValueToTheTop) {
+  for (const FloatFormat& format : {kE4m3fn, kE5m2, kFp16, kE2m1}) {
+    for (const float largest : {3.0e-9f, 0.7f, 447.0f, 449.0f, 6.0e12f}) {
+      const TensorStats stats = stats_in(kFp32, {largest, largest / 3.0f});
+      const int shift = lens_shift(stats, kFp32, {.format = format, .scale = LensScale::tensor});
+      const double scaled = std::ldexp(static_cast<double>(largest), shift);
+      EXPECT_LE(scaled, format.max_finite()) << format_name(format) << " " << largest;
+      EXPECT_GT(2.0 * scaled, format.max_finite() / 2.0) << format_name(format) << " " << largest;
+    }
+  }
+}
+
+TEST(Lens, ATensorsScaleSavesWhatTheFormatAloneLoses) {
+  const TensorStats stats = stats_in(kFp32, values_around(-40.0, 1.5, 4000, 3));
+  EXPECT_DOUBLE_EQ(lens_loss(stats, kFp32, {.format = kE4m3fn}, 0.0).share(), 1.0);
+  EXPECT_LT(lens_loss(stats, kFp32, {.format = kE4m3fn, .scale = LensScale::tensor}, 0.0).share(),
+            0.01);
+}
+
+TEST(Lens, BlocksAreEstimatedNearWhatQuantizingThemLoses) {
+  const BlockFormat formats[] = {kMxfp8E4m3, kMxfp4};
+  for (const BlockFormat& format : formats) {
+    for (const double width : {1.0, 3.0, 6.0}) {
+      std::vector<float> values = values_around(-12.0, width, 32 * 2048, 11);
+      const TensorStats stats = stats_in(kFp32, values);
+      std::vector<float> quantized(values.size());
+      std::vector<float> scales(values.size() / 32);
+      quantize(values, 2048, 32, format, quantized, scales);
+      double zeros = 0.0;
+      for (const float value : quantized) zeros += value == 0.0f;
+      const Lens lens{format.element, LensScale::block, format.block_size};
+      const double share = lens_loss(stats, kFp32, lens, 0.0).share();
+      const double really = zeros / static_cast<double>(values.size());
+      EXPECT_NEAR(share, really, 0.02 + 0.1 * really) << block_format_name(format) << " " << width;
+    }
+  }
+}
+
+TEST(Lens, WithoutAFormatItReportsTheRecordedCounters) {
+  const TensorStats stats = stats_in(kFp16, {1e-9f, 1e-9f, 1.0f, 1e6f, 0.0f});
+  const LossCount lost = lens_loss(stats, kFp16, {}, 0.0);
+  EXPECT_EQ(lost.values, 4);
+  EXPECT_EQ(lost.low, 3.0);
+  EXPECT_EQ(lost.high, 3.0);
+  EXPECT_EQ(lost.overflow, 1.0);
+  EXPECT_FALSE(lost.estimate);
+}
+
+/// A lane with one layer of an activation and two gradients, over four steps.
+RunView small_run() {
+  RunInfo info;
+  LaneInfo lane;
+  lane.name = "half";
+  lane.backend = "emulated";
+  const auto add = [&](const char* path, const char* tensor, Role role, Phase phase) {
+    lane.sites.push_back({.path = path,
+                          .tensor = tensor,
+                          .role = role,
+                          .phase = phase,
+                          .op = "Gemm",
+                          .format = kFp16,
+                          .shape = {4},
+                          .order = static_cast<int>(lane.sites.size())});
+  };
+  add("a/one", "activation", Role::activation, Phase::forward);
+  add("a/two", "activation", Role::activation, Phase::forward);
+  add("a/two", "activation_grad", Role::activation_grad, Phase::backward);
+  add("a/one", "weight_grad", Role::weight_grad, Phase::backward);
+  info.lanes.push_back(lane);
+  RunView run(info, RunStatus::complete);
+  for (int64_t step = 0; step < 4; ++step) {
+    run.add_step(0, {.step = step, .loss = 1.0});
+    const float small = std::ldexp(1.0f, -20 - static_cast<int>(step));
+    run.add_window(0, 0, {step, 1, stats_in(kFp16, {1.0f, 2.0f, 2.0f, 4.0f})});
+    run.add_window(0, 1, {step, 1, stats_in(kFp16, {0.5f, 0.0f})});
+    run.add_window(0, 2, {step, 1, stats_in(kFp16, {1e-9f, 1.0f})});
+    run.add_window(0, 3, {step, 1, stats_in(kFp16, {small, 1e-9f, 1e-9f, 1e-9f})});
+  }
+  return run;
+}
+
+TEST(Spectrum, ARidgeHasTheLargestShareOfItsTensors) {
+  const RunView run = small_run();
+  const std::vector<std::string> paths{"a/one", "a/two"};
+  const Spectrum spectrum = make_spectrum(run, 0, paths, 2, 2);
+  const std::vector<int> one{0}, both{0, 1};
+  const Ridge alone = make_ridge(spectrum, one, SpectrumChart::activations, {}, 0.0);
+  EXPECT_EQ(alone.low, 0);
+  EXPECT_THAT(alone.shares, ElementsAre(0.25f, 0.5f, 0.25f));
+  const Ridge folded = make_ridge(spectrum, both, SpectrumChart::activations, {}, 0.0);
+  EXPECT_EQ(folded.low, -1);
+  EXPECT_THAT(folded.shares, ElementsAre(1.0f, 0.25f, 0.5f, 0.25f));
+  // The worst of the two gradients names the loss.
+  const Ridge gradients = make_ridge(spectrum, both, SpectrumChart::gradients, {}, 0.0);
+  EXPECT_EQ(gradients.worst, 3);
+  EXPECT_DOUBLE_EQ(gradients.lost.share(), 0.75);
+  EXPECT_DOUBLE_EQ(total_loss(spectrum, SpectrumChart::gradients, {}, 0.0).share(), 4.0 / 6.0);
+}
+
+TEST(Spectrum, OnlyGradientsFollowTheLossScale) {
+  const RunView run = small_run();
+  const std::vector<std::string> paths{"a/one", "a/two"};
+  const Spectrum spectrum = make_spectrum(run, 0, paths, 2, 2);
+  EXPECT_EQ(total_loss(spectrum, SpectrumChart::gradients, {}, 10.0).high, 0.0);
+  EXPECT_EQ(total_loss(spectrum, SpectrumChart::activations, {}, 40.0).high, 0.0);
+  const int best = best_loss_scale_shift(spectrum, {});
+  EXPECT_EQ(total_loss(spectrum, SpectrumChart::gradients, {}, best).high, 0.0);
+  EXPECT_EQ(best, 10);  // 1e-9 is kept from 2^5 on, and 1 overflows from 2^16 on
+}
+
+TEST(Spectrum, ARangeOfStepsShowsTheLargestShareOfEachStep) {
+  const RunView run = small_run();
+  const std::vector<std::string> paths{"a/one", "a/two"};
+  const Spectrum range = make_spectrum(run, 0, paths, 1, 3);
+  EXPECT_EQ(range.windows, 3);
+  EXPECT_EQ(range.measured, 3);
+  const std::vector<int> one{0};
+  const Ridge ridge = make_ridge(range, one, SpectrumChart::gradients, {}, 0.0);
+  EXPECT_EQ(ridge.low, -30);  // 1e-9
+  EXPECT_FLOAT_EQ(ridge.shares.front(), 0.75f);
+  // Each of the three steps has a quarter of its values at its own exponent.
+  EXPECT_FLOAT_EQ(ridge.shares[30 - 21], 0.25f);
+  EXPECT_FLOAT_EQ(ridge.shares[30 - 22], 0.25f);
+  EXPECT_FLOAT_EQ(ridge.shares[30 - 23], 0.25f);
+}
+
+TEST(Spectrum, TheWindowIsTheNarrowestCommonFormat) {
+  const RunView run = small_run();
+  const std::vector<std::string> paths{"a/one", "a/two"};
+  EXPECT_EQ(main_format(make_spectrum(run, 0, paths, 0, 0)), kFp16);
+}
+
+std::vector<std::string> names_of(const std::vector<LayerRow>& rows) {
+  std::vector<std::string> names;
+  for (const LayerRow& row : rows) names.push_back(row.name + (row.folded ? " +" : ""));
+  return names;
+}
+
+TEST(FoldLayers, OpensGroupsAsFarAsTheyFit) {
+  const std::vector<std::string> paths{"stem",    "l1/a/conv", "l1/a/bn", "l1/b/conv",
+                                       "l1/b/bn", "l2/conv",   "l2/bn",   "head"};
+  EXPECT_THAT(names_of(fold_layers(paths, 8, {}, {})),
+              ElementsAre("stem", "l1/a/conv", "l1/a/bn", "l1/b/conv", "l1/b/bn", "l2/conv",
+                          "l2/bn", "head"));
+  EXPECT_THAT(names_of(fold_layers(paths, 7, {}, {})),
+              ElementsAre("stem", "l1/a +", "l1/b +", "l2/conv", "l2/bn", "head"));
+  EXPECT_THAT(names_of(fold_layers(paths, 4, {}, {})), ElementsAre("stem", "l1 +", "l2 +", "head"));
+}
+
+TEST(FoldLayers, ChoicesWinOverTheHeight) {
+  const std::vector<std::string> paths{"a/x", "a/y", "b/x", "b/y"};
+  const std::vector<std::string> opened{"a"}, closed{"b"};
+  const std::vector<LayerRow> rows = fold_layers(paths, 2, opened, {});
+  EXPECT_THAT(names_of(rows), ElementsAre("a/x", "a/y", "b +"));
+  EXPECT_EQ(rows[0].group, "a");
+  EXPECT_EQ(rows[2].group, "");
+  EXPECT_THAT(names_of(fold_layers(paths, 9, {}, closed)), ElementsAre("a/x", "a/y", "b +"));
+}
+
+TEST(FoldLayers, AListWithoutGroupsFoldsIntoStretches) {
+  std::vector<std::string> paths;
+  for (int i = 0; i < 1000; ++i) paths.push_back("dense" + std::to_string(i));
+  const std::vector<LayerRow> rows = fold_layers(paths, 100, {}, {});
+  ASSERT_EQ(rows.size(), 100u);
+  EXPECT_EQ(rows[0].name, "dense0 to dense9");
+  size_t layers = 0;
+  for (const LayerRow& row : rows) layers += row.layers.size();
+  EXPECT_EQ(layers, 1000u);
+  const std::vector<std::string> opened{rows[1].name};
+  const std::vector<LayerRow> open = fold_layers(paths, 100, opened, {});
+  EXPECT_EQ(open.size(), 109u);
+  EXPECT_EQ(open[1].name, "dense10");
+  EXPECT_EQ(open[1].group, rows[1].name);
+}
+
+TEST(FoldLayers, EveryLayerIsInOneRow) {
+  const std::vector<std::string> paths{"/m/a/Conv", "/m/a/Relu", "/m.0/b", "x.y.z", "x.y", "x"};
+  for (const size_t most : {1u, 2u, 3u, 4u, 6u, 20u}) {
+    std::vector<int> seen;
+    for (const LayerRow& row : fold_layers(paths, most, {}, {})) {
+      seen.insert(seen.end(), row.layers.begin(), row.layers.end());
+    }
+    std::sort(seen.begin(), seen.end());
+    EXPECT_THAT(seen, ElementsAre(0, 1, 2, 3, 4, 5)) << most;
+  }
+  EXPECT_THAT(fold_layers({}, 10, {}, {}), IsEmpty());
+}
+
+}  // namespace
+}  // namespace halfscope
