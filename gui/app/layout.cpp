@@ -9,6 +9,7 @@
 
 #include "gui/app/app.h"
 #include "gui/panels/spectrum.h"
+#include "gui/widgets/labels.h"
 #include "gui/widgets/plot_math.h"
 #include "gui/widgets/track.h"
 
@@ -18,6 +19,7 @@ namespace {
 constexpr float kSplitter = 6.0f;
 // Below these sizes, in pixels at scale 1, regions share a space: first the values with the steps,
 // then the tabs with both, then the layers with all.
+constexpr float kAnswersBeside = 1180.0f;  ///< narrower windows show answers or charts
 constexpr float kNarrow = 1040.0f, kLow = 440.0f, kTiny = 560.0f;
 // Least heights of the three step plots; a lower column scrolls.
 constexpr float kLeastLoss = 84.0f, kLeastHeat = 130.0f, kLeastMagnitudes = 96.0f;
@@ -228,24 +230,50 @@ void App::draw_spectrum_screen(const Frame& frame, ImVec2 room) {
   const float unit = scale(), gap = kSplitter * unit;
   focus_filter_ = false;
   const ImVec2 spacing{8 * unit, 5 * unit};
-  draw_windows(frame);
+  const bool beside = room.x >= kAnswersBeside * unit;
+  draw_windows(frame, !beside);
   room.y = ImGui::GetContentRegionAvail().y;
   const bool trains = !run_->view().info().inference;
   const float timeline = ImGui::GetFrameHeight() + 12 * unit;
   const float loss = trains ? std::clamp(room.y * 0.24f, 70 * unit, 220 * unit) : 0.0f;
   const float picture = std::max(room.y - loss - timeline - (trains ? 2 : 1) * gap, 120 * unit);
-  const auto part = [&](const char* name, float height, const auto& draw) {
-    ImGui::BeginChild(name, {room.x, height}, true,
-                      ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
+  const auto part = [&](const char* name, ImVec2 size, bool scrolls, const auto& draw) {
+    const ImGuiWindowFlags still =
+        ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse;
+    ImGui::BeginChild(name, size, true, scrolls ? 0 : still);
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, spacing);
     draw();
     ImGui::PopStyleVar();
     ImGui::EndChild();
   };
-  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2{0, gap});
-  part("spectrum", picture, [&] { gui::draw_spectrum(frame); });
-  if (trains) part("loss", loss, [&] { gui::draw_loss(frame); });
-  part("timeline", timeline, [&] { gui::draw_timeline(frame); });
+  const float answers = beside ? std::clamp(room.x * 0.25f, 300 * unit, 460 * unit) : 0.0f;
+  const float left = beside ? room.x - answers - gap : room.x;
+  const bool only_answers = !beside && view_.answers;
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2{gap, gap});
+  ImGui::BeginGroup();
+  if (only_answers) {
+    part("answers", {left, picture}, true, [&] { gui::draw_answers(frame); });
+  } else {
+    part("spectrum", {left, picture}, false, [&] { gui::draw_spectrum(frame); });
+  }
+  if (trains) {
+    part("loss", {left, loss}, false, [&] {
+      const std::string sentence = loss_scale_sentence(frame);
+      if (!sentence.empty()) label("loss/scale", sentence, fonts_.small, theme_->soft);
+      gui::draw_loss(frame);
+    });
+  }
+  ImGui::EndGroup();
+  if (beside) {
+    ImGui::SameLine(0, gap);
+    const float both = picture + (trains ? loss + gap : 0.0f);
+    const float history = std::clamp(both * 0.3f, 120 * unit, 300 * unit);
+    ImGui::BeginGroup();
+    part("answers", {answers, both - history - gap}, true, [&] { gui::draw_answers(frame); });
+    part("history", {answers, history}, false, [&] { gui::draw_tensor_history(frame); });
+    ImGui::EndGroup();
+  }
+  part("timeline", {room.x, timeline}, false, [&] { gui::draw_timeline(frame); });
   ImGui::PopStyleVar();
 }
 

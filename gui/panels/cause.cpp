@@ -63,32 +63,6 @@ bool is_on(const PlanEdit& edits, const Change& change) {
   return std::find(edits.changes.begin(), edits.changes.end(), change) != edits.changes.end();
 }
 
-/// Draws one switch for a whole edit: a part of it alone does not help.
-void draw_edit_switch(const Frame& frame, const PlanEdit& edit, const std::string& path) {
-  PlanEdit& edits = frame.view.edits;
-  const bool scales = !frame.run.view().info().inference;
-  const bool can = std::all_of(edit.changes.begin(), edit.changes.end(), [&](const Change& each) {
-    return each.can_be_tried() && (scales || each.kind != FixKind::loss_scale);
-  });
-  if (!can) return;
-  bool on = std::all_of(edit.changes.begin(), edit.changes.end(),
-                        [&](const Change& change) { return is_on(edits, change); });
-  if (ui::checkbox(path + "/what_if", "", &on)) {
-    for (const Change& change : edit.changes) {
-      if (change.kind == FixKind::loss_scale) {
-        edits.set_loss_scale(on ? std::optional<double>(change.value) : std::nullopt);
-      } else if (on) {
-        edits.add(change);
-      } else {
-        std::erase(edits.changes, change);
-      }
-    }
-  }
-  ui::tip(
-      "Adds all of these changes to the edited plan. Nothing runs until you try or save the plan.");
-  ImGui::SameLine();
-}
-
 void draw_fix(const Frame& frame, const Diagnosis& diagnosis) {
   if (diagnosis.fix.empty()) return;
   ImGui::AlignTextToFramePadding();
@@ -123,6 +97,31 @@ void draw_fix(const Frame& frame, const Diagnosis& diagnosis) {
 }
 
 }  // namespace
+
+void draw_edit_switch(const Frame& frame, const PlanEdit& edit, const std::string& path) {
+  PlanEdit& edits = frame.view.edits;
+  const bool scales = !frame.run.view().info().inference;
+  const bool can = std::all_of(edit.changes.begin(), edit.changes.end(), [&](const Change& each) {
+    return each.can_be_tried() && (scales || each.kind != FixKind::loss_scale);
+  });
+  if (!can) return;
+  bool on = std::all_of(edit.changes.begin(), edit.changes.end(),
+                        [&](const Change& change) { return is_on(edits, change); });
+  if (ui::checkbox(path + "/what_if", "", &on)) {
+    for (const Change& change : edit.changes) {
+      if (change.kind == FixKind::loss_scale) {
+        edits.set_loss_scale(on ? std::optional<double>(change.value) : std::nullopt);
+      } else if (on) {
+        edits.add(change);
+      } else {
+        std::erase(edits.changes, change);
+      }
+    }
+  }
+  ui::tip(
+      "Adds all of these changes to the edited plan. Nothing runs until you try or save the plan.");
+  ImGui::SameLine();
+}
 
 void draw_cause(const Frame& frame, const Report& report) {
   if (!report.diagnosis || report.diagnosis->lane != frame.at.lane) return;

@@ -20,9 +20,9 @@ namespace halfscope::gui {
 namespace {
 
 constexpr double kFarthestShift = 48.0;
-constexpr float kLeastPitch = 4.5f, kMostPitch = 30.0f;  ///< between rows, unscaled
-constexpr float kNameColumn = 138.0f, kLossColumn = 50.0f;        ///< columns beside the charts
-constexpr double kLeastLoss = 0.0005;                        ///< losses from here on have a number
+constexpr float kLeastPitch = 4.5f, kMostPitch = 30.0f;     ///< between rows, unscaled
+constexpr float kNameColumn = 138.0f, kLossColumn = 50.0f;  ///< columns beside the charts
+constexpr double kLeastLoss = 0.0005;                       ///< losses from here on have a number
 
 /// Sizes of the last frame: how many rows fit is known only after the layout.
 struct SpectrumState {
@@ -111,8 +111,9 @@ void draw_losses(Canvas& canvas, const Shown& shown, const std::vector<Ridge>& r
     const float base = shown.scale.base(row);
     if (base < plot.min.y + line / 2 || base > plot.max.y + 1.0f) continue;
     const Ridge& ridge = ridges[static_cast<size_t>(row)];
-    const std::string text =
-        ridge.non_finite > 0.0 && ridge.lost.share() < kLeastLoss ? "NaN/Inf" : loss_text(ridge.lost);
+    const std::string text = ridge.non_finite > 0.0 && ridge.lost.share() < kLeastLoss
+                                 ? "NaN/Inf"
+                                 : loss_text(ridge.lost);
     canvas.text(font, {plot.max.x + 6.0f * frame.scale, base - line * 0.8f},
                 ridge.non_finite > 0.0 ? frame.theme.bad : frame.theme.lost, text);
   }
@@ -138,8 +139,8 @@ void slide(const Shown& shown, const SpectrumPlot& plot, const std::string& path
     const double moved = static_cast<double>(ImGui::GetMouseDragDelta(0).x);
     const double shift =
         static_cast<double>(storage.GetFloat(start)) - moved / plot.pixels_per_power();
-    view.scale_shift =
-        std::clamp(ImGui::GetIO().KeyAlt ? shift : std::round(shift), -kFarthestShift, kFarthestShift);
+    view.scale_shift = std::clamp(ImGui::GetIO().KeyAlt ? shift : std::round(shift),
+                                  -kFarthestShift, kFarthestShift);
   }
 }
 
@@ -216,9 +217,9 @@ void draw_title(Canvas& canvas, const Shown& shown, SpectrumChart chart, ImVec2 
   }
   ImFont& font = moved ? *frame.fonts.large : bold;
   const bool better = moved && now.high < recorded.high;
-  const ImU32 color = better                  ? frame.theme.good
+  const ImU32 color = better                      ? frame.theme.good
                       : now.share() >= kLeastLoss ? frame.theme.lost
-                                              : frame.theme.soft;
+                                                  : frame.theme.soft;
   canvas.text(font, {left, at.y - (moved ? 4.0f * frame.scale : 0.0f)}, color, lost, !moved);
   if (frame.picture == nullptr) {
     track_rect(fmt::format("spectrum/{}/lost", name), {left, at.y},

@@ -32,10 +32,15 @@ bool has_loss_scale(const Frame& frame);
 void open_row(ViewState& view, const LayerRow& row);
 void fold_group(ViewState& view, const LayerRow& row);
 
-/// Draws the formats to look through, each with what the run would lose, and the loss scale.
-void draw_windows(const Frame& frame);
+/// Draws the formats to look through, each with what the run would lose, the choice of charts and
+/// the loss scale; with `offers_answers` also the switch to the answers.
+void draw_windows(const Frame& frame, bool offers_answers);
 /// Draws the charts in the rest of the window.
 void draw_spectrum(const Frame& frame);
+/// Draws why, what to do and whether it helps, for the selected lane.
+void draw_answers(const Frame& frame);
+/// Draws the exponents of the selected tensor over steps, in the rest of the window.
+void draw_tensor_history(const Frame& frame);
 /// Draws the play button and the steps with their events.
 void draw_timeline(const Frame& frame);
 /// Moves the cursor on while the view is playing. `clock` keeps the part of a step from call to

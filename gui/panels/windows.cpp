@@ -233,13 +233,21 @@ void draw_wipe(const Frame& frame) {
   ui::tip(("With the fix: " + fixed.name).c_str());
 }
 
+void draw_answers_choice(const Frame& frame) {
+  ViewState& view = frame.view;
+  if (ui::segment("spectrum/answers", "Answers", view.answers)) view.answers = !view.answers;
+  ui::tip("Why, what to do and whether it helps, in place of the charts.");
+  ImGui::SameLine(0, 14.0f * frame.scale);
+}
+
 }  // namespace
 
-void draw_windows(const Frame& frame) {
+void draw_windows(const Frame& frame, bool offers_answers) {
   SpectrumRows& rows = spectrum_rows(frame);
   for (const Chip& chip : kChips) draw_chip(frame, rows, chip.window, chip.name);
   draw_other_format(frame);
   draw_answer(frame, rows);
+  if (offers_answers) draw_answers_choice(frame);
   draw_charts_choice(frame);
   draw_wipe(frame);
   if (has_loss_scale(frame) && lens_of(frame.view).scale == LensScale::none)

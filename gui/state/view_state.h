@@ -94,6 +94,7 @@ struct ViewState : Place {
   std::vector<std::string> opened{}, closed{};  ///< groups that the user opened and closed
   double spectrum_scroll = 0.0;                 ///< rows above the first one drawn
   double wipe = 1.0;     ///< share of its charts that shows this run, left of the one with the fix
+  bool answers = false;  ///< a narrow window shows the answers instead of the charts
   bool playing = false;  ///< the cursor moves on by itself
 
   // Item under the pointer, reset in every frame.

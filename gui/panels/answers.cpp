@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT
+// The answers beside the Spectrum: why, what to do, whether it helps, and what else would do.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/rules/text.h"
+#include "analysis/spectrum/lens_text.h"
+#include "gui/panels/cause.h"
+#include "gui/panels/spectrum.h"
+#include "gui/widgets/labels.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+constexpr size_t kMostHops = 6;  ///< of the chain; the middle is left out
+constexpr size_t kWorst = 6;     ///< layers listed
+
+void heading(const Frame& frame, const char* path, const char* text) {
+  ImGui::Dummy({0, 2.0f * frame.scale});
+  ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+  ImGui::PushFont(frame.fonts.small);
+  ui::text(path, text);
+  ImGui::PopFont();
+  ImGui::PopStyleColor();
+}
+
+void soft(const Frame& frame, const std::string& path, const std::string& text) {
+  ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
+  ui::text_wrapped(path, text);
+  ImGui::PopStyleColor();
+}
+
+/// Draws one node of the chain as a box with what happens in it, and a line down to the next.
+void draw_node(const Frame& frame, const Hop& hop, size_t index, bool last, int64_t left_out) {
+  const float unit = frame.scale, height = ImGui::GetFrameHeight();
+  const std::string path = fmt::format("answers/hop/{}", index);
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = ImGui::GetContentRegionAvail().x;
+  const std::string name = fitted(hop.layer, frame.fonts.text, width * 0.52f);
+  const ImVec2 size{text_width(frame.fonts.text, name) + 16.0f * unit, height};
+  ImGui::PushID(path.c_str());
+  const bool pressed = ImGui::InvisibleButton("##hop", size);
+  ImGui::PopID();
+  track_item(path, hop.layer + " " + hop.text);
+  if (ImGui::IsItemHovered()) frame.view.hovered_layer = hop.layer;
+  ui::tip(("Selects " + hop.site + ".").c_str());
+  if (pressed) {
+    frame.view.layer = hop.layer;
+    frame.view.site = hop.site;
+  }
+  const Theme& theme = frame.theme;
+  const bool is_root = index == 0, selected = frame.view.layer == hop.layer;
+  ImDrawList& draw = *ImGui::GetWindowDrawList();
+  const ImVec2 end{at.x + size.x, at.y + height};
+  draw.AddRectFilled(at, end,
+                     is_root    ? theme.bad_soft
+                     : selected ? theme.selection
+                                : theme.plot,
+                     5.0f * unit);
+  draw.AddRect(at, end, is_root ? theme.bad : theme.axis, 5.0f * unit, 0,
+               is_root ? 1.5f * unit : 1.0f);
+  const float text_y = at.y + (height - ImGui::GetTextLineHeight()) / 2;
+  draw.AddText({at.x + 8.0f * unit, text_y}, theme.ink, name.c_str());
+  const std::string what =
+      fitted(hop.text, frame.fonts.text, std::max(width - size.x - 10.0f * unit, 20.0f * unit));
+  draw.AddText({end.x + 8.0f * unit, text_y}, is_root ? theme.bad : theme.soft, what.c_str());
+  if (last) return;
+  const float x = at.x + 14.0f * unit, down = end.y + 12.0f * unit;
+  draw.AddLine({x, end.y}, {x, down}, theme.axis, 1.5f * unit);
+  draw.AddTriangleFilled({x - 4.0f * unit, down - 3.0f * unit},
+                         {x + 4.0f * unit, down - 3.0f * unit}, {x, down + 2.0f * unit},
+                         theme.axis);
+  if (left_out > 0) {
+    draw.AddText(frame.fonts.small, frame.fonts.small->FontSize,
+                 {x + 10.0f * unit, end.y - 1.0f * unit}, theme.faint,
+                 fmt::format("{} more", counted(left_out, "layer")).c_str());
+  }
+  ImGui::Dummy({0, 7.0f * unit});
+}
+
+void draw_chain(const Frame& frame, const Diagnosis& diagnosis) {
+  const size_t count = diagnosis.chain.size();
+  if (count < 2) return;
+  for (size_t i = 0; i < count; ++i) {
+    const bool cut = count > kMostHops;
+    const size_t before = kMostHops - 2;
+    if (cut && i >= before && i + 1 < count) continue;
+    const auto left_out = static_cast<int64_t>(cut && i + 1 == before ? count - before - 1 : 0);
+    draw_node(frame, diagnosis.chain[i], i, i + 1 == count, left_out);
+  }
+}
+
+void draw_why(const Frame& frame, const Report& report) {
+  const Diagnosis* diagnosis =
+      report.diagnosis && report.diagnosis->lane == frame.at.lane ? &*report.diagnosis : nullptr;
+  if (diagnosis == nullptr || !diagnosis->harmed) return;
+  heading(frame, "answers/why", "WHY");
+  ui::text_wrapped("answers/cause", diagnosis->cause.empty()
+                                        ? "No recorded tensor shows the cause."
+                                        : plain_text(cause_sentence(*diagnosis)));
+  ImGui::Dummy({0, 2.0f * frame.scale});
+  draw_chain(frame, *diagnosis);
+}
+
+/// A way out: an edit of this lane, or another lane of the run that is healthy.
+struct Fix {
+  PlanEdit edit{};
+  int lane = -1;  ///< of a sibling; -1: the edit
+  std::string text{}, cost{};
+  Cost price{};
+};
+
+std::vector<Fix> fixes_of(const Frame& frame, const Report& report) {
+  std::vector<Fix> fixes;
+  const LaneInfo& lane = frame.lane_info();
+  const auto add = [&](const PlanEdit& edit, const std::string& text) {
+    const bool known =
+        std::any_of(fixes.begin(), fixes.end(), [&](const Fix& fix) { return fix.edit == edit; });
+    if (edit.empty() || known) return;
+    Fix fix{.edit = edit, .text = plain_text(text), .price = cost_of(lane, edit)};
+    fix.cost = cost_words(fix.price);
+    fixes.push_back(std::move(fix));
+  };
+  if (report.diagnosis && report.diagnosis->lane == frame.at.lane) {
+    add(report.diagnosis->fix, report.diagnosis->fix_text);
+    for (const PlanEdit& each : report.diagnosis->alternatives) add(each, edit_sentence(each));
+  }
+  if (report.recommendation && report.recommendation->lane == frame.at.lane) {
+    add(report.recommendation->edit, report.recommendation->text);
+  }
+  std::stable_sort(fixes.begin(), fixes.end(),
+                   [](const Fix& a, const Fix& b) { return is_cheaper(a.price, b.price); });
+  const LaneReport& own = report.lanes[static_cast<size_t>(frame.at.lane)];
+  const bool ill = own.state == Verdict::State::broken || own.state == Verdict::State::attention;
+  for (size_t i = 0; ill && i < report.lanes.size(); ++i) {
+    const LaneReport& other = report.lanes[i];
+    if (other.reference || other.lost || other.state != Verdict::State::healthy ||
+        static_cast<int>(i) == frame.at.lane) {
+      continue;
+    }
+    fixes.push_back(
+        {.lane = static_cast<int>(i),
+         .text = fmt::format("Use the plan of {}.", other.name),
+         .cost = report.run.inference ? "right in this run" : "trained healthy in this run"});
+  }
+  return fixes;
+}
+
+void draw_todo(const Frame& frame, const Report& report) {
+  const std::vector<Fix> fixes = fixes_of(frame, report);
+  if (fixes.empty()) return;
+  heading(frame, "answers/todo", "WHAT TO DO, CHEAPEST FIRST");
+  for (size_t i = 0; i < fixes.size(); ++i) {
+    const Fix& fix = fixes[i];
+    const std::string path = fmt::format("answers/fix/{}", i);
+    if (fix.lane < 0) {
+      draw_edit_switch(frame, fix.edit, path);
+    } else {
+      if (ui::small_button(path + "/show", "show"))
+        frame.view.lane = frame.run.view().lane(fix.lane).name;
+      ui::tip("Selects that lane.");
+      ImGui::SameLine();
+    }
+    ImGui::BeginGroup();
+    ui::text_wrapped(path, fix.text);
+    soft(frame, path + "/cost", fix.cost.empty() ? "Costs nothing." : fix.cost + ".");
+    ImGui::EndGroup();
+  }
+  const bool any = !frame.view.edits.empty();
+  ImGui::BeginDisabled(!any);
+  if (ui::button("answers/try", "Try it")) frame.ask(Request::Kind::try_plan);
+  ui::tip("Trains the selected changes beside this run and shows both (Ctrl+T).");
+  ImGui::SameLine();
+  if (ui::button("answers/save", "Save plan ...")) frame.ask(Request::Kind::save_plan);
+  ImGui::SameLine();
+  if (ui::button("answers/copy", "Copy command")) frame.ask(Request::Kind::copy_command);
+  ImGui::EndDisabled();
+}
+
+void draw_proof(const Frame& frame, const Report& report) {
+  if (report.proof && report.proof_lane == frame.at.lane) {
+    heading(frame, "answers/proof", "DOES IT HELP?");
+    ImGui::PushStyleColor(ImGuiCol_Text, report.proof->holds ? frame.theme.good : frame.theme.warn);
+    ui::text_wrapped("answers/proof/text", plain_text(report.proof->text));
+    ImGui::PopStyleColor();
+    return;
+  }
+  const bool advised =
+      report.diagnosis && report.diagnosis->lane == frame.at.lane && !report.diagnosis->fix.empty();
+  if (!advised) return;
+  heading(frame, "answers/proof", "DOES IT HELP?");
+  soft(frame, "answers/proof/text",
+       "Not tried yet. \"Try it\" trains it here; `halfscope diagnose RUN --verify` also proves "
+       "that "
+       "nothing less helps.");
+}
+
+/// Draws accuracy and output error of every lane, and the layers that differ most.
+void draw_inference(const Frame& frame, const Report& report) {
+  if (!report.run.inference) return;
+  heading(frame, "answers/outputs", "RESULTS OF EACH LANE");
+  if (ImGui::BeginTable("answers/lanes", 3, ImGuiTableFlags_RowBg)) {
+    ImGui::TableSetupColumn("lane", ImGuiTableColumnFlags_WidthStretch, 2.0f);
+    ImGui::TableSetupColumn("accuracy", ImGuiTableColumnFlags_WidthStretch, 1.0f);
+    ImGui::TableSetupColumn("output error", ImGuiTableColumnFlags_WidthStretch, 1.2f);
+    ImGui::TableHeadersRow();
+    for (size_t i = 0; i < report.lanes.size(); ++i) {
+      const LaneReport& lane = report.lanes[i];
+      double error = std::nan("");
+      for (const Deviation& each : frame.run.view().deviations(static_cast<int>(i))) {
+        if (each.of == Deviation::Of::output && !(each.error <= error)) error = each.error;
+      }
+      const std::string path = fmt::format("answers/lane/{}", lane.name);
+      ImGui::TableNextRow();
+      ImGui::TableNextColumn();
+      ui::text(path, lane.name);
+      ImGui::TableNextColumn();
+      ui::text(path + "/accuracy", lane.test_accuracy ? percent(*lane.test_accuracy) : "-");
+      ImGui::TableNextColumn();
+      ui::text(path + "/error", lane.reference      ? std::string("reference")
+                                : std::isnan(error) ? std::string("-")
+                                                    : percent(error));
+    }
+    ImGui::EndTable();
+  }
+}
+
+/// Lists the layers whose results differ most from the other lane's.
+void draw_worst_layers(const Frame& frame, const Report& report) {
+  const auto found =
+      std::find_if(report.errors.begin(), report.errors.end(),
+                   [&](const ErrorReport& each) { return each.lane == frame.at.lane; });
+  if (found == report.errors.end()) return;
+  std::vector<const SiteErrorReport*> sites;
+  for (const SiteErrorReport& site : found->sites) {
+    if (site.role == Role::activation && site.total) sites.push_back(&site);
+  }
+  if (sites.empty()) return;
+  std::stable_sort(sites.begin(), sites.end(),
+                   [](const auto* a, const auto* b) { return *a->total > *b->total; });
+  heading(frame, "answers/worst", "LAYERS THAT DIFFER MOST FROM FULL PRECISION");
+  for (size_t i = 0; i < std::min(sites.size(), kWorst); ++i) {
+    const std::string path = fmt::format("answers/worst/{}", i);
+    if (ui::selectable(path, fmt::format("{}##{}", sites[i]->layer, i).c_str(),
+                       frame.view.layer == sites[i]->layer)) {
+      frame.view.layer = sites[i]->layer;
+      frame.view.site = sites[i]->name;
+    }
+    const std::string error = percent(*sites[i]->total);
+    ImGui::SameLine(ImGui::GetContentRegionMax().x - text_width(frame.fonts.text, error));
+    ui::text(path + "/error", error);
+  }
+}
+
+/// Says which formats would hold the run: the first question about a healthy one.
+void draw_formats(const Frame& frame, const Report& report) {
+  const LaneReport& own = report.lanes[static_cast<size_t>(frame.at.lane)];
+  if (own.state == Verdict::State::broken) return;
+  heading(frame, "answers/formats", "WOULD ANOTHER FORMAT DO? (ESTIMATE)");
+  SpectrumRows& rows = spectrum_rows(frame);
+  for (const char* window : {"bf16", "fp16", "e4m3fn/tensor", "e5m2/tensor", "mxfp8", "nvfp4"}) {
+    const Lens lens = *parse_lens(window);
+    const SpectrumRows::WholeRun& whole = rows.whole_run(lens);
+    const std::string path = fmt::format("answers/format/{}", window);
+    if (ui::selectable(path, lens_name(lens).c_str(), frame.view.window == window))
+      frame.view.window = window;
+    ui::tip(whole.text.c_str());
+    const std::string lost =
+        whole.lost.high <= 0.0 ? "0 lost" : percent(whole.lost.share()) + " lost";
+    ImGui::SameLine(ImGui::GetContentRegionMax().x - text_width(frame.fonts.text, lost));
+    ImGui::PushStyleColor(ImGuiCol_Text, whole.lost.share() >= 0.01     ? frame.theme.lost
+                                         : whole.lost.share() >= 0.0005 ? frame.theme.warn
+                                                                        : frame.theme.good);
+    ui::text(path + "/lost", lost);
+    ImGui::PopStyleColor();
+  }
+}
+
+}  // namespace
+
+void draw_answers(const Frame& frame) {
+  const Report* report = frame.run.report();
+  if (report == nullptr) return empty_note("answers/empty", "Analyzing the run ...", frame.theme);
+  draw_why(frame, *report);
+  draw_todo(frame, *report);
+  draw_proof(frame, *report);
+  draw_inference(frame, *report);
+  draw_worst_layers(frame, *report);
+  draw_formats(frame, *report);
+}
+
+}  // namespace halfscope::gui
