@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     check_view_options(options);
-    if (options.screenshot.empty()) {
+    if (options.screenshot.empty() && options.share.empty()) {
       run_in_window(options);
     } else {
       take_screenshot(options);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "analysis/rules/text.h"
+#include "core/numeric/scaling/block_format.h"
 
 namespace halfscope {
 namespace {
@@ -13,6 +14,15 @@ LossCount all_losses(const Spectrum& spectrum, std::span<const SpectrumChart> ch
   LossCount all;
   for (const SpectrumChart chart : charts) all.add(total_loss(spectrum, chart, lens, 0.0));
   return all;
+}
+
+/// Returns the name of the block format with these elements and blocks.
+std::string block_name(const Lens& lens) {
+  for (const BlockFormat& each : {kMxfp8E4m3, kMxfp8E5m2, kMxfp6E3m2, kMxfp6E2m3, kMxfp4, kNvfp4}) {
+    if (each.element == *lens.format && each.block_size == lens.block_size)
+      return block_format_name(each);
+  }
+  return fmt::format("{} with a scale per {} values", format_name(*lens.format), lens.block_size);
 }
 
 }  // namespace
@@ -26,7 +36,7 @@ std::string lens_name(const Lens& lens) {
     case LensScale::tensor:
       return format + " with a scale per tensor";
     case LensScale::block:
-      return fmt::format("{} with a scale per {} values", format, lens.block_size);
+      return block_name(lens);
   }
   return format;
 }

@@ -58,6 +58,7 @@ void add_view(CLI::App& app, Invocation& call) {
   gui::add_view_options(*sub, *options);
   offer(sub->get_option("run")->group(group::kArguments), {.files = "*.hscope"});
   offer(sub->get_option("--screenshot")->group(group::kOutput), {.files = "*.png"});
+  offer(sub->get_option("--share")->group(group::kOutput), {.files = "*.png"});
   offer(sub->get_option("--script")->group(group::kOutput), {.files = "*.txt"});
   sub->callback([options, &call] { call.action = [options] { return view(*options); }; });
 }

@@ -81,6 +81,9 @@ const std::vector<AppAction>& app_actions() {
       {"Run", "Quit", "Ctrl+Q", [](App& app) { app.quit(); }, false},
       {"Export", "HTML report ...", "Ctrl+E", [](App& app) { app.choose_report(); }, true},
       {"Export", "Window as PNG ...", "Ctrl+I", [](App& app) { app.choose_picture(); }, false},
+      {"Export", "Share card ...", "", [](App& app) { app.choose_share_card(); }, true},
+      {"Export", "Spectrum as SVG ...", "",
+       [](App& app) { app.choose_svg(PanelPicture::spectrum); }, true},
       {"Export", "Loss as SVG ...", "", [](App& app) { app.choose_svg(PanelPicture::loss); }, true},
       {"Export", "Heatmap as SVG ...", "", [](App& app) { app.choose_svg(PanelPicture::heatmap); },
        true},
@@ -182,6 +185,14 @@ void App::choose_picture() {
   dialog_.open(
       "Save a picture of the window", ".png", true,
       run_ ? std::filesystem::path(run_->file()).stem().string() + ".png" : "halfscope.png");
+}
+
+void App::choose_share_card() {
+  if (!run_ || !run_->report()) return;
+  hold_for_dialog();
+  purpose_ = Purpose::save_share_card;
+  dialog_.open("Save a share card, 1200 x 630", ".png", true,
+               std::filesystem::path(run_->file()).stem().string() + "-card.png");
 }
 
 void App::choose_plan() {

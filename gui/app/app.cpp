@@ -10,6 +10,7 @@
 
 #include "analysis/output_file.h"
 #include "core/error.h"
+#include "gui/app/child_process.h"
 #include "gui/panels/spectrum.h"
 #include "gui/state/edited_plan.h"
 
@@ -262,6 +263,9 @@ void App::save(const std::string& file) {
       picture_file_ = file;
       picture_in_ = 3;
       return;
+    case Purpose::save_share_card:
+      draw_share_card_to(file);
+      return;
     case Purpose::save_report:
       write_output_file(file, report_html(*dialog_run_->report()), true);
       break;
@@ -281,6 +285,25 @@ void App::save(const std::string& file) {
   notify(text);
 }
 
+void App::draw_share_card_to(const std::string& file) {
+  // Another process draws it, off screen and at its own size.
+  std::vector<std::string> words{program_beside("halfscope-view"), "--share", file, "--force"};
+  if (!settings_.dark) words.emplace_back("--light");
+  words.insert(words.end(), {"--", dialog_run_->file()});
+  card_file_ = file;
+  card_ = std::make_unique<ChildProcess>(words);
+}
+
+void App::poll_card() {
+  if (!card_) return;
+  card_->poll();
+  if (card_->running()) return;
+  const bool good = card_->exit_code() == 0;
+  notify(good ? "Saved " + card_file_ : "The share card could not be drawn: " + card_->output(),
+         !good);
+  card_.reset();
+}
+
 void App::drop(const std::vector<std::string>& files) {
   if (files.empty()) return;
   dialog_.close();
@@ -298,6 +321,7 @@ void App::retire(std::unique_ptr<Loader> loader) {
 void App::frame() {
   std::erase_if(retired_, [](const auto& loader) { return loader->stopped(); });
   poll_models();
+  poll_card();
   view_.begin_frame();
   handle_keys();
   if (run_) play(view_, *run_, static_cast<double>(ImGui::GetIO().DeltaTime), play_clock_);
@@ -305,10 +329,15 @@ void App::frame() {
   const ImGuiViewport& viewport = *ImGui::GetMainViewport();
   ImGui::SetNextWindowPos(viewport.Pos);
   ImGui::SetNextWindowSize(viewport.Size);
-  const ImGuiWindowFlags flags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
-                                 ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_MenuBar |
-                                 ImGuiWindowFlags_NoBringToFrontOnFocus;
+  const ImGuiWindowFlags flags =
+      ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
+      ImGuiWindowFlags_NoBringToFrontOnFocus | (share_card_ ? 0 : ImGuiWindowFlags_MenuBar);
   ImGui::Begin("HalfScope", nullptr, flags);
+  if (share_card_ && run_ && run_->report() != nullptr && selection().lane >= 0) {
+    draw_share_card();
+    ImGui::End();
+    return;
+  }
   draw_menu_bar();
   if (run_ && run_->lane_count() > 0) {
     draw_run();

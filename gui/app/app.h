@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "gui/app/child_process.h"
 #include "gui/app/file_dialog.h"
 #include "gui/app/trial.h"
 #include "gui/data/loader.h"
@@ -62,7 +63,7 @@ class App {
 
   bool wants_quit() const noexcept { return quit_; }
   /// Returns true while the next frame must be drawn without waiting for input.
-  bool draws_on() const noexcept { return picture_in_ > 0 || view_.playing; }
+  bool draws_on() const noexcept { return picture_in_ > 0 || view_.playing || card_; }
   /// Returns "run.hscope - HalfScope".
   std::string title() const;
 
@@ -70,6 +71,8 @@ class App {
   Settings& settings() noexcept { return settings_; }
   const RunModel* run() const noexcept { return run_.get(); }
   const RunModel* baseline() const noexcept { return baseline_.get(); }
+  /// Draws the share card instead of everything else, once the run's report is there.
+  void show_share_card() noexcept { share_card_ = true; }
   const Trial* trial() const noexcept { return trial_.get(); }
   FloatLab& lab() noexcept { return lab_; }
   /// Returns why the run file cannot be read, and what to do; "" if it can be.
@@ -84,6 +87,7 @@ class App {
   void choose_report();
   void choose_plan();
   void choose_picture();
+  void choose_share_card();
   void choose_svg(PanelPicture panel);
   void make_demo();
   void try_plan();
@@ -127,6 +131,8 @@ class App {
   void poll_models();
   void hold_for_dialog();
   void save(const std::string& file);
+  void draw_share_card_to(const std::string& file);
+  void poll_card();
   void retire(std::unique_ptr<Loader> loader);
   /// Selects the place of the most severe finding if nothing is selected yet.
   void select_worst_place();
@@ -140,6 +146,7 @@ class App {
   float scale() const noexcept { return display_scale_ * settings_.ui_scale; }
 
   void draw_menu_bar();
+  void draw_share_card();
   void draw_status();
   void draw_welcome();
   void draw_run();
@@ -202,7 +209,8 @@ class App {
     save_report,
     save_plan,
     save_text,
-    save_picture
+    save_picture,
+    save_share_card
   };
   Purpose purpose_ = Purpose::open_run;
   // Subject of the open dialog: another run may be open when it is answered.
@@ -216,6 +224,9 @@ class App {
   int picture_in_ = 0;  ///< frames until the dialog has gone from the picture
 
   double play_clock_ = 0.0;
+  bool share_card_ = false;
+  std::unique_ptr<ChildProcess> card_;  ///< draws a share card
+  std::string card_file_;
   std::string popup_, palette_text_, go_to_text_;
   bool focus_filter_ = false, focus_popup_ = false, quit_ = false;
   Region hovered_region_ = Region::steps;  ///< that the pointer was in last

@@ -109,14 +109,14 @@ void ChildProcess::kill() noexcept {
   if (running()) ::kill(pid_, SIGKILL);
 }
 
-std::string halfscope_program() {
+std::string program_beside(const std::string& name) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (!error) {
-    const std::filesystem::path beside = self.parent_path() / "halfscope";
+    const std::filesystem::path beside = self.parent_path() / name;
     if (std::filesystem::is_regular_file(beside, error)) return beside.string();
   }
-  return "halfscope";
+  return name;
 }
 
 }  // namespace halfscope::gui

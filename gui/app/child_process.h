@@ -42,7 +42,7 @@ class ChildProcess {
   std::string output_;
 };
 
-/// Returns `halfscope` next to the running program, else the one in PATH.
-std::string halfscope_program();
+/// Returns the program of that name next to the running one, else the one in PATH.
+std::string program_beside(const std::string& name);
 
 }  // namespace halfscope::gui

@@ -9,7 +9,6 @@
 
 #include "gui/app/app.h"
 #include "gui/panels/spectrum.h"
-#include "gui/widgets/labels.h"
 #include "gui/widgets/plot_math.h"
 #include "gui/widgets/track.h"
 
@@ -257,11 +256,7 @@ void App::draw_spectrum_screen(const Frame& frame, ImVec2 room) {
     part("spectrum", {left, picture}, false, [&] { gui::draw_spectrum(frame); });
   }
   if (trains) {
-    part("loss", {left, loss}, false, [&] {
-      const std::string sentence = loss_scale_sentence(frame);
-      if (!sentence.empty()) label("loss/scale", sentence, fonts_.small, theme_->soft);
-      gui::draw_loss(frame);
-    });
+    part("loss", {left, loss}, false, [&] { gui::draw_loss(frame); });
   }
   ImGui::EndGroup();
   if (beside) {

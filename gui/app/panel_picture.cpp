@@ -10,6 +10,7 @@
 #include "analysis/output_file.h"
 #include "core/error.h"
 #include "gui/app/app.h"
+#include "gui/panels/spectrum.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
@@ -20,8 +21,9 @@ struct PanelName {
   const char* name;   ///< of files and in scripts
   const char* title;  ///< of the dialog
 };
-constexpr std::array<PanelName, 7> kPanels{
-    {{PanelPicture::loss, "loss", "Save the loss as SVG"},
+constexpr std::array<PanelName, 8> kPanels{
+    {{PanelPicture::spectrum, "spectrum", "Save the spectrum as SVG"},
+     {PanelPicture::loss, "loss", "Save the loss as SVG"},
      {PanelPicture::heatmap, "heatmap", "Save the heatmap as SVG"},
      {PanelPicture::magnitudes, "magnitudes", "Save the magnitudes as SVG"},
      {PanelPicture::histogram, "histogram", "Save the histogram as SVG"},
@@ -37,6 +39,8 @@ const PanelName& name_of(PanelPicture panel) {
 /// Returns the size in pixels at scale 1; for panels that fit their content, the largest height.
 ImVec2 size_of(PanelPicture panel, size_t rows) {
   switch (panel) {
+    case PanelPicture::spectrum:
+      return {1200, 520};
     case PanelPicture::loss:
       return {900, 270};
     case PanelPicture::heatmap:
@@ -56,6 +60,9 @@ ImVec2 size_of(PanelPicture panel, size_t rows) {
 /// Draws the panel. Returns false if there is nothing to show.
 bool draw_panel(PanelPicture panel, const Frame& frame) {
   switch (panel) {
+    case PanelPicture::spectrum:
+      draw_spectrum(frame);
+      return !frame.run.columns().empty();
     case PanelPicture::loss:
       draw_loss(frame);
       return frame.run.step_count() > 0;

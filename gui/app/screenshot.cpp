@@ -102,8 +102,9 @@ void take_screenshot(const ViewOptions& options) {
     frame();
     if (!options.runs.empty()) wait_for_run(stage, true);
     run_script(script, stage);
+    if (!options.share.empty()) app.show_share_card();
     for (int i = 0; i < 3; ++i) frame();
-    screen.save_png(options.screenshot);
+    screen.save_png(options.share.empty() ? options.screenshot : options.share);
   }
   set_tracker(nullptr);
   ImGui_ImplOpenGL3_Shutdown();

@@ -191,6 +191,17 @@ bool Line::set_view() {
   } else if (command == "rows") {
     one_word();
     view.tensor_rows = second_of("layers", "tensors");
+  } else if (command == "screen") {
+    one_word();
+    view.screen = choose(kScreens, screen_name);
+  } else if (command == "window") {
+    one_word();
+    if (!parse_lens(word(1))) fail("'" + word(1) + "' is not a float format");
+    view.window = word(1);
+  } else if (command == "wipe") {
+    one_word();
+    view.wipe = number(1);
+    if (view.wipe < 0.0 || view.wipe > 1.0) fail("'" + word(1) + "' is not a number from 0 to 1");
   } else if (command == "tab") {
     one_word();
     choose_tab();

@@ -31,7 +31,7 @@ fs::path free_stem(const fs::path& folder) {
 }
 
 std::vector<std::string> with_program(std::vector<std::string> words) {
-  words.insert(words.begin(), halfscope_program());
+  words.insert(words.begin(), program_beside("halfscope"));
   return words;
 }
 

@@ -16,6 +16,7 @@
 namespace halfscope::gui {
 namespace {
 
+constexpr int kCardWidth = 1200, kCardHeight = 630;  ///< as social networks show links
 constexpr int kLeastWidth = 640, kLeastHeight = 400, kMost = 16384;
 
 /// "1440x900".
@@ -44,6 +45,10 @@ void add_view_options(CLI::App& app, ViewOptions& options) {
   app.add_option("--screenshot", options.screenshot,
                  "Write a PNG and exit; needs no display (see docs/reference/view.md)")
       ->type_name("FILE");
+  app.add_option("--share", options.share,
+                 "Write verdict, Spectrum and loss as one picture of 1200x630 pixels and exit; "
+                 "needs no display")
+      ->type_name("FILE");
   app.add_option("--script", options.script,
                  "Run this script before the screenshot, one command per line")
       ->type_name("FILE");
@@ -70,8 +75,16 @@ void check_view_options(ViewOptions& options) {
     throw usage_error(fmt::format("--scale {}: out of range", options.scale),
                       "use a number from 0.5 to 4");
   }
-  if (!options.script.empty() && options.screenshot.empty()) {
+  if (!options.script.empty() && options.screenshot.empty() && options.share.empty()) {
     throw usage_error("--script needs --screenshot", "add --screenshot FILE");
+  }
+  if (!options.share.empty()) {
+    if (!options.screenshot.empty()) {
+      throw usage_error("--share and --screenshot draw different pictures", "remove one of them");
+    }
+    if (options.runs.empty()) throw usage_error("--share needs a run", "add its file");
+    options.width = kCardWidth;
+    options.height = kCardHeight;
   }
   if (options.runs.size() > 2) {
     throw usage_error(
@@ -84,7 +97,9 @@ void check_view_options(ViewOptions& options) {
                   "record a run with `halfscope train --out RUN`");
     }
   }
-  if (!options.screenshot.empty()) check_picture(options, options.screenshot);
+  for (const std::string& picture : {options.screenshot, options.share}) {
+    if (!picture.empty()) check_picture(options, picture);
+  }
 }
 
 void check_picture(const ViewOptions& options, const std::string& picture) {
@@ -107,6 +122,7 @@ std::vector<std::string> view_arguments(const ViewOptions& options) {
   };
   add("--lab", options.lab);
   add("--screenshot", options.screenshot);
+  add("--share", options.share);
   add("--script", options.script);
   add("--size", options.size);
   if (options.scale != 0.0) add("--scale", fmt::format("{}", options.scale));

@@ -12,8 +12,8 @@ class App;
 namespace halfscope::gui {
 
 struct ViewOptions {
-  std::vector<std::string> runs{};     ///< the run, and another one to compare with
-  std::string screenshot{}, script{};  ///< files
+  std::vector<std::string> runs{};              ///< the run, and another one to compare with
+  std::string screenshot{}, script{}, share{};  ///< files
   std::string size = "1440x900";
   double scale = 0.0;  ///< 0: what the display says
   bool light = false, force = false;

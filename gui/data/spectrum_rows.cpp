@@ -124,6 +124,17 @@ const SpectrumRows::WholeRun& SpectrumRows::whole_run(const Lens& lens) {
   return whole_run_.emplace_back(lens, std::move(answer)).second;
 }
 
+int SpectrumRows::worst_site() const {
+  const Ridge* worst = nullptr;
+  for (const std::vector<Ridge>& ridges : ridges_) {
+    for (const Ridge& ridge : ridges) {
+      if (!ridge.measured()) continue;
+      if (worst == nullptr || ridge.lost.share() > worst->lost.share()) worst = &ridge;
+    }
+  }
+  return worst == nullptr ? -1 : worst->worst;
+}
+
 int SpectrumRows::best_shift() {
   if (!best_shift_) {
     best_shift_ = last_ ? best_loss_scale_shift(steps_.spectrum, last_->lens) : 0;

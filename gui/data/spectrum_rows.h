@@ -66,6 +66,9 @@ class SpectrumRows {
   const FloatFormat& format() const noexcept { return format_; }
   /// Returns the loss scale's best integer shift; computed when first asked for.
   int best_shift();
+  /// Returns the tensor of a row that loses the largest share; the first one if nothing is lost,
+  /// and -1 without any.
+  int worst_site() const;
   /// Returns the losses of the whole run in the requested charts through any lens, at the recorded
   /// loss scale, and the same in words. Kept for the next call.
   struct WholeRun {

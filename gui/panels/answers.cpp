@@ -230,6 +230,9 @@ void draw_inference(const Frame& frame, const Report& report) {
 
 /// Lists the layers whose results differ most from the other lane's.
 void draw_worst_layers(const Frame& frame, const Report& report) {
+  // The chain says more about a lane that breaks.
+  if (report.diagnosis && report.diagnosis->lane == frame.at.lane && report.diagnosis->harmed)
+    return;
   const auto found =
       std::find_if(report.errors.begin(), report.errors.end(),
                    [&](const ErrorReport& each) { return each.lane == frame.at.lane; });

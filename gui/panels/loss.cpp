@@ -9,6 +9,7 @@
 
 #include "analysis/rules/text.h"
 #include "gui/panels/step_plot.h"
+#include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
@@ -194,6 +195,40 @@ PlotTable table_of(const Frame& frame, const Axis& x) {
   return table;
 }
 
+/// Returns one sentence on the course of the lane's loss scale; "" in inference.
+std::string loss_scale_sentence(const Frame& frame) {
+  const std::span<const StepRow> rows = frame.run.view().steps(frame.at.lane);
+  if (rows.empty() || frame.run.view().info().inference) return "";
+  int64_t skipped = 0, lowered = 0, raised = 0;
+  double lowest = rows.front().loss_scale;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    skipped += rows[i].skipped;
+    lowest = std::min(lowest, rows[i].loss_scale);
+    if (i == 0) continue;
+    lowered += rows[i].loss_scale < rows[i - 1].loss_scale;
+    raised += rows[i].loss_scale > rows[i - 1].loss_scale;
+  }
+  const std::string first = scale_text(rows.front().loss_scale);
+  const std::string last = scale_text(rows.back().loss_scale);
+  if (lowered == 0 && raised == 0) {
+    if (rows.front().loss_scale == 1.0) return "No loss scale: gradients keep the size they have.";
+    return fmt::format(
+        "The loss scale stays at {}; {}.", first,
+        skipped == 0 ? std::string("no step was skipped") : counted(skipped, "step") + " skipped");
+  }
+  std::string text = fmt::format("The loss scale goes from {} to {}: ", first, last);
+  if (lowered > 0)
+    text += fmt::format("lowered {}", lowered == 1 ? "once" : fmt::format("{} times", lowered));
+  if (lowered > 0 && raised > 0) text += ", ";
+  if (raised > 0)
+    text += fmt::format("raised {}", raised == 1 ? "once" : fmt::format("{} times", raised));
+  text +=
+      fmt::format("; {}.", skipped == 0 ? std::string("no step was skipped")
+                                        : fmt::format("{} of {} steps skipped", grouped(skipped),
+                                                      grouped(static_cast<int64_t>(rows.size()))));
+  return text;
+}
+
 /// Returns the y axis that fits all losses that are not hidden.
 Axis loss_axis(const Frame& frame, const LossTraces& traces) {
   double low = HUGE_VAL, high = -HUGE_VAL;
@@ -206,6 +241,17 @@ Axis loss_axis(const Frame& frame, const LossTraces& traces) {
   const AxisScale scale = log ? AxisScale::log10 : AxisScale::linear;
   const ValueRange range = padded(scale, low, high, 0.08);
   return {.scale = scale, .low = range.low, .high = range.high};
+}
+
+/// Draws the sentence after the title, as far as the legend leaves room, and stays on the line.
+void draw_sentence(const Frame& frame, const std::vector<LegendEntry>& legend) {
+  float width = ImGui::GetContentRegionAvail().x - 20.0f * frame.scale;
+  for (const LegendEntry& entry : legend)
+    width -= text_width(frame.fonts.text, entry.label) + 40.0f * frame.scale;
+  if (width < 120.0f * frame.scale || frame.picture != nullptr) return;
+  ImGui::AlignTextToFramePadding();
+  label("steps/loss/scale", loss_scale_sentence(frame), frame.fonts.text, frame.theme.soft, width);
+  ImGui::SameLine();
 }
 
 }  // namespace
@@ -223,6 +269,7 @@ void draw_loss(const Frame& frame) {
     return;
   }
   ImGui::SameLine();
+  draw_sentence(frame, legend_of(frame, frame.caches.get<LossTraces>()));
   const ImVec2 legend_at = ImGui::GetCursorScreenPos();
   const float legend_right = legend_at.x + ImGui::GetContentRegionAvail().x - look.px(2.0f);
   ImGui::NewLine();

@@ -22,6 +22,7 @@ struct FloatLab;
 
 /// Panels that can be exported as SVG.
 enum class PanelPicture : uint8_t {
+  spectrum,
   loss,
   heatmap,
   magnitudes,

@@ -39,15 +39,13 @@ void draw_windows(const Frame& frame, bool offers_answers);
 void draw_spectrum(const Frame& frame);
 /// Draws why, what to do and whether it helps, for the selected lane.
 void draw_answers(const Frame& frame);
-/// Draws the exponents of the selected tensor over steps, in the rest of the window.
+/// Draws the exponents of the selected tensor over steps, in the rest of the window; without one,
+/// of the tensor that loses most.
 void draw_tensor_history(const Frame& frame);
 /// Draws the play button and the steps with their events.
 void draw_timeline(const Frame& frame);
 /// Moves the cursor on while the view is playing. `clock` keeps the part of a step from call to
 /// call.
 void play(ViewState& view, const RunModel& run, double seconds, double& clock);
-
-/// Returns one sentence on the course of the lane's loss scale; "" without one.
-std::string loss_scale_sentence(const Frame& frame);
 
 }  // namespace halfscope::gui

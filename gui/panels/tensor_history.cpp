@@ -80,13 +80,15 @@ void paint(const Frame& frame, HistoryPicture& picture, const ExponentWindow& wi
 
 void draw_tensor_history(const Frame& frame) {
   const float unit = frame.scale;
-  const SiteInfo* site = frame.site_info();
-  if (site == nullptr) {
+  int shown = frame.at.site;
+  if (shown < 0) shown = spectrum_rows(frame).worst_site();
+  if (shown < 0) {
     return empty_note("history/empty", "Click a row of the spectrum to see its tensor over time.",
                       frame.theme);
   }
+  const SiteInfo* site = &frame.lane_info().sites[static_cast<size_t>(shown)];
   HistoryPicture& picture = frame.caches.get<HistoryPicture>();
-  picture.history.update(frame.run.shared_view(), frame.at.lane, frame.at.site);
+  picture.history.update(frame.run.shared_view(), frame.at.lane, shown);
   const Lens lens = lens_of(frame.view);
   const FloatFormat& format = lens.format ? *lens.format : site->format;
   const ExponentWindow window = exponent_window(format);

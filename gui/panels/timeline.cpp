@@ -93,40 +93,6 @@ void play(ViewState& view, const RunModel& run, double seconds, double& clock) {
   if (next == last && !run.live()) view.playing = false;
 }
 
-std::string loss_scale_sentence(const Frame& frame) {
-  const std::span<const StepRow> rows = frame.run.view().steps(frame.at.lane);
-  if (rows.empty() || frame.run.view().info().inference) return "";
-  int64_t skipped = 0, lowered = 0, raised = 0;
-  double lowest = rows.front().loss_scale;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    skipped += rows[i].skipped;
-    lowest = std::min(lowest, rows[i].loss_scale);
-    if (i == 0) continue;
-    lowered += rows[i].loss_scale < rows[i - 1].loss_scale;
-    raised += rows[i].loss_scale > rows[i - 1].loss_scale;
-  }
-  const std::string first = scale_text(rows.front().loss_scale);
-  const std::string last = scale_text(rows.back().loss_scale);
-  if (lowered == 0 && raised == 0) {
-    if (rows.front().loss_scale == 1.0)
-      return "No loss scale: gradients are as small as they come.";
-    return fmt::format(
-        "The loss scale stays at {}; {}.", first,
-        skipped == 0 ? std::string("no step was skipped") : counted(skipped, "step") + " skipped");
-  }
-  std::string text = fmt::format("The loss scale goes from {} to {}: ", first, last);
-  if (lowered > 0)
-    text += fmt::format("lowered {}", lowered == 1 ? "once" : fmt::format("{} times", lowered));
-  if (lowered > 0 && raised > 0) text += ", ";
-  if (raised > 0)
-    text += fmt::format("raised {}", raised == 1 ? "once" : fmt::format("{} times", raised));
-  text +=
-      fmt::format("; {}.", skipped == 0 ? std::string("no step was skipped")
-                                        : fmt::format("{} of {} steps skipped", grouped(skipped),
-                                                      grouped(static_cast<int64_t>(rows.size()))));
-  return text;
-}
-
 void draw_timeline(const Frame& frame) {
   ViewState& view = frame.view;
   const float unit = frame.scale;

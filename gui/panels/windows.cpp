@@ -40,7 +40,8 @@ std::string plain(std::string window) {
 std::string lost_text(const LossCount& lost, bool recorded) {
   if (lost.values == 0) return "no values";
   if (lost.high <= 0.0) return "0 lost";
-  return (recorded ? "" : "~") + percent(lost.share()) + " lost";
+  const std::string share = percent(lost.share());
+  return (recorded || share.starts_with('<') ? "" : "~") + share + " lost";
 }
 
 /// Draws one chip: the name, and below it what the whole run would lose.

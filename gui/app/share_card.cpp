@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// The share card: verdict, Spectrum and loss of a run as one picture without controls.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/report/report_parts.h"
+#include "gui/app/app.h"
+#include "gui/panels/spectrum.h"
+#include "gui/widgets/labels.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+
+void App::draw_share_card() {
+  PictureTarget nothing;  // a target makes panels leave out their controls
+  Frame frame = make_frame();
+  frame.picture = &nothing;
+  const float unit = scale();
+  const Theme& theme = *theme_;
+  const Report& report = *run_->report();
+  const RunInfo& info = run_->view().info();
+  const auto line = [&](const char* path, ImFont* font, ImU32 color, const std::string& text) {
+    ImGui::PushFont(font);
+    ImGui::PushStyleColor(ImGuiCol_Text, color);
+    ui::text_wrapped(path, text);
+    ImGui::PopStyleColor();
+    ImGui::PopFont();
+  };
+  ImGui::PushFont(fonts_.bold);
+  ui::text("card/brand", "HalfScope");
+  ImGui::PopFont();
+  const std::string about = fmt::format("{} \u00b7 {} \u00b7 {} steps", info.model,
+                                        frame.lane_info().name, grouped(run_->step_count()));
+  ImGui::SameLine(ImGui::GetContentRegionMax().x - text_width(fonts_.text, about));
+  ImGui::PushStyleColor(ImGuiCol_Text, theme.soft);
+  ui::text("card/run", about);
+  ImGui::PopStyleColor();
+  line("card/headline", fonts_.large, theme.ink, plain_text(report.verdict.headline));
+  const Answer answer = answer_of(report);
+  std::string todo = answer.todo.empty() ? plain_text(report.verdict.more)
+                                         : "What to do: " + plain_text(answer.todo);
+  if (report.proof && report.proof->holds) todo += " " + plain_text(report.proof->text);
+  if (!todo.empty()) line("card/todo", fonts_.text, theme.verdict(report.verdict.state), todo);
+  ImGui::Dummy({0, 4 * unit});
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const bool trains = !info.inference;
+  const float loss = trains ? std::clamp(room.y * 0.24f, 60 * unit, 130 * unit) : 0.0f;
+  const ImGuiWindowFlags still = ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse;
+  ImGui::BeginChild("card/spectrum", {room.x, room.y - loss - (trains ? 8 * unit : 0.0f)}, true,
+                    still);
+  gui::draw_spectrum(frame);
+  ImGui::EndChild();
+  if (!trains) return;
+  ImGui::BeginChild("card/loss", {room.x, loss}, true, still);
+  gui::draw_loss(frame);
+  ImGui::EndChild();
+}
+
+}  // namespace halfscope::gui
