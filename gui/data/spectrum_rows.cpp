@@ -105,7 +105,11 @@ void SpectrumRows::update(const SpectrumRequest& request) {
     }
   }
   if (new_reference || new_view) reference_ = ridges_of(reference_source_.spectrum, request);
-  if (new_fixed || new_view) fixed_ = ridges_of(fixed_source_.spectrum, request);
+  if (new_fixed || new_view) {
+    fixed_ = ridges_of(fixed_source_.spectrum, request);
+    fixed_format_ =
+        request.lens.format ? *request.lens.format : main_format(fixed_source_.spectrum);
+  }
   if (new_steps || new_lens) best_shift_.reset();
   if (new_totals || new_charts) whole_run_.clear();
   last_ = request;

@@ -64,6 +64,7 @@ class SpectrumRows {
   const ExponentRange& range(SpectrumChart chart) const { return ranges_[index(chart)]; }
   /// Returns the format behind the charts: the lens's, or the lane's main one.
   const FloatFormat& format() const noexcept { return format_; }
+  const FloatFormat& fixed_format() const noexcept { return fixed_format_; }  ///< of the other side
   /// Returns the loss scale's best integer shift; computed when first asked for.
   int best_shift();
   /// Returns the tensor of a row that loses the largest share; the first one if nothing is lost,
@@ -98,7 +99,7 @@ class SpectrumRows {
   RidgeTable ridges_, reference_, fixed_;
   std::array<LossCount, kSpectrumCharts> total_{}, recorded_{};
   std::array<ExponentRange, kSpectrumCharts> ranges_{};
-  FloatFormat format_ = kFp16;
+  FloatFormat format_ = kFp16, fixed_format_ = kFp16;
   std::optional<int> best_shift_{};
   std::vector<std::pair<Lens, WholeRun>> whole_run_{};
 };

@@ -133,18 +133,11 @@ std::vector<Fix> fixes_of(const Frame& frame, const Report& report) {
   }
   std::stable_sort(fixes.begin(), fixes.end(),
                    [](const Fix& a, const Fix& b) { return is_cheaper(a.price, b.price); });
-  const LaneReport& own = report.lanes[static_cast<size_t>(frame.at.lane)];
-  const bool ill = own.state == Verdict::State::broken || own.state == Verdict::State::attention;
-  for (size_t i = 0; ill && i < report.lanes.size(); ++i) {
-    const LaneReport& other = report.lanes[i];
-    if (other.reference || other.lost || other.state != Verdict::State::healthy ||
-        static_cast<int>(i) == frame.at.lane) {
-      continue;
-    }
+  for (const int sibling : healthy_siblings(frame)) {
     fixes.push_back(
-        {.lane = static_cast<int>(i),
-         .text = fmt::format("Use the plan of {}.", other.name),
-         .cost = report.run.inference ? "right in this run" : "trained healthy in this run"});
+        {.lane = sibling,
+         .text = fmt::format("Use the plan of {}.", frame.run.view().lane(sibling).name),
+         .cost = report.run.inference ? "Right in this run" : "Trained healthy in this run"});
   }
   return fixes;
 }
@@ -258,6 +251,41 @@ void draw_worst_layers(const Frame& frame, const Report& report) {
   }
 }
 
+/// Lists the tensors with the least room to the limits of their formats, in powers of two.
+void draw_room(const Frame& frame, const Report& report) {
+  if (report.diagnosis && report.diagnosis->lane == frame.at.lane && report.diagnosis->harmed)
+    return;
+  struct Nearest {
+    const char* what;
+    std::optional<double> SiteReport::*bits;
+    const SiteReport* site = nullptr;
+  };
+  Nearest sides[] = {{"overflow", &SiteReport::headroom_bits},
+                     {"zero", &SiteReport::headroom_down_bits}};
+  for (const LayerReport& layer : report.layers) {
+    if (layer.lane != frame.at.lane) continue;
+    for (const SiteReport& site : layer.sites) {
+      for (Nearest& side : sides) {
+        const std::optional<double>& bits = site.*side.bits;
+        if (!bits || !site.scale.empty()) continue;
+        if (side.site == nullptr || *bits < *(side.site->*side.bits)) side.site = &site;
+      }
+    }
+  }
+  if (sides[0].site == nullptr) return;
+  heading(frame, "answers/room", "NEAREST TO THE LIMITS");
+  for (const Nearest& side : sides) {
+    if (side.site == nullptr) continue;
+    const double bits = *(side.site->*side.bits);
+    const std::string path = fmt::format("answers/room/{}", side.what);
+    ui::text_wrapped(
+        path, bits < 0.0 ? fmt::format("{}: beyond {}'s limit ({})", side.site->name,
+                                       format_name(side.site->format), side.what)
+                         : fmt::format("{}: {:.1f} powers of two to {} in {}", side.site->name,
+                                       bits, side.what, format_name(side.site->format)));
+  }
+}
+
 /// Says which formats would hold the run: the first question about a healthy one.
 void draw_formats(const Frame& frame, const Report& report) {
   const LaneReport& own = report.lanes[static_cast<size_t>(frame.at.lane)];
@@ -292,6 +320,7 @@ void draw_answers(const Frame& frame) {
   draw_proof(frame, *report);
   draw_inference(frame, *report);
   draw_worst_layers(frame, *report);
+  draw_room(frame, *report);
   draw_formats(frame, *report);
 }
 

@@ -98,13 +98,16 @@ void draw_fix(const Frame& frame, const Diagnosis& diagnosis) {
 
 }  // namespace
 
-void draw_edit_switch(const Frame& frame, const PlanEdit& edit, const std::string& path) {
-  PlanEdit& edits = frame.view.edits;
+bool can_be_tried(const Frame& frame, const PlanEdit& edit) {
   const bool scales = !frame.run.view().info().inference;
-  const bool can = std::all_of(edit.changes.begin(), edit.changes.end(), [&](const Change& each) {
+  return std::all_of(edit.changes.begin(), edit.changes.end(), [&](const Change& each) {
     return each.can_be_tried() && (scales || each.kind != FixKind::loss_scale);
   });
-  if (!can) return;
+}
+
+void draw_edit_switch(const Frame& frame, const PlanEdit& edit, const std::string& path) {
+  PlanEdit& edits = frame.view.edits;
+  if (!can_be_tried(frame, edit)) return;
   bool on = std::all_of(edit.changes.begin(), edit.changes.end(),
                         [&](const Change& change) { return is_on(edits, change); });
   if (ui::checkbox(path + "/what_if", "", &on)) {

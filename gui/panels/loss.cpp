@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "analysis/rules/text.h"
+#include "gui/panels/spectrum.h"
 #include "gui/panels/step_plot.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
@@ -21,14 +22,24 @@ struct LossTraces {
   std::weak_ptr<const RunView> view{};
   Axis x{};
   int lane = -1;
+  std::weak_ptr<const RunView> other_view{};
+  int other_lane = -1;
   std::vector<Trace> losses{};  // by lane
+  Trace other{};                // of the run that is compared with
   Trace scale{};
   std::vector<double> skips{}, growths{};  // x, one per pixel column at most
   bool all_positive = true;
 
-  bool is_of(const Frame& frame, const Axis& axis) const {
-    const std::shared_ptr<const RunView> now = frame.run.shared_view();
-    return !view.owner_before(now) && !now.owner_before(view) && x == axis && lane == frame.at.lane;
+  bool is_of(const Frame& frame, const Axis& axis, const FixedLane& fixed) const {
+    const std::shared_ptr<const RunView> now = frame.run.shared_view(),
+                                         with = other_run(frame, fixed);
+    return !view.owner_before(now) && !now.owner_before(view) && x == axis &&
+           lane == frame.at.lane && !other_view.owner_before(with) &&
+           !with.owner_before(other_view) && other_lane == fixed.lane;
+  }
+  /// Returns the other run if the fixed lane is not in this one.
+  static std::shared_ptr<const RunView> other_run(const Frame& frame, const FixedLane& fixed) {
+    return fixed.run == nullptr || fixed.run == &frame.run ? nullptr : fixed.run->shared_view();
   }
 };
 
@@ -49,13 +60,21 @@ void add_marks(LossTraces& traces, std::span<const StepRow> rows) {
   }
 }
 
-LossTraces make_traces(const Frame& frame, const Axis& x) {
+Trace loss_trace(const Axis& x, std::span<const StepRow> rows) {
+  return reduce(x, rows.size(), [rows](size_t i) {
+    return PlotPoint{middle(rows[i]), rows[i].loss};
+  });
+}
+
+LossTraces make_traces(const Frame& frame, const Axis& x, const FixedLane& fixed) {
   LossTraces traces{.view = frame.run.shared_view(), .x = x, .lane = frame.at.lane};
+  traces.other_view = LossTraces::other_run(frame, fixed);
+  traces.other_lane = fixed.lane;
+  if (LossTraces::other_run(frame, fixed)) {
+    traces.other = loss_trace(x, fixed.run->view().steps(fixed.lane));
+  }
   for (int lane = 0; lane < frame.run.lane_count(); ++lane) {
-    const std::span<const StepRow> rows = frame.run.view().steps(lane);
-    traces.losses.push_back(reduce(x, rows.size(), [rows](size_t i) {
-      return PlotPoint{middle(rows[i]), rows[i].loss};
-    }));
+    traces.losses.push_back(loss_trace(x, frame.run.view().steps(lane)));
     const Trace& trace = traces.losses.back();
     if (!trace.empty() && !(trace.low > 0.0)) traces.all_positive = false;
   }
@@ -91,6 +110,12 @@ std::vector<LegendEntry> legend_of(const Frame& frame, const LossTraces& traces)
                        .color = lane_color(frame, lane),
                        .meaning = "Mean loss of the batch. Click to hide the line, double-click "
                                   "to show it alone."});
+  }
+  if (!traces.other.points.empty()) {
+    entries.push_back({.path = "steps/loss/compared",
+                       .label = "compared run",
+                       .color = frame.theme.good,
+                       .meaning = "Loss of the run that is compared with."});
   }
   if (!traces.scale.points.empty()) {
     entries.push_back({.path = kScalePath,
@@ -200,32 +225,29 @@ std::string loss_scale_sentence(const Frame& frame) {
   const std::span<const StepRow> rows = frame.run.view().steps(frame.at.lane);
   if (rows.empty() || frame.run.view().info().inference) return "";
   int64_t skipped = 0, lowered = 0, raised = 0;
-  double lowest = rows.front().loss_scale;
   for (size_t i = 0; i < rows.size(); ++i) {
     skipped += rows[i].skipped;
-    lowest = std::min(lowest, rows[i].loss_scale);
     if (i == 0) continue;
     lowered += rows[i].loss_scale < rows[i - 1].loss_scale;
     raised += rows[i].loss_scale > rows[i - 1].loss_scale;
   }
-  const std::string first = scale_text(rows.front().loss_scale);
-  const std::string last = scale_text(rows.back().loss_scale);
+  const std::string first = power_text(std::log2(rows.front().loss_scale));
+  const std::string last = power_text(std::log2(rows.back().loss_scale));
   if (lowered == 0 && raised == 0) {
     if (rows.front().loss_scale == 1.0) return "No loss scale: gradients keep the size they have.";
     return fmt::format(
         "The loss scale stays at {}; {}.", first,
         skipped == 0 ? std::string("no step was skipped") : counted(skipped, "step") + " skipped");
   }
-  std::string text = fmt::format("The loss scale goes from {} to {}: ", first, last);
-  if (lowered > 0)
-    text += fmt::format("lowered {}", lowered == 1 ? "once" : fmt::format("{} times", lowered));
-  if (lowered > 0 && raised > 0) text += ", ";
-  if (raised > 0)
-    text += fmt::format("raised {}", raised == 1 ? "once" : fmt::format("{} times", raised));
-  text +=
-      fmt::format("; {}.", skipped == 0 ? std::string("no step was skipped")
-                                        : fmt::format("{} of {} steps skipped", grouped(skipped),
-                                                      grouped(static_cast<int64_t>(rows.size()))));
+  const auto times = [](int64_t count) {
+    return count == 1 ? std::string("once") : grouped(count) + " times";
+  };
+  std::string text = fmt::format("Loss scale {} to {}", first, last);
+  if (lowered > 0) text += ", lowered " + times(lowered);
+  if (raised > 0) text += ", raised " + times(raised);
+  text += skipped == 0 ? std::string("; no step was skipped.")
+                       : fmt::format("; {} of {} steps skipped.", grouped(skipped),
+                                     grouped(static_cast<int64_t>(rows.size())));
   return text;
 }
 
@@ -237,6 +259,8 @@ Axis loss_axis(const Frame& frame, const LossTraces& traces) {
     low = std::min(low, traces.losses[static_cast<size_t>(lane)].low);
     high = std::max(high, traces.losses[static_cast<size_t>(lane)].high);
   }
+  low = std::min(low, traces.other.low);
+  high = std::max(high, traces.other.high);
   const bool log = traces.all_positive && high > 10.0 * low;
   const AxisScale scale = log ? AxisScale::log10 : AxisScale::linear;
   const ValueRange range = padded(scale, low, high, 0.08);
@@ -275,7 +299,10 @@ void draw_loss(const Frame& frame) {
   ImGui::NewLine();
   const bool tall = ImGui::GetContentRegionAvail().y > look.px(150.0f);
   const StepArea area = step_area(frame, tall ? kStepLabels : 2.0f);
-  if (!traces.is_of(frame, area.x)) traces = make_traces(frame, area.x);
+  const FixedLane fixed = fixed_lane(frame);
+  if (!traces.is_of(frame, area.x, fixed)) traces = make_traces(frame, area.x, fixed);
+  const bool wiped = fixed.run != nullptr && view.wipe < 1.0;
+  const float split = area.min.x + static_cast<float>(view.wipe) * (area.max.x - area.min.x);
 
   const bool has_scale = !traces.scale.points.empty() && !is_hidden(view.hidden_series, kScalePath);
   PlotSpec spec{.path = "steps/loss",
@@ -309,16 +336,36 @@ void draw_loss(const Frame& frame) {
       plot.stairs(traces.scale, plot.x().high + 1.0, with_alpha(scale_color(frame), 0.8f), 1.0f,
                   PlotSide::right);
     }
+    // Left of the wipe is this lane, right of it the one with the fix; others are on both sides.
+    const auto draw_line = [&](const std::string& path, const Trace& trace, ImU32 color, bool left,
+                               bool right, bool strong) {
+      const ImVec2 from{wiped && !left ? split : area.min.x, area.min.y};
+      const ImVec2 to{wiped && !right ? split : area.max.x, area.max.y};
+      plot.name(path);
+      plot.canvas().push_clip(from, to);
+      plot.line(trace, with_alpha(color, strong ? 1.0f : 0.75f), line_width(area.x, trace, strong));
+      plot.canvas().pop_clip();
+    };
+    if (!traces.other.points.empty()) {
+      draw_line("steps/loss/compared", traces.other, frame.theme.good, false, true, wiped);
+    }
     for (int lane = 0; lane < frame.run.lane_count(); ++lane) {
       // Draw the selected lane above all others.
       const int each = (frame.at.lane + 1 + lane) % frame.run.lane_count();
-      if (is_hidden(view.hidden_series, lane_path(frame.run.view().lane(each)))) continue;
+      const LaneInfo& info = frame.run.view().lane(each);
+      if (is_hidden(view.hidden_series, lane_path(info))) continue;
       const bool chosen = each == frame.at.lane;
+      const bool cures = fixed.run == &frame.run && each == fixed.lane;
       const Trace& trace = traces.losses[static_cast<size_t>(each)];
-      plot.name(lane_path(frame.run.view().lane(each)));
-      plot.line(trace, with_alpha(lane_color(frame, each), chosen ? 1.0f : 0.75f),
-                line_width(area.x, trace, chosen));
+      draw_line(lane_path(info), trace, lane_color(frame, each), !cures, !chosen,
+                chosen || (wiped && cures));
       if (chosen && !inference) draw_gaps(frame, plot, trace);
+    }
+    if (wiped) {
+      plot.canvas().line({split, area.min.y}, {split, area.max.y}, frame.theme.cursor,
+                         2.0f * frame.scale);
+      plot.tag({split + look.px(6.0f), area.max.y - look.px(18.0f)}, frame.theme.good,
+               "with the fix: " + fixed.name);
     }
     plot.name("steps/loss/marks");
     if (!is_hidden(view.hidden_series, kGrowthPath)) {

@@ -20,8 +20,9 @@ namespace halfscope::gui {
 namespace {
 
 constexpr double kFarthestShift = 48.0;
-constexpr float kLeastPitch = 4.5f, kMostPitch = 30.0f;     ///< between rows, unscaled
+constexpr float kLeastPitch = 4.5f, kMostPitch = 56.0f;     ///< between rows, unscaled
 constexpr float kNameColumn = 138.0f, kLossColumn = 50.0f;  ///< columns beside the charts
+constexpr float kPicturePitch = 3.5f;                       ///< in pictures
 constexpr double kLeastLoss = 0.0005;                       ///< losses from here on have a number
 
 /// Sizes of the last frame: how many rows fit is known only after the layout.
@@ -197,6 +198,7 @@ std::string chart_note(const Shown& shown, SpectrumChart chart) {
   if (lens.scale == LensScale::block)
     return fmt::format("each block of {} with a scale of its own", lens.block_size);
   const bool scales = has_loss_scale(frame);
+  if (frame.picture != nullptr) return "";
   if (chart == SpectrumChart::gradients && scales)
     return "drag: the window slides with the loss scale";
   return scales ? "the loss scale does not reach them" : "";
@@ -280,16 +282,18 @@ void draw_chart(Shown& shown, SpectrumChart chart, ImVec2 min, ImVec2 max) {
   const double shift = slides ? frame.view.scale_shift : 0.0;
   ExponentWindow window = exponent_window(shown.rows.format());
   window = {window.flush - shift, window.normal - shift, window.overflow - shift};
-  SpectrumPlot plot{.min = min,
-                    .max = max,
-                    .scale = shown.scale,
-                    .range = shown.rows.range(chart),
-                    .window = window,
-                    .format = format_name(shown.rows.format()),
-                    .ridges = &ridges,
-                    .reference = &shown.rows.reference(chart),
-                    .lit = shown.lit,
-                    .selected = shown.selected};
+  SpectrumPlot plot{
+      .min = min,
+      .max = max,
+      .scale = shown.scale,
+      .range = shown.rows.range(chart),
+      .window = window,
+      .format = format_name(shown.rows.format()),
+      .ridges = &ridges,
+      .reference = &shown.rows.reference(chart),
+      .reference_shift = chart == SpectrumChart::gradients ? reference_shift(frame) : 0.0,
+      .lit = shown.lit,
+      .selected = shown.selected};
   Canvas canvas(frame.picture);
   if (frame.picture == nullptr) {
     ImGui::SetCursorScreenPos(min);
@@ -315,22 +319,27 @@ void draw_chart(Shown& shown, SpectrumChart chart, ImVec2 min, ImVec2 max) {
     }
   }
   canvas.begin_group("spectrum/" + name);
-  draw_window(canvas, plot, frame.theme, frame.fonts, frame.scale);
   const float split = min.x + static_cast<float>(frame.view.wipe) * (max.x - min.x);
   const std::vector<Ridge>& fixed = shown.rows.fixed(chart);
   const bool wiped = frame.view.wipe < 1.0 && !fixed.empty();
-  if (wiped) {
-    canvas.push_clip({min.x - 1.0f, min.y}, {split, max.y + 1.0f});
-    draw_ridges(canvas, plot, frame.theme, frame.scale);
+  const auto draw_side = [&](const SpectrumPlot& side, float from, float to) {
+    // Labels are above and below the chart.
+    canvas.push_clip({from, min.y - 30.0f * frame.scale}, {to, max.y + 30.0f * frame.scale});
+    draw_window(canvas, side, frame.theme, frame.fonts, frame.scale);
+    draw_ridges(canvas, side, frame.theme, frame.scale);
     canvas.pop_clip();
-    canvas.push_clip({split, min.y}, {max.x + 1.0f, max.y + 1.0f});
+  };
+  const float outside = 30.0f * frame.scale;
+  if (wiped) {
+    draw_side(plot, min.x - outside, split);
     SpectrumPlot after = plot;
     after.ridges = &fixed;
-    draw_ridges(canvas, after, frame.theme, frame.scale);
-    canvas.pop_clip();
+    after.window = exponent_window(shown.rows.fixed_format());
+    after.format = format_name(shown.rows.fixed_format());
+    draw_side(after, split, max.x + outside);
     canvas.line({split, min.y}, {split, max.y}, frame.theme.cursor, 2.0f * frame.scale);
   } else {
-    draw_ridges(canvas, plot, frame.theme, frame.scale);
+    draw_side(plot, min.x - outside, max.x + outside);
   }
   if (!shown.rows.spectrum().any(chart)) {
     const std::string text = chart == SpectrumChart::gradients && frame.run.view().info().inference
@@ -355,16 +364,38 @@ bool has_loss_scale(const Frame& frame) {
   });
 }
 
+std::vector<int> healthy_siblings(const Frame& frame) {
+  std::vector<int> lanes;
+  const Report* report = frame.run.report();
+  if (report == nullptr) return lanes;
+  const Verdict::State own = report->lanes[static_cast<size_t>(frame.at.lane)].state;
+  if (own != Verdict::State::broken && own != Verdict::State::attention) return lanes;
+  for (size_t i = 0; i < report->lanes.size(); ++i) {
+    const LaneReport& lane = report->lanes[i];
+    if (!lane.reference && !lane.lost && lane.state == Verdict::State::healthy) {
+      lanes.push_back(static_cast<int>(i));
+    }
+  }
+  return lanes;
+}
+
 FixedLane fixed_lane(const Frame& frame) {
   if (frame.baseline != nullptr && frame.baseline->lane_count() > 0) {
     const int lane = frame.baseline->first_lane();
     return {frame.baseline, lane, frame.baseline->view().lane(lane).name};
   }
-  const Report* report = frame.run.report();
-  if (report != nullptr && report->cure && report->sick == frame.at.lane) {
-    return {&frame.run, *report->cure, frame.run.view().lane(*report->cure).name};
-  }
-  return {};
+  const std::vector<int> siblings = healthy_siblings(frame);
+  if (siblings.empty()) return {};
+  return {&frame.run, siblings[0], frame.run.view().lane(siblings[0]).name};
+}
+
+double reference_shift(const Frame& frame) {
+  const int reference = frame.run.reference_of(frame.at.lane);
+  if (reference < 0) return 0.0;
+  const RunView& run = frame.run.view();
+  const LossScale own = loss_scale_of(run, frame.at.lane, frame.at.step, frame.at.step);
+  const LossScale other = loss_scale_of(run, reference, frame.at.step, frame.at.step);
+  return own.known && other.known ? own.log2 - other.log2 : 0.0;
 }
 
 void open_row(ViewState& view, const LayerRow& row) {
@@ -411,13 +442,14 @@ void draw_spectrum(const Frame& frame) {
   const float head = text_size(*frame.fonts.bold, "0").y + 6.0f * unit + line + 4.0f * unit;
   const float top = at.y + head, bottom = at.y + room.y - line - 8.0f * unit;
   const float height = std::max(bottom - top, 40.0f * unit);
+  const float least = (frame.picture != nullptr ? kPicturePitch : kLeastPitch) * unit;
   const float peak = std::clamp(height * 0.14f, 24.0f * unit, 64.0f * unit);
-  state.most_rows = static_cast<size_t>(std::max(1.0f, (height - peak) / (kLeastPitch * unit)) + 1);
+  state.most_rows = static_cast<size_t>(std::max(1.0f, (height - peak) / least) + 1);
   Shown shown{.frame = frame, .rows = spectrum_rows(frame)};
   const std::vector<LayerRow>& rows = shown.rows.rows();
   const auto count = static_cast<double>(std::max<size_t>(rows.size(), 1));
   const float fitting = (height - peak) / static_cast<float>(std::max(count - 1.0, 1.0));
-  const float pitch = std::clamp(fitting, kLeastPitch * unit, kMostPitch * unit);
+  const float pitch = std::clamp(fitting, least, kMostPitch * unit);
   const double visible = 1.0 + static_cast<double>((height - peak) / pitch);
   double& scroll = frame.view.spectrum_scroll;
   scroll = std::clamp(scroll, 0.0, std::max(0.0, count - std::floor(visible)));

@@ -4,20 +4,28 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gui/data/spectrum_rows.h"
 #include "gui/panels/panel.h"
 
 namespace halfscope::gui {
 
-/// The lane on the other side of the wipe: the run that is compared with, else the lane that cures
-/// the selected one.
+/// Returns the lanes of the run that are healthy where the selected one is not, except references.
+std::vector<int> healthy_siblings(const Frame& frame);
+
+/// The lane on the other side of the wipe: the run that is compared with, else the first healthy
+/// sibling.
 struct FixedLane {
   const RunModel* run = nullptr;  ///< null: there is none
   int lane = -1;
   std::string name{};
 };
 FixedLane fixed_lane(const Frame& frame);
+
+/// Returns log2 of the lane's loss scale at the cursor over the reference's: how far apart their
+/// gradients are although they are the same.
+double reference_shift(const Frame& frame);
 
 /// Returns the rows of the selected lane at the cursor, up to date.
 SpectrumRows& spectrum_rows(const Frame& frame);

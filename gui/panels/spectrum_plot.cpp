@@ -112,7 +112,8 @@ void draw_reference(Canvas& canvas, const SpectrumPlot& plot, int row, const The
   if (ridge.shares.empty()) return;
   const float base = plot.scale.base(row);
   std::vector<ImVec2> line = outline_of(ridge, plot);
-  for (ImVec2& point : line) point.y = base - point.y;
+  const auto moved = static_cast<float>(plot.reference_shift * plot.pixels_per_power());
+  for (ImVec2& point : line) point = {point.x + moved, base - point.y};
   const std::vector<ImVec2> part = part_of(line, plot.min.x, plot.max.x);
   if (part.size() > 1) canvas.polyline(part, with_alpha(theme.ink, 0.42f), 1.0f * scale);
 }

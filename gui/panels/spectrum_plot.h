@@ -35,6 +35,7 @@ struct SpectrumPlot {
   std::string format{};     ///< its name
   const std::vector<Ridge>* ridges = nullptr;
   const std::vector<Ridge>* reference = nullptr;  ///< outlines; may be null or empty
+  double reference_shift = 0.0;                   ///< powers of two by which the outlines move
   int lit = -1, selected = -1;                    ///< rows
   float x(double exponent) const noexcept {
     return min.x +

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "analysis/report/report_parts.h"
+#include "gui/panels/cause.h"
 #include "gui/panels/panel.h"
 #include "gui/widgets/canvas.h"
 #include "gui/widgets/labels.h"
@@ -11,6 +12,8 @@
 
 namespace halfscope::gui {
 namespace {
+
+constexpr const char* kTry = "Try the fix";
 
 /// Returns the state as words and a shape, so that it does not depend on colour alone.
 const char* badge(Verdict::State state, bool early, bool unicode) {
@@ -107,8 +110,13 @@ void draw_verdict(const Frame& frame) {
       worst == nullptr || narrow
           ? 0.0f
           : ImGui::CalcTextSize("Show me where").x + 2 * ImGui::GetStyle().FramePadding.x + pad;
+  const bool tries = button_width > 0.0f && ill && report->diagnosis &&
+                     report->diagnosis->lane == frame.at.lane && !report->diagnosis->fix.empty() &&
+                     can_be_tried(frame, report->diagnosis->fix) && !report->run.inference;
+  const float try_width =
+      tries ? ImGui::CalcTextSize(kTry).x + 2 * ImGui::GetStyle().FramePadding.x + pad : 0.0f;
   const float text_x = start.x + pad + badge_width + 1.5f * pad;
-  const float wrap = start.x + width - pad - button_width;
+  const float wrap = start.x + width - pad - button_width - try_width;
   const float text_width = std::max(wrap - text_x, 100 * scale);
   if (low) {
     verdict.headline = beginning_of(*frame.fonts.bold, verdict.headline, text_width);
@@ -157,6 +165,15 @@ void draw_verdict(const Frame& frame) {
     ImGui::PopStyleColor();
   }
   if (!fix.empty()) write("verdict/fix", fix, beside ? text_x + fix_left : text_x, top + fix_top);
+  if (try_width > 0.0f) {
+    ImGui::SetCursorScreenPos(
+        {end.x - button_width - try_width, start.y + (height - ImGui::GetFrameHeight()) / 2});
+    if (ui::button("verdict/try", kTry)) {
+      frame.view.edits = report->diagnosis->fix;
+      frame.ask(Request::Kind::try_plan);
+    }
+    ui::tip("Trains with the fix beside this run, and shows both.");
+  }
   if (button_width > 0.0f) {
     const float button_height = ImGui::GetFrameHeight();
     ImGui::SetCursorScreenPos({end.x - button_width, start.y + (height - button_height) / 2});

@@ -14,7 +14,7 @@ namespace halfscope::gui {
 class AppDriver : public UiDriver {
  public:
   explicit AppDriver(std::optional<RunView> run = {}, std::optional<RunView> baseline = {},
-                     App::Options options = {})
+                     App::Options options = {}, Screen screen = Screen::details)
       : app_(textures_, std::move(options)) {
     draw_with([this] { app_.frame(); });
     app_.prepare(1.0f);
@@ -24,6 +24,7 @@ class AppDriver : public UiDriver {
     ImGui::GetIO().Fonts->GetTexDataAsRGBA32(&pixels, &width, &height);
     if (run)
       app_.show(model("run.hscope", *run), baseline ? model("other.hscope", *baseline) : nullptr);
+    app_.view().screen = screen;
   }
   App& app() noexcept { return app_; }
   const MemoryTextures& textures() const noexcept { return textures_; }
