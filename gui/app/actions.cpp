@@ -9,6 +9,7 @@
 
 #include "gui/app/app.h"
 #include "gui/panels/events.h"
+#include "gui/panels/spectrum.h"
 #include "gui/widgets/imgui_compat.h"
 
 namespace halfscope::gui {
@@ -98,6 +99,12 @@ const std::vector<AppAction>& app_actions() {
       {"Export", "Loss scales as SVG ...", "",
        [](App& app) { app.choose_svg(PanelPicture::scalers); }, true},
       {"View", "Spectrum or details", "V", [](App& app) { app.toggle_screen(); }, true},
+      {"View", "Next format of the Spectrum", ".", [](App& app) { app.next_window(1); }, true},
+      {"View", "Previous format of the Spectrum", ",", [](App& app) { app.next_window(-1); }, true},
+      {"View", "Try twice the loss scale", "=", [](App& app) { app.slide_loss_scale(1.0); }, true},
+      {"View", "Try half the loss scale", "-", [](App& app) { app.slide_loss_scale(-1.0); }, true},
+      {"View", "Fold or open the layer's group", "G", [](App& app) { app.fold_layers_here(); },
+       true},
       {"View", "Show all steps", "F", [](App& app) { app.fit(); }, true},
       {"View", "Zoom in", "W", [](App& app) { app.zoom(0.8); }, true},
       {"View", "Zoom out", "S", [](App& app) { app.zoom(1.25); }, true},
@@ -299,6 +306,23 @@ void App::toggle_playing() {
   view_.playing = !view_.playing;
   const bool at_end = view_.cursor < 0 || view_.cursor >= run_->step_count() - 1;
   if (view_.playing && at_end) view_.cursor = 0;
+}
+
+void App::next_window(int direction) {
+  const std::span<const SpectrumWindow> windows = spectrum_windows();
+  const auto here = std::find_if(windows.begin(), windows.end(), [&](const SpectrumWindow& each) {
+    return view_.window == each.lens;
+  });
+  const auto count = static_cast<int>(windows.size());
+  const int place = here == windows.end() ? 0 : static_cast<int>(here - windows.begin());
+  view_.window = windows[static_cast<size_t>((place + direction + count) % count)].lens;
+}
+
+void App::slide_loss_scale(double by) { view_.scale_shift = within_slide(view_.scale_shift + by); }
+
+void App::fold_layers_here() {
+  if (!run_) return;
+  fold_selected(make_frame());
 }
 
 void App::toggle_screen() {

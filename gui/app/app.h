@@ -103,6 +103,9 @@ class App {
   void follow();
   void toggle_playing();
   void toggle_screen();
+  void next_window(int direction);   ///< another format for the Spectrum
+  void slide_loss_scale(double by);  ///< in powers of two
+  void fold_layers_here();           ///< folds the selected layer's group, or opens it
   void back();
   void forward();
   void focus_filter() noexcept { focus_filter_ = true; }

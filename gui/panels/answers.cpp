@@ -9,6 +9,7 @@
 #include "analysis/spectrum/lens_text.h"
 #include "gui/panels/cause.h"
 #include "gui/panels/spectrum.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 
@@ -74,7 +75,7 @@ void draw_node(const Frame& frame, const Hop& hop, size_t index, bool last, int6
                          {x + 4.0f * unit, down - 3.0f * unit}, {x, down + 2.0f * unit},
                          theme.axis);
   if (left_out > 0) {
-    draw.AddText(frame.fonts.small, frame.fonts.small->FontSize,
+    draw.AddText(frame.fonts.small, font_size(*frame.fonts.small),
                  {x + 10.0f * unit, end.y - 1.0f * unit}, theme.faint,
                  fmt::format("{} more", counted(left_out, "layer")).c_str());
   }

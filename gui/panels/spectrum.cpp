@@ -140,8 +140,7 @@ void slide(const Shown& shown, const SpectrumPlot& plot, const std::string& path
     const double moved = static_cast<double>(ImGui::GetMouseDragDelta(0).x);
     const double shift =
         static_cast<double>(storage.GetFloat(start)) - moved / plot.pixels_per_power();
-    view.scale_shift = std::clamp(ImGui::GetIO().KeyAlt ? shift : std::round(shift),
-                                  -kFarthestShift, kFarthestShift);
+    view.scale_shift = within_slide(ImGui::GetIO().KeyAlt ? shift : std::round(shift));
   }
 }
 
@@ -187,7 +186,29 @@ void use_row(const Shown& shown, const std::vector<Ridge>& ridges, int row) {
     frame.view.layer = layer->path;
     frame.view.site.clear();
   }
-  if (ImGui::IsMouseDoubleClicked(0)) frame.view.screen = Screen::details;
+}
+
+/// Draws the context menu of a chart: folds the group around the row that was clicked.
+void offer_folding(const Shown& shown, const std::string& path, int row) {
+  ImGui::PushID((path + "/menu").c_str());
+  ImGuiStorage& storage = *ImGui::GetStateStorage();
+  const ImGuiID clicked = ImGui::GetID("row");
+  const bool inside = row >= 0 && row < static_cast<int>(shown.rows.rows().size());
+  if (ImGui::IsItemHovered() && ImGui::IsMouseReleased(ImGuiMouseButton_Right) && inside &&
+      !shown.rows.rows()[static_cast<size_t>(row)].group.empty()) {
+    storage.SetInt(clicked, row);
+    ImGui::OpenPopup("##menu");
+  }
+  if (ImGui::BeginPopup("##menu")) {
+    const int chosen = storage.GetInt(clicked, 0);
+    if (chosen < static_cast<int>(shown.rows.rows().size())) {
+      const LayerRow& each = shown.rows.rows()[static_cast<size_t>(chosen)];
+      const std::string text = "Fold " + each.group;
+      if (ui::menu_item(path + "/fold", text.c_str(), "G")) fold_group(shown.frame.view, each);
+    }
+    ImGui::EndPopup();
+  }
+  ImGui::PopID();
 }
 
 /// Returns the sentence at the right end of a chart's title.
@@ -312,12 +333,16 @@ void draw_chart(Shown& shown, SpectrumChart chart, ImVec2 min, ImVec2 max) {
         const bool dragged =
             ImGui::IsMouseDragging(0) || std::fabs(ImGui::GetMouseDragDelta(0).x) > 0.0f;
         if (pressed && !dragged) use_row(shown, ridges, row);
+        if (ImGui::IsMouseDoubleClicked(0) && !layers.folded) {
+          frame.view.screen = Screen::details;
+        }
         if (!ImGui::IsItemActive()) show_row_tip(shown, ridges, chart, row);
       }
       const float wheel = ImGui::GetIO().MouseWheel;
       if (wheel != 0.0f) frame.view.spectrum_scroll -= 3.0 * static_cast<double>(wheel);
     }
   }
+  if (frame.picture == nullptr) offer_folding(shown, path, plot.lit);
   canvas.begin_group("spectrum/" + name);
   const float split = min.x + static_cast<float>(frame.view.wipe) * (max.x - min.x);
   const std::vector<Ridge>& fixed = shown.rows.fixed(chart);
@@ -401,6 +426,18 @@ double reference_shift(const Frame& frame) {
 void open_row(ViewState& view, const LayerRow& row) {
   std::erase(view.closed, row.name);
   view.opened.push_back(row.name);
+}
+
+double within_slide(double shift) noexcept {
+  return std::clamp(shift, -kFarthestShift, kFarthestShift);
+}
+
+void fold_selected(const Frame& frame) {
+  const SpectrumRows& rows = spectrum_rows(frame);
+  const int row = row_of(rows.rows(), rows.spectrum(), frame.view.layer);
+  if (row < 0) return;
+  const LayerRow& here = rows.rows()[static_cast<size_t>(row)];
+  here.folded ? open_row(frame.view, here) : fold_group(frame.view, here);
 }
 
 void fold_group(ViewState& view, const LayerRow& row) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,9 +37,21 @@ Lens lens_of(const ViewState& view);
 /// Returns whether a loss scale moves any of the lane's gradients.
 bool has_loss_scale(const Frame& frame);
 
-/// Returns the rows' groups after a row was opened or its group folded.
+/// Opens a row that stands for several layers; folds the group around a row.
 void open_row(ViewState& view, const LayerRow& row);
 void fold_group(ViewState& view, const LayerRow& row);
+/// Opens the row of the selected layer if it is folded, else folds its group.
+void fold_selected(const Frame& frame);
+
+/// A format to look through: the text of its lens, and its name on the screen.
+struct SpectrumWindow {
+  const char* lens;
+  const char* name;
+};
+std::span<const SpectrumWindow> spectrum_windows() noexcept;
+
+/// Returns the shift of the loss scale within what can be tried.
+double within_slide(double shift) noexcept;
 
 /// Draws the formats to look through, each with what the run would lose, the choice of charts and
 /// the loss scale; with `offers_answers` also the switch to the answers.

@@ -10,24 +10,21 @@
 #include "analysis/rules/text.h"
 #include "gui/data/loss_scale.h"
 #include "gui/panels/spectrum.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
 namespace {
 
-struct Chip {
-  const char* window;  ///< text of the lens
-  const char* name;
-};
-constexpr std::array<Chip, 8> kChips{{{"", "as recorded"},
-                                      {"fp32", "fp32"},
-                                      {"bf16", "bf16"},
-                                      {"fp16", "fp16"},
-                                      {"e5m2", "e5m2"},
-                                      {"e4m3fn", "e4m3"},
-                                      {"mxfp8", "mxfp8"},
-                                      {"nvfp4", "nvfp4"}}};
+constexpr std::array<SpectrumWindow, 8> kWindows{{{"", "as recorded"},
+                                                  {"fp32", "fp32"},
+                                                  {"bf16", "bf16"},
+                                                  {"fp16", "fp16"},
+                                                  {"e5m2", "e5m2"},
+                                                  {"e4m3fn", "e4m3"},
+                                                  {"mxfp8", "mxfp8"},
+                                                  {"nvfp4", "nvfp4"}}};
 constexpr const char* kPerTensor = "/tensor";
 
 /// Returns the window without its scale per tensor.
@@ -79,9 +76,9 @@ void draw_chip(const Frame& frame, SpectrumRows& rows, const std::string& window
                      6.0f * unit);
   draw.AddRect(at, end, active ? theme.accent : theme.card_line, 6.0f * unit, 0,
                active ? 1.5f * unit : 1.0f);
-  draw.AddText(&bold, bold.FontSize, {at.x + pad, at.y + 4.0f * unit}, theme.ink, name.c_str());
+  draw.AddText(&bold, font_size(bold), {at.x + pad, at.y + 4.0f * unit}, theme.ink, name.c_str());
   const bool bad = lost.share() >= 0.0005;
-  draw.AddText(&small, small.FontSize, {at.x + pad, at.y + 6.0f * unit + name_size.y},
+  draw.AddText(&small, font_size(small), {at.x + pad, at.y + 6.0f * unit + name_size.y},
                bad               ? theme.lost
                : lost.high > 0.0 ? theme.soft
                                  : theme.good,
@@ -93,8 +90,8 @@ void draw_other_format(const Frame& frame) {
   ViewState& view = frame.view;
   const float unit = frame.scale;
   std::string text = plain(view.window);
-  const bool known = std::any_of(kChips.begin(), kChips.end(),
-                                 [&](const Chip& chip) { return text == chip.window; });
+  const bool known = std::any_of(kWindows.begin(), kWindows.end(),
+                                 [&](const SpectrumWindow& each) { return text == each.lens; });
   static constexpr const char* kOwn = "windows/other";
   const Lens lens = lens_of(view);
   const float width = 96.0f * unit;
@@ -243,9 +240,11 @@ void draw_answers_choice(const Frame& frame) {
 
 }  // namespace
 
+std::span<const SpectrumWindow> spectrum_windows() noexcept { return kWindows; }
+
 void draw_windows(const Frame& frame, bool offers_answers) {
   SpectrumRows& rows = spectrum_rows(frame);
-  for (const Chip& chip : kChips) draw_chip(frame, rows, chip.window, chip.name);
+  for (const SpectrumWindow& each : kWindows) draw_chip(frame, rows, each.lens, each.name);
   draw_other_format(frame);
   draw_answer(frame, rows);
   if (offers_answers) draw_answers_choice(frame);

@@ -21,6 +21,10 @@ inline Key symbol_key(char symbol) {
       return ImGuiKey_Equal;
     case '-':
       return ImGuiKey_Minus;
+    case ',':
+      return ImGuiKey_Comma;
+    case '.':
+      return ImGuiKey_Period;
     case '/':
       return ImGuiKey_Slash;
     default:

@@ -34,6 +34,7 @@ UiDriver::UiDriver(std::function<void()> draw, ImVec2 size)
   io.DisplaySize = size;
   io.IniFilename = nullptr;
   io.DeltaTime = 1.0f / 60.0f;
+  io.BackendFlags |= ImGuiBackendFlags_RendererHasVtxOffset;  // as OpenGL 3.3 has it
   set_named_keys(io);
   fonts_ = load_fonts(1.0f);
   unsigned char* pixels = nullptr;
