@@ -181,6 +181,7 @@ int main(int argc, char** argv) {
   ImGuiIO& io = ImGui::GetIO();
   io.IniFilename = nullptr;
   io.DisplaySize = {1920, 1080};
+  io.BackendFlags |= ImGuiBackendFlags_RendererHasVtxOffset;  // as OpenGL 3.3 has it
   {
     gui::MemoryTextures textures;
     gui::App app(textures, {});
@@ -191,6 +192,29 @@ int main(int argc, char** argv) {
     app.show(run);
     app.view().layer = "block3/layer12";
     Frames frames(app);
+    std::puts(" Spectrum");
+    const auto spectrum = [&] {
+      const gui::ViewState fresh;
+      app.view() = fresh;
+      app.view().layer = "block3/layer12";
+    };
+    spectrum();
+    frames.print("nothing changes", [](int) {});
+    frames.print("it plays: other steps each frame",
+                 [&](int i) { app.view().cursor = steps / 2 + i * kEvery; });
+    frames.print("the loss scale slides", [&](int i) { app.view().scale_shift = i % 20; });
+    frames.print("another format each frame", [&](int i) {
+      static constexpr const char* kLenses[] = {"fp16", "e4m3fn", "e5m2/tensor", "mxfp8"};
+      app.view().window = kLenses[i % 4];
+    });
+    spectrum();
+    app.view().merge_steps = true;
+    frames.print("a range of steps that moves", [&](int i) {
+      app.view().range = {static_cast<double>(i * kEvery), static_cast<double>(steps) / 2 + i};
+    });
+    std::puts(" Details");
+    spectrum();
+    app.view().screen = gui::Screen::details;
     frames.print("nothing changes", [](int) {});
     frames.print("the cursor moves", [&](int i) { app.view().cursor = steps / 2 + i * kEvery; });
     frames.print("steps are zoomed: a new heatmap each frame", [&](int i) {
