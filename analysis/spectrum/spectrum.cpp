@@ -98,7 +98,7 @@ bool Spectrum::any(SpectrumChart chart) const noexcept {
 }
 
 Spectrum make_spectrum(const RunView& run, int lane, std::span<const std::string> paths,
-                       int64_t first, int64_t last) {
+                       std::span<const SpectrumChart> charts, int64_t first, int64_t last) {
   Spectrum spectrum{.first = first, .last = last};
   spectrum.layers.reserve(paths.size());
   std::unordered_map<std::string_view, size_t> place;
@@ -108,7 +108,10 @@ Spectrum make_spectrum(const RunView& run, int lane, std::span<const std::string
   }
   for (const SiteInfo& site : run.lane(lane).sites) {
     const auto found = place.find(site.path);
-    if (found == place.end()) continue;
+    const SpectrumChart chart = chart_of(site.role);
+    if (found == place.end() || std::find(charts.begin(), charts.end(), chart) == charts.end()) {
+      continue;
+    }
     SpectrumTensor tensor{.site = site.order,
                           .name = site.name(),
                           .format = site.format,
@@ -122,8 +125,7 @@ Spectrum make_spectrum(const RunView& run, int lane, std::span<const std::string
       spectrum.windows = std::max(spectrum.windows, windows);
       spectrum.measured = std::max(spectrum.measured, merged);
     }
-    spectrum.layers[found->second].charts[static_cast<size_t>(chart_of(site.role))].push_back(
-        std::move(tensor));
+    spectrum.layers[found->second].charts[static_cast<size_t>(chart)].push_back(std::move(tensor));
   }
   return spectrum;
 }

@@ -49,13 +49,13 @@ struct Spectrum {
 };
 
 /// Most windows of a tensor that are merged; of a longer range, windows at equal distances.
-inline constexpr size_t kSpectrumWindows = 64;
+inline constexpr size_t kSpectrumWindows = 32;
 
-/// Collects the statistics of a lane's tensors over the windows that begin in [first, last], layer
-/// by layer as in `paths`. The totals of the whole run (first > last) take no longer than a step,
-/// but have no envelope.
+/// Collects the statistics of the tensors in these charts over the windows that begin in [first,
+/// last], layer by layer as in `paths`. The totals of the whole run (first > last) take no longer
+/// than a step, but have no envelope.
 Spectrum make_spectrum(const RunView& run, int lane, std::span<const std::string> paths,
-                       int64_t first, int64_t last);
+                       std::span<const SpectrumChart> charts, int64_t first, int64_t last);
 
 /// One layer, or several folded into one, in one chart. Nothing in it hides: for every exponent it
 /// has the largest share that one of its tensors has there in a step, and its loss is the worst

@@ -28,12 +28,14 @@ void include(const Ridge& ridge, double& low, double& high) {
 
 }  // namespace
 
-bool SpectrumRows::Source::update(const LaneSteps& steps, const std::vector<std::string>& paths) {
-  if (steps == key && paths == layers) return false;
+bool SpectrumRows::Source::update(const LaneSteps& steps, const SpectrumRequest& request) {
+  if (steps == key && request.layers == layers && request.charts == charts) return false;
   key = steps;
-  layers = paths;
-  spectrum = steps.run ? make_spectrum(*steps.run, steps.lane, paths, steps.first, steps.last)
-                       : Spectrum{};
+  layers = request.layers;
+  charts = request.charts;
+  spectrum = steps.run
+                 ? make_spectrum(*steps.run, steps.lane, layers, charts, steps.first, steps.last)
+                 : Spectrum{};
   return true;
 }
 
@@ -77,10 +79,10 @@ void SpectrumRows::update(const SpectrumRequest& request) {
   LaneSteps all = request.steps;
   all.first = 0;
   all.last = -1;
-  const bool new_totals = totals_.update(all, request.layers);
-  const bool new_steps = steps_.update(request.steps, request.layers);
-  const bool new_reference = reference_source_.update(request.reference, request.layers);
-  const bool new_fixed = fixed_source_.update(request.fixed, request.layers);
+  const bool new_totals = totals_.update(all, request);
+  const bool new_steps = steps_.update(request.steps, request);
+  const bool new_reference = reference_source_.update(request.reference, request);
+  const bool new_fixed = fixed_source_.update(request.fixed, request);
   const auto differs = [&](auto member) {
     return !last_ || !((*last_).*member == request.*member);
   };

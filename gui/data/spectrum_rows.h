@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the Spectrum draws: its rows and their ridges, for the selected lane, the reference and the
-// lane with the fix. They are worked out again only if something that they depend on has changed.
+// SpectrumRows: the rows of the Spectrum and their ridges, for the selected lane, the reference and
+// the lane with the fix. They are worked out again only if their sources have changed.
 #pragma once
 
 #include <array>
@@ -82,9 +82,10 @@ class SpectrumRows {
   struct Source {
     LaneSteps key{};
     std::vector<std::string> layers{};
+    std::vector<SpectrumChart> charts{};
     Spectrum spectrum{};
     /// Returns true if it had to be collected again.
-    bool update(const LaneSteps& steps, const std::vector<std::string>& paths);
+    bool update(const LaneSteps& steps, const SpectrumRequest& request);
   };
   static size_t index(SpectrumChart chart) noexcept { return static_cast<size_t>(chart); }
   static const std::vector<Ridge>& of(const RidgeTable& table, SpectrumChart chart) {

@@ -215,9 +215,9 @@ void offer_folding(const Shown& shown, const std::string& path, int row) {
 std::string chart_note(const Shown& shown, SpectrumChart chart) {
   const Frame& frame = shown.frame;
   const Lens lens = lens_of(frame.view);
-  if (lens.scale == LensScale::tensor) return "each tensor with a scale of its own";
+  if (lens.scale == LensScale::tensor) return "every tensor is scaled";
   if (lens.scale == LensScale::block)
-    return fmt::format("each block of {} with a scale of its own", lens.block_size);
+    return fmt::format("every block of {} values is scaled", lens.block_size);
   const bool scales = has_loss_scale(frame);
   if (frame.picture != nullptr) return "";
   if (chart == SpectrumChart::gradients && scales)

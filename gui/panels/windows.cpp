@@ -250,7 +250,10 @@ void draw_windows(const Frame& frame, bool offers_answers) {
   if (offers_answers) draw_answers_choice(frame);
   draw_charts_choice(frame);
   draw_wipe(frame);
-  if (has_loss_scale(frame) && lens_of(frame.view).scale == LensScale::none)
+  const std::vector<SpectrumChart>& charts = frame.view.charts;
+  const bool shows_gradients =
+      std::find(charts.begin(), charts.end(), SpectrumChart::gradients) != charts.end();
+  if (shows_gradients && has_loss_scale(frame) && lens_of(frame.view).scale == LensScale::none)
     draw_scale(frame, rows);
 }
 

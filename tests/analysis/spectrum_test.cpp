@@ -159,7 +159,7 @@ RunView small_run() {
 TEST(Spectrum, ARidgeHasTheLargestShareOfItsTensors) {
   const RunView run = small_run();
   const std::vector<std::string> paths{"a/one", "a/two"};
-  const Spectrum spectrum = make_spectrum(run, 0, paths, 2, 2);
+  const Spectrum spectrum = make_spectrum(run, 0, paths, kAllSpectrumCharts, 2, 2);
   const std::vector<int> one{0}, both{0, 1};
   const Ridge alone = make_ridge(spectrum, one, SpectrumChart::activations, {}, 0.0);
   EXPECT_EQ(alone.low, 0);
@@ -177,7 +177,7 @@ TEST(Spectrum, ARidgeHasTheLargestShareOfItsTensors) {
 TEST(Spectrum, OnlyGradientsFollowTheLossScale) {
   const RunView run = small_run();
   const std::vector<std::string> paths{"a/one", "a/two"};
-  const Spectrum spectrum = make_spectrum(run, 0, paths, 2, 2);
+  const Spectrum spectrum = make_spectrum(run, 0, paths, kAllSpectrumCharts, 2, 2);
   EXPECT_EQ(total_loss(spectrum, SpectrumChart::gradients, {}, 10.0).high, 0.0);
   EXPECT_EQ(total_loss(spectrum, SpectrumChart::activations, {}, 40.0).high, 0.0);
   const int best = best_loss_scale_shift(spectrum, {});
@@ -188,7 +188,7 @@ TEST(Spectrum, OnlyGradientsFollowTheLossScale) {
 TEST(Spectrum, ARangeOfStepsShowsTheLargestShareOfEachStep) {
   const RunView run = small_run();
   const std::vector<std::string> paths{"a/one", "a/two"};
-  const Spectrum range = make_spectrum(run, 0, paths, 1, 3);
+  const Spectrum range = make_spectrum(run, 0, paths, kAllSpectrumCharts, 1, 3);
   EXPECT_EQ(range.windows, 3);
   EXPECT_EQ(range.measured, 3);
   const std::vector<int> one{0};
@@ -204,7 +204,7 @@ TEST(Spectrum, ARangeOfStepsShowsTheLargestShareOfEachStep) {
 TEST(Spectrum, TheWindowIsTheNarrowestCommonFormat) {
   const RunView run = small_run();
   const std::vector<std::string> paths{"a/one", "a/two"};
-  EXPECT_EQ(main_format(make_spectrum(run, 0, paths, 0, 0)), kFp16);
+  EXPECT_EQ(main_format(make_spectrum(run, 0, paths, kAllSpectrumCharts, 0, 0)), kFp16);
 }
 
 std::vector<std::string> names_of(const std::vector<LayerRow>& rows) {
