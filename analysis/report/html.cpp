@@ -49,7 +49,7 @@ std::string head(const Report& report) {
   if (!report.verdict.more.empty()) {
     page += fmt::format("<p class=\"more\">{}</p>\n", prose(report.verdict.more));
   }
-  return page + answer_strip(report) + html::lane_cards(report) + "</header>\n";
+  return page + answer_strip(report) + "</header>\n";
 }
 
 std::string run_card(const Report& report) {
@@ -95,11 +95,12 @@ std::string run_card(const Report& report) {
   return card + "</dl></section>\n";
 }
 
-std::string curves(const Report& report) {
+/// `with_loss`: the page has no Spectrum, which has the loss beside it.
+std::string curves(const Report& report, bool with_loss) {
   std::string page = "<section aria-labelledby=\"curves\"><h2 id=\"curves\">Curves</h2>\n";
   if (report.steps == 0) return page + "<p class=\"soft\">No steps recorded.</p></section>\n";
-  const std::string charts =
-      html::loss_chart(report) + html::scale_chart(report) + html::learning_rate_chart(report);
+  const std::string charts = (with_loss ? html::loss_chart(report) : "") +
+                             html::scale_chart(report) + html::learning_rate_chart(report);
   return charts.empty() ? "" : page + charts + "</section>\n";
 }
 
@@ -252,13 +253,15 @@ std::string report_html(const Report& report) {
       "<title>HalfScope: {} on {}, {}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n",
       escape(report.run.model), escape(report.run.data), verdict_name(report.verdict.state),
       html::kStyle);
+  const std::string hero = html::spectrum_section(report);
   const std::string before = html::diagnosis_section(report) + html::actions_section(report) +
                              html::proof_section(report) + run_card(report);
-  const std::string after = curves(report) + html::events_section(report) +
+  const std::string after = curves(report, hero.empty()) + html::events_section(report) +
                             html::lanes_section(report) + definitions(report) + reproduce(report);
   const std::string body =
-      before + html::layer_section(report, top.size() + before.size() + after.size()) + after;
-  return top + head(report) + contents(body) + body +
+      before +
+      html::layer_section(report, top.size() + hero.size() + before.size() + after.size()) + after;
+  return top + head(report) + hero + html::lane_cards(report) + contents(body) + body +
          fmt::format("</main>\n<script>{}</script>\n</body>\n</html>\n", html::kScript);
 }
 

@@ -57,6 +57,10 @@ std::string learning_rate_chart(const Report& report);
 /// Returns a small drawing of a lane's line in the charts, for legends.
 std::string lane_swatch(size_t lane);
 
+// html_spectrum.cpp
+/// Returns the Spectrum with the loss beside it; "" if nothing was recorded.
+std::string spectrum_section(const Report& report);
+
 // html_lanes.cpp
 std::string lane_cards(const Report& report);  ///< the overview under the verdict
 std::string events_section(const Report& report);

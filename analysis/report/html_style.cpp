@@ -10,11 +10,11 @@ const std::string_view kStyle = R"css(
 :root{color-scheme:light dark;--bg:#fff;--card:#f6f7f9;--line:#dde1e7;--ink:#171b20;--soft:#56606d;
 --accent:#1560a8;--accent-soft:#e5effa;--good:#146139;--good-soft:#e2f3e9;--warn:#7a4b00;
 --warn-soft:#fcefd5;--bad:#ac2118;--bad-soft:#fde9e6;--bar:#3d86c6;--lost:#d9570b;
---zone-lost:#fad8bd;--zone-sub:#fdf0e4;--l0:#4a5361;--l1:#1f77b4;--l2:#c65302;--l3:#7a5fa8}
+--zone-lost:#fad8bd;--zone-sub:#fdf0e4;--sbg:#fbfcfd;--sub:#c39a1f;--l0:#4a5361;--l1:#1f77b4;--l2:#c65302;--l3:#7a5fa8}
 @media (prefers-color-scheme:dark){:root{--bg:#111418;--card:#191d23;--line:#303843;--ink:#e7eaee;
 --soft:#a1abb7;--accent:#80baf2;--accent-soft:#14304d;--good:#74d6a0;--good-soft:#10301f;
 --warn:#f0bd66;--warn-soft:#372a10;--bad:#ff968a;--bad-soft:#43191a;--bar:#4f9ade;--lost:#f5823a;
---zone-lost:#523016;--zone-sub:#2e241b;--l0:#b4bcc8;--l1:#63b0ee;--l2:#fd9a4e;--l3:#b59be0}}
+--zone-lost:#523016;--zone-sub:#2e241b;--sbg:#0d1013;--sub:#e0b64f;--l0:#b4bcc8;--l1:#63b0ee;--l2:#fd9a4e;--l3:#b59be0}}
 *{box-sizing:border-box}
 html{scroll-behavior:smooth;-webkit-text-size-adjust:100%}
 body{margin:0;background:var(--bg);color:var(--ink);
@@ -136,6 +136,31 @@ color:var(--soft);padding-top:3px;font-variant-numeric:tabular-nums}
 .legend svg{flex:none}
 figure{margin:1.3em 0 2em}figcaption{margin-top:.2em}
 figure h3{margin:0 0 .2em}
+section.spectrum{border-top:0;margin-top:1.4em;padding-top:0}
+.hero-charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:0 26px;
+align-items:start;width:min(1400px,100vw - 48px);margin-left:50%;transform:translateX(-50%)}
+.hero-charts figure{margin:.4em 0 .8em;min-width:0}.hero-charts figcaption{display:none}
+.hero-charts h3 small.bad{color:var(--bad);font-weight:620}
+.hero-charts .plot svg{height:260px}
+.sp{display:grid;grid-template-columns:104px minmax(0,1fr) 50px}
+.sp svg{width:100%;display:block;background:var(--sbg)}
+.sp path{vector-effect:non-scaling-stroke;stroke-width:1.2;stroke-linejoin:round}
+.names,.lost{position:relative;font-size:.72rem;color:var(--soft);line-height:1}
+.names span,.lost span{position:absolute;transform:translateY(-80%);white-space:nowrap}
+.names span{right:8px;max-width:100%;overflow:hidden;text-overflow:ellipsis;padding-bottom:2px}
+.names .guilty{color:var(--bad);font-weight:640}
+.lost span{left:6px;color:var(--bad);font-variant-numeric:tabular-nums}
+.sp .x{grid-column:2;position:relative;height:1.5em;font-size:.74rem;color:var(--soft)}
+.sp .x span{position:absolute;transform:translateX(-50%);padding-top:2px}
+.bands{position:relative;height:1.3em;margin:0 50px 0 104px;font-size:.7rem;line-height:1.3}
+.bands span{position:absolute;overflow:hidden;white-space:nowrap;text-align:center}
+.tsl{color:var(--bad)}.tss{color:var(--warn)}.tsn{color:var(--accent)}
+.zsn{fill:var(--bar);fill-opacity:.17}.zss{fill:var(--sub);fill-opacity:.17}
+.sn{fill:var(--card);fill:color-mix(in srgb,var(--bar) 30%,var(--sbg));stroke:var(--bar)}
+.ss{fill:var(--card);fill:color-mix(in srgb,var(--sub) 32%,var(--sbg));stroke:var(--sub)}
+.sl{fill:var(--zone-lost);fill:color-mix(in srgb,var(--lost) 62%,var(--sbg));stroke:var(--lost)}
+.sref{fill:none;stroke:var(--ink);stroke-opacity:.42}
+.sp g:hover path{stroke-width:2.2}
 ol.chain{list-style:none;display:flex;flex-wrap:wrap;gap:8px 26px;padding:0;margin:.6em 0}
 .chain li{border:1px solid var(--line);border-radius:8px;padding:5px 11px;font-size:.88rem;
 position:relative;overflow-wrap:anywhere}
@@ -204,7 +229,8 @@ line-height:1.3}
 dl.defs{columns:2;column-gap:48px;margin:0;font-size:.92rem}
 dl.defs div{break-inside:avoid;padding-bottom:.9em}dl.defs dt{font-weight:600}
 dl.defs dd{margin:.1em 0 0;color:var(--soft)}
-@media screen and (max-width:700px){dl.defs{columns:1}main{padding:18px 16px 48px}h1{
+@media screen and (max-width:700px){.hero-charts{width:auto;margin-left:0;transform:none}
+dl.defs{columns:1}main{padding:18px 16px 48px}h1{
 font-size:1.38rem}.brand span{float:none;
 display:block}.more{font-size:1rem}.action dl,.pair,.tensor{grid-template-columns:minmax(0,1fr)}
 .plot{grid-template-columns:2.9em 1fr}.plot svg{height:160px}dl.run{grid-template-columns:1fr 1fr}

@@ -222,6 +222,18 @@ void choose_listed(Report& report) {
   }
 }
 
+void add_spectrum(const RunView& run, Report& report) {
+  if (report.focus < 0) return;
+  std::vector<std::string> paths;
+  for (const LayerReport& layer : report.layers) {
+    if (layer.lane == report.focus) paths.push_back(layer.path);
+  }
+  constexpr SpectrumChart kCharts[] = {SpectrumChart::activations, SpectrumChart::gradients};
+  report.spectrum = make_spectrum(run, report.focus, paths, kCharts, 0, -1);
+  if (report.reference < 0 || report.reference == report.focus) return;
+  report.reference_spectrum = make_spectrum(run, report.reference, paths, kCharts, 0, -1);
+}
+
 }  // namespace
 
 std::optional<Severity> worst_severity(const std::vector<Finding>& findings) {
@@ -262,6 +274,7 @@ Report make_report(const RunView& run) {
   report::add_actions(run, report);
   report::add_reproduction(run, report);
   report.verdict = report::judge(report);
+  add_spectrum(run, report);
   return report;
 }
 

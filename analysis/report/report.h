@@ -16,6 +16,7 @@
 #include "analysis/proof/proof_record.h"
 #include "analysis/rules/harm.h"
 #include "analysis/rules/recommend.h"
+#include "analysis/spectrum/spectrum.h"
 #include "core/numeric/statistics/rates.h"
 
 namespace halfscope {
@@ -210,6 +211,9 @@ struct Report {
   std::vector<EventReport> events;       ///< the first non-finite event of every lane that has one
   std::string plan_text;                 ///< the advised plan, one rule per line; "" without advice
   std::vector<std::string> reproduce;    ///< commands
+  /// Activations and gradients of the lane in focus over the whole run, and of the reference if it
+  /// is another lane.
+  Spectrum spectrum, reference_spectrum;
 };
 
 inline constexpr size_t kReportRows = 1000;

@@ -114,7 +114,8 @@ std::vector<LayerRow> fold_layers(std::span<const std::string> paths, size_t mos
   for (size_t i = 0; i < paths.size(); ++i) root.layers.push_back(static_cast<int>(i));
   split(root, paths, 0);
   const size_t limit = std::max<size_t>(most, 1);
-  // The depth that fits is decided without the user's choices, so that opening a group closes no other.
+  // The depth that fits is decided without the user's choices, so that opening a group closes no
+  // other.
   int levels = 0;
   const auto rows_at = [&](int level, const Folder& folder) {
     std::vector<LayerRow> rows;

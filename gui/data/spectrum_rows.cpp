@@ -8,26 +8,6 @@
 #include "analysis/spectrum/lens_text.h"
 
 namespace halfscope::gui {
-namespace {
-
-constexpr double kRoom = 2.0;         ///< powers of two beside the values
-constexpr double kFarEdge = 14.0;     ///< a window's edge further away is not shown
-constexpr double kLeastWidth = 24.0;  ///< powers of two
-constexpr float kThinTail = 1e-4f;    ///< share of a tensor's values that may be off the chart
-
-/// Widens the range to all but the thin tails of the ridge.
-void include(const Ridge& ridge, double& low, double& high) {
-  float below = 0.0f, above = 0.0f;
-  size_t first = 0, last = ridge.shares.size();
-  while (first < last && below + ridge.shares[first] < kThinTail) below += ridge.shares[first++];
-  while (last > first && above + ridge.shares[last - 1] < kThinTail) above += ridge.shares[--last];
-  if (first == last) return;
-  low = std::min(low, static_cast<double>(ridge.low) + static_cast<double>(first));
-  high = std::max(high, static_cast<double>(ridge.low) + static_cast<double>(last));
-}
-
-}  // namespace
-
 bool SpectrumRows::Source::update(const LaneSteps& steps, const SpectrumRequest& request) {
   if (steps == key && request.layers == layers && request.charts == charts) return false;
   key = steps;
@@ -55,22 +35,7 @@ RidgeTable SpectrumRows::ridges_of(const Spectrum& spectrum, const SpectrumReque
 void SpectrumRows::fit_ranges(const SpectrumRequest& request) {
   const ExponentWindow window = exponent_window(format_);
   for (const SpectrumChart chart : request.charts) {
-    double low = 1e9, high = -1e9;
-    for (size_t layer = 0; layer < totals_.spectrum.layers.size(); ++layer) {
-      const int one[] = {static_cast<int>(layer)};
-      include(make_ridge(totals_.spectrum, one, chart, request.lens, 0.0), low, high);
-    }
-    if (low > high) {
-      low = std::max(window.flush, -30.0);
-      high = std::min(window.overflow, 20.0);
-    }
-    // The edges of the window explain the picture, unless they are far from all values.
-    for (const double edge : {window.flush - kRoom, window.overflow + kRoom}) {
-      if (edge < low && low - edge < kFarEdge) low = edge;
-      if (edge > high && edge - high < kFarEdge) high = edge;
-    }
-    const double missing = std::max(0.0, kLeastWidth - (high - low));
-    ranges_[index(chart)] = {low - kRoom - missing / 2.0, high + kRoom + missing / 2.0};
+    ranges_[index(chart)] = fit_range(totals_.spectrum, chart, request.lens, window);
   }
 }
 

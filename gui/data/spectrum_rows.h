@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analysis/spectrum/groups.h"
+#include "analysis/spectrum/ridge_outline.h"
 #include "analysis/spectrum/spectrum.h"
 #include "gui/data/run_model.h"
 
@@ -23,11 +24,6 @@ struct LaneSteps {
   int lane = -1;
   int64_t first = 0, last = -1;
   friend bool operator==(const LaneSteps&, const LaneSteps&) = default;
-};
-
-/// Exponents from `low` to `high` that a chart shows.
-struct ExponentRange {
-  double low = -28.0, high = 18.0;
 };
 
 struct SpectrumRequest {

@@ -53,9 +53,4 @@ void draw_window(Canvas& canvas, const SpectrumPlot& plot, const Theme& theme, c
 /// Draws the ridges, the first row at the back. Parts outside the window are in the colour of loss.
 void draw_ridges(Canvas& canvas, const SpectrumPlot& plot, const Theme& theme, float scale);
 
-/// Returns the names or numbers to write next to rows: with little space between rows, the most
-/// important ones that do not touch. `weights` are by row, larger is more important, 0 is never
-/// written.
-std::vector<int> rows_to_label(const std::vector<double>& weights, float pitch, float line_height);
-
 }  // namespace halfscope::gui

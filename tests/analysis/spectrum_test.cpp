@@ -9,6 +9,7 @@
 #include <random>
 
 #include "analysis/spectrum/groups.h"
+#include "analysis/spectrum/ridge_outline.h"
 #include "core/numeric/formats/round.h"
 #include "core/numeric/scaling/block_format.h"
 
@@ -205,6 +206,48 @@ TEST(Spectrum, TheWindowIsTheNarrowestCommonFormat) {
   const RunView run = small_run();
   const std::vector<std::string> paths{"a/one", "a/two"};
   EXPECT_EQ(main_format(make_spectrum(run, 0, paths, kAllSpectrumCharts, 0, 0)), kFp16);
+}
+
+TEST(RidgeOutline, GoesThroughTheMiddleOfEachBin) {
+  const Ridge ridge{.low = -2, .shares = {0.25f, 0.0f, 1.0f, 0.04f}};
+  const std::vector<RidgePoint> line = ridge_outline(ridge, 4);
+  const auto height_at = [&](float x) {
+    for (const RidgePoint& point : line) {
+      if (point.x == x) return point.y;
+    }
+    return -1.0f;
+  };
+  EXPECT_EQ(line.front().x, -2.5f);
+  EXPECT_EQ(line.front().y, 0.0f);
+  EXPECT_EQ(height_at(-1.5f), 0.5f);
+  EXPECT_EQ(height_at(-0.5f), 0.0f);
+  EXPECT_EQ(height_at(0.5f), 1.0f);
+  EXPECT_FLOAT_EQ(height_at(1.5f), 0.2f);
+  EXPECT_EQ(line.back().x, 2.5f);
+  for (const RidgePoint& point : line) {
+    EXPECT_GE(point.y, 0.0f);
+    EXPECT_LE(point.y, 1.0f) << "it must not overshoot";
+  }
+}
+
+TEST(RidgeOutline, IsCutAtTheEdgesOfZones) {
+  const std::vector<RidgePoint> line{{0, 0}, {2, 1}, {4, 0}};
+  const std::vector<RidgePoint> part = outline_part(line, 1.0, 3.0);
+  ASSERT_EQ(part.size(), 3u);
+  EXPECT_EQ(part[0].x, 1.0f);
+  EXPECT_EQ(part[0].y, 0.5f);
+  EXPECT_EQ(part[1].y, 1.0f);
+  EXPECT_EQ(part[2].x, 3.0f);
+  EXPECT_TRUE(outline_part(line, 5.0, 9.0).empty());
+  EXPECT_EQ(outline_part(line, 0.5, 1.5).size(), 2u) << "both cuts in one piece";
+}
+
+TEST(RidgeOutline, ZonesFollowTheWindow) {
+  const auto zones = zones_of(exponent_window(kFp16), -30.0, 10.0);
+  EXPECT_EQ(zones[0].to, -25.0);
+  EXPECT_EQ(zones[1].to, -14.0);
+  EXPECT_EQ(zones[2].to, 10.0);
+  EXPECT_EQ(zones[3].from, zones[3].to) << "overflow is off the chart";
 }
 
 std::vector<std::string> names_of(const std::vector<LayerRow>& rows) {

@@ -109,6 +109,38 @@ TEST(ReportHtml, IsWellFormedAndSelfContained) {
   EXPECT_EQ(html_fault(page_of(RunView(RunInfo{}, RunStatus::running))), "");
 }
 
+TEST(ReportHtml, TheSpectrumShowsWhatIsLostWhere) {
+  const RunView run = make_run(hot_spec());
+  const Report report = make_report(run);
+  const std::string page = report_html(report);
+  const size_t from = page.find("<section class=\"spectrum\""), to = page.find("</section>", from);
+  ASSERT_NE(from, std::string::npos);
+  const std::string spectrum = page.substr(from, to - from);
+  EXPECT_LT(page.find("<h1>"), from);
+  EXPECT_LT(to, page.find("<nav"));
+  for (const char* text : {"Activations", "Gradients", "fp16 normal range", "<h3>Loss"}) {
+    EXPECT_TRUE(has(spectrum, text)) << text;
+  }
+  EXPECT_TRUE(has(spectrum, "class=\"guilty\""));
+  const TensorStats total = run.total(1, *run.find_site(1, "conv2.activation"));
+  const double lost = static_cast<double>(total.overflow + total.underflow) /
+                      static_cast<double>(total.n - total.zero - total.non_finite());
+  EXPECT_TRUE(has(spectrum, ">" + percent(lost) + "</span>"));
+  EXPECT_TRUE(has(spectrum, "<path class=\"sl\""));
+  EXPECT_TRUE(has(spectrum, "<th scope=\"row\">bf16</th><td class=\"n\">0</td>"));
+}
+
+TEST(ReportHtml, WithoutStatisticsTheLossIsAmongTheCurves) {
+  RunInfo info = make_run(healthy_spec()).info();
+  for (LaneInfo& lane : info.lanes) lane.sites.clear();
+  RunView run(info, RunStatus::complete);
+  for (int64_t step = 0; step < 5; ++step) run.add_step(0, {.step = step, .loss = 1.0});
+  const std::string page = page_of(run);
+  EXPECT_FALSE(has(page, "<section class=\"spectrum\""));
+  EXPECT_LT(page.find("id=\"curves\""), page.find("<h3>Loss"));
+  EXPECT_EQ(html_fault(page), "");
+}
+
 TEST(ReportHtml, SectionsStandInOrder) {
   const std::string page = page_of(full_run());
   size_t before = page.find("<h1>");
