@@ -226,6 +226,7 @@ class App {
   std::string picture_file_, picture_request_;
   int picture_in_ = 0;  ///< frames until the dialog has gone from the picture
 
+  int palette_row_ = 0;  ///< the entry that Enter runs
   double play_clock_ = 0.0;
   bool share_card_ = false;
   std::unique_ptr<ChildProcess> card_;  ///< draws a share card

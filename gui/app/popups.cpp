@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Popups: the command palette, "go to", the list of keys, and the float lab without a run.
+// Popups: "go to", the list of keys, and the float lab without a run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,56 +49,6 @@ void App::draw_popups() {
       focus_popup_ = false;
     }
   }
-}
-
-void App::draw_palette() {
-  bool opens = !focus_popup_;
-  if (opens) palette_text_.clear();
-  if (!begin_popup("palette", {560 * scale(), 0}, opens)) {
-    popup_.clear();
-    focus_popup_ = false;
-    return;
-  }
-  if (!focus_popup_) ImGui::SetKeyboardFocusHere();
-  focus_popup_ = true;
-  ui::input_text("palette/text", "type a command", &palette_text_, -1);
-  const bool enter = named_key_pressed(ImGuiKey_Enter);
-  const AppAction* chosen = nullptr;
-  bool first = true;
-  for (const AppAction& action : app_actions()) {
-    const std::string name = fmt::format("{}: {}", action.menu, action.name);
-    if (action.needs_run && !has_run()) continue;
-    if (!passes_filter(name, palette_text_)) continue;
-    const ImVec2 start = ImGui::GetCursorScreenPos();
-    const float width = ImGui::GetContentRegionAvail().x;
-    if (ui::selectable(fmt::format("palette/{}", action.name), name.c_str(), first) ||
-        (first && enter)) {
-      if (chosen == nullptr) chosen = &action;
-    }
-    const float key_width = ImGui::CalcTextSize(action.shortcut).x;
-    ImGui::GetWindowDrawList()->AddText({start.x + width - key_width, start.y}, theme_->soft,
-                                        action.shortcut);
-    first = false;
-  }
-  const size_t bookmarks = has_run() ? view_.bookmarks.size() : 0;
-  size_t bookmark = bookmarks;
-  for (size_t i = 0; i < bookmarks; ++i) {
-    const std::string name = "Bookmark: " + view_.bookmarks[i].name;
-    if (!passes_filter(name, palette_text_)) continue;
-    const bool clicked = ui::selectable(fmt::format("palette/bookmark/{}", i), name.c_str(), first);
-    if (clicked || (first && enter)) bookmark = i;
-    first = false;
-  }
-  if (chosen != nullptr || bookmark < bookmarks) {
-    ImGui::CloseCurrentPopup();
-    close_popup();
-    if (chosen != nullptr) {
-      chosen->run(*this);
-    } else {
-      go_to_bookmark(bookmark);
-    }
-  }
-  ImGui::EndPopup();
 }
 
 void App::draw_go_to() {

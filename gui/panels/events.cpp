@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "analysis/rules/text.h"
@@ -82,14 +85,54 @@ std::vector<Event> events_of(const RunModel& run, int lane) {
   return events;
 }
 
+std::vector<EventGroup> group_events(const std::vector<Event>& events) {
+  std::vector<EventGroup> groups;
+  std::map<std::pair<Event::Kind, int>, size_t> newest;  // group of each kind and tensor
+  for (size_t i = 0; i < events.size(); ++i) {
+    const Event& event = events[i];
+    const auto [place, is_new] = newest.try_emplace({event.kind, event.site}, groups.size());
+    const bool follows = !is_new && event.kind != Event::Kind::finding &&
+                         event.step <= events[groups[place->second].events.back()].step + 1;
+    if (follows) {
+      groups[place->second].events.push_back(i);
+      continue;
+    }
+    place->second = groups.size();
+    groups.push_back({{i}});
+  }
+  return groups;
+}
+
 namespace {
+
+constexpr size_t kFewEvents = 3;  ///< a smaller group is not folded
+
+/// A line of the list: an event, or the head of a folded or open group.
+struct EventLine {
+  size_t event = 0;
+  const EventGroup* group = nullptr;  ///< of a head
+  bool inside = false;                ///< of an open group
+};
 
 struct EventCache {
   std::weak_ptr<const RunView> view{};
   const void* report = nullptr;
   int lane = -1;
   std::vector<Event> events{};
+  std::vector<EventGroup> groups{};
+  std::set<size_t> open{};  ///< first events of open groups
 };
+
+std::vector<EventLine> lines_of(const EventCache& cache) {
+  std::vector<EventLine> lines;
+  for (const EventGroup& group : cache.groups) {
+    const bool folds = group.events.size() >= kFewEvents;
+    if (folds) lines.push_back({.event = group.events[0], .group = &group});
+    if (folds && !cache.open.contains(group.events[0])) continue;
+    for (const size_t event : group.events) lines.push_back({.event = event, .inside = folds});
+  }
+  return lines;
+}
 
 ImU32 color_of(const Theme& theme, Event::Kind kind) {
   switch (kind) {
@@ -145,8 +188,52 @@ void draw_chain(const Frame& frame, const EventReport* event) {
   ImGui::Dummy({0, 2 * frame.scale});
 }
 
-void draw_list(const Frame& frame, const std::vector<Event>& events) {
-  if (events.empty()) {
+/// Returns the sentence of a group: "17 steps in a row; first: update skipped ...".
+std::string group_text(const EventCache& cache, const EventGroup& group) {
+  return fmt::format("{} in a row; first: {}",
+                     counted(static_cast<int64_t>(group.events.size()), "step"),
+                     cache.events[group.events[0]].text);
+}
+
+void draw_line(const Frame& frame, EventCache& cache, const EventLine& line) {
+  const Event& event = cache.events[line.event];
+  const bool is_head = line.group != nullptr;
+  const std::string path = fmt::format("events/{}{}", is_head ? "group/" : "", line.event);
+  const int64_t last = is_head ? cache.events[line.group->events.back()].step : event.step;
+  std::string steps = grouped(event.step);
+  if (is_head) {
+    const bool open = cache.open.contains(line.event);
+    const char* sign = !frame.fonts.unicode ? (open ? "- " : "+ ") : open ? "\u25be " : "\u25b8 ";
+    steps = fmt::format("{}{} to {}", sign, grouped(event.step), grouped(last));
+  } else if (line.inside) {
+    steps = "    " + steps;
+  }
+  ImGui::TableNextRow();
+  ImGui::TableNextColumn();
+  const bool here = event.step <= frame.at.step && frame.at.step <= last;
+  if (ui::selectable(path + "/step", steps.c_str(), here, {0, 0},
+                     ImGuiSelectableFlags_SpanAllColumns)) {
+    frame.view.cursor = event.step;
+    if (event.site >= 0) frame.select_site(event.site);
+    if (is_head && !cache.open.erase(line.event)) cache.open.insert(line.event);
+  }
+  if (ImGui::IsItemHovered()) frame.view.hovered_step = event.step;
+  ImGui::TableNextColumn();
+  ImGui::PushStyleColor(ImGuiCol_Text, color_of(frame.theme, event.kind));
+  ui::text(path + "/kind", event_name(event.kind));
+  ImGui::PopStyleColor();
+  ImGui::TableNextColumn();
+  ui::text(path + "/site", event.site >= 0
+                               ? frame.lane_info().sites[static_cast<size_t>(event.site)].name()
+                               : std::string("-"));
+  ImGui::TableNextColumn();
+  const std::string text = is_head ? group_text(cache, *line.group) : event.text;
+  ui::text(path + "/what", text);
+  ui::tip(text.c_str());
+}
+
+void draw_list(const Frame& frame, EventCache& cache) {
+  if (cache.events.empty()) {
     const bool measured = !frame.run.columns().empty();
     ImGui::PushStyleColor(ImGuiCol_Text, measured ? frame.theme.good : frame.theme.soft);
     ui::text("events/empty",
@@ -160,37 +247,17 @@ void draw_list(const Frame& frame, const std::vector<Event>& events) {
                                 ImGuiTableFlags_BordersInnerV | ImGuiTableFlags_SizingStretchProp;
   if (!ImGui::BeginTable("events", 4, flags)) return;
   ImGui::TableSetupScrollFreeze(0, 1);
-  ImGui::TableSetupColumn("Step", ImGuiTableColumnFlags_WidthFixed, 70 * frame.scale);
+  ImGui::TableSetupColumn("Step", ImGuiTableColumnFlags_WidthFixed, 120 * frame.scale);
   ImGui::TableSetupColumn("Event", ImGuiTableColumnFlags_WidthFixed, 90 * frame.scale);
   ImGui::TableSetupColumn("Tensor", ImGuiTableColumnFlags_WidthStretch, 1.0f);
   ImGui::TableSetupColumn("Description", ImGuiTableColumnFlags_WidthStretch, 2.5f);
   ImGui::TableHeadersRow();
   ImGuiListClipper clipper;
-  clipper.Begin(static_cast<int>(events.size()));
+  const std::vector<EventLine> lines = lines_of(cache);
+  clipper.Begin(static_cast<int>(lines.size()));
   while (clipper.Step()) {
     for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      const Event& event = events[static_cast<size_t>(i)];
-      const std::string path = fmt::format("events/{}", i);
-      ImGui::TableNextRow();
-      ImGui::TableNextColumn();
-      if (ui::selectable(path + "/step", std::to_string(event.step).c_str(),
-                         event.step == frame.at.step, {0, 0},
-                         ImGuiSelectableFlags_SpanAllColumns)) {
-        frame.view.cursor = event.step;
-        if (event.site >= 0) frame.select_site(event.site);
-      }
-      if (ImGui::IsItemHovered()) frame.view.hovered_step = event.step;
-      ImGui::TableNextColumn();
-      ImGui::PushStyleColor(ImGuiCol_Text, color_of(frame.theme, event.kind));
-      ui::text(path + "/kind", event_name(event.kind));
-      ImGui::PopStyleColor();
-      ImGui::TableNextColumn();
-      ui::text(path + "/site", event.site >= 0
-                                   ? frame.lane_info().sites[static_cast<size_t>(event.site)].name()
-                                   : std::string("-"));
-      ImGui::TableNextColumn();
-      ui::text(path + "/what", event.text);
-      ui::tip(event.text.c_str());
+      draw_line(frame, cache, lines[static_cast<size_t>(i)]);
     }
   }
   ImGui::EndTable();
@@ -203,8 +270,12 @@ void draw_events(const Frame& frame) {
   EventCache& cache = frame.caches.get<EventCache>();
   if (cache.view.lock() != frame.run.shared_view() || cache.lane != frame.at.lane ||
       cache.report != frame.run.report()) {
-    cache = {frame.run.shared_view(), frame.run.report(), frame.at.lane,
-             events_of(frame.run, frame.at.lane)};
+    if (cache.lane != frame.at.lane) cache.open.clear();
+    cache.view = frame.run.shared_view();
+    cache.report = frame.run.report();
+    cache.lane = frame.at.lane;
+    cache.events = events_of(frame.run, frame.at.lane);
+    cache.groups = group_events(cache.events);
   }
   // Put the chain next to the list, or under a heading that opens, so that the list keeps its
   // height.
@@ -225,7 +296,7 @@ void draw_events(const Frame& frame) {
       ImGui::TreePop();
     }
   }
-  draw_list(frame, cache.events);
+  draw_list(frame, cache);
   if (beside) {
     ImGui::EndChild();
     ImGui::SameLine(0, 16 * frame.scale);

@@ -22,4 +22,11 @@ const char* event_name(Event::Kind kind) noexcept;
 /// Returns the events of one lane, by step.
 std::vector<Event> events_of(const RunModel& run, int lane);
 
+/// Events of one kind and tensor in consecutive steps: what repeats is one line.
+struct EventGroup {
+  std::vector<size_t> events{};  ///< indices, ascending
+};
+/// Groups a list that ascends by step; groups are ordered by their first event.
+std::vector<EventGroup> group_events(const std::vector<Event>& events);
+
 }  // namespace halfscope::gui

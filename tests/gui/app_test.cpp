@@ -183,6 +183,8 @@ TEST(App, EventsJumpToTheirStepAndTensor) {
     if (row.skipped && first_skipped < 0) first_skipped = row.step;
   }
   ASSERT_GE(first_skipped, 0);
+  user.click("events/group/0/step");  // opens what repeats
+  user.frame(2);
   user.click("events/0/step");
   EXPECT_EQ(user.app().view().cursor, std::stoll(user.text("events/0/step")));
   EXPECT_EQ(user.app().view().site, user.text("events/0/site"));

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+// The command palette: actions, layers, lanes, formats, tabs and bookmarks, found by some of their
+// letters.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "gui/app/app.h"
+#include "gui/data/fuzzy.h"
+#include "gui/panels/spectrum.h"
+#include "gui/widgets/imgui_compat.h"
+#include "gui/widgets/track.h"
+
+namespace halfscope::gui {
+namespace {
+
+constexpr size_t kShownEntries = 14;
+
+struct Entry {
+  std::string path, text, shortcut;
+  std::function<void(App&)> run;
+  int score = 0;
+  std::vector<size_t> letters{};
+};
+
+std::vector<Entry> entries_of(App& app, const RunModel* run, const Selection& at) {
+  std::vector<Entry> entries;
+  for (const AppAction& action : app_actions()) {
+    if (action.needs_run && run == nullptr) continue;
+    entries.push_back({fmt::format("palette/{}", action.name),
+                       fmt::format("{}: {}", action.menu, action.name), action.shortcut,
+                       action.run});
+  }
+  if (run == nullptr) return entries;
+  const std::vector<Bookmark>& bookmarks = app.view().bookmarks;
+  for (size_t i = 0; i < bookmarks.size(); ++i) {
+    entries.push_back({fmt::format("palette/bookmark/{}", i), "Bookmark: " + bookmarks[i].name, "",
+                       [i](App& user) { user.go_to_bookmark(i); }});
+  }
+#define HALFSCOPE_TAB(panel, name, title, shorter) \
+  entries.push_back(                               \
+      {"palette/tab/" name, "Tab: " title, "", [](App& user) { user.show_tab(Tab::panel); }});
+#include "gui/state/tabs.inc"
+#undef HALFSCOPE_TAB
+  for (const SpectrumWindow& window : spectrum_windows()) {
+    entries.push_back({fmt::format("palette/format/{}", window.name),
+                       fmt::format("Format of the Spectrum: {}", window.name), "",
+                       [window](App& user) {
+                         user.view().window = window.lens;
+                         user.view().screen = Screen::spectrum;
+                       }});
+  }
+  for (int lane = 0; lane < run->lane_count(); ++lane) {
+    const std::string& name = run->view().lane(lane).name;
+    entries.push_back({"palette/lane/" + name, "Lane: " + name, "",
+                       [name](App& user) { user.view().lane = name; }});
+  }
+  if (at.lane < 0) return entries;
+  for (const LayerModel& layer : run->lane(at.lane).layers) {
+    entries.push_back(
+        {"palette/layer/" + layer.path, "Layer: " + layer.path, "", [path = layer.path](App& user) {
+           user.view().layer = path;
+           user.view().site.clear();
+         }});
+  }
+  return entries;
+}
+
+/// Draws the text with the matching letters emphasised.
+void draw_text(const Entry& entry, ImVec2 at, const Fonts& fonts, const Theme& theme) {
+  std::vector<bool> hit(entry.text.size(), false);
+  for (const size_t letter : entry.letters) hit[letter] = true;
+  for (size_t begin = 0; begin < hit.size();) {
+    const auto end = static_cast<size_t>(
+        std::find(hit.begin() + static_cast<std::ptrdiff_t>(begin), hit.end(), !hit[begin]) -
+        hit.begin());
+    ImFont& font = hit[begin] ? *fonts.bold : *fonts.text;
+    const std::string part = entry.text.substr(begin, end - begin);
+    ImGui::GetWindowDrawList()->AddText(&font, font_size(font), at,
+                                        hit[begin] ? theme.accent : theme.ink, part.c_str());
+    at.x += text_size(font, part).x;
+    begin = end;
+  }
+}
+
+}  // namespace
+
+void App::draw_palette() {
+  const bool opens = !focus_popup_;
+  if (opens) {
+    palette_text_.clear();
+    palette_row_ = 0;
+  }
+  if (!begin_popup("palette", {620 * scale(), 0}, opens)) return close_popup();
+  if (opens) ImGui::SetKeyboardFocusHere();
+  focus_popup_ = true;
+  if (ui::input_text("palette/text", "a command, layer, lane, format or tab", &palette_text_, -1)) {
+    palette_row_ = 0;
+  }
+  std::vector<Entry> found;
+  for (Entry& entry : entries_of(*this, run_.get(), selection())) {
+    std::optional<FuzzyMatch> match = fuzzy_match(entry.text, palette_text_);
+    if (!match) continue;
+    entry.score = match->score;
+    entry.letters = std::move(match->letters);
+    found.push_back(std::move(entry));
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Entry& a, const Entry& b) { return a.score > b.score; });
+  const int count = static_cast<int>(found.size());
+  if (named_key_pressed(ImGuiKey_DownArrow, true)) ++palette_row_;
+  if (named_key_pressed(ImGuiKey_UpArrow, true)) --palette_row_;
+  palette_row_ = count == 0 ? 0 : (palette_row_ + count) % count;
+  const Entry* chosen = nullptr;
+  if (found.empty()) {
+    ImGui::PushStyleColor(ImGuiCol_Text, theme_->soft);
+    ui::text("palette/nothing", "Nothing found.");
+    ImGui::PopStyleColor();
+  } else if (named_key_pressed(ImGuiKey_Enter)) {
+    chosen = &found[static_cast<size_t>(palette_row_)];
+  }
+  const size_t first =
+      static_cast<size_t>(std::max(0, palette_row_ - static_cast<int>(kShownEntries) + 1));
+  for (size_t i = first; i < std::min(found.size(), first + kShownEntries); ++i) {
+    const Entry& entry = found[i];
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float width = ImGui::GetContentRegionAvail().x;
+    const bool current = static_cast<int>(i) == palette_row_;
+    if (ui::selectable(entry.path, "##entry", current, {0, ImGui::GetTextLineHeight()})) {
+      chosen = &entry;
+    }
+    track_rect(entry.path + "/text", at, {at.x + width, at.y + ImGui::GetTextLineHeight()},
+               entry.text);
+    draw_text(entry, at, fonts_, *theme_);
+    const float key_width = ImGui::CalcTextSize(entry.shortcut.c_str()).x;
+    ImGui::GetWindowDrawList()->AddText({at.x + width - key_width, at.y}, theme_->soft,
+                                        entry.shortcut.c_str());
+  }
+  if (found.size() > kShownEntries) {
+    ImGui::PushStyleColor(ImGuiCol_Text, theme_->soft);
+    ui::text("palette/more", fmt::format("{} more: type to narrow down, arrow keys move.",
+                                         found.size() - kShownEntries));
+    ImGui::PopStyleColor();
+  }
+  const std::function<void(App&)> run = chosen != nullptr ? chosen->run : nullptr;
+  if (run) {
+    ImGui::CloseCurrentPopup();
+    close_popup();
+  }
+  ImGui::EndPopup();
+  if (run) run(*this);
+}
+
+}  // namespace halfscope::gui

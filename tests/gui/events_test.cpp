@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// The list of events: what repeats is one line that opens.
+#include "gui/panels/events.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/gui/panel_fixture.h"
+#include "tests/gui/plain_run.h"
+
+namespace halfscope::gui {
+namespace {
+
+using testing::ElementsAre;
+using testing::StartsWith;
+
+Event at(int64_t step, Event::Kind kind, int site = -1) {
+  return {.kind = kind, .step = step, .site = site};
+}
+
+TEST(Events, ThoseOfOneKindInConsecutiveStepsAreAGroup) {
+  using enum Event::Kind;
+  const std::vector<Event> events{at(3, skipped),    at(3, scale_down), at(4, skipped),
+                                  at(4, scale_down), at(5, skipped, 2), at(7, skipped),
+                                  at(7, finding),    at(8, finding)};
+  std::vector<std::vector<size_t>> groups;
+  for (const EventGroup& group : group_events(events)) groups.push_back(group.events);
+  EXPECT_THAT(groups, ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3), ElementsAre(4),
+                                  ElementsAre(5), ElementsAre(6), ElementsAre(7)));
+  EXPECT_TRUE(group_events({}).empty());
+}
+
+TEST(Events, AGroupOpensWithAClick) {
+  RunView run(test::plain_info(1), RunStatus::complete);
+  for (int64_t step = 0; step < 10; ++step) {
+    for (int lane = 0; lane < 2; ++lane) {
+      run.add_step(lane, {.step = step, .loss = 1.0, .skipped = lane == 1 && step >= 4});
+    }
+  }
+  PanelFixture panel(std::move(run), [](const Frame& frame) { draw_events(frame); }, {900, 400});
+  panel.view().lane = "half";
+  panel.ui().frame(3);
+  ASSERT_TRUE(panel.ui().has("events/group/0/step"));
+  EXPECT_THAT(panel.ui().text("events/group/0/step"), testing::EndsWith("4 to 9"));
+  EXPECT_THAT(panel.ui().text("events/group/0/what"), StartsWith("6 steps in a row"));
+  EXPECT_FALSE(panel.ui().has("events/2/step"));
+  panel.ui().click("events/group/0/step");
+  panel.ui().frame(2);
+  EXPECT_TRUE(panel.ui().has("events/6/step"));
+  EXPECT_EQ(panel.view().cursor, 4);
+  panel.ui().click("events/6/step");
+  EXPECT_EQ(panel.view().cursor, 9);
+  panel.ui().click("events/group/0/step");
+  panel.ui().frame(2);
+  EXPECT_FALSE(panel.ui().has("events/6/step"));
+}
+
+}  // namespace
+}  // namespace halfscope::gui
