@@ -168,7 +168,7 @@ std::string actions_section(const Report& report) {
     html += "<div class=\"pair\">\n";
     html += copy_block("PyTorch",
                        report::fix_of(report, *report.recommendation, FixTarget::pytorch), false);
-    html += copy_block("HalfScope plan (plan.json)", report.plan_text + "\n", true);
+    html += copy_block("HalfScope plan (plan.json)", report.plan_text + "\n", false);
     html += "</div>\n";
   }
   return html + "</section>\n";

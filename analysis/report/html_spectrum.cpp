@@ -227,6 +227,28 @@ std::string chart_html(const Drawing& drawing, SpectrumChart chart) {
       ticks);
 }
 
+/// Returns how the lane in focus and the healthy lanes of the run end: before and after the fix.
+std::string before_and_after(const Report& report) {
+  const LaneReport& own = report.lanes[static_cast<size_t>(report.focus)];
+  const bool ill = own.state == Verdict::State::broken || own.state == Verdict::State::attention;
+  std::string healthy;
+  for (const LaneReport& lane : report.lanes) {
+    if (!ill || lane.reference || lane.lost || lane.state != Verdict::State::healthy) continue;
+    healthy +=
+        fmt::format("<li>{} <span>{}</span></li>", escape(lane.name), value_text(lane.last_loss));
+  }
+  if (healthy.empty() || report.run.inference) return "";
+  std::string list =
+      fmt::format("<li>{} <span>{}</span></li>", escape(own.name), value_text(own.last_loss)) +
+      healthy;
+  if (report.reference >= 0) {
+    const LaneReport& reference = report.lanes[static_cast<size_t>(report.reference)];
+    list += fmt::format("<li>{} <span>{}</span></li>", escape(reference.name),
+                        value_text(reference.last_loss));
+  }
+  return "<p class=\"how\">Final loss before and after:</p><ul class=\"ends\">" + list + "</ul>";
+}
+
 std::string formats_table(const Report& report) {
   std::string rows;
   for (const char* text :
@@ -273,7 +295,8 @@ std::string spectrum_section(const Report& report) {
   if (charts.empty()) return "";
   return "<section class=\"spectrum\" aria-labelledby=\"spectrum\"><h2 id=\"spectrum\" "
          "class=\"sr\">Spectrum</h2>\n<div class=\"hero-charts\">" +
-         charts + loss_chart(report) + "</div>\n<p class=\"how\">" +
+         charts + "<div>" + loss_chart(report) + before_and_after(report) +
+         "</div></div>\n<p class=\"how\">" +
          fmt::format(
              "How to read it: every layer of {} is a ridge over the exponents of its values in the "
              "whole run; its height is the square root of their share. {}'s normal range is lit. "

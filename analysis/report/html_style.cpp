@@ -159,6 +159,9 @@ align-items:start;width:min(1400px,100vw - 48px);margin-left:50%;transform:trans
 .sn{fill:var(--card);fill:color-mix(in srgb,var(--bar) 30%,var(--sbg));stroke:var(--bar)}
 .ss{fill:var(--card);fill:color-mix(in srgb,var(--sub) 32%,var(--sbg));stroke:var(--sub)}
 .sl{fill:var(--zone-lost);fill:color-mix(in srgb,var(--lost) 62%,var(--sbg));stroke:var(--lost)}
+ul.ends{list-style:none;margin:0;padding:0;font-size:.87rem;max-width:22em}
+.ends li{display:flex;justify-content:space-between;gap:1em;border-bottom:1px solid var(--line)}
+.ends span{font-variant-numeric:tabular-nums;font-weight:560}
 .sref{fill:none;stroke:var(--ink);stroke-opacity:.42}
 .sp g:hover path{stroke-width:2.2}
 ol.chain{list-style:none;display:flex;flex-wrap:wrap;gap:8px 26px;padding:0;margin:.6em 0}

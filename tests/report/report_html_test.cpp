@@ -130,6 +130,16 @@ TEST(ReportHtml, TheSpectrumShowsWhatIsLostWhere) {
   EXPECT_TRUE(has(spectrum, "<th scope=\"row\">bf16</th><td class=\"n\">0</td>"));
 }
 
+TEST(ReportHtml, TheLossSaysHowLanesEndBeforeAndAfterTheFix) {
+  const std::string page = page_of(full_run());  // one lane keeps two layers in fp32
+  const size_t at = page.find("<ul class=\"ends\">");
+  ASSERT_NE(at, std::string::npos);
+  const std::string ends = page.substr(at, page.find("</ul>", at) - at);
+  EXPECT_LT(ends.find("mixed_float16 "), ends.find("mixed_float16+fp32"));
+  EXPECT_NE(ends.find("float32 "), std::string::npos);
+  EXPECT_EQ(page_of(make_run(healthy_spec())).find("class=\"ends\""), std::string::npos);
+}
+
 TEST(ReportHtml, WithoutStatisticsTheLossIsAmongTheCurves) {
   RunInfo info = make_run(healthy_spec()).info();
   for (LaneInfo& lane : info.lanes) lane.sites.clear();
