@@ -51,15 +51,18 @@ bool is_in(std::span<const std::string> names, const std::string& name) {
 struct Folder {
   std::span<const std::string> opened, closed;
 
-  void add_rows(const Node& node, int depth, int levels, std::vector<LayerRow>& rows) const {
+  void add_rows(const Node& node, const std::vector<std::string>& groups, int levels,
+                std::vector<LayerRow>& rows) const {
     for (const Node& child : node.children) {
       const bool leaf = child.children.empty();
       const bool open = is_in(opened, child.name) || (levels > 0 && !is_in(closed, child.name));
       if (leaf || !open) {
-        rows.push_back({child.name, child.layers, depth, !leaf, node.name});
-      } else {
-        add_rows(child, depth + 1, levels - 1, rows);
+        rows.push_back({child.name, child.layers, !leaf, groups});
+        continue;
       }
+      std::vector<std::string> inner = groups;
+      inner.push_back(child.name);
+      add_rows(child, inner, levels - 1, rows);
     }
   }
 };
@@ -77,7 +80,7 @@ std::vector<LayerRow> in_stretches(std::vector<LayerRow> rows, size_t length,
   for (size_t begin = 0; begin < rows.size();) {
     size_t end = begin;
     while (end < rows.size() && end < begin + length && !rows[end].folded &&
-           rows[end].depth == rows[begin].depth) {
+           rows[end].groups == rows[begin].groups) {
       ++end;
     }
     if (end < begin + 2) {
@@ -85,13 +88,11 @@ std::vector<LayerRow> in_stretches(std::vector<LayerRow> rows, size_t length,
       continue;
     }
     LayerRow stretch{.name = rows[begin].name + " to " + rows[end - 1].name,
-                     .depth = rows[begin].depth,
                      .folded = true,
-                     .group = rows[begin].group};
+                     .groups = rows[begin].groups};
     if (is_in(opened, stretch.name)) {
       for (size_t i = begin; i < end; ++i) {
-        rows[i].group = stretch.name;
-        ++rows[i].depth;
+        rows[i].groups.push_back(stretch.name);
         folded.push_back(std::move(rows[i]));
       }
     } else {
@@ -119,7 +120,7 @@ std::vector<LayerRow> fold_layers(std::span<const std::string> paths, size_t mos
   int levels = 0;
   const auto rows_at = [&](int level, const Folder& folder) {
     std::vector<LayerRow> rows;
-    folder.add_rows(root, 0, level, rows);
+    folder.add_rows(root, {}, level, rows);
     return rows;
   };
   const int deepest = depth_of(root);

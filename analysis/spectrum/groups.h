@@ -13,9 +13,8 @@ namespace halfscope {
 struct LayerRow {
   std::string name{};         ///< path of the layer or the group; "conv1 to conv9" for a stretch
   std::vector<int> layers{};  ///< indices into the paths, ascending
-  int depth = 0;              ///< number of opened groups around it
   bool folded = false;        ///< stands for a group or stretch that can be opened
-  std::string group{};        ///< innermost opened group or stretch around it; "" at the top
+  std::vector<std::string> groups{};  ///< opened groups and stretches around it, outermost first
 };
 
 /// Folds layers into at most `most` rows where it can. Path segments end at '/' and '.'. Opens

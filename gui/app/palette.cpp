@@ -127,11 +127,9 @@ void App::draw_palette() {
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float width = ImGui::GetContentRegionAvail().x;
     const bool current = static_cast<int>(i) == palette_row_;
-    if (ui::selectable(entry.path, "##entry", current, {0, ImGui::GetTextLineHeight()})) {
-      chosen = &entry;
-    }
-    track_rect(entry.path + "/text", at, {at.x + width, at.y + ImGui::GetTextLineHeight()},
-               entry.text);
+    ImGui::PushStyleColor(ImGuiCol_Text, 0);  // drawn below, with its letters emphasised
+    if (ui::selectable(entry.path, entry.text.c_str(), current)) chosen = &entry;
+    ImGui::PopStyleColor();
     draw_text(entry, at, fonts_, *theme_);
     const float key_width = ImGui::CalcTextSize(entry.shortcut.c_str()).x;
     ImGui::GetWindowDrawList()->AddText({at.x + width - key_width, at.y}, theme_->soft,

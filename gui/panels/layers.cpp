@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "analysis/rules/text.h"
 #include "analysis/run_rates.h"
+#include "analysis/spectrum/groups.h"
 #include "analysis/what_if.h"
 #include "gui/panels/plan_paint.h"
+#include "gui/panels/spectrum.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/track.h"
 
@@ -98,7 +103,120 @@ float draw_formats(const Frame& frame, const LayerModel& layer, const std::strin
   return left;
 }
 
-void draw_row(const Frame& frame, int index) {
+/// A line of the list: a layer, or the head of a group of layers.
+struct ListLine {
+  std::string group{};  ///< path of a head; "" of a layer
+  std::vector<int> layers{};
+  int depth = 0;
+  bool open = true;   ///< of a head
+  size_t prefix = 0;  ///< letters of the path that its group says already
+};
+
+/// Returns a path without its first letters, or all of it if nothing would be left.
+std::string name_after(const std::string& path, size_t prefix) {
+  return prefix < path.size() ? path.substr(prefix) : path;
+}
+
+/// Returns the lines in order of execution, with a head before every group.
+std::vector<ListLine> tree_of(const Frame& frame, const std::vector<int>& rows) {
+  std::vector<std::string> paths;
+  for (const int row : rows) paths.push_back(frame.lane().layers[static_cast<size_t>(row)].path);
+  std::vector<ListLine> lines;
+  std::vector<std::string> around;
+  const auto prefix_of = [](const std::vector<std::string>& groups) {
+    return groups.empty() ? size_t{0} : groups.back().size() + 1;
+  };
+  for (const LayerRow& row :
+       fold_layers(paths, paths.size(), frame.view.opened, frame.view.closed)) {
+    std::vector<int> layers;
+    for (const int layer : row.layers) layers.push_back(rows[static_cast<size_t>(layer)]);
+    size_t same = 0;
+    while (same < std::min(around.size(), row.groups.size()) && around[same] == row.groups[same]) {
+      ++same;
+    }
+    around.resize(same);
+    for (; same < row.groups.size(); ++same) {
+      const size_t prefix = prefix_of(around);
+      lines.push_back(
+          {.group = row.groups[same], .depth = static_cast<int>(same), .prefix = prefix});
+      around.push_back(row.groups[same]);
+    }
+    lines.push_back({.group = row.folded ? row.name : "",
+                     .layers = std::move(layers),
+                     .depth = static_cast<int>(row.groups.size()),
+                     .open = false,
+                     .prefix = prefix_of(row.groups)});
+  }
+  // A head stands for all lines below it that are deeper.
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (!lines[i].open) continue;
+    for (size_t j = i + 1; j < lines.size() && lines[j].depth > lines[i].depth; ++j) {
+      if (lines[j].open) continue;
+      lines[i].layers.insert(lines[i].layers.end(), lines[j].layers.begin(), lines[j].layers.end());
+    }
+  }
+  return lines;
+}
+
+double share_of_layer(const Frame& frame, int index) {
+  const int site =
+      frame.run.worst_site(frame.at.lane, index, frame.view.role, frame.view.metric, -1);
+  if (site < 0) return 0.0;
+  return metric_share(run_rates(frame.run.view(), frame.at.lane, site), frame.view.metric);
+}
+
+/// Draws the bar of a rate left of `right`. Returns where it begins.
+float draw_share(const Frame& frame, double share, float right, float width, float middle) {
+  const float scale = frame.scale, left = right - width;
+  ImDrawList& draw = *ImGui::GetWindowDrawList();
+  draw.AddRectFilled({left, middle - 4 * scale}, {right, middle + 4 * scale}, frame.theme.grid,
+                     2 * scale);
+  if (share > 0.0) {
+    const double level = std::max(0.02, heat_level(heat_of(share)));
+    draw.AddRectFilled({left, middle - 4 * scale},
+                       {left + width * static_cast<float>(level), middle + 4 * scale},
+                       heat_color(0.35 + 0.6 * level), 2 * scale);
+  }
+  return left;
+}
+
+/// Draws the head of a group, with the worst of its layers. A click folds or opens it.
+void draw_head(const Frame& frame, const ListLine& line) {
+  const Theme& theme = frame.theme;
+  const float scale = frame.scale, height = ImGui::GetTextLineHeight() + 6 * scale;
+  const ImVec2 start = ImGui::GetCursorScreenPos();
+  const float width = ImGui::GetContentRegionAvail().x;
+  const std::string path = "layers/group/" + line.group;
+  if (ui::selectable(path, "##group", false, {width, height})) {
+    line.open ? fold_group(frame.view, line.group) : open_group(frame.view, line.group);
+  }
+  ui::tip(fmt::format("{}: {}. Its bar is the worst of them. Click to {}.", line.group,
+                      counted(static_cast<int64_t>(line.layers.size()), "layer"),
+                      line.open ? "fold" : "open")
+              .c_str());
+  std::optional<Severity> severity;
+  double share = 0.0;
+  for (const int index : line.layers) {
+    const LayerModel& layer = frame.lane().layers[static_cast<size_t>(index)];
+    if (layer.severity && (!severity || *severity < *layer.severity)) severity = layer.severity;
+    share = std::max(share, share_of_layer(frame, index));
+  }
+  const float middle = start.y + height / 2, bar = std::min(48 * scale, width * 0.25f);
+  draw_share(frame, share, start.x + width - 4 * scale, bar, middle);
+  ImDrawList& draw = *ImGui::GetWindowDrawList();
+  const float indent = start.x + static_cast<float>(line.depth) * 12 * scale;
+  if (severity) {
+    draw_severity(draw, {indent + 8 * scale, middle}, 3.5f * scale, *severity,
+                  theme.severity(*severity));
+  }
+  const char* sign = !frame.fonts.unicode ? (line.open ? "- " : "+ ")
+                     : line.open          ? "\u25be "
+                                          : "\u25b8 ";
+  draw.AddText({indent + 18 * scale, start.y + 3 * scale}, theme.soft,
+               (sign + name_after(line.group, line.prefix)).c_str());
+}
+
+void draw_row(const Frame& frame, int index, int depth, size_t prefix) {
   const Theme& theme = frame.theme;
   const LayerModel& layer = frame.lane().layers[static_cast<size_t>(index)];
   const float scale = frame.scale, height = ImGui::GetTextLineHeight() + 6 * scale;
@@ -118,33 +236,24 @@ void draw_row(const Frame& frame, int index) {
     draw.AddRectFilled(start, end, with_alpha(theme.accent, 0.12f), 3 * scale);
   }
   const float middle = (start.y + end.y) / 2, mark = 3.5f * scale;
+  const float indent = start.x + static_cast<float>(depth) * 12 * scale;
   if (layer.severity) {
-    draw_severity(draw, {start.x + 8 * scale, middle}, mark, *layer.severity,
+    draw_severity(draw, {indent + 8 * scale, middle}, mark, *layer.severity,
                   theme.severity(*layer.severity));
   }
   const int site =
       frame.run.worst_site(frame.at.lane, index, frame.view.role, frame.view.metric, -1);
-  double share = 0.0;
-  if (site >= 0) {
-    share = metric_share(run_rates(frame.run.view(), frame.at.lane, site), frame.view.metric);
-  }
+  const double share = share_of_layer(frame, index);
   const float bar_width = std::min(48 * scale, width * 0.25f);
-  const float bar_left = end.x - bar_width - 4 * scale, text_left = start.x + 18 * scale;
+  const float bar_left = end.x - bar_width - 4 * scale, text_left = indent + 18 * scale;
   const bool kept = frame.view.edits.keeps(layer.path);
   const float text_right = draw_formats(frame, layer, path, bar_left - 6 * scale, middle);
   draw.PushClipRect({text_left, start.y}, {text_right - 4 * scale, end.y}, true);
   draw.AddText({text_left, start.y + 3 * scale}, kept ? theme.good : theme.ink,
-               (layer.path + (kept ? "  fp32" : "")).c_str());
+               (name_after(layer.path, prefix) + (kept ? "  fp32" : "")).c_str());
   draw.PopClipRect();
   const float bar_top = middle - 4 * scale, bar_bottom = middle + 4 * scale;
-  draw.AddRectFilled({bar_left, bar_top}, {bar_left + bar_width, bar_bottom}, theme.grid,
-                     2 * scale);
-  if (share > 0.0) {
-    const double level = std::max(0.02, heat_level(heat_of(share)));
-    draw.AddRectFilled({bar_left, bar_top},
-                       {bar_left + bar_width * static_cast<float>(level), bar_bottom},
-                       heat_color(0.35 + 0.6 * level), 2 * scale);
-  }
+  draw_share(frame, share, bar_left + bar_width, bar_width, middle);
   const bool non_finite = has_non_finite(frame, layer);
   if (non_finite) {
     draw.PushClipRect({bar_left, bar_top}, {bar_left + bar_width, bar_bottom}, true);
@@ -224,11 +333,22 @@ void draw_layers(const Frame& frame) {
   ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
   ImGui::BeginChild("rows", {0, 0}, false);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2{0, 0});
+  std::vector<ListLine> lines;
+  if (frame.view.order == LayerOrder::execution) {
+    lines = tree_of(frame, rows);
+  } else {
+    for (const int row : rows) lines.push_back({.layers = {row}, .open = false});
+  }
   ImGuiListClipper clipper;
-  clipper.Begin(static_cast<int>(rows.size()));
+  clipper.Begin(static_cast<int>(lines.size()));
   while (clipper.Step()) {
     for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      draw_row(frame, rows[static_cast<size_t>(i)]);
+      const ListLine& line = lines[static_cast<size_t>(i)];
+      if (line.group.empty()) {
+        draw_row(frame, line.layers[0], line.depth, line.prefix);
+      } else {
+        draw_head(frame, line);
+      }
     }
   }
   ImGui::PopStyleVar();

@@ -178,7 +178,7 @@ void show_row_tip(const Shown& shown, const std::vector<Ridge>& ridges, Spectrum
 void use_row(const Shown& shown, const std::vector<Ridge>& ridges, int row) {
   const Frame& frame = shown.frame;
   const LayerRow& layers = shown.rows.rows()[static_cast<size_t>(row)];
-  if (layers.folded) return open_row(frame.view, layers);
+  if (layers.folded) return open_group(frame.view, layers.name);
   const int worst = ridges[static_cast<size_t>(row)].worst;
   if (worst >= 0) {
     frame.select_site(worst);
@@ -195,7 +195,7 @@ void offer_folding(const Shown& shown, const std::string& path, int row) {
   const ImGuiID clicked = ImGui::GetID("row");
   const bool inside = row >= 0 && row < static_cast<int>(shown.rows.rows().size());
   if (ImGui::IsItemHovered() && ImGui::IsMouseReleased(ImGuiMouseButton_Right) && inside &&
-      !shown.rows.rows()[static_cast<size_t>(row)].group.empty()) {
+      !shown.rows.rows()[static_cast<size_t>(row)].groups.empty()) {
     storage.SetInt(clicked, row);
     ImGui::OpenPopup("##menu");
   }
@@ -203,8 +203,8 @@ void offer_folding(const Shown& shown, const std::string& path, int row) {
     const int chosen = storage.GetInt(clicked, 0);
     if (chosen < static_cast<int>(shown.rows.rows().size())) {
       const LayerRow& each = shown.rows.rows()[static_cast<size_t>(chosen)];
-      const std::string text = "Fold " + each.group;
-      if (ui::menu_item(path + "/fold", text.c_str(), "G")) fold_group(shown.frame.view, each);
+      const std::string text = "Fold " + each.groups.back();
+      if (ui::menu_item(path + "/fold", text.c_str(), "G")) fold_around(shown.frame.view, each);
     }
     ImGui::EndPopup();
   }
@@ -423,9 +423,9 @@ double reference_shift(const Frame& frame) {
   return own.known && other.known ? own.log2 - other.log2 : 0.0;
 }
 
-void open_row(ViewState& view, const LayerRow& row) {
-  std::erase(view.closed, row.name);
-  view.opened.push_back(row.name);
+void open_group(ViewState& view, const std::string& group) {
+  std::erase(view.closed, group);
+  view.opened.push_back(group);
 }
 
 double within_slide(double shift) noexcept {
@@ -437,13 +437,16 @@ void fold_selected(const Frame& frame) {
   const int row = row_of(rows.rows(), rows.spectrum(), frame.view.layer);
   if (row < 0) return;
   const LayerRow& here = rows.rows()[static_cast<size_t>(row)];
-  here.folded ? open_row(frame.view, here) : fold_group(frame.view, here);
+  here.folded ? open_group(frame.view, here.name) : fold_around(frame.view, here);
 }
 
-void fold_group(ViewState& view, const LayerRow& row) {
-  if (row.group.empty()) return;
-  std::erase(view.opened, row.group);
-  view.closed.push_back(row.group);
+void fold_group(ViewState& view, const std::string& group) {
+  std::erase(view.opened, group);
+  view.closed.push_back(group);
+}
+
+void fold_around(ViewState& view, const LayerRow& row) {
+  if (!row.groups.empty()) fold_group(view, row.groups.back());
 }
 
 SpectrumRows& spectrum_rows(const Frame& frame) {

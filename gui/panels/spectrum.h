@@ -37,9 +37,11 @@ Lens lens_of(const ViewState& view);
 /// Returns whether a loss scale moves any of the lane's gradients.
 bool has_loss_scale(const Frame& frame);
 
-/// Opens a row that stands for several layers; folds the group around a row.
-void open_row(ViewState& view, const LayerRow& row);
-void fold_group(ViewState& view, const LayerRow& row);
+/// Open and fold a group, here and in the list of layers.
+void open_group(ViewState& view, const std::string& group);
+void fold_group(ViewState& view, const std::string& group);
+/// Folds the innermost group around a row.
+void fold_around(ViewState& view, const LayerRow& row);
 /// Opens the row of the selected layer if it is folded, else folds its group.
 void fold_selected(const Frame& frame);
 

@@ -272,8 +272,8 @@ TEST(FoldLayers, ChoicesWinOverTheHeight) {
   const std::vector<std::string> opened{"a"}, closed{"b"};
   const std::vector<LayerRow> rows = fold_layers(paths, 2, opened, {});
   EXPECT_THAT(names_of(rows), ElementsAre("a/x", "a/y", "b +"));
-  EXPECT_EQ(rows[0].group, "a");
-  EXPECT_EQ(rows[2].group, "");
+  EXPECT_THAT(rows[0].groups, ElementsAre("a"));
+  EXPECT_THAT(rows[2].groups, IsEmpty());
   EXPECT_THAT(names_of(fold_layers(paths, 9, {}, closed)), ElementsAre("a/x", "a/y", "b +"));
 }
 
@@ -290,7 +290,7 @@ TEST(FoldLayers, AListWithoutGroupsFoldsIntoStretches) {
   const std::vector<LayerRow> open = fold_layers(paths, 100, opened, {});
   EXPECT_EQ(open.size(), 109u);
   EXPECT_EQ(open[1].name, "dense10");
-  EXPECT_EQ(open[1].group, rows[1].name);
+  EXPECT_THAT(open[1].groups, ElementsAre(rows[1].name));
 }
 
 TEST(FoldLayers, EveryLayerIsInOneRow) {

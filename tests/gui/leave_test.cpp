@@ -273,7 +273,7 @@ TEST(SmallWindows, PagesShareTheSpace) {
   EXPECT_EQ(user.app().view().tab, Tab::recommendations);
   user.app().show_tab(Tab::events);
   user.frame(2);
-  EXPECT_TRUE(user.has("events/0/step"));
+  EXPECT_TRUE(user.has("events/group/0/step"));
   user.click("tab/Steps");
   user.frame(2);
   EXPECT_TRUE(user.has("steps/heatmap"));
@@ -281,7 +281,7 @@ TEST(SmallWindows, PagesShareTheSpace) {
   user.frame(3);
   EXPECT_TRUE(user.has("steps/heatmap"));
   EXPECT_TRUE(user.has("values/title"));
-  EXPECT_TRUE(user.has("events/0/step")) << "the tab that was chosen";
+  EXPECT_TRUE(user.has("events/group/0/step")) << "the tab that was chosen";
 }
 
 TEST(SmallWindows, EveryPlotKeepsItsLeastHeight) {

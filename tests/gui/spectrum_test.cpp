@@ -155,6 +155,27 @@ TEST_F(SpectrumScreen, GroupsFoldAndOpen) {
   EXPECT_THAT(view().opened, ElementsAre("body"));
 }
 
+TEST_F(SpectrumScreen, TheListOfLayersHasTheSameGroups) {
+  view().screen = Screen::details;
+  user_.frame(2);
+  ASSERT_TRUE(user_.has("layers/group/body"));
+  EXPECT_TRUE(user_.has("layers/row/body/a"));
+  EXPECT_LT(user_.item("layers/group/body").min.y, user_.item("layers/row/body/a").min.y);
+  user_.click("layers/group/body");
+  user_.frame(2);
+  EXPECT_FALSE(user_.has("layers/row/body/a"));
+  EXPECT_TRUE(user_.has("layers/row/head"));
+  EXPECT_THAT(view().closed, ElementsAre("body"));
+  view().order = LayerOrder::name;
+  user_.frame(2);
+  EXPECT_TRUE(user_.has("layers/row/body/a")) << "groups are in order of execution only";
+  view().order = LayerOrder::execution;
+  user_.frame(2);
+  user_.click("layers/group/body");
+  user_.frame(2);
+  EXPECT_TRUE(user_.has("layers/row/body/b"));
+}
+
 TEST_F(SpectrumScreen, ChartsComeAndGo) {
   EXPECT_FALSE(user_.has("spectrum/Weights"));
   user_.click("spectrum/show/Weights");
