@@ -174,6 +174,9 @@ TEST(Settings, TheViewOfARunComesBackAndTheRunStaysUntouched) {
     user.app().view().cursor = 2;
     user.app().view().metric = Metric::underflow;
     user.app().view().tab = Tab::events;
+    user.app().view().screen = Screen::details;
+    user.app().view().window = "mxfp8";
+    user.app().view().closed = {"block1"};
     user.app().view().edits = edits;
     user.frame(2);
   }
@@ -183,6 +186,9 @@ TEST(Settings, TheViewOfARunComesBackAndTheRunStaysUntouched) {
   EXPECT_EQ(user.app().view().cursor, 2);
   EXPECT_EQ(user.app().view().metric, Metric::underflow);
   EXPECT_EQ(user.app().view().tab, Tab::events);
+  EXPECT_EQ(user.app().view().screen, Screen::details);
+  EXPECT_EQ(user.app().view().window, "mxfp8");
+  EXPECT_THAT(user.app().view().closed, testing::ElementsAre("block1"));
   EXPECT_EQ(user.app().view().edits, edits);
   EXPECT_EQ(std::filesystem::last_write_time(run), written);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2)

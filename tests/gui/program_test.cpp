@@ -101,6 +101,21 @@ TEST_F(ViewProgram, WritesAPictureOfARun) {
   EXPECT_GT(picture.at(3, 350, 0), 200) << "light ground";
 }
 
+TEST_F(ViewProgram, AShareCardHasTheSizeOfLinkPictures) {
+  if (const std::string why = no_opengl(); !why.empty()) GTEST_SKIP() << why;
+  const auto dark = folder_ / "dark.png", light = folder_ / "light.png";
+  const Outcome outcome = view({run_, "--share", dark.string(), "--size", "1000x700"});
+  ASSERT_EQ(outcome.code, 0) << outcome.said;
+  const Picture picture = read_picture(dark);
+  EXPECT_EQ(picture.width, 1200);
+  EXPECT_EQ(picture.height, 630);
+  EXPECT_GT(picture.colors(), 100u) << "a Spectrum, a loss and text";
+  ASSERT_EQ(view({run_, "--share", light.string(), "--light"}).code, 0);
+  EXPECT_GT(read_picture(light).at(3, 350, 0), 200) << "light ground";
+  const Outcome again = view({run_, "--share", dark.string()});
+  EXPECT_EQ(again.code, 2) << "a file is there, and no --force";
+}
+
 TEST_F(ViewProgram, HalfscopeViewStartsIt) {
   if (const std::string why = no_opengl(); !why.empty()) GTEST_SKIP() << why;
   const auto file = folder_ / "run.png";
@@ -185,7 +200,8 @@ TEST_F(ViewProgram, LinesThatCannotBeDoneAreErrors) {
   if (const std::string why = no_opengl(); !why.empty()) GTEST_SKIP() << why;
   const auto script = folder_ / "script.txt";
   for (const char* line :
-       {"lane none",     "layer none",      "tensor none",     "keep none",
+       {"screen none",   "window none",     "wipe 2",          "wipe nan",
+        "lane none",     "layer none",      "tensor none",     "keep none",
         "lens nonsense", "rows foo",        "theme purple",    "step -5",
         "step 1.5",      "step nan",        "step 1e30",       "steps 20 5",
         "steps inf 3",   "scale-shift nan", "scale-shift 1e9", "hover layers/filter 5",
@@ -204,6 +220,8 @@ TEST_F(ViewProgram, WrongArgumentsAreOneLineAndTwo) {
            {{"--size", "big", "--screenshot", "x.png"}, "--size big"},
            {{"--scale", "99"}, "--scale 99"},
            {{"--script", "x"}, "--screenshot"},
+           {{"--share", "x.png"}, "--share needs a run"},
+           {{"--share", "x.png", "--screenshot", "y.png"}, "different pictures"},
            {{"a.hscope", "b.hscope", "c.hscope"}, "at most 2 runs, but 3 were given"},
            {{"--nonsense"}, "--nonsense"}}) {
     const Outcome outcome = view(words);
