@@ -31,14 +31,13 @@ struct SpectrumState {
   size_t most_rows = 40;
 };
 
-std::vector<std::string> layers_of(const Frame& frame) {
+std::vector<std::string> layers_of(const Frame& frame, const std::vector<SpectrumChart>& charts) {
   std::vector<std::string> paths;
   const std::vector<SiteInfo>& sites = frame.lane_info().sites;
   for (const LayerModel& layer : frame.lane().layers) {
     const bool shown = std::any_of(layer.sites.begin(), layer.sites.end(), [&](int site) {
       const SpectrumChart chart = chart_of(sites[static_cast<size_t>(site)].role);
-      return std::find(frame.view.charts.begin(), frame.view.charts.end(), chart) !=
-             frame.view.charts.end();
+      return std::find(charts.begin(), charts.end(), chart) != charts.end();
     });
     if (shown && passes_filter(layer.path, frame.view.filter)) paths.push_back(layer.path);
   }
@@ -265,7 +264,7 @@ void draw_names(Canvas& canvas, const Shown& shown, float left, float right, flo
   std::vector<double> weights(rows.size(), 1e-6);
   for (size_t row = 0; row < rows.size(); ++row) {
     const int index = static_cast<int>(row);
-    for (const SpectrumChart chart : frame.view.charts) {
+    for (const SpectrumChart chart : shown_charts(frame)) {
       const std::vector<Ridge>& ridges = shown.rows.ridges(chart);
       if (row < ridges.size() && ridges[row].lost.share() >= kLeastLoss)
         weights[row] += ridges[row].lost.share();
@@ -367,9 +366,7 @@ void draw_chart(Shown& shown, SpectrumChart chart, ImVec2 min, ImVec2 max) {
     draw_side(plot, min.x - outside, max.x + outside);
   }
   if (!shown.rows.spectrum().any(chart)) {
-    const std::string text = chart == SpectrumChart::gradients && frame.run.view().info().inference
-                                 ? "Inference has no gradients."
-                                 : "Nothing was recorded here in these steps.";
+    const std::string text = "Nothing was recorded here in these steps.";
     const ImVec2 size = text_size(*frame.fonts.text, text);
     canvas.text(*frame.fonts.text, {(min.x + max.x - size.x) / 2, (min.y + max.y - size.y) / 2},
                 frame.theme.soft, text);
@@ -387,6 +384,22 @@ bool has_loss_scale(const Frame& frame) {
   return std::any_of(sites.begin(), sites.end(), [&](const SiteInfo& site) {
     return loss_scale_reaches(frame.run.view().info(), site);
   });
+}
+
+std::vector<SpectrumChart> shown_charts(const Frame& frame) {
+  const std::vector<SiteInfo>& sites = frame.lane_info().sites;
+  std::vector<SpectrumChart> charts, others;
+  for (const SpectrumChart chart : kAllSpectrumCharts) {
+    const bool recorded = std::any_of(sites.begin(), sites.end(), [chart](const SiteInfo& site) {
+      return chart_of(site.role) == chart;
+    });
+    if (!recorded) continue;
+    const bool wanted = std::find(frame.view.charts.begin(), frame.view.charts.end(), chart) !=
+                        frame.view.charts.end();
+    (wanted ? charts : others).push_back(chart);
+  }
+  if (charts.empty() && !others.empty()) charts.push_back(others.front());
+  return charts;
 }
 
 std::vector<int> healthy_siblings(const Frame& frame) {
@@ -454,14 +467,15 @@ SpectrumRows& spectrum_rows(const Frame& frame) {
   const int reference = frame.run.reference_of(frame.at.lane);
   const FixedLane fixed = fixed_lane(frame);
   const bool slides = lens_of(frame.view).scale == LensScale::none;
+  const std::vector<SpectrumChart> charts = shown_charts(frame);
   SpectrumRequest request{
       .steps = steps_of(frame, frame.run, frame.at.lane),
       .reference = reference < 0 ? LaneSteps{} : steps_of(frame, frame.run, reference),
       .fixed = fixed.run == nullptr || frame.view.wipe >= 1.0
                    ? LaneSteps{}
                    : steps_of(frame, *fixed.run, fixed.lane),
-      .layers = layers_of(frame),
-      .charts = frame.view.charts,
+      .layers = layers_of(frame, charts),
+      .charts = charts,
       .lens = lens_of(frame.view),
       .shift = slides ? frame.view.scale_shift : 0.0,
       .most_rows = state.most_rows,
@@ -506,13 +520,14 @@ void draw_spectrum(const Frame& frame) {
     }
     shown.severity.push_back(worst);
   }
-  const auto charts = static_cast<float>(std::max<size_t>(frame.view.charts.size(), 1));
+  const std::vector<SpectrumChart> charts = shown_charts(frame);
+  const auto chart_count = static_cast<float>(std::max<size_t>(charts.size(), 1));
   const float names = std::min(kNameColumn * unit, room.x * 0.16f), losses = kLossColumn * unit;
-  const float width = (room.x - names - 8.0f * unit) / charts - losses;
+  const float width = (room.x - names - 8.0f * unit) / chart_count - losses;
   Canvas canvas(frame.picture);
   draw_names(canvas, shown, at.x, at.x + names, top, bottom);
   float left = at.x + names + 8.0f * unit;
-  for (const SpectrumChart chart : frame.view.charts) {
+  for (const SpectrumChart chart : charts) {
     const float right = left + std::max(width, 60.0f * unit);
     draw_title(canvas, shown, chart, {left, at.y}, right);
     draw_chart(shown, chart, {left, top}, {right, bottom});

@@ -31,6 +31,10 @@ double reference_shift(const Frame& frame);
 /// Returns the rows of the selected lane at the cursor, up to date.
 SpectrumRows& spectrum_rows(const Frame& frame);
 
+/// Returns the charts that the view shows and the lane has tensors for; never none if there are
+/// any.
+std::vector<SpectrumChart> shown_charts(const Frame& frame);
+
 /// Returns the lens that the view names; the default one if it names none that exists.
 Lens lens_of(const ViewState& view);
 

@@ -250,7 +250,7 @@ void draw_windows(const Frame& frame, bool offers_answers) {
   if (offers_answers) draw_answers_choice(frame);
   draw_charts_choice(frame);
   draw_wipe(frame);
-  const std::vector<SpectrumChart>& charts = frame.view.charts;
+  const std::vector<SpectrumChart> charts = shown_charts(frame);
   const bool shows_gradients =
       std::find(charts.begin(), charts.end(), SpectrumChart::gradients) != charts.end();
   if (shows_gradients && has_loss_scale(frame) && lens_of(frame.view).scale == LensScale::none)
