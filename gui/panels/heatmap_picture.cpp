@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 
+#include "analysis/rules/text.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/track.h"
 
@@ -15,8 +16,8 @@ namespace {
 constexpr float kLeastTint = 0.10f;  // makes tiny shares differ from zero
 constexpr double kDimmed = 0.66;     // towards the ground: tensors that only pass NaN on
 
-ImU32 tint(const Theme& theme, double level) {
-  const double shown = kLeastTint + (1.0 - kLeastTint) * std::clamp(level, 0.0, 1.0);
+ImU32 tint(const Theme& theme, const HeatRange& range, double level) {
+  const double shown = kLeastTint + (1.0 - kLeastTint) * std::clamp(range.place(level), 0.0, 1.0);
   // Reverse the scale on a light background, so that the worst contrasts most.
   return heat_color(theme.dark ? shown : 1.0 - shown);
 }
@@ -28,6 +29,7 @@ struct Picture {
   Metric metric = Metric::worst;
   RoleView role = RoleView::all;
   bool dark = true;
+  HeatRange range{};
   std::vector<HeatRow> rows{};
   Axis x{};
   RowPixels pixels{};
@@ -36,8 +38,8 @@ struct Picture {
   bool same(const Picture& other) const {
     return !view.owner_before(other.view) && !other.view.owner_before(view) &&
            textures == other.textures && lane == other.lane && metric == other.metric &&
-           role == other.role && dark == other.dark && rows == other.rows && x == other.x &&
-           pixels == other.pixels;
+           role == other.role && dark == other.dark && range == other.range && rows == other.rows &&
+           x == other.x && pixels == other.pixels;
   }
 };
 
@@ -65,7 +67,7 @@ void paint(const Frame& frame, Picture& key) {
   const Theme& theme = frame.theme;
   std::array<ImU32, 256> colors{}, dimmed{};
   for (size_t i = 0; i < colors.size(); ++i) {
-    colors[i] = tint(theme, heat_level(static_cast<Heat>(i)));
+    colors[i] = tint(theme, key.range, heat_level(static_cast<Heat>(i)));
     dimmed[i] = mix(colors[i], theme.plot, kDimmed);
   }
   colors[kZeroHeat] = colors[kNotMeasured] = theme.plot;
@@ -102,6 +104,35 @@ void paint(const Frame& frame, Picture& key) {
       frame.textures.update("heatmap", static_cast<int>(width), static_cast<int>(height), pixels);
 }
 
+/// Draws the handles of the colour bar, which set the rates that the colours tell apart.
+void draw_handles(const Frame& frame, ImVec2 min, ImVec2 max) {
+  const PlotLook look = look_of(frame);
+  HeatRange& range = frame.view.heat;
+  const float height = max.y - min.y, size = look.px(5.0f);
+  constexpr double kLeastSpan = 0.05;
+  for (const bool is_high : {false, true}) {
+    double& level = is_high ? range.high : range.low;
+    const float y = min.y + height * static_cast<float>(1.0 - level);
+    const char* path = is_high ? "steps/colors/high" : "steps/colors/low";
+    ImGui::SetCursorScreenPos({min.x - size, y - size});
+    ImGui::PushID(path);
+    ImGui::InvisibleButton("##handle", {max.x - min.x + size, 2.0f * size});
+    ImGui::PopID();
+    track_item(path, percent(std::pow(10.0, 6.0 * (level - 1.0))));
+    const bool hot = ImGui::IsItemHovered() || ImGui::IsItemActive();
+    if (hot) ImGui::SetMouseCursor(ImGuiMouseCursor_ResizeNS);
+    if (ImGui::IsItemActive() && ImGui::GetIO().MouseDelta.y != 0.0f) {
+      const double wanted = 1.0 - static_cast<double>((ImGui::GetIO().MousePos.y - min.y) / height);
+      level = is_high ? std::clamp(wanted, range.low + kLeastSpan, 1.0)
+                      : std::clamp(wanted, 0.0, range.high - kLeastSpan);
+    }
+    if (ImGui::IsItemHovered() && ImGui::IsMouseDoubleClicked(0)) range = {};
+    ImGui::GetWindowDrawList()->AddTriangleFilled({min.x - size, y - size}, {min.x, y},
+                                                  {min.x - size, y + size},
+                                                  hot ? frame.theme.accent : frame.theme.soft);
+  }
+}
+
 }  // namespace
 
 ImTextureID heatmap_texture(const Frame& frame, const std::vector<HeatRow>& rows, const Axis& x,
@@ -113,6 +144,7 @@ ImTextureID heatmap_texture(const Frame& frame, const std::vector<HeatRow>& rows
               .metric = frame.view.metric,
               .role = frame.view.role,
               .dark = frame.theme.dark,
+              .range = frame.view.heat,
               .rows = rows,
               .x = x,
               .pixels = pixels};
@@ -144,7 +176,8 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
   const float height = bottom - area.min.y;
   for (int part = 0; part < kParts; ++part) {
     const double high = 1.0 - static_cast<double>(part) / kParts;
-    const ImU32 above = tint(frame.theme, high), below = tint(frame.theme, high - 1.0 / kParts);
+    const ImU32 above = tint(frame.theme, frame.view.heat, high);
+    const ImU32 below = tint(frame.theme, frame.view.heat, high - 1.0 / kParts);
     canvas.gradient({x, area.min.y + height * static_cast<float>(part) / kParts},
                     {x + width, area.min.y + height * static_cast<float>(part + 1) / kParts}, above,
                     below);
@@ -153,6 +186,7 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
     canvas.text(font, {x + width + look.px(4.0f), y - font_size(font) / 2.0f}, frame.theme.soft,
                 text);
   };
+  if (frame.picture == nullptr) draw_handles(frame, {x, area.min.y}, {x + width, bottom});
   const bool unicode = frame.fonts.unicode;
   label(area.min.y + font_size(font) / 2.0f - 1.0f, "100%");
   label(area.min.y + height / 3.0f, "1%");
@@ -202,6 +236,7 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
       tip += "\n\nThe share of the same tensor in lane " + frame.run.view().lane(reference).name +
              " at the same step is subtracted.";
     }
+    tip += "\n\nDrag the handles to tell other rates apart; double-click resets them.";
     tip +=
         "\n\nStripes: NaN or Inf starts here, computed from finite values.\nDimmed stripes: NaN "
         "or Inf is passed on from an input.";

@@ -187,6 +187,10 @@ ViewState SettingsFile::load_view(const std::string& run_file) const {
   const auto changes = json.find("changes");
   take(json, "whole_run", view.whole_run);
   take(json, "log_counts", view.log_counts);
+  HeatRange heat;
+  take(json, "heat_low", heat.low);
+  take(json, "heat_high", heat.high);
+  if (heat.low >= 0.0 && heat.low < heat.high && heat.high <= 1.0) view.heat = heat;
   take(json, "window", view.window);
   take(json, "merge_steps", view.merge_steps);
   take(json, "opened_groups", view.opened);
@@ -219,6 +223,8 @@ void SettingsFile::save_view(const std::string& run_file, const ViewState& view)
                {"changes", Json::parse(edit_to_json(view.edits))},
                {"whole_run", view.whole_run},
                {"log_counts", view.log_counts},
+               {"heat_low", view.heat.low},
+               {"heat_high", view.heat.high},
                {"window", view.window},
                {"merge_steps", view.merge_steps},
                {"opened_groups", view.opened},

@@ -67,7 +67,16 @@ struct Bookmark {
   Place place{};
 };
 
+/// Rates that the heatmap's colours tell apart, as levels from 0 (one in a million) to 1 (all).
+struct HeatRange {
+  double low = 0.0, high = 1.0;
+  /// Returns where a level is between the lowest and the highest colour.
+  double place(double level) const noexcept { return (level - low) / (high - low); }
+  friend bool operator==(const HeatRange&, const HeatRange&) = default;
+};
+
 struct ViewState : Place {
+  HeatRange heat{};
   bool tensor_rows = false;  ///< rows of the heatmap: tensors instead of layers
   LayerOrder order = LayerOrder::execution;
   std::string filter{};  ///< of layers: text they contain, or a glob
@@ -81,8 +90,8 @@ struct ViewState : Place {
   Region maximized = Region::none;
   std::vector<std::string> hidden_series{};  ///< paths of legend entries that are switched off
   bool unscaled = false;                     ///< magnitudes of gradients, without the loss scale
-  bool try_scalers = false;  ///< loss scalers: also those of other frameworks
-  std::string scaler{};      ///< the emphasised lane or scaler; "": the selected lane
+  bool try_scalers = false;                  ///< loss scalers: also those of other frameworks
+  std::string scaler{};  ///< the emphasised lane or scaler; "": the selected lane
   std::vector<Bookmark> bookmarks{};
   /// Heatmap: height of a row as a multiple of the one that fits all, and rows above the first.
   double row_zoom = 1.0, row_scroll = 0.0;

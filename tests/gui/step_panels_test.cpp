@@ -395,6 +395,23 @@ TEST_F(StepPanels, TheMetricIsChosenFromAList) {
   EXPECT_EQ(ui_.text("steps/metric"), "Underflow");
 }
 
+TEST_F(StepPanels, TheHandlesOfTheColoursSetTheRatesTheyTellApart) {
+  view.lane = "half";
+  show(test::model_of(test::plain_run(3, 60)));
+  ui_.frame(2);
+  ASSERT_TRUE(ui_.has("steps/colors/high"));
+  const std::vector<ImU32> before = textures_.find("heatmap")->rgba;
+  ui_.drag("steps/colors/high", {0, 40});
+  EXPECT_LT(view.heat.high, 1.0);
+  EXPECT_GT(view.heat.high, view.heat.low);
+  ui_.frame(2);
+  EXPECT_NE(textures_.find("heatmap")->rgba, before);
+  ui_.drag("steps/colors/low", {0, -4000});
+  EXPECT_NEAR(view.heat.low, view.heat.high - 0.05, 1e-9) << "it stops below the other one";
+  ui_.double_click_at(ui_.item("steps/colors/high").center());
+  EXPECT_EQ(view.heat, HeatRange{});
+}
+
 TEST_F(StepPanels, AThousandRowsScrollAndZoom) {
   show(test::model_of(test::large_run(1000)));
   const MemoryTextures::Picture* picture = textures_.find("heatmap");
