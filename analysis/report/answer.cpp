@@ -60,6 +60,19 @@ bool reference_fails(const Report& report) {
   });
 }
 
+std::vector<int> healthy_siblings(const Report& report, int lane) {
+  std::vector<int> siblings;
+  const Verdict::State own = report.lanes[static_cast<size_t>(lane)].state;
+  if (own != Verdict::State::broken && own != Verdict::State::attention) return siblings;
+  for (size_t i = 0; i < report.lanes.size(); ++i) {
+    const LaneReport& each = report.lanes[i];
+    if (!each.reference && !each.lost && each.state == Verdict::State::healthy) {
+      siblings.push_back(static_cast<int>(i));
+    }
+  }
+  return siblings;
+}
+
 Answer answer_of(const Report& report) {
   Answer answer;
   if (report.verdict.state == Verdict::State::healthy) return answer;

@@ -229,23 +229,17 @@ std::string chart_html(const Drawing& drawing, SpectrumChart chart) {
 
 /// Returns how the lane in focus and the healthy lanes of the run end: before and after the fix.
 std::string before_and_after(const Report& report) {
-  const LaneReport& own = report.lanes[static_cast<size_t>(report.focus)];
-  const bool ill = own.state == Verdict::State::broken || own.state == Verdict::State::attention;
-  std::string healthy;
-  for (const LaneReport& lane : report.lanes) {
-    if (!ill || lane.reference || lane.lost || lane.state != Verdict::State::healthy) continue;
-    healthy +=
-        fmt::format("<li>{} <span>{}</span></li>", escape(lane.name), value_text(lane.last_loss));
-  }
+  const std::vector<int> healthy = healthy_siblings(report, report.focus);
   if (healthy.empty() || report.run.inference) return "";
-  std::string list =
-      fmt::format("<li>{} <span>{}</span></li>", escape(own.name), value_text(own.last_loss)) +
-      healthy;
-  if (report.reference >= 0) {
-    const LaneReport& reference = report.lanes[static_cast<size_t>(report.reference)];
-    list += fmt::format("<li>{} <span>{}</span></li>", escape(reference.name),
-                        value_text(reference.last_loss));
-  }
+  std::string list;
+  const auto add = [&](int index) {
+    const LaneReport& lane = report.lanes[static_cast<size_t>(index)];
+    list +=
+        fmt::format("<li>{} <span>{}</span></li>", escape(lane.name), value_text(lane.last_loss));
+  };
+  add(report.focus);
+  for (const int lane : healthy) add(lane);
+  if (report.reference >= 0) add(report.reference);
   return "<p class=\"how\">Final loss before and after:</p><ul class=\"ends\">" + list + "</ul>";
 }
 

@@ -237,6 +237,9 @@ Report make_report(const RunView& run);
 /// Returns the answer of a report; it is empty if the run is healthy.
 Answer answer_of(const Report& report);
 
+/// Returns the lanes that are healthy where `lane` is not, except references.
+std::vector<int> healthy_siblings(const Report& report, int lane);
+
 /// Returns whether full precision fails as well: then formats are not to blame, and what the
 /// findings of other lanes ask for does not help.
 bool reference_fails(const Report& report);

@@ -134,7 +134,7 @@ std::vector<Fix> fixes_of(const Frame& frame, const Report& report) {
   }
   std::stable_sort(fixes.begin(), fixes.end(),
                    [](const Fix& a, const Fix& b) { return is_cheaper(a.price, b.price); });
-  for (const int sibling : healthy_siblings(frame)) {
+  for (const int sibling : healthy_siblings(report, frame.at.lane)) {
     fixes.push_back(
         {.lane = sibling,
          .text = fmt::format("Use the plan of {}.", frame.run.view().lane(sibling).name),

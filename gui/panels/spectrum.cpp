@@ -402,27 +402,13 @@ std::vector<SpectrumChart> shown_charts(const Frame& frame) {
   return charts;
 }
 
-std::vector<int> healthy_siblings(const Frame& frame) {
-  std::vector<int> lanes;
-  const Report* report = frame.run.report();
-  if (report == nullptr) return lanes;
-  const Verdict::State own = report->lanes[static_cast<size_t>(frame.at.lane)].state;
-  if (own != Verdict::State::broken && own != Verdict::State::attention) return lanes;
-  for (size_t i = 0; i < report->lanes.size(); ++i) {
-    const LaneReport& lane = report->lanes[i];
-    if (!lane.reference && !lane.lost && lane.state == Verdict::State::healthy) {
-      lanes.push_back(static_cast<int>(i));
-    }
-  }
-  return lanes;
-}
-
 FixedLane fixed_lane(const Frame& frame) {
   if (frame.baseline != nullptr && frame.baseline->lane_count() > 0) {
     const int lane = frame.baseline->first_lane();
     return {frame.baseline, lane, frame.baseline->view().lane(lane).name};
   }
-  const std::vector<int> siblings = healthy_siblings(frame);
+  if (frame.run.report() == nullptr) return {};
+  const std::vector<int> siblings = healthy_siblings(*frame.run.report(), frame.at.lane);
   if (siblings.empty()) return {};
   return {&frame.run, siblings[0], frame.run.view().lane(siblings[0]).name};
 }

@@ -12,9 +12,6 @@
 
 namespace halfscope::gui {
 
-/// Returns the lanes of the run that are healthy where the selected one is not, except references.
-std::vector<int> healthy_siblings(const Frame& frame);
-
 /// The lane on the other side of the wipe: the run that is compared with, else the first healthy
 /// sibling.
 struct FixedLane {
