@@ -22,7 +22,6 @@ constexpr double kLeastPitch = 3.8, kMostPitch = 24.0;  ///< between rows
 constexpr float kLine = 13.0f;                          ///< height of a name
 constexpr double kLetter = 2.0;                         ///< width of a letter in percent of a chart
 constexpr int kPointsPerBin = 3;
-constexpr double kLeastLoss = 0.0005;  ///< losses from here on have a number
 constexpr SpectrumChart kCharts[] = {SpectrumChart::activations, SpectrumChart::gradients};
 
 struct Drawing {
@@ -166,13 +165,13 @@ std::string losses(const Drawing& drawing, const std::vector<Ridge>& ridges) {
   std::vector<double> weights;
   for (const Ridge& ridge : ridges) {
     const double share = ridge.lost.share();
-    weights.push_back(share >= kLeastLoss || ridge.non_finite > 0.0 ? share + ridge.non_finite
+    weights.push_back(share >= kShownLoss || ridge.non_finite > 0.0 ? share + ridge.non_finite
                                                                     : 0.0);
   }
   std::string html = "<div class=\"lost\">";
   for (const int row : rows_to_label(weights, static_cast<float>(drawing.pitch), kLine)) {
     const Ridge& ridge = ridges[static_cast<size_t>(row)];
-    const bool only_spread = ridge.lost.share() < kLeastLoss;
+    const bool only_spread = ridge.lost.share() < kShownLoss;
     html += fmt::format("<span style=\"top:{:.1f}px\">{}</span>",
                         drawing.base(static_cast<size_t>(row)),
                         only_spread ? "NaN/Inf" : escape(percent(ridge.lost.share())));
@@ -221,7 +220,7 @@ std::string chart_html(const Drawing& drawing, SpectrumChart chart) {
       "1000 {5:.0f}\" preserveAspectRatio=\"none\" style=\"height:{5:.0f}px\" role=\"img\"><title>"
       "{0} of {6}: exponents of every layer</title>{7}</svg>{8}<div class=\"x\">{9}</div></div>"
       "</figure>\n",
-      name, total.share() >= kLeastLoss ? " class=\"bad\"" : "", escape(lost),
+      name, total.share() >= kShownLoss ? " class=\"bad\"" : "", escape(lost),
       bands(drawing, scale), names(drawing, ridges), drawing.height,
       escape(report.lanes[static_cast<size_t>(report.focus)].name), svg, losses(drawing, ridges),
       ticks);

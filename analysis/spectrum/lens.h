@@ -34,6 +34,9 @@ struct Lens {
 /// the default lens.
 std::optional<Lens> parse_lens(std::string_view text);
 
+/// A smaller share of lost values gets no number in pictures.
+inline constexpr double kShownLoss = 0.0005;
+
 /// Values that rounding would lose: finite ones that are not zero and become zero, infinite, NaN or
 /// the largest number.
 struct LossCount {

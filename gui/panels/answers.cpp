@@ -303,9 +303,9 @@ void draw_formats(const Frame& frame, const Report& report) {
     const std::string lost =
         whole.lost.high <= 0.0 ? "0 lost" : percent(whole.lost.share()) + " lost";
     ImGui::SameLine(ImGui::GetContentRegionMax().x - text_width(frame.fonts.text, lost));
-    ImGui::PushStyleColor(ImGuiCol_Text, whole.lost.share() >= 0.01     ? frame.theme.lost
-                                         : whole.lost.share() >= 0.0005 ? frame.theme.warn
-                                                                        : frame.theme.good);
+    ImGui::PushStyleColor(ImGuiCol_Text, whole.lost.share() >= 0.01         ? frame.theme.lost
+                                         : whole.lost.share() >= kShownLoss ? frame.theme.warn
+                                                                            : frame.theme.good);
     ui::text(path + "/lost", lost);
     ImGui::PopStyleColor();
   }

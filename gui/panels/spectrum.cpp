@@ -23,7 +23,6 @@ constexpr double kFarthestShift = 48.0;
 constexpr float kLeastPitch = 4.5f, kMostPitch = 56.0f;     ///< between rows, unscaled
 constexpr float kNameColumn = 138.0f, kLossColumn = 50.0f;  ///< columns beside the charts
 constexpr float kPicturePitch = 3.5f;                       ///< in pictures
-constexpr double kLeastLoss = 0.0005;                       ///< losses from here on have a number
 
 /// Sizes of the last frame: how many rows fit is known only after the layout.
 struct SpectrumState {
@@ -101,7 +100,7 @@ void draw_losses(Canvas& canvas, const Shown& shown, const std::vector<Ridge>& r
   size_t wanted = 0;
   for (size_t row = 0; row < ridges.size(); ++row) {
     const double share = ridges[row].lost.share();
-    const bool bad = share >= kLeastLoss || ridges[row].non_finite > 0.0;
+    const bool bad = share >= kShownLoss || ridges[row].non_finite > 0.0;
     wanted += bad;
     const bool pointed = static_cast<int>(row) == shown.lit;
     weights.push_back(bad ? share + 1e-3 + ridges[row].non_finite + (pointed ? 10.0 : 0.0) : 0.0);
@@ -111,7 +110,7 @@ void draw_losses(Canvas& canvas, const Shown& shown, const std::vector<Ridge>& r
     const float base = shown.scale.base(row);
     if (base < plot.min.y + line / 2 || base > plot.max.y + 1.0f) continue;
     const Ridge& ridge = ridges[static_cast<size_t>(row)];
-    const std::string text = ridge.non_finite > 0.0 && ridge.lost.share() < kLeastLoss
+    const std::string text = ridge.non_finite > 0.0 && ridge.lost.share() < kShownLoss
                                  ? "NaN/Inf"
                                  : loss_text(ridge.lost);
     canvas.text(font, {plot.max.x + 6.0f * frame.scale, base - line * 0.8f},
@@ -240,7 +239,7 @@ void draw_title(Canvas& canvas, const Shown& shown, SpectrumChart chart, ImVec2 
   ImFont& font = moved ? *frame.fonts.large : bold;
   const bool better = moved && now.high < recorded.high;
   const ImU32 color = better                      ? frame.theme.good
-                      : now.share() >= kLeastLoss ? frame.theme.lost
+                      : now.share() >= kShownLoss ? frame.theme.lost
                                                   : frame.theme.soft;
   canvas.text(font, {left, at.y - (moved ? 4.0f * frame.scale : 0.0f)}, color, lost, !moved);
   if (frame.picture == nullptr) {
@@ -266,7 +265,7 @@ void draw_names(Canvas& canvas, const Shown& shown, float left, float right, flo
     const int index = static_cast<int>(row);
     for (const SpectrumChart chart : shown_charts(frame)) {
       const std::vector<Ridge>& ridges = shown.rows.ridges(chart);
-      if (row < ridges.size() && ridges[row].lost.share() >= kLeastLoss)
+      if (row < ridges.size() && ridges[row].lost.share() >= kShownLoss)
         weights[row] += ridges[row].lost.share();
     }
     if (shown.severity[row]) weights[row] += 2.0 + static_cast<double>(*shown.severity[row]);

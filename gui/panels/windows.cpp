@@ -45,7 +45,8 @@ std::string lost_text(const LossCount& lost, bool recorded) {
 void draw_chip(const Frame& frame, SpectrumRows& rows, const std::string& window,
                const std::string& name) {
   const bool active = plain(frame.view.window) == window;
-  const Lens lens = *parse_lens(active ? frame.view.window : window);
+  const Lens plain_lens = *parse_lens(window);
+  const Lens lens = active ? parse_lens(frame.view.window).value_or(plain_lens) : plain_lens;
   const LossCount& lost = rows.whole_run(lens).lost;
   const std::string text = lost_text(lost, !lens.format);
   ImFont &bold = *frame.fonts.bold, &small = *frame.fonts.small;
@@ -77,7 +78,7 @@ void draw_chip(const Frame& frame, SpectrumRows& rows, const std::string& window
   draw.AddRect(at, end, active ? theme.accent : theme.card_line, 6.0f * unit, 0,
                active ? 1.5f * unit : 1.0f);
   draw.AddText(&bold, font_size(bold), {at.x + pad, at.y + 4.0f * unit}, theme.ink, name.c_str());
-  const bool bad = lost.share() >= 0.0005;
+  const bool bad = lost.share() >= kShownLoss;
   draw.AddText(&small, font_size(small), {at.x + pad, at.y + 6.0f * unit + name_size.y},
                bad               ? theme.lost
                : lost.high > 0.0 ? theme.soft

@@ -301,7 +301,8 @@ TEST(Spectrum, DrawsWhateverARunLacks) {
   for (RunView& run : runs) {
     AppDriver user(std::move(run), {}, {}, Screen::spectrum);
     user.frame(3);
-    for (const char* window : {"", "fp32", "e4m3fn/tensor", "nvfp4", "e2m1", "not a format"}) {
+    for (const char* window :
+         {"", "fp32", "e4m3fn/tensor", "nvfp4", "e2m1", "not a format", "nvfp4/tensor"}) {
       user.app().view().window = window;
       user.app().view().merge_steps = !user.app().view().merge_steps;
       user.app().view().scale_shift -= 9.0;
