@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -98,7 +99,7 @@ class SpectrumRows {
   std::array<ExponentRange, kSpectrumCharts> ranges_{};
   FloatFormat format_ = kFp16, fixed_format_ = kFp16;
   std::optional<int> best_shift_{};
-  std::vector<std::pair<Lens, WholeRun>> whole_run_{};
+  std::deque<std::pair<Lens, WholeRun>> whole_run_{};  ///< keeps references while it grows
 };
 
 }  // namespace halfscope::gui

@@ -220,6 +220,11 @@ PlotTable table_of(const Frame& frame, const Axis& x) {
   return table;
 }
 
+/// Returns "2^16"; a plain number for 0 and what is not finite.
+std::string scale_words(double scale) {
+  return scale > 0.0 && std::isfinite(scale) ? power_text(std::log2(scale)) : short_number(scale);
+}
+
 /// Returns one sentence on the course of the lane's loss scale; "" in inference.
 std::string loss_scale_sentence(const Frame& frame) {
   const std::span<const StepRow> rows = frame.run.view().steps(frame.at.lane);
@@ -231,8 +236,8 @@ std::string loss_scale_sentence(const Frame& frame) {
     lowered += rows[i].loss_scale < rows[i - 1].loss_scale;
     raised += rows[i].loss_scale > rows[i - 1].loss_scale;
   }
-  const std::string first = power_text(std::log2(rows.front().loss_scale));
-  const std::string last = power_text(std::log2(rows.back().loss_scale));
+  const std::string first = scale_words(rows.front().loss_scale);
+  const std::string last = scale_words(rows.back().loss_scale);
   if (lowered == 0 && raised == 0) {
     if (rows.front().loss_scale == 1.0) return "No loss scale: gradients keep the size they have.";
     return fmt::format(
