@@ -20,8 +20,8 @@ constexpr double kPeak = 42.0;     ///< height of a share of 1; vertical units a
 constexpr double kHeight = 330.0;  ///< of all rows
 constexpr double kLeastPitch = 3.8, kMostPitch = 24.0;  ///< between rows
 constexpr float kLine = 13.0f;                          ///< height of a name
-constexpr double kLetter = 2.0;                         ///< width of a letter in percent of a chart
 constexpr int kPointsPerBin = 3;
+constexpr double kFlat = 0.15;  ///< pixels by which a path may differ from its outline
 constexpr SpectrumChart kCharts[] = {SpectrumChart::activations, SpectrumChart::gradients};
 
 struct Drawing {
@@ -53,8 +53,28 @@ struct Scale {
   double percent_of(double exponent) const { return x(exponent) / kWidth * 100.0; }
 };
 
-std::string path_of(const std::vector<RidgePoint>& points, const Scale& scale, double base,
+/// Returns the points without those that the line between their neighbours meets anyway.
+std::vector<RidgePoint> without_flat(const std::vector<RidgePoint>& points) {
+  std::vector<RidgePoint> kept{points.front()};
+  size_t last = 0;
+  for (size_t next = 2; next < points.size(); ++next) {
+    const RidgePoint from = points[last], to = points[next];
+    const auto leaves = [&](const RidgePoint& point) {
+      const float y = from.y + (point.x - from.x) / (to.x - from.x) * (to.y - from.y);
+      return static_cast<double>(std::abs(point.y - y)) * kPeak > kFlat;
+    };
+    const auto begin = points.begin() + static_cast<std::ptrdiff_t>(last) + 1;
+    if (!std::any_of(begin, points.begin() + static_cast<std::ptrdiff_t>(next), leaves)) continue;
+    last = next - 1;
+    kept.push_back(points[last]);
+  }
+  if (points.size() > 1) kept.push_back(points.back());
+  return kept;
+}
+
+std::string path_of(const std::vector<RidgePoint>& outline, const Scale& scale, double base,
                     double moved, bool closed) {
+  const std::vector<RidgePoint> points = without_flat(outline);
   std::string path;
   const auto add = [&](const char* command, double x, double y) {
     path += fmt::format("{}{:.0f} {:.1f}", command, scale.x(x), y);
@@ -112,27 +132,27 @@ std::optional<double> scale_shift(const Report& report) {
   return shift;
 }
 
+/// Returns the names of the zones. The style sheet shows the longer one where it fits.
 std::string bands(const Drawing& drawing, const Scale& scale) {
   std::string html = "<div class=\"bands\" aria-hidden=\"true\">";
-  const ExponentWindow& window = drawing.window;
-  const auto zones = zones_of(window, scale.range.low, scale.range.high);
-  const std::pair<std::string, std::string> names[] = {
-      {"becomes zero", "zero"},
-      {"subnormal", "sub."},
-      {drawing.format + " normal range", drawing.format},
-      {"overflows", "over"}};
+  const auto zones = zones_of(drawing.window, scale.range.low, scale.range.high);
+  const auto names = zone_names(drawing.format);
   for (size_t i = 0; i < zones.size(); ++i) {
-    const double from = scale.percent_of(zones[i].from),
-                 wide = scale.percent_of(zones[i].to) - from;
-    const auto& [name, shorter] = names[i];
-    const auto fits = [wide](const std::string& text) {
-      return static_cast<double>(text.size()) * kLetter < wide;
-    };
-    if (!fits(shorter)) continue;
-    html += fmt::format("<span class=\"t{}\" style=\"left:{:.1f}%;width:{:.1f}%\">{}</span>",
-                        zone_class(zones[i].kind), from, wide, escape(fits(name) ? name : shorter));
+    const double from = scale.percent_of(zones[i].from);
+    html += fmt::format(
+        "<span class=\"t{}\" style=\"left:{:.1f}%;width:{:.1f}%;--n:{};--b:{}\"><b>{}</b><i>{}</i>"
+        "</span>",
+        zone_class(zones[i].kind), from, scale.percent_of(zones[i].to) - from, names[i].name.size(),
+        names[i].brief.size(), escape(names[i].name), escape(names[i].brief));
   }
   return html + "</div>";
+}
+
+/// Returns the width of the names of layers in pixels.
+size_t names_width(const Drawing& drawing) {
+  size_t letters = 0;
+  for (const LayerRow& row : drawing.rows) letters = std::max(letters, row.name.size());
+  return std::clamp<size_t>(letters * 7 + 14, 40, 136);
 }
 
 std::string names(const Drawing& drawing, const std::vector<Ridge>& ridges) {
@@ -213,17 +233,20 @@ std::string chart_html(const Drawing& drawing, SpectrumChart chart) {
                          prose(fmt::format("2^{}", e)));
   }
   const LossCount total = total_loss(spectrum, chart, {}, 0.0);
-  const std::string lost = total.high > 0.0 ? percent(total.share()) : "0";
+  const std::string lost = total.values == 0  ? "only NaN and infinities"
+                           : total.high > 0.0 ? percent(total.share()) + " lost"
+                                              : "nothing lost";
   const std::string name = spectrum_chart_name(chart);
   return fmt::format(
-      "<figure><h3>{0} <small{1}>{2} lost</small></h3>{3}<div class=\"sp\">{4}<svg viewBox=\"0 0 "
+      "<figure style=\"--names:{10}px\"><h3>{0} <small{1}>{2}</small></h3>{3}<div "
+      "class=\"sp\">{4}<svg viewBox=\"0 0 "
       "1000 {5:.0f}\" preserveAspectRatio=\"none\" style=\"height:{5:.0f}px\" role=\"img\"><title>"
       "{0} of {6}: exponents of every layer</title>{7}</svg>{8}<div class=\"x\">{9}</div></div>"
       "</figure>\n",
-      name, total.share() >= kShownLoss ? " class=\"bad\"" : "", escape(lost),
+      name, total.values == 0 || total.share() >= kShownLoss ? " class=\"bad\"" : "", escape(lost),
       bands(drawing, scale), names(drawing, ridges), drawing.height,
       escape(report.lanes[static_cast<size_t>(report.focus)].name), svg, losses(drawing, ridges),
-      ticks);
+      ticks, names_width(drawing));
 }
 
 /// Returns how the lane in focus and the healthy lanes of the run end: before and after the fix.

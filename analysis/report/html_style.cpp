@@ -142,7 +142,7 @@ align-items:start;width:min(1400px,100vw - 48px);margin-left:50%;transform:trans
 .hero-charts figure{margin:.4em 0 .8em;min-width:0}.hero-charts figcaption{display:none}
 .hero-charts h3 small.bad{color:var(--bad);font-weight:620}
 .hero-charts .plot svg{height:260px}
-.sp{display:grid;grid-template-columns:104px minmax(0,1fr) 50px}
+.sp{display:grid;grid-template-columns:var(--names) minmax(0,1fr) 50px}
 .sp svg{width:100%;display:block;background:var(--sbg)}
 .sp path{vector-effect:non-scaling-stroke;stroke-width:1.2;stroke-linejoin:round}
 .names,.lost{position:relative;font-size:.72rem;color:var(--soft);line-height:1}
@@ -152,8 +152,12 @@ align-items:start;width:min(1400px,100vw - 48px);margin-left:50%;transform:trans
 .lost span{left:6px;color:var(--bad);font-variant-numeric:tabular-nums}
 .sp .x{grid-column:2;position:relative;height:1.5em;font-size:.74rem;color:var(--soft)}
 .sp .x span{position:absolute;transform:translateX(-50%);padding-top:2px}
-.bands{position:relative;height:1.3em;margin:0 50px 0 104px;font-size:.7rem;line-height:1.3}
+.bands{position:relative;height:1.3em;margin:0 50px 0 var(--names);font-size:.7rem;
+line-height:1.3}
 .bands span{position:absolute;overflow:hidden;white-space:nowrap;text-align:center}
+.bands b,.bands i{display:inline-block;overflow:hidden;font:inherit;vertical-align:top;
+max-width:calc((100% - var(--n)*.6em)*999)}
+.bands i{max-width:min((100% - var(--b)*.55em)*999,(var(--n)*.6em - 100%)*999)}
 .tsl{color:var(--bad)}.tss{color:var(--warn)}.tsn{color:var(--accent)}
 .zsn{fill:var(--bar);fill-opacity:.17}.zss{fill:var(--sub);fill-opacity:.17}
 .sn{fill:var(--card);fill:color-mix(in srgb,var(--bar) 30%,var(--sbg));stroke:var(--bar)}

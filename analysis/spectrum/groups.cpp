@@ -73,14 +73,13 @@ int depth_of(const Node& node) {
   return depth;
 }
 
-/// Folds neighbouring rows of single layers into stretches of `length`.
+/// Folds neighbouring rows, layers and groups alike, into stretches of `length`.
 std::vector<LayerRow> in_stretches(std::vector<LayerRow> rows, size_t length,
                                    std::span<const std::string> opened) {
   std::vector<LayerRow> folded;
   for (size_t begin = 0; begin < rows.size();) {
     size_t end = begin;
-    while (end < rows.size() && end < begin + length && !rows[end].folded &&
-           rows[end].groups == rows[begin].groups) {
+    while (end < rows.size() && end < begin + length && rows[end].groups == rows[begin].groups) {
       ++end;
     }
     if (end < begin + 2) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Rows of layers for a limited height: layers fold into the groups that their paths name, and a
-// long list without groups folds into stretches of neighbours.
+// long list of layers or groups folds into stretches of neighbours.
 #pragma once
 
 #include <cstddef>

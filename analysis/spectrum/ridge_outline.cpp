@@ -86,6 +86,13 @@ std::array<RidgeZone, 4> zones_of(const ExponentWindow& window, double low, doub
            {ZoneKind::lost, overflow, high}}};
 }
 
+std::array<ZoneName, 4> zone_names(const std::string& format) {
+  return {{{"becomes zero", "zero"},
+           {"subnormal", "sub."},
+           {format + " normal range", format},
+           {"overflows", "over"}}};
+}
+
 std::vector<int> rows_to_label(const std::vector<double>& weights, float pitch, float line_height) {
   std::vector<int> order(weights.size()), chosen;
   std::iota(order.begin(), order.end(), 0);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <vector>
 
 #include "analysis/spectrum/spectrum.h"
@@ -32,6 +33,12 @@ struct RidgeZone {
 };
 /// Returns the zones of a window from left to right, limited to [low, high].
 std::array<RidgeZone, 4> zones_of(const ExponentWindow& window, double low, double high) noexcept;
+
+struct ZoneName {
+  std::string name{}, brief{};  ///< `brief` is for zones that are too narrow for `name`
+};
+/// Returns the names of the zones of a format, in the order of zones_of().
+std::array<ZoneName, 4> zone_names(const std::string& format);
 
 /// Returns the rows whose name or number is written where rows are closer than lines of text: the
 /// most important ones that do not touch, ascending. `weights` are by row; larger is more

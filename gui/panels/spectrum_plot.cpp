@@ -119,23 +119,15 @@ void draw_window(Canvas& canvas, const SpectrumPlot& plot, const Theme& theme, c
     canvas.line({plot.x(edge), plot.min.y}, {plot.x(edge), plot.max.y}, with_alpha(color, 0.75f),
                 scale);
   }
-  struct Label {
-    float from, to;
-    std::vector<std::string> texts;  ///< the longest first
-    ImU32 color;
-  };
-  const Label labels[] = {
-      {plot.min.x, flush, {"becomes zero", "zero"}, theme.lost},
-      {flush, normal, {"subnormal", "sub."}, theme.subnormal},
-      {normal, overflow, {plot.format + " normal range", plot.format}, theme.in_range},
-      {overflow, plot.max.x, {"overflows", "over"}, theme.lost}};
-  for (const Label& label : labels) {
-    for (const std::string& text : label.texts) {
+  const auto zones = zones_of(window, plot.range.low, plot.range.high);
+  const auto names = zone_names(plot.format);
+  for (size_t i = 0; i < zones.size(); ++i) {
+    const float from = plot.x(zones[i].from), to = plot.x(zones[i].to);
+    for (const std::string& text : {names[i].name, names[i].brief}) {
       const float width = text_size(font, text).x;
-      if (width + 6.0f * scale > label.to - label.from) continue;
-      canvas.text(font,
-                  {(label.from + label.to - width) / 2, plot.min.y - line_height - 3.0f * scale},
-                  label.color, text);
+      if (width + 6.0f * scale > to - from) continue;
+      canvas.text(font, {(from + to - width) / 2, plot.min.y - line_height - 3.0f * scale},
+                  color_of(zones[i].kind, theme), text);
       break;
     }
   }

@@ -293,6 +293,22 @@ TEST(FoldLayers, AListWithoutGroupsFoldsIntoStretches) {
   EXPECT_THAT(open[1].groups, ElementsAre(rows[1].name));
 }
 
+TEST(FoldLayers, ManyGroupsFoldIntoStretches) {
+  std::vector<std::string> paths;
+  for (int i = 0; i < 1000; ++i)
+    paths.push_back("block" + std::to_string(i / 10) + "/fc" + std::to_string(i % 10));
+  const std::vector<LayerRow> rows = fold_layers(paths, 60, {}, {});
+  ASSERT_EQ(rows.size(), 50u);
+  EXPECT_EQ(rows[1].name, "block2 to block3");
+  EXPECT_EQ(rows[1].layers.size(), 20u);
+  const std::vector<std::string> opened{rows[1].name};
+  const std::vector<LayerRow> open = fold_layers(paths, 60, opened, {});
+  ASSERT_EQ(open.size(), 51u);
+  EXPECT_EQ(open[1].name, "block2");
+  EXPECT_TRUE(open[1].folded);
+  EXPECT_EQ(open[1].group, rows[1].name);
+}
+
 TEST(FoldLayers, EveryLayerIsInOneRow) {
   const std::vector<std::string> paths{"/m/a/Conv", "/m/a/Relu", "/m.0/b", "x.y.z", "x.y", "x"};
   for (const size_t most : {1u, 2u, 3u, 4u, 6u, 20u}) {

@@ -118,7 +118,8 @@ TEST(ReportHtml, TheSpectrumShowsWhatIsLostWhere) {
   const std::string spectrum = page.substr(from, to - from);
   EXPECT_LT(page.find("<h1>"), from);
   EXPECT_LT(to, page.find("<nav"));
-  for (const char* text : {"Activations", "Gradients", "fp16 normal range", "<h3>Loss"}) {
+  for (const char* text :
+       {"Activations", "Gradients", "<b>fp16 normal range</b><i>fp16</i>", "<h3>Loss"}) {
     EXPECT_TRUE(has(spectrum, text)) << text;
   }
   EXPECT_TRUE(has(spectrum, "class=\"guilty\""));
@@ -128,6 +129,27 @@ TEST(ReportHtml, TheSpectrumShowsWhatIsLostWhere) {
   EXPECT_TRUE(has(spectrum, ">" + percent(lost) + "</span>"));
   EXPECT_TRUE(has(spectrum, "<path class=\"sl\""));
   EXPECT_TRUE(has(spectrum, "<th scope=\"row\">bf16</th><td class=\"n\">0</td>"));
+}
+
+TEST(ReportHtml, TheSpectrumOfALargeNetworkIsFoldedAndSmall) {
+  const RunView run = large_run(1000);
+  const std::string page = page_of(run);
+  const size_t from = page.find("<section class=\"spectrum\""), to = page.find("</section>", from);
+  ASSERT_NE(from, std::string::npos);
+  const std::string spectrum = page.substr(from, to - from);
+  const std::regex ridge("<g><title>");
+  const auto ridges =
+      std::distance(std::sregex_iterator(spectrum.begin(), spectrum.end(), ridge), {});
+  EXPECT_GT(ridges, 75) << "two charts";
+  EXPECT_LE(ridges, 150);
+  EXPECT_LT(spectrum.size(), 150'000u);
+}
+
+TEST(ReportHtml, TheSpectrumOfNothingFiniteSaysSo) {
+  RunSpec spec = healthy_spec();
+  spec.nan_from_the_start = true;
+  EXPECT_TRUE(has(page_of(make_run(spec)), "<small class=\"bad\">only NaN and infinities</small>"));
+  EXPECT_TRUE(has(page_of(make_run(healthy_spec())), "<small>nothing lost</small>"));
 }
 
 TEST(ReportHtml, TheLossSaysHowLanesEndBeforeAndAfterTheFix) {
