@@ -265,6 +265,25 @@ std::string before_and_after(const Report& report) {
   return "<p class=\"how\">Final loss before and after:</p><ul class=\"ends\">" + list + "</ul>";
 }
 
+/// Returns whether other formats would do: a wider one if fp16 loses values, else narrower ones.
+std::string fit_sentence(const Report& report, const FloatFormat& format) {
+  LossCount own;
+  for (const SpectrumChart chart : kCharts) own.add(total_loss(report.spectrum, chart, {}, 0.0));
+  if (own.values == 0) return "";
+  std::string text;
+  const auto add = [&](const char* lens) {
+    text += (text.empty() ? "" : " ") + lens_answer(report.spectrum, kCharts, *parse_lens(lens));
+  };
+  if (format == kFp16 && own.high > 0.0) {
+    add("bf16");
+  } else {
+    add("e4m3fn");
+    add("mxfp8_e4m3");
+  }
+  return "<p class=\"fits\">" + prose(text) +
+         " <span class=\"soft\">Estimated from histograms.</span></p>\n";
+}
+
 std::string formats_table(const Report& report) {
   std::string rows;
   for (const char* text :
@@ -281,13 +300,13 @@ std::string formats_table(const Report& report) {
         worst.layer < 0 ? "0" : escape(percent(worst.lost.share())),
         worst.layer < 0 ? "" : escape(worst.name));
   }
-  return "<details><summary>Would another format hold this run?</summary>\n" +
+  return "<details><summary>Other formats</summary>\n" +
          scroll_begin("What other formats would lose") +
-         "<table><caption>Values that would become zero or overflow, of those that are finite and "
-         "not zero. Estimated from the histograms of the whole run; training in the format would "
-         "change the values.</caption><thead><tr><th scope=\"col\">Format</th><th scope=\"col\" "
-         "class=\"n\">lost</th>"
-         "<th scope=\"col\" class=\"n\">worst tensor</th><td></td></tr></thead><tbody>\n" +
+         "<table class=\"formats\"><caption>Values that would become zero or overflow, of those "
+         "that are finite and not zero. Estimated from the histograms of the whole run; training "
+         "in the format would change the values.</caption><thead><tr><th scope=\"col\">Format</th>"
+         "<th scope=\"col\" class=\"n\">Lost</th><th scope=\"colgroup\" colspan=\"2\">Worst "
+         "tensor</th></tr></thead><tbody>\n" +
          rows + "</tbody></table></div></details>\n";
 }
 
@@ -319,7 +338,7 @@ std::string spectrum_section(const Report& report) {
              "The numbers are the largest share of a tensor that becomes zero or overflows. Thin "
              "line: full precision.</p>\n",
              escape(report.lanes[static_cast<size_t>(report.focus)].name), drawing.format) +
-         formats_table(report) + "</section>\n";
+         fit_sentence(report, format) + formats_table(report) + "</section>\n";
 }
 
 }  // namespace halfscope::html

@@ -11,6 +11,7 @@
 #include "analysis/report/html_parts.h"
 #include "analysis/report/report.h"
 #include "analysis/rules/text.h"
+#include "analysis/spectrum/lens_text.h"
 #include "tests/report/report_fixtures.h"
 
 namespace halfscope::test {
@@ -150,6 +151,22 @@ TEST(ReportHtml, TheSpectrumOfNothingFiniteSaysSo) {
   spec.nan_from_the_start = true;
   EXPECT_TRUE(has(page_of(make_run(spec)), "<small class=\"bad\">only NaN and infinities</small>"));
   EXPECT_TRUE(has(page_of(make_run(healthy_spec())), "<small>nothing lost</small>"));
+}
+
+TEST(ReportHtml, SaysWhetherOtherFormatsWouldDo) {
+  const std::string hot = page_of(make_run(hot_spec()));
+  EXPECT_TRUE(has(hot, "<p class=\"fits\">bf16 would hold every value of this run. "));
+  const Report report = make_report(make_run(healthy_spec()));
+  const std::string healthy = report_html(report);
+  constexpr SpectrumChart kCharts[] = {SpectrumChart::activations, SpectrumChart::gradients};
+  for (const char* lens : {"e4m3fn", "mxfp8_e4m3"}) {
+    EXPECT_TRUE(has(healthy,
+                    html::prose(lens_answer(report.spectrum, kCharts, *parse_lens(lens)))));
+  }
+  EXPECT_FALSE(has(healthy, "<p class=\"fits\">bf16"));
+  RunSpec nothing = healthy_spec();
+  nothing.nan_from_the_start = true;
+  EXPECT_FALSE(has(page_of(make_run(nothing)), "<p class=\"fits\">"));
 }
 
 TEST(ReportHtml, TheLossSaysHowLanesEndBeforeAndAfterTheFix) {
