@@ -11,6 +11,7 @@ namespace {
 constexpr double kRoom = 2.0;         ///< powers of two beside the values
 constexpr double kFarEdge = 14.0;     ///< a window's edge further away is not shown
 constexpr double kLeastWidth = 24.0;  ///< powers of two
+constexpr size_t kFewRows = 5;        ///< one row in so many may have values off the chart
 constexpr float kThinTail = 1e-4f;    ///< share of a tensor's values that may be off the chart
 
 std::vector<float> slopes_of(const std::vector<float>& y) {
@@ -22,14 +23,15 @@ std::vector<float> slopes_of(const std::vector<float>& y) {
   return slopes;
 }
 
-/// Widens the range to all but the thin tails of the ridge.
-void include(const Ridge& ridge, ExponentRange& range) {
+/// Widens the range to all but the thin tails of the ridge, and adds its low end to `lows`.
+void include(const Ridge& ridge, ExponentRange& range, std::vector<double>& lows) {
   float below = 0.0f, above = 0.0f;
   size_t first = 0, last = ridge.shares.size();
   while (first < last && below + ridge.shares[first] < kThinTail) below += ridge.shares[first++];
   while (last > first && above + ridge.shares[last - 1] < kThinTail) above += ridge.shares[--last];
   if (first == last) return;
-  range.low = std::min(range.low, static_cast<double>(ridge.low) + static_cast<double>(first));
+  lows.push_back(static_cast<double>(ridge.low) + static_cast<double>(first));
+  range.low = std::min(range.low, lows.back());
   range.high = std::max(range.high, static_cast<double>(ridge.low) + static_cast<double>(last));
 }
 
@@ -118,9 +120,17 @@ std::vector<int> rows_to_label(const std::vector<double>& weights, float pitch, 
 ExponentRange fit_range(const Spectrum& spectrum, SpectrumChart chart, const Lens& lens,
                         const ExponentWindow& window) {
   ExponentRange range{1e9, -1e9};
+  std::vector<double> lows;
   for (size_t layer = 0; layer < spectrum.layers.size(); ++layer) {
     const int one[] = {static_cast<int>(layer)};
-    include(make_ridge(spectrum, one, chart, lens, 0.0), range);
+    include(make_ridge(spectrum, one, chart, lens, 0.0), range, lows);
+  }
+  // Few rows with far smaller values than the others would press all others together. Values that
+  // are far below the window are lost wherever they are.
+  std::sort(lows.begin(), lows.end());
+  if (!lows.empty()) {
+    const double common = lows[lows.size() / kFewRows];
+    range.low = std::max(range.low, std::min(common, window.flush - kFarEdge));
   }
   if (range.low > range.high) {
     range = {std::max(window.flush, -30.0), std::min(window.overflow, 20.0)};

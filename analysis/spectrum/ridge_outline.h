@@ -50,7 +50,8 @@ struct ExponentRange {
   double low = -28.0, high = 18.0;
 };
 /// Returns a range for all but the thin tails of a chart's tensors, and for the edges of the window
-/// that are not far from them.
+/// that are not far from them. Values far below both the window and most rows may be off the chart;
+/// large ones never are.
 ExponentRange fit_range(const Spectrum& spectrum, SpectrumChart chart, const Lens& lens,
                         const ExponentWindow& window);
 

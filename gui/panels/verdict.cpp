@@ -61,6 +61,15 @@ void go_to_finding(ViewState& view, const RunModel& run, const Finding& finding)
   view.layer = finding.layer;
   view.site = finding.site;
   view.role = RoleView::all;
+  if (const std::optional<int> site = run.view().find_site(finding.lane, finding.site)) {
+    // The Spectrum shows the chart with the tensor.
+    const LaneInfo& lane = run.view().lane(finding.lane);
+    const SpectrumChart chart = chart_of(lane.sites[static_cast<size_t>(*site)].role);
+    if (std::find(view.charts.begin(), view.charts.end(), chart) == view.charts.end()) {
+      view.charts.push_back(chart);
+      std::sort(view.charts.begin(), view.charts.end());
+    }
+  }
   if (finding.step >= 0) view.cursor = finding.step;
 }
 
