@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -157,6 +158,29 @@ std::vector<ListLine> tree_of(const Frame& frame, const std::vector<int>& rows) 
   }
   return lines;
 }
+
+/// The lines of the tree and their sources.
+struct LayerTree {
+  std::weak_ptr<const RunView> view{};
+  int lane = -1;
+  std::vector<int> rows{};
+  std::vector<std::string> opened{}, closed{};
+  std::vector<ListLine> lines{};
+
+  const std::vector<ListLine>& of(const Frame& frame, const std::vector<int>& shown) {
+    const std::shared_ptr<const RunView> now = frame.run.shared_view();
+    const bool same = !view.owner_before(now) && !now.owner_before(view) && lane == frame.at.lane &&
+                      rows == shown && opened == frame.view.opened && closed == frame.view.closed;
+    if (same) return lines;
+    view = now;
+    lane = frame.at.lane;
+    rows = shown;
+    opened = frame.view.opened;
+    closed = frame.view.closed;
+    lines = tree_of(frame, rows);
+    return lines;
+  }
+};
 
 double share_of_layer(const Frame& frame, int index) {
   const int site =
@@ -333,12 +357,13 @@ void draw_layers(const Frame& frame) {
   ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
   ImGui::BeginChild("rows", {0, 0}, false);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2{0, 0});
-  std::vector<ListLine> lines;
-  if (frame.view.order == LayerOrder::execution) {
-    lines = tree_of(frame, rows);
-  } else {
-    for (const int row : rows) lines.push_back({.layers = {row}, .open = false});
+  std::vector<ListLine> flat;
+  const bool is_tree = frame.view.order == LayerOrder::execution;
+  if (!is_tree) {
+    for (const int row : rows) flat.push_back({.layers = {row}, .open = false});
   }
+  const std::vector<ListLine>& lines =
+      is_tree ? frame.caches.get<LayerTree>().of(frame, rows) : flat;
   ImGuiListClipper clipper;
   clipper.Begin(static_cast<int>(lines.size()));
   while (clipper.Step()) {
