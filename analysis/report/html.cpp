@@ -210,14 +210,15 @@ std::string definitions(const Report& report) {
 std::string reproduce(const Report& report) {
   if (report.reproduce.empty()) return "";
   std::string commands;
-  for (const std::string& command : report.reproduce) commands += command + "\n";
+  for (const std::string& command : report.reproduce)
+    commands += fmt::format("<pre class=\"copy\">{}\n</pre>\n", escape(command));
   return fmt::format(
       "<section aria-labelledby=\"reproduce\"><h2 id=\"reproduce\">Reproduce</h2>\n"
-      "<pre class=\"copy\">{}</pre>\n<p class=\"how\">These commands give the same numbers with "
+      "{}<p class=\"how\">These commands give the same numbers with "
       "any "
       "number of threads and any instruction set. If a lane's name ends in .json, save its plan "
       "from <a href=\"#lanes\">Lanes</a> under that name first.</p></section>\n",
-      escape(commands));
+      commands);
 }
 
 std::string contents(const std::string& body) {

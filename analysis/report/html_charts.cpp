@@ -284,9 +284,15 @@ std::string loss_chart(const Report& report) {
     }
   }
   std::string drawing;
+  std::vector<int> strong;
+  if (report.focus >= 0) strong = healthy_siblings(report, report.focus);
+  if (!strong.empty()) strong.push_back(report.focus);
   for (size_t i : drawing_order(report)) {
     const LaneReport& lane = report.lanes[i];
-    drawing += curve(lane, i, steps, axis, false, [](const StepRow& row) { return row.loss; });
+    const std::string line =
+        curve(lane, i, steps, axis, false, [](const StepRow& row) { return row.loss; });
+    const bool told = std::find(strong.begin(), strong.end(), static_cast<int>(i)) != strong.end();
+    drawing += told && !line.empty() ? "<g class=\"strong\">" + line + "</g>" : line;
     drawing += strip(lane, steps, "loss NaN or infinite", loss_gone);
   }
   return fmt::format("<figure><h3>Loss{}</h3>\n", axis.log ? ", logarithmic" : "") +

@@ -51,6 +51,7 @@ std::string proof_section(const Report& report);
 std::string diagnosis_section(const Report& report);
 
 // html_charts.cpp
+/// Emphasises the lane in focus and its healthy siblings, if there are any.
 std::string loss_chart(const Report& report);
 std::string scale_chart(const Report& report);
 std::string learning_rate_chart(const Report& report);

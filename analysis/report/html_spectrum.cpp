@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "analysis/report/html_parts.h"
+#include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
 #include "analysis/spectrum/groups.h"
 #include "analysis/spectrum/lens_text.h"
@@ -249,20 +250,33 @@ std::string chart_html(const Drawing& drawing, SpectrumChart chart) {
       ticks, names_width(drawing));
 }
 
-/// Returns how the lane in focus and the healthy lanes of the run end: before and after the fix.
+/// Returns how the lane in focus ends, and how lanes that work do: before and after the fix.
+/// Without such a lane, what the proof measured.
 std::string before_and_after(const Report& report) {
-  const std::vector<int> healthy = healthy_siblings(report, report.focus);
-  if (healthy.empty() || report.run.inference) return "";
+  if (report.run.inference) return "";
   std::string list;
-  const auto add = [&](int index) {
-    const LaneReport& lane = report.lanes[static_cast<size_t>(index)];
-    list +=
-        fmt::format("<li>{} <span>{}</span></li>", escape(lane.name), value_text(lane.last_loss));
+  const auto entry = [&](const std::string& name, const std::string& value) {
+    list += fmt::format("<li>{} <span>{}</span></li>", escape(name), value);
   };
-  add(report.focus);
-  for (const int lane : healthy) add(lane);
-  if (report.reference >= 0) add(report.reference);
-  return "<p class=\"how\">Final loss before and after:</p><ul class=\"ends\">" + list + "</ul>";
+  const auto lane_entry = [&](const char* when, int index) {
+    const LaneReport& lane = report.lanes[static_cast<size_t>(index)];
+    entry(when + lane.name, value_text(lane.last_loss));
+  };
+  const std::vector<int> healthy = healthy_siblings(report, report.focus);
+  if (!healthy.empty()) {
+    lane_entry("Before: ", report.focus);
+    for (const int lane : healthy) lane_entry("With ", lane);
+    if (report.reference >= 0) lane_entry("Full precision: ", report.reference);
+    return "<p class=\"how\">Final loss</p><ul class=\"ends\">" + list + "</ul>";
+  }
+  if (!report.proof || !report.proof->holds || report.proof_lane != report.focus) return "";
+  const std::string& own = report.lanes[static_cast<size_t>(report.focus)].name;
+  for (const Trial& trial : report.proof->trials) {
+    if (trial.kind == Trial::Kind::leave_one_out) continue;
+    const bool before = trial.kind == Trial::Kind::original;
+    entry(before ? "Before: " + own : "With the change", escape(report::gap_text(trial.gap)));
+  }
+  return "<p class=\"how\">Loss gap in the proof</p><ul class=\"ends\">" + list + "</ul>";
 }
 
 /// Returns whether other formats would do: a wider one if fp16 loses values, else narrower ones.

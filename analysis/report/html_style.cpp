@@ -95,7 +95,7 @@ th button{font:inherit;color:inherit;background:none;border:0;padding:0;cursor:p
 th button::after{content:"\2195";opacity:0;margin-left:.2em}th button:hover::after,
 th button:focus-visible::after{opacity:.7}th[aria-sort=ascending] button::after{
 content:"\2191";opacity:1}th[aria-sort=descending] button::after{content:"\2193";opacity:1}
-pre button{position:absolute;top:8px;right:8px;font:600 .8rem/1 system-ui,sans-serif;
+pre button{float:right;position:sticky;top:0;margin:-4px -6px 4px 12px;font:600 .8rem/1 system-ui,sans-serif;
 color:var(--accent);
 background:var(--bg);border:1px solid var(--line);border-radius:6px;padding:6px 10px;cursor:pointer}
 table.layers{white-space:nowrap;font-size:.84rem}.layers th,.layers td{padding-right:9px}
@@ -128,6 +128,7 @@ color:var(--soft);padding-top:3px;font-variant-numeric:tabular-nums}
 .grid{stroke:var(--line);stroke-width:1}
 .c0{stroke:var(--l0)}.c1{stroke:var(--l1)}.c2{stroke:var(--l2)}.c3{stroke:var(--l3)}
 .curve{stroke-width:1.8;stroke-linejoin:round;fill:none}
+.strong .curve{stroke-width:3.6;stroke-opacity:.85}
 .d1{stroke-dasharray:none}.d0{stroke-dasharray:5 3}.d2{stroke-dasharray:8 3 2 3}
 .d3{stroke-dasharray:2 3}
 .plot .gone,.legend .gone{fill:none;stroke:var(--lost);stroke-width:7}
@@ -244,7 +245,8 @@ font-size:1.38rem}.brand span{float:none;
 display:block}.more{font-size:1rem}.action dl,.pair,.tensor{grid-template-columns:minmax(0,1fr)}
 .plot{grid-template-columns:2.9em 1fr}.plot svg{height:160px}dl.run{grid-template-columns:1fr 1fr}
 .action{padding:12px 14px}.across .tag{padding:.1em .5em;font-size:.78rem}table{font-size:.84rem}
-table.layers th[scope=row]{max-width:9em}table.across th,table.across td{padding-right:6px}
+table.layers th[scope=row]{max-width:9em;white-space:normal;overflow-wrap:anywhere}
+table.layers th small{display:block}table.across th,table.across td{padding-right:6px}
 .errors th[scope=row]{max-width:9.5em;overflow-wrap:anywhere}
 .proof .plotted{min-width:84px}.proof th[scope=row]{min-width:7.2em}.proof .tag{padding:.1em .4em;
 font-size:.76rem}
@@ -280,7 +282,7 @@ b.append(...[...o].sort((x,y)=>{const p=v(x),q=v(y);return d*(p<q?-1:p>q?1:0)}))
 for(const p of document.querySelectorAll("pre.copy")){const k=document.createElement("button");
 k.textContent="Copy";const x=p.textContent;k.onclick=()=>{
 navigator.clipboard.writeText(x).then(()=>{
-k.textContent="Copied"},()=>{getSelection().selectAllChildren(p)})};p.append(k)}
+k.textContent="Copied"},()=>{getSelection().selectAllChildren(p)})};p.prepend(k)}
 )js";
 
 }  // namespace halfscope::html

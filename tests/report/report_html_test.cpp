@@ -160,8 +160,8 @@ TEST(ReportHtml, SaysWhetherOtherFormatsWouldDo) {
   const std::string healthy = report_html(report);
   constexpr SpectrumChart kCharts[] = {SpectrumChart::activations, SpectrumChart::gradients};
   for (const char* lens : {"e4m3fn", "mxfp8_e4m3"}) {
-    EXPECT_TRUE(has(healthy,
-                    html::prose(lens_answer(report.spectrum, kCharts, *parse_lens(lens)))));
+    EXPECT_TRUE(
+        has(healthy, html::prose(lens_answer(report.spectrum, kCharts, *parse_lens(lens)))));
   }
   EXPECT_FALSE(has(healthy, "<p class=\"fits\">bf16"));
   RunSpec nothing = healthy_spec();
@@ -169,14 +169,38 @@ TEST(ReportHtml, SaysWhetherOtherFormatsWouldDo) {
   EXPECT_FALSE(has(page_of(make_run(nothing)), "<p class=\"fits\">"));
 }
 
-TEST(ReportHtml, TheLossSaysHowLanesEndBeforeAndAfterTheFix) {
-  const std::string page = page_of(full_run());  // one lane keeps two layers in fp32
+/// Returns the list beside the loss, or "".
+std::string ends_of(const std::string& page) {
   const size_t at = page.find("<ul class=\"ends\">");
-  ASSERT_NE(at, std::string::npos);
-  const std::string ends = page.substr(at, page.find("</ul>", at) - at);
-  EXPECT_LT(ends.find("mixed_float16 "), ends.find("mixed_float16+fp32"));
-  EXPECT_NE(ends.find("float32 "), std::string::npos);
-  EXPECT_EQ(page_of(make_run(healthy_spec())).find("class=\"ends\""), std::string::npos);
+  return at == std::string::npos ? "" : page.substr(at, page.find("</ul>", at) - at);
+}
+
+TEST(ReportHtml, TheLossSaysHowLanesEndBeforeAndAfterTheFix) {
+  const Report report = make_report(full_run());  // lane 2 keeps conv2 in fp32
+  const std::string page = report_html(report), ends = ends_of(page);
+  const auto entry = [&](const std::string& name, size_t lane) {
+    return fmt::format("<li>{} <span>{}</span></li>", name,
+                       html::value_text(report.lanes[lane].last_loss));
+  };
+  EXPECT_EQ(ends, "<ul class=\"ends\">" + entry("Before: mixed_float16", 1) +
+                      entry("With mixed_float16+fp32", 2) + entry("Full precision: float32", 0));
+  const std::regex strong("<g class=\"strong\"><path class=\"curve [^>]*><title>([^<]*)<");
+  std::set<std::string> names;
+  for (std::sregex_iterator i(page.begin(), page.end(), strong), end; i != end; ++i)
+    names.insert((*i)[1]);
+  EXPECT_TRUE(names.contains("mixed_float16+fp32"));
+  EXPECT_FALSE(names.contains("float32"));
+  const std::string healthy = page_of(make_run(healthy_spec()));
+  EXPECT_EQ(ends_of(healthy), "");
+  EXPECT_FALSE(has(healthy, "<g class=\"strong\">"));
+}
+
+TEST(ReportHtml, WithoutALaneThatWorksTheProofSaysWhatTheFixDoes) {
+  RunView run = make_run(hot_spec());
+  run.set_proof(1, proof_json());
+  EXPECT_EQ(ends_of(page_of(run)),
+            "<ul class=\"ends\"><li>Before: mixed_float16 <span>not finite</span></li>"
+            "<li>With the change <span>0.41%</span></li>");
 }
 
 TEST(ReportHtml, WithoutStatisticsTheLossIsAmongTheCurves) {
