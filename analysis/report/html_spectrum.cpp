@@ -288,7 +288,7 @@ std::string fit_sentence(const Report& report, const FloatFormat& format) {
   const auto add = [&](const char* lens) {
     text += (text.empty() ? "" : " ") + lens_answer(report.spectrum, kCharts, *parse_lens(lens));
   };
-  if (format == kFp16 && own.high > 0.0) {
+  if (format == kFp16 && own.share() >= kShownLoss) {
     add("bf16");
   } else {
     add("e4m3fn");
@@ -296,6 +296,12 @@ std::string fit_sentence(const Report& report, const FloatFormat& format) {
   }
   return "<p class=\"fits\">" + prose(text) +
          " <span class=\"soft\">Estimated from histograms.</span></p>\n";
+}
+
+/// Returns a tensor's name that can break before its last part.
+std::string tensor_name(const std::string& name) {
+  const size_t dot = std::min(name.rfind('.'), name.size());
+  return escape(name.substr(0, dot)) + "<wbr/>" + escape(name.substr(dot));
 }
 
 std::string formats_table(const Report& report) {
@@ -312,7 +318,7 @@ std::string formats_table(const Report& report) {
         "class=\"n\">{}</td><td>{}</td></tr>\n",
         escape(lens_name(lens)), all.high > 0.0 ? escape(percent(all.share())) : "0",
         worst.layer < 0 ? "0" : escape(percent(worst.lost.share())),
-        worst.layer < 0 ? "" : escape(worst.name));
+        worst.layer < 0 ? "" : tensor_name(worst.name));
   }
   return "<details><summary>Other formats</summary>\n" +
          scroll_begin("What other formats would lose") +

@@ -164,7 +164,7 @@ max-width:calc((100% - var(--n)*.6em)*999)}
 .sn{fill:var(--card);fill:color-mix(in srgb,var(--bar) 30%,var(--sbg));stroke:var(--bar)}
 .ss{fill:var(--card);fill:color-mix(in srgb,var(--sub) 32%,var(--sbg));stroke:var(--sub)}
 .sl{fill:var(--zone-lost);fill:color-mix(in srgb,var(--lost) 62%,var(--sbg));stroke:var(--lost)}
-.fits{max-width:62em}table.formats{width:auto}.formats td{overflow-wrap:anywhere}
+.fits{max-width:62em}table.formats{width:auto}.formats td{overflow-wrap:break-word}
 .formats th[scope=colgroup]{padding-left:24px}.formats td:nth-child(3){padding-left:24px}
 ul.ends{list-style:none;margin:0;padding:0;font-size:.87rem;max-width:22em}
 .ends li{display:flex;justify-content:space-between;gap:1em;border-bottom:1px solid var(--line)}

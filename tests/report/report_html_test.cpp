@@ -164,6 +164,11 @@ TEST(ReportHtml, SaysWhetherOtherFormatsWouldDo) {
         has(healthy, html::prose(lens_answer(report.spectrum, kCharts, *parse_lens(lens)))));
   }
   EXPECT_FALSE(has(healthy, "<p class=\"fits\">bf16"));
+  RunSpec few = healthy_spec();
+  layer_of(few, "conv1").activation = -20.0;
+  const Report rarely = make_report(make_run(few));
+  EXPECT_GT(total_loss(rarely.spectrum, SpectrumChart::activations, {}, 0.0).high, 0.0);
+  EXPECT_TRUE(has(report_html(rarely), "<p class=\"fits\">e4m3fn")) << "too few to show";
   RunSpec nothing = healthy_spec();
   nothing.nan_from_the_start = true;
   EXPECT_FALSE(has(page_of(make_run(nothing)), "<p class=\"fits\">"));
