@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/numeric/formats/float_format.h"
 #include "gui/app/app.h"
 #include "gui/data/fuzzy.h"
 #include "gui/panels/spectrum.h"
@@ -50,6 +51,14 @@ std::vector<Entry> entries_of(App& app, const RunModel* run, const Selection& at
                          user.view().window = window.lens;
                          user.view().screen = Screen::spectrum;
                        }});
+  }
+  for (const NamedFormat& format : named_formats()) {
+    const std::string name(format.name);
+    entries.push_back(
+        {"palette/lens/" + name, "Format of the histogram: " + name, "", [name](App& user) {
+           user.view().lens = name;
+           user.view().screen = Screen::details;
+         }});
   }
   for (int lane = 0; lane < run->lane_count(); ++lane) {
     const std::string& name = run->view().lane(lane).name;

@@ -66,6 +66,27 @@ TEST_F(Palette, SelectsLayersLanesFormatsAndTabs) {
   EXPECT_EQ(user_.app().view().screen, Screen::spectrum);
 }
 
+TEST_F(Palette, SetsTheFormatOfTheHistogram) {
+  user_.app().view().screen = Screen::spectrum;
+  open("format of the histogram: e5m2");
+  user_.press_named(ImGuiKey_Enter);
+  user_.frame(2);
+  EXPECT_EQ(user_.app().view().lens, "e5m2");
+  EXPECT_EQ(user_.app().view().screen, Screen::details);
+}
+
+TEST_F(Palette, EscapeClosesItAndDoesNothing) {
+  const std::string lane = user_.app().view().lane;
+  open("lane float32");
+  ASSERT_TRUE(user_.has("palette/text"));
+  user_.press_named(ImGuiKey_Escape);
+  user_.frame(2);
+  EXPECT_FALSE(user_.has("palette/text"));
+  EXPECT_EQ(user_.app().view().lane, lane);
+  open("");
+  EXPECT_EQ(user_.text("palette/text"), "") << "it opens without the last text";
+}
+
 TEST_F(Palette, ArrowKeysChoose) {
   open("layer: conv");
   ASSERT_TRUE(user_.has("palette/layer/conv1"));
