@@ -9,6 +9,7 @@
 
 #include "gui/app/app.h"
 #include "gui/panels/events.h"
+#include "gui/panels/layer_lines.h"
 #include "gui/panels/spectrum.h"
 #include "gui/widgets/imgui_compat.h"
 
@@ -287,13 +288,8 @@ void App::next_event(int direction) {
 void App::layer_by(int rows) {
   if (!run_) return;
   const Frame frame = make_frame();
-  const std::vector<int> layers = frame.visible_layers();
-  if (layers.empty()) return;
-  const auto here = std::find(layers.begin(), layers.end(), frame.at.layer);
-  const int64_t place = here == layers.end() ? (rows > 0 ? -1 : 0) : here - layers.begin();
-  const int64_t next =
-      std::clamp<int64_t>(place + rows, 0, static_cast<int64_t>(layers.size()) - 1);
-  frame.select_layer(layers[static_cast<size_t>(next)]);
+  const int layer = layer_after(layer_lines(frame), frame.at.layer, rows);
+  if (layer >= 0) frame.select_layer(layer);
 }
 
 void App::follow() {

@@ -128,6 +128,7 @@ void App::draw_keys() {
   line("Click", "Select the layer and the step");
   line("Right click", "Open a menu");
   line("Drag the bars", "Try another loss scale");
+  line("Left, Right", "Fold or open a group of the list");
   line("Esc", "Close, or restore a region");
   ImGui::Columns(1);
   ImGui::EndPopup();

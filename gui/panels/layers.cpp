@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/rules/text.h"
-#include "analysis/run_rates.h"
-#include "analysis/spectrum/groups.h"
 #include "analysis/what_if.h"
+#include "gui/panels/layer_lines.h"
 #include "gui/panels/plan_paint.h"
 #include "gui/panels/spectrum.h"
 #include "gui/widgets/imgui_compat.h"
@@ -19,6 +17,10 @@
 
 namespace halfscope::gui {
 namespace {
+
+constexpr float kIndent = 12.0f;  ///< of a layer in a group
+
+float line_height(const Frame& frame) { return ImGui::GetTextLineHeight() + 6 * frame.scale; }
 
 void draw_lane_choice(const Frame& frame) {
   const RunView& run = frame.run.view();
@@ -72,15 +74,6 @@ void draw_row_menu(const Frame& frame, const LayerModel& layer, const std::strin
   ImGui::EndPopup();
 }
 
-/// Returns whether a tensor of the selected role has NaN or infinities anywhere in the run.
-bool has_non_finite(const Frame& frame, const LayerModel& layer) {
-  return std::any_of(layer.sites.begin(), layer.sites.end(), [&](int site) {
-    const SiteInfo& info = frame.lane_info().sites[static_cast<size_t>(site)];
-    return shows(frame.view.role, info.role) &&
-           run_rates(frame.run.view(), frame.at.lane, site).non_finite() > 0.0;
-  });
-}
-
 /// Draws the formats of a layer left of `right`, and a mark if the other lane has different ones.
 /// Returns where they begin.
 float draw_formats(const Frame& frame, const LayerModel& layer, const std::string& path,
@@ -104,146 +97,80 @@ float draw_formats(const Frame& frame, const LayerModel& layer, const std::strin
   return left;
 }
 
-/// A line of the list: a layer, or the head of a group of layers.
-struct ListLine {
-  std::string group{};  ///< path of a head; "" of a layer
-  std::vector<int> layers{};
-  int depth = 0;
-  bool open = true;   ///< of a head
-  size_t prefix = 0;  ///< letters of the path that its group says already
-};
-
 /// Returns a path without its first letters, or all of it if nothing would be left.
 std::string name_after(const std::string& path, size_t prefix) {
   return prefix < path.size() ? path.substr(prefix) : path;
 }
 
-/// Returns the lines in order of execution, with a head before every group.
-std::vector<ListLine> tree_of(const Frame& frame, const std::vector<int>& rows) {
-  std::vector<std::string> paths;
-  for (const int row : rows) paths.push_back(frame.lane().layers[static_cast<size_t>(row)].path);
-  std::vector<ListLine> lines;
-  std::vector<std::string> around;
-  const auto prefix_of = [](const std::vector<std::string>& groups) {
-    return groups.empty() ? size_t{0} : groups.back().size() + 1;
-  };
-  for (const LayerRow& row :
-       fold_layers(paths, paths.size(), frame.view.opened, frame.view.closed)) {
-    std::vector<int> layers;
-    for (const int layer : row.layers) layers.push_back(rows[static_cast<size_t>(layer)]);
-    size_t same = 0;
-    while (same < std::min(around.size(), row.groups.size()) && around[same] == row.groups[same]) {
-      ++same;
-    }
-    around.resize(same);
-    for (; same < row.groups.size(); ++same) {
-      const size_t prefix = prefix_of(around);
-      lines.push_back(
-          {.group = row.groups[same], .depth = static_cast<int>(same), .prefix = prefix});
-      around.push_back(row.groups[same]);
-    }
-    lines.push_back({.group = row.folded ? row.name : "",
-                     .layers = std::move(layers),
-                     .depth = static_cast<int>(row.groups.size()),
-                     .open = false,
-                     .prefix = prefix_of(row.groups)});
-  }
-  // A head stands for all lines below it that are deeper.
-  for (size_t i = 0; i < lines.size(); ++i) {
-    if (!lines[i].open) continue;
-    for (size_t j = i + 1; j < lines.size() && lines[j].depth > lines[i].depth; ++j) {
-      if (lines[j].open) continue;
-      lines[i].layers.insert(lines[i].layers.end(), lines[j].layers.begin(), lines[j].layers.end());
-    }
-  }
-  return lines;
-}
-
-/// The lines of the tree and their sources.
-struct LayerTree {
-  std::weak_ptr<const RunView> view{};
-  int lane = -1;
-  std::vector<int> rows{};
-  std::vector<std::string> opened{}, closed{};
-  std::vector<ListLine> lines{};
-
-  const std::vector<ListLine>& of(const Frame& frame, const std::vector<int>& shown) {
-    const std::shared_ptr<const RunView> now = frame.run.shared_view();
-    const bool same = !view.owner_before(now) && !now.owner_before(view) && lane == frame.at.lane &&
-                      rows == shown && opened == frame.view.opened && closed == frame.view.closed;
-    if (same) return lines;
-    view = now;
-    lane = frame.at.lane;
-    rows = shown;
-    opened = frame.view.opened;
-    closed = frame.view.closed;
-    lines = tree_of(frame, rows);
-    return lines;
-  }
-};
-
-double share_of_layer(const Frame& frame, int index) {
-  const int site =
-      frame.run.worst_site(frame.at.lane, index, frame.view.role, frame.view.metric, -1);
-  if (site < 0) return 0.0;
-  return metric_share(run_rates(frame.run.view(), frame.at.lane, site), frame.view.metric);
-}
-
-/// Draws the bar of a rate left of `right`. Returns where it begins.
-float draw_share(const Frame& frame, double share, float right, float width, float middle) {
+/// Draws the bar of a line's rate left of `right`, striped for NaN and infinities. Returns where it
+/// begins.
+float draw_share(const Frame& frame, const LayerLine& line, float right, float width,
+                 float middle) {
   const float scale = frame.scale, left = right - width;
+  const float top = middle - 4 * scale, bottom = middle + 4 * scale;
   ImDrawList& draw = *ImGui::GetWindowDrawList();
-  draw.AddRectFilled({left, middle - 4 * scale}, {right, middle + 4 * scale}, frame.theme.grid,
-                     2 * scale);
-  if (share > 0.0) {
-    const double level = std::max(0.02, heat_level(heat_of(share)));
-    draw.AddRectFilled({left, middle - 4 * scale},
-                       {left + width * static_cast<float>(level), middle + 4 * scale},
+  draw.AddRectFilled({left, top}, {right, bottom}, frame.theme.grid, 2 * scale);
+  if (line.share > 0.0) {
+    const double level = std::max(0.02, heat_level(heat_of(line.share)));
+    draw.AddRectFilled({left, top}, {left + width * static_cast<float>(level), bottom},
                        heat_color(0.35 + 0.6 * level), 2 * scale);
+  }
+  if (line.non_finite) {
+    draw.PushClipRect({left, top}, {right, bottom}, true);
+    for (float x = left - 8 * scale; x < right; x += 6 * scale) {
+      draw.AddLine({x, bottom}, {x + 8 * scale, top}, frame.theme.faint, 1.5f * scale);
+    }
+    draw.PopClipRect();
   }
   return left;
 }
 
+constexpr const char* kStriped = "\nStriped: contains NaN or Inf, created here or passed on.";
+
+/// Returns what the head of a group stands for, its worst layer, and what a click does.
+std::string head_text(const Frame& frame, const LayerLine& line) {
+  const LayerModel& worst = frame.lane().layers[static_cast<size_t>(line.worst)];
+  return fmt::format("{}: {}\n{}: at most {} {}\nWorst layer: {}{}\nClick to {}.", line.group,
+                     counted(static_cast<int64_t>(line.layers.size()), "layer"),
+                     metric_name(frame.view.metric), percent(line.share),
+                     metric_whole(frame.view.metric), worst.path, line.non_finite ? kStriped : "",
+                     line.open ? "fold" : "open");
+}
+
 /// Draws the head of a group, with the worst of its layers. A click folds or opens it.
-void draw_head(const Frame& frame, const ListLine& line) {
+void draw_head(const Frame& frame, const LayerLine& line) {
   const Theme& theme = frame.theme;
-  const float scale = frame.scale, height = ImGui::GetTextLineHeight() + 6 * scale;
+  const float scale = frame.scale, height = line_height(frame);
   const ImVec2 start = ImGui::GetCursorScreenPos();
   const float width = ImGui::GetContentRegionAvail().x;
   const std::string path = "layers/group/" + line.group;
-  if (ui::selectable(path, "##group", false, {width, height})) {
+  if (ui::selectable(path, "##group", line.stands_for(frame.at.layer), {width, height})) {
     line.open ? fold_group(frame.view, line.group) : open_group(frame.view, line.group);
   }
-  ui::tip(fmt::format("{}: {}. Its bar is the worst of them. Click to {}.", line.group,
-                      counted(static_cast<int64_t>(line.layers.size()), "layer"),
-                      line.open ? "fold" : "open")
-              .c_str());
-  std::optional<Severity> severity;
-  double share = 0.0;
-  for (const int index : line.layers) {
-    const LayerModel& layer = frame.lane().layers[static_cast<size_t>(index)];
-    if (layer.severity && (!severity || *severity < *layer.severity)) severity = layer.severity;
-    share = std::max(share, share_of_layer(frame, index));
-  }
+  if (ImGui::IsItemHovered()) ui::tip(head_text(frame, line).c_str());
   const float middle = start.y + height / 2, bar = std::min(48 * scale, width * 0.25f);
-  draw_share(frame, share, start.x + width - 4 * scale, bar, middle);
+  const float bar_left = draw_share(frame, line, start.x + width - 4 * scale, bar, middle);
   ImDrawList& draw = *ImGui::GetWindowDrawList();
-  const float indent = start.x + static_cast<float>(line.depth) * 12 * scale;
-  if (severity) {
-    draw_severity(draw, {indent + 8 * scale, middle}, 3.5f * scale, *severity,
-                  theme.severity(*severity));
+  const float indent = start.x + static_cast<float>(line.depth) * kIndent * scale;
+  if (line.severity) {
+    draw_severity(draw, {indent + 8 * scale, middle}, 3.5f * scale, *line.severity,
+                  theme.severity(*line.severity));
   }
   const char* sign = !frame.fonts.unicode ? (line.open ? "- " : "+ ")
                      : line.open          ? "\u25be "
                                           : "\u25b8 ";
-  draw.AddText({indent + 18 * scale, start.y + 3 * scale}, theme.soft,
+  const float text_left = indent + 18 * scale;
+  draw.PushClipRect({text_left, start.y}, {bar_left - 4 * scale, start.y + height}, true);
+  draw.AddText({text_left, start.y + 3 * scale}, theme.soft,
                (sign + name_after(line.group, line.prefix)).c_str());
+  draw.PopClipRect();
 }
 
-void draw_row(const Frame& frame, int index, int depth, size_t prefix) {
+void draw_row(const Frame& frame, const LayerLine& line) {
   const Theme& theme = frame.theme;
+  const int index = line.layers[0];
   const LayerModel& layer = frame.lane().layers[static_cast<size_t>(index)];
-  const float scale = frame.scale, height = ImGui::GetTextLineHeight() + 6 * scale;
+  const float scale = frame.scale, height = line_height(frame);
   const ImVec2 start = ImGui::GetCursorScreenPos();
   const float width = ImGui::GetContentRegionAvail().x;
   const std::string path = "layers/row/" + layer.path;
@@ -260,32 +187,22 @@ void draw_row(const Frame& frame, int index, int depth, size_t prefix) {
     draw.AddRectFilled(start, end, with_alpha(theme.accent, 0.12f), 3 * scale);
   }
   const float middle = (start.y + end.y) / 2, mark = 3.5f * scale;
-  const float indent = start.x + static_cast<float>(depth) * 12 * scale;
+  const float indent = start.x + static_cast<float>(line.depth) * kIndent * scale;
   if (layer.severity) {
     draw_severity(draw, {indent + 8 * scale, middle}, mark, *layer.severity,
                   theme.severity(*layer.severity));
   }
   const int site =
       frame.run.worst_site(frame.at.lane, index, frame.view.role, frame.view.metric, -1);
-  const double share = share_of_layer(frame, index);
   const float bar_width = std::min(48 * scale, width * 0.25f);
   const float bar_left = end.x - bar_width - 4 * scale, text_left = indent + 18 * scale;
   const bool kept = frame.view.edits.keeps(layer.path);
   const float text_right = draw_formats(frame, layer, path, bar_left - 6 * scale, middle);
   draw.PushClipRect({text_left, start.y}, {text_right - 4 * scale, end.y}, true);
   draw.AddText({text_left, start.y + 3 * scale}, kept ? theme.good : theme.ink,
-               (name_after(layer.path, prefix) + (kept ? "  fp32" : "")).c_str());
+               (name_after(layer.path, line.prefix) + (kept ? "  fp32" : "")).c_str());
   draw.PopClipRect();
-  const float bar_top = middle - 4 * scale, bar_bottom = middle + 4 * scale;
-  draw_share(frame, share, bar_left + bar_width, bar_width, middle);
-  const bool non_finite = has_non_finite(frame, layer);
-  if (non_finite) {
-    draw.PushClipRect({bar_left, bar_top}, {bar_left + bar_width, bar_bottom}, true);
-    for (float x = bar_left - 8 * scale; x < bar_left + bar_width; x += 6 * scale) {
-      draw.AddLine({x, bar_bottom}, {x + 8 * scale, bar_top}, theme.faint, 1.5f * scale);
-    }
-    draw.PopClipRect();
-  }
+  draw_share(frame, line, bar_left + bar_width, bar_width, middle);
   if (hovered) {
     std::string tip = fmt::format("{}  ({})", layer.path, layer.op);
     if (const NodeDecision* decision = decision_of(frame, layer))
@@ -295,9 +212,9 @@ void draw_row(const Frame& frame, int index, int depth, size_t prefix) {
     if (site >= 0) {
       tip += fmt::format(
           "\n{} {} {} in {}, whole run\nThe bar is logarithmic, from one in a million to all.{}",
-          metric_name(frame.view.metric), percent(share), metric_whole(frame.view.metric),
+          metric_name(frame.view.metric), percent(line.share), metric_whole(frame.view.metric),
           frame.lane_info().sites[static_cast<size_t>(site)].tensor,
-          non_finite ? "\nStriped: contains NaN or Inf, created here or passed on." : "");
+          line.non_finite ? kStriped : "");
     }
     if (frame.run.report() != nullptr) {
       for (const int finding : layer.findings) {
@@ -306,6 +223,34 @@ void draw_row(const Frame& frame, int index, int depth, size_t prefix) {
     }
     ui::tip(tip.c_str());
   }
+}
+
+/// Folds and opens groups by arrow keys while the list has the keyboard.
+void steer_groups(const Frame& frame) {
+  const ImGuiIO& io = ImGui::GetIO();
+  if (!ImGui::IsWindowFocused() || io.WantTextInput || io.KeyAlt || io.KeyCtrl || io.KeyShift) {
+    return;
+  }
+  if (named_key_pressed(ImGuiKey_LeftArrow)) fold_around_layer(frame, frame.at.layer);
+  if (named_key_pressed(ImGuiKey_RightArrow)) open_around_layer(frame, frame.at.layer);
+}
+
+/// The layer that was selected in the last frame.
+struct ListedLayer {
+  int layer = -1;
+};
+
+/// Scrolls to a layer that was just selected in any panel.
+void follow_selection(const Frame& frame, const std::vector<LayerLine>& lines) {
+  if (std::exchange(frame.caches.get<ListedLayer>().layer, frame.at.layer) == frame.at.layer)
+    return;
+  const auto line = std::find_if(lines.begin(), lines.end(), [&](const LayerLine& each) {
+    return each.stands_for(frame.at.layer);
+  });
+  if (line == lines.end()) return;
+  const float height = line_height(frame), room = ImGui::GetWindowHeight();
+  const float top = static_cast<float>(line - lines.begin()) * height, scroll = ImGui::GetScrollY();
+  if (top < scroll || top + height > scroll + room) ImGui::SetScrollY(top - (room - height) / 2);
 }
 
 }  // namespace
@@ -357,23 +302,15 @@ void draw_layers(const Frame& frame) {
   ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
   ImGui::BeginChild("rows", {0, 0}, false);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2{0, 0});
-  std::vector<ListLine> flat;
-  const bool is_tree = frame.view.order == LayerOrder::execution;
-  if (!is_tree) {
-    for (const int row : rows) flat.push_back({.layers = {row}, .open = false});
-  }
-  const std::vector<ListLine>& lines =
-      is_tree ? frame.caches.get<LayerTree>().of(frame, rows) : flat;
+  const std::vector<LayerLine>& lines = layer_lines(frame);
+  follow_selection(frame, lines);
+  steer_groups(frame);
   ImGuiListClipper clipper;
-  clipper.Begin(static_cast<int>(lines.size()));
+  clipper.Begin(static_cast<int>(lines.size()), line_height(frame));
   while (clipper.Step()) {
     for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      const ListLine& line = lines[static_cast<size_t>(i)];
-      if (line.group.empty()) {
-        draw_row(frame, line.layers[0], line.depth, line.prefix);
-      } else {
-        draw_head(frame, line);
-      }
+      const LayerLine& line = lines[static_cast<size_t>(i)];
+      line.is_head() ? draw_head(frame, line) : draw_row(frame, line);
     }
   }
   ImGui::PopStyleVar();
