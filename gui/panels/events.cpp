@@ -9,6 +9,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,12 @@
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
+
+namespace {
+
+constexpr const char* kSkipReason = "a gradient is NaN or infinite";
+
+}  // namespace
 
 const char* event_name(Event::Kind kind) noexcept {
   switch (kind) {
@@ -45,7 +52,7 @@ std::vector<Event> events_of(const RunModel& run, int lane) {
       events.push_back({.kind = Event::Kind::skipped,
                         .step = row.step,
                         .site = row.first_bad,
-                        .text = "update skipped: a gradient is NaN or infinite"});
+                        .text = std::string("update skipped: ") + kSkipReason});
     } else if (has_loss && !std::isfinite(row.loss) &&
                (before == nullptr || std::isfinite(before->loss))) {
       events.push_back({.kind = Event::Kind::bad,
@@ -64,7 +71,9 @@ std::vector<Event> events_of(const RunModel& run, int lane) {
           {.kind = up ? Event::Kind::scale_up : Event::Kind::scale_down,
            .step = row.step,
            .text = fmt::format("loss scale changed from {} to {}", scale_text(before->loss_scale),
-                               scale_text(row.loss_scale))});
+                               scale_text(row.loss_scale)),
+           .scale_before = before->loss_scale,
+           .scale = row.loss_scale});
     }
     before = &row;
   }
@@ -103,6 +112,24 @@ std::vector<EventGroup> group_events(const std::vector<Event>& events) {
   return groups;
 }
 
+std::string group_text(const std::vector<Event>& events, const EventGroup& group) {
+  const Event &first = events[group.events.front()], &last = events[group.events.back()];
+  const auto count = static_cast<int64_t>(group.events.size());
+  const std::string steps = fmt::format(", {} to {}", grouped(first.step), grouped(last.step));
+  switch (first.kind) {
+    case Event::Kind::skipped:
+      return counted(count, "skipped step") + steps + ": " + kSkipReason;
+    case Event::Kind::scale_down:
+    case Event::Kind::scale_up:
+      return counted(count, "change") + " of the loss scale" + steps + ": from " +
+             scale_text(first.scale_before) + " to " + scale_text(last.scale);
+    case Event::Kind::bad:
+    case Event::Kind::finding:
+      return counted(count, "event") + steps + ": " + first.text;
+  }
+  return "";
+}
+
 namespace {
 
 constexpr size_t kFewEvents = 3;  ///< a smaller group is not folded
@@ -114,13 +141,17 @@ struct EventLine {
   bool inside = false;                ///< of an open group
 };
 
+/// Kind, step and tensor of an event, which stay when a live run or its report is read again.
+using EventKey = std::tuple<Event::Kind, int64_t, int>;
+EventKey key_of(const Event& event) { return {event.kind, event.step, event.site}; }
+
 struct EventCache {
   std::weak_ptr<const RunView> view{};
   const void* report = nullptr;
   int lane = -1;
   std::vector<Event> events{};
   std::vector<EventGroup> groups{};
-  std::set<size_t> open{};  ///< first events of open groups
+  std::set<EventKey> open{};  ///< first events of open groups
 };
 
 std::vector<EventLine> lines_of(const EventCache& cache) {
@@ -128,7 +159,7 @@ std::vector<EventLine> lines_of(const EventCache& cache) {
   for (const EventGroup& group : cache.groups) {
     const bool folds = group.events.size() >= kFewEvents;
     if (folds) lines.push_back({.event = group.events[0], .group = &group});
-    if (folds && !cache.open.contains(group.events[0])) continue;
+    if (folds && !cache.open.contains(key_of(cache.events[group.events[0]]))) continue;
     for (const size_t event : group.events) lines.push_back({.event = event, .inside = folds});
   }
   return lines;
@@ -188,13 +219,6 @@ void draw_chain(const Frame& frame, const EventReport* event) {
   ImGui::Dummy({0, 2 * frame.scale});
 }
 
-/// Returns the sentence of a group: "17 steps in a row; first: update skipped ...".
-std::string group_text(const EventCache& cache, const EventGroup& group) {
-  return fmt::format("{} in a row; first: {}",
-                     counted(static_cast<int64_t>(group.events.size()), "step"),
-                     cache.events[group.events[0]].text);
-}
-
 void draw_line(const Frame& frame, EventCache& cache, const EventLine& line) {
   const Event& event = cache.events[line.event];
   const bool is_head = line.group != nullptr;
@@ -202,7 +226,7 @@ void draw_line(const Frame& frame, EventCache& cache, const EventLine& line) {
   const int64_t last = is_head ? cache.events[line.group->events.back()].step : event.step;
   std::string steps = grouped(event.step);
   if (is_head) {
-    const bool open = cache.open.contains(line.event);
+    const bool open = cache.open.contains(key_of(event));
     const char* sign = !frame.fonts.unicode ? (open ? "- " : "+ ") : open ? "\u25be " : "\u25b8 ";
     steps = fmt::format("{}{} to {}", sign, grouped(event.step), grouped(last));
   } else if (line.inside) {
@@ -215,7 +239,7 @@ void draw_line(const Frame& frame, EventCache& cache, const EventLine& line) {
                      ImGuiSelectableFlags_SpanAllColumns)) {
     frame.view.cursor = event.step;
     if (event.site >= 0) frame.select_site(event.site);
-    if (is_head && !cache.open.erase(line.event)) cache.open.insert(line.event);
+    if (is_head && cache.open.erase(key_of(event)) == 0) cache.open.insert(key_of(event));
   }
   if (ImGui::IsItemHovered()) frame.view.hovered_step = event.step;
   ImGui::TableNextColumn();
@@ -227,7 +251,7 @@ void draw_line(const Frame& frame, EventCache& cache, const EventLine& line) {
                                ? frame.lane_info().sites[static_cast<size_t>(event.site)].name()
                                : std::string("-"));
   ImGui::TableNextColumn();
-  const std::string text = is_head ? group_text(cache, *line.group) : event.text;
+  const std::string text = is_head ? group_text(cache.events, *line.group) : event.text;
   ui::text(path + "/what", text);
   ui::tip(text.c_str());
 }

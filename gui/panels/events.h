@@ -16,6 +16,7 @@ struct Event {
   int64_t step = 0;
   int site = -1;  ///< SiteInfo::order; -1 if it is about the whole lane
   std::string text{};
+  double scale_before = 0.0, scale = 0.0;  ///< of a change of the loss scale
 };
 const char* event_name(Event::Kind kind) noexcept;
 
@@ -28,5 +29,7 @@ struct EventGroup {
 };
 /// Groups a list that ascends by step; groups are ordered by their first event.
 std::vector<EventGroup> group_events(const std::vector<Event>& events);
+/// Returns what a group is in one line: "17 skipped steps, 12 to 28: ...".
+std::string group_text(const std::vector<Event>& events, const EventGroup& group);
 
 }  // namespace halfscope::gui

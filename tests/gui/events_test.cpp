@@ -29,6 +29,22 @@ TEST(Events, ThoseOfOneKindInConsecutiveStepsAreAGroup) {
   EXPECT_TRUE(group_events({}).empty());
 }
 
+TEST(Events, AGroupSaysHowManyThereAreAndFromWhereToWhere) {
+  using enum Event::Kind;
+  std::vector<Event> events;
+  for (int i = 0; i < 17; ++i) events.push_back(at(12 + i, skipped));
+  EXPECT_EQ(group_text(events, group_events(events)[0]),
+            "17 skipped steps, 12 to 28: a gradient is NaN or infinite");
+  events.clear();
+  for (int i = 0; i < 3; ++i) {
+    events.push_back(at(1200 + i, scale_down));
+    events.back().scale_before = 1024.0 / (1 << i);
+    events.back().scale = 512.0 / (1 << i);
+  }
+  EXPECT_EQ(group_text(events, group_events(events)[0]),
+            "3 changes of the loss scale, 1,200 to 1,202: from 1024 (2^10) to 128 (2^7)");
+}
+
 TEST(Events, AGroupOpensWithAClick) {
   RunView run(test::plain_info(1), RunStatus::complete);
   for (int64_t step = 0; step < 10; ++step) {
@@ -41,7 +57,7 @@ TEST(Events, AGroupOpensWithAClick) {
   panel.ui().frame(3);
   ASSERT_TRUE(panel.ui().has("events/group/0/step"));
   EXPECT_THAT(panel.ui().text("events/group/0/step"), testing::EndsWith("4 to 9"));
-  EXPECT_THAT(panel.ui().text("events/group/0/what"), StartsWith("6 steps in a row"));
+  EXPECT_THAT(panel.ui().text("events/group/0/what"), StartsWith("6 skipped steps, 4 to 9: "));
   EXPECT_FALSE(panel.ui().has("events/2/step"));
   panel.ui().click("events/group/0/step");
   panel.ui().frame(2);
