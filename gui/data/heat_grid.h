@@ -25,6 +25,10 @@ inline Heat heat_of(double share) noexcept {
 }
 /// Returns 0 for a share of 10^kHeatFloor, 1 for 100%, and a negative number for zero or no value.
 inline double heat_level(Heat heat) noexcept { return (static_cast<double>(heat) - 2.0) / 253.0; }
+/// Returns the share of a level: the inverse of heat_of() and heat_level().
+inline double heat_share(double level) noexcept {
+  return std::pow(10.0, kHeatFloor * (1.0 - level));
+}
 
 class HeatGrid {
  public:

@@ -104,12 +104,19 @@ void paint(const Frame& frame, Picture& key) {
       frame.textures.update("heatmap", static_cast<int>(width), static_cast<int>(height), pixels);
 }
 
-/// Draws the handles of the colour bar, which set the rates that the colours tell apart.
-void draw_handles(const Frame& frame, ImVec2 min, ImVec2 max) {
+/// Returns "12%" or "1 in 10,000".
+std::string rate_text(double share) {
+  return share >= 0.01 ? percent(share) : "1 in " + grouped(std::llround(1.0 / share));
+}
+
+/// Draws the handles of the colour bar, which set the rates that the colours tell apart. Returns
+/// whether one of them is in use.
+bool draw_handles(const Frame& frame, ImVec2 min, ImVec2 max) {
   const PlotLook look = look_of(frame);
   HeatRange& range = frame.view.heat;
   const float height = max.y - min.y, size = look.px(5.0f);
   constexpr double kLeastSpan = 0.05;
+  bool in_use = false;
   for (const bool is_high : {false, true}) {
     double& level = is_high ? range.high : range.low;
     const float y = min.y + height * static_cast<float>(1.0 - level);
@@ -118,7 +125,7 @@ void draw_handles(const Frame& frame, ImVec2 min, ImVec2 max) {
     ImGui::PushID(path);
     ImGui::InvisibleButton("##handle", {max.x - min.x + size, 2.0f * size});
     ImGui::PopID();
-    track_item(path, percent(std::pow(10.0, 6.0 * (level - 1.0))));
+    track_item(path, rate_text(heat_share(level)));
     const bool hot = ImGui::IsItemHovered() || ImGui::IsItemActive();
     if (hot) ImGui::SetMouseCursor(ImGuiMouseCursor_ResizeNS);
     if (ImGui::IsItemActive() && ImGui::GetIO().MouseDelta.y != 0.0f) {
@@ -130,7 +137,14 @@ void draw_handles(const Frame& frame, ImVec2 min, ImVec2 max) {
     ImGui::GetWindowDrawList()->AddTriangleFilled({min.x - size, y - size}, {min.x, y},
                                                   {min.x - size, y + size},
                                                   hot ? frame.theme.accent : frame.theme.soft);
+    if (!hot) continue;
+    in_use = true;
+    ImGui::BeginTooltip();
+    ui::text("steps/colors/rate", (is_high ? "Top of the colours: " : "Bottom of the colours: ") +
+                                      rate_text(heat_share(level)));
+    ImGui::EndTooltip();
   }
+  return in_use;
 }
 
 }  // namespace
@@ -186,7 +200,8 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
     canvas.text(font, {x + width + look.px(4.0f), y - font_size(font) / 2.0f}, frame.theme.soft,
                 text);
   };
-  if (frame.picture == nullptr) draw_handles(frame, {x, area.min.y}, {x + width, bottom});
+  const bool handled =
+      frame.picture == nullptr && draw_handles(frame, {x, area.min.y}, {x + width, bottom});
   const bool unicode = frame.fonts.unicode;
   label(area.min.y + font_size(font) / 2.0f - 1.0f, "100%");
   label(area.min.y + height / 3.0f, "1%");
@@ -228,7 +243,7 @@ void draw_color_bar(const Frame& frame, const StepArea& area) {
             mix(frame.theme.bad, frame.theme.plot, kDimmed), look.px(1.2f));
   }
   track_rect("steps/colors", {x, area.min.y}, {area.outer_max.x, end});
-  if (frame.picture == nullptr &&
+  if (frame.picture == nullptr && !handled &&
       ImGui::IsMouseHoveringRect({x, area.min.y}, {area.outer_max.x, end})) {
     std::string tip = metric_meaning(frame.view.metric);
     const int reference = frame.run.reference_of(frame.at.lane);

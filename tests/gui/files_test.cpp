@@ -177,6 +177,7 @@ TEST(Settings, TheViewOfARunComesBackAndTheRunStaysUntouched) {
     user.app().view().screen = Screen::details;
     user.app().view().window = "mxfp8";
     user.app().view().closed = {"block1"};
+    user.app().view().heat = {.low = 0.25, .high = 0.75};
     user.app().view().edits = edits;
     user.frame(2);
   }
@@ -189,6 +190,7 @@ TEST(Settings, TheViewOfARunComesBackAndTheRunStaysUntouched) {
   EXPECT_EQ(user.app().view().screen, Screen::details);
   EXPECT_EQ(user.app().view().window, "mxfp8");
   EXPECT_THAT(user.app().view().closed, testing::ElementsAre("block1"));
+  EXPECT_EQ(user.app().view().heat, (HeatRange{.low = 0.25, .high = 0.75}));
   EXPECT_EQ(user.app().view().edits, edits);
   EXPECT_EQ(std::filesystem::last_write_time(run), written);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2)

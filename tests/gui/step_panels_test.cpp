@@ -406,6 +406,10 @@ TEST_F(StepPanels, TheHandlesOfTheColoursSetTheRatesTheyTellApart) {
   EXPECT_GT(view.heat.high, view.heat.low);
   ui_.frame(2);
   EXPECT_NE(textures_.find("heatmap")->rgba, before);
+  ui_.hover("steps/colors/low");
+  ui_.frame(2);
+  EXPECT_EQ(ui_.text("steps/colors/rate"), "Bottom of the colours: 1 in 1,000,000");
+  EXPECT_FALSE(ui_.has("steps/colors/tip")) << "one tooltip at a time";
   ui_.drag("steps/colors/low", {0, -4000});
   EXPECT_NEAR(view.heat.low, view.heat.high - 0.05, 1e-9) << "it stops below the other one";
   ui_.double_click_at(ui_.item("steps/colors/high").center());
