@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/format_limits.h"
 #include "analysis/report/html_parts.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
@@ -279,7 +280,8 @@ std::string before_and_after(const Report& report) {
   return "<p class=\"how\">Loss gap in the proof</p><ul class=\"ends\">" + list + "</ul>";
 }
 
-/// Returns whether other formats would do: a wider one if fp16 loses values, else narrower ones.
+/// Returns whether other formats would do: bf16 if values are lost in a smaller range, else
+/// narrower ones.
 std::string fit_sentence(const Report& report, const FloatFormat& format) {
   LossCount own;
   for (const SpectrumChart chart : kCharts) own.add(total_loss(report.spectrum, chart, {}, 0.0));
@@ -288,7 +290,7 @@ std::string fit_sentence(const Report& report, const FloatFormat& format) {
   const auto add = [&](const char* lens) {
     text += (text.empty() ? "" : " ") + lens_answer(report.spectrum, kCharts, *parse_lens(lens));
   };
-  if (format == kFp16 && own.share() >= kShownLoss) {
+  if (narrow_exponent(format) && own.share() >= kShownLoss) {
     add("bf16");
   } else {
     add("e4m3fn");

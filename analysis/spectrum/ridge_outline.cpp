@@ -11,7 +11,7 @@ namespace {
 constexpr double kRoom = 2.0;         ///< powers of two beside the values
 constexpr double kFarEdge = 14.0;     ///< a window's edge further away is not shown
 constexpr double kLeastWidth = 24.0;  ///< powers of two
-constexpr size_t kFewRows = 5;        ///< one row in so many may have values off the chart
+constexpr size_t kFewRows = 5;        ///< up to one row in five may begin left of the chart
 constexpr float kThinTail = 1e-4f;    ///< share of a tensor's values that may be off the chart
 
 std::vector<float> slopes_of(const std::vector<float>& y) {

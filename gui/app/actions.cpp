@@ -298,10 +298,7 @@ void App::follow() {
 }
 
 void App::toggle_playing() {
-  if (!run_ || run_->step_count() < 2) return;
-  view_.playing = !view_.playing;
-  const bool at_end = view_.cursor < 0 || view_.cursor >= run_->step_count() - 1;
-  if (view_.playing && at_end) view_.cursor = 0;
+  if (run_) gui::toggle_playing(view_, *run_);
 }
 
 void App::next_window(int direction) {

@@ -38,10 +38,12 @@ void App::draw_share_card() {
   ImGui::PopStyleColor();
   line("card/headline", fonts_.large, theme.ink, plain_text(report.verdict.headline));
   const Answer answer = answer_of(report);
-  std::string todo = answer.todo.empty() ? plain_text(report.verdict.more)
-                                         : "What to do: " + plain_text(answer.todo);
-  if (report.proof && report.proof->holds) todo += " " + plain_text(report.proof->text);
-  if (!todo.empty()) line("card/todo", fonts_.text, theme.verdict(report.verdict.state), todo);
+  // The advice is for one lane, and says how sure it is.
+  const bool advised = !answer.todo.empty() && answer.lane == frame.at.lane;
+  const std::string more =
+      advised ? fmt::format("What to do: {} {}", answer.todo, answer.basis) : report.verdict.more;
+  if (!more.empty())
+    line("card/more", fonts_.text, theme.verdict(report.verdict.state), plain_text(more));
   ImGui::Dummy({0, 4 * unit});
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const bool trains = !info.inference;

@@ -94,10 +94,19 @@ void draw_chain(const Frame& frame, const Diagnosis& diagnosis) {
   }
 }
 
+/// Returns the diagnosis of the selected lane; null without one.
+const Diagnosis* diagnosis_of(const Frame& frame, const Report& report) {
+  return report.diagnosis && report.diagnosis->lane == frame.at.lane ? &*report.diagnosis : nullptr;
+}
+
+bool is_harmed(const Frame& frame, const Report& report) {
+  const Diagnosis* diagnosis = diagnosis_of(frame, report);
+  return diagnosis != nullptr && diagnosis->harmed;
+}
+
 void draw_why(const Frame& frame, const Report& report) {
-  const Diagnosis* diagnosis =
-      report.diagnosis && report.diagnosis->lane == frame.at.lane ? &*report.diagnosis : nullptr;
-  if (diagnosis == nullptr || !diagnosis->harmed) return;
+  if (!is_harmed(frame, report)) return;
+  const Diagnosis* diagnosis = diagnosis_of(frame, report);
   heading(frame, "answers/why", "WHY");
   ui::text_wrapped("answers/cause", diagnosis->cause.empty()
                                         ? "No recorded tensor shows the cause."
@@ -125,9 +134,9 @@ std::vector<Fix> fixes_of(const Frame& frame, const Report& report) {
     fix.cost = cost_words(fix.price);
     fixes.push_back(std::move(fix));
   };
-  if (report.diagnosis && report.diagnosis->lane == frame.at.lane) {
-    add(report.diagnosis->fix, report.diagnosis->fix_text);
-    for (const PlanEdit& each : report.diagnosis->alternatives) add(each, edit_sentence(each));
+  if (const Diagnosis* diagnosis = diagnosis_of(frame, report)) {
+    add(diagnosis->fix, diagnosis->fix_text);
+    for (const PlanEdit& each : diagnosis->alternatives) add(each, edit_sentence(each));
   }
   if (report.recommendation && report.recommendation->lane == frame.at.lane) {
     add(report.recommendation->edit, report.recommendation->text);
@@ -146,7 +155,7 @@ std::vector<Fix> fixes_of(const Frame& frame, const Report& report) {
 void draw_todo(const Frame& frame, const Report& report) {
   const std::vector<Fix> fixes = fixes_of(frame, report);
   if (fixes.empty()) return;
-  heading(frame, "answers/todo", "WHAT TO DO, CHEAPEST FIRST");
+  heading(frame, "answers/todo", "WHAT TO DO");
   for (size_t i = 0; i < fixes.size(); ++i) {
     const Fix& fix = fixes[i];
     const std::string path = fmt::format("answers/fix/{}", i);
@@ -182,12 +191,11 @@ void draw_proof(const Frame& frame, const Report& report) {
     ImGui::PopStyleColor();
     return;
   }
-  const bool advised =
-      report.diagnosis && report.diagnosis->lane == frame.at.lane && !report.diagnosis->fix.empty();
-  if (!advised) return;
+  const Diagnosis* diagnosis = diagnosis_of(frame, report);
+  if (diagnosis == nullptr || diagnosis->fix.empty()) return;
   heading(frame, "answers/proof", "DOES IT HELP?");
   soft(frame, "answers/proof/text",
-       "Not tried yet. \"Try it\" trains it here; `halfscope diagnose RUN --verify` also proves "
+       "Not tried yet. \"Try it\" trains it here. `halfscope diagnose RUN --verify` also proves "
        "that "
        "nothing less helps.");
 }
@@ -222,14 +230,14 @@ void draw_inference(const Frame& frame, const Report& report) {
   }
 }
 
-/// Lists the layers whose results differ most from the other lane's.
+/// Lists the layers whose results differ most from the full-precision lane's.
 void draw_worst_layers(const Frame& frame, const Report& report) {
   // The chain says more about a lane that breaks.
-  if (report.diagnosis && report.diagnosis->lane == frame.at.lane && report.diagnosis->harmed)
-    return;
+  if (is_harmed(frame, report)) return;
   const auto found =
-      std::find_if(report.errors.begin(), report.errors.end(),
-                   [&](const ErrorReport& each) { return each.lane == frame.at.lane; });
+      std::find_if(report.errors.begin(), report.errors.end(), [&](const ErrorReport& each) {
+        return each.lane == frame.at.lane && each.other == report.reference;
+      });
   if (found == report.errors.end()) return;
   std::vector<const SiteErrorReport*> sites;
   for (const SiteErrorReport& site : found->sites) {
@@ -252,17 +260,17 @@ void draw_worst_layers(const Frame& frame, const Report& report) {
   }
 }
 
-/// Lists the tensors with the least room to the limits of their formats, in powers of two.
+/// Says which tensors are nearest to overflow and to becoming zero.
 void draw_room(const Frame& frame, const Report& report) {
-  if (report.diagnosis && report.diagnosis->lane == frame.at.lane && report.diagnosis->harmed)
-    return;
+  if (is_harmed(frame, report)) return;
   struct Nearest {
-    const char* what;
     std::optional<double> SiteReport::*bits;
+    const char* moves;  ///< before "by a factor of"
+    const char* then;   ///< what happens beyond it
     const SiteReport* site = nullptr;
   };
-  Nearest sides[] = {{"overflow", &SiteReport::headroom_bits},
-                     {"zero", &SiteReport::headroom_down_bits}};
+  Nearest sides[] = {{&SiteReport::headroom_bits, "grow", "overflows"},
+                     {&SiteReport::headroom_down_bits, "shrink", "becomes zero in"}};
   for (const LayerReport& layer : report.layers) {
     if (layer.lane != frame.at.lane) continue;
     for (const SiteReport& site : layer.sites) {
@@ -278,12 +286,12 @@ void draw_room(const Frame& frame, const Report& report) {
   for (const Nearest& side : sides) {
     if (side.site == nullptr) continue;
     const double bits = *(side.site->*side.bits);
-    const std::string path = fmt::format("answers/room/{}", side.what);
+    const std::string format = format_name(side.site->format);
     ui::text_wrapped(
-        path, bits < 0.0 ? fmt::format("{}: beyond {}'s limit ({})", side.site->name,
-                                       format_name(side.site->format), side.what)
-                         : fmt::format("{}: {:.1f} powers of two to {} in {}", side.site->name,
-                                       bits, side.what, format_name(side.site->format)));
+        fmt::format("answers/room/{}", side.moves),
+        bits < 0.0 ? fmt::format("{}: a part of it {} {}.", side.site->name, side.then, format)
+                   : fmt::format("{} can {} by a factor of 2^{:.1f} before it {} {}.",
+                                 side.site->name, side.moves, bits, side.then, format));
   }
 }
 

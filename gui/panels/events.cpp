@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "analysis/rules/text.h"
-#include "gui/panels/panel.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
@@ -94,6 +93,21 @@ std::vector<Event> events_of(const RunModel& run, int lane) {
   return events;
 }
 
+ImU32 event_color(const Theme& theme, Event::Kind kind) noexcept {
+  switch (kind) {
+    case Event::Kind::bad:
+      return theme.bad;
+    case Event::Kind::skipped:
+    case Event::Kind::scale_down:
+      return theme.warn;
+    case Event::Kind::scale_up:
+      return theme.good;
+    case Event::Kind::finding:
+      return theme.accent;
+  }
+  return theme.soft;
+}
+
 std::vector<EventGroup> group_events(const std::vector<Event>& events) {
   std::vector<EventGroup> groups;
   std::map<std::pair<Event::Kind, int>, size_t> newest;  // group of each kind and tensor
@@ -154,6 +168,21 @@ struct EventCache {
   std::set<EventKey> open{};  ///< first events of open groups
 };
 
+EventCache& up_to_date(const Frame& frame) {
+  EventCache& cache = frame.caches.get<EventCache>();
+  if (cache.view.lock() == frame.run.shared_view() && cache.lane == frame.at.lane &&
+      cache.report == frame.run.report()) {
+    return cache;
+  }
+  if (cache.lane != frame.at.lane) cache.open.clear();
+  cache.view = frame.run.shared_view();
+  cache.report = frame.run.report();
+  cache.lane = frame.at.lane;
+  cache.events = events_of(frame.run, frame.at.lane);
+  cache.groups = group_events(cache.events);
+  return cache;
+}
+
 std::vector<EventLine> lines_of(const EventCache& cache) {
   std::vector<EventLine> lines;
   for (const EventGroup& group : cache.groups) {
@@ -163,21 +192,6 @@ std::vector<EventLine> lines_of(const EventCache& cache) {
     for (const size_t event : group.events) lines.push_back({.event = event, .inside = folds});
   }
   return lines;
-}
-
-ImU32 color_of(const Theme& theme, Event::Kind kind) {
-  switch (kind) {
-    case Event::Kind::bad:
-      return theme.bad;
-    case Event::Kind::skipped:
-    case Event::Kind::scale_down:
-      return theme.warn;
-    case Event::Kind::scale_up:
-      return theme.good;
-    case Event::Kind::finding:
-      return theme.accent;
-  }
-  return theme.soft;
 }
 
 /// Returns the lane's first bad event; null without one.
@@ -243,7 +257,7 @@ void draw_line(const Frame& frame, EventCache& cache, const EventLine& line) {
   }
   if (ImGui::IsItemHovered()) frame.view.hovered_step = event.step;
   ImGui::TableNextColumn();
-  ImGui::PushStyleColor(ImGuiCol_Text, color_of(frame.theme, event.kind));
+  ImGui::PushStyleColor(ImGuiCol_Text, event_color(frame.theme, event.kind));
   ui::text(path + "/kind", event_name(event.kind));
   ImGui::PopStyleColor();
   ImGui::TableNextColumn();
@@ -289,18 +303,10 @@ void draw_list(const Frame& frame, EventCache& cache) {
 
 }  // namespace
 
+const std::vector<Event>& lane_events(const Frame& frame) { return up_to_date(frame).events; }
+
 void draw_events(const Frame& frame) {
-  // Recompute only for another snapshot or lane.
-  EventCache& cache = frame.caches.get<EventCache>();
-  if (cache.view.lock() != frame.run.shared_view() || cache.lane != frame.at.lane ||
-      cache.report != frame.run.report()) {
-    if (cache.lane != frame.at.lane) cache.open.clear();
-    cache.view = frame.run.shared_view();
-    cache.report = frame.run.report();
-    cache.lane = frame.at.lane;
-    cache.events = events_of(frame.run, frame.at.lane);
-    cache.groups = group_events(cache.events);
-  }
+  EventCache& cache = up_to_date(frame);
   // Put the chain next to the list, or under a heading that opens, so that the list keeps its
   // height.
   const EventReport* first = first_event(frame);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "gui/data/run_model.h"
+#include "gui/panels/panel.h"
 
 namespace halfscope::gui {
 
@@ -19,9 +19,13 @@ struct Event {
   double scale_before = 0.0, scale = 0.0;  ///< of a change of the loss scale
 };
 const char* event_name(Event::Kind kind) noexcept;
+ImU32 event_color(const Theme& theme, Event::Kind kind) noexcept;
 
 /// Returns the events of one lane, by step.
 std::vector<Event> events_of(const RunModel& run, int lane);
+/// Returns the events of the selected lane, worked out again only for another snapshot, report or
+/// lane.
+const std::vector<Event>& lane_events(const Frame& frame);
 
 /// Events of one kind and tensor in consecutive steps: what repeats is one line.
 struct EventGroup {

@@ -104,9 +104,11 @@ void paint(const Frame& frame, Picture& key) {
       frame.textures.update("heatmap", static_cast<int>(width), static_cast<int>(height), pixels);
 }
 
-/// Returns "12%" or "1 in 10,000".
+/// Returns "12%" or, with two digits that count, "1 in 4,400".
 std::string rate_text(double share) {
-  return share >= 0.01 ? percent(share) : "1 in " + grouped(std::llround(1.0 / share));
+  if (share >= 0.01) return percent(share);
+  const double unit = std::pow(10.0, std::floor(-std::log10(share)) - 1.0);
+  return "1 in " + grouped(std::llround(std::round(1.0 / share / unit) * unit));
 }
 
 /// Draws the handles of the colour bar, which set the rates that the colours tell apart. Returns

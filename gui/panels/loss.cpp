@@ -72,6 +72,7 @@ LossTraces make_traces(const Frame& frame, const Axis& x, const FixedLane& fixed
   traces.other_lane = fixed.lane;
   if (LossTraces::other_run(frame, fixed)) {
     traces.other = loss_trace(x, fixed.run->view().steps(fixed.lane));
+    traces.all_positive = traces.other.empty() || traces.other.low > 0.0;
   }
   for (int lane = 0; lane < frame.run.lane_count(); ++lane) {
     traces.losses.push_back(loss_trace(x, frame.run.view().steps(lane)));
@@ -93,6 +94,7 @@ LossTraces make_traces(const Frame& frame, const Axis& x, const FixedLane& fixed
 
 std::string lane_path(const LaneInfo& lane) { return "steps/loss/" + lane.name; }
 constexpr const char* kScalePath = "steps/loss/loss scale";
+constexpr const char* kComparedPath = "steps/loss/compared";
 constexpr const char* kSkipPath = "steps/loss/skipped";
 constexpr const char* kGrowthPath = "steps/loss/growth";
 
@@ -112,9 +114,9 @@ std::vector<LegendEntry> legend_of(const Frame& frame, const LossTraces& traces)
                                   "to show it alone."});
   }
   if (!traces.other.points.empty()) {
-    entries.push_back({.path = "steps/loss/compared",
-                       .label = "compared run",
-                       .color = frame.theme.good,
+    entries.push_back({.path = kComparedPath,
+                       .label = "other run",
+                       .color = lane_color(frame, frame.run.lane_count()),
                        .meaning = "Loss of the run that is compared with."});
   }
   if (!traces.scale.points.empty()) {
@@ -220,11 +222,6 @@ PlotTable table_of(const Frame& frame, const Axis& x) {
   return table;
 }
 
-/// Returns "2^16"; a plain number for 0 and what is not finite.
-std::string scale_words(double scale) {
-  return scale > 0.0 && std::isfinite(scale) ? power_text(std::log2(scale)) : short_number(scale);
-}
-
 /// Returns one sentence on the course of the lane's loss scale; "" in inference.
 std::string loss_scale_sentence(const Frame& frame) {
   const std::span<const StepRow> rows = frame.run.view().steps(frame.at.lane);
@@ -236,8 +233,8 @@ std::string loss_scale_sentence(const Frame& frame) {
     lowered += rows[i].loss_scale < rows[i - 1].loss_scale;
     raised += rows[i].loss_scale > rows[i - 1].loss_scale;
   }
-  const std::string first = scale_words(rows.front().loss_scale);
-  const std::string last = scale_words(rows.back().loss_scale);
+  const std::string first = short_scale(rows.front().loss_scale);
+  const std::string last = short_scale(rows.back().loss_scale);
   if (lowered == 0 && raised == 0) {
     if (rows.front().loss_scale == 1.0) return "No loss scale: gradients keep the size they have.";
     return fmt::format(
@@ -264,8 +261,10 @@ Axis loss_axis(const Frame& frame, const LossTraces& traces) {
     low = std::min(low, traces.losses[static_cast<size_t>(lane)].low);
     high = std::max(high, traces.losses[static_cast<size_t>(lane)].high);
   }
-  low = std::min(low, traces.other.low);
-  high = std::max(high, traces.other.high);
+  if (!is_hidden(frame.view.hidden_series, kComparedPath)) {
+    low = std::min(low, traces.other.low);
+    high = std::max(high, traces.other.high);
+  }
   const bool log = traces.all_positive && high > 10.0 * low;
   const AxisScale scale = log ? AxisScale::log10 : AxisScale::linear;
   const ValueRange range = padded(scale, low, high, 0.08);
@@ -351,8 +350,9 @@ void draw_loss(const Frame& frame) {
       plot.line(trace, with_alpha(color, strong ? 1.0f : 0.75f), line_width(area.x, trace, strong));
       plot.canvas().pop_clip();
     };
-    if (!traces.other.points.empty()) {
-      draw_line("steps/loss/compared", traces.other, frame.theme.good, false, true, wiped);
+    if (!traces.other.points.empty() && !is_hidden(view.hidden_series, kComparedPath)) {
+      draw_line(kComparedPath, traces.other, lane_color(frame, frame.run.lane_count()), false, true,
+                wiped);
     }
     for (int lane = 0; lane < frame.run.lane_count(); ++lane) {
       // Draw the selected lane above all others.
@@ -370,7 +370,7 @@ void draw_loss(const Frame& frame) {
       plot.canvas().line({split, area.min.y}, {split, area.max.y}, frame.theme.cursor,
                          2.0f * frame.scale);
       plot.tag({split + look.px(6.0f), area.max.y - look.px(18.0f)}, frame.theme.good,
-               "with the fix: " + fixed.name);
+               (fixed.compared ? "other run: " : "with ") + fixed.name);
     }
     plot.name("steps/loss/marks");
     if (!is_hidden(view.hidden_series, kGrowthPath)) {

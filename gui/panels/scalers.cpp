@@ -24,13 +24,6 @@ std::string scaler_name(const ScalerTrace& trace) {
   return trace.scaler.substr(0, trace.scaler.find(':'));
 }
 
-/// Returns "2^15"; other numbers as they are.
-std::string short_scale(double scale) {
-  const double exponent = scale > 0.0 && std::isfinite(scale) ? std::log2(scale) : 0.0;
-  if (std::fabs(exponent) <= 3.0 || exponent != std::floor(exponent)) return short_number(scale);
-  return power_text(exponent);
-}
-
 /// Returns the text with a capital letter and a full stop.
 std::string sentence(std::string text) {
   if (text.empty()) return text;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "analysis/rules/text.h"
 #include "gui/data/loss_scale.h"
@@ -232,13 +233,18 @@ void draw_title(Canvas& canvas, const Shown& shown, SpectrumChart chart, ImVec2 
   const LossCount &now = shown.rows.total(chart), &recorded = shown.rows.recorded_total(chart);
   const bool moved = frame.view.scale_shift != 0.0 && chart == SpectrumChart::gradients &&
                      lens_of(frame.view).scale == LensScale::none;
-  std::string lost = loss_text(now) + " lost";
+  const bool none_finite =
+      now.values == 0 &&
+      std::any_of(shown.rows.ridges(chart).begin(), shown.rows.ridges(chart).end(),
+                  [](const Ridge& ridge) { return ridge.non_finite > 0.0; });
+  std::string lost = none_finite ? "only NaN and infinities" : loss_text(now) + " lost";
   if (moved) {
     lost = fmt::format("{} lost {} {}", loss_text(recorded), arrow(frame.fonts), loss_text(now));
   }
   ImFont& font = moved ? *frame.fonts.large : bold;
   const bool better = moved && now.high < recorded.high;
-  const ImU32 color = better                      ? frame.theme.good
+  const ImU32 color = none_finite                 ? frame.theme.bad
+                      : better                    ? frame.theme.good
                       : now.share() >= kShownLoss ? frame.theme.lost
                                                   : frame.theme.soft;
   canvas.text(font, {left, at.y - (moved ? 4.0f * frame.scale : 0.0f)}, color, lost, !moved);
@@ -385,26 +391,33 @@ bool has_loss_scale(const Frame& frame) {
   });
 }
 
-std::vector<SpectrumChart> shown_charts(const Frame& frame) {
+std::vector<SpectrumChart> recorded_charts(const Frame& frame) {
   const std::vector<SiteInfo>& sites = frame.lane_info().sites;
-  std::vector<SpectrumChart> charts, others;
+  std::vector<SpectrumChart> charts;
   for (const SpectrumChart chart : kAllSpectrumCharts) {
     const bool recorded = std::any_of(sites.begin(), sites.end(), [chart](const SiteInfo& site) {
       return chart_of(site.role) == chart;
     });
-    if (!recorded) continue;
-    const bool wanted = std::find(frame.view.charts.begin(), frame.view.charts.end(), chart) !=
-                        frame.view.charts.end();
-    (wanted ? charts : others).push_back(chart);
+    if (recorded) charts.push_back(chart);
   }
-  if (charts.empty() && !others.empty()) charts.push_back(others.front());
+  return charts;
+}
+
+std::vector<SpectrumChart> shown_charts(const Frame& frame) {
+  const std::vector<SpectrumChart> recorded = recorded_charts(frame);
+  const std::vector<SpectrumChart>& wanted = frame.view.charts;
+  std::vector<SpectrumChart> charts;
+  std::copy_if(recorded.begin(), recorded.end(), std::back_inserter(charts), [&](auto chart) {
+    return std::find(wanted.begin(), wanted.end(), chart) != wanted.end();
+  });
+  if (charts.empty() && !recorded.empty()) charts.push_back(recorded.front());
   return charts;
 }
 
 FixedLane fixed_lane(const Frame& frame) {
   if (frame.baseline != nullptr && frame.baseline->lane_count() > 0) {
     const int lane = frame.baseline->first_lane();
-    return {frame.baseline, lane, frame.baseline->view().lane(lane).name};
+    return {frame.baseline, lane, frame.baseline->view().lane(lane).name, true};
   }
   if (frame.run.report() == nullptr) return {};
   const std::vector<int> siblings = healthy_siblings(*frame.run.report(), frame.at.lane);

@@ -12,12 +12,13 @@
 
 namespace halfscope::gui {
 
-/// The lane on the other side of the wipe: the run that is compared with, else the first healthy
-/// sibling.
+/// The lane on the other side of the wipe: the run that is compared with, which may be better or
+/// worse, else the first healthy sibling.
 struct FixedLane {
   const RunModel* run = nullptr;  ///< null: there is none
   int lane = -1;
   std::string name{};
+  bool compared = false;  ///< it is in the other run
 };
 FixedLane fixed_lane(const Frame& frame);
 
@@ -28,6 +29,8 @@ double reference_shift(const Frame& frame);
 /// Returns the rows of the selected lane at the cursor, up to date.
 SpectrumRows& spectrum_rows(const Frame& frame);
 
+/// Returns the charts that the lane has tensors for.
+std::vector<SpectrumChart> recorded_charts(const Frame& frame);
 /// Returns the charts that the view shows and the lane has tensors for; never none if there are
 /// any.
 std::vector<SpectrumChart> shown_charts(const Frame& frame);
@@ -68,6 +71,8 @@ void draw_answers(const Frame& frame);
 void draw_tensor_history(const Frame& frame);
 /// Draws the play button and the steps with their events.
 void draw_timeline(const Frame& frame);
+/// Starts or stops playing; from the start if the cursor is at the end.
+void toggle_playing(ViewState& view, const RunModel& run);
 /// Moves the cursor on while the view is playing. `clock` keeps the part of a step from call to
 /// call.
 void play(ViewState& view, const RunModel& run, double seconds, double& clock);

@@ -18,58 +18,29 @@ namespace {
 constexpr double kMostSeconds = 12.0;       ///< a whole run plays in this time or less
 constexpr double kColumnsPerSecond = 12.0;  ///< of a short run
 
-/// Events of the selected lane, kept while the run stays the same.
-struct TimelineEvents {
-  std::weak_ptr<const RunView> view{};
-  int lane = -1;
-  std::vector<Event> events{};
-
-  const std::vector<Event>& of(const Frame& frame) {
-    const std::shared_ptr<const RunView> now = frame.run.shared_view();
-    if (view.owner_before(now) || now.owner_before(view) || lane != frame.at.lane) {
-      view = now;
-      lane = frame.at.lane;
-      events = events_of(frame.run, lane);
-    }
-    return events;
-  }
-};
-
-struct Mark {
-  const char* name;
-  ImU32 color;
-  PlotMark shape;
-};
-
-Mark mark_of(Event::Kind kind, const Theme& theme) {
+PlotMark mark_of(Event::Kind kind) {
   switch (kind) {
     case Event::Kind::bad:
-      return {"first bad value", theme.bad, PlotMark::cross};
+      return PlotMark::cross;
     case Event::Kind::skipped:
-      return {"skipped", theme.bad, PlotMark::triangle_down};
     case Event::Kind::scale_down:
-      return {"loss scale down", theme.warn, PlotMark::triangle_down};
+      return PlotMark::triangle_down;
     case Event::Kind::scale_up:
-      return {"loss scale up", theme.good, PlotMark::diamond};
+      return PlotMark::diamond;
     case Event::Kind::finding:
       break;
   }
-  return {"finding", theme.accent, PlotMark::dot};
-}
-
-void draw_mark(ImDrawList& draw, PlotMark shape, ImVec2 at, float size, ImU32 color) {
-  if (shape == PlotMark::triangle_down) {
-    draw.AddTriangleFilled({at.x - size, at.y - size}, {at.x + size, at.y - size},
-                           {at.x, at.y + size}, color);
-  } else if (shape == PlotMark::diamond) {
-    draw.AddQuadFilled({at.x, at.y - size}, {at.x + size, at.y}, {at.x, at.y + size},
-                       {at.x - size, at.y}, color);
-  } else {
-    draw.AddCircleFilled(at, size * 0.8f, color);
-  }
+  return PlotMark::dot;
 }
 
 }  // namespace
+
+void toggle_playing(ViewState& view, const RunModel& run) {
+  if (run.step_count() < 2) return;
+  view.playing = !view.playing;
+  const bool at_end = view.cursor < 0 || view.cursor >= run.step_count() - 1;
+  if (view.playing && at_end) view.cursor = 0;
+}
 
 void play(ViewState& view, const RunModel& run, double seconds, double& clock) {
   if (!view.playing) {
@@ -102,10 +73,7 @@ void draw_timeline(const Frame& frame) {
   const char* sign =
       frame.fonts.unicode ? (playing ? "\u25a0" : "\u25b6") : (playing ? "stop" : "play");
   ImGui::BeginDisabled(count < 2);
-  if (ui::button("timeline/play", sign, {34.0f * unit, height})) {
-    view.playing = !playing;
-    if (view.playing && (view.cursor < 0 || view.cursor >= count - 1)) view.cursor = 0;
-  }
+  if (ui::button("timeline/play", sign, {34.0f * unit, height})) toggle_playing(view, frame.run);
   ImGui::EndDisabled();
   ui::tip("Plays the training (Space).");
   ImGui::SameLine();
@@ -146,13 +114,14 @@ void draw_timeline(const Frame& frame) {
     draw.AddRectFilled({at.x, middle - 2 * unit}, {here, middle + 2 * unit}, frame.theme.accent,
                        2 * unit);
   }
-  const std::vector<Event>& events = frame.caches.get<TimelineEvents>().of(frame);
+  const std::vector<Event>& events = lane_events(frame);
+  Canvas canvas;
   float free_from = -1e9f;
   for (const Event& event : events) {
     const float x = x_of(static_cast<double>(event.step));
     if (x < free_from) continue;
-    const Mark mark = mark_of(event.kind, frame.theme);
-    draw_mark(draw, mark.shape, {x, at.y + 5.0f * unit}, 4.0f * unit, mark.color);
+    draw_mark(canvas, mark_of(event.kind), {x, at.y + 5.0f * unit}, 4.0f * unit,
+              event_color(frame.theme, event.kind));
     free_from = x + 3.0f * unit;
   }
   draw.AddCircleFilled({here, middle}, 6.0f * unit, frame.theme.cursor);
@@ -165,8 +134,8 @@ void draw_timeline(const Frame& frame) {
     size_t listed = 0;
     for (const Event& event : events) {
       if (std::fabs(static_cast<double>(event.step) - pointed) > near_by || listed == 6) continue;
-      tip.row(fmt::format("{}: {}", grouped(event.step), mark_of(event.kind, frame.theme).name),
-              event.text, mark_of(event.kind, frame.theme).color);
+      tip.row(fmt::format("{}: {}", grouped(event.step), event_name(event.kind)), event.text,
+              event_color(frame.theme, event.kind));
       ++listed;
     }
     tip.show(look_of(frame), "timeline/tip");

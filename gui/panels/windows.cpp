@@ -141,12 +141,7 @@ void draw_answer(const Frame& frame, SpectrumRows& rows) {
 
 void draw_charts_choice(const Frame& frame) {
   ViewState& view = frame.view;
-  for (const SpectrumChart chart : kAllSpectrumCharts) {
-    const std::vector<SiteInfo>& sites = frame.lane_info().sites;
-    const bool any = std::any_of(sites.begin(), sites.end(), [&](const SiteInfo& site) {
-      return chart_of(site.role) == chart;
-    });
-    if (!any) continue;
+  for (const SpectrumChart chart : recorded_charts(frame)) {
     const auto found = std::find(view.charts.begin(), view.charts.end(), chart);
     const bool on = found != view.charts.end();
     const std::string name = spectrum_chart_name(chart);
@@ -219,17 +214,22 @@ void draw_wipe(const Frame& frame) {
   const FixedLane fixed = fixed_lane(frame);
   if (fixed.run == nullptr) return;
   const float unit = frame.scale;
-  ImGui::SameLine(0, 14.0f * unit);
-  if (ui::segment("spectrum/wipe/before", "before", frame.view.wipe >= 1.0)) frame.view.wipe = 1.0;
-  ui::tip(("This run: " + frame.lane_info().name).c_str());
-  ImGui::SameLine(0, 3.0f * unit);
   double after = 1.0 - frame.view.wipe;
-  if (ui::slider("spectrum/wipe", &after, 0.0, 1.0, "", 110.0f * unit))
-    frame.view.wipe = 1.0 - after;
-  ui::tip("Wipes between this lane and the one with the fix.");
+  const char* left = fixed.compared ? "this run" : "before";
+  const char* right = fixed.compared ? "other run" : "after";
+  ImGui::SameLine(0, 14.0f * unit);
+  if (ui::segment("spectrum/wipe/before", left, after <= 0.0)) after = 0.0;
+  ui::tip(("Shows " + frame.lane_info().name + " of this run.").c_str());
   ImGui::SameLine(0, 3.0f * unit);
-  if (ui::segment("spectrum/wipe/after", "after", frame.view.wipe <= 0.0)) frame.view.wipe = 0.0;
-  ui::tip(("With the fix: " + fixed.name).c_str());
+  ui::slider("spectrum/wipe", &after, 0.0, 1.0, "", 110.0f * unit);
+  ui::tip(("Wipes between " + frame.lane_info().name + " and " + fixed.name + ".").c_str());
+  ImGui::SameLine(0, 3.0f * unit);
+  if (ui::segment("spectrum/wipe/after", right, after >= 1.0)) after = 1.0;
+  ui::tip(
+      ("Shows " + fixed.name +
+       (fixed.compared ? " of the run that is compared with." : " of this run, which is healthy."))
+          .c_str());
+  frame.view.wipe = 1.0 - after;
 }
 
 void draw_answers_choice(const Frame& frame) {

@@ -90,7 +90,7 @@ struct ViewState : Place {
   Region maximized = Region::none;
   std::vector<std::string> hidden_series{};  ///< paths of legend entries that are switched off
   bool unscaled = false;                     ///< magnitudes of gradients, without the loss scale
-  bool try_scalers = false;                  ///< loss scalers: also those of other frameworks
+  bool try_scalers = false;                  ///< also the loss scalers of other frameworks
   std::string scaler{};  ///< the emphasised lane or scaler; "": the selected lane
   std::vector<Bookmark> bookmarks{};
   /// Heatmap: height of a row as a multiple of the one that fits all, and rows above the first.

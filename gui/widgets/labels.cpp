@@ -28,6 +28,12 @@ std::string power_text(double exponent) {
   return fmt::format("2^{:.{}f}", tenths, tenths == std::floor(tenths) ? 0 : 1);
 }
 
+std::string short_scale(double scale) {
+  const double exponent = scale > 0.0 && std::isfinite(scale) ? std::log2(scale) : 0.0;
+  if (std::fabs(exponent) <= 3.0 || exponent != std::floor(exponent)) return short_number(scale);
+  return power_text(exponent);
+}
+
 std::string share_text(const CountBounds& bounds, int64_t whole) {
   if (bounds.high == 0) return "0";
   const std::string low = percent(share_of(bounds.low, whole));

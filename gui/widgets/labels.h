@@ -18,6 +18,8 @@ namespace halfscope::gui {
 
 /// Returns "2^16" or "2^-3.5", rounded to a tenth.
 std::string power_text(double exponent);
+/// Returns a loss scale as "2^15"; other numbers, and small ones, as they are.
+std::string short_scale(double scale);
 /// Returns "0", "3.1%", or "3.0 to 3.2%" if the bounds differ.
 std::string share_text(const CountBounds& bounds, int64_t whole);
 /// Returns "before -> after", or one of them if nothing changes.

@@ -17,7 +17,8 @@ constexpr float kGrabWidth = 5.0f;  // pixels on either side of a draggable line
 
 bool finite(ImVec2 place) { return std::isfinite(place.x) && std::isfinite(place.y); }
 
-/// Draws a mark around `at`. Shapes differ, so that none depends on colour alone.
+}  // namespace
+
 void draw_mark(Canvas& canvas, PlotMark mark, ImVec2 at, float r, ImU32 color) {
   switch (mark) {
     case PlotMark::triangle_down: {
@@ -41,8 +42,6 @@ void draw_mark(Canvas& canvas, PlotMark mark, ImVec2 at, float r, ImU32 color) {
       break;
   }
 }
-
-}  // namespace
 
 // --- Data as text -------------------------------------------------------------------------------
 

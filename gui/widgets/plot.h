@@ -56,6 +56,9 @@ class PlotTable {
 };
 
 enum class PlotMark : uint8_t { triangle_down, diamond, cross, dot };
+/// Draws a mark of radius `r` around `at`. Shapes differ, so that none depends on colour alone.
+void draw_mark(Canvas& canvas, PlotMark mark, ImVec2 at, float r, ImU32 color);
+
 enum class PlotSide : uint8_t { left, right };
 enum class PlotAction : uint8_t { none, copy, export_csv, export_svg, fit };
 

@@ -6,6 +6,7 @@
 
 #include "tests/gui/panel_fixture.h"
 #include "tests/gui/plain_run.h"
+#include "tests/report/report_fixtures.h"
 
 namespace halfscope::gui {
 namespace {
@@ -43,6 +44,27 @@ TEST(Events, AGroupSaysHowManyThereAreAndFromWhereToWhere) {
   }
   EXPECT_EQ(group_text(events, group_events(events)[0]),
             "3 changes of the loss scale, 1,200 to 1,202: from 1024 (2^10) to 128 (2^7)");
+}
+
+TEST(Events, FindingsComeWithTheReportOfTheSameSnapshot) {
+  UiDriver ui;
+  const auto view = std::make_shared<const RunView>(test::make_run(test::hot_spec()));
+  ViewState state;
+  state.lane = "mixed_float16";
+  MemoryTextures textures;
+  std::vector<Request> requests;
+  PanelCaches caches;
+  const auto has_finding = [&](bool with_report) {
+    const auto run = RunModel::make("run.hscope", view, with_report);
+    const Frame frame{state,        *run,       nullptr, resolve_selection(*run, state),
+                      dark_theme(), ui.fonts(), 1.0f,    textures,
+                      requests,     caches};
+    const std::vector<Event>& events = lane_events(frame);
+    return std::any_of(events.begin(), events.end(),
+                       [](const Event& event) { return event.kind == Event::Kind::finding; });
+  };
+  EXPECT_FALSE(has_finding(false));
+  EXPECT_TRUE(has_finding(true)) << "the snapshot is the same, its report is new";
 }
 
 TEST(Events, AGroupOpensWithAClick) {

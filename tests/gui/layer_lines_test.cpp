@@ -18,8 +18,8 @@ using test::stats_of;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-/// Layers with one activation each. Half of the values of `bad` underflow, those of
-/// `broken` are NaN.
+/// Layers with one activation each. Half of the values of `bad` overflow, and the values
+/// of `broken` are NaN.
 RunView layers_of(const std::vector<std::string>& paths, const std::string& bad = "",
                   const std::string& broken = "") {
   RunInfo info = test::plain_info(0);
@@ -39,7 +39,7 @@ RunView layers_of(const std::vector<std::string>& paths, const std::string& bad 
   for (int lane = 0; lane < 2; ++lane) {
     run.add_step(lane, {.step = 0, .loss = 1.0, .loss_scale = 1.0});
     for (const SiteInfo& site : run.lane(lane).sites) {
-      const float value = lane == 1 && site.path == bad      ? 1e-12f
+      const float value = lane == 1 && site.path == bad      ? 1e6f
                           : lane == 1 && site.path == broken ? std::nanf("")
                                                              : 8.0f;
       run.add_window(lane, site.order,
@@ -49,8 +49,9 @@ RunView layers_of(const std::vector<std::string>& paths, const std::string& bad 
   return run;
 }
 
-const std::vector<std::string> kNested{
-    "stem", "block1.0.conv1", "block1.0.conv2", "block1.1.conv", "block2/a", "block2/b", "head"};
+const std::vector<std::string> kNested{"stem",          "block1.0.conv1", "block1.0.conv2",
+                                       "block1.1.conv", "block2/a",       "block2/b",
+                                       "block3/a",      "block3/b",       "head"};
 
 class LayerList : public testing::Test {
  protected:
@@ -104,11 +105,14 @@ TEST_F(LayerList, AFoldedGroupShowsTheWorstOfItsLayers) {
   const LayerLine& folded = head("block1");
   EXPECT_FALSE(folded.open);
   EXPECT_EQ(folded.share, 0.5);
-  EXPECT_FALSE(folded.non_finite);
-  EXPECT_TRUE(head("block2").non_finite);
+  EXPECT_EQ(folded.severity, Severity::warning);
   const std::vector<LayerModel>& layers = panel_.run().lane(1).layers;
   EXPECT_EQ(layers[static_cast<size_t>(folded.worst)].path, "block1.0.conv2");
-  EXPECT_EQ(folded.severity, layers[static_cast<size_t>(folded.worst)].severity);
+  EXPECT_TRUE(head("block2").non_finite);
+  const LayerLine& healthy = head("block3");
+  EXPECT_EQ(healthy.share, 0.0);
+  EXPECT_FALSE(healthy.non_finite);
+  EXPECT_FALSE(healthy.severity);
 }
 
 TEST_F(LayerList, LeftFoldsAndRightOpensOneGroupAfterTheOther) {
@@ -176,8 +180,7 @@ TEST(Layers, OfAThousandOnlyTheVisibleOnesAreDrawnAndTheSelectedOneIsAmongThem) 
     return std::count_if(panel.ui().tracker().items().begin(), panel.ui().tracker().items().end(),
                          [&](const auto& each) {
                            return each.first.starts_with("layers/row/") &&
-                                  !each.first.ends_with("/formats") &&
-                                  panel.ui().has(each.first);
+                                  !each.first.ends_with("/formats") && panel.ui().has(each.first);
                          });
   };
   EXPECT_GT(rows(), 5);

@@ -318,6 +318,20 @@ TEST(Spectrum, DrawsWhateverARunLacks) {
   }
 }
 
+TEST(Spectrum, AChartOfNaNAloneDoesNotSayThatNothingIsLost) {
+  RunView run(test::plain_info(1), RunStatus::complete);
+  for (int lane = 0; lane < 2; ++lane) {
+    run.add_step(lane, {.step = 0, .loss = 1.0});
+    run.add_window(lane, 0, {0, 1, test::stats_of({1.0f, 2.0f})});
+    run.add_window(lane, 1, {0, 1, test::stats_of({std::nanf(""), INFINITY})});
+  }
+  AppDriver user(std::move(run), {}, {}, Screen::spectrum);
+  user.app().view().lane = "half";
+  user.frame(3);
+  EXPECT_EQ(user.text("spectrum/Gradients/lost"), "only NaN and infinities");
+  EXPECT_EQ(user.text("spectrum/Activations/lost"), "0 lost");
+}
+
 TEST(Spectrum, ALongListFoldsUntilItFits) {
   AppDriver user(test::large_run(1000), {}, {}, Screen::spectrum);
   user.frame(3);

@@ -414,6 +414,9 @@ TEST_F(StepPanels, TheHandlesOfTheColoursSetTheRatesTheyTellApart) {
   EXPECT_NEAR(view.heat.low, view.heat.high - 0.05, 1e-9) << "it stops below the other one";
   ui_.double_click_at(ui_.item("steps/colors/high").center());
   EXPECT_EQ(view.heat, HeatRange{});
+  view.heat.low = 0.392;  // 1 in 4,446
+  ui_.frame(2);
+  EXPECT_EQ(ui_.text("steps/colors/low"), "1 in 4,400");
 }
 
 TEST_F(StepPanels, AThousandRowsScrollAndZoom) {
