@@ -8,9 +8,11 @@
 #include <string_view>
 
 #include "gui/app/app.h"
+#include "gui/data/smoothing.h"
 #include "gui/panels/events.h"
 #include "gui/panels/layer_lines.h"
 #include "gui/panels/spectrum.h"
+#include "gui/panels/step_plot.h"
 #include "gui/widgets/imgui_compat.h"
 
 namespace halfscope::gui {
@@ -75,6 +77,9 @@ const std::vector<AppAction>& app_actions() {
   static const std::vector<AppAction> actions{
       {"Run", "Open ...", "Ctrl+O", [](App& app) { app.choose_run(); }, false},
       {"Run", "Compare with ...", "Ctrl+B", [](App& app) { app.choose_baseline(); }, true},
+      {"Run", "Add the loss of another run ...", "", [](App& app) { app.choose_added_run(); },
+       true},
+      {"Run", "Remove added runs", "", [](App& app) { app.remove_added_runs(); }, true},
       {"Run", "Train a demo run", "", [](App& app) { app.make_demo(); }, false},
       {"Run", "Try the edited plan", "Ctrl+T", [](App& app) { app.try_plan(); }, true},
       {"Run", "Stop the training", "", [](App& app) { app.stop_trial(); }, false},
@@ -107,6 +112,10 @@ const std::vector<AppAction>& app_actions() {
       {"View", "Fold or open the layer's group", "G", [](App& app) { app.fold_layers_here(); },
        true},
       {"View", "Show all steps", "F", [](App& app) { app.fit(); }, true},
+      {"View", "Zoom to the steps that harm the selection", "Z",
+       [](App& app) { app.zoom_to_selection(); }, true},
+      {"View", "Smooth the loss, or show it as recorded", "X",
+       [](App& app) { app.next_smoothing(); }, true},
       {"View", "Zoom in", "W", [](App& app) { app.zoom(0.8); }, true},
       {"View", "Zoom out", "S", [](App& app) { app.zoom(1.25); }, true},
       {"View", "Pan left", "A", [](App& app) { app.pan(-0.1); }, true},
@@ -140,6 +149,7 @@ const std::vector<AppAction>& app_actions() {
       {"Go", "Bookmarks ...", "Shift+B", [](App& app) { app.show_bookmarks(); }, true},
       {"Go", "Next bookmark", "Alt+Down", [](App& app) { app.next_bookmark(1); }, true},
       {"Go", "Previous bookmark", "Alt+Up", [](App& app) { app.next_bookmark(-1); }, true},
+      {"Go", "Note on this step ...", "T", [](App& app) { app.show_note(); }, true},
       {"Go", "Filter layers", "Ctrl+F", [](App& app) { app.focus_filter(); }, true},
       {"Help", "Float lab", "L", [](App& app) { app.show_lab(""); }, false},
       {"Help", "Command palette ...", "Ctrl+P", [](App& app) { app.show_palette(); }, false},
@@ -178,6 +188,11 @@ void App::choose_run() {
 void App::choose_baseline() {
   purpose_ = Purpose::open_baseline;
   dialog_.open("Open a run to compare with", ".hscope", false);
+}
+
+void App::choose_added_run() {
+  purpose_ = Purpose::add_run;
+  dialog_.open("Add the loss of another run", ".hscope", false);
 }
 
 void App::choose_report() {
@@ -250,6 +265,43 @@ void App::zoom(double factor) {
   wanted.first = std::max(wanted.first, 0.0);
   wanted.last = std::min(wanted.last, last);
   view_.range = wanted.first <= 0.0 && wanted.last >= last ? StepRange{} : wanted;
+}
+
+void App::zoom_to_selection() {
+  if (!run_) return;
+  const Frame frame = make_frame();
+  if (frame.at.lane < 0 || frame.at.layer < 0) return notify("Select a layer first.");
+  const LayerModel& layer = *frame.layer();
+  const std::vector<int> sites = frame.at.site >= 0 ? std::vector<int>{frame.at.site} : layer.sites;
+  const HeatGrid& grid = frame.lane().grid(view_.metric);
+  const std::span<const Column> columns = run_->columns();
+  int64_t first = -1, last = -1;
+  for (size_t column = 0; column < columns.size(); ++column) {
+    const bool harmed = std::any_of(sites.begin(), sites.end(), [&](int site) {
+      return grid.at(static_cast<size_t>(site), column) > kZeroHeat;
+    });
+    if (!harmed) continue;
+    if (first < 0) first = columns[column].step;
+    last = columns[column].last();
+  }
+  const std::string name = frame.at.site >= 0 ? frame.site_info()->name() : layer.path;
+  if (first < 0) {
+    return notify(
+        fmt::format("{} has no such values in any step ({}).", name, metric_name(view_.metric)));
+  }
+  // Some steps before and after show what led there.
+  const auto margin = std::max(2.0, 0.1 * static_cast<double>(last - first));
+  const double end = static_cast<double>(run_->step_count() - 1);
+  view_.range = {std::max(0.0, static_cast<double>(first) - margin),
+                 std::min(end, static_cast<double>(last) + margin)};
+  if (view_.range.first <= 0.0 && view_.range.last >= end) view_.range = {};
+  notify(fmt::format("{}: {}, {}.", name, metric_name(view_.metric), steps_text(first, last)));
+}
+
+void App::next_smoothing() {
+  const auto next =
+      std::upper_bound(std::begin(kSmoothings), std::end(kSmoothings), view_.smoothing);
+  view_.smoothing = next == std::end(kSmoothings) ? kSmoothings[0] : *next;
 }
 
 void App::pan(double share) {

@@ -71,6 +71,32 @@ void App::open_baseline(const std::string& file) {
   baseline_error_.clear();
 }
 
+void App::add_run(const std::string& file) {
+  added_runs_.push_back({.loader = std::make_unique<Loader>(file, options_.wake)});
+}
+
+void App::remove_added_runs() {
+  for (AddedRun& added : added_runs_) retire(std::move(added.loader));
+  added_runs_.clear();
+  added_.clear();
+}
+
+void App::poll_added_runs() {
+  bool changed = false;
+  for (AddedRun& added : added_runs_) {
+    const Loader::State state = added.loader->state();
+    if (std::exchange(added.generation, state.generation) == state.generation) continue;
+    changed = true;
+    if (!state.error.empty()) notify(state.error, true);
+  }
+  if (!changed) return;
+  added_.clear();
+  for (const AddedRun& added : added_runs_) {
+    Loader::State state = added.loader->state();
+    if (state.model) added_.push_back(std::move(state.model));
+  }
+}
+
 void App::show(std::shared_ptr<const RunModel> run, std::shared_ptr<const RunModel> baseline) {
   retire(std::move(run_loader_));
   retire(std::move(baseline_loader_));
@@ -84,6 +110,7 @@ void App::show(std::shared_ptr<const RunModel> run, std::shared_ptr<const RunMod
 void App::close_run() {
   remember();
   show(nullptr);
+  remove_added_runs();
   view_ = {};
   history_ = {};
 }
@@ -116,6 +143,7 @@ void App::poll_models() {
       baseline_error_ = state.error;
     }
   }
+  poll_added_runs();
   if (trial_ && trial_->poll()) {
     if (trial_->failed()) {
       notify("Training failed. See the Log tab.", true);
@@ -164,7 +192,8 @@ Frame App::make_frame() {
           .lab = &lab_,
           .log = {.lines = log_,
                   .training = trial_ ? &trial_->output() : nullptr,
-                  .is_training = trial_ && trial_->running()}};
+                  .is_training = trial_ && trial_->running()},
+          .added = added_};
 }
 
 bool App::prepare(float display_scale) {
@@ -259,6 +288,9 @@ void App::save(const std::string& file) {
     case Purpose::open_baseline:
       open_baseline(file);
       return;
+    case Purpose::add_run:
+      add_run(file);
+      return;
     case Purpose::save_picture:
       picture_file_ = file;
       picture_in_ = 3;
@@ -309,6 +341,7 @@ void App::drop(const std::vector<std::string>& files) {
   dialog_.close();
   open(files[0]);
   if (files.size() > 1) open_baseline(files[1]);
+  for (size_t i = 2; i < files.size(); ++i) add_run(files[i]);
 }
 
 void App::retire(std::unique_ptr<Loader> loader) {

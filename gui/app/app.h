@@ -42,7 +42,11 @@ class App {
   /// Opens a run file and closes the others. A running trial continues.
   void open(const std::string& file);
   void open_baseline(const std::string& file);
-  /// Opens files that were dropped on the window: a run, and one to compare it with.
+  /// Adds the loss of another run to the loss chart.
+  void add_run(const std::string& file);
+  void remove_added_runs();
+  /// Opens files that were dropped on the window or named on the command line: a run, one to
+  /// compare it with, and more that only add their loss.
   void drop(const std::vector<std::string>& files);
   /// Shows models that are already loaded, as in tests.
   void show(std::shared_ptr<const RunModel> run, std::shared_ptr<const RunModel> baseline = {});
@@ -84,6 +88,7 @@ class App {
   // Actions of keys, menus and the palette (actions.cpp).
   void choose_run();
   void choose_baseline();
+  void choose_added_run();
   void choose_report();
   void choose_plan();
   void choose_picture();
@@ -128,10 +133,16 @@ class App {
   void go_to_bookmark(size_t index);
   void next_bookmark(int direction);
   void show_bookmarks() { popup_ = "bookmarks"; }
+  void show_note();
+  void next_smoothing();
+  /// Shows the steps in which the selected tensor, else the layer, has values of the heatmap's
+  /// kind.
+  void zoom_to_selection();
   bool has_run() const noexcept { return run_ != nullptr; }
 
  private:
   void poll_models();
+  void poll_added_runs();
   void hold_for_dialog();
   void save(const std::string& file);
   void draw_share_card_to(const std::string& file);
@@ -169,6 +180,7 @@ class App {
   void draw_go_to();
   void draw_keys();
   void draw_bookmarks();
+  void draw_note();
   void close_popup();
   void draw_leaving();
   void poll_leaving();
@@ -191,6 +203,12 @@ class App {
   std::unique_ptr<Loader> run_loader_, baseline_loader_;
   std::shared_ptr<const RunModel> run_, baseline_;
   int64_t run_generation_ = -1, baseline_generation_ = -1;
+  struct AddedRun {
+    std::unique_ptr<Loader> loader;
+    int64_t generation = -1;
+  };
+  std::vector<AddedRun> added_runs_;
+  std::vector<std::shared_ptr<const RunModel>> added_;  ///< those that are loaded
   std::string load_error_, load_hint_, baseline_error_;
   bool loading_ = false;
   std::vector<std::unique_ptr<Loader>> retired_;  ///< that still read
@@ -209,6 +227,7 @@ class App {
   enum class Purpose : uint8_t {
     open_run,
     open_baseline,
+    add_run,
     save_report,
     save_plan,
     save_text,
@@ -231,7 +250,7 @@ class App {
   bool share_card_ = false;
   std::unique_ptr<ChildProcess> card_;  ///< draws a share card
   std::string card_file_;
-  std::string popup_, palette_text_, go_to_text_;
+  std::string popup_, palette_text_, go_to_text_, note_text_;
   bool focus_filter_ = false, focus_popup_ = false, quit_ = false;
   Region hovered_region_ = Region::steps;  ///< that the pointer was in last
   bool tab_wanted_ = true;

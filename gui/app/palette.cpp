@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "analysis/rules/text.h"
 #include "core/numeric/formats/float_format.h"
 #include "gui/app/app.h"
 #include "gui/data/fuzzy.h"
@@ -21,6 +22,7 @@ constexpr size_t kShownEntries = 14;
 struct Entry {
   std::string path, text, shortcut;
   std::function<void(App&)> run;
+  int layer = -1;  ///< the layer it selects
   int score = 0;
   std::vector<size_t> letters{};
 };
@@ -38,6 +40,11 @@ std::vector<Entry> entries_of(App& app, const RunModel* run, const Selection& at
   for (size_t i = 0; i < bookmarks.size(); ++i) {
     entries.push_back({fmt::format("palette/bookmark/{}", i), "Bookmark: " + bookmarks[i].name, "",
                        [i](App& user) { user.go_to_bookmark(i); }});
+  }
+  for (const Note& note : app.view().notes) {
+    entries.push_back({fmt::format("palette/note/{}", note.step),
+                       fmt::format("Note on step {}: {}", grouped(note.step), note.text), "",
+                       [step = note.step](App& user) { user.view().cursor = step; }});
   }
 #define HALFSCOPE_TAB(panel, name, title, shorter) \
   entries.push_back(                               \
@@ -66,14 +73,22 @@ std::vector<Entry> entries_of(App& app, const RunModel* run, const Selection& at
                        [name](App& user) { user.view().lane = name; }});
   }
   if (at.lane < 0) return entries;
-  for (const LayerModel& layer : run->lane(at.lane).layers) {
-    entries.push_back(
-        {"palette/layer/" + layer.path, "Layer: " + layer.path, "", [path = layer.path](App& user) {
-           user.view().layer = path;
-           user.view().site.clear();
-         }});
+  const std::vector<LayerModel>& layers = run->lane(at.lane).layers;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    entries.push_back({"palette/layer/" + layers[i].path, "Layer: " + layers[i].path, "",
+                       [path = layers[i].path](App& user) {
+                         user.view().layer = path;
+                         user.view().site.clear();
+                       },
+                       static_cast<int>(i)});
   }
   return entries;
+}
+
+/// Returns what the layer's worst tensor loses in the whole run: "overflow 38%", or "".
+std::string harm_of(const RunModel& run, const Selection& at, int layer, Metric metric) {
+  const double share = run.worst_share(at.lane, layer, RoleView::all, metric);
+  return share > 0.0 ? fmt::format("{} {}", metric_name(metric), percent(share)) : "";
 }
 
 /// Draws the text with the matching letters emphasised.
@@ -140,9 +155,15 @@ void App::draw_palette() {
     if (ui::selectable(entry.path, entry.text.c_str(), current)) chosen = &entry;
     ImGui::PopStyleColor();
     draw_text(entry, at, fonts_, *theme_);
-    const float key_width = ImGui::CalcTextSize(entry.shortcut.c_str()).x;
+    const std::string right =
+        entry.layer < 0 ? entry.shortcut : harm_of(*run_, selection(), entry.layer, view_.metric);
+    const float key_width = ImGui::CalcTextSize(right.c_str()).x;
     ImGui::GetWindowDrawList()->AddText({at.x + width - key_width, at.y}, theme_->soft,
-                                        entry.shortcut.c_str());
+                                        right.c_str());
+    if (!right.empty()) {
+      track_rect(entry.path + "/right", {at.x + width - key_width, at.y},
+                 {at.x + width, at.y + ImGui::GetTextLineHeight()}, right);
+    }
   }
   if (found.size() > kShownEntries) {
     ImGui::PushStyleColor(ImGuiCol_Text, theme_->soft);

@@ -34,6 +34,7 @@ void App::close_popup() {
 void App::draw_popups() {
   if (popup_.empty()) return;
   if (popup_ == "bookmarks") draw_bookmarks();
+  if (popup_ == "note") draw_note();
   if (popup_ == "palette") draw_palette();
   if (popup_ == "go_to") draw_go_to();
   if (popup_ == "keys") draw_keys();
@@ -93,6 +94,36 @@ void App::draw_go_to() {
     ImGui::CloseCurrentPopup();
     popup_.clear();
     focus_popup_ = false;
+  }
+  ImGui::EndPopup();
+}
+
+void App::show_note() {
+  if (!run_ || run_->step_count() == 0) return;
+  view_.cursor = selection().step;
+  note_text_ = note_on(view_, view_.cursor);
+  popup_ = "note";
+}
+
+void App::draw_note() {
+  const bool opens = !focus_popup_;
+  if (!run_ || !begin_popup("note", {460 * scale(), 0}, opens)) return close_popup();
+  ImGui::PushFont(fonts_.bold);
+  ui::text("note/title", "Note on step " + grouped(view_.cursor));
+  ImGui::PopFont();
+  if (opens) ImGui::SetKeyboardFocusHere();
+  focus_popup_ = true;
+  ui::input_text("note/text", "what happened here", &note_text_, -1);
+  const bool enter = named_key_pressed(ImGuiKey_Enter);
+  const bool saves = ui::button("note/save", "Save") || enter;
+  ImGui::SameLine();
+  ImGui::BeginDisabled(note_on(view_, view_.cursor).empty());
+  const bool removes = ui::button("note/remove", "Remove");
+  ImGui::EndDisabled();
+  if (saves || removes) {
+    set_note(view_, view_.cursor, removes ? "" : note_text_);
+    ImGui::CloseCurrentPopup();
+    close_popup();
   }
   ImGui::EndPopup();
 }

@@ -69,8 +69,7 @@ void take_screenshot(const ViewOptions& options) {
     GlTextures textures;
     App app(textures, {});
     if (options.light) app.settings().dark = false;
-    if (!options.runs.empty()) app.open(options.runs[0]);
-    if (options.runs.size() > 1) app.open_baseline(options.runs[1]);
+    app.drop(options.runs);
     if (!options.lab.empty() && !app.show_lab(options.lab)) throw bad_lab_value(options.lab);
     ScriptInput input;
     bool first = true;

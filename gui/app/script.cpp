@@ -202,6 +202,14 @@ bool Line::set_view() {
     one_word();
     view.wipe = number(1);
     if (view.wipe < 0.0 || view.wipe > 1.0) fail("'" + word(1) + "' is not a number from 0 to 1");
+  } else if (command == "smooth") {
+    one_word();
+    view.smoothing = number(1);
+    if (!(view.smoothing >= 0.0 && view.smoothing < 1.0))
+      fail("'" + word(1) + "' is not a number from 0 to below 1");
+  } else if (command == "note") {
+    takes(2, 2);
+    set_note(view, step(1), word(2));
   } else if (command == "tab") {
     one_word();
     choose_tab();

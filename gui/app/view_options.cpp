@@ -17,6 +17,7 @@ namespace halfscope::gui {
 namespace {
 
 constexpr int kCardWidth = 1200, kCardHeight = 630;  ///< as social networks show links
+constexpr size_t kMostRuns = 12;                     ///< more lines cannot be told apart
 constexpr int kLeastWidth = 640, kLeastHeight = 400, kMost = 16384;
 
 /// "1440x900".
@@ -36,8 +37,9 @@ std::optional<std::pair<int, int>> parse_size(const std::string& text) {
 }  // namespace
 
 void add_view_options(CLI::App& app, ViewOptions& options) {
-  app.add_option("run", options.runs, "Run file to open, and a second one to compare it with")
-      ->expected(0, -1)  // more than two get an answer in words
+  app.add_option("run", options.runs,
+                 "Run file to open, a second one to compare it with, and more whose loss is added")
+      ->expected(0, -1)  // too many get an answer in words
       ->type_name("RUN");
   app.add_option("--lab", options.lab,
                  "Open the float lab at a value, such as \"fp16 0.1\" or \"e4m3fn 0x7e\"")
@@ -86,10 +88,10 @@ void check_view_options(ViewOptions& options) {
     options.width = kCardWidth;
     options.height = kCardHeight;
   }
-  if (options.runs.size() > 2) {
-    throw usage_error(
-        fmt::format("the viewer opens at most 2 runs, but {} were given", options.runs.size()),
-        fmt::format("remove '{}'", options.runs[2]));
+  if (options.runs.size() > kMostRuns) {
+    throw usage_error(fmt::format("the viewer opens at most {} runs, but {} were given", kMostRuns,
+                                  options.runs.size()),
+                      fmt::format("remove '{}'", options.runs[kMostRuns]));
   }
   for (const std::string& file : options.runs) {
     if (!std::filesystem::exists(file)) {

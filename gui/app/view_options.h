@@ -12,7 +12,7 @@ class App;
 namespace halfscope::gui {
 
 struct ViewOptions {
-  std::vector<std::string> runs{};              ///< the run, and another one to compare with
+  std::vector<std::string> runs{};              ///< the run, one to compare with, more to add
   std::string screenshot{}, script{}, share{};  ///< files
   std::string size = "1440x900";
   double scale = 0.0;  ///< 0: what the display says

@@ -114,10 +114,7 @@ void release(const std::vector<int>& held) {
 #endif
 }
 
-void open_runs(App& app, const ViewOptions& options) {
-  if (!options.runs.empty()) app.open(options.runs[0]);
-  if (options.runs.size() > 1) app.open_baseline(options.runs[1]);
-}
+void open_runs(App& app, const ViewOptions& options) { app.drop(options.runs); }
 
 float scale_of(GLFWwindow* window) {
   float content = 1.0f, unused = 1.0f;

@@ -279,4 +279,9 @@ int RunModel::worst_site(int lane_index, int layer, RoleView role, Metric metric
   return worst;
 }
 
+double RunModel::worst_share(int lane, int layer, RoleView role, Metric metric) const {
+  const int worst = worst_site(lane, layer, role, metric, -1);
+  return worst < 0 ? 0.0 : metric_share(run_rates(*view_, lane, worst), metric);
+}
+
 }  // namespace halfscope::gui

@@ -93,6 +93,8 @@ class RunModel {
   /// Returns the layer's worst tensor in that role: by the heatmap at `column`, or by its rate over
   /// the whole run if `column` is -1. Returns the first if all are equal, and -1 without any.
   int worst_site(int lane, int layer, RoleView role, Metric metric, int column) const;
+  /// Returns the rate of that tensor over the whole run; 0 without one.
+  double worst_share(int lane, int layer, RoleView role, Metric metric) const;
 
  private:
   RunModel(std::string file, std::shared_ptr<const RunView> view, bool with_report);

@@ -82,8 +82,7 @@ LayerState state_of(const Frame& frame, int index) {
   LayerState state;
   const RunView& run = frame.run.view();
   const int lane = frame.at.lane;
-  const int worst = frame.run.worst_site(lane, index, frame.view.role, frame.view.metric, -1);
-  if (worst >= 0) state.share = metric_share(run_rates(run, lane, worst), frame.view.metric);
+  state.share = frame.run.worst_share(lane, index, frame.view.role, frame.view.metric);
   const std::vector<int>& sites = layer_at(frame, index).sites;
   state.non_finite = std::any_of(sites.begin(), sites.end(), [&](int site) {
     return shows(frame.view.role, frame.lane_info().sites[static_cast<size_t>(site)].role) &&

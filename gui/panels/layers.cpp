@@ -253,6 +253,18 @@ void follow_selection(const Frame& frame, const std::vector<LayerLine>& lines) {
   if (top < scroll || top + height > scroll + room) ImGui::SetScrollY(top - (room - height) / 2);
 }
 
+/// Returns "3 of 21, worst 38%": the layers that the filter found, and the worst rate in them.
+std::string found_text(const Frame& frame, const std::vector<int>& rows) {
+  double most = 0.0;
+  for (const int layer : rows) {
+    most = std::max(
+        most, frame.run.worst_share(frame.at.lane, layer, frame.view.role, frame.view.metric));
+  }
+  std::string text = fmt::format("{} of {}", rows.size(), frame.lane().layers.size());
+  if (most > 0.0) text += ", worst " + percent(most);
+  return text;
+}
+
 }  // namespace
 
 void draw_layers(const Frame& frame) {
@@ -275,7 +287,7 @@ void draw_layers(const Frame& frame) {
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
   const size_t layers = frame.lane().layers.size();
   ui::text("layers/count", rows.size() == layers ? counted(static_cast<int64_t>(layers), "layer")
-                                                 : fmt::format("{} of {}", rows.size(), layers));
+                                                 : found_text(frame, rows));
   ImGui::PopStyleColor();
   ImGui::SameLine();
   const float combo = std::min(110 * frame.scale, ImGui::GetContentRegionAvail().x);

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 
 #include "analysis/rules/text.h"
+#include "gui/data/smoothing.h"
 #include "gui/panels/spectrum.h"
 #include "gui/panels/step_plot.h"
 #include "gui/widgets/labels.h"
@@ -15,6 +17,11 @@
 
 namespace halfscope::gui {
 namespace {
+
+/// A loss as recorded, and smoothed if the user wants that.
+struct LossTrace {
+  Trace raw{}, smooth{};
+};
 
 /// Drawing data of the visible steps. It is rebuilt only when its sources change, since a run may
 /// have a hundred thousand steps.
@@ -24,8 +31,11 @@ struct LossTraces {
   int lane = -1;
   std::weak_ptr<const RunView> other_view{};
   int other_lane = -1;
-  std::vector<Trace> losses{};  // by lane
-  Trace other{};                // of the run that is compared with
+  double smoothing = 0.0;
+  std::vector<std::weak_ptr<const RunModel>> added_runs{};
+  std::vector<LossTrace> losses{};  // by lane
+  LossTrace other{};                // of the run that is compared with
+  std::vector<LossTrace> added{};   // of further runs
   Trace scale{};
   std::vector<double> skips{}, growths{};  // x, one per pixel column at most
   bool all_positive = true;
@@ -35,7 +45,14 @@ struct LossTraces {
                                          with = other_run(frame, fixed);
     return !view.owner_before(now) && !now.owner_before(view) && x == axis &&
            lane == frame.at.lane && !other_view.owner_before(with) &&
-           !with.owner_before(other_view) && other_lane == fixed.lane;
+           !with.owner_before(other_view) && other_lane == fixed.lane &&
+           smoothing == frame.view.smoothing && added_of(frame);
+  }
+  bool added_of(const Frame& frame) const {
+    return std::equal(added_runs.begin(), added_runs.end(), frame.added.begin(), frame.added.end(),
+                      [](const auto& own, const auto& run) {
+                        return !own.owner_before(run) && !run.owner_before(own);
+                      });
   }
   /// Returns the other run if the fixed lane is not in this one.
   static std::shared_ptr<const RunView> other_run(const Frame& frame, const FixedLane& fixed) {
@@ -60,25 +77,60 @@ void add_marks(LossTraces& traces, std::span<const StepRow> rows) {
   }
 }
 
-Trace loss_trace(const Axis& x, std::span<const StepRow> rows) {
-  return reduce(x, rows.size(), [rows](size_t i) {
+LossTrace loss_trace(const Axis& x, std::span<const StepRow> rows, double smoothing) {
+  LossTrace trace;
+  trace.raw = reduce(x, rows.size(), [rows](size_t i) {
     return PlotPoint{middle(rows[i]), rows[i].loss};
   });
+  if (smoothing > 0.0) {
+    std::vector<double> losses;
+    losses.reserve(rows.size());
+    for (const StepRow& row : rows) losses.push_back(row.loss);
+    const std::vector<double> smooth = smoothed(losses, smoothing);
+    trace.smooth = reduce(x, rows.size(), [&](size_t i) {
+      return PlotPoint{middle(rows[i]), smooth[i]};
+    });
+  }
+  return trace;
+}
+
+/// Returns the lane of another run to draw: that of the selected one's name, else its first.
+int added_lane(const Frame& frame, const RunModel& run) {
+  const std::string& wanted = frame.lane_info().name;
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    if (run.view().lane(lane).name == wanted) return lane;
+  }
+  return run.first_lane();
+}
+
+/// Returns "lr-0.1" for "runs/lr-0.1.hscope".
+std::string added_name(const RunModel& run) {
+  return std::filesystem::path(run.file()).stem().string();
 }
 
 LossTraces make_traces(const Frame& frame, const Axis& x, const FixedLane& fixed) {
   LossTraces traces{.view = frame.run.shared_view(), .x = x, .lane = frame.at.lane};
+  traces.smoothing = frame.view.smoothing;
   traces.other_view = LossTraces::other_run(frame, fixed);
   traces.other_lane = fixed.lane;
   if (LossTraces::other_run(frame, fixed)) {
-    traces.other = loss_trace(x, fixed.run->view().steps(fixed.lane));
-    traces.all_positive = traces.other.empty() || traces.other.low > 0.0;
+    traces.other = loss_trace(x, fixed.run->view().steps(fixed.lane), traces.smoothing);
+  }
+  for (const std::shared_ptr<const RunModel>& run : frame.added) {
+    traces.added_runs.emplace_back(run);
+    const int lane = added_lane(frame, *run);
+    traces.added.push_back(lane < 0 ? LossTrace{}
+                                    : loss_trace(x, run->view().steps(lane), traces.smoothing));
   }
   for (int lane = 0; lane < frame.run.lane_count(); ++lane) {
-    traces.losses.push_back(loss_trace(x, frame.run.view().steps(lane)));
-    const Trace& trace = traces.losses.back();
-    if (!trace.empty() && !(trace.low > 0.0)) traces.all_positive = false;
+    traces.losses.push_back(loss_trace(x, frame.run.view().steps(lane), traces.smoothing));
   }
+  const auto positive = [](const LossTrace& trace) {
+    return trace.raw.empty() || trace.raw.low > 0.0;
+  };
+  traces.all_positive = positive(traces.other) &&
+                        std::all_of(traces.losses.begin(), traces.losses.end(), positive) &&
+                        std::all_of(traces.added.begin(), traces.added.end(), positive);
   const std::span<const StepRow> rows = frame.run.view().steps(frame.at.lane);
   const bool scaled = std::any_of(rows.begin(), rows.end(),
                                   [](const StepRow& row) { return row.loss_scale != 1.0; });
@@ -95,11 +147,16 @@ LossTraces make_traces(const Frame& frame, const Axis& x, const FixedLane& fixed
 std::string lane_path(const LaneInfo& lane) { return "steps/loss/" + lane.name; }
 constexpr const char* kScalePath = "steps/loss/loss scale";
 constexpr const char* kComparedPath = "steps/loss/compared";
+std::string added_path(const RunModel& run) { return "steps/loss/added/" + added_name(run); }
 constexpr const char* kSkipPath = "steps/loss/skipped";
 constexpr const char* kGrowthPath = "steps/loss/growth";
 
 ImU32 lane_color(const Frame& frame, int lane) {
   return frame.theme.lines[static_cast<size_t>(lane) % frame.theme.lines.size()];
+}
+/// Returns the colour of a further run; the lanes and the compared run come first.
+ImU32 added_color(const Frame& frame, size_t run) {
+  return lane_color(frame, frame.run.lane_count() + 1 + static_cast<int>(run));
 }
 ImU32 scale_color(const Frame& frame) { return frame.theme.good; }
 
@@ -113,11 +170,18 @@ std::vector<LegendEntry> legend_of(const Frame& frame, const LossTraces& traces)
                        .meaning = "Mean loss of the batch. Click to hide the line, double-click "
                                   "to show it alone."});
   }
-  if (!traces.other.points.empty()) {
+  if (!traces.other.raw.points.empty()) {
     entries.push_back({.path = kComparedPath,
                        .label = "other run",
                        .color = lane_color(frame, frame.run.lane_count()),
                        .meaning = "Loss of the run that is compared with."});
+  }
+  for (size_t i = 0; i < frame.added.size(); ++i) {
+    entries.push_back({.path = added_path(*frame.added[i]),
+                       .label = added_name(*frame.added[i]),
+                       .color = added_color(frame, i),
+                       .meaning = "Loss of a further run: its lane of the same name, else its "
+                                  "first one."});
   }
   if (!traces.scale.points.empty()) {
     entries.push_back({.path = kScalePath,
@@ -165,6 +229,10 @@ void draw_gaps(const Frame& frame, Plot& plot, const Trace& trace) {
   }
 }
 
+std::string loss_text(const StepRow& row) {
+  return std::isfinite(row.loss) ? fmt::format("{:.4g}", row.loss) : "NaN / Inf";
+}
+
 void show_tip(const Frame& frame, int64_t step) {
   PlotTip tip("Step " + grouped(step));
   const StepRow* own = frame.run.step_row(frame.at.lane, step);
@@ -172,10 +240,13 @@ void show_tip(const Frame& frame, int64_t step) {
   for (int lane = 0; lane < frame.run.lane_count() && trains; ++lane) {
     const StepRow* row = frame.run.step_row(lane, step);
     tip.row("loss, " + frame.run.view().lane(lane).name,
-            row == nullptr             ? "not recorded"
-            : std::isfinite(row->loss) ? fmt::format("{:.4g}", row->loss)
-                                       : "NaN / Inf",
-            lane_color(frame, lane));
+            row == nullptr ? "not recorded" : loss_text(*row), lane_color(frame, lane));
+  }
+  for (size_t i = 0; i < frame.added.size() && trains; ++i) {
+    const int lane = added_lane(frame, *frame.added[i]);
+    const StepRow* row = lane < 0 ? nullptr : frame.added[i]->step_row(lane, step);
+    if (row == nullptr) continue;
+    tip.row("loss, " + added_name(*frame.added[i]), loss_text(*row), added_color(frame, i));
   }
   if (own != nullptr) {
     if (own->loss_scale != 1.0) {
@@ -197,6 +268,9 @@ void show_tip(const Frame& frame, int64_t step) {
   }
   if (eval != nullptr && !std::isnan(eval->accuracy)) {
     tip.row("test accuracy after " + counted(eval->step, "step"), percent(eval->accuracy));
+  }
+  if (const std::string& note = note_on(frame.view, step); !note.empty()) {
+    tip.note("Note: " + note);
   }
   tip.show(look_of(frame), "steps/loss/tip");
 }
@@ -222,10 +296,11 @@ PlotTable table_of(const Frame& frame, const Axis& x) {
   return table;
 }
 
-/// Returns one sentence on the course of the lane's loss scale; "" in inference.
-std::string loss_scale_sentence(const Frame& frame) {
+/// Returns one sentence on the course of the lane's loss scale, and shorter ones for less room;
+/// none in inference.
+std::vector<std::string> loss_scale_sentences(const Frame& frame) {
   const std::span<const StepRow> rows = frame.run.view().steps(frame.at.lane);
-  if (rows.empty() || frame.run.view().info().inference) return "";
+  if (rows.empty() || frame.run.view().info().inference) return {};
   int64_t skipped = 0, lowered = 0, raised = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     skipped += rows[i].skipped;
@@ -236,35 +311,41 @@ std::string loss_scale_sentence(const Frame& frame) {
   const std::string first = short_scale(rows.front().loss_scale);
   const std::string last = short_scale(rows.back().loss_scale);
   if (lowered == 0 && raised == 0) {
-    if (rows.front().loss_scale == 1.0) return "No loss scale: gradients keep the size they have.";
-    return fmt::format(
-        "The loss scale stays at {}; {}.", first,
-        skipped == 0 ? std::string("no step was skipped") : counted(skipped, "step") + " skipped");
+    if (rows.front().loss_scale == 1.0)
+      return {"No loss scale: gradients keep the size they have.", "No loss scale."};
+    const std::string what =
+        skipped == 0 ? std::string("no step was skipped") : counted(skipped, "step") + " skipped";
+    return {fmt::format("The loss scale stays at {}; {}.", first, what),
+            fmt::format("Loss scale {}; {}.", first, what), fmt::format("Loss scale {}.", first)};
   }
   const auto times = [](int64_t count) {
     return count == 1 ? std::string("once") : grouped(count) + " times";
   };
-  std::string text = fmt::format("Loss scale {} to {}", first, last);
-  if (lowered > 0) text += ", lowered " + times(lowered);
-  if (raised > 0) text += ", raised " + times(raised);
-  text += skipped == 0 ? std::string("; no step was skipped.")
-                       : fmt::format("; {} of {} steps skipped.", grouped(skipped),
-                                     grouped(static_cast<int64_t>(rows.size())));
-  return text;
+  const std::string brief = fmt::format("Loss scale {} to {}", first, last);
+  std::string course;
+  if (lowered > 0) course += ", lowered " + times(lowered);
+  if (raised > 0) course += ", raised " + times(raised);
+  const std::string skips = skipped == 0
+                                ? std::string("; no step was skipped.")
+                                : fmt::format("; {} of {} steps skipped.", grouped(skipped),
+                                              grouped(static_cast<int64_t>(rows.size())));
+  return {brief + course + skips, brief + skips, brief + "."};
 }
 
 /// Returns the y axis that fits all losses that are not hidden.
 Axis loss_axis(const Frame& frame, const LossTraces& traces) {
   double low = HUGE_VAL, high = -HUGE_VAL;
+  const auto add = [&](const std::string& path, const LossTrace& trace) {
+    if (is_hidden(frame.view.hidden_series, path)) return;
+    low = std::min(low, trace.raw.low);
+    high = std::max(high, trace.raw.high);
+  };
   for (int lane = 0; lane < frame.run.lane_count(); ++lane) {
-    if (is_hidden(frame.view.hidden_series, lane_path(frame.run.view().lane(lane)))) continue;
-    low = std::min(low, traces.losses[static_cast<size_t>(lane)].low);
-    high = std::max(high, traces.losses[static_cast<size_t>(lane)].high);
+    add(lane_path(frame.run.view().lane(lane)), traces.losses[static_cast<size_t>(lane)]);
   }
-  if (!is_hidden(frame.view.hidden_series, kComparedPath)) {
-    low = std::min(low, traces.other.low);
-    high = std::max(high, traces.other.high);
-  }
+  add(kComparedPath, traces.other);
+  for (size_t i = 0; i < traces.added.size(); ++i)
+    add(added_path(*frame.added[i]), traces.added[i]);
   const bool log = traces.all_positive && high > 10.0 * low;
   const AxisScale scale = log ? AxisScale::log10 : AxisScale::linear;
   const ValueRange range = padded(scale, low, high, 0.08);
@@ -277,8 +358,14 @@ void draw_sentence(const Frame& frame, const std::vector<LegendEntry>& legend) {
   for (const LegendEntry& entry : legend)
     width -= text_width(frame.fonts.text, entry.label) + 40.0f * frame.scale;
   if (width < 120.0f * frame.scale || frame.picture != nullptr) return;
+  const std::vector<std::string> sentences = loss_scale_sentences(frame);
+  if (sentences.empty()) return;
+  const auto fits = std::find_if(sentences.begin(), sentences.end(), [&](const std::string& text) {
+    return text_width(frame.fonts.text, text) <= width;
+  });
   ImGui::AlignTextToFramePadding();
-  label("steps/loss/scale", loss_scale_sentence(frame), frame.fonts.text, frame.theme.soft, width);
+  label("steps/loss/scale", fits == sentences.end() ? sentences.back() : *fits, frame.fonts.text,
+        frame.theme.soft, width);
   ImGui::SameLine();
 }
 
@@ -288,7 +375,8 @@ void draw_loss(const Frame& frame) {
   LossTraces& traces = frame.caches.get<LossTraces>();
   const PlotLook look = look_of(frame);
   ViewState& view = frame.view;
-  panel_title(frame, "steps/loss/title", "Loss");
+  panel_title(frame, "steps/loss/title",
+              view.smoothing > 0.0 ? fmt::format("Loss, smoothed {:.2g}", view.smoothing) : "Loss");
   if (frame.at.lane < 0) {
     const StepArea area = step_area(frame, 0.0f);
     Plot plot(look, empty_plot("steps/loss", area));
@@ -324,7 +412,7 @@ void draw_loss(const Frame& frame) {
         Axis{.scale = AxisScale::log2, .low = std::exp2(low), .high = std::exp2(high + 1.0)};
   }
   const bool any_loss = std::any_of(traces.losses.begin(), traces.losses.end(),
-                                    [](const Trace& trace) { return !trace.empty(); });
+                                    [](const LossTrace& trace) { return !trace.raw.empty(); });
   spec.y_labels = spec.y_grid = any_loss;
   if (frame.run.step_count() == 0) spec = empty_plot("steps/loss", area);
   {
@@ -341,16 +429,27 @@ void draw_loss(const Frame& frame) {
                   PlotSide::right);
     }
     // Left of the wipe is this lane, right of it the one with the fix; others are on both sides.
-    const auto draw_line = [&](const std::string& path, const Trace& trace, ImU32 color, bool left,
-                               bool right, bool strong) {
+    const auto draw_line = [&](const std::string& path, const LossTrace& trace, ImU32 color,
+                               bool left, bool right, bool strong) {
       const ImVec2 from{wiped && !left ? split : area.min.x, area.min.y};
       const ImVec2 to{wiped && !right ? split : area.max.x, area.max.y};
       plot.name(path);
       plot.canvas().push_clip(from, to);
-      plot.line(trace, with_alpha(color, strong ? 1.0f : 0.75f), line_width(area.x, trace, strong));
+      const float alpha = strong ? 1.0f : 0.75f;
+      if (trace.smooth.points.empty()) {
+        plot.line(trace.raw, with_alpha(color, alpha), line_width(area.x, trace.raw, strong));
+      } else {
+        plot.line(trace.raw, with_alpha(color, 0.22f));
+        plot.line(trace.smooth, with_alpha(color, alpha), strong ? 2.0f : 1.25f);
+      }
       plot.canvas().pop_clip();
     };
-    if (!traces.other.points.empty() && !is_hidden(view.hidden_series, kComparedPath)) {
+    for (size_t i = 0; i < traces.added.size(); ++i) {
+      const std::string path = added_path(*frame.added[i]);
+      if (is_hidden(view.hidden_series, path)) continue;
+      draw_line(path, traces.added[i], added_color(frame, i), true, true, false);
+    }
+    if (!traces.other.raw.points.empty() && !is_hidden(view.hidden_series, kComparedPath)) {
       draw_line(kComparedPath, traces.other, lane_color(frame, frame.run.lane_count()), false, true,
                 wiped);
     }
@@ -361,10 +460,10 @@ void draw_loss(const Frame& frame) {
       if (is_hidden(view.hidden_series, lane_path(info))) continue;
       const bool chosen = each == frame.at.lane;
       const bool cures = fixed.run == &frame.run && each == fixed.lane;
-      const Trace& trace = traces.losses[static_cast<size_t>(each)];
+      const LossTrace& trace = traces.losses[static_cast<size_t>(each)];
       draw_line(lane_path(info), trace, lane_color(frame, each), !cures, !chosen,
                 chosen || (wiped && cures));
-      if (chosen && !inference) draw_gaps(frame, plot, trace);
+      if (chosen && !inference) draw_gaps(frame, plot, trace.raw);
     }
     if (wiped) {
       plot.canvas().line({split, area.min.y}, {split, area.max.y}, frame.theme.cursor,
@@ -382,6 +481,10 @@ void draw_loss(const Frame& frame) {
       for (const double x : traces.skips) {
         plot.mark_at_top(PlotMark::triangle_down, x, look.px(8.0f), frame.theme.bad);
       }
+    }
+    for (const Note& note : view.notes) {
+      plot.mark_at_top(PlotMark::flag, static_cast<double>(note.step) + 0.5, look.px(8.0f),
+                       frame.theme.accent);
     }
     steer_steps(frame, plot);
     draw_step_lines(frame, plot);

@@ -90,6 +90,8 @@ struct Frame {
   bool focus_filter = false;  ///< the layer filter takes the keyboard in this frame
   FloatLab* lab = nullptr;    ///< of its tab; null in pictures
   LogView log{};
+  /// Further runs, which only add their loss to that of this one.
+  std::span<const std::shared_ptr<const RunModel>> added{};
 
   const LaneModel& lane() const { return run.lane(at.lane); }
   const LaneInfo& lane_info() const { return run.view().lane(at.lane); }

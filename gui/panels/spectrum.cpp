@@ -298,6 +298,29 @@ void draw_names(Canvas& canvas, const Shown& shown, float left, float right, flo
               frame.theme.faint, rest);
 }
 
+/// Lets the pointer drag the line between both runs, also in from the chart's right edge. Comes
+/// before the chart, which would take the pointer otherwise.
+void drag_wipe(const Frame& frame, const std::string& path, ImVec2 min, ImVec2 max) {
+  if (fixed_lane(frame).run == nullptr) return;
+  double& wipe = frame.view.wipe;
+  const float half = 5.0f * frame.scale, width = max.x - min.x;
+  const float x = min.x + static_cast<float>(wipe) * width;
+  ImGui::SetCursorScreenPos({x - half, min.y});
+  ImGui::PushID(path.c_str());
+  ImGui::InvisibleButton("##wipe", {2 * half, max.y - min.y});
+  ImGui::PopID();
+  track_item(path + "/wipe", fmt::format("{:.2f}", wipe));
+  if (ImGui::IsItemActive()) {
+    const auto place = static_cast<double>((ImGui::GetIO().MousePos.x - min.x) / width);
+    wipe = std::clamp(place, 0.0, 1.0);
+  }
+  if (ImGui::IsItemHovered() || ImGui::IsItemActive()) {
+    ImGui::SetMouseCursor(ImGuiMouseCursor_ResizeEW);
+    ImGui::GetWindowDrawList()->AddLine({x, min.y}, {x, max.y}, frame.theme.accent,
+                                        2.0f * frame.scale);
+  }
+}
+
 void draw_chart(Shown& shown, SpectrumChart chart, ImVec2 min, ImVec2 max) {
   const Frame& frame = shown.frame;
   const std::vector<Ridge>& ridges = shown.rows.ridges(chart);
@@ -321,6 +344,7 @@ void draw_chart(Shown& shown, SpectrumChart chart, ImVec2 min, ImVec2 max) {
       .selected = shown.selected};
   Canvas canvas(frame.picture);
   if (frame.picture == nullptr) {
+    drag_wipe(frame, path, min, max);
     ImGui::SetCursorScreenPos(min);
     ImGui::PushID(path.c_str());
     const bool pressed = ImGui::InvisibleButton("##chart", {max.x - min.x, max.y - min.y});
@@ -351,7 +375,9 @@ void draw_chart(Shown& shown, SpectrumChart chart, ImVec2 min, ImVec2 max) {
   const float split = min.x + static_cast<float>(frame.view.wipe) * (max.x - min.x);
   const std::vector<Ridge>& fixed = shown.rows.fixed(chart);
   const bool wiped = frame.view.wipe < 1.0 && !fixed.empty();
-  const auto draw_side = [&](const SpectrumPlot& side, float from, float to) {
+  const auto draw_side = [&](SpectrumPlot side, float from, float to) {
+    side.shown_from = from;
+    side.shown_to = to;
     // Labels are above and below the chart.
     canvas.push_clip({from, min.y - 30.0f * frame.scale}, {to, max.y + 30.0f * frame.scale});
     draw_window(canvas, side, frame.theme, frame.fonts, frame.scale);

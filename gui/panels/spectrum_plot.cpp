@@ -122,7 +122,8 @@ void draw_window(Canvas& canvas, const SpectrumPlot& plot, const Theme& theme, c
   const auto zones = zones_of(window, plot.range.low, plot.range.high);
   const auto names = zone_names(plot.format);
   for (size_t i = 0; i < zones.size(); ++i) {
-    const float from = plot.x(zones[i].from), to = plot.x(zones[i].to);
+    const float from = std::max(plot.x(zones[i].from), plot.shown_from);
+    const float to = std::min(plot.x(zones[i].to), plot.shown_to);
     for (const std::string& text : {names[i].name, names[i].brief}) {
       const float width = text_size(font, text).x;
       if (width + 6.0f * scale > to - from) continue;

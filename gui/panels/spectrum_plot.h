@@ -37,6 +37,8 @@ struct SpectrumPlot {
   const std::vector<Ridge>* reference = nullptr;  ///< outlines; may be null or empty
   double reference_shift = 0.0;                   ///< powers of two by which the outlines move
   int lit = -1, selected = -1;                    ///< rows
+  /// The part that is not wiped away, in pixels; names of zones stay within it.
+  float shown_from = -1e9f, shown_to = 1e9f;
   float x(double exponent) const noexcept {
     return min.x +
            static_cast<float>((exponent - range.low) / (range.high - range.low)) * (max.x - min.x);

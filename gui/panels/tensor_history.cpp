@@ -76,6 +76,52 @@ void paint(const Frame& frame, HistoryPicture& picture, const ExponentWindow& wi
                                           static_cast<int>(height), pixels);
 }
 
+/// The share of every exponent, of the step at the cursor or of all visible steps.
+std::vector<double> shares_of(const Frame& frame, const HistoryPicture& picture) {
+  std::vector<double> shares(static_cast<size_t>(picture.high - picture.low + 1), 0.0);
+  double steps = 0.0;
+  const StepRange& range = frame.view.range;
+  for (const TensorHistory::Moment& moment : picture.history.moments()) {
+    const double first = static_cast<double>(moment.step);
+    const double last = static_cast<double>(moment.step + moment.step_count - 1);
+    const double here = static_cast<double>(frame.at.step);
+    const bool counts = frame.view.merge_steps ? range.all() || (last >= std::floor(range.first) &&
+                                                                 first <= std::ceil(range.last))
+                                               : here >= first && here <= last;
+    if (!counts) continue;
+    const auto weight = static_cast<double>(moment.step_count);
+    steps += weight;
+    for (size_t i = 0; i < moment.shares.size(); ++i) {
+      shares[static_cast<size_t>(moment.low - picture.low) + i] +=
+          weight * static_cast<double>(moment.shares[i]);
+    }
+  }
+  for (double& share : shares) share /= std::max(steps, 1.0);
+  return shares;
+}
+
+/// Draws the histogram beside the picture, on the same axis: bars from `left` to `right`.
+void draw_shares(const Frame& frame, Canvas& canvas, const HistoryPicture& picture,
+                 const ExponentWindow& window, const Axis& axis, float left, float right) {
+  const std::vector<double> shares = shares_of(frame, picture);
+  const double most = *std::max_element(shares.begin(), shares.end());
+  if (!(most > 0.0)) return;
+  std::string text;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    if (!(shares[i] > 0.0)) continue;
+    const int exponent = picture.low + static_cast<int>(i);
+    const float top = axis.pixel(exponent + 1), bottom = axis.pixel(exponent);
+    const float length = static_cast<float>(shares[i] / most) * (right - left);
+    canvas.fill({left, top + 0.5f},
+                {left + std::max(length, 1.0f), std::max(bottom - 0.5f, top + 1.0f)},
+                color_of(frame.theme, window, exponent));
+    if (tracker() != nullptr) text += fmt::format("{}:{:.4f} ", exponent, shares[i]);
+  }
+  track_rect("history/shares", {left, axis.to}, {right, axis.from}, text);
+}
+
+constexpr float kSharesWidth = 56.0f;  ///< of the histogram beside the picture
+
 }  // namespace
 
 void draw_tensor_history(const Frame& frame) {
@@ -113,7 +159,9 @@ void draw_tensor_history(const Frame& frame) {
               left_room = text_size(small, "2^-140").x + 6.0f * unit;
   const ImVec2 at = ImGui::GetCursorScreenPos(), room = ImGui::GetContentRegionAvail();
   const ImVec2 min{at.x + left_room, at.y + 2.0f * unit};
-  const ImVec2 max{at.x + room.x, at.y + std::max(room.y - line - 6.0f * unit, 40.0f * unit)};
+  const float margin = room.x > 240.0f * unit ? (kSharesWidth + 8.0f) * unit : 0.0f;
+  const ImVec2 max{at.x + room.x - margin,
+                   at.y + std::max(room.y - line - 6.0f * unit, 40.0f * unit)};
   ImGui::SetCursorScreenPos(min);
   ImGui::PushID("history/picture");
   ImGui::InvisibleButton("##picture", {std::max(max.x - min.x, 8.0f), max.y - min.y});
@@ -161,13 +209,22 @@ void draw_tensor_history(const Frame& frame) {
                 with_alpha(edge == window.normal ? frame.theme.subnormal : frame.theme.lost, 0.8f),
                 unit);
   }
+  if (margin > 0.0f) {
+    const float left = max.x + 8.0f * unit;
+    draw_shares(frame, canvas, picture, window, axis, left, left + kSharesWidth * unit);
+    const std::string whose =
+        frame.view.merge_steps ? std::string("visible steps") : "step " + grouped(frame.at.step);
+    canvas.text(small, {at.x + room.x - text_size(small, whose).x, max.y + 3.0f * unit},
+                frame.theme.soft, whose);
+  }
   const float here =
       min.x +
       static_cast<float>((static_cast<double>(frame.at.step) + 0.5) / steps) * (max.x - min.x);
   canvas.line({here, min.y}, {here, max.y}, with_alpha(frame.theme.cursor, 0.85f), unit);
   canvas.text(small, {min.x, max.y + 3.0f * unit}, frame.theme.soft, "step 0");
   const std::string last = grouped(std::max<int64_t>(picture.steps, 1) - 1);
-  canvas.text(small, {max.x - text_size(small, last).x, max.y + 3.0f * unit}, frame.theme.soft,
+  const float last_right = margin > 0.0f ? max.x - 24.0f * unit : max.x;
+  canvas.text(small, {last_right - text_size(small, last).x, max.y + 3.0f * unit}, frame.theme.soft,
               last);
 }
 

@@ -124,6 +124,13 @@ void draw_timeline(const Frame& frame) {
               event_color(frame.theme, event.kind));
     free_from = x + 3.0f * unit;
   }
+  for (const Note& note : view.notes) {
+    if (note.step >= count) continue;
+    const float x = x_of(static_cast<double>(note.step));
+    draw_mark(canvas, PlotMark::flag, {x, at.y + 5.0f * unit}, 5.0f * unit, frame.theme.accent);
+    track_rect(fmt::format("timeline/note/{}", note.step), {x - 4.0f * unit, at.y},
+               {x + 4.0f * unit, at.y + 10.0f * unit}, note.text);
+  }
   draw.AddCircleFilled({here, middle}, 6.0f * unit, frame.theme.cursor);
   if (ImGui::IsItemHovered() && !ImGui::IsItemActive() && count > 0) {
     const double pointed = static_cast<double>((ImGui::GetIO().MousePos.x - at.x) / width) * most;
@@ -131,6 +138,10 @@ void draw_timeline(const Frame& frame) {
     const int64_t under = std::clamp<int64_t>(std::llround(pointed), 0, count - 1);
     view.hovered_step = under;
     PlotTip tip("Step " + grouped(under));
+    for (const Note& note : view.notes) {
+      if (std::fabs(static_cast<double>(note.step) - pointed) > near_by) continue;
+      tip.row(grouped(note.step) + ": note", note.text, frame.theme.accent);
+    }
     size_t listed = 0;
     for (const Event& event : events) {
       if (std::fabs(static_cast<double>(event.step) - pointed) > near_by || listed == 6) continue;

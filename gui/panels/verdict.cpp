@@ -80,8 +80,14 @@ void draw_verdict(const Frame& frame) {
   const ImVec2 start = ImGui::GetCursorScreenPos();
   const float width = ImGui::GetContentRegionAvail().x;
   const float pad = 12 * scale;
+  // A low window shows one line, and all of it in the tooltip.
+  const bool low = ImGui::GetContentRegionAvail().y < 330 * scale;
+  // Three lines while a run grows, so that the charts below do not move with every new sentence.
+  const bool still = frame.run.live() && !low;
+  const float still_height = text_size(*frame.fonts.bold, "A").y +
+                             2 * (ImGui::GetTextLineHeight() + 3 * scale) + 2 * (pad - 3 * scale);
   if (report == nullptr) {
-    const float height = ImGui::GetTextLineHeight() + 2 * pad;
+    const float height = still ? still_height : ImGui::GetTextLineHeight() + 2 * pad;
     ImGui::GetWindowDrawList()->AddRectFilled(start, {start.x + width, start.y + height},
                                               theme.card, 5 * scale);
     ImGui::SetCursorScreenPos({start.x + pad, start.y + pad});
@@ -91,8 +97,6 @@ void draw_verdict(const Frame& frame) {
     ImGui::SetCursorScreenPos({start.x, start.y + height + ImGui::GetStyle().ItemSpacing.y});
     return;
   }
-  // A low window shows one line, and all of it in the tooltip.
-  const bool low = ImGui::GetContentRegionAvail().y < 330 * scale;
   Verdict verdict = report->verdict;
   verdict.headline = plain_text(verdict.headline);
   verdict.more = plain_text(verdict.more);
@@ -131,6 +135,10 @@ void draw_verdict(const Frame& frame) {
     verdict.headline = beginning_of(*frame.fonts.bold, verdict.headline, text_width);
     verdict.more.clear();
     fix.clear();
+  } else if (still) {
+    verdict.headline = beginning_of(*frame.fonts.bold, verdict.headline, text_width);
+    verdict.more = beginning_of(*frame.fonts.text, verdict.more, text_width);
+    fix = beginning_of(*frame.fonts.text, fix, text_width);
   }
   const ImVec2 head = ImGui::CalcTextSize(verdict.headline.c_str(), nullptr, false, text_width);
   ImGui::PopFont();
@@ -147,7 +155,7 @@ void draw_verdict(const Frame& frame) {
   const float fix_end =
       fix.empty() ? head.y + gap + more.y
                   : fix_top + ImGui::CalcTextSize(fix.c_str(), nullptr, false, text_width).y;
-  const float height = fix_end + 2 * (pad - 3 * scale);
+  const float height = still ? still_height : fix_end + 2 * (pad - 3 * scale);
   ImDrawList& draw = *ImGui::GetWindowDrawList();
   const ImVec2 end{start.x + width, start.y + height};
   draw.AddRectFilled(start, end, ground, 5 * scale);
@@ -166,7 +174,7 @@ void draw_verdict(const Frame& frame) {
   write("verdict/state", state, start.x + pad + 4 * scale, top);
   ImGui::PopStyleColor();
   write("verdict/headline", verdict.headline, text_x, top);
-  if (low) ui::tip(whole.c_str());
+  if (low || still) ui::tip(whole.c_str());
   ImGui::PopFont();
   if (!verdict.more.empty()) {
     ImGui::PushStyleColor(ImGuiCol_Text, theme.soft);

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kRecent = 12;
-constexpr size_t kMostBookmarks = 1000;
+constexpr size_t kMostBookmarks = 1000, kMostNotes = 1000;
 
 Json read_json(const fs::path& file) {
   std::ifstream stream(file);
@@ -202,6 +202,18 @@ ViewState SettingsFile::load_view(const std::string& run_file) const {
   if (changes != json.end()) {
     if (std::optional<PlanEdit> edits = edit_from_json(changes->dump())) view.edits = *edits;
   }
+  double smoothing = 0.0;
+  take(json, "smoothing", smoothing);
+  if (smoothing >= 0.0 && smoothing < 1.0) view.smoothing = smoothing;
+  if (const auto notes = json.find("notes"); notes != json.end() && notes->is_array()) {
+    for (const Json& each : *notes) {
+      if (!each.is_object() || view.notes.size() == kMostNotes) continue;
+      Note note{.step = -1};
+      take(each, "step", note.step);
+      take(each, "text", note.text);
+      if (note.step >= 0) set_note(view, note.step, note.text);
+    }
+  }
   const auto bookmarks = json.find("bookmarks");
   if (bookmarks == json.end() || !bookmarks->is_array()) return view;
   for (const Json& each : *bookmarks) {
@@ -236,6 +248,10 @@ void SettingsFile::save_view(const std::string& run_file, const ViewState& view)
     bookmarks.push_back(std::move(one));
   }
   json["bookmarks"] = std::move(bookmarks);
+  json["smoothing"] = view.smoothing;
+  Json notes = Json::array();
+  for (const Note& note : view.notes) notes.push_back({{"step", note.step}, {"text", note.text}});
+  json["notes"] = std::move(notes);
   write_json(view_file(run_file), json);
 }
 

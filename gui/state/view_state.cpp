@@ -55,6 +55,21 @@ void ViewState::begin_frame() {
   hovered_step = -1;
 }
 
+const std::string& note_on(const ViewState& view, int64_t step) {
+  static const std::string kNone;
+  const auto found = std::find_if(view.notes.begin(), view.notes.end(),
+                                  [step](const Note& note) { return note.step == step; });
+  return found == view.notes.end() ? kNone : found->text;
+}
+
+void set_note(ViewState& view, int64_t step, const std::string& text) {
+  std::erase_if(view.notes, [step](const Note& note) { return note.step == step; });
+  if (text.empty()) return;
+  const auto after = std::find_if(view.notes.begin(), view.notes.end(),
+                                  [step](const Note& note) { return note.step > step; });
+  view.notes.insert(after, {step, text});
+}
+
 void History::note(const Place& place) {
   if (!places_.empty() && places_[at_] == place) return;
   if (!places_.empty()) places_.resize(at_ + 1);

@@ -67,6 +67,13 @@ struct Bookmark {
   Place place{};
 };
 
+/// A remark of the user on a step.
+struct Note {
+  int64_t step = 0;
+  std::string text{};
+  friend bool operator==(const Note&, const Note&) = default;
+};
+
 /// Rates that the heatmap's colours tell apart, as levels from 0 (one in a million) to 1 (all).
 struct HeatRange {
   double low = 0.0, high = 1.0;
@@ -93,6 +100,8 @@ struct ViewState : Place {
   bool try_scalers = false;                  ///< also the loss scalers of other frameworks
   std::string scaler{};  ///< the emphasised lane or scaler; "": the selected lane
   std::vector<Bookmark> bookmarks{};
+  std::vector<Note> notes{};  ///< in the order of their steps, one per step
+  double smoothing = 0.0;     ///< of the loss: weight of the steps before, see smoothed()
   /// Heatmap: height of a row as a multiple of the one that fits all, and rows above the first.
   double row_zoom = 1.0, row_scroll = 0.0;
 
@@ -116,6 +125,11 @@ struct ViewState : Place {
   /// Highlights the items hovered in the last frame and resets the hovered ones.
   void begin_frame();
 };
+
+/// Returns the note on a step, or "".
+const std::string& note_on(const ViewState& view, int64_t step);
+/// Replaces the note on a step; an empty text removes it.
+void set_note(ViewState& view, int64_t step, const std::string& text);
 
 /// History of places for Back and Forward.
 class History {

@@ -40,6 +40,14 @@ void draw_mark(Canvas& canvas, PlotMark mark, ImVec2 at, float r, ImU32 color) {
     case PlotMark::dot:
       canvas.circle(at, r, color);
       break;
+    case PlotMark::flag: {
+      canvas.line({at.x - r * 0.6f, at.y - r}, {at.x - r * 0.6f, at.y + r}, color, 1.5f);
+      const ImVec2 points[] = {{at.x - r * 0.6f, at.y - r},
+                               {at.x + r, at.y - r * 0.4f},
+                               {at.x - r * 0.6f, at.y + r * 0.2f}};
+      canvas.polygon(points, color);
+      break;
+    }
   }
 }
 

@@ -55,7 +55,7 @@ class PlotTable {
   std::map<double, std::vector<double>> rows_;
 };
 
-enum class PlotMark : uint8_t { triangle_down, diamond, cross, dot };
+enum class PlotMark : uint8_t { triangle_down, diamond, cross, dot, flag };
 /// Draws a mark of radius `r` around `at`. Shapes differ, so that none depends on colour alone.
 void draw_mark(Canvas& canvas, PlotMark mark, ImVec2 at, float r, ImU32 color);
 

@@ -10,6 +10,7 @@
 
 #include "gui/widgets/labels.h"
 #include "tests/gui/app_driver.h"
+#include "tests/gui/plain_run.h"
 #include "tests/report/report_fixtures.h"
 
 namespace halfscope::gui {
@@ -24,6 +25,19 @@ TEST(App, GreetsThoseWhoComeWithoutARun) {
   user.click("dialog/cancel");
   user.frame(2);
   EXPECT_FALSE(user.has("dialog/ok"));
+}
+
+TEST(App, TheVerdictKeepsItsHeightWhileARunGrows) {
+  const auto top_of_charts = [](RunView run) {
+    AppDriver user(std::move(run), {}, {}, Screen::spectrum);
+    user.frame(3);
+    EXPECT_TRUE(user.app().run()->live());
+    return user.item("windows/recorded").min.y;
+  };
+  RunView healthy = test::plain_run(1, 3), broken = test::full_run();
+  healthy.set_status(RunStatus::running);
+  broken.set_status(RunStatus::running);
+  EXPECT_EQ(top_of_charts(std::move(healthy)), top_of_charts(std::move(broken)));
 }
 
 TEST(App, ShowsTheVerdictOfTheReport) {

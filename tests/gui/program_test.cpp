@@ -222,7 +222,7 @@ TEST_F(ViewProgram, WrongArgumentsAreOneLineAndTwo) {
            {{"--script", "x"}, "--screenshot"},
            {{"--share", "x.png"}, "--share needs a run"},
            {{"--share", "x.png", "--screenshot", "y.png"}, "different pictures"},
-           {{"a.hscope", "b.hscope", "c.hscope"}, "at most 2 runs, but 3 were given"},
+           {std::vector<std::string>(13, "a.hscope"), "at most 12 runs, but 13 were given"},
            {{"--nonsense"}, "--nonsense"}}) {
     const Outcome outcome = view(words);
     EXPECT_EQ(outcome.code, 2) << text;

@@ -256,6 +256,11 @@ TEST(SpectrumAnswers, AProofIsShown) {
   EXPECT_EQ(user.app().view().wipe, 0.0);
   user.click("spectrum/wipe/before");
   EXPECT_EQ(user.app().view().wipe, 1.0);
+  // The line itself is dragged in from the right edge of a chart.
+  user.frame(2);
+  const TrackedItem chart = user.item("spectrum/Activations");
+  user.drag("spectrum/Activations/wipe", {-(chart.max.x - chart.min.x) / 2, 0});
+  EXPECT_NEAR(user.app().view().wipe, 0.5, 0.02);
 }
 
 TEST(SpectrumAnswers, HealthyRunsAnswerWhetherAnotherFormatWouldDo) {
@@ -359,6 +364,17 @@ TEST(TensorHistory, HasTheSharesOfEveryStep) {
   const int generation = history.generation();
   history.update(run, 0, 0);
   EXPECT_EQ(history.generation(), generation) << "the same tensor is not collected again";
+}
+
+TEST(TensorHistory, TheHistogramBesideItIsOfTheStepOrOfAllVisibleOnes) {
+  // In every step the tensor has 0.5, 2 and 8.
+  AppDriver user(test::plain_run(1, 3), {}, {}, Screen::spectrum);
+  user.frame(3);
+  ASSERT_TRUE(user.has("history/shares"));
+  EXPECT_EQ(user.text("history/shares"), "-1:0.3333 1:0.3333 3:0.3333 ");
+  user.app().view().merge_steps = true;
+  user.frame(2);
+  EXPECT_EQ(user.text("history/shares"), "-1:0.3333 1:0.3333 3:0.3333 ");
 }
 
 }  // namespace
