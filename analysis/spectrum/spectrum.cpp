@@ -38,7 +38,9 @@ std::pair<int64_t, int64_t> merge_windows(const WindowRange& windows, int64_t fi
         windows[low + (merged < 2 ? 0 : i * (count - 1) / (merged - 1))].stats();
     tensor.stats.merge(stats);
     const auto values = static_cast<float>(non_zero_values(stats));
-    for (size_t bin = 0; bin < tensor.envelope.size() && values > 0.0f; ++bin) {
+    for (size_t bin = 0; bin < tensor.envelope.size(); ++bin) {
+      // Most bins are empty, and converting and dividing takes most of the time.
+      if (stats.exponents[bin] == 0) continue;
       tensor.envelope[bin] =
           std::max(tensor.envelope[bin], static_cast<float>(stats.exponents[bin]) / values);
     }
