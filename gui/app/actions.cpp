@@ -14,6 +14,7 @@
 #include "gui/panels/spectrum.h"
 #include "gui/panels/step_plot.h"
 #include "gui/widgets/imgui_compat.h"
+#include "gui/widgets/labels.h"
 
 namespace halfscope::gui {
 namespace {
@@ -81,6 +82,7 @@ const std::vector<AppAction>& app_actions() {
        true},
       {"Run", "Remove added runs", "", [](App& app) { app.remove_added_runs(); }, true},
       {"Run", "Train a demo run", "", [](App& app) { app.make_demo(); }, false},
+      {"Run", "Try the fix", "", [](App& app) { app.try_fix(); }, true},
       {"Run", "Try the edited plan", "Ctrl+T", [](App& app) { app.try_plan(); }, true},
       {"Run", "Stop the training", "", [](App& app) { app.stop_trial(); }, false},
       {"Run", "Save the edited plan ...", "Ctrl+S", [](App& app) { app.choose_plan(); }, true},
@@ -109,6 +111,14 @@ const std::vector<AppAction>& app_actions() {
       {"View", "Previous format of the Spectrum", ",", [](App& app) { app.next_window(-1); }, true},
       {"View", "Try twice the loss scale", "=", [](App& app) { app.slide_loss_scale(1.0); }, true},
       {"View", "Try half the loss scale", "-", [](App& app) { app.slide_loss_scale(-1.0); }, true},
+      {"View", "Loss scale at which gradients lose least", "",
+       [](App& app) { app.fit_loss_scale(); }, true},
+      {"View", "Use this loss scale in the plan", "", [](App& app) { app.use_loss_scale(); }, true},
+      {"View", "One step or all visible steps", "E",
+       [](App& app) { app.view().merge_steps = !app.view().merge_steps; }, true},
+      {"View", "Before or after the wipe", "C", [](App& app) { app.toggle_wipe(); }, true},
+      {"View", "Answers or charts, in a narrow window", "",
+       [](App& app) { app.view().answers = !app.view().answers; }, true},
       {"View", "Fold or open the layer's group", "G", [](App& app) { app.fold_layers_here(); },
        true},
       {"View", "Show all steps", "F", [](App& app) { app.fit(); }, true},
@@ -138,6 +148,7 @@ const std::vector<AppAction>& app_actions() {
       {"Go", "Forward", "Alt+Right", [](App& app) { app.forward(); }, true},
       {"Go", "Previous step", "[", [](App& app) { app.step_by(-1); }, true},
       {"Go", "Next step", "]", [](App& app) { app.step_by(1); }, true},
+      {"Go", "Worst finding", "H", [](App& app) { app.go_to_worst(); }, true},
       {"Go", "Next event", "N", [](App& app) { app.next_event(1); }, true},
       {"Go", "Previous event", "P", [](App& app) { app.next_event(-1); }, true},
       {"Go", "Next layer", "J", [](App& app) { app.layer_by(1); }, true},
@@ -364,6 +375,40 @@ void App::next_window(int direction) {
 }
 
 void App::slide_loss_scale(double by) { view_.scale_shift = within_slide(view_.scale_shift + by); }
+
+void App::go_to_worst() {
+  const Report* report = run_ ? run_->report() : nullptr;
+  const Finding* worst = report == nullptr ? nullptr : worst_finding(*report);
+  if (worst == nullptr) return notify("Nothing was found that does harm.");
+  go_to_finding(view_, *run_, *worst);
+}
+
+void App::try_fix() {
+  if (!run_) return;
+  const std::optional<PlanEdit> fix = fix_to_try(make_frame());
+  if (!fix) return notify("There is no fix to try for this lane.");
+  view_.edits = *fix;
+  try_plan();
+}
+
+void App::fit_loss_scale() {
+  if (!run_) return;
+  view_.scale_shift = within_slide(spectrum_rows(make_frame()).best_shift());
+}
+
+void App::use_loss_scale() {
+  if (!run_) return;
+  const double scale = wanted_loss_scale(make_frame());
+  view_.edits.set_loss_scale(scale);
+  notify("The edited plan has the loss scale " + short_scale(scale) + ".");
+}
+
+void App::toggle_wipe() {
+  if (!run_) return;
+  if (fixed_lane(make_frame()).run == nullptr)
+    return notify("There is nothing to compare with: no healthy lane and no second run.");
+  view_.wipe = view_.wipe > 0.5 ? 0.0 : 1.0;
+}
 
 void App::fold_layers_here() {
   if (!run_) return;

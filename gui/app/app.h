@@ -134,6 +134,12 @@ class App {
   void next_bookmark(int direction);
   void show_bookmarks() { popup_ = "bookmarks"; }
   void show_note();
+  void go_to_worst();
+  void try_fix();
+  void fit_loss_scale();
+  void use_loss_scale();
+  /// Shows this run alone, or all of the other side of the wipe.
+  void toggle_wipe();
   void next_smoothing();
   /// Shows the steps in which the selected tensor, else the layer, has values of the heatmap's
   /// kind.

@@ -51,6 +51,11 @@ std::vector<Entry> entries_of(App& app, const RunModel* run, const Selection& at
       {"palette/tab/" name, "Tab: " title, "", [](App& user) { user.show_tab(Tab::panel); }});
 #include "gui/state/tabs.inc"
 #undef HALFSCOPE_TAB
+  for (const SpectrumChart chart : kAllSpectrumCharts) {
+    const std::string name = spectrum_chart_name(chart);
+    entries.push_back({"palette/chart/" + name, "Show or hide the chart: " + name, "",
+                       [chart](App& user) { toggle_chart(user.view(), chart); }});
+  }
   for (const SpectrumWindow& window : spectrum_windows()) {
     entries.push_back({fmt::format("palette/format/{}", window.name),
                        fmt::format("Format of the Spectrum: {}", window.name), "",

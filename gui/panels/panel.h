@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -115,6 +116,9 @@ size_t recommendation_count(const Frame& frame);
 
 /// Draws text at the cursor in a picture of a panel; the cursor moves below it.
 void picture_text(const Frame& frame, std::string_view text, bool bold = false);
+
+/// Returns the fix of the selected lane's diagnosis if a training can try it.
+std::optional<PlanEdit> fix_to_try(const Frame& frame);
 
 void draw_verdict(const Frame& frame);
 void draw_layers(const Frame& frame);

@@ -56,6 +56,12 @@ struct SpectrumWindow {
 };
 std::span<const SpectrumWindow> spectrum_windows() noexcept;
 
+/// Shows or hides a chart; the last one stays.
+void toggle_chart(ViewState& view, SpectrumChart chart);
+
+/// Returns the loss scale at the cursor times the one that is tried out.
+double wanted_loss_scale(const Frame& frame);
+
 /// Returns the shift of the loss scale within what can be tried.
 double within_slide(double shift) noexcept;
 

@@ -73,6 +73,17 @@ void go_to_finding(ViewState& view, const RunModel& run, const Finding& finding)
   if (finding.step >= 0) view.cursor = finding.step;
 }
 
+std::optional<PlanEdit> fix_to_try(const Frame& frame) {
+  const Report* report = frame.run.report();
+  if (report == nullptr || !report->diagnosis || report->run.inference) return std::nullopt;
+  const bool ill = report->verdict.state == Verdict::State::broken ||
+                   report->verdict.state == Verdict::State::attention;
+  const PlanEdit& fix = report->diagnosis->fix;
+  if (!ill || report->diagnosis->lane != frame.at.lane || fix.empty() || !can_be_tried(frame, fix))
+    return std::nullopt;
+  return fix;
+}
+
 void draw_verdict(const Frame& frame) {
   const float scale = frame.scale;
   const Theme& theme = frame.theme;
@@ -123,11 +134,9 @@ void draw_verdict(const Frame& frame) {
       worst == nullptr || narrow
           ? 0.0f
           : ImGui::CalcTextSize("Show me where").x + 2 * ImGui::GetStyle().FramePadding.x + pad;
-  const bool tries = button_width > 0.0f && ill && report->diagnosis &&
-                     report->diagnosis->lane == frame.at.lane && !report->diagnosis->fix.empty() &&
-                     can_be_tried(frame, report->diagnosis->fix) && !report->run.inference;
+  const std::optional<PlanEdit> edit = button_width > 0.0f ? fix_to_try(frame) : std::nullopt;
   const float try_width =
-      tries ? ImGui::CalcTextSize(kTry).x + 2 * ImGui::GetStyle().FramePadding.x + pad : 0.0f;
+      edit ? ImGui::CalcTextSize(kTry).x + 2 * ImGui::GetStyle().FramePadding.x + pad : 0.0f;
   const float text_x = start.x + pad + badge_width + 1.5f * pad;
   const float wrap = start.x + width - pad - button_width - try_width;
   const float text_width = std::max(wrap - text_x, 100 * scale);
@@ -182,11 +191,11 @@ void draw_verdict(const Frame& frame) {
     ImGui::PopStyleColor();
   }
   if (!fix.empty()) write("verdict/fix", fix, beside ? text_x + fix_left : text_x, top + fix_top);
-  if (try_width > 0.0f) {
+  if (edit) {
     ImGui::SetCursorScreenPos(
         {end.x - button_width - try_width, start.y + (height - ImGui::GetFrameHeight()) / 2});
     if (ui::button("verdict/try", kTry)) {
-      frame.view.edits = report->diagnosis->fix;
+      frame.view.edits = *edit;
       frame.ask(Request::Kind::try_plan);
     }
     ui::tip("Trains with the fix beside this run, and shows both.");

@@ -142,17 +142,9 @@ void draw_answer(const Frame& frame, SpectrumRows& rows) {
 void draw_charts_choice(const Frame& frame) {
   ViewState& view = frame.view;
   for (const SpectrumChart chart : recorded_charts(frame)) {
-    const auto found = std::find(view.charts.begin(), view.charts.end(), chart);
-    const bool on = found != view.charts.end();
+    const bool on = std::find(view.charts.begin(), view.charts.end(), chart) != view.charts.end();
     const std::string name = spectrum_chart_name(chart);
-    if (ui::segment("spectrum/show/" + name, name.c_str(), on)) {
-      if (on && view.charts.size() > 1) {
-        view.charts.erase(found);
-      } else if (!on) {
-        view.charts.push_back(chart);
-        std::sort(view.charts.begin(), view.charts.end());
-      }
-    }
+    if (ui::segment("spectrum/show/" + name, name.c_str(), on)) toggle_chart(view, chart);
     ui::tip("Shows or hides this chart.");
     ImGui::SameLine(0, 3.0f * frame.scale);
   }
@@ -168,13 +160,12 @@ void draw_charts_choice(const Frame& frame) {
 
 void draw_scale(const Frame& frame, SpectrumRows& rows) {
   ViewState& view = frame.view;
-  const LossScale scale =
-      loss_scale_of(frame.run.view(), frame.at.lane, frame.at.step, frame.at.step);
-  const double now = scale.known ? scale.log2 : 0.0;
+  const double wanted_power = std::log2(wanted_loss_scale(frame)),
+               now = wanted_power - view.scale_shift;
   std::string text = "loss scale " + power_text(now);
   if (view.scale_shift != 0.0) {
     text = fmt::format("loss scale {} {} {}", power_text(now), arrow(frame.fonts),
-                       power_text(now + view.scale_shift));
+                       power_text(wanted_power));
   }
   const float unit = frame.scale, gap = 5.0f * unit;
   const float pad = 2 * ImGui::GetStyle().FramePadding.x;
@@ -200,7 +191,7 @@ void draw_scale(const Frame& frame, SpectrumRows& rows) {
   if (ui::button("windows/scale/reset", "reset")) view.scale_shift = 0.0;
   ImGui::EndDisabled();
   ImGui::SameLine(0, gap);
-  const double wanted = std::exp2(now + view.scale_shift);
+  const double wanted = wanted_loss_scale(frame);
   const bool used = view.edits.loss_scale() == wanted;
   ImGui::BeginDisabled(used);
   if (ui::button("windows/scale/use", used ? "in the plan" : "use in plan"))
@@ -242,6 +233,22 @@ void draw_answers_choice(const Frame& frame) {
 }  // namespace
 
 std::span<const SpectrumWindow> spectrum_windows() noexcept { return kWindows; }
+
+void toggle_chart(ViewState& view, SpectrumChart chart) {
+  const auto found = std::find(view.charts.begin(), view.charts.end(), chart);
+  if (found == view.charts.end()) {
+    view.charts.push_back(chart);
+    std::sort(view.charts.begin(), view.charts.end());
+  } else if (view.charts.size() > 1) {
+    view.charts.erase(found);
+  }
+}
+
+double wanted_loss_scale(const Frame& frame) {
+  const LossScale scale =
+      loss_scale_of(frame.run.view(), frame.at.lane, frame.at.step, frame.at.step);
+  return std::exp2((scale.known ? scale.log2 : 0.0) + frame.view.scale_shift);
+}
 
 void draw_windows(const Frame& frame, bool offers_answers) {
   SpectrumRows& rows = spectrum_rows(frame);

@@ -228,6 +228,33 @@ TEST_F(SpectrumScreen, KeysChooseFormatsAndScales) {
   EXPECT_EQ(view().screen, Screen::details);
 }
 
+TEST_F(SpectrumScreen, EverySwitchIsReachedByKeys) {
+  const auto run = [&](std::string_view action) {
+    user_.press(letter_key('P'), {.ctrl = true});
+    user_.frame(2);
+    user_.type(action);
+    user_.frame(2);
+    user_.press_named(ImGuiKey_Enter);
+    user_.frame(2);
+  };
+  run("loss scale at which gradients lose least");
+  EXPECT_EQ(view().scale_shift, 14.0) << "as by the button";
+  run("use this loss scale in the plan");
+  EXPECT_EQ(view().edits.loss_scale(), std::exp2(14.0));
+  run("chart: gradients");
+  EXPECT_FALSE(user_.has("spectrum/Gradients"));
+  run("chart: gradients");
+  EXPECT_TRUE(user_.has("spectrum/Gradients"));
+  user_.press(letter_key('E'));
+  EXPECT_TRUE(view().merge_steps);
+  user_.press(letter_key('C'));
+  EXPECT_EQ(view().wipe, 1.0) << "there is nothing on the other side";
+  view().layer.clear();
+  view().site.clear();
+  user_.press(letter_key('H'));
+  EXPECT_EQ(view().layer, "body/b") << "the layer of the worst finding";
+}
+
 /// The fixed lane is another one of the run.
 TEST(SpectrumAnswers, SayWhyAndWhatToDo) {
   AppDriver user(test::make_run(test::hot_spec()), {}, {}, Screen::spectrum);
