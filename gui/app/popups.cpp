@@ -12,6 +12,10 @@
 
 namespace halfscope::gui {
 
+namespace {
+constexpr float kWideKeys = 1140.0f, kNarrowKeys = 800.0f;  ///< widths of the sheet of keys
+}  // namespace
+
 bool begin_popup(const char* name, ImVec2 size, bool opens) {
   if (opens) ImGui::OpenPopup(name);
   const ImVec2 center = ImGui::GetMainViewport()->GetCenter();
@@ -130,7 +134,9 @@ void App::draw_note() {
 
 void App::draw_keys() {
   bool opens = !focus_popup_;
-  if (!begin_popup("keys", {760 * scale(), 0}, opens)) {
+  // Three columns if they fit, else two, with a scroll bar.
+  const bool wide = ImGui::GetIO().DisplaySize.x * 0.96f > kWideKeys * scale();
+  if (!begin_popup("keys", {(wide ? kWideKeys : kNarrowKeys) * scale(), 0}, opens)) {
     popup_.clear();
     focus_popup_ = false;
     return;
@@ -139,7 +145,7 @@ void App::draw_keys() {
   ImGui::PushFont(fonts_.bold);
   ui::text("keys/title", "Keyboard and mouse");
   ImGui::PopFont();
-  ImGui::Columns(2, "keys", false);
+  ImGui::Columns(wide ? 3 : 2, "keys", false);
   const auto line = [this](const char* key, const char* what) {
     ImGui::PushStyleColor(ImGuiCol_Text, theme_->accent);
     ImGui::TextUnformatted(key);
@@ -147,8 +153,13 @@ void App::draw_keys() {
     ImGui::SameLine(110 * scale());  // of the column
     ImGui::TextUnformatted(what);
   };
+  std::vector<const AppAction*> keys;
   for (const AppAction& action : app_actions()) {
-    if (*action.shortcut) line(action.shortcut, action.name);
+    if (*action.shortcut) keys.push_back(&action);
+  }
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (wide && i == (keys.size() + 1) / 2) ImGui::NextColumn();
+    line(keys[i]->shortcut, keys[i]->name);
   }
   ImGui::NextColumn();
   line("Wheel", "Zoom the steps at the pointer");
