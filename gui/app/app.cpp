@@ -81,6 +81,29 @@ void App::remove_added_runs() {
   added_.clear();
 }
 
+std::vector<const Loader*> App::others() const {
+  std::vector<const Loader*> loaders;
+  if (baseline_loader_) loaders.push_back(baseline_loader_.get());
+  for (const AddedRun& added : added_runs_) loaders.push_back(added.loader.get());
+  return loaders;
+}
+
+bool App::reads_others() const {
+  const std::vector<const Loader*> loaders = others();
+  return std::any_of(loaders.begin(), loaders.end(), [](const Loader* loader) {
+    const Loader::State state = loader->state();
+    return state.error.empty() && (!state.model || state.model->report() == nullptr);
+  });
+}
+
+std::optional<Error> App::others_error() const {
+  for (const Loader* loader : others()) {
+    const Loader::State state = loader->state();
+    if (!state.error.empty()) return Error(state.error, state.hint);
+  }
+  return std::nullopt;
+}
+
 void App::poll_added_runs() {
   bool changed = false;
   for (AddedRun& added : added_runs_) {

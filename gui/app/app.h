@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "gui/app/child_process.h"
 #include "gui/app/file_dialog.h"
 #include "gui/app/trial.h"
@@ -82,6 +83,10 @@ class App {
   /// Returns why the run file cannot be read, and what to do; "" if it can be.
   const std::string& load_error() const noexcept { return load_error_; }
   const std::string& load_hint() const noexcept { return load_hint_; }
+  /// Returns true while the run to compare with or an added one is still being read.
+  bool reads_others() const;
+  /// Returns why one of those cannot be read, and what to do; empty if all can be.
+  std::optional<Error> others_error() const;
   /// Returns the last problem, or "".
   const std::string& problem() const noexcept { return problem_; }
 
@@ -149,6 +154,7 @@ class App {
  private:
   void poll_models();
   void poll_added_runs();
+  std::vector<const Loader*> others() const;
   void hold_for_dialog();
   void save(const std::string& file);
   void draw_share_card_to(const std::string& file);

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "analysis/rules/text.h"
 #include "analysis/what_if.h"
 #include "core/error.h"
 #include "core/numeric/formats/float_format.h"
@@ -209,6 +210,9 @@ bool Line::set_view() {
       fail("'" + word(1) + "' is not a number from 0 to below 1");
   } else if (command == "note") {
     takes(2, 2);
+    if (step(1) >= run_model().step_count())
+      fail("the run has no step " + word(1) + ", only " +
+           counted(run_model().step_count(), "step"));
     set_note(view, step(1), word(2));
   } else if (command == "tab") {
     one_word();
@@ -327,7 +331,8 @@ void Line::run() {
 void wait_for_run(const ScriptStage& stage, bool with_report) {
   const auto ready = [&] {
     const RunModel* run = stage.app.run();
-    return run != nullptr && (!with_report || run->report() != nullptr);
+    return run != nullptr && (!with_report || run->report() != nullptr) &&
+           !stage.app.reads_others();
   };
   stage.frame();
   while (!ready()) {
@@ -337,6 +342,7 @@ void wait_for_run(const ScriptStage& stage, bool with_report) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     stage.frame();
   }
+  if (const std::optional<Error> error = stage.app.others_error()) throw *error;
   for (int i = 0; i < kSettle; ++i) stage.frame();
 }
 

@@ -206,7 +206,8 @@ TEST_F(ViewProgram, LinesThatCannotBeDoneAreErrors) {
         "step 1.5",      "step nan",        "step 1e30",       "steps 20 5",
         "steps inf 3",   "scale-shift nan", "scale-shift 1e9", "hover layers/filter 5",
         "step 1 2",      "frames 1e300",    "tab none",        "wait forever",
-        "svg none x",    "svg loss",        "nonsense"}) {
+        "svg none x",    "svg loss",        "smooth 1",        "smooth nan",
+        "note 1",        "note 99999 late", "nonsense"}) {
     std::ofstream(script) << "frames 1\n" << line << "\n";
     const Outcome outcome = view({run_, "--screenshot", (folder_ / "x.png").string(), "--script",
                                   script.string(), "--force"});
@@ -235,6 +236,20 @@ TEST_F(ViewProgram, ARunThatIsNotThereIsThree) {
   const Outcome outcome = view({"none.hscope"});
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.said, HasSubstr("cannot open 'none.hscope': file not found"));
+}
+
+TEST_F(ViewProgram, OtherRunsThatCannotBeReadAreErrors) {
+  if (const std::string why = no_opengl(); !why.empty()) GTEST_SKIP() << why;
+  const auto broken = folder_ / "broken.hscope";
+  std::ofstream(broken) << "not a run";
+  const std::string picture = (folder_ / "x.png").string();
+  for (const auto& runs : {std::vector{run_, broken.string()}, {run_, run_, broken.string()}}) {
+    std::vector<std::string> words{"--screenshot", picture, "--force", "--"};
+    words.insert(words.end(), runs.begin(), runs.end());
+    const Outcome outcome = view(words);
+    EXPECT_EQ(outcome.code, 3) << outcome.said;
+    EXPECT_THAT(outcome.said, HasSubstr("broken.hscope"));
+  }
 }
 
 TEST_F(ViewProgram, WithoutADisplayItSaysWhatToDo) {
