@@ -109,6 +109,8 @@ const std::vector<AppAction>& app_actions() {
       {"View", "Spectrum or details", "V", [](App& app) { app.toggle_screen(); }, true},
       {"View", "Next format of the Spectrum", ".", [](App& app) { app.next_window(1); }, true},
       {"View", "Previous format of the Spectrum", ",", [](App& app) { app.next_window(-1); }, true},
+      {"View", "Scale per tensor, in the Spectrum's format", "",
+       [](App& app) { toggle_per_tensor(app.view()); }, true},
       {"View", "Try twice the loss scale", "=", [](App& app) { app.slide_loss_scale(1.0); }, true},
       {"View", "Try half the loss scale", "-", [](App& app) { app.slide_loss_scale(-1.0); }, true},
       {"View", "Loss scale at which gradients lose least", "",
@@ -296,9 +298,10 @@ void App::zoom_to_selection() {
     last = columns[column].last();
   }
   const std::string name = frame.at.site >= 0 ? frame.site_info()->name() : layer.path;
+  const bool any_kind = view_.metric == Metric::worst;
   if (first < 0) {
-    return notify(
-        fmt::format("{} has no such values in any step ({}).", name, metric_name(view_.metric)));
+    return notify(any_kind ? name + ": harmed in no step."
+                           : fmt::format("{}: {} in no step.", name, metric_name(view_.metric)));
   }
   // Some steps before and after show what led there.
   const auto margin = std::max(2.0, 0.1 * static_cast<double>(last - first));
@@ -306,7 +309,8 @@ void App::zoom_to_selection() {
   view_.range = {std::max(0.0, static_cast<double>(first) - margin),
                  std::min(end, static_cast<double>(last) + margin)};
   if (view_.range.first <= 0.0 && view_.range.last >= end) view_.range = {};
-  notify(fmt::format("{}: {}, {}.", name, metric_name(view_.metric), steps_text(first, last)));
+  notify(fmt::format("{}: {} in {}.", name, any_kind ? "harmed" : metric_name(view_.metric),
+                     steps_text(first, last)));
 }
 
 void App::next_smoothing() {

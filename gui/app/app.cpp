@@ -110,7 +110,8 @@ void App::poll_added_runs() {
     const Loader::State state = added.loader->state();
     if (std::exchange(added.generation, state.generation) == state.generation) continue;
     changed = true;
-    if (!state.error.empty()) notify(state.error, true);
+    if (!state.error.empty() && state.error != added.error) notify(state.error, true);
+    added.error = state.error;
   }
   if (!changed) return;
   added_.clear();

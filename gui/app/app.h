@@ -218,6 +218,7 @@ class App {
   struct AddedRun {
     std::unique_ptr<Loader> loader;
     int64_t generation = -1;
+    std::string error{};  ///< that was told
   };
   std::vector<AddedRun> added_runs_;
   std::vector<std::shared_ptr<const RunModel>> added_;  ///< those that are loaded

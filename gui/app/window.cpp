@@ -114,8 +114,6 @@ void release(const std::vector<int>& held) {
 #endif
 }
 
-void open_runs(App& app, const ViewOptions& options) { app.drop(options.runs); }
-
 float scale_of(GLFWwindow* window) {
   float content = 1.0f, unused = 1.0f;
   glfwGetWindowContentScale(window, &content, &unused);
@@ -160,7 +158,7 @@ void run_in_window(const ViewOptions& options) {
     GlTextures textures;
     App app(textures, {.state_folder = state_folder(), .wake = [] { glfwPostEmptyEvent(); }});
     if (options.light) app.settings().dark = false;
-    open_runs(app, options);
+    app.drop(options.runs);
     if (!options.lab.empty()) static_cast<void>(app.show_lab(options.lab));
     std::string title;
     bool first = true;

@@ -94,7 +94,7 @@ LossTrace loss_trace(const Axis& x, std::span<const StepRow> rows, double smooth
   return trace;
 }
 
-/// Returns the lane of another run to draw: that of the selected one's name, else its first.
+/// Returns the lane of an added run to draw: the one named like the selected lane, else the first.
 int added_lane(const Frame& frame, const RunModel& run) {
   const std::string& wanted = frame.lane_info().name;
   for (int lane = 0; lane < run.lane_count(); ++lane) {
@@ -103,9 +103,18 @@ int added_lane(const Frame& frame, const RunModel& run) {
   return run.first_lane();
 }
 
-/// Returns "lr-0.1" for "runs/lr-0.1.hscope".
-std::string added_name(const RunModel& run) {
-  return std::filesystem::path(run.file()).stem().string();
+/// Returns "lr-0.1" for "runs/lr-0.1.hscope"; with the folder, "a/run", if another run has the same
+/// name.
+std::string added_name(const Frame& frame, size_t index) {
+  const auto name_of = [](const RunModel& run) {
+    return std::filesystem::path(run.file()).stem().string();
+  };
+  const std::string name = name_of(*frame.added[index]);
+  const bool alone = std::count_if(frame.added.begin(), frame.added.end(),
+                                   [&](const auto& run) { return name_of(*run) == name; }) == 1;
+  const std::string folder =
+      std::filesystem::path(frame.added[index]->file()).parent_path().filename();
+  return alone || folder.empty() ? name : folder + "/" + name;
 }
 
 LossTraces make_traces(const Frame& frame, const Axis& x, const FixedLane& fixed) {
@@ -147,7 +156,7 @@ LossTraces make_traces(const Frame& frame, const Axis& x, const FixedLane& fixed
 std::string lane_path(const LaneInfo& lane) { return "steps/loss/" + lane.name; }
 constexpr const char* kScalePath = "steps/loss/loss scale";
 constexpr const char* kComparedPath = "steps/loss/compared";
-std::string added_path(const RunModel& run) { return "steps/loss/added/" + added_name(run); }
+std::string added_path(size_t index) { return fmt::format("steps/loss/added/{}", index); }
 constexpr const char* kSkipPath = "steps/loss/skipped";
 constexpr const char* kGrowthPath = "steps/loss/growth";
 
@@ -177,11 +186,11 @@ std::vector<LegendEntry> legend_of(const Frame& frame, const LossTraces& traces)
                        .meaning = "Loss of the run that is compared with."});
   }
   for (size_t i = 0; i < frame.added.size(); ++i) {
-    entries.push_back({.path = added_path(*frame.added[i]),
-                       .label = added_name(*frame.added[i]),
+    entries.push_back({.path = added_path(i),
+                       .label = added_name(frame, i),
                        .color = added_color(frame, i),
-                       .meaning = "Loss of a further run: its lane of the same name, else its "
-                                  "first one."});
+                       .meaning = "Loss of an added run: its lane with the same name, else its "
+                                  "first lane."});
   }
   if (!traces.scale.points.empty()) {
     entries.push_back({.path = kScalePath,
@@ -246,7 +255,7 @@ void show_tip(const Frame& frame, int64_t step) {
     const int lane = added_lane(frame, *frame.added[i]);
     const StepRow* row = lane < 0 ? nullptr : frame.added[i]->step_row(lane, step);
     if (row == nullptr) continue;
-    tip.row("loss, " + added_name(*frame.added[i]), loss_text(*row), added_color(frame, i));
+    tip.row("loss, " + added_name(frame, i), loss_text(*row), added_color(frame, i));
   }
   if (own != nullptr) {
     if (own->loss_scale != 1.0) {
@@ -344,8 +353,7 @@ Axis loss_axis(const Frame& frame, const LossTraces& traces) {
     add(lane_path(frame.run.view().lane(lane)), traces.losses[static_cast<size_t>(lane)]);
   }
   add(kComparedPath, traces.other);
-  for (size_t i = 0; i < traces.added.size(); ++i)
-    add(added_path(*frame.added[i]), traces.added[i]);
+  for (size_t i = 0; i < traces.added.size(); ++i) add(added_path(i), traces.added[i]);
   const bool log = traces.all_positive && high > 10.0 * low;
   const AxisScale scale = log ? AxisScale::log10 : AxisScale::linear;
   const ValueRange range = padded(scale, low, high, 0.08);
@@ -445,7 +453,7 @@ void draw_loss(const Frame& frame) {
       plot.canvas().pop_clip();
     };
     for (size_t i = 0; i < traces.added.size(); ++i) {
-      const std::string path = added_path(*frame.added[i]);
+      const std::string path = added_path(i);
       if (is_hidden(view.hidden_series, path)) continue;
       draw_line(path, traces.added[i], added_color(frame, i), true, true, false);
     }

@@ -91,7 +91,7 @@ struct Frame {
   bool focus_filter = false;  ///< the layer filter takes the keyboard in this frame
   FloatLab* lab = nullptr;    ///< of its tab; null in pictures
   LogView log{};
-  /// Further runs, which only add their loss to that of this one.
+  /// More runs; only their losses are drawn.
   std::span<const std::shared_ptr<const RunModel>> added{};
 
   const LaneModel& lane() const { return run.lane(at.lane); }

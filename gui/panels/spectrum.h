@@ -56,6 +56,9 @@ struct SpectrumWindow {
 };
 std::span<const SpectrumWindow> spectrum_windows() noexcept;
 
+/// Gives each tensor a scale in the format to look through, or takes it away, where that is a
+/// choice.
+void toggle_per_tensor(ViewState& view);
 /// Shows or hides a chart; the last one stays.
 void toggle_chart(ViewState& view, SpectrumChart chart);
 

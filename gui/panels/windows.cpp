@@ -105,9 +105,7 @@ void draw_other_format(const Frame& frame) {
   ui::tip("Any format: bfloat16-like e8m7, e5m3, e6m9, mxfp4, mxfp6_e3m2 ...");
   bool per_tensor = lens.scale == LensScale::tensor;
   ImGui::BeginDisabled(!lens.format || lens.scale == LensScale::block);
-  if (ui::checkbox("windows/per_tensor", "scale per tensor", &per_tensor)) {
-    view.window = plain(view.window) + (per_tensor ? kPerTensor : "");
-  }
+  if (ui::checkbox("windows/per_tensor", "scale per tensor", &per_tensor)) toggle_per_tensor(view);
   ImGui::EndDisabled();
   ui::tip(
       "Multiplies each tensor by a power of two that brings its largest value to the top of the "
@@ -233,6 +231,12 @@ void draw_answers_choice(const Frame& frame) {
 }  // namespace
 
 std::span<const SpectrumWindow> spectrum_windows() noexcept { return kWindows; }
+
+void toggle_per_tensor(ViewState& view) {
+  const Lens lens = lens_of(view);
+  if (!lens.format || lens.scale == LensScale::block) return;
+  view.window = plain(view.window) + (lens.scale == LensScale::tensor ? "" : kPerTensor);
+}
 
 void toggle_chart(ViewState& view, SpectrumChart chart) {
   const auto found = std::find(view.charts.begin(), view.charts.end(), chart);

@@ -2,8 +2,10 @@
 // The loss chart: smoothing, notes on steps, and the losses of further runs.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <thread>
 
 #include "analysis/recorder.h"
@@ -12,6 +14,7 @@
 #include "gui/state/settings.h"
 #include "tests/analysis/sample_run.h"
 #include "tests/gui/app_driver.h"
+#include "tests/gui/plain_run.h"
 #include "tests/report/report_fixtures.h"
 
 namespace halfscope::gui {
@@ -74,6 +77,11 @@ class LossChart : public testing::Test {
   AppDriver user_{test::full_run(), {}, {}, Screen::spectrum};
   ViewState& view() { return user_.app().view(); }
   LossChart() { user_.frame(3); }
+  void wait_for_added() {
+    for (int i = 0; i < 1000 && user_.app().reads_others(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    user_.frame(3);
+  }
 };
 
 TEST_F(LossChart, AKeySmoothsItAndTheTitleSaysSo) {
@@ -122,32 +130,61 @@ TEST_F(LossChart, FurtherRunsAddTheirLoss) {
     halfscope::test::send_run(recorder, halfscope::test::sample_info(), 30);
   }
   user_.app().add_run(file);
-  for (int i = 0; i < 500 && !user_.has("steps/loss/added/slow-rate"); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    user_.frame(1);
-  }
-  ASSERT_TRUE(user_.has("steps/loss/added/slow-rate"));
+  wait_for_added();
+  ASSERT_TRUE(user_.has("steps/loss/added/0"));
   user_.hover("steps/loss");
   user_.frame(30);
   EXPECT_THAT(user_.text("steps/loss/tip"), HasSubstr("loss, slow-rate"));
   user_.app().remove_added_runs();
   user_.frame(2);
-  EXPECT_FALSE(user_.has("steps/loss/added/slow-rate"));
+  EXPECT_FALSE(user_.has("steps/loss/added/0"));
 }
 
-TEST_F(LossChart, ZoomShowsTheStepsThatHarmTheSelection) {
-  const Finding* worst = worst_finding(*user_.app().run()->report());
-  ASSERT_NE(worst, nullptr);
-  go_to_finding(view(), *user_.app().run(), *worst);
-  view().range = {0.0, 1.0};
-  user_.frame(2);
-  user_.press(letter_key('Z'));
-  user_.frame(2);
-  if (!view().range.all()) {
-    EXPECT_LE(view().range.first, static_cast<double>(worst->step));
-    EXPECT_GE(view().range.last, static_cast<double>(worst->step));
+TEST_F(LossChart, RunsOfTheSameNameAreToldApartByTheirFolders) {
+  const TemporaryFolder folder;
+  for (const char* each : {"fast", "slow"}) {
+    std::filesystem::create_directory(folder / each);
+    const std::string file = (folder / each / "run.hscope").string();
+    {
+      Recorder recorder(file);
+      halfscope::test::send_run(recorder, halfscope::test::sample_info(), 30);
+    }
+    user_.app().add_run(file);
   }
-  EXPECT_NE(view().range, (StepRange{0.0, 1.0}));
+  wait_for_added();
+  user_.hover("steps/loss");
+  user_.frame(30);
+  EXPECT_THAT(user_.text("steps/loss/tip"),
+              testing::AllOf(HasSubstr("loss, fast/run"), HasSubstr("loss, slow/run")));
+}
+
+TEST_F(LossChart, ARunThatCannotBeReadIsToldAndTheOthersStay) {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "torn.hscope").string();
+  halfscope::test::write_text(file, "not a run");
+  user_.app().add_run(file);
+  wait_for_added();
+  ASSERT_TRUE(user_.app().others_error());
+  EXPECT_THAT(user_.app().others_error()->what(), HasSubstr("torn.hscope"));
+  EXPECT_THAT(user_.app().problem(), HasSubstr("torn.hscope"));
+  EXPECT_FALSE(user_.has("steps/loss/added/0"));
+}
+
+TEST(Zoom, ShowsTheStepsThatHarmTheSelection) {
+  // layer1.weight_grad overflows in step 50 alone.
+  AppDriver user(test::plain_run(2, 100), {}, {}, Screen::spectrum);
+  ViewState& view = user.app().view();
+  view.lane = user.app().run()->view().lane(1).name;
+  view.layer = "layer1";
+  view.site = "layer1.weight_grad";
+  user.frame(2);
+  user.press(letter_key('Z'));
+  user.frame(2);
+  EXPECT_EQ(view.range, (StepRange{48.0, 52.0})) << "with two steps before and after";
+  view.lane = user.app().run()->view().lane(0).name;
+  user.frame(2);
+  user.press(letter_key('Z'));
+  EXPECT_EQ(view.range, (StepRange{48.0, 52.0})) << "nothing to zoom to in the other lane";
 }
 
 TEST(Found, LayersSayHowMuchTheirWorstTensorLoses) {
@@ -157,7 +194,10 @@ TEST(Found, LayersSayHowMuchTheirWorstTensorLoses) {
   const int lane = run.first_lane();
   const LaneModel& model = run.lane(lane);
   const auto worst_of = [&](size_t layer) {
-    return run.worst_share(lane, static_cast<int>(layer), RoleView::all, Metric::worst);
+    double most = 0.0;
+    for (const int site : model.layers[layer].sites)
+      most = std::max(most, metric_share(*run.rates(lane, site, -1), Metric::worst));
+    return most;
   };
   size_t worst = 0;
   for (size_t i = 1; i < model.layers.size(); ++i) {

@@ -228,7 +228,7 @@ TEST_F(SpectrumScreen, KeysChooseFormatsAndScales) {
   EXPECT_EQ(view().screen, Screen::details);
 }
 
-TEST_F(SpectrumScreen, EverySwitchIsReachedByKeys) {
+TEST_F(SpectrumScreen, SwitchesAreReachedByKeys) {
   const auto run = [&](std::string_view action) {
     user_.press(letter_key('P'), {.ctrl = true});
     user_.frame(2);
@@ -245,6 +245,14 @@ TEST_F(SpectrumScreen, EverySwitchIsReachedByKeys) {
   EXPECT_FALSE(user_.has("spectrum/Gradients"));
   run("chart: gradients");
   EXPECT_TRUE(user_.has("spectrum/Gradients"));
+  run("format of the spectrum: e4m3");
+  run("scale per tensor");
+  EXPECT_EQ(view().window, "e4m3fn/tensor");
+  run("scale per tensor");
+  EXPECT_EQ(view().window, "e4m3fn");
+  run("format of the spectrum: mxfp8");
+  run("scale per tensor");
+  EXPECT_EQ(view().window, "mxfp8") << "it has a scale per block";
   user_.press(letter_key('E'));
   EXPECT_TRUE(view().merge_steps);
   user_.press(letter_key('C'));
@@ -394,14 +402,23 @@ TEST(TensorHistory, HasTheSharesOfEveryStep) {
 }
 
 TEST(TensorHistory, TheHistogramBesideItIsOfTheStepOrOfAllVisibleOnes) {
-  // In every step the tensor has 0.5, 2 and 8.
-  AppDriver user(test::plain_run(1, 3), {}, {}, Screen::spectrum);
+  // The tensor has 0.5, 2 and 8, but 0.5, 2 and 1e6 = 2^19.9 in step 50.
+  AppDriver user(test::plain_run(2, 52), {}, {}, Screen::spectrum);
+  ViewState& view = user.app().view();
+  view.lane = user.app().run()->view().lane(1).name;
+  view.layer = "layer1";
+  view.site = "layer1.weight_grad";
+  view.cursor = 50;
   user.frame(3);
   ASSERT_TRUE(user.has("history/shares"));
-  EXPECT_EQ(user.text("history/shares"), "-1:0.3333 1:0.3333 3:0.3333 ");
-  user.app().view().merge_steps = true;
+  EXPECT_EQ(user.text("history/shares"), "-1:0.3333 1:0.3333 19:0.3333 ");
+  view.cursor = 49;
   user.frame(2);
   EXPECT_EQ(user.text("history/shares"), "-1:0.3333 1:0.3333 3:0.3333 ");
+  view.merge_steps = true;
+  view.range = {48.0, 51.0};
+  user.frame(2);
+  EXPECT_EQ(user.text("history/shares"), "-1:0.3333 1:0.3333 3:0.2500 19:0.0833 ");
 }
 
 }  // namespace
