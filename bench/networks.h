@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Networks that benchmarks train, with random data of the right shape and an optimizer:
-//   mlp:A-B-...-Z, lenet, resnet20   the built-in ones, for 1x28x28 images; batch 512, SGD
+//   others   the built-in ones, for 1x28x28 images; batch 512, SGD
 //   resnet50[:image=N:classes=N:width=N:depth=N]
-//       torchvision's ResNet-50 (v1.5: a block's stride is in its 3x3 convolution); batch 256, SGD
-//       with momentum. `width` is the channels of the first stage, `depth` the most blocks a stage.
+//       the built-in one, with other sizes if asked for; batch 256, SGD with momentum. `width` is
+//       the channels of the first stage, `depth` the most blocks a stage.
 //   gpt2[:layers=N:width=N:heads=N:sequence=N:vocabulary=N]
-//       GPT-2 small (Radford et al. 2019) without dropout; the head shares the token table; cross
-//       entropy over all tokens; batch 8, AdamW. Attention is written as operators.
+//       the built-in gpt, by default with the sizes of GPT-2 small (Radford et al. 2019); batch 8,
+//       AdamW
 // bench/torch_gpu_step.py has the same networks for PyTorch.
 #pragma once
 

@@ -67,7 +67,7 @@ def build_resnet20() -> "torch.nn.Module":
 
 
 def build_resnet50(width: int, depth: int, classes: int) -> "torch.nn.Module":
-    """torchvision's ResNet-50 v1.5, with the names of bench/networks.cpp."""
+    """torchvision's ResNet-50 v1.5, with the names of core/models/resnet.cpp."""
     import torch
     from torch import nn
 
@@ -84,8 +84,8 @@ def build_resnet50(width: int, depth: int, classes: int) -> "torch.nn.Module":
             self.downsample = None
             if inputs != 4 * width:
                 self.downsample = nn.Sequential()
-                self.downsample.add_module("conv", nn.Conv2d(inputs, 4 * width, 1, stride, bias=False))
-                self.downsample.add_module("bn", nn.BatchNorm2d(4 * width))
+                self.downsample.add_module("0", nn.Conv2d(inputs, 4 * width, 1, stride, bias=False))
+                self.downsample.add_module("1", nn.BatchNorm2d(4 * width))
 
         def forward(self, x: "torch.Tensor") -> "torch.Tensor":
             y = self.relu(self.bn1(self.conv1(x)))

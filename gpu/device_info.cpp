@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace halfscope {
 namespace {
 
@@ -94,6 +96,11 @@ std::vector<std::string> tensor_core_formats(int major, int minor) {
     formats.push_back("fp4");
   }
   return formats;
+}
+
+bool has_tensor_cores(const GpuDevice& device, std::string_view format) {
+  const std::vector<std::string> formats = tensor_core_formats(device.major, device.minor);
+  return std::find(formats.begin(), formats.end(), format) != formats.end();
 }
 
 std::vector<std::string> describe(const GpuReport& report) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -60,6 +61,9 @@ GpuReport query_gpus();
 /// "bf16" and "tf32" from 8.0, "fp8" from 8.9, "mxfp8" and "fp4" (with a scale per block) from
 /// 10.0. Empty below 7.0.
 std::vector<std::string> tensor_core_formats(int major, int minor);
+
+/// Returns whether the device's tensor cores multiply `format`, one of tensor_core_formats().
+bool has_tensor_cores(const GpuDevice& device, std::string_view format);
 
 /// Returns whether mixed_float16 is fast, as the Keras documentation says: from compute capability
 /// 7.0.

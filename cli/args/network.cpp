@@ -12,6 +12,7 @@
 #include "cli/terminal/network_summary.h"
 #include "core/error.h"
 #include "core/models/models.h"
+#include "core/near_miss.h"
 #include "core/policy/policy.h"
 
 namespace halfscope {
@@ -105,6 +106,8 @@ OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOpt
   return import;
 }
 
+std::string known_networks() { return comma_list(model_names()) + ", zoo:ID or FILE.onnx"; }
+
 std::vector<std::string> network_words() {
   std::vector<std::string> names = model_names();
   for (std::string& name : names) {
@@ -155,16 +158,12 @@ Model load_network(const std::string& spec, const NetworkOptions& options) {
     if (element_count(shape) != widths.front()) shape = {widths.front()};
     classes = widths.back();
   }
-  const std::vector<std::string> words = network_words();
-  const bool built_in = std::any_of(words.begin(), words.end(), [&](const std::string& word) {
-    return word.ends_with(':') ? spec.starts_with(word) : spec == word;
-  });
-  if (shape.empty() && built_in) {
-    throw usage_error("network '" + spec + "' needs to know the shape of its images",
-                      "add --data SPEC; `run` also takes an --input of images")
-        .about({"model", "network"});
+  // Where there is no data, or none with labels, nothing says otherwise.
+  const UsualSamples usual = usual_samples(spec);
+  if (shape.empty()) {
+    shape = usual.sample;
+    if (classes == 0) classes = usual.classes;
   }
-  // Without labels there is nothing that says otherwise.
   if (classes == 0) classes = kUsualClasses;
   return build_network(spec, options.batch, shape, classes);
 }
@@ -188,12 +187,14 @@ void describe_samples(const Dataset& data, NetworkOptions& options) {
   options.sample_shape = data.sample_shape;
   options.classes = data.classes;
   options.images = !data.sample_shape.empty();
+  // A text says how many tokens there are; other arrays only show which labels occur.
+  const bool counted = data.classes > 0;
   const std::vector<SampleArray>& arrays =
       data.train.arrays.empty() ? data.test.arrays : data.train.arrays;
   for (const SampleArray& array : arrays) {
     if (!is_answer(array)) {
       options.sample_shape = array.sample_shape;
-    } else if (!array.integers.empty()) {
+    } else if (!array.integers.empty() && !counted) {
       options.classes =
           int64_t{*std::max_element(array.integers.begin(), array.integers.end())} + 1;
     }

@@ -44,6 +44,9 @@ NetworkOptions network_options(const Settings& settings);
 /// Returns words for completing --plan: presets, kAsExported and plans of the zoo.
 std::vector<std::string> plan_words();
 
+/// Returns the list of networks for help texts: "lenet, ..., zoo:ID or FILE.onnx".
+std::string known_networks();
+
 /// Returns words for completing --model: "lenet", "mlp:" ...
 std::vector<std::string> network_words();
 

@@ -81,7 +81,9 @@ bool names_network(const std::string& text) {
 void add_recording_flags(CLI::App& app) {
   const std::vector<Shown> shown{
       {kModel, "Network to record (same as NETWORK)"},
-      {"--data", "Data set: digits, mnist:DIR, cifar10:DIR or FILE.npz[,test=FILE.npz]"},
+      {"--data",
+       "Data set: digits, mnist:DIR, cifar10:DIR, text:FILE[,sequence=N] or "
+       "FILE.npz[,test=FILE.npz]"},
       {"--input", "Samples to run on: x.npy, x.npz or NAME=x.npy (repeatable)"},
       {"--random-input", "Random samples to run on, drawn from this seed"},
       {"--plan", "Plan to diagnose (see `help plans`)"},

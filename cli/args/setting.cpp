@@ -136,6 +136,8 @@ Settings default_settings(Commands command) {
     settings.out = "run.hscope";
   } else if (command == kRun) {
     settings.lanes = {parse_lane("float32")};
+  } else if (command == kCost) {
+    settings.lanes = {parse_lane("float32"), parse_lane("mixed_float16")};
   }
   return settings;
 }

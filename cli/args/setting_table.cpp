@@ -131,24 +131,48 @@ SettingValue learning_rate() {
       shortest);
 }
 
+/// Sizes with x between them.
+SettingValue shape_of_sample() {
+  return parsed(
+      "CxHxW", &Settings::sample_shape,
+      [](const std::string& flag, const std::string& text) {
+        Shape shape;
+        size_t from = 0;
+        while (from <= text.size()) {
+          const size_t end = std::min(text.find('x', from), text.size());
+          shape.push_back(static_cast<int64_t>(
+              parse_integer(flag, text.substr(from, end - from), 1, kMostSamples)));
+          from = end + 1;
+        }
+        return shape;
+      },
+      [](const Shape& shape) {
+        std::string text;
+        for (const int64_t size : shape) text += (text.empty() ? "" : "x") + std::to_string(size);
+        return text;
+      });
+}
+
 std::vector<Setting> network_rows() {
   const Offer networks{.words = network_words(), .files = "*.onnx"};
-  const Offer data_sets{.words = {"digits", "mnist:", "cifar10:"},
+  const Offer data_sets{.words = {"digits", "mnist:", "cifar10:", "text:"},
                         .folders_after = {"mnist:", "cifar10:"}};
-  const std::string known = "lenet, lenet-hot, resnet20, mlp:A-B-...-Z, zoo:ID or FILE.onnx";
+  const std::string known = known_networks();
   return {
       {"network", kRun, group::kArguments, "Network: " + known, text("NETWORK", &Settings::model),
        Kept::always, networks},
       {"network", kConvert, group::kArguments,
        "Network: " + known + "; a folder of tensors; or RUN.rank0.hscope to join all ranks",
        text("NETWORK", &Settings::model), Kept::always, networks},
+      {"network", kCost, group::kArguments, "Network: " + known, text("NETWORK", &Settings::model),
+       Kept::nothing, networks},
       {"--model", kTrain, group::kCommon, "Network to train: " + known,
        text("NAME", &Settings::model), Kept::always, networks},
       {"--model", kDoctor, kNetwork, "Network whose layers to check for tensor cores: " + known,
        text("NAME", &Settings::model), Kept::nothing, networks},
       {"--model", kPlanNetwork | kOfTfGraph, kNetwork, "Network to plan: " + known,
        text("NAME", &Settings::model), Kept::nothing, networks},
-      {"--loss", kTrain | kPlanNodes | kOfBuiltIn | kOfFiles, kNetwork,
+      {"--loss", kTrain | kCost | kPlanNodes | kOfBuiltIn | kOfFiles, kNetwork,
        "Loss: cross-entropy[:OUTPUT], mse[:OUTPUT] or the name of an output that is the loss "
        "[cross-entropy for built-in networks]",
        text("LOSS", &Settings::loss), Kept::settings, Offer{.words = {"cross-entropy", "mse"}}},
@@ -169,21 +193,32 @@ std::vector<Setting> network_rows() {
        "Samples to check a typed file with: x.npy, x.npz or NAME=x.npy (repeatable) [random]",
        texts("FILE", &Settings::inputs), Kept::nothing, Offer{.files = "*.np[yz]"}},
       {"--data", kTrain, group::kCommon,
-       "Data set: digits, mnist:DIR, cifar10:DIR or FILE.npz[,test=FILE.npz]",
+       "Data set: digits, mnist:DIR, cifar10:DIR, text:FILE[,sequence=N] or "
+       "FILE.npz[,test=FILE.npz]",
        text("SPEC", &Settings::data), Kept::always, data_sets},
       {"--data",
        kRun,
        group::kCommon,
-       "Data set whose test part to run on: digits, mnist:DIR, cifar10:DIR or "
-       "FILE.npz[,test=FILE.npz]",
+       "Data set whose test part to run on: digits, mnist:DIR, cifar10:DIR, text:FILE[,sequence=N] "
+       "or FILE.npz[,test=FILE.npz]",
        text("SPEC", &Settings::data),
        Kept::settings,
        data_sets,
        {"input", "random_input"}},
-      {"--data", kConvert | kDoctor | kPlanNodes | kOfBuiltIn, kNetwork,
+      {"--data", kConvert | kDoctor | kCost | kPlanNodes | kOfBuiltIn, kNetwork,
        "Data set that sets the input shape of a built-in network: digits, mnist:DIR, cifar10:DIR "
        "or FILE.npz",
        text("SPEC", &Settings::data), Kept::nothing, data_sets},
+      {"--shape",
+       kCost,
+       kNetwork,
+       "Shape of a sample of a built-in network: 3x224x224, or 1024 for tokens [as it is usual]",
+       shape_of_sample(),
+       Kept::nothing,
+       std::nullopt,
+       {"data"}},
+      {"--classes", kCost, kNetwork, "Classes, or tokens of the vocabulary [as it is usual]",
+       whole(&Settings::classes, 1, kMostSamples)},
       {"--random-input",
        kRun,
        group::kCommon,
@@ -203,19 +238,19 @@ std::vector<Setting> network_rows() {
        whole(&Settings::batch, 1, kMostSamples), Kept::always},
       {"--batch", kDoctor, kNetwork, "Samples per batch [the network's, else 128]",
        whole(&Settings::batch, 1, kMostSamples)},
-      {"--batch", kPlanNodes | kOfBuiltIn | kOfFiles, kNetwork,
+      {"--batch", kCost | kPlanNodes | kOfBuiltIn | kOfFiles, kNetwork,
        "Samples per step [the network's, else 128]", whole(&Settings::batch, 1, kMostSamples)},
       {"--batch", kConvert, kNetwork,
        "Samples per batch [any number if the network allows it, else 1]",
        whole(&Settings::batch, 1, kMostSamples)},
       {"--batch", kInspect, kNetwork, "Samples per batch [the network's, else 1]",
        whole(&Settings::batch, 1, kMostSamples)},
-      {"--dimension", kTrain | kRun | kConvert | kDoctor | kInspect | kPlanFile, kNetwork,
+      {"--dimension", kTrain | kRun | kConvert | kDoctor | kCost | kInspect | kPlanFile, kNetwork,
        "Size of an open dimension (repeatable)", dimensions(), Kept::settings},
-      {"--trainable", kTrain | kRun | kConvert | kInspect | kPlanFile, kNetwork,
+      {"--trainable", kTrain | kRun | kConvert | kCost | kInspect | kPlanFile, kNetwork,
        "Train these weights of an ONNX file (repeatable)", texts("GLOB", &Settings::trainable),
        Kept::settings},
-      {"--frozen", kTrain | kRun | kConvert | kInspect | kPlanFile, kNetwork,
+      {"--frozen", kTrain | kRun | kConvert | kCost | kInspect | kPlanFile, kNetwork,
        "Freeze these weights of an ONNX file (repeatable)", texts("GLOB", &Settings::frozen),
        Kept::settings},
       {"--untie", kTrain | kRun | kConvert | kInspect | kPlanFile, kNetwork,
@@ -243,7 +278,7 @@ std::vector<Setting> training_rows() {
       {"--batch", kTrain, group::kCommon, "Samples per step",
        whole(&Settings::batch, 1, kMostCounted), Kept::always},
       {"--optimizer",
-       kTrain | kPlanTraining,
+       kTrain | kCost | kPlanTraining,
        group::kCommon,
        "Optimizer: sgd, adam, adamw or rmsprop, with options (see `help optimizers`)",
        parsed("NAME", &Settings::optimizer, parse_optimizer, optimizer_text),
@@ -300,9 +335,9 @@ std::vector<Setting> lane_rows() {
     return Setting{std::move(flag),  commands,    kLanes,          std::move(help),
                    std::move(value), Kept::lanes, std::move(offer)};
   };
-  Setting lane_list =
-      row("--lanes", kTrain | kRun, "Plans to compare, separated by commas (see `help plans`)",
-          lanes("PLAN,...", &Settings::lanes, true), starts);
+  Setting lane_list = row("--lanes", kTrain | kRun | kCost,
+                          "Plans to compare, separated by commas (see `help plans`)",
+                          lanes("PLAN,...", &Settings::lanes, true), starts);
   lane_list.group = group::kCommon;
   lane_list.replaces = {"plan"};
   lane_list.kept = Kept::always_lanes;
@@ -316,6 +351,11 @@ std::vector<Setting> lane_rows() {
   each.group = group::kCommon;
   each.replaces = {"lanes"};
   each.kept = Kept::file;
+  Setting costed = row("--plan", kCost, "Plan to compare with float32 (repeatable)",
+                       lanes("PLAN", &Settings::plans, false, true), plans);
+  costed.group = group::kCommon;
+  costed.replaces = {"lanes"};
+  costed.kept = Kept::nothing;
   Setting format_source =
       row("--plan", kDoctor, "Plan that decides each layer's input format [mixed_float16]",
           lanes("PLAN", &Settings::plans, false), plans);
@@ -335,6 +375,7 @@ std::vector<Setting> lane_rows() {
       lane_list,
       one,
       each,
+      costed,
       format_source,
       shown,
       typed,
@@ -353,7 +394,7 @@ std::vector<Setting> lane_rows() {
           "Use the fastest kernels in cuda lanes; bits may differ from run to run",
           toggle(&Settings::fast)),
       kernels,
-      row("--fp32", kTrain | kRun | kPlanNetwork | kOfNothing,
+      row("--fp32", kTrain | kRun | kCost | kPlanNetwork | kOfNothing,
           "Layers to keep in fp32, by path (repeatable)", texts("GLOB", &Settings::fp32)),
       row("--accumulate", kTrain | kRun,
           "Order and precision of sums (see `help accumulation`) [the plan's]",
@@ -449,7 +490,7 @@ std::vector<Setting> output_rows() {
        whole(&Settings::checkpoint_every, 1, kMostCounted)},
       {"--force", kTrain | kRun | kConvert, group::kOutput, "Replace existing output files",
        toggle(&Settings::force)},
-      {"--json", kTrain | kRun | kDoctor | kInspect | kPlan | kOfAnything, group::kOutput,
+      {"--json", kTrain | kRun | kDoctor | kCost | kInspect | kPlan | kOfAnything, group::kOutput,
        "Print the result as JSON", toggle(&Settings::json)},
       {"--quiet", kTrain | kRun, group::kOutput, "Print no progress and no table",
        toggle(&Settings::quiet)},

@@ -32,6 +32,7 @@ enum Commands : unsigned {
   kPlanLint = 1U << 9U,
   kPlanScalers = 1U << 10U,
   kPlanNodes = kPlanShow | kPlanExplain | kPlanDiff | kPlanLint,
+  kCost = 1U << 22U,
   kPlan = kPlanList | kPlanNodes | kPlanScalers
 };
 
@@ -64,7 +65,10 @@ struct Settings {
   std::optional<uint64_t> random_input{};
   std::map<std::string, int64_t> dimensions{};
   std::vector<std::string> trainable{}, frozen{}, untied{};  ///< globs over weights of a file
-  int64_t limit = 0;                                         ///< samples; 0 for all
+  /// Shape of one sample of a built-in network, and its classes, instead of a data set.
+  Shape sample_shape{};
+  int64_t classes = 0;
+  int64_t limit = 0;  ///< samples; 0 for all
   bool no_shuffle = false;
 
   // Training

@@ -466,9 +466,8 @@ void add_diagnose(CLI::App& app, Invocation& call) {
       "An ONNX file runs forward. It trains if you add --loss or another flag of train.\n"
       "All other settings of halfscope train and halfscope run work here, too.");
   offer(sub->add_option("run", options->run,
-                        "Run file to diagnose, or network to record first: lenet, lenet-hot, "
-                        "resnet20, mlp:A-B-...-Z, zoo:ID or FILE.onnx; or "
-                        "folder of halfscope.save_twin()")
+                        "Run file to diagnose, or network to record first: " + known_networks() +
+                            "; or folder of halfscope.save_twin()")
             ->type_name("RUN|NETWORK")
             ->group(group::kArguments),
         {.words = network_words(), .files = "*.[ho][sn]*[ex]"});

@@ -33,12 +33,7 @@ std::optional<DoctorNetwork> examined(const Settings& settings) {
   NetworkOptions wanted = network_options(settings);
   wanted.batch = result.batch = settings.batch > 0 ? settings.batch : 128;
   wanted.batch_given = settings.batch > 0;
-  // As in a training; files and fully connected networks say themselves what they take.
-  const bool takes_images = !is_network_file(settings.model) &&
-                            !settings.model.starts_with("mlp:") && !zoo::is_zoo(settings.model);
-  if (!settings.data.empty() || takes_images) {
-    describe_samples(load_data(settings.data.empty() ? "digits" : settings.data), wanted);
-  }
+  if (!settings.data.empty()) describe_samples(load_data(settings.data), wanted);
   const Plan plan = plan_of(asked, settings);
   if (plan.double_precision) {
     throw usage_error(

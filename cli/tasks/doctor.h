@@ -11,7 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "gpu/tensor_core_fit.h"
+#include "analysis/cost/tensor_core_fit.h"
+#include "gpu/device_info.h"
 
 namespace halfscope {
 

@@ -81,7 +81,7 @@ std::string layers_text(const DoctorNetwork& network, std::span<const GpuDevice>
                     input.multiple, input.best, input.padded ? "have to be padded" : "are slower");
     for (size_t i = 0; i < devices.size(); ++i) {
       text += fmt::format("    device {} has {}tensor cores for {}\n", i,
-                          has_tensor_cores(devices[i], input) ? "" : "no ", input.name);
+                          has_tensor_cores(devices[i], input.name) ? "" : "no ", input.name);
     }
   }
   // Only if the batch is not fixed.

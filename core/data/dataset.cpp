@@ -3,6 +3,8 @@
 #include "core/data/dataset.h"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <string_view>
 
 #include "core/error.h"
@@ -26,7 +28,37 @@ std::string known_specs() {
   std::string text = "data sets: 'digits' (embedded)";
   for (const FolderSet& set : kFolderSets)
     text += std::string(", '") + set.name + ":DIR' (" + set.what + ")";
-  return text + ", 'FILE.npz' (arrays by name)";
+  return text + ", 'text:FILE' (its bytes as tokens), 'FILE.npz' (arrays by name)";
+}
+
+constexpr std::string_view kText = "text:", kSequence = ",sequence=";
+
+struct TextSpec {
+  std::string file;
+  int64_t sequence = kUsualSequence;
+};
+
+/// Parses "text:FILE[,sequence=N]"; nothing for other data.
+std::optional<TextSpec> text_spec(const std::string& spec) {
+  if (!spec.starts_with(kText)) return std::nullopt;
+  const size_t option = std::min(spec.rfind(kSequence), spec.size());
+  TextSpec text{.file = spec.substr(kText.size(), option - kText.size())};
+  constexpr int64_t kLongest = 1 << 20;
+  if (option < spec.size()) {
+    const std::string number = spec.substr(option + kSequence.size());
+    const auto [end, error] =
+        std::from_chars(number.data(), number.data() + number.size(), text.sequence);
+    if (error != std::errc() || end != number.data() + number.size() || text.sequence < 1 ||
+        text.sequence > kLongest) {
+      throw usage_error("data set '" + spec + "': '" + number + "' is not a length of a sequence",
+                        "write, for example, text:input.txt,sequence=128");
+    }
+  }
+  if (text.file.empty()) {
+    throw usage_error("data set '" + spec + "' needs a file",
+                      "write, for example, text:input.txt,sequence=128");
+  }
+  return text;
 }
 
 }  // namespace
@@ -35,6 +67,7 @@ std::vector<std::string> dataset_files(const std::string& spec) {
   for (const FolderSet& set : kFolderSets) {
     if (spec.starts_with(set.name + std::string(":"))) return {};
   }
+  if (const std::optional<TextSpec> text = text_spec(spec)) return {text->file};
   constexpr std::string_view kTest = ",test=";
   const size_t test = spec.rfind(kTest);
   const std::string train = spec.substr(0, test);
@@ -46,6 +79,9 @@ std::vector<std::string> dataset_files(const std::string& spec) {
 
 Dataset load_dataset(const std::string& spec) {
   if (spec == "digits") return make_digits();
+  if (const std::optional<TextSpec> text = text_spec(spec)) {
+    return load_text(text->file, text->sequence);
+  }
   if (const std::vector<std::string> files = dataset_files(spec); !files.empty()) {
     Dataset data{.name = spec, .sample_shape = {}, .train = {}, .test = {}};
     data.train.arrays = read_sample_arrays(files[0]);
@@ -65,7 +101,7 @@ Dataset load_dataset(const std::string& spec) {
   }
   const size_t colon = std::min(spec.find(':'), spec.size());
   const std::string name = spec.substr(0, colon);
-  std::vector<std::string> names{"digits"};
+  std::vector<std::string> names{"digits", "text"};
   for (const FolderSet& set : kFolderSets) {
     names.push_back(set.name);
     if (name != set.name) continue;

@@ -36,17 +36,17 @@ struct Split {
 struct Dataset {
   std::string name;     ///< "digits", "mnist"
   Shape sample_shape;   ///< of images: [channels, height, width]
-  int64_t classes = 0;  ///< of images; labels in arrays are only limited by the network
+  int64_t classes = 0;  ///< of images and texts; labels in arrays are only limited by the network
   std::vector<double> mean{}, deviation{};  ///< per channel; empty for 0 and 1
   Split train, test;
 };
 
 /// Loads "digits" (embedded), "mnist:DIR" (the four IDX files, gzipped or not), "cifar10:DIR" (the
-/// binary version) or "FILE.npz[,test=FILE.npz]" (arrays by name of the input). Throws Error that
-/// names the file and what is wrong with it.
+/// binary version), "text:FILE[,sequence=N]" (its bytes) or "FILE.npz[,test=FILE.npz]" (arrays by
+/// name of the input). Throws Error that names the file and what is wrong with it.
 Dataset load_dataset(const std::string& spec);
 
-/// Returns the files of arrays that load_dataset() reads; none for the other kinds.
+/// Returns the files of arrays or text that load_dataset() reads; none for folders and "digits".
 std::vector<std::string> dataset_files(const std::string& spec);
 
 /// Draws 12,000 training and 2,000 test images of 28x28; the same bytes on every machine and in
@@ -60,6 +60,13 @@ Dataset load_mnist(const std::filesystem::path& folder);
 /// test_batch*.bin. Records have one label byte and 3 x 32 x 32 pixels. Channels are normalized
 /// with ImageNet's means and deviations, as in common reproductions of He et al. 2016.
 Dataset load_cifar10(const std::filesystem::path& folder);
+
+/// Cuts a text into samples of `sequence` tokens, one after another. A token is a byte, counted
+/// among the different bytes of the file in ascending order (as nanoGPT's data/shakespeare_char);
+/// the label of a token is the next token. The last tenth of the samples is the test part. Throws
+/// Error that names the file if it has too few bytes for a sample of each part.
+Dataset load_text(const std::filesystem::path& file, int64_t sequence);
+inline constexpr int64_t kUsualSequence = 128;
 
 /// Values that an array may contain: inference may read infinities, such as those of a mask, but
 /// training may not.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Built-in networks: functions that build a forward graph up to the loss. Node paths are the layer
-// names; variables are PATH.weight and PATH.bias, initialized uniformly in +-1/sqrt(fan_in), like
-// PyTorch's Linear and Conv2d (resnet20: He initialization for its convolutions).
+// names; variables are PATH.weight and PATH.bias. All are initialized from uniform distributions:
+// by default in +-1/sqrt(fan_in) like PyTorch's Linear and Conv2d, elsewhere with the deviations
+// that are usual for the network (see core/models/builders.h).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@
 
 namespace halfscope {
 
-/// Builds "mlp:A-B-...-Z", "lenet", "lenet-hot" or "resnet20" with a loss, for samples of
-/// `sample_shape` [channels, h, w] and `classes` classes. Throws Error (usage) if the name is
+/// Builds the network with this name (model_names()) and a loss, for samples of `sample_shape`
+/// [channels, h, w], or [t] for tokens, and `classes` classes. Throws Error (usage) if the name is
 /// unknown or the data does not fit.
 Model build_model(const std::string& name, int64_t batch, const Shape& sample_shape,
                   int64_t classes);
@@ -25,6 +26,15 @@ Model build_network(const std::string& name, int64_t batch, const Shape& sample_
 
 /// Parses "mlp:784-512-10" to {784, 512, 10}. Throws Error (usage).
 std::vector<int64_t> mlp_widths(const std::string& name);
+
+/// Samples that a network is usually trained on.
+struct UsualSamples {
+  Shape sample;
+  int64_t classes = 0;
+};
+/// Returns those of a built-in network: ImageNet's for networks that were made for it, 1,024 tokens
+/// of GPT-2's vocabulary for gpt. Throws Error (usage) for an unknown name.
+UsualSamples usual_samples(const std::string& name);
 
 /// Returns the names that `--model` accepts.
 std::vector<std::string> model_names();
@@ -42,9 +52,9 @@ Model build_lenet(int64_t batch, const Shape& sample_shape, int64_t classes, boo
 /// Returns initial values of the variables of the source graph that `given` does not contain, by
 /// path. Element i of variable t is
 ///   center + float(bits * 2^-23 - 1) * float(bound),
-///   bits = splitmix64(seed * 2^32 + t * 2^26 + i) >> 40;
-/// t counts variables with a bound other than 0. Throws Error (usage) if there are more than 64 of
-/// these, or one has more than 2^26 elements.
+///   bits = splitmix64(start + i) >> 40, start = seed * 2^32 + t * 2^26,
+/// and from t = 64 on splitmix64 of this start; t counts variables with a bound other than 0.
+/// Throws Error (usage) if one has more than 2^26 elements.
 NamedTensors initial_weights(const Graph& graph, uint64_t seed, const NamedTensors& given = {});
 
 }  // namespace halfscope

@@ -35,6 +35,16 @@ void write_values(Program& program, const Graph& graph, ValueId from, ValueId to
 
 namespace {
 
+/// Returns whether this is the counter that PyTorch keeps beside a batch normalization's running
+/// statistics, which we have no use for.
+bool counts_batches(const std::string& key, const std::map<std::string, std::string>& by_dots) {
+  constexpr std::string_view kCounter = "num_batches_tracked";
+  std::string dotted = key;
+  std::replace(dotted.begin(), dotted.end(), '/', '.');
+  return dotted.ends_with(kCounter) &&
+         by_dots.contains(dotted.substr(0, dotted.size() - kCounter.size()) + "running_mean");
+}
+
 /// `weights` are initial values from the model; missing ones are drawn.
 NamedTensors complete_weights(const Graph& graph, NamedTensors weights, uint64_t seed,
                               const NamedTensors& init) {
@@ -55,6 +65,7 @@ NamedTensors complete_weights(const Graph& graph, NamedTensors weights, uint64_t
     const std::string key = average ? given.substr(0, given.size() - suffix.size()) : given;
     const auto dotted = by_dots.find(key);
     const auto found = weights.find(dotted == by_dots.end() ? key : dotted->second);
+    if (found == weights.end() && counts_batches(key, by_dots)) continue;
     if (found == weights.end()) {
       throw usage_error("initial weights: the model has no variable '" + key + "'",
                         did_you_mean(key, paths, "variables: " + comma_list(paths)))

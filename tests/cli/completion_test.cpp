@@ -61,8 +61,8 @@ class Completion {
 TEST(CliCompletion, SubcommandsAndFlags) {
   const Completion complete;
   EXPECT_THAT(complete.at("halfscope "),
-              IsSupersetOf({"train", "run", "diagnose", "report", "view", "inspect", "mma-check",
-                            "fprev", "doctor", "completion", "help"}));
+              IsSupersetOf({"train", "run", "diagnose", "report", "view", "inspect", "cost",
+                            "mma-check", "fprev", "doctor", "completion", "help"}));
   EXPECT_THAT(complete.at("halfscope re"), ElementsAre("report"));
   EXPECT_THAT(complete.at("halfscope help ru"), ElementsAre("run"));
   EXPECT_THAT(complete.at("halfscope help plans"), ElementsAre("plans"));
@@ -88,7 +88,8 @@ TEST(CliCompletion, ValuesOfFlags) {
   EXPECT_THAT(complete.at("halfscope train --loss-scale s"), ElementsAre("static:"));
   EXPECT_THAT(complete.at("halfscope train --steps "), IsEmpty()) << "any number will do";
   EXPECT_THAT(complete.at("halfscope fprev --model h1"), ElementsAre("h100", "h100-wgmma"));
-  EXPECT_THAT(complete.at("halfscope doctor --model res"), ElementsAre("resnet20"));
+  EXPECT_THAT(complete.at("halfscope doctor --model res"),
+              ElementsAre("resnet18", "resnet20", "resnet50"));
   EXPECT_THAT(complete.at("halfscope doctor --plan mxf"), ElementsAre("mxfp8"));
   EXPECT_THAT(complete.at("halfscope mma-check --input e5"), ElementsAre("e5m2"));
   EXPECT_THAT(complete.at("halfscope diagnose run.hscope --fail-on w"), ElementsAre("warning"));
@@ -112,8 +113,8 @@ TEST(CliCompletion, EveryFlagOfEverySubcommandIsThere) {
   const Bench bench;
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string script = bench.run({"completion", shell}).out;
-    for (const char* name :
-         {"train", "run", "diagnose", "report", "inspect", "mma-check", "fprev", "doctor"}) {
+    for (const char* name : {"train", "run", "diagnose", "report", "inspect", "cost", "mma-check",
+                             "fprev", "doctor"}) {
       for (std::string line : lines_of(bench.run({name, "--help"}).out)) {
         const size_t start = line.find("--");
         if (start == std::string::npos || start > 8) continue;

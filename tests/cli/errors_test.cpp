@@ -5,59 +5,20 @@
 #include <sys/resource.h>
 
 #include "tests/cli/bad_inputs.h"
+#include "tests/cli/refusals.h"
 
 namespace halfscope {
 namespace {
 
 using test::Bench;
+using test::ErrorCase;
+using test::expect_refusal;
+using test::expect_refusals;
 using test::lines_of;
 using test::Outcome;
 using test::small_training;
 using test::Words;
 using testing::HasSubstr;
-
-void expect_refusal(const Outcome& outcome, int code, const std::string& what,
-                    const std::string& hint = "") {
-  EXPECT_EQ(outcome.code, code) << outcome.err;
-  EXPECT_EQ(outcome.out, "");
-  const Words lines = lines_of(outcome.err);
-  ASSERT_TRUE(lines.size() == 1 || lines.size() == 2) << outcome.err;
-  EXPECT_TRUE(lines[0].starts_with("halfscope: ")) << lines[0];
-  EXPECT_THAT(lines[0], HasSubstr(what));
-  EXPECT_TRUE(hint.empty() || lines.size() == 2) << "no hint: " << lines[0];
-  if (lines.size() == 2) {
-    EXPECT_TRUE(lines[1].starts_with("hint: ")) << lines[1];
-    EXPECT_THAT(lines[1], HasSubstr(hint));
-  }
-}
-
-/// The arguments, the exit code, and parts of the message and the hint.
-struct ErrorCase {
-  Words words;
-  int code;
-  std::string what, hint{};
-};
-
-void expect_refusals(const Bench& bench, const std::vector<ErrorCase>& cases) {
-  const auto before = test::contents(bench);
-  for (const ErrorCase& each : cases) {
-    std::string line;
-    for (const std::string& word : each.words) line += " " + word;
-    SCOPED_TRACE("halfscope" + line);
-    expect_refusal(bench.run(each.words), each.code, each.what, each.hint);
-    const auto after = test::contents(bench);
-    EXPECT_EQ(after.size(), before.size());
-    for (const auto& [file, text] : after) {
-      const auto found = before.find(file);
-      if (found == before.end()) {
-        ADD_FAILURE() << file << " was left behind";
-        std::filesystem::remove(file);
-      } else {
-        EXPECT_TRUE(text == found->second) << file << " has changed";
-      }
-    }
-  }
-}
 
 /// A training of one step that works, unless `more` breaks it.
 Words train(Words more) {
@@ -510,7 +471,7 @@ TEST(CliErrors, HelpOfEverything) {
   }
   EXPECT_THAT(bench.run({"--version"}).out, testing::MatchesRegex("halfscope [0-9.]+\n"));
   for (const char* name : {"train", "run", "diagnose", "report", "view", "inspect", "convert",
-                           "doctor", "fprev", "mma-check", "completion"}) {
+                           "cost", "doctor", "fprev", "mma-check", "completion"}) {
     const Outcome help = bench.run({name, "--help"});
     EXPECT_EQ(help.code, 0) << name;
     EXPECT_THAT(help.out, HasSubstr("\nUsage: halfscope " + std::string(name)));

@@ -271,7 +271,6 @@ TEST(CliRun, MistakesAreOneLine) {
                    "has room for the outputs of one lane"},
            Mistake{{"mlp:6-3", "--input", "x.npy", "--plan", "float17"}, "no plan named 'float17'"},
            Mistake{{"mlp:6-3", "--input", "x.npy", "--dimension", "n=3"}, "for network files"},
-           Mistake{{"lenet", "--random-input", "1"}, "needs to know the shape of its images"},
            Mistake{{"lenett", "--data", "digits"}, "unknown model 'lenett'"},
            Mistake{{"net.onnx", "--input", "x.npy"}, "'net.onnx' is not a valid ONNX file", 3},
            Mistake{{"mlp:1000000-3", "--random-input", "1", "--limit", "1e9"},

@@ -33,7 +33,9 @@ def set_weights(name: str, model: torch.nn.Module) -> None:
     number = 0
     for path, parameter in model.named_parameters():
         if name.startswith("gpt2"):
-            bound = 0.02 * math.sqrt(3.0) if parameter.dim() > 1 else 0.0
+            # Layers that add to the residual stream start smaller.
+            layers = len(model.h) * 2.0 if "c_proj" in path else 1.0
+            bound = 0.02 * math.sqrt(3.0 / layers) if parameter.dim() > 1 else 0.0
         elif parameter.dim() == 4:
             bound = math.sqrt(6.0 / (parameter.shape[0] * parameter.shape[2] ** 2))
         else:

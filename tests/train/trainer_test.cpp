@@ -13,8 +13,10 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/models/models.h"
 #include "core/numeric/formats/rng.h"
 #include "core/policy/policy.h"
+#include "core/train/lane_setup.h"
 #include "emulation/backends.h"
 #include "emulation/isa.h"
 #include "tests/train/small_training.h"
@@ -242,6 +244,28 @@ TEST(Trainer, WhatDoesNotFitIsAUsageError) {
   EXPECT_EQ(refusal(wrong), "model 'mlp:256-x-10': 'x' is not a layer width");
   wrong.model = "alexnet";
   EXPECT_EQ(refusal(wrong), "unknown model 'alexnet'");
+  for (const char* const name :
+       {"gpt:2x32", "gpt:2x32x0", "gpt:", "gpt:2x32x4x1", "gpt:2x32x4:r"}) {
+    wrong.model = name;
+    EXPECT_EQ(refusal(wrong), "model '" + std::string(name) + "' is not gpt:LAYERSxWIDTHxHEADS");
+  }
+  wrong.model = "gpt:2x30x4";
+  EXPECT_EQ(refusal(wrong),
+            "model 'gpt:2x30x4': the width is not a multiple of 4, the number of heads");
+  wrong.model = "gpt:2x36x4:rope";
+  EXPECT_EQ(refusal(wrong),
+            "model 'gpt:2x36x4:rope': the width is not a multiple of 8, twice the number of heads");
+  wrong.model = "gpt:2x32x4";
+  EXPECT_EQ(refusal(wrong), "model 'gpt:2x32x4' needs sequences of tokens");
+}
+
+TEST(Trainer, InitialWeightsOfPyTorchMayCountTheirBatches) {
+  const Model model = build_model("resnet20", 2, {3, 8, 8}, 10);
+  NamedTensors init{{"layer1.0.bn1.running_mean", Tensor{{16}, std::vector<float>(16, 0.5f)}},
+                    {"layer1.0.bn1.num_batches_tracked", Tensor{{}, {3.0f}}}};
+  EXPECT_EQ(starting_weights(model, 1, init).at("layer1/0/bn1.running_mean").data[0], 0.5f);
+  init["layer1.0.num_batches_tracked"] = Tensor{{}, {3.0f}};  // beside nothing that counts
+  EXPECT_THROW(starting_weights(model, 1, init), Error);
 }
 
 TEST(Trainer, RecordsEverySoManySteps) {

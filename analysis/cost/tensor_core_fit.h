@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "core/lower/lower.h"
-#include "gpu/device_info.h"
 
 namespace halfscope {
 
@@ -69,8 +68,5 @@ struct TensorCoreFit {
 
 /// Returns every node of the forward pass that sums products, in execution order.
 std::vector<TensorCoreFit> tensor_core_fits(const Executable& executable);
-
-/// Returns whether the device's tensor cores support `input`.
-bool has_tensor_cores(const GpuDevice& device, const TensorCoreInput& input);
 
 }  // namespace halfscope

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Dimensions of products and the requirements of tensor cores, compared with numbers computed by
 // hand from the networks' definitions and the table of NVIDIA's guide.
-#include "gpu/tensor_core_fit.h"
+#include "analysis/cost/tensor_core_fit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +14,7 @@
 #include "core/models/models.h"
 #include "core/onnx/import.h"
 #include "core/policy/policy.h"
+#include "gpu/device_info.h"
 
 namespace halfscope {
 namespace {
@@ -88,7 +89,7 @@ TEST(TensorCoreInputs, AreThoseOfTheDevice) {
   const auto has = [](const GpuDevice& device, const FloatFormat& format,
                       const char* scale = "none") {
     const auto input = tensor_core_input(format, parse_scale(scale).value());
-    return has_tensor_cores(device, input.value());
+    return has_tensor_cores(device, input->name);
   };
   EXPECT_TRUE(has(volta, kFp16));
   EXPECT_FALSE(has(volta, kBf16));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gpu/tensor_core_fit.h"
+#include "analysis/cost/tensor_core_fit.h"
 
 #include <fmt/format.h>
 
@@ -136,11 +136,6 @@ std::vector<TensorCoreFit> tensor_core_fits(const Executable& executable) {
     fits.push_back(std::move(fit));
   }
   return fits;
-}
-
-bool has_tensor_cores(const GpuDevice& device, const TensorCoreInput& input) {
-  const std::vector<std::string> formats = tensor_core_formats(device.major, device.minor);
-  return std::find(formats.begin(), formats.end(), input.name) != formats.end();
 }
 
 }  // namespace halfscope
