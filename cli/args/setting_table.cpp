@@ -173,9 +173,10 @@ std::vector<Setting> network_rows() {
       {"--model", kPlanNetwork | kOfTfGraph, kNetwork, "Network to plan: " + known,
        text("NAME", &Settings::model), Kept::nothing, networks},
       {"--loss", kTrain | kCost | kPlanNodes | kOfBuiltIn | kOfFiles, kNetwork,
-       "Loss: cross-entropy[:OUTPUT], mse[:OUTPUT] or the name of an output that is the loss "
-       "[cross-entropy for built-in networks]",
-       text("LOSS", &Settings::loss), Kept::settings, Offer{.words = {"cross-entropy", "mse"}}},
+       "Loss: cross-entropy[:OUTPUT][,smoothing=S], mse[:OUTPUT], bce[:OUTPUT] or the name of an "
+       "output that is the loss [cross-entropy for built-in networks]",
+       text("LOSS", &Settings::loss), Kept::settings,
+       Offer{.words = {"cross-entropy", "mse", "bce"}}},
       {"--running-variance", kTrain, kNetwork,
        "Batch variance that running variances follow: sample (PyTorch) or population (ONNX) "
        "[the file's, else sample]",

@@ -174,7 +174,7 @@ void attach_network(TrainConfig& config, const Settings& settings, const Dataset
   }
   if (file && settings.loss.empty()) {
     throw usage_error("'" + settings.model + "' has no loss to train for",
-                      "add --loss cross-entropy, --loss mse or --loss OUTPUT")
+                      "add --loss cross-entropy, --loss mse, --loss bce or --loss OUTPUT")
         .about({"model"});
   }
   describe_samples(data, wanted);

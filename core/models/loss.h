@@ -13,16 +13,19 @@ struct LossSpec {
   enum class Kind : uint8_t {
     cross_entropy,  ///< of scores with labels
     mse,            ///< mean of squared differences from targets
+    bce,            ///< binary cross-entropy of a sigmoid with targets
     output          ///< an output of the graph is the loss
   };
   Kind kind = Kind::cross_entropy;
-  std::string output{};  ///< which one; by default the first
+  std::string output{};    ///< which one; by default the first
+  double smoothing = 0.0;  ///< of the labels, for cross_entropy
 
   friend bool operator==(const LossSpec&, const LossSpec&) = default;
 };
 
-/// Parses "cross-entropy" or "mse", each optionally with an output after a colon
-/// ("mse:reconstruction"), or the name of a scalar output that is the loss. Throws Error (usage).
+/// Parses "cross-entropy", "mse" or "bce", each optionally with an output after a colon
+/// ("mse:reconstruction"), cross-entropy also with ",smoothing=0.1" at its end; or the name of a
+/// scalar output that is the loss. Throws Error (usage).
 LossSpec parse_loss(std::string_view text);
 
 /// Adds this loss to the model and switches batch normalizations whose running statistics are
@@ -30,7 +33,11 @@ LossSpec parse_loss(std::string_view text);
 /// the loss are "loss" and "loss/...", in fp32 unless a plan names them.
 ///   cross_entropy  output [n, c] with a new input "labels" [n], or [n, t, c] with n * t labels
 ///                  (row-major), one per row; if the output is a Softmax, its input is used
+///                  With smoothing s, (1 - s) times this plus s times the mean over all classes of
+///                  -log softmax, as PyTorch's label_smoothing (Szegedy et al. 2016)
 ///   mse            output of any shape with a new input "targets" of that shape
+///   bce            the same; the mean of (1 - t) x - log(sigmoid(x)), as PyTorch's
+///                  binary_cross_entropy_with_logits. If the output is a Sigmoid, its input is used
 ///   output         an output of one element
 /// Throws Error (usage) if the model has no such output or it does not fit.
 void add_loss(Model& model, const LossSpec& spec);

@@ -46,7 +46,7 @@ class Start:
         return torch.tensor((unit * np.float32(bound)).reshape(shape).astype(np.float64))
 
 
-def start_of_cnn(model: nn.Module) -> None:
+def start_weights(model: nn.Module) -> None:
     start = Start()
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
@@ -68,7 +68,7 @@ def resnet(name: str, image: int) -> nn.Module:
         model.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
         model.maxpool = nn.Identity()
     model = model.double()
-    start_of_cnn(model)
+    start_weights(model)
     return model
 
 
@@ -76,7 +76,7 @@ def efficientnet() -> nn.Module:
     import timm
 
     model = timm.create_model("efficientnet_lite0", num_classes=10).double()
-    start_of_cnn(model)
+    start_weights(model)
     return model
 
 
@@ -126,8 +126,17 @@ def gpt(layers: int, width: int, heads: int, sequence: int, vocabulary: int,
     return model
 
 
+def mlp(widths: Tuple[int, ...]) -> nn.Module:
+    layers: List[nn.Module] = [nn.Flatten()]
+    for inputs, outputs in zip(widths, widths[1:]):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    model = nn.Sequential(*layers[:-1]).double()
+    start_weights(model)
+    return model
+
+
 def train(name: str, batch: int, sample: Tuple[int, ...], classes: int, rate: float,
-          model: nn.Module) -> None:
+          model: nn.Module, loss_name: str = "cross-entropy") -> None:
     model.train()
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=rate,
                                 momentum=0.9)
@@ -138,19 +147,28 @@ def train(name: str, batch: int, sample: Tuple[int, ...], classes: int, rate: fl
         x = draw(1, count, 256).reshape((batch,) + sample)
         x = (x.float() / 255.0).double()
         y = draw(2, batch, classes)
+    objective: Callable[..., torch.Tensor] = nn.functional.cross_entropy
+    if loss_name == "bce":
+        y = draw(5, batch * classes, 2).double().reshape(batch, classes)
+        objective = nn.functional.binary_cross_entropy_with_logits
+    elif "=" in loss_name:
+        objective = nn.CrossEntropyLoss(label_smoothing=float(loss_name.split("=")[1]))
     for step in range(STEPS):
         optimizer.zero_grad()
         result = model(x)
         logits = result.logits.reshape(-1, classes) if hasattr(result, "logits") else result
-        loss = nn.functional.cross_entropy(logits, y)
+        loss = objective(logits, y)
         loss.backward()
         optimizer.step()
         shape = "x".join(str(size) for size in sample)
-        print(f"{name},{batch},{shape},{classes},{rate},{step},{loss.item():.12g}", flush=True)
+        print(f"{name},{loss_name},{batch},{shape},{classes},{rate},{step},{loss.item():.12g}",
+              flush=True)
 
 
 if __name__ == "__main__":
-    print("model,batch,sample,classes,rate,step,loss")
+    print("model,loss,batch,sample,classes,rate,step,loss")
+    train("mlp:12-9-5", 6, (1, 3, 4), 5, 0.1, mlp((12, 9, 5)), "cross-entropy+smoothing=0.1")
+    train("mlp:12-9-5", 6, (1, 3, 4), 5, 0.1, mlp((12, 9, 5)), "bce")
     train("resnet18", 4, (3, 16, 16), 10, 0.001, resnet("resnet18", 16))
     train("resnet18", 2, (3, 64, 64), 10, 0.001, resnet("resnet18", 64))
     train("resnet50", 3, (3, 16, 16), 10, 0.00001, resnet("resnet50", 16))

@@ -349,6 +349,11 @@ TEST(AnyNetwork, LossesThatDoNotFitAreUsageErrors) {
   EXPECT_THAT(refused(own_loss(4), "mse:nothing"), HasSubstr("no output 'nothing'"));
   EXPECT_THAT(refused(own_loss(4), ""), HasSubstr("has no name"));
   EXPECT_EQ(refused(own_loss(4), "mse:mean"), "accepted");
+  EXPECT_EQ(refused(own_loss(4), "bce:mean"), "accepted");
+  EXPECT_THAT(refused(regression(4), "cross-entropy,smoothing=1"),
+              HasSubstr("'1' is not a smooth"));
+  EXPECT_THAT(refused(regression(4), "cross-entropy,smoothing="), HasSubstr("'' is not a smooth"));
+  EXPECT_THAT(refused(regression(4), "mse,smoothing=0.1"), HasSubstr("only cross-entropy has"));
   Model vector = regression(4);
   vector.outputs[0].value = vector.graph.variables()[1].value;  // fc1.bias
   EXPECT_THAT(refused(vector, "cross-entropy"), HasSubstr("of shape [8]"));

@@ -4,6 +4,7 @@
 // the losses.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <map>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/models/loss.h"
 #include "core/models/models.h"
 #include "core/numeric/formats/rng.h"
 #include "core/policy/policy.h"
@@ -21,7 +23,7 @@ namespace halfscope {
 namespace {
 
 struct Training {
-  std::string model;
+  std::string model, loss;
   int64_t batch = 0;
   Shape sample;
   int64_t classes = 0;
@@ -43,12 +45,18 @@ std::vector<Training> trainings() {
   std::getline(file, line);  // the header
   while (std::getline(file, line)) {
     const std::vector<std::string> cells = split(line, ',');
-    if (std::stoi(cells.at(5)) == 0) {
-      Training next{cells[0], std::stoll(cells[1]), {}, std::stoll(cells[3]), std::stod(cells[4])};
-      for (const std::string& size : split(cells[2], 'x')) next.sample.push_back(std::stoll(size));
+    if (std::stoi(cells.at(6)) == 0) {
+      Training next{.model = cells[0],
+                    .loss = cells[1],
+                    .batch = std::stoll(cells[2]),
+                    .sample = {},
+                    .classes = std::stoll(cells[4]),
+                    .rate = std::stod(cells[5])};
+      std::replace(next.loss.begin(), next.loss.end(), '+', ',');  // columns have commas
+      for (const std::string& size : split(cells[3], 'x')) next.sample.push_back(std::stoll(size));
       all.push_back(next);
     }
-    all.back().losses.push_back(std::stod(cells.at(6)));
+    all.back().losses.push_back(std::stod(cells.at(7)));
   }
   return all;
 }
@@ -74,6 +82,16 @@ Dataset data_for(const Training& training) {
     }
     return data;
   }
+  if (training.loss == "bce") {  // images have labels, not targets
+    SampleArray input{.name = "input", .sample_shape = training.sample, .samples = training.batch};
+    for (const int32_t byte : draw(1, count, 256))
+      input.reals.push_back(static_cast<float>(byte) / 255.0f);
+    SampleArray targets{
+        .name = "targets", .sample_shape = {training.classes}, .samples = training.batch};
+    targets.integers = draw(5, training.batch * training.classes, 2);
+    data.train.arrays = {input, targets};
+    return data;
+  }
   data.sample_shape = training.sample;
   for (const int32_t byte : draw(1, count, 256)) {
     data.train.pixels.push_back(static_cast<uint8_t>(byte));
@@ -85,7 +103,9 @@ Dataset data_for(const Training& training) {
 std::vector<double> losses_of(const Training& training, int64_t steps) {
   TrainConfig config;
   config.build = [&](int64_t batch) {
-    return build_model(training.model, batch, training.sample, training.classes);
+    Model model = build_network(training.model, batch, training.sample, training.classes);
+    add_loss(model, parse_loss(training.loss));
+    return model;
   };
   config.optimizer = parse_optimizer("sgd:momentum=0.9");
   config.optimizer.learning_rate = training.rate;
@@ -106,9 +126,9 @@ std::vector<double> losses_of(const Training& training, int64_t steps) {
 
 void expect_losses(int64_t steps) {
   const std::vector<Training> all = trainings();
-  ASSERT_EQ(all.size(), 7u);
+  ASSERT_EQ(all.size(), 9u);
   for (const Training& training : all) {
-    SCOPED_TRACE(training.model + " " + to_string(training.sample));
+    SCOPED_TRACE(training.model + " " + training.loss + " " + to_string(training.sample));
     const std::vector<double> losses = losses_of(training, steps);
     ASSERT_EQ(losses.size(), static_cast<size_t>(steps));
     for (size_t step = 0; step < losses.size(); ++step) {
