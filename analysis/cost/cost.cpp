@@ -70,7 +70,7 @@ std::vector<LayerTime> layer_times(const PlanCost& cost, const Device& device) {
     layer.operations += each.flops;
     layer.bytes += each.bytes;
     layer.seconds += time.seconds;
-    ++layer.kernels;
+    layer.kernels += each.fused ? 0 : 1;
     if (each.cast) layer.casts += time.seconds;
     add_limit(time.seconds, time.limit, layer.compute, layer.memory, layer.start);
     if (each.is_product() && time.seconds > slowest[each.layer]) {

@@ -106,7 +106,8 @@ class Walk {
 
   Kind kind_of(ValueId root, const Node& made_by) const {
     if (gradients_.contains(root)) return Kind::gradient;
-    if (held_.contains(root) || !last_.contains(root)) return Kind::free;
+    if (held_.contains(root) || !last_.contains(root) || storage_.in_registers(root))
+      return Kind::free;
     if (made_by.phase == Phase::backward) return Kind::temporary;
     const ValueId source = before_narrowing(graph_, root);
     if (source != root && graph_.variable_of(source) != nullptr) return Kind::copy;

@@ -89,10 +89,11 @@ Estimate estimate(const Executable& executable, const NodeWork& work, const Devi
     result.compute = static_cast<double>(work.flops) / rate;
   }
   result.memory = static_cast<double>(work.bytes) / (device.bandwidth * kGiga * kMemoryShare);
-  result.seconds = std::max({result.compute, result.memory, kKernelSeconds});
-  result.limit = result.seconds == kKernelSeconds ? Limit::start
-                 : result.compute > result.memory ? Limit::compute
-                                                  : Limit::memory;
+  const double shortest = work.fused ? 0.0 : kKernelSeconds;
+  result.seconds = std::max({result.compute, result.memory, shortest});
+  result.limit = result.seconds == shortest && !work.fused ? Limit::start
+                 : result.compute > result.memory          ? Limit::compute
+                                                           : Limit::memory;
   return result;
 }
 

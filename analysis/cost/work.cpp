@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/graph/unrounded.h"
 #include "core/lower/execution.h"
 #include "core/lower/narrow.h"
 #include "core/ops/ops.h"
@@ -99,7 +100,8 @@ class Counter {
 
  private:
   bool writes(ValueId output) const {
-    return output != kNone && (read_.contains(output) || storage_.root(output) != output);
+    return output != kNone && !storage_.in_registers(output) &&
+           (read_.contains(output) || storage_.root(output) != output);
   }
 
   NodeWork of(NodeId id) const {
@@ -108,6 +110,7 @@ class Counter {
     const Node& layer = node.forward == kNone ? node : graph_.node(node.forward);
     NodeWork work{.node = id, .layer = layer.path, .op = layer.op, .phase = node.phase};
     work.cast = node.op == "Cast" || node.op == "Quantize" || node.op == "ScaleUpdate";
+    work.fused = storage_.in_registers(node.outputs[0]);
     int64_t written = 0;
     for (const ValueId output : node.outputs) {
       if (writes(output)) written += storage_.bytes(storage_.root(output));
@@ -115,7 +118,7 @@ class Counter {
     work.bytes = written;
     std::set<ValueId> seen;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] == kNone) continue;
+      if (node.inputs[i] == kNone || storage_.in_registers(node.inputs[i])) continue;
       for (const ValueId part : storage_.parts(node.inputs[i])) {
         if (seen.insert(part).second) work.bytes += read_bytes(node, def, i, part, written);
       }
@@ -170,7 +173,19 @@ int64_t stored_bits(const Value& value) {
 
 Storage::Storage(const Graph& graph) : graph_(graph), roots_(memory_aliases(graph)) {
   roots_.merge(block_codes(graph));
+  for (const Node& node : graph.nodes()) {
+    if (!node.outputs.empty() && is_unrounded(graph, node.outputs[0]))
+      registers_.insert(node.outputs[0]);
+  }
+  for (const Node& node : graph.nodes()) {
+    for (const ValueId input : node.inputs) {
+      if (!registers_.contains(input)) continue;
+      if (graph.node(graph.value(input).producer).phase != node.phase) registers_.erase(input);
+    }
+  }
 }
+
+bool Storage::in_registers(ValueId value) const { return registers_.contains(value); }
 
 ValueId Storage::root(ValueId value) const {
   for (auto found = roots_.find(value); found != roots_.end(); found = roots_.find(value)) {
@@ -193,7 +208,10 @@ int64_t Storage::bytes(ValueId root) const {
   const Value& value = graph_.value(root);
   const bool scales = value.producer != kNone && has_small_scales(graph_.node(value.producer)) &&
                       graph_.node(value.producer).outputs[1] == root;
-  return (element_count(value.shape) * (scales ? 8 : stored_bits(value)) + 7) / 8;
+  // Kept for the backward pass, an intermediate result has the format that its operator reads.
+  Value stored = value;
+  if (is_unrounded(graph_, root)) stored.format = graph_.node(value.producer).plan.read;
+  return (element_count(value.shape) * (scales ? 8 : stored_bits(stored)) + 7) / 8;
 }
 
 bool Storage::is_view(const Node& node) const {

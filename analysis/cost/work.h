@@ -4,12 +4,14 @@
 //
 //   Views, and operands with a scale per block that a product reads as codes, move nothing more.
 //   What only this program measures (accuracy, updates) is left out.
+//   Intermediate results of fused operators stay in registers.
 //   The optimizer is one kernel over all variables, as fused and multi-tensor optimizers are.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,9 @@ class Storage {
   ValueId root(ValueId value) const;
   /// Returns all memory behind a value: its root, and the scales of block-scaled codes.
   std::vector<ValueId> parts(ValueId value) const;
+  /// Returns whether a kernel of several operators keeps the value in registers: an intermediate
+  /// result (core/graph/unrounded.h) that is read in its own phase only.
+  bool in_registers(ValueId value) const;
   /// Returns the bytes of a root.
   int64_t bytes(ValueId root) const;
   /// Returns whether the node's result is its operand's memory.
@@ -38,6 +43,7 @@ class Storage {
  private:
   const Graph& graph_;
   std::map<ValueId, ValueId> roots_;
+  std::set<ValueId> registers_;
 };
 
 /// The work of one node, or of the optimizer.
@@ -46,9 +52,10 @@ struct NodeWork {
   std::string layer{};  ///< path of the forward node that it belongs to
   std::string op{};     ///< of that node
   Phase phase = Phase::forward;
-  int64_t flops = 0;  ///< of products: two per multiplication and addition
-  int64_t bytes = 0;  ///< read and written
-  bool cast = false;  ///< changes the format of a value, and nothing else
+  int64_t flops = 0;   ///< of products: two per multiplication and addition
+  int64_t bytes = 0;   ///< read and written
+  bool cast = false;   ///< changes the format of a value, and nothing else
+  bool fused = false;  ///< part of its reader's kernel
   /// Products: M, N, K of each, and how many there are side by side (a batch, or the groups of a
   /// convolution).
   std::array<int64_t, 3> sizes{};

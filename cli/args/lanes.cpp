@@ -65,6 +65,10 @@ LaneConfig lane_of(const LaneRequest& request, const Settings& settings) {
     });
     if (!settings.fp32.empty()) lane.plan.name += "+fp32";
     if (settings.accumulation) accumulate_in(lane.plan, *settings.accumulation);
+    if (settings.fuse) {
+      lane.plan.fuses = true;
+      lane.plan.name += "+fused";
+    }
     set_update_formats(lane.plan, settings);
   }
   lane.scaler = scaler_of(lane.plan, request.plan, settings);
@@ -85,12 +89,14 @@ void check_followed(const Settings& settings, const std::vector<LaneConfig>& lan
   }
   const auto is_reference = [](const LaneConfig& lane) { return is_full_precision(lane.plan); };
   if (!std::all_of(lanes.begin(), lanes.end(), is_reference)) return;
-  if (!settings.fp32.empty() || settings.accumulation) {
-    const bool globs = !settings.fp32.empty();
-    throw usage_error(
-        (globs ? "--fp32" : "--accumulate") + std::string(" needs a lane that is not a reference"),
-        "add a plan to --lanes")
-        .about({globs ? "fp32" : "accumulate"});
+  const char* const unused = !settings.fp32.empty()  ? "fp32"
+                             : settings.accumulation ? "accumulate"
+                             : settings.fuse         ? "fuse"
+                                                     : nullptr;
+  if (unused != nullptr) {
+    throw usage_error(std::string("--") + unused + " needs a lane that is not a reference",
+                      "add a plan to --lanes")
+        .about({unused});
   }
   if (settings.optimizer_state || settings.accumulate_grads) {
     throw usage_error(

@@ -397,6 +397,9 @@ std::vector<Setting> lane_rows() {
       kernels,
       row("--fp32", kTrain | kRun | kCost | kPlanNetwork | kOfNothing,
           "Layers to keep in fp32, by path (repeatable)", texts("GLOB", &Settings::fp32)),
+      row("--fuse", kTrain | kRun | kCost,
+          "Round chains of element-wise operators once, at their end, as XLA does",
+          toggle(&Settings::fuse)),
       row("--accumulate", kTrain | kRun,
           "Order and precision of sums (see `help accumulation`) [the plan's]",
           parsed(

@@ -95,6 +95,7 @@ struct Settings {
   std::vector<std::string> fp32{};
   bool typed = false, typed_io = false;
   std::optional<Accumulation> accumulation{};
+  bool fuse = false;
   std::optional<LossScalerConfig> loss_scale{};
 
   // Recording

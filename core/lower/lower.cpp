@@ -13,6 +13,7 @@
 #include "core/graph/unrounded.h"
 #include "core/lower/add_planned.h"
 #include "core/lower/followed_format.h"
+#include "core/lower/fused_chains.h"
 #include "core/lower/narrow.h"
 #include "core/lower/plan_paths.h"
 #include "core/lower/rank_gradients.h"
@@ -464,6 +465,7 @@ Executable lower_inference(const Model& model, const Plan& as_written) {
     if (output.value == model.logits) out.logits = targets.back();
   }
   out.graph = std::move(expanded.graph);
+  if (plan.fuses) fuse_chains(out.graph, {targets.begin(), targets.end()});
   settle_forward_formats(out.graph, plan.storage, {});
   set_result_ranges(out.graph);
   const Narrowed narrowed = narrow_operands(out.graph);
@@ -507,6 +509,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
                             ? out.accuracy
                             : metric("Accuracy", "metrics/eval_accuracy", eval_target);
   }
+  if (plan.fuses) fuse_chains(graph, {out.loss, out.logits, eval_target});
   settle_forward_formats(graph, plan.storage, target_inputs(model, expanded.new_of));
 
   out.loss_scale = graph.add_input("loss_scale", {});

@@ -55,34 +55,6 @@ void check_name_free(const Model& model, const std::string& name) {
   }
 }
 
-void add_cross_entropy(Model& model, const NamedValue& output, double smoothing) {
-  Graph& graph = model.graph;
-  ValueId scores = output.value;
-  // The loss has its own, more accurate softmax.
-  if (const NodeId made_by = graph.value(scores).producer;
-      made_by != kNone && graph.node(made_by).op == "Softmax" &&
-      !zeroes_masked_lines(graph.node(made_by))) {
-    scores = graph.node(made_by).inputs[0];
-  }
-  const Shape shape = graph.value(scores).shape;
-  if (shape.size() < 2 || shape.size() > 3 || graph.value(scores).type != ElementType::real) {
-    throw usage_error(
-        "cross-entropy cannot use output '" + output.name + "' of shape " + to_string(shape),
-        "name an output of shape [samples, classes] or [samples, positions, classes]");
-  }
-  check_name_free(model, "labels");
-  const int64_t classes = shape.back(), rows = element_count(shape) / std::max<int64_t>(classes, 1);
-  model.labels = graph.add_input("labels", {rows}, ElementType::index);
-  model.first_loss_node = static_cast<NodeId>(graph.nodes().size());
-  if (shape.size() == 3) {
-    scores = graph.add1("Reshape", "loss/rows", {scores}, {{"shape", Shape{rows, classes}}});
-  }
-  model.logits = scores;
-  model.loss = graph.add1("SoftmaxCrossEntropyLoss", smoothing > 0.0 ? "loss/labels" : "loss",
-                          {scores, model.labels});
-  if (smoothing > 0.0) smooth_labels(model, smoothing);
-}
-
 /// Adds s times the mean over labelled rows and all classes of -log softmax to (1 - s) times the
 /// loss.
 void smooth_labels(Model& model, double smoothing) {
@@ -109,6 +81,34 @@ void smooth_labels(Model& model, double smoothing) {
   model.loss = add("Add", "smoothed",
                    {add("Mul", "sharp", {model.loss, factor(1.0 - smoothing)}),
                     add("Mul", "even", {uniform, factor(-smoothing)})});
+}
+
+void add_cross_entropy(Model& model, const NamedValue& output, double smoothing) {
+  Graph& graph = model.graph;
+  ValueId scores = output.value;
+  // The loss has its own, more accurate softmax.
+  if (const NodeId made_by = graph.value(scores).producer;
+      made_by != kNone && graph.node(made_by).op == "Softmax" &&
+      !zeroes_masked_lines(graph.node(made_by))) {
+    scores = graph.node(made_by).inputs[0];
+  }
+  const Shape shape = graph.value(scores).shape;
+  if (shape.size() < 2 || shape.size() > 3 || graph.value(scores).type != ElementType::real) {
+    throw usage_error(
+        "cross-entropy cannot use output '" + output.name + "' of shape " + to_string(shape),
+        "name an output of shape [samples, classes] or [samples, positions, classes]");
+  }
+  check_name_free(model, "labels");
+  const int64_t classes = shape.back(), rows = element_count(shape) / std::max<int64_t>(classes, 1);
+  model.labels = graph.add_input("labels", {rows}, ElementType::index);
+  model.first_loss_node = static_cast<NodeId>(graph.nodes().size());
+  if (shape.size() == 3) {
+    scores = graph.add1("Reshape", "loss/rows", {scores}, {{"shape", Shape{rows, classes}}});
+  }
+  model.logits = scores;
+  model.loss = graph.add1("SoftmaxCrossEntropyLoss", smoothing > 0.0 ? "loss/labels" : "loss",
+                          {scores, model.labels});
+  if (smoothing > 0.0) smooth_labels(model, smoothing);
 }
 
 /// Adds an input for targets of the output's shape, and begins the loss.

@@ -172,6 +172,10 @@ SampleResult broadcast_to(size_t rank, std::span<const Operand> operands) {
   return result;
 }
 
+bool is_elementwise(const OpDef& def) {
+  return def.keeps_samples == alone || def.keeps_samples == broadcast;
+}
+
 SampleResult broadcast(const SampleNode& n) {
   std::vector<Operand> operands;
   for (size_t i = 0; i < n.input_count(); ++i) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/graph/op_def.h"
 
 namespace halfscope {
 
@@ -103,6 +104,8 @@ SampleResult alone(const SampleNode& n);
 /// the samples are, or one sample's size where samples are merged with other dimensions (for
 /// example the heads of a learned query). In the latter case each sample gets a copy.
 SampleResult broadcast(const SampleNode& n);
+/// Returns whether each element of the operator's results depends on one element of each operand.
+bool is_elementwise(const OpDef& def);
 SampleResult broadcast_to(size_t rank, std::span<const Operand> operands);
 /// Rows of axis 0 are independent; inputs after the first are the same for all samples.
 SampleResult only_first(const SampleNode& n);

@@ -110,6 +110,8 @@ struct Plan {
   bool clip_stagewise = false;
   /// Reduction of the gradients of data-parallel ranks, in place of the training's setting.
   std::optional<Reduction> reduction = std::nullopt;
+  /// Chains of element-wise operators round once, at their end (core/lower/fused_chains.h).
+  bool fuses = false;
   std::vector<PlanRule> rules;
   /// Computes everything in double, without rounding or taps; the reference "float64".
   bool double_precision = false;

@@ -140,6 +140,16 @@ bool rounds_weights_of(const Json& object, const std::string& where) {
   return text == kAsRead;
 }
 
+constexpr const char* kElementwise = "elementwise";
+
+/// Returns whether chains of element-wise operators round once.
+bool fuses_of(const Json& plan) {
+  const std::string text = text_of(plan, "fuse", "the plan");
+  if (text != kElementwise && text != "none")
+    throw usage_error("plan: fuse: unknown value \"" + text + "\"", "use elementwise or none");
+  return text == kElementwise;
+}
+
 constexpr const char* kSaturate = "saturate";
 constexpr const char* kAsFormat = "as-format";
 
@@ -428,7 +438,8 @@ Plan plan_from_json(std::string_view text) {
       json["schema"].get<std::string>().ends_with("-config/1")) {
     throw usage_error("plan: this is a configuration file", "pass it to --config");
   }
-  check_keys(json, "the plan", {"schema", "name", "default", "variables", "rules", "precision"});
+  check_keys(json, "the plan",
+             {"schema", "name", "default", "variables", "rules", "precision", "fuse"});
   for (const char* key : {"schema", "name"}) {
     if (!json.contains(key)) {
       throw usage_error(
@@ -459,7 +470,7 @@ Plan plan_from_json(std::string_view text) {
       throw usage_error("plan: precision must be \"double\"",
                         "leave it out, or use default and rules for other formats");
     plan.double_precision = true;
-    for (const char* key : {"default", "variables", "rules"}) {
+    for (const char* key : {"default", "variables", "rules", "fuse"}) {
       if (json.contains(key))
         throw usage_error(std::string("plan: precision cannot be combined with ") + key,
                           "leave out one of them");
@@ -501,6 +512,7 @@ Plan plan_from_json(std::string_view text) {
     if (json["variables"].contains("buffers")) plan.buffers = buffers_of(json["variables"]);
     read_update_formats(json["variables"], plan);
   }
+  if (json.contains("fuse")) plan.fuses = fuses_of(json);
   if (json.contains("rules")) {
     if (!json["rules"].is_array()) {
       throw usage_error("plan: rules must be an array, not " + kind_of(json["rules"]),
@@ -544,6 +556,7 @@ std::string plan_to_json(const Plan& plan) {
   }
   if (plan.buffers == BufferCommit::always) json["variables"]["buffers"] = "always";
   write_update_formats(plan, json["variables"]);
+  if (plan.fuses) json["fuse"] = kElementwise;
   json["rules"] = Json::array();
   for (const PlanRule& rule : plan.rules) json["rules"].push_back(rule_to(rule));
   return json.dump(2);

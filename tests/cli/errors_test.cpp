@@ -127,6 +127,7 @@ TEST(CliErrors, ValuesOfTrain) {
           {train({"--lanes", "float32", "--plan", "float16"}), 2, "exclude each other"},
           {train({"--fp32", "conv*"}), 2, "no layer matches 'conv*'"},
           {train({"--lanes", "float32", "--fp32", "fc1"}), 2, "not a reference"},
+          {train({"--lanes", "float32", "--fuse"}), 2, "--fuse needs a lane that is not a reference"},
           {train({"--accumulate", "fp128"}), 2, "unknown accumulation 'fp128'"},
           {train({"--accumulate", "fromat"}), 2, "unknown accumulation 'fromat'",
            "did you mean format?"},

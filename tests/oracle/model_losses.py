@@ -167,7 +167,7 @@ def train(name: str, batch: int, sample: Tuple[int, ...], classes: int, rate: fl
 
 if __name__ == "__main__":
     print("model,loss,batch,sample,classes,rate,step,loss")
-    train("mlp:12-9-5", 6, (1, 3, 4), 5, 0.1, mlp((12, 9, 5)), "cross-entropy+smoothing=0.1")
+    train("mlp:12-9-5", 6, (1, 3, 4), 5, 0.1, mlp((12, 9, 5)), "cross-entropy+smoothing=0.125")
     train("mlp:12-9-5", 6, (1, 3, 4), 5, 0.1, mlp((12, 9, 5)), "bce")
     train("resnet18", 4, (3, 16, 16), 10, 0.001, resnet("resnet18", 16))
     train("resnet18", 2, (3, 64, 64), 10, 0.001, resnet("resnet18", 64))
