@@ -16,6 +16,8 @@ std::optional<double> Device::rate(std::string_view format) const {
 }
 
 std::span<const Device> devices() {
+  static const std::vector<ProductRate> hopper{{"fp32", 66.9},  {"tf32", 494.7}, {"fp16", 989.4},
+                                               {"bf16", 989.4}, {"fp8", 1978.9}, {"int8", 1978.9}};
   static const std::vector<Device> all{
       {.name = "v100",
        .title = "NVIDIA V100 SXM2 32 GB",
@@ -52,25 +54,15 @@ std::span<const Device> devices() {
        .memory_gb = 80,
        .bandwidth = 3350,
        .processors = 132,
-       .rates = {{"fp32", 66.9},
-                 {"tf32", 494.7},
-                 {"fp16", 989.4},
-                 {"bf16", 989.4},
-                 {"fp8", 1978.9},
-                 {"int8", 1978.9}},
+       .rates = hopper,
        .source = "NVIDIA H100 Tensor Core GPU Architecture whitepaper, table 2, without sparsity"},
       {.name = "h200",
        .title = "NVIDIA H200 SXM",
        .memory_gb = 141,
        .bandwidth = 4800,
        .processors = 132,
-       .rates = {{"fp32", 66.9},
-                 {"tf32", 494.7},
-                 {"fp16", 989.4},
-                 {"bf16", 989.4},
-                 {"fp8", 1978.9},
-                 {"int8", 1978.9}},
-       .source = "NVIDIA H200 datasheet; the units are those of H100"},
+       .rates = hopper,
+       .source = "NVIDIA H200 datasheet; same units as H100"},
       {.name = "jetson-nano",
        .title = "NVIDIA Jetson Nano",
        .memory_gb = 4,

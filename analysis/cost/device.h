@@ -9,8 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/lower/lower.h"
-
 namespace halfscope {
 
 /// How fast a device multiplies and adds numbers of one format, in 10^12 operations per second (a

@@ -35,6 +35,14 @@ bool has_small_scales(const Node& node) {
          block_format(node).scale != ScaleKind::fp32;
 }
 
+/// Returns the bits of one element in memory: 4, 8, 16 or 32, the smallest that the format fits in.
+/// Indices have 32.
+int64_t stored_bits(const Value& value) {
+  if (value.type == ElementType::index) return 32;
+  const int bits = value.format.bits();
+  return bits <= 4 ? 4 : bits <= 8 ? 8 : bits <= 16 ? 16 : 32;
+}
+
 /// M, N, K and the number of products of a node, from its operands.
 void set_product(const Graph& graph, const Node& node, NodeWork& work) {
   const auto shape = [&](ValueId value) { return graph.value(value).shape; };
@@ -164,12 +172,6 @@ class Counter {
 };
 
 }  // namespace
-
-int64_t stored_bits(const Value& value) {
-  if (value.type == ElementType::index) return 32;
-  const int bits = value.format.bits();
-  return bits <= 4 ? 4 : bits <= 8 ? 8 : bits <= 16 ? 16 : 32;
-}
 
 Storage::Storage(const Graph& graph) : graph_(graph), roots_(memory_aliases(graph)) {
   roots_.merge(block_codes(graph));

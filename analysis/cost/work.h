@@ -19,10 +19,6 @@
 
 namespace halfscope {
 
-/// Returns the bits of one element in memory: 4, 8, 16 or 32, the smallest that the format fits in.
-/// Indices have 32.
-int64_t stored_bits(const Value& value);
-
 /// The memory behind the values of a graph.
 class Storage {
  public:

@@ -14,8 +14,6 @@
 #include "cli/terminal/lane_summary.h"
 #include "cli/terminal/output.h"
 #include "core/error.h"
-#include "core/near_miss.h"
-#include "core/numeric/formats/float_format.h"
 
 namespace halfscope {
 namespace {
@@ -226,6 +224,13 @@ std::string time_text(const Costs& costs, const Device& device) {
   return table(rows) + "\n";
 }
 
+/// Returns the layer of the same path, or `layer` itself if the reference has none.
+const LayerTime& same_layer(const std::vector<LayerTime>& reference, const LayerTime& layer) {
+  const auto same = std::find_if(reference.begin(), reference.end(),
+                                 [&](const LayerTime& each) { return each.layer == layer.layer; });
+  return same == reference.end() ? layer : *same;
+}
+
 /// Layers that take the most time under the last plan, with what keeps each from being faster than
 /// under the first.
 std::string layers_text(const Costs& costs, const Device& device, bool all) {
@@ -247,10 +252,7 @@ std::string layers_text(const Costs& costs, const Device& device, bool all) {
   rows.front().emplace_back("limited by");
   for (size_t i = 0; i < shown; ++i) {
     const LayerTime& layer = layers[i];
-    const auto same = std::find_if(reference.begin(), reference.end(), [&](const LayerTime& each) {
-      return each.layer == layer.layer;
-    });
-    const LayerTime& first = same == reference.end() ? layer : *same;
+    const LayerTime& first = same_layer(reference, layer);
     const double intensity =
         layer.bytes > 0 ? static_cast<double>(layer.operations) / static_cast<double>(layer.bytes)
                         : 0.0;
@@ -352,10 +354,7 @@ Json plan_json(const Costs& costs, size_t which, const std::vector<Device>& devi
     const std::vector<LayerTime> reference = layer_times(costs.plans.front(), device);
     Json list = Json::array();
     for (const LayerTime& layer : layers) {
-      const auto same =
-          std::find_if(reference.begin(), reference.end(),
-                       [&](const LayerTime& each) { return each.layer == layer.layer; });
-      list.push_back(layer_json(layer, same == reference.end() ? layer : *same, device));
+      list.push_back(layer_json(layer, same_layer(reference, layer), device));
     }
     times.push_back({{"device", device.name},
                      {"seconds", time.seconds},

@@ -28,6 +28,20 @@ double fan_in_bound(int64_t fan_in) { return 1.0 / std::sqrt(static_cast<double>
 
 double bound_of_deviation(double deviation) { return deviation * std::sqrt(3.0); }
 
+ValueId add_batch_norm(Graph& graph, const std::string& path, std::vector<ValueId> inputs) {
+  const ValueId mean = inputs.at(3), var = inputs.at(4);
+  const std::vector<ValueId> outputs = graph.add("BatchNormalization", path, std::move(inputs),
+                                                 {{"training_mode", int64_t{1}},
+                                                  {"epsilon", 1e-5},
+                                                  {"momentum", 0.9},
+                                                  {"unbiased", int64_t{1}}});
+  for (Variable& variable : graph.variables()) {
+    if (variable.value == mean) variable.next = outputs[1];
+    if (variable.value == var) variable.next = outputs[2];
+  }
+  return outputs[0];
+}
+
 void Layers::add_labels(int64_t rows) {
   if (size_.with_loss) model_.labels = graph().add_input("labels", {rows}, ElementType::index);
 }
@@ -86,17 +100,7 @@ ValueId Layers::batch_norm(const std::string& path, ValueId x) {
   const ValueId bias = graph().add_variable(path + ".bias", channels, {});
   const ValueId mean = graph().add_buffer(path + ".running_mean", channels, {});
   const ValueId var = graph().add_buffer(path + ".running_var", channels, {.center = 1.0});
-  const std::vector<ValueId> outputs =
-      graph().add("BatchNormalization", path, {x, weight, bias, mean, var},
-                  {{"training_mode", int64_t{1}},
-                   {"epsilon", 1e-5},
-                   {"momentum", 0.9},
-                   {"unbiased", int64_t{1}}});
-  for (Variable& variable : graph().variables()) {
-    if (variable.value == mean) variable.next = outputs[1];
-    if (variable.value == var) variable.next = outputs[2];
-  }
-  return outputs[0];
+  return add_batch_norm(graph(), path, {x, weight, bias, mean, var});
 }
 
 ValueId Layers::layer_norm(const std::string& path, ValueId x) {

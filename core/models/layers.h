@@ -24,6 +24,11 @@ struct Window {
   int64_t kernel = 1, stride = 1, pad = 0;
 };
 
+/// Adds a batch normalization in training mode with PyTorch's defaults: epsilon 1e-5, momentum 0.1
+/// in its terms, the sample's variance kept. `inputs`: x, scale, shift, running mean and variance,
+/// of which the last two are variables that it updates.
+ValueId add_batch_norm(Graph& graph, const std::string& path, std::vector<ValueId> inputs);
+
 class Layers {
  public:
   explicit Layers(NetworkSize size) : size_(std::move(size)) { model_.name = size_.name; }
@@ -67,8 +72,7 @@ class Layers {
   /// Adds a convolution without a bias, with these weights.
   ValueId conv(const std::string& path, ValueId x, ValueId weight, Window window,
                int64_t groups = 1);
-  /// Adds a batch normalization with PyTorch's defaults: epsilon 1e-5, momentum 0.1 in its terms,
-  /// the sample's variance kept.
+  /// Adds PATH.weight, PATH.bias and running statistics, and their batch normalization.
   ValueId batch_norm(const std::string& path, ValueId x);
   /// Adds PATH.weight and PATH.bias of a LayerNormalization over the last dimension.
   ValueId layer_norm(const std::string& path, ValueId x);

@@ -32,8 +32,8 @@ struct UsualSamples {
   Shape sample;
   int64_t classes = 0;
 };
-/// Returns those of a built-in network: ImageNet's for networks that were made for it, 1,024 tokens
-/// of GPT-2's vocabulary for gpt. Throws Error (usage) for an unknown name.
+/// Returns the usual samples of a built-in network: ImageNet's if it was made for them, 1,024
+/// tokens of GPT-2's vocabulary for gpt. Throws Error (usage) for an unknown name.
 UsualSamples usual_samples(const std::string& name);
 
 /// Returns the names that `--model` accepts.

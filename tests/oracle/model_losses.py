@@ -5,7 +5,7 @@
 
 Needs torch, torchvision, timm and transformers. The networks are torchvision's (with the stem that
 is usual for CIFAR below 64 pixels), timm's and Hugging Face's GPT-2, for rotary positions with the
-function of its Llama. Weights are those of initial_weights() (core/models/models.h) for seed 1, the
+function of its Llama. Weights come from initial_weights() (core/models/models.h) for seed 1, the
 data is drawn as in tests/train/model_oracle_test.cpp.
 """
 import math

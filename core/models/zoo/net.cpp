@@ -4,6 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "core/models/layers.h"
 #include "core/models/loss.h"
 #include "core/models/zoo/shared_nets.h"
 
@@ -164,17 +165,7 @@ ValueId Net::batch_norm(ValueId x) {
   const ValueId bias = variable(channels, std::vector<float>(count, 0.0f));
   const ValueId mean = buffer(channels, std::vector<float>(count, 0.0f));
   const ValueId var = buffer(channels, std::vector<float>(count, 1.0f));
-  const std::vector<ValueId> outputs =
-      graph().add("BatchNormalization", name(), {x, weight, bias, mean, var},
-                  {{"training_mode", int64_t{1}},
-                   {"epsilon", 1e-5},
-                   {"momentum", 0.9},
-                   {"unbiased", int64_t{1}}});
-  for (Variable& variable : graph().variables()) {
-    if (variable.value == mean) variable.next = outputs[1];
-    if (variable.value == var) variable.next = outputs[2];
-  }
-  return outputs[0];
+  return add_batch_norm(graph(), name(), {x, weight, bias, mean, var});
 }
 
 void repair(std::vector<Case>& cases, const std::string& id, std::function<Setup()> repaired) {
