@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "core/numeric/formats/float_format.h"
 
 namespace halfscope {
@@ -136,10 +137,18 @@ int64_t largest_batch(const std::function<Executable(int64_t batch)>& build, int
   const auto peak = [&](int64_t batch) { return memory_of(build(batch)).peak; };
   int64_t fits = 0, at_fits = 0, too_many = 1, at_too_many = peak(1);
   while (at_too_many <= bytes && too_many < kMostSamples) {
+    const int64_t before = fits, at_before = at_fits;
     fits = too_many;
     at_fits = at_too_many;
     too_many *= 2;
-    at_too_many = peak(too_many);
+    try {
+      at_too_many = peak(too_many);
+    } catch (const Error&) {  // tensors of a file may become too large to be read
+      if (before == 0) throw;
+      const double slope =
+          static_cast<double>(at_fits - at_before) / static_cast<double>(fits - before);
+      return fits + static_cast<int64_t>(static_cast<double>(bytes - at_fits) / slope);
+    }
   }
   if (at_too_many <= bytes) return too_many;
   // Memory grows almost linearly, so a line between the two finds it in a few tries.

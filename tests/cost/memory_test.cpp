@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/error.h"
 #include "tests/cost/counted.h"
 
 namespace halfscope {
@@ -72,6 +73,15 @@ TEST(Memory, LargestBatchIsTheLastThatFits) {
   EXPECT_LE(memory_of(build(largest)).peak, kBytes);
   EXPECT_GT(memory_of(build(largest + 1)).peak, kBytes);
   EXPECT_EQ(largest_batch(build, 1000), 0);
+  // Memory of so many samples is a straight line, so it can be extrapolated.
+  const auto limited = [&](int64_t batch) {
+    if (batch > 300) throw Error("too large");
+    return build(batch);
+  };
+  constexpr int64_t kMore = 5'000'000'000;
+  EXPECT_EQ(largest_batch(limited, kMore), largest_batch(build, kMore));
+  const auto refused = [](int64_t) -> Executable { throw Error("too large"); };
+  EXPECT_THROW(largest_batch(refused, kMore), Error);
 }
 
 }  // namespace
