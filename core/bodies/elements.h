@@ -118,6 +118,14 @@ struct ReluGradOp {
   }
 };
 
+/// A function that has exact(operands of types X, whether the later rounding is downward). A
+/// concept, because nvcc 13.0 takes a requires-expression with a pack of parameters for false on
+/// devices.
+template <class Function, class... X>
+concept HasExact = requires(const X&... x) {
+  Function::exact(x..., false);
+};
+
 /// An operation or a function of doubles for a later rounding that is not to nearest even. Uses
 /// exact() if the function has one. `down`: rounding toward -infinity.
 template <class Function>
@@ -127,7 +135,7 @@ struct Exactly {
 
   template <class... X>
   HS_HD double operator()(X... x) const {
-    if constexpr (requires { Function::exact(x..., down); }) {
+    if constexpr (HasExact<Function, X...>) {
       return Function::exact(x..., down);
     } else {
       return f(x...);

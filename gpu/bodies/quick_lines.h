@@ -20,6 +20,11 @@
 
 namespace halfscope::gpu {
 
+/// Blocks that a multiprocessor should hold of these bodies, which wait for memory and for long
+/// functions: this limits their registers. Exact bodies, which few lines need, are not inlined,
+/// because they would take most of these.
+inline constexpr int kBlocksAtOnce = 3;
+
 /// Largest relative error of a sum of positive terms: of LineTeams's 16 partial sums in order, and
 /// of LinePacks's sums.
 HS_HD inline double error_of_sums(const LineTeams& teams) {
@@ -183,7 +188,7 @@ struct QuickExpSums {
     double power[kSeveral];  ///< the exponentials of a single pack
   };
 
-  X x;
+  const X& x;  ///< a copy of an ElementSource would fill each thread's stack
   LinePacks packs;
 
   struct Larger {
@@ -304,6 +309,8 @@ struct QuickSoftmax {
     typename QuickExpSums<X>::State quick;
   };
 
+  static constexpr int kLeastBlocks = kBlocksAtOnce;
+
   SoftmaxLines<float, X> exact;
 
   int64_t blocks() const { return exact.blocks(); }
@@ -314,8 +321,9 @@ struct QuickSoftmax {
     const int64_t line = teams.line(block, thread);
     if (line >= teams.lines) return;
     if (s >= kQuickSteps) {
-      if (!shared.doubts.about(teams, thread)) return;
-      exact.step(s - kQuickSteps, block, thread, shared.exact, state.exact);
+      if (shared.doubts.about(teams, thread)) {
+        exact_step(s - kQuickSteps, block, thread, shared.exact, state.exact);
+      }
       return;
     }
     const QuickExpSums<X> sums{exact.of.x, {teams}};
@@ -340,6 +348,11 @@ struct QuickSoftmax {
   }
 
  private:
+  HS_HD HS_SELDOM void exact_step(int64_t s, int64_t block, int thread,
+                                  typename Exact::Shared& shared,
+                                  typename Exact::State& state) const {
+    exact.step(s, block, thread, shared, state);
+  }
   /// Returns whether all results are certain.
   HS_HD bool write(const Pack& pack, const double (&power)[kSeveral], double inverse) const {
     const Decision decision{exact.y.destination()};
@@ -427,6 +440,8 @@ struct QuickLossGrad {
   };
   using State = Exact::State;
 
+  static constexpr int kLeastBlocks = kBlocksAtOnce;
+
   LossGrad<float> exact;
   RowSums sums;
 
@@ -440,7 +455,7 @@ struct QuickLossGrad {
     if (s == 0) {
       shared.doubts.clear(teams, thread);
     } else if (s > 1) {
-      if (shared.doubts.about(teams, thread)) exact.step(s - 2, block, thread, shared.exact, state);
+      if (shared.doubts.about(teams, thread)) exact_step(s - 2, block, thread, shared.exact, state);
     } else if (!exact.of.counts(row)) {
       shared.doubts.raise(teams, thread);  // zeros
     } else if (!write(row, thread)) {
@@ -449,6 +464,10 @@ struct QuickLossGrad {
   }
 
  private:
+  HS_HD HS_SELDOM void exact_step(int64_t s, int64_t block, int thread, Exact::Shared& shared,
+                                  State& state) const {
+    exact.step(s, block, thread, shared, state);
+  }
   /// Returns whether all results are certain.
   HS_HD bool write(int64_t row, int thread) const {
     const double largest = sums.largest[row], sum = sums.sum[row], scale = *exact.scale;
@@ -504,6 +523,8 @@ struct QuickSoftmaxGrad {
     HS_HD double operator()(double a, double b) const { return a + b; }
   };
 
+  static constexpr int kLeastBlocks = kBlocksAtOnce;
+
   SoftmaxLinesGrad<float, Y> exact;
 
   int64_t blocks() const { return exact.blocks(); }
@@ -524,11 +545,16 @@ struct QuickSoftmaxGrad {
       state.error = shared.size.of(teams, thread, Plus{}) * error_of_sums(teams);
       if (!write(line, thread, state)) shared.doubts.raise(teams, thread);
     } else if (shared.doubts.about(teams, thread)) {
-      exact.step(s - 3, block, thread, shared.exact, state.exact);
+      exact_step(s - 3, block, thread, shared.exact, state.exact);
     }
   }
 
  private:
+  HS_HD HS_SELDOM void exact_step(int64_t s, int64_t block, int thread,
+                                  typename Exact::Shared& shared,
+                                  typename Exact::State& state) const {
+    exact.step(s, block, thread, shared, state);
+  }
   HS_HD void add(int64_t line, int thread, Shared& shared, State& state) const {
     const LinePacks packs{exact.sums.teams};
     double sum = 0.0, size = 0.0;

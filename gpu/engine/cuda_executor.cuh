@@ -41,8 +41,15 @@ __global__ void run_items(int64_t n, const int32_t* go, const __grid_constant__ 
   }
 }
 
+/// Returns how many blocks of a body a multiprocessor should hold at least; 0: any number.
 template <class Body>
-__global__ void __launch_bounds__(Body::kThreads)
+constexpr int least_blocks() {
+  if constexpr (requires { Body::kLeastBlocks; }) return Body::kLeastBlocks;
+  return 0;
+}
+
+template <class Body>
+__global__ void __launch_bounds__(Body::kThreads, least_blocks<Body>())
     run_block(const int32_t* go, const __grid_constant__ Body body) {
   if (go != nullptr && *go == 0) return;
   __shared__ typename Body::Shared shared;

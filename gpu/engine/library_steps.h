@@ -335,6 +335,23 @@ struct PadRows {
   }
 };
 
+/// Replaces a 16-bit matrix by a copy with further rows of zeros, and returns the step that copies.
+/// Products of padded rows take their padding along, too: with a size that is no multiple of 16
+/// bytes, tensor cores run at a fifth of their speed (H200, 50257 classes: 12.2 instead of 2.7 ms).
+template <class X>
+Step with_zero_rows(const NodeCall<X, float>& c, In<float>& matrix, int64_t rows,
+                    int64_t padded_rows, int64_t columns) {
+  const auto bytes_of_rows = [&](int64_t n) {
+    return static_cast<size_t>(n * columns * bytes_of(matrix.storage()));
+  };
+  void* const copy = c.executor->allocate(bytes_of_rows(padded_rows));  // zeros
+  const void* const from = matrix.memory();
+  matrix = In<float>(copy, matrix.storage());
+  return [&executor = *c.executor, copy, from, bytes = bytes_of_rows(rows)](const RunState&) {
+    executor.copy(copy, from, bytes);
+  };
+}
+
 /// Makes the step of a product that writes padded rows (padded_rows.h), or returns nothing if the
 /// library cannot write them. A recorded step then finishes them as if they were its sums.
 template <class X>
@@ -345,8 +362,14 @@ Step padded_rows_step(const NodeCall<X, float>& c, const GemmSource<float>& sour
   if (spec.accumulation != Accumulation::fp32 || source.count != 1) return {};
   const Storage result = result_storage(c, epilogue, *a);
   if (bytes_of(result) != 2 || !(epilogue.bias == nullptr)) return {};
+  GemmSource<float> wide = source;
+  Step copy;
+  if (source.b_row == 1 && source.b_column == source.k && source.w.storage() == *b) {
+    copy = with_zero_rows(c, wide.w, source.n, c.out_rows.pitch, source.k);
+    wide.n = c.out_rows.pitch;
+  }
   const std::optional<InPlacePlan> plan =
-      plan_as_it_lies(source, epilogue, *a, *b, result, c.out_rows.pitch);
+      plan_as_it_lies(wide, epilogue, *a, *b, result, c.out_rows.pitch);
   if (!plan || plan->matrix.d.storage != result) return {};
   std::string why;
   const std::shared_ptr<LibraryProduct> product = c.libraries->library->matrix(plan->matrix, why);
@@ -356,8 +379,10 @@ Step padded_rows_step(const NodeCall<X, float>& c, const GemmSource<float>& sour
   const PaddedRows rows = c.out_rows;
   const FinishMatrix<GemmSource<float>> finish{source, epilogue, In<float>(rows.memory, result),
                                                rows.pitch};
-  return [&executor, source, product, rows, finish, plain = c.is_plain](const RunState&) {
-    const void *const x = source.x.memory(), *const w = source.w.memory();
+  return [&executor, copy, wide, source, product, rows, finish,
+          plain = c.is_plain](const RunState& state) {
+    if (copy) copy(state);
+    const void *const x = wide.x.memory(), *const w = wide.w.memory();
     executor.enqueue([product, x, w, to = rows.memory] { product->run(x, w, to); });
     if (!plain) executor.items(source.m * source.n, finish);
   };

@@ -158,7 +158,7 @@ Step movement_step(const NodeCall<X, T>& c) {
   };
   if (Step step = step_from(kRows, c)) return step;
   const auto unary = [&]<class F>(F f) {
-    if constexpr (requires(double x) { F::exact(x, false); }) {
+    if constexpr (HasExact<F, double>) {
       if (Step step = rounded_step<1>(c, f)) return step;
     }
     if constexpr (requires { F::kWaits; }) return unary_step(c, f);
@@ -166,7 +166,7 @@ Step movement_step(const NodeCall<X, T>& c) {
   };
   if (Step step = make_by_name<Step>(def.name, UnaryElements{}, unary)) return step;
   const auto binary = [&]<class F>(F f) {
-    if constexpr (requires(double x) { F::exact(x, x, false); }) {
+    if constexpr (HasExact<F, double, double>) {
       if (Step step = rounded_step<2>(c, f)) return step;
     }
     if constexpr (requires { F::kWaits; }) return binary_step(c, f);

@@ -129,6 +129,16 @@ void read_padded_rows(NodeCall<X, float>& c, size_t i, int64_t& row, int64_t& co
   (row == shape[1] && column == 1 ? row : column) = rows.pitch;
 }
 
+/// Makes a product that sums along padded rows sum their zeros, too; see with_zero_rows().
+template <class X>
+void sum_padding(NodeCall<X, float>& c, MatMulShape& s, std::vector<Step>& steps) {
+  const bool along = !c.in_rows.empty() && c.in_rows[0].pitch > 0 && s.a_column == 1;
+  const bool lies = s.b_row == s.n && s.b_column == 1 && bytes_of(c.in[1].storage()) == 2;
+  if (!along || !lies || element_count(s.products) != 1) return;
+  steps.push_back(with_zero_rows(c, c.in[1], s.k, c.in_rows[0].pitch, s.n));
+  s.k = c.in_rows[0].pitch;
+}
+
 /// Gemm and MatMul.
 template <class X, class T>
 Step matrix_step(const NodeCall<X, T>& c) {
@@ -138,6 +148,7 @@ Step matrix_step(const NodeCall<X, T>& c) {
   if constexpr (std::is_same_v<T, float>) {
     read_padded_rows(call, 0, s.a_row, s.a_column, steps);
     read_padded_rows(call, 1, s.b_row, s.b_column, steps);
+    sum_padding(call, s, steps);
   }
   if (!steps.empty()) {
     steps.push_back(product_of_matrices(call, s));

@@ -2,8 +2,9 @@
 // cuDNN 9 through its backend interface. A convolution is an operation graph; heuristics list
 // engines with their knobs, best first. The first suitable one becomes an execution plan, which is
 // kept. An engine is suitable if it is deterministic, does not transform operands or sums
-// (Winograd, FFT), and narrows none. It may be compiled when it is chosen: the same library makes
-// the same kernel, which gives the same bits in every run. In fast mode an engine only has to work.
+// (Winograd, FFT; cudnn_sums.cuh), and narrows none. It may be compiled when it is chosen: the same
+// library makes the same kernel, which gives the same bits in every run. In fast mode an engine
+// only has to work.
 #include <cuda_runtime_api.h>
 #include <cudnn_backend.h>
 #include <cudnn_graph.h>
@@ -18,6 +19,7 @@
 #include "gpu/libraries/cudnn_descriptor.cuh"
 #include "gpu/libraries/cudnn_engines.cuh"
 #include "gpu/libraries/cudnn_graph.cuh"
+#include "gpu/libraries/cudnn_sums.cuh"
 #include "gpu/libraries/cudnn_workspace.cuh"
 #include "gpu/libraries/libraries.h"
 
@@ -57,6 +59,7 @@ std::string shape_of(const ConvPlan& plan) {
 /// The library's handle, and the memory that all products share.
 struct Context {
   cudnnHandle_t handle = nullptr;
+  cudaStream_t stream = nullptr;  ///< in which the handle's products run
   Workspace workspace;
   std::string version;
 
@@ -120,38 +123,16 @@ class Convolution final : public LibraryProduct {
   void choose(bool fast) {
     std::string reason = "its heuristics propose none";
     for (Candidate& each : proposals(reason)) {
-      if (try_one(each, fast, reason)) return;
+      if (!try_one(each, fast, reason)) continue;
+      if (fast || sums_its_products()) return;
+      reason = fmt::format("engine {}: transforms its operands", choice_.engine);
+      execution_.clear();
     }
     throw NotDone{"no engine: " + reason};
   }
 
   void run(const void* a, const void* b, void* result) override {
-    const void *x = nullptr, *w = nullptr, *y = nullptr;
-    switch (plan_.product) {
-      case ConvProduct::forward:
-        x = a, w = b, y = result;
-        break;
-      case ConvProduct::grad_input:
-        y = a, w = b, x = result;
-        break;
-      case ConvProduct::grad_weight:
-        y = a, x = b, w = result;
-        break;
-    }
-    const int64_t names[] = {cudnn::kX, cudnn::kW, cudnn::kY};
-    const void* const pointers[] = {x, w, y};
-    try {
-      Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-      pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, names, 3);
-      pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers, 3);
-      pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, context_->workspace.use());
-      pack.finalize("variant pack");
-      require(functions().execute(context_->handle, execution_.at(0).raw(), pack.raw()), "execute");
-    } catch (const NotDone& failure) {
-      throw Error("cuDNN: " + shape_of(plan_) + ": " + failure.why,
-                  "train the lane as cuda-own:PLAN, which needs no library; check the device with "
-                  "nvidia-smi");
-    }
+    execute(a, b, result, context_->workspace.use());
   }
 
   std::string text() const override {
@@ -172,6 +153,44 @@ class Convolution final : public LibraryProduct {
   }
 
  private:
+  void execute(const void* a, const void* b, void* result, void* const* workspace) const {
+    const void *x = nullptr, *w = nullptr, *y = nullptr;
+    switch (plan_.product) {
+      case ConvProduct::forward:
+        x = a, w = b, y = result;
+        break;
+      case ConvProduct::grad_input:
+        y = a, w = b, x = result;
+        break;
+      case ConvProduct::grad_weight:
+        y = a, x = b, w = result;
+        break;
+    }
+    const int64_t names[] = {cudnn::kX, cudnn::kW, cudnn::kY};
+    const void* const pointers[] = {x, w, y};
+    try {
+      Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+      pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, names, 3);
+      pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers, 3);
+      pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
+      pack.finalize("variant pack");
+      require(functions().execute(context_->handle, execution_.at(0).raw(), pack.raw()), "execute");
+    } catch (const NotDone& failure) {
+      throw Error("cuDNN: " + shape_of(plan_) + ": " + failure.why,
+                  "train the lane as cuda-own:PLAN, which needs no library; check the device with "
+                  "nvidia-smi");
+    }
+  }
+  /// Returns whether the chosen engine sums products; true for devices that are only described.
+  bool sums_its_products() const {
+    if (target_.device != nullptr) return true;
+    const std::optional<cudnn::NeighbourCheck> check = cudnn::neighbour_check(plan_);
+    return !check || cudnn::sums_products(plan_, *check, context_->stream,
+                                          [&](const void* a, const void* b, void* result) {
+                                            execute(a, b, result, context_->workspace.now());
+                                          });
+  }
+
   void add_graph(bool two_nodes) {
     nodes_.emplace_back(plan_, two_nodes);
     graphs_.push_back(nodes_.back().graph(target_.device == nullptr ? target_.handle : nullptr));
@@ -302,7 +321,7 @@ std::optional<CudnnEngines> cudnn_engines(const ConvPlan& plan, bool fast) {
   if (!functions().library.missing().empty()) return std::nullopt;
   CudnnEngines engines;
   try {
-    auto context = std::make_shared<Context>(Workspace::limit_here());
+    auto context = std::make_shared<Context>();
     require(functions().create(&context->handle), "create");
     Convolution product(context, plan);
     engines.proposed = product.described_proposals();
@@ -320,9 +339,10 @@ std::unique_ptr<ProductLibrary> open_cudnn(StreamPointer stream, bool fast, std:
     return nullptr;
   }
   auto context = std::make_shared<Context>();
+  context->stream = static_cast<cudaStream_t>(stream);
   cudnnStatus_t status = functions().create(&context->handle);
   if (status == CUDNN_STATUS_SUCCESS) {
-    status = functions().set_stream(context->handle, static_cast<cudaStream_t>(stream));
+    status = functions().set_stream(context->handle, context->stream);
   }
   if (status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
       status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) {

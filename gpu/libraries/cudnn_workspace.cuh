@@ -60,6 +60,8 @@ class Workspace {
     in_use_ = true;
     return &memory_;
   }
+  /// The same for a product that runs now and never again.
+  void* const* now() const { return &memory_; }
   int64_t bytes() const { return bytes_; }
 
  private:

@@ -59,15 +59,18 @@ std::vector<Engine> engines_of(const Work& work, bool fallback) {
   if (read != written) return {};
   if (fallback) return {{10, false, false, 0}};
   if (conv.groups > 1) return {{5, false, true, 128}};
-  return {{1, true, false, 0, Flaw::every_second_run, {kNondeterministic}},
-          {2, true, false, 0, Flaw::one_ulp, {kWinograd}},
-          {3, false, false, 0, Flaw::one_ulp, {kFft}},
-          {4, true, false, 0, Flaw::narrow_operands, {kNarrows}},
-          {6, true, false, kTooMuch, Flaw::one_ulp},
-          {8, true, true, 0, Flaw::one_ulp},
-          {11, true, false, 0, Flaw::narrow_sums, {kNarrowSums}},
-          {9, false, false, 256},
-          {7, true, false, 4096}};
+  std::vector<Engine> engines{{1, true, false, 0, Flaw::every_second_run, {kNondeterministic}},
+                              {2, true, false, 0, Flaw::one_ulp, {kWinograd}},
+                              {3, false, false, 0, Flaw::one_ulp, {kFft}},
+                              {4, true, false, 0, Flaw::narrow_operands, {kNarrows}},
+                              {6, true, false, kTooMuch, Flaw::one_ulp},
+                              {8, true, true, 0, Flaw::one_ulp},
+                              {11, true, false, 0, Flaw::narrow_sums, {kNarrowSums}}};
+  // Transforms, but does not say so, as engine 17 of the real library.
+  if (conv.w.size[3] > 1) engines.push_back({12, false, false, 64, Flaw::transformed});
+  engines.push_back({9, false, false, 256});
+  engines.push_back({7, true, false, 4096});
+  return engines;
 }
 
 Engine engine_of(const Descriptor& config) {

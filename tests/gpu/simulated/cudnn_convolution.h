@@ -240,6 +240,7 @@ enum class Flaw : uint8_t {
   every_second_run,  ///< same, but not in every run
   narrow_operands,   ///< which keep four bits
   narrow_sums,       ///< which keep eleven bits
+  transformed,       ///< neighbours along lines are added and subtracted, and back
 };
 
 /// Calls f for every triple of elements that the convolution relates, each once.
@@ -304,7 +305,13 @@ inline void compute(const Work& work, bool tensor_cores, Flaw flaw, const void* 
       for (int64_t h = 0; h < made.size[2]; ++h) {
         for (int64_t w_at = 0; w_at < made.size[3]; ++w_at) {
           const int64_t at = made.place(n, c, h, w_at);
-          float value = round_to_format(sums[static_cast<size_t>(at)], *format_of(made.type)).value;
+          float sum = sums[static_cast<size_t>(at)];
+          if (flaw == Flaw::transformed && made.size[3] > 1) {
+            const int64_t beside = w_at + 1 < made.size[3] ? w_at + 1 : w_at - 1;
+            const float other = sums[static_cast<size_t>(made.place(n, c, h, beside))];
+            sum = ((sum + other) + (sum - other)) / 2.0f;
+          }
+          float value = round_to_format(sum, *format_of(made.type)).value;
           if (next) value = std::nextafter(value, std::numeric_limits<float>::infinity());
           store(result, at, *format_of(work.written.type), value);
         }

@@ -15,6 +15,7 @@
 #include "gpu/libraries/cudnn_descriptor.cuh"
 #include "gpu/libraries/cudnn_engines.cuh"
 #include "gpu/libraries/cudnn_graph.cuh"
+#include "gpu/libraries/cudnn_sums.cuh"
 #include "gpu/libraries/cudnn_workspace.cuh"
 #include "gpu/libraries/libraries.h"
 #include "tests/gpu/simulated/device.h"
@@ -252,6 +253,48 @@ TEST_F(SimulatedCudnn, TheGoodEnginesAreChosen) {
   EXPECT_EQ(choice(Storage::fp16, Storage::fp32, 4),
             "cuDNN: no engine: its heuristics propose none");
   EXPECT_EQ(library->device_bytes(), 4096);
+}
+
+/// A convolution of 7 x 6 pixels in fp32, moved by `stride`.
+ConvPlan plan_of_window(ConvProduct product, int64_t window, int64_t pad, int64_t stride = 1) {
+  const auto moved = [&](int64_t pixels) { return (pixels + 2 * pad - window) / stride + 1; };
+  const gpu::ConvGeometry s{.batch = 2,
+                            .in = 3,
+                            .height = 7,
+                            .width = 6,
+                            .out = 4,
+                            .kernel_h = window,
+                            .kernel_w = window,
+                            .stride_h = stride,
+                            .stride_w = stride,
+                            .pad_top = pad,
+                            .pad_left = pad,
+                            .pad_bottom = pad,
+                            .pad_right = pad,
+                            .out_height = moved(7),
+                            .out_width = moved(6)};
+  return plan_convolution(product, s, Storage::fp32, Storage::fp32, false);
+}
+
+// Engine 12 transforms its operands and does not say so.
+TEST_F(SimulatedCudnn, EnginesThatTransformAreFoundByWhatTheyCompute) {
+  std::string why;
+  const std::unique_ptr<gpu::ProductLibrary> library = gpu::open_cudnn(stream_, false, why);
+  ASSERT_NE(library, nullptr) << why;
+  for (const ConvProduct product :
+       {ConvProduct::forward, ConvProduct::grad_input, ConvProduct::grad_weight}) {
+    for (const auto& [window, pad] : {std::pair(2, 0), {2, 1}, {3, 0}, {3, 1}, {5, 0}, {5, 2}}) {
+      const ConvPlan plan = plan_of_window(product, window, pad);
+      ASSERT_TRUE(gpu::cudnn::neighbour_check(plan).has_value());
+      const auto chosen = library->convolution(plan, why);
+      ASSERT_NE(chosen, nullptr) << why;
+      EXPECT_NE(chosen->text().find(": engine 9, "), std::string::npos) << chosen->text();
+    }
+  }
+  EXPECT_EQ(gpu::cudnn::neighbour_check(plan_of_window(ConvProduct::forward, 1, 0)), std::nullopt);
+  EXPECT_EQ(gpu::cudnn::neighbour_check(plan_of_window(ConvProduct::forward, 3, 1, 2)),
+            std::nullopt)
+      << "no engine transforms a window that is moved by two";
 }
 
 using SimulatedCudnnDeathTest = SimulatedCudnn;
