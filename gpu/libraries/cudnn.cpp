@@ -75,6 +75,16 @@ struct Context {
   }
 };
 
+/// A stream for the checks of engines that no program runs.
+struct OwnStream {
+  cudaStream_t stream = nullptr;
+
+  OwnStream() { check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream"); }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  ~OwnStream() { static_cast<void>(cudaStreamDestroy(stream)); }
+};
+
 class Convolution final : public LibraryProduct {
  public:
   Convolution(std::shared_ptr<Context> context, const ConvPlan& plan,
@@ -320,9 +330,12 @@ std::optional<CudnnChoice> cudnn_choice(const ConvPlan& plan, bool fast,
 std::optional<CudnnEngines> cudnn_engines(const ConvPlan& plan, bool fast) {
   if (!functions().library.missing().empty()) return std::nullopt;
   CudnnEngines engines;
+  const OwnStream stream;
   try {
     auto context = std::make_shared<Context>();
+    context->stream = stream.stream;
     require(functions().create(&context->handle), "create");
+    require(functions().set_stream(context->handle, context->stream), "stream");
     Convolution product(context, plan);
     engines.proposed = product.described_proposals();
     product.choose(fast);

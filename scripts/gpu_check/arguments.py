@@ -13,8 +13,8 @@ from .stop import USAGE
 
 EPILOG = """\
 stages, in this order:
-  first      what to know first: doctor, cuDNN's engines, 20 steps of two networks on every
-             backend, with kernels, CUDA graphs, and bits against the emulator (3 minutes)
+  first      what to know first: doctor, 20 steps of two networks on every backend, with kernels,
+             CUDA graphs, and bits against the emulator; cuDNN's engines (3 minutes)
   tests      every test that needs a device, one process per operator
   profile    the kernels of one training step under Nsight Compute, ranked by time
   bench      training steps against PyTorch, products layer by layer, orders of sums

@@ -33,7 +33,7 @@ MEMBERS = {"created": str, "commit": str, "sources": str, "architecture": str, "
            "compilers": str, "glibc": str, "id": str, "files": list}
 RUN_PATH = "$ORIGIN/../lib"
 MARKER = "packed-by-gpu-check"  # in DIR.partial, while a folder is packed
-MOST_BYTES = 60 << 20
+MOST_BYTES = 128 << 20
 SIMULATED = {"halfscope": "halfscope_simulated", "gpu_test": "gpu_simulated_test",
              "gpu_step_bench": "gpu_step_bench_simulated",
              "gpu_layer_bench": "gpu_layer_bench_simulated"}

@@ -162,7 +162,6 @@ def _bits(context: Context, entry: dict[str, Any], outcome: Outcome, run: Path,
 def run(context: Context) -> tuple[str, str]:
     networks = QUICK if context.arguments.quick else NETWORKS
     context.data["lanes"] = []
-    _probes(context)
     for network in networks:
         for backend in BACKENDS:
             if not context.deadline.passed():
@@ -182,6 +181,7 @@ def run(context: Context) -> tuple[str, str]:
         entry, path, steps = wanted[outcome.job.name]
         if outcome.started or outcome.error:
             _bits(context, entry, outcome, path, steps)
+    _probes(context)  # last: cuDNN may compile engines for longer than all else takes
     wanted_bits = len(networks) * len(BACKENDS)
     whole = sum("bits" in each and not each["bits"]["stopped"] for each in context.data["lanes"])
     if whole < wanted_bits:

@@ -21,7 +21,7 @@
 #undef __grid_constant__
 #define __global__
 #define __shared__ static  // one block runs at a time
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __grid_constant__
 /// For gpu/engine/cuda_executor.cuh.
 #define HS_LEAVE_UNSET(shared, state) \
