@@ -90,8 +90,9 @@ std::string formats_text() {
          "overflow or underflow.\n\n"
          "Formats:\n" +
          table_of(rows) +
-         "\nAny other format: eXmY, with X exponent bits (2 to 8) and Y mantissa bits\n"
-         "(0 to 23). A suffix sets the encoding:\n"
+         "\nint8 and int4 are whole numbers from -127 to 127 and from -7 to 7, for scaled\n"
+         "operands. Any other format: eXmY, with X exponent bits (1 to 8) and Y mantissa\n"
+         "bits (0 to 23). A suffix sets the encoding:\n"
          "  fn       no infinity, one NaN\n"
          "  fnuz     no infinity, one NaN, no negative zero\n"
          "  finite   neither infinity nor NaN\n"

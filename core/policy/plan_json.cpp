@@ -416,7 +416,7 @@ std::string format_hint(const std::string& text) {
   // Text of the form eXmY, or with options, is not a misspelling of a named format.
   if (text.starts_with("e") || text.find(':') != std::string::npos) return format_problem(text);
   const std::string usage = "formats: " + comma_list(names) +
-                            ", eXmY with X from 2 to 8 and Y from 0 to 23, each with :sat or :ftz";
+                            ", eXmY with X from 1 to 8 and Y from 0 to 23, each with :sat or :ftz";
   names.emplace_back("follow");
   return did_you_mean(text, names, usage);
 }

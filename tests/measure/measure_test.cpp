@@ -126,8 +126,8 @@ TEST_P(MeasureTest, ChunksAddUpInTheCallersStats) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, MeasureTest,
                          ::testing::Values("fp32", "tf32", "bf16", "fp16", "e4m3fn", "e5m2", "e3m2",
-                                           "e6m9", "e2m1", "e8m1", "e8m22", "e7m21", "e7m22",
-                                           "e5m23", "e4m3fnuz", "e4m3fn:sat"),
+                                           "e6m9", "e2m1", "int8", "int4", "e8m1", "e8m22", "e7m21",
+                                           "e7m22", "e5m23", "e4m3fnuz", "e4m3fn:sat"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), ':', '_');

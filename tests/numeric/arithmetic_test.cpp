@@ -140,9 +140,9 @@ std::string test_name(const ::testing::TestParamInfo<const char*>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, SmallFormatTest,
                          ::testing::Values("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e4m3", "e3m4",
-                                           "e3m2", "e2m3", "e2m1", "e2m0", "e4m0", "e3m0fnuz",
-                                           "e2m1fn", "e5m2:ftz", "e3m2:ftz", "e3m2fnuz:ftz-in",
-                                           "e3m3:sat", "e2m2fnuz:sat"),
+                                           "e3m2", "e2m3", "e2m1", "int8", "int4", "e2m0", "e4m0",
+                                           "e3m0fnuz", "e2m1fn", "e5m2:ftz", "e3m2:ftz",
+                                           "e3m2fnuz:ftz-in", "e3m3:sat", "e2m2fnuz:sat"),
                          test_name);
 
 class WideFormatTest : public ::testing::TestWithParam<const char*> {};

@@ -26,10 +26,10 @@ uint32_t bits_of(float x) { return std::bit_cast<uint32_t>(x); }
 
 TEST(CodesTest, EveryCodeIsItsDefinitionAndComesBack) {
   for (const char* name :
-       {"fp16",     "bf16",      "tf32",         "e4m3fn",          "e5m2",     "e4m3fnuz",
-        "e5m2fnuz", "e3m2",      "e2m3",         "e4m3b11fnuz",     "e2m1",     "e4m3",
-        "e6m9",     "e2m0",      "e8m0",         "e5m0fn",          "e5m0fnuz", "e4m0finite",
-        "e8m3b147", "e4m8b-100", "fp16:sat:ftz", "e4m3fnuz:ftz-out"}) {
+       {"fp16",     "bf16",       "tf32",     "e4m3fn",      "e5m2",         "e4m3fnuz",
+        "e5m2fnuz", "e3m2",       "e2m3",     "e4m3b11fnuz", "e2m1",         "int8",
+        "int4",     "e4m3",       "e6m9",     "e2m0",        "e8m0",         "e5m0fn",
+        "e5m0fnuz", "e4m0finite", "e8m3b147", "e4m8b-100",   "fp16:sat:ftz", "e4m3fnuz:ftz-out"}) {
     const FloatFormat format = parse_format(name).value();
     const EnumeratedFormat oracle(format);
     const int64_t sign_bit = int64_t{1} << (format.bits() - 1);

@@ -4,12 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
 #include <set>
 #include <string>
 #include <utility>
+
+#include "core/numeric/formats/codes.h"
+#include "core/numeric/formats/round.h"
 
 namespace halfscope {
 namespace {
@@ -103,9 +107,11 @@ TEST(FloatFormatTest, EveryValidFormatHasANameThatReadsBack) {
 }
 
 TEST(FloatFormatTest, ValidFormatsAreThoseWithinFp32) {
-  for (int exponent_bits = 2; exponent_bits <= 8; ++exponent_bits) {
+  for (int exponent_bits = 1; exponent_bits <= 8; ++exponent_bits) {
     for (int mantissa_bits = 0; mantissa_bits <= 23; ++mantissa_bits) {
-      for (int encoding = 0; encoding < 4; ++encoding) {
+      // With one exponent bit, no exponent is left for special values.
+      const auto first = static_cast<int>(exponent_bits > 1 ? Encoding::ieee : Encoding::finite);
+      for (int encoding = first; encoding < 4; ++encoding) {
         for (int bias = -140; bias <= 160; ++bias) {
           const FloatFormat format{exponent_bits, mantissa_bits, bias,
                                    static_cast<Encoding>(encoding)};
@@ -118,6 +124,9 @@ TEST(FloatFormatTest, ValidFormatsAreThoseWithinFp32) {
     }
   }
   EXPECT_FALSE(is_valid({1, 3, 0}));
+  EXPECT_FALSE(is_valid({1, 3, 0, Encoding::finite_nan}));
+  EXPECT_FALSE(is_valid({1, 3, 0, Encoding::fnuz}));
+  EXPECT_FALSE(is_valid({0, 3, 0, Encoding::finite}));
   EXPECT_FALSE(is_valid({9, 3, 255}));
   EXPECT_FALSE(is_valid({5, 24, 15}));
   EXPECT_FALSE(is_valid({5, -1, 15}));
@@ -203,7 +212,9 @@ TEST(FloatFormatTest, ImpossibleNamesAreRefused) {
 
 TEST(FloatFormatTest, ProblemsSayWhatIsWrong) {
   EXPECT_EQ(format_problem("fp8"), "\"fp8\" is neither a named format nor of the form eXmY");
-  EXPECT_EQ(format_problem("e9m3"), "exponent bits are 2 to 8, not 9");
+  EXPECT_EQ(format_problem("e9m3"), "exponent bits are 1 to 8, not 9");
+  EXPECT_EQ(format_problem("e1m3"),
+            "a single exponent bit leaves no room for infinity or NaN; write e1m3finite");
   EXPECT_EQ(format_problem("e5m24"), "mantissa bits are 0 to 23, not 24");
   EXPECT_EQ(format_problem("e5m2x"),
             "\"x\" is not an encoding (fn, fnuz, finite, ieee), a bias (bN) or an option");
@@ -288,6 +299,25 @@ TEST(FloatFormatTest, ContainsComparesRangeAndPrecision) {
   EXPECT_FALSE(parse_format("fp16:ftz-out")->contains(kFp16));
   EXPECT_TRUE(parse_format("fp16:ftz-out")->contains(kE4m3fn));
   EXPECT_TRUE(parse_format("fp16:ftz-out")->contains(*parse_format("fp16:ftz")));
+}
+
+TEST(NamedFormats, IntegersAreAllWholeNumbersUpToTheLargest) {
+  for (const auto& [format, largest] : {std::pair(kInt8, 127), std::pair(kInt4, 7)}) {
+    EXPECT_EQ(format.max_finite(), largest);
+    EXPECT_EQ(format.bits(), largest == 127 ? 8 : 4);
+    for (int whole = 0; whole <= largest; ++whole) {
+      EXPECT_EQ(decode(static_cast<uint32_t>(whole), format), static_cast<float>(whole));
+      for (const float x : {static_cast<float>(whole), -static_cast<float>(whole)}) {
+        EXPECT_EQ(round_to_format(x, format).value, x);
+        // ONNX QuantizeLinear: half way between two numbers, to the even one.
+        const float half = std::nearbyint(x + 0.5f);
+        EXPECT_EQ(round_to_format(x + 0.5f, format).value,
+                  std::min(half, static_cast<float>(largest)));
+      }
+    }
+    EXPECT_EQ(round_to_format(1e30f, format).value, static_cast<float>(largest));
+    EXPECT_EQ(round_to_format(-INFINITY, format).value, static_cast<float>(-largest));
+  }
 }
 
 TEST(NamedFormats, AreReadByEveryNameAndPrintedByOne) {

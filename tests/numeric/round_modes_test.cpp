@@ -138,13 +138,13 @@ TEST_P(RoundModesTest, IsMonotoneIdempotentAndSymmetric) {
 INSTANTIATE_TEST_SUITE_P(
     Formats, RoundModesTest,
     ::testing::Values("fp16", "bf16", "tf32", "fp32", "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz",
-                      "e3m2", "e2m3", "e2m1", "e4m3", "e3m4", "e6m9", "e7m1", "e8m1", "e5m23",
-                      "e8m22", "e2m0", "e3m0", "e8m0", "e5m0fn", "e8m0fn", "e5m0fnuz", "e4m0finite",
-                      "e2m1fnuz", "e2m1fn", "e6m9fn", "e5m10fnuz", "e5m10finite", "e4m3b100",
-                      "e4m8b-100", "e8m7fnb128", "e8m3b147", "e2m23b127", "e8m22fnuz", "e8m0b150",
-                      "fp16:sat", "fp16:ftz", "e4m3fn:sat", "e5m2:sat:ftz-out", "e4m3fnuz:sat",
-                      "e4m3fnuz:ftz-out", "bf16:ftz-out", "e2m1:ftz-out", "fp32:sat",
-                      "fp32:ftz-out", "e5m0:sat", "e5m0:ftz-out"),
+                      "e3m2", "e2m3", "e2m1", "int8", "int4", "e4m3", "e3m4", "e6m9", "e7m1",
+                      "e8m1", "e5m23", "e8m22", "e2m0", "e3m0", "e8m0", "e5m0fn", "e8m0fn",
+                      "e5m0fnuz", "e4m0finite", "e2m1fnuz", "e2m1fn", "e6m9fn", "e5m10fnuz",
+                      "e5m10finite", "e4m3b100", "e4m8b-100", "e8m7fnb128", "e8m3b147", "e2m23b127",
+                      "e8m22fnuz", "e8m0b150", "fp16:sat", "fp16:ftz", "e4m3fn:sat",
+                      "e5m2:sat:ftz-out", "e4m3fnuz:sat", "e4m3fnuz:ftz-out", "bf16:ftz-out",
+                      "e2m1:ftz-out", "fp32:sat", "fp32:ftz-out", "e5m0:sat", "e5m0:ftz-out"),
     test_name);
 
 }  // namespace

@@ -17,8 +17,8 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(UlpTest, DistanceIsTheDifferenceOfCodes) {
   for (const char* name :
-       {"fp16", "bf16", "e4m3fn", "e5m2", "e2m1", "tf32", "fp32", "e5m23", "e2m1ieee", "e4m3fnuz",
-        "e5m0", "e5m0fn", "e8m3b147", "fp16:sat", "e3m2fn"}) {
+       {"fp16", "bf16", "e4m3fn", "e5m2", "e2m1", "int8", "int4", "tf32", "fp32", "e5m23",
+        "e2m1ieee", "e4m3fnuz", "e5m0", "e5m0fn", "e8m3b147", "fp16:sat", "e3m2fn"}) {
     const FloatFormat format = parse_format(name).value();
     const testing::EnumeratedFormat oracle(format);
     int64_t last_code = 0;

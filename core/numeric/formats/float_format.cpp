@@ -23,9 +23,11 @@ constexpr NamedFormat kNamed[] = {
     {"e5m2fnuz", kE5m2fnuz, {"fp8_e5m2fnuz", "float8_e5m2fnuz"}, {}, 20},
     {"e4m3fnuz", kE4m3fnuz, {"fp8_e4m3fnuz", "float8_e4m3fnuz"}, {}, 18},
     {"e4m3b11fnuz", kE4m3b11fnuz, {"fp8_e4m3b11fnuz", "float8_e4m3b11fnuz"}},
+    {"int8", kInt8, {}, {"i8", "s8"}},
     {"e3m2", kE3m2, {"float6_e3m2fn"}, {"fp6"}},
     {"e2m3", kE2m3, {"float6_e2m3fn"}},
     {"e2m1", kE2m1, {"float4_e2m1fn"}, {"fp4"}},
+    {"int4", kInt4, {}, {"i4", "s4"}},
 };
 
 struct NamedEncoding {
@@ -41,8 +43,8 @@ constexpr NamedEncoding kEncodings[] = {
     {"ieee", Encoding::ieee},
 };
 
-/// Returns the encoding of eXmY without a suffix: the element formats of OCP MX have no infinity
-/// and no NaN.
+/// Returns the encoding of eXmY without a suffix: the element formats of OCP MX and integers have no
+/// infinity and no NaN.
 constexpr Encoding default_encoding(int exponent_bits, int mantissa_bits) {
   for (const NamedFormat& each : kNamed) {
     const FloatFormat& format = each.format;
@@ -109,8 +111,8 @@ std::string read_base(std::string_view text, FloatFormat& format) {
   if (!exponent_bits || !take(rest, "m")) return unknown;
   const std::optional<int> mantissa_bits = take_number(rest);
   if (!mantissa_bits) return unknown;
-  if (*exponent_bits < 2 || *exponent_bits > 8) {
-    return "exponent bits are 2 to 8, not " + std::to_string(*exponent_bits);
+  if (*exponent_bits < 1 || *exponent_bits > 8) {
+    return "exponent bits are 1 to 8, not " + std::to_string(*exponent_bits);
   }
   if (*mantissa_bits > 23)
     return "mantissa bits are 0 to 23, not " + std::to_string(*mantissa_bits);
@@ -134,6 +136,10 @@ std::string read_base(std::string_view text, FloatFormat& format) {
     return quoted(rest) + " is not an encoding (fn, fnuz, finite, ieee), a bias (bN) or an option";
   }
   if (is_valid(format)) return "";
+  if (*exponent_bits == 1 && format.encoding != Encoding::finite) {
+    return "a single exponent bit leaves no room for infinity or NaN; write e1m" +
+           std::to_string(*mantissa_bits) + "finite";
+  }
   const BiasRange range = bias_range(*exponent_bits, *mantissa_bits, format.encoding);
   const std::string reason = "fp32 cannot represent all its values; ";
   if (range.first > range.last) return reason + "no bias is possible with this many bits";

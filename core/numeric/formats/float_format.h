@@ -29,7 +29,7 @@ enum class Encoding : uint8_t {
 };
 
 struct FloatFormat {
-  int exponent_bits = 8;   ///< 2..8
+  int exponent_bits = 8;   ///< 2..8; 1 with encoding finite: evenly spaced, as integers are
   int mantissa_bits = 23;  ///< 0..23, without the implicit bit
   int bias = 127;
   Encoding encoding = Encoding::ieee;
@@ -114,6 +114,10 @@ inline constexpr FloatFormat kE4m3b11fnuz{4, 3, 11, Encoding::fnuz};
 inline constexpr FloatFormat kE3m2{3, 2, 3, Encoding::finite};
 inline constexpr FloatFormat kE2m3{2, 3, 1, Encoding::finite};
 inline constexpr FloatFormat kE2m1{2, 1, 1, Encoding::finite};
+/// Integers from -127 to 127 and from -7 to 7: symmetric, without -128 and -8, as codes of weights
+/// are in TensorFlow Lite (Jacob et al., arXiv:1712.05877).
+inline constexpr FloatFormat kInt8{1, 6, -5, Encoding::finite};
+inline constexpr FloatFormat kInt4{1, 2, -1, Encoding::finite};
 
 /// A format with a name. Plans, options, their completion and hints, ONNX files, the viewer and the
 /// float lab list formats from this one table.
@@ -144,9 +148,10 @@ HS_HD constexpr BiasRange bias_range(int exponent_bits, int mantissa_bits,
 /// Returns whether the bit counts are in range and fp32 represents every value. Everything else in
 /// core/numeric requires valid formats.
 HS_HD constexpr bool is_valid(const FloatFormat& format) noexcept {
-  if (format.exponent_bits < 2 || format.exponent_bits > 8) return false;
+  if (format.exponent_bits < 1 || format.exponent_bits > 8) return false;
   if (format.mantissa_bits < 0 || format.mantissa_bits > 23) return false;
   if (format.encoding > Encoding::finite) return false;
+  if (format.exponent_bits == 1 && format.encoding != Encoding::finite) return false;
   const BiasRange range = bias_range(format.exponent_bits, format.mantissa_bits, format.encoding);
   return range.first <= format.bias && format.bias <= range.last;
 }
@@ -154,7 +159,8 @@ HS_HD constexpr bool is_valid(const FloatFormat& format) noexcept {
 /// Parses a name or alias of named_formats() or eXmY[fn|fnuz|finite|ieee][bBIAS], then any of the
 /// options ":sat", ":ftz" (both directions), ":ftz-in", ":ftz-out", each at most once.
 ///  - the bias may also precede the encoding, as in ml_dtypes' e4m3b11fnuz;
-///  - X from 2 to 8, Y from 0 to 23; without a suffix ieee, but e3m2, e2m3 and e2m1 are finite;
+///  - X from 2 to 8, or 1 if finite, Y from 0 to 23; without a suffix ieee, but e3m2, e2m3, e2m1,
+///    e1m6 and e1m2 are finite;
 ///  - the bias is 2^(X-1) - 1 unless given, for fnuz 2^(X-1).
 /// Returns nothing for an invalid format.
 std::optional<FloatFormat> parse_format(std::string_view text);
