@@ -42,7 +42,13 @@ struct DeviceGroups {
       read(from, Neighbours{param(at.first), at.count}, to);
       return;
     }
-    for (int j = 0; j < kSeveral; ++j) to[j] = j < at.count ? from[param(at.first + j)] : T{0};
+    read_parameters(from, Spaced{at.first, 1, at.count}, to);
+  }
+  template <class In, class T>
+  HS_HD void read_parameters(const In& from, const Spaced& at, T (&to)[kSeveral]) const {
+    for (int j = 0; j < kSeveral; ++j) {
+      to[j] = j < at.count ? from[param(at.first + j * at.step)] : T{0};
+    }
   }
 };
 
@@ -236,10 +242,21 @@ struct GroupGradSums {
   HS_HD void add(int64_t first, int thread, Shared& shared) const {
     const int64_t size = of.groups.size;
     if (way == SumWay::wide) {
-      shared.add(size, thread, [&](int64_t i, double& sum, double& product) {
-        const double g = of.slope(first + i);
-        sum += g;
-        product += g * of.normal(first + i);
+      const int64_t group = first / of.groups.size;
+      const double centre = of.mean != nullptr ? static_cast<double>(of.mean[group]) : 0.0;
+      const double inverse = static_cast<double>(of.inverse[group]);
+      shared.add_several(size, thread, [&](const Spaced& at, double& sum, double& product) {
+        const Spaced there{first + at.first, at.step, at.count};
+        T dy[kSeveral], x[kSeveral], scale[kSeveral];
+        read(of.dy, there, dy);
+        read(of.x, there, x);
+        of.groups.read_parameters(of.scale, there, scale);
+        for (int j = 0; j < kSeveral; ++j) {
+          if (j >= at.count) continue;
+          const double g = static_cast<double>(dy[j]) * static_cast<double>(scale[j]);
+          sum += g;
+          product += g * ((static_cast<double>(x[j]) - centre) * inverse);
+        }
       });
     } else if (way == SumWay::interleaved) {
       const int partial = thread % kPartialSums;

@@ -68,14 +68,6 @@ struct LineSums {
     first[thread] = one;
     second[thread] = other;
   }
-  /// Same, one by one.
-  template <class F>
-  HS_HD void add(int64_t n, int thread, const F& f) {
-    double one = 0.0, other = 0.0;
-    for (int64_t i = thread % kPartialSums; i < n; i += kPartialSums) f(i, one, other);
-    first[thread] = one;
-    second[thread] = other;
-  }
   /// Returns the total. For the thread that leads a line, after all threads have synchronized.
   HS_HD PlaneSums total(int thread) const {
     return {add_tree(first + thread), add_tree(second + thread)};

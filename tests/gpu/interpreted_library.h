@@ -91,7 +91,8 @@ struct InterpretedOptions {
   bool channels_inside = false;              ///< forward convolutions: k is (row, column, channel)
   std::vector<Accumulation> known_orders{};  ///< for the backend
   int64_t most_copied = int64_t{1} << 30;
-  bool biases = true;  ///< matrix products add them on request
+  bool biases = true;                        ///< matrix products add them on request
+  std::vector<MatrixPlan>* plans = nullptr;  ///< if not null, receives those of matrix products
 };
 
 class InterpretedMatrix final : public gpu::LibraryProduct {
@@ -293,6 +294,7 @@ class InterpretedLibrary final : public gpu::ProductLibrary {
   std::unique_ptr<gpu::LibraryProduct> matrix(const MatrixPlan& plan, std::string& why) override {
     const bool biased = plan.bias != nullptr && !options_.biases;
     if (options_.matrices && !biased) {
+      if (options_.plans != nullptr) options_.plans->push_back(plan);
       return std::make_unique<InterpretedMatrix>(plan, options_.sum);
     }
     why = "no matrices here";

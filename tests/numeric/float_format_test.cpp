@@ -302,7 +302,7 @@ TEST(FloatFormatTest, ContainsComparesRangeAndPrecision) {
 }
 
 TEST(NamedFormats, IntegersAreAllWholeNumbersUpToTheLargest) {
-  for (const auto& [format, largest] : {std::pair(kInt8, 127), std::pair(kInt4, 7)}) {
+  for (const auto& [format, largest] : {std::pair(kInt8Format, 127), std::pair(kInt4Format, 7)}) {
     EXPECT_EQ(format.max_finite(), largest);
     EXPECT_EQ(format.bits(), largest == 127 ? 8 : 4);
     for (int whole = 0; whole <= largest; ++whole) {

@@ -23,11 +23,11 @@ constexpr NamedFormat kNamed[] = {
     {"e5m2fnuz", kE5m2fnuz, {"fp8_e5m2fnuz", "float8_e5m2fnuz"}, {}, 20},
     {"e4m3fnuz", kE4m3fnuz, {"fp8_e4m3fnuz", "float8_e4m3fnuz"}, {}, 18},
     {"e4m3b11fnuz", kE4m3b11fnuz, {"fp8_e4m3b11fnuz", "float8_e4m3b11fnuz"}},
-    {"int8", kInt8, {}, {"i8", "s8"}},
+    {"int8", kInt8Format, {}, {"i8", "s8"}},
     {"e3m2", kE3m2, {"float6_e3m2fn"}, {"fp6"}},
     {"e2m3", kE2m3, {"float6_e2m3fn"}},
     {"e2m1", kE2m1, {"float4_e2m1fn"}, {"fp4"}},
-    {"int4", kInt4, {}, {"i4", "s4"}},
+    {"int4", kInt4Format, {}, {"i4", "s4"}},
 };
 
 struct NamedEncoding {

@@ -116,8 +116,8 @@ inline constexpr FloatFormat kE2m3{2, 3, 1, Encoding::finite};
 inline constexpr FloatFormat kE2m1{2, 1, 1, Encoding::finite};
 /// Integers from -127 to 127 and from -7 to 7: symmetric, without -128 and -8, as codes of weights
 /// are in TensorFlow Lite (Jacob et al., arXiv:1712.05877).
-inline constexpr FloatFormat kInt8{1, 6, -5, Encoding::finite};
-inline constexpr FloatFormat kInt4{1, 2, -1, Encoding::finite};
+inline constexpr FloatFormat kInt8Format{1, 6, -5, Encoding::finite};
+inline constexpr FloatFormat kInt4Format{1, 2, -1, Encoding::finite};
 
 /// A format with a name. Plans, options, their completion and hints, ONNX files, the viewer and the
 /// float lab list formats from this one table.
