@@ -200,7 +200,6 @@ TEST(FloatFormatTest, ImpossibleNamesAreRefused) {
                            "e4m3fnx",
                            "FP16",
                            "fp8",
-                           "int8",
                            "float",
                            "e99999999999m2",
                            "e5mm2",
