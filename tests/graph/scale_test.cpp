@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -220,6 +222,50 @@ TEST(ScaledOperands, AStepIsWhatItsDefinitionSays) {
       sum += static_cast<double>(dy[static_cast<size_t>(i * kHidden + j)]);
     }
     ASSERT_EQ(db[static_cast<size_t>(j)], to_bf16(static_cast<float>(sum)));
+  }
+}
+
+// The codes of int8 are whole numbers, and their products are summed exactly, as by int32
+// accumulators. x / s is rounded half to even, as ONNX QuantizeLinear does.
+TEST(ScaledOperands, IntegersAreMultipliedExactly) {
+  for (const auto& [format, largest] : {std::pair("int8", 127), std::pair("int4", 7)}) {
+    Plan plan;
+    plan.rules.push_back({.path = "",
+                          .op = "Gemm",
+                          .read = parse_format(format),
+                          .accumulation = Accumulation::fp64,
+                          .scale = parse_scale("current")});
+    const Step step(plan);
+    const auto quantized = [&](const std::vector<float>& x, float& factor) {
+      float amax = 0;
+      for (const float each : x) amax = std::max(amax, std::fabs(each));
+      const float scale = static_cast<float>(largest) / amax;
+      factor = 1 / scale;
+      std::vector<int64_t> codes;
+      for (const float each : x) codes.push_back(std::lrint(each * scale));
+      return codes;
+    };
+    float of_x = 0, of_w = 0;
+    const std::vector<int64_t> x = quantized(Step::noise({kBatch, kIn}, 77), of_x);
+    const std::vector<int64_t> w = quantized(step.variable("fc1.weight"), of_w);
+    const std::vector<float> codes = step.site("input.input");
+    EXPECT_EQ(std::vector<int64_t>(codes.begin(), codes.end()), x);
+    EXPECT_TRUE(
+        std::any_of(x.begin(), x.end(), [&](int64_t code) { return std::abs(code) == largest; }));
+    const std::vector<float> bias = step.variable("fc1.bias");
+    const std::vector<float> y = step.site("fc1.activation");
+    for (int64_t i = 0; i < kBatch; ++i) {
+      for (int64_t j = 0; j < kHidden; ++j) {
+        int64_t sum = 0;
+        for (int64_t k = 0; k < kIn; ++k) {
+          sum += x[static_cast<size_t>(i * kIn + k)] * w[static_cast<size_t>(j * kIn + k)];
+        }
+        const double scaled = static_cast<double>(sum) * static_cast<double>(of_x * of_w);
+        const double exact = scaled + static_cast<double>(bias[static_cast<size_t>(j)]);
+        ASSERT_NEAR(y[static_cast<size_t>(i * kHidden + j)], exact, 1e-6 * std::fabs(exact) + 1e-7)
+            << format << " " << i << ", " << j;
+      }
+    }
   }
 }
 
