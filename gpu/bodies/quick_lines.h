@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "core/numeric/elementary/quick_exp.h"
+#include "gpu/bodies/decision.h"
 #include "gpu/bodies/element_steps.h"
 #include "gpu/bodies/loss.h"
 #include "gpu/bodies/several.h"
@@ -21,9 +22,15 @@
 namespace halfscope::gpu {
 
 /// Blocks that a multiprocessor should hold of these bodies, which wait for memory and for long
-/// functions: this limits their registers. Exact bodies, which few lines need, are not inlined,
-/// because they would take most of these.
+/// functions: this limits their registers.
 inline constexpr int kBlocksAtOnce = 3;
+
+/// The step of an exact body. Few lines need it; inlined, it would take most of the registers.
+template <class Exact>
+HS_HD HS_SELDOM void exact_step(const Exact& exact, int64_t s, int64_t block, int thread,
+                                typename Exact::Shared& shared, typename Exact::State& state) {
+  exact.step(s, block, thread, shared, state);
+}
 
 /// Largest relative error of a sum of positive terms: of LineTeams's 16 partial sums in order, and
 /// of LinePacks's sums.
@@ -38,60 +45,6 @@ HS_HD inline double error_of_sums(const LineTeams& teams) {
 HS_HD inline double error_of_shares(const LineTeams& teams) {
   return 2.0 * (elementary::kQuickError + 0x1p-52) + error_of_sums(teams) + 0x1p-50;
 }
-
-/// Rounds results to nearest where a bound on their error allows it.
-struct Decision {
-  Destination to;
-  bool fp32 = to.format == format_of(Storage::fp32);  ///< rounds to fp32, without other options
-
-  /// Returns whether few enough results of such lines are in doubt.
-  static bool suits(const FloatFormat& format, int64_t size) {
-    constexpr int64_t kMostTerms = 4096;
-    return format.mantissa_bits <= 12 || (format == format_of(Storage::fp32) && size <= kMostTerms);
-  }
-
-  /// Sets `result` to what any number within `error` of `value` is rounded to. Returns false if
-  /// they are not all rounded to the same number.
-  HS_HD bool round(double value, double error, float& result) const {
-    if (value == 0.0 && error == 0.0) {
-      result = to.rounded(static_cast<float>(value));
-      return true;
-    }
-    if (fp32) {
-      result = static_cast<float>(value - error);
-      return same(result, static_cast<float>(value + error));
-    }
-    const elementary::Interval near = elementary::narrow_interval(value, error);
-    result = to.rounded(near.low);
-    if (same(result, to.rounded(near.high))) return true;
-    if (to.rounds_itself && elementary::magnitude(value) + error < half_of_least()) {
-      result = value < 0.0 ? -0.0f : 0.0f;
-      return true;
-    }
-    return round_slowly(value, error, result);
-  }
-  /// Same for an error relative to the value, below 2^-30.
-  HS_HD bool round_share(double value, double relative, float& result) const {
-    if (fp32) {
-      // A unit in the last place is at least 2^-53 of the value.
-      result = static_cast<float>(value);
-      const uint32_t margin = static_cast<uint32_t>(relative * 0x1p53) + 1;
-      if (elementary::rounds_surely(value, margin)) return true;
-    }
-    return round(value, elementary::magnitude(value) * relative, result);
-  }
-
- private:
-  HS_HD static bool same(float a, float b) {
-    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) && !is_nan(a);
-  }
-  /// Returns half of the least positive number of a 16-bit format, or less.
-  HS_HD double half_of_least() const { return to.storage == Storage::fp16 ? 0x1p-26 : 0x1p-135; }
-  HS_HD HS_SELDOM bool round_slowly(double value, double error, float& result) const {
-    result = to.rounded(delivered<float>(value - error, to.format));
-    return same(result, to.rounded(delivered<float>(value + error, to.format)));
-  }
-};
 
 /// kSeveral neighbours of a line, those from `begin` to before `end`.
 struct Pack {
@@ -322,7 +275,7 @@ struct QuickSoftmax {
     if (line >= teams.lines) return;
     if (s >= kQuickSteps) {
       if (shared.doubts.about(teams, thread)) {
-        exact_step(s - kQuickSteps, block, thread, shared.exact, state.exact);
+        exact_step(exact, s - kQuickSteps, block, thread, shared.exact, state.exact);
       }
       return;
     }
@@ -348,11 +301,6 @@ struct QuickSoftmax {
   }
 
  private:
-  HS_HD HS_SELDOM void exact_step(int64_t s, int64_t block, int thread,
-                                  typename Exact::Shared& shared,
-                                  typename Exact::State& state) const {
-    exact.step(s, block, thread, shared, state);
-  }
   /// Returns whether all results are certain.
   HS_HD bool write(const Pack& pack, const double (&power)[kSeveral], double inverse) const {
     const Decision decision{exact.y.destination()};
@@ -455,7 +403,8 @@ struct QuickLossGrad {
     if (s == 0) {
       shared.doubts.clear(teams, thread);
     } else if (s > 1) {
-      if (shared.doubts.about(teams, thread)) exact_step(s - 2, block, thread, shared.exact, state);
+      if (shared.doubts.about(teams, thread))
+        exact_step(exact, s - 2, block, thread, shared.exact, state);
     } else if (!exact.of.counts(row)) {
       shared.doubts.raise(teams, thread);  // zeros
     } else if (!write(row, thread)) {
@@ -464,10 +413,6 @@ struct QuickLossGrad {
   }
 
  private:
-  HS_HD HS_SELDOM void exact_step(int64_t s, int64_t block, int thread, Exact::Shared& shared,
-                                  State& state) const {
-    exact.step(s, block, thread, shared, state);
-  }
   /// Returns whether all results are certain.
   HS_HD bool write(int64_t row, int thread) const {
     const double largest = sums.largest[row], sum = sums.sum[row], scale = *exact.scale;
@@ -545,16 +490,11 @@ struct QuickSoftmaxGrad {
       state.error = shared.size.of(teams, thread, Plus{}) * error_of_sums(teams);
       if (!write(line, thread, state)) shared.doubts.raise(teams, thread);
     } else if (shared.doubts.about(teams, thread)) {
-      exact_step(s - 3, block, thread, shared.exact, state.exact);
+      exact_step(exact, s - 3, block, thread, shared.exact, state.exact);
     }
   }
 
  private:
-  HS_HD HS_SELDOM void exact_step(int64_t s, int64_t block, int thread,
-                                  typename Exact::Shared& shared,
-                                  typename Exact::State& state) const {
-    exact.step(s, block, thread, shared, state);
-  }
   HS_HD void add(int64_t line, int thread, Shared& shared, State& state) const {
     const LinePacks packs{exact.sums.teams};
     double sum = 0.0, size = 0.0;

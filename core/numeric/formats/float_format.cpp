@@ -26,8 +26,8 @@ constexpr NamedFormat kNamed[] = {
     {"int8", kInt8Format, {}, {"i8", "s8"}},
     {"e3m2", kE3m2, {"float6_e3m2fn"}, {"fp6"}},
     {"e2m3", kE2m3, {"float6_e2m3fn"}},
-    {"e2m1", kE2m1, {"float4_e2m1fn"}, {"fp4"}},
     {"int4", kInt4Format, {}, {"i4", "s4"}},
+    {"e2m1", kE2m1, {"float4_e2m1fn"}, {"fp4"}},
 };
 
 struct NamedEncoding {
