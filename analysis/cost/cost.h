@@ -59,8 +59,8 @@ StepTime step_time(const PlanCost& cost, const Device& device);
 std::string why_no_faster(const LayerTime& before, const LayerTime& now, const Device& device);
 
 /// Returns the largest number of samples whose peak of memory is at most `bytes`, 0 if not even one
-/// fits. `build` lowers the network for a number of samples. Where it throws Error for so many, the
-/// memory of the last two that it took is extrapolated.
+/// fits. `build` lowers the network for a number of samples. If it throws Error because there are
+/// too many, the memory is extrapolated from the last two numbers that it accepted.
 int64_t largest_batch(const std::function<Executable(int64_t batch)>& build, int64_t bytes);
 
 }  // namespace halfscope

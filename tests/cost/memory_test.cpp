@@ -73,7 +73,7 @@ TEST(Memory, LargestBatchIsTheLastThatFits) {
   EXPECT_LE(memory_of(build(largest)).peak, kBytes);
   EXPECT_GT(memory_of(build(largest + 1)).peak, kBytes);
   EXPECT_EQ(largest_batch(build, 1000), 0);
-  // Memory of so many samples is a straight line, so it can be extrapolated.
+  // Memory grows by the same amount with each of so many samples, so it can be extrapolated.
   const auto limited = [&](int64_t batch) {
     if (batch > 300) throw Error("too large");
     return build(batch);

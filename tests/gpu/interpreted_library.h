@@ -92,7 +92,7 @@ struct InterpretedOptions {
   std::vector<Accumulation> known_orders{};  ///< for the backend
   int64_t most_copied = int64_t{1} << 30;
   bool biases = true;                        ///< matrix products add them on request
-  std::vector<MatrixPlan>* plans = nullptr;  ///< if not null, receives those of matrix products
+  std::vector<MatrixPlan>* plans = nullptr;  ///< receives the plans of matrix products
 };
 
 class InterpretedMatrix final : public gpu::LibraryProduct {

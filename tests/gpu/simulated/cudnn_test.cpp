@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/cudnn_layers.h"
 #include "core/numeric/formats/codes.h"
 #include "gpu/libraries/cudnn_descriptor.cuh"
 #include "gpu/libraries/cudnn_engines.cuh"
@@ -255,25 +256,10 @@ TEST_F(SimulatedCudnn, TheGoodEnginesAreChosen) {
   EXPECT_EQ(library->device_bytes(), 4096);
 }
 
-/// A convolution of 7 x 6 pixels in fp32, moved by `stride`.
+/// A convolution of 7 x 7 pixels in fp32.
 ConvPlan plan_of_window(ConvProduct product, int64_t window, int64_t pad, int64_t stride = 1) {
-  const auto moved = [&](int64_t pixels) { return (pixels + 2 * pad - window) / stride + 1; };
-  const gpu::ConvGeometry s{.batch = 2,
-                            .in = 3,
-                            .height = 7,
-                            .width = 6,
-                            .out = 4,
-                            .kernel_h = window,
-                            .kernel_w = window,
-                            .stride_h = stride,
-                            .stride_w = stride,
-                            .pad_top = pad,
-                            .pad_left = pad,
-                            .pad_bottom = pad,
-                            .pad_right = pad,
-                            .out_height = moved(7),
-                            .out_width = moved(6)};
-  return plan_convolution(product, s, Storage::fp32, Storage::fp32, false);
+  const ConvLayer layer{3, 7, 4, window, stride, pad};
+  return plan_convolution(product, layer.geometry(2), Storage::fp32, Storage::fp32, false);
 }
 
 // Engine 12 transforms its operands and does not say so.
