@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analysis/cost/work.h"
+#include "core/lower/known_values.h"
 #include "core/lower/narrow.h"
 
 namespace halfscope {
@@ -170,5 +171,22 @@ class Walk {
 }  // namespace
 
 MemoryUse memory_of(const Executable& executable) { return Walk(executable).use(); }
+
+int64_t kept_weight_bytes(const Executable& executable) {
+  const Storage storage(executable.graph);
+  const std::vector<bool> known = known_values(executable);
+  std::set<ValueId> kept;
+  for (const NodeId id : executable.entry(executable.forward)) {
+    const Node& node = executable.graph.node(id);
+    if (known[static_cast<size_t>(node.outputs[0])]) continue;
+    for (const ValueId input : node.inputs) {
+      if (input == kNone || !known[static_cast<size_t>(input)]) continue;
+      for (const ValueId part : storage.parts(input)) kept.insert(part);
+    }
+  }
+  int64_t bytes = 0;
+  for (const ValueId part : kept) bytes += storage.bytes(part);
+  return bytes;
+}
 
 }  // namespace halfscope

@@ -26,6 +26,10 @@ struct MemoryUse {
   int64_t always() const noexcept { return weights + buffers + optimizer + inputs; }
 };
 
+/// Returns the bytes of weights and constants that inference keeps: each in the form in which
+/// operators read it, with the scales of its codes.
+int64_t kept_weight_bytes(const Executable& executable);
+
 /// Returns the memory of a training step, or of a forward pass for executables of
 /// lower_inference(), where `activations` are those alive at the peak.
 MemoryUse memory_of(const Executable& executable);

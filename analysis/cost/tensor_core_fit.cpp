@@ -86,6 +86,7 @@ std::optional<TensorCoreInput> tensor_core_input(const FloatFormat& format,
   if (format == kFp16) return by_bits("fp16", 16);
   if (format == kBf16) return by_bits("bf16", 16);
   if (format == kTf32) return by_bits("tf32", 32);
+  if (format == kInt8Format) return by_bits("int8", 8, true);
   const bool mx =
       scale.kind == TensorScale::Kind::block && scale.block_size == kMxBlock && !scale.fp32_scales;
   if (format == kE4m3fn || format == kE5m2) {

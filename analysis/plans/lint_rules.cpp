@@ -29,9 +29,10 @@ bool selects(const PlanRule& rule, const Node& node) {
 bool same(const NodePlan& a, const NodePlan& b) {
   return a.follows == b.follows && (a.follows || (a.read == b.read && a.write == b.write)) &&
          a.accumulation == b.accumulation && a.rounding == b.rounding && a.scale == b.scale &&
-         a.grad_read == b.grad_read && a.grad_rounding == b.grad_rounding &&
-         a.stagewise == b.stagewise && a.constants_in_range == b.constants_in_range &&
-         a.clamps == b.clamps && a.prescale == b.prescale;
+         a.second_scale == b.second_scale && a.grad_read == b.grad_read &&
+         a.grad_rounding == b.grad_rounding && a.stagewise == b.stagewise &&
+         a.constants_in_range == b.constants_in_range && a.clamps == b.clamps &&
+         a.prescale == b.prescale;
 }
 
 /// Returns the plan of the node, which rules may select by another name than its path.

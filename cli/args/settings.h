@@ -33,6 +33,7 @@ enum Commands : unsigned {
   kPlanScalers = 1U << 10U,
   kPlanNodes = kPlanShow | kPlanExplain | kPlanDiff | kPlanLint,
   kCost = 1U << 22U,
+  kQuantize = 1U << 23U,
   kPlan = kPlanList | kPlanNodes | kPlanScalers
 };
 

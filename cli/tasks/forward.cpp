@@ -16,14 +16,14 @@ namespace {
 
 constexpr int64_t kUsualBatch = 128;
 
-Samples read_samples(const Settings& settings) {
+Samples read_samples(const Settings& settings, TrainPart train) {
   Samples samples;
   if (!settings.data.empty()) {
     samples.data = about({"data"}, [&] { return load_data(settings.data); });
     // A file of arrays without a test part has nothing that was set aside.
     const bool whole = samples.data.test.size() == 0 && !samples.data.train.arrays.empty();
     if (whole) samples.data.test = std::move(samples.data.train);
-    samples.data.train = {};
+    if (whole || train == TrainPart::drop) samples.data.train = {};
     if (samples.data.test.size() == 0) {
       throw usage_error("--data '" + settings.data + "' has no test part", "use --input")
           .about({"data"});
@@ -55,11 +55,11 @@ Samples read_samples(const Settings& settings) {
 
 }  // namespace
 
-Work read_work(const Settings& settings) {
+Work read_work(const Settings& settings, TrainPart train) {
   Work work;
   work.wanted = network_options(settings);
   if (!settings.random_input) {
-    work.samples = read_samples(settings);
+    work.samples = read_samples(settings, train);
     describe_samples(work.samples.data, work.wanted);
   }
   const int64_t available =

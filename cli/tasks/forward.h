@@ -26,8 +26,11 @@ struct Work {
   NetworkOptions wanted;
 };
 
+/// Whether a data set's training part stays in memory.
+enum class TrainPart : uint8_t { drop, keep };
+
 /// Loads the network and the samples that the settings name. Throws Error.
-Work read_work(const Settings& settings);
+Work read_work(const Settings& settings, TrainPart train = TrainPart::drop);
 
 /// Everything but the initial weights and the labels, which are read later. Throws Error (usage).
 RunnerConfig runner_config(const Settings& settings);

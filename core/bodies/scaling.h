@@ -17,13 +17,15 @@
 
 namespace halfscope {
 
-/// Returns the factor for the elements of a tensor that has a single scale. `amax` is its largest
+/// Returns the number by which the elements of a tensor with a single scale are multiplied, or
+/// divided (Kind::divided). `amax` is its largest
 /// magnitude (used by current scaling), `state` the scale that delayed scaling has stored (0: none
 /// yet).
 HS_HD inline float tensor_factor(const TensorScale& choice, const FloatFormat& code, float amax,
                                  float state) noexcept {
   switch (choice.kind) {
     case TensorScale::Kind::fixed:
+    case TensorScale::Kind::divided:
       return choice.factor;
     case TensorScale::Kind::current:
       if (choice.amax_floor > amax) amax = choice.amax_floor;
@@ -34,6 +36,11 @@ HS_HD inline float tensor_factor(const TensorScale& choice, const FloatFormat& c
     default:
       return 1;
   }
+}
+
+/// Returns the number by which sums of the codes are multiplied to undo the factor.
+HS_HD inline float undone(const TensorScale& choice, float factor) noexcept {
+  return choice.kind == TensorScale::Kind::divided ? factor : 1 / factor;
 }
 
 /// Returns x over a scale that is a power of two. That is exact unless the quotient underflows

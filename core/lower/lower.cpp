@@ -268,6 +268,7 @@ void settle_gradient_formats(Graph& graph, NodeId first_backward, const Gradient
       } else if (!find_op(node.op).sums_products()) {
         node.plan.read = node.plan.write;  // scaled codes are only for products
         node.plan.scale = {};
+        node.plan.second_scale.reset();
       }
       const auto found = forward_of.find(node.outputs[0]);
       if (found != forward_of.end()) {
@@ -470,6 +471,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
   }
   if (plan.fuses) fuse_chains(graph, {out.loss, out.logits, eval_target});
   settle_forward_formats(graph, plan.storage, target_inputs(model, expanded.new_of));
+  for (const Node& node : graph.nodes()) check_trains(node);
 
   out.loss_scale = graph.add_input("loss_scale", {});
   const NodeId first_backward = static_cast<NodeId>(graph.nodes().size());

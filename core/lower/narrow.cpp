@@ -16,6 +16,21 @@
 namespace halfscope {
 namespace {
 
+/// Axes of an operand along which all elements enter the same sums.
+struct SummedAxes {
+  int64_t first = 0;
+  bool all_after = false;  ///< and all axes after it
+};
+
+/// Returns nothing if other axes lie between them, or before a channel's.
+std::optional<SummedAxes> summed_axes(const Node& node, size_t i) {
+  const OpDef& def = find_op(node.op);
+  const bool reads_samples = def.product == ProductKind::conv_grad_input && i == 0;
+  if (def.product == ProductKind::conv || reads_samples) return SummedAxes{1, true};
+  if (def.product != ProductKind::matrix) return std::nullopt;
+  return SummedAxes{def.summed_axis(node, i), false};
+}
+
 bool carries_gradient(const Graph& graph, ValueId value) {
   const NodeId producer = graph.value(before_narrowing(graph, value)).producer;
   return producer != kNone && graph.node(producer).phase == Phase::backward;
@@ -60,7 +75,8 @@ class Narrower {
           carries_gradient(graph_, input)) {
         rounding = *graph_.node(id).plan.grad_rounding;
       }
-      if (i < 2 && scales_operands(graph_.node(id))) {
+      const bool product = find_op(graph_.node(id).op).sums_products();
+      if (i < 2 && product && operand_scale(graph_.node(id).plan, i).any()) {
         scale(id, i, read, rounding);
       } else {
         graph_.node(id).inputs[i] = cast(id, input, read, rounding);
@@ -124,23 +140,30 @@ class Narrower {
   void scale(NodeId reader, size_t i, const FloatFormat& read, const RoundingChoice& rounding) {
     const Node node = graph_.node(reader);
     const ValueId input = node.inputs[i];
-    const TensorScale& choice = node.plan.scale;
+    TensorScale choice = operand_scale(node.plan, i);
     Attributes attributes;
-    if (choice.by_block()) {
+    if (choice.kind == TensorScale::Kind::channel) {
+      if (const std::optional<SummedAxes> axes = summed_axes(node, i)) {
+        attributes = channel_attributes(*axes, graph_.value(input).shape);
+      } else {
+        choice = {.kind = TensorScale::Kind::current};
+      }
+    } else if (choice.by_block()) {
       const bool square = choice.square_weights && graph_.variable_of(input) != nullptr &&
                           graph_.value(input).shape.size() >= 2;
       attributes["block"] = int64_t{choice.block()};
       attributes["axis"] = square ? int64_t{1} : find_op(node.op).summed_axis(node, i);
       attributes["square"] = int64_t{square};
     }
+    std::string layout;
+    for (const auto& [name, value] : attributes) {
+      layout += " " + name + std::to_string(std::get<int64_t>(value));
+    }
     const std::string how =
-        format_name(read) + " " + rounding_name(rounding) + " " + scale_name(choice) + " " +
-        (choice.by_block() ? std::to_string(std::get<int64_t>(attributes["axis"])) +
-                                 std::to_string(std::get<int64_t>(attributes["square"]))
-                           : "");
+        format_name(read) + " " + rounding_name(rounding) + " " + scale_name(choice) + layout;
     Scaled& scaled = scaled_.try_emplace({input, how}).first->second;
     if (scaled.operand == kNone) {
-      scaled = add_quantize(reader, i, input, attributes, read, rounding);
+      scaled = add_quantize(reader, i, input, choice, attributes, read, rounding);
     }
     graph_.node(reader).inputs[i] = scaled.operand;
     if (scaled.factor == kNone) return;
@@ -148,9 +171,22 @@ class Narrower {
     graph_.node(reader).inputs[kFirstScaleInput + i] = scaled.factor;
   }
 
-  Scaled add_quantize(NodeId reader, size_t i, ValueId input, const Attributes& attributes,
-                      const FloatFormat& read, const RoundingChoice& rounding) {
-    const TensorScale choice = graph_.node(reader).plan.scale;
+  /// One block for each channel.
+  static Attributes channel_attributes(const SummedAxes& axes, const Shape& shape) {
+    const auto rank = static_cast<int64_t>(shape.size());
+    const int64_t first = std::max<int64_t>(axes.first < 0 ? axes.first + rank : axes.first, 0);
+    int64_t block = 1;
+    for (int64_t axis = first; axis < (axes.all_after ? rank : first + 1); ++axis) {
+      block *= shape[static_cast<size_t>(axis)];
+    }
+    return {{"block", std::max<int64_t>(block, 1)},
+            {"axis", first},
+            {"through", int64_t{axes.all_after}}};
+  }
+
+  Scaled add_quantize(NodeId reader, size_t i, ValueId input, const TensorScale& choice,
+                      const Attributes& attributes, const FloatFormat& read,
+                      const RoundingChoice& rounding) {
     const FloatFormat stored = graph_.value(input).format;
     FloatFormat code = read;
     code.saturate = true;
@@ -233,8 +269,13 @@ class Narrower {
 
 }  // namespace
 
+const TensorScale& operand_scale(const NodePlan& plan, size_t i) {
+  return i == 1 && plan.second_scale ? *plan.second_scale : plan.scale;
+}
+
 bool scales_operands(const Node& node) {
-  return node.plan.scale.any() && find_op(node.op).sums_products();
+  const bool scales = operand_scale(node.plan, 0).any() || operand_scale(node.plan, 1).any();
+  return scales && find_op(node.op).sums_products();
 }
 
 FloatFormat read_format(const Graph& graph, const Node& node, size_t i) {

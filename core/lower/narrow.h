@@ -3,7 +3,8 @@
 // (value, format, rounding), or for scaled operands of products
 //
 //   one scale     Quantize -> codes, scale;              the product multiplies its sums by scale
-//   by block      Quantize -> codes, scales -> Dequantize; the product sums the values
+//   by block, by channel
+//                 Quantize -> codes, scales -> Dequantize; the product sums the values
 //   delayed       Quantize also reads a state, which ScaleUpdate advances once per forward pass
 #pragma once
 
@@ -17,7 +18,10 @@ namespace halfscope {
 /// its first operand, then that of its second.
 inline constexpr size_t kFirstScaleInput = 3;
 
-/// Returns whether the node scales its narrow operands: it sums products, and its plan says so.
+/// Returns how the plan scales a product's operand 0 or 1.
+const TensorScale& operand_scale(const NodePlan& plan, size_t i);
+
+/// Returns whether the node scales narrow operands: it sums products, and its plan says so.
 bool scales_operands(const Node& node);
 
 /// Returns the format in which the node reads input i; values with more precision or range are

@@ -20,10 +20,12 @@ void check_tensor_cores(const Node& node) {
   const FloatFormat accumulator = how.half_accumulator ? kFp16 : kFp32;
   const FloatFormat& read = node.plan.read;
   const FloatFormat gradient = node.plan.grad_read.value_or(read);
-  if (node.plan.scale.by_block() && read != kFp32) {
+  for (const size_t operand : {size_t{0}, size_t{1}}) {
+    const TensorScale& scale = operand_scale(node.plan, operand);
+    if (!scale.by_block() || read == kFp32) continue;
     throw usage_error(node.path + ": " + accumulation_name(how) +
                           " cannot multiply operands scaled by block, but the plan sets scale " +
-                          scale_name(node.plan.scale),
+                          scale_name(scale),
                       "scale whole tensors (static, current, delayed) or sum in fp32; train lanes "
                       "with block scales in a separate run")
         .about({"accumulate", "lanes", "plan"});
@@ -44,13 +46,24 @@ void check_tensor_cores(const Node& node) {
 }
 
 void check_scale(const Node& node) {
-  if (node.plan.scale.kind != TensorScale::Kind::nvfp4 || !scales_operands(node)) return;
+  const bool nvfp4 = operand_scale(node.plan, 0).kind == TensorScale::Kind::nvfp4 ||
+                     operand_scale(node.plan, 1).kind == TensorScale::Kind::nvfp4;
+  if (!nvfp4 || !scales_operands(node)) return;
   for (const FloatFormat& read : {node.plan.read, node.plan.grad_read.value_or(node.plan.read)}) {
     if (read == kE2m1 || read == kFp32) continue;
     throw usage_error(node.path + ": nvfp4 scales need e2m1 operands, not " + format_name(read),
                       "read in e2m1, or use scale mx or block:N")
         .about({"lanes", "plan"});
   }
+}
+
+void check_trains(const Node& node) {
+  if (!node.plan.second_scale || !scales_operands(node)) return;
+  throw usage_error(node.path +
+                        ": the plan scales the second operand in its own way, which only "
+                        "the forward pass has",
+                    "use this plan with halfscope run, or leave second_scale out")
+      .about({"lanes", "plan"});
 }
 
 }  // namespace halfscope

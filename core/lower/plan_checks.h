@@ -13,4 +13,7 @@ void check_tensor_cores(const Node& node);
 /// Throws Error (usage) if the node's scales need operands of another format.
 void check_scale(const Node& node);
 
+/// Throws Error (usage) if the node's plan only has a meaning in inference.
+void check_trains(const Node& node);
+
 }  // namespace halfscope

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/lower/narrow.h"
 #include "core/onnx/exporter.h"
 #include "core/onnx/tensor_proto.h"
 #include "core/ops/ops.h"
@@ -43,9 +44,13 @@ std::string operand(Exporter& e, const Node& node, size_t i) {
   return index && !stays ? e.integer(node.inputs[i]) : e.name_of(node.inputs[i]);
 }
 
+/// Without the scales of a product's operands, which DequantizeLinear has applied.
 Names input_names(Exporter& e, const Node& node) {
   Names names;
-  for (size_t i = 0; i < node.inputs.size(); ++i) names.push_back(operand(e, node, i));
+  const size_t count = find_op(node.op).sums_products()
+                           ? std::min(node.inputs.size(), kFirstScaleInput)
+                           : node.inputs.size();
+  for (size_t i = 0; i < count; ++i) names.push_back(operand(e, node, i));
   while (!names.empty() && names.back().empty()) names.pop_back();
   return names;
 }

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/lower/execution.h"
+#include "core/lower/narrow.h"
 #include "core/numeric/formats/round.h"
 #include "core/onnx/export.h"
 #include "core/onnx/model_file.h"
@@ -200,15 +201,16 @@ void Exporter::round_output(ValueId value, const std::string& exact) {
 void Exporter::add_node(NodeId id) {
   const Node node = graph_.node(id);  // a copy, because expansions grow the graph
   const Accumulation& sums = node.plan.accumulation;
-  if (form_ != PlanForm::none && takes_sums(node) &&
+  // Sums of integers are exact, in double as in a runtime's 32-bit integers.
+  const bool exact =
+      sums == Accumulation::fp64 && scales_operands(node) && node.plan.read.evenly_spaced();
+  if (form_ != PlanForm::none && takes_sums(node) && !exact &&
       (sums.kind != Accumulation::Kind::fp32 || !sums.is_single_chain())) {
     throw Error(node.path + " (" + node.op + "): ONNX cannot express how this operator accumulates",
                 "export a plan that accumulates in fp32");
   }
-  if (node.op == "Quantize" || node.op == "Dequantize") {
-    throw Error(node.path + ": ONNX cannot express how the scale of its operands is computed",
-                "export a plan without scales");
-  }
+  if (node.op == "Quantize") return add_quantize(node);
+  if (node.op == "Dequantize") return name_values(node.outputs[0], names_.at(node.inputs[0]));
   if (typed()) return add_typed_node(node);
   if (node.op == "Cast") {
     names_[node.outputs[0]] = name_of(node.inputs[0]);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -74,6 +75,13 @@ class Exporter {
   /// Returns the weight of a variable. Throws Error if it is missing or has another shape.
   const Tensor& weight(const Variable& variable) const;
   std::string add_cast(const std::string& from, const std::string& to, const FloatFormat& format);
+
+  // Scaled operands (exporter_quantize.cpp).
+  void add_quantize(const Node& node);
+  void name_values(ValueId codes, const std::string& name);
+  /// A weight or constant as codes.
+  struct Codes;
+  std::optional<Codes> known_codes(const Node& node) const;
 
   // For PlanForm::types and types_and_io.
   bool typed() const { return form_ >= PlanForm::types; }

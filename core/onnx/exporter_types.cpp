@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/lower/execution.h"
+#include "core/lower/narrow.h"
 #include "core/numeric/formats/round.h"
 #include "core/onnx/exporter.h"
 #include "core/ops/ops.h"
@@ -104,6 +105,7 @@ std::string Exporter::stored_name_of(ValueId value) {
 }
 
 DataType Exporter::type_to_compute(const Node& node) const {
+  if (scales_operands(node)) return DataType::float32;  // as DequantizeLinear writes
   // ONNX allows separate types for a batch normalization's scale, bias, mean and variance.
   const size_t end = node.op == "BatchNormalization" ? 1 : node.inputs.size();
   std::vector<FloatFormat> formats;

@@ -331,7 +331,7 @@ Result flatten(const FoldCall& c) {
 /// Computes (x - zero) * scale, per tensor or along an axis, for the weights of quantized files.
 Result dequantize(const FoldCall& c) {
   const KnownTensor &x = c.input(0), &scale = c.input(1);
-  if (x.real() || !scale.real()) throw Error(c.what + ": it needs integers and a real scale");
+  if (!scale.real()) throw Error(c.what + ": its scale must be real");
   if (c.attributes.integer("block_size", 0) != 0)
     throw Error(c.what + ": blocked scales are not supported");
   const bool whole = scale.count() == 1;
@@ -341,7 +341,7 @@ Result dequantize(const FoldCall& c) {
   if (!whole && scale.shape != Shape{x.shape[axis]})
     throw Error(c.what + ": its scale does not fit the input");
   const KnownTensor* zero = c.has(2) ? &c.input(2) : nullptr;
-  if (zero != nullptr && (zero->count() != scale.count() || zero->real()))
+  if (zero != nullptr && (zero->count() != scale.count() || zero->real() != x.real()))
     throw Error(c.what + ": its zero point does not fit the scale");
   const int64_t stride = whole ? 1 : strides_of(x.shape)[axis];
   // From opset 23 on, the file can name the type.

@@ -25,6 +25,10 @@
 
 namespace halfscope::onnx_files {
 
+/// Attribute of nodes that compute in float32 whatever the type of their results is; 1 if results
+/// beyond the range become the type's largest number, 0 if they overflow.
+inline constexpr const char* kComputesCodes = "computes_codes";
+
 /// The value behind a name of a file.
 struct Binding {
   std::string name;
@@ -150,7 +154,8 @@ class Importer {
                                      const NodeAttributes& attributes,
                                      const std::vector<BindingPtr>& inputs, const std::string& path,
                                      const std::string& what);
-  /// Notes which function of PyTorch the nodes from number `first` on come from, if the file says so.
+  /// Notes which function of PyTorch the nodes from number `first` on come from, if the file says
+  /// so.
   void note_function(const ::onnx::NodeProto& node, size_t first);
   void compute_at_run_time(Binding& binding, const ::onnx::NodeProto& node,
                            const std::vector<BindingPtr>& inputs, const std::string& prefix,

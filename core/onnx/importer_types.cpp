@@ -143,10 +143,15 @@ Plan Importer::types_of(const Graph& graph) const {
   }
   for (const Node& node : graph.nodes()) {
     const DataType type = type_of(node);
-    if (formats(type) != formats(usual)) {
+    const bool codes = node.attributes.contains(kComputesCodes);
+    if (formats(type) != formats(usual) || codes) {
       PlanRule rule;
       rule.path = exact_glob(node.path);
       rule.read = rule.write = formats(type);
+      if (codes) {
+        rule.read = kFp32;
+        rule.write->saturate = int_attribute(node, kComputesCodes, 1) != 0;
+      }
       plan.rules.push_back(std::move(rule));
     }
     add_inner_types(node, plan);

@@ -349,6 +349,15 @@ void write_tensor(const KnownTensor& tensor, const std::string& name, ::onnx::Te
     case DataType::int32:
       for (int64_t value : tensor.ints) put(static_cast<int32_t>(value));
       break;
+    case DataType::int8:
+      for (int64_t value : tensor.ints) put(static_cast<int8_t>(value));
+      break;
+    case DataType::int4:  // two in a byte, the first in its low half
+      for (size_t i = 0; i < tensor.ints.size(); i += 2) {
+        const int64_t next = i + 1 < tensor.ints.size() ? tensor.ints[i + 1] : 0;
+        put(static_cast<uint8_t>((tensor.ints[i] & 15) | (next & 15) << 4));
+      }
+      break;
     case DataType::boolean:
       for (int64_t value : tensor.ints) put(static_cast<uint8_t>(value != 0));
       break;

@@ -16,8 +16,8 @@ namespace halfscope::onnx_files {
 KnownTensor read_tensor(const ::onnx::TensorProto& proto, const std::filesystem::path& folder,
                         const std::string& what);
 
-/// Writes raw little-endian bytes of type FLOAT, FLOAT16, BFLOAT16, an 8-bit float, INT64, INT32 or
-/// BOOL.
+/// Writes raw little-endian bytes of type FLOAT, FLOAT16, BFLOAT16, an 8-bit float, INT64, INT32,
+/// INT8, INT4 or BOOL.
 void write_tensor(const KnownTensor& tensor, const std::string& name, ::onnx::TensorProto& proto);
 
 }  // namespace halfscope::onnx_files

@@ -236,11 +236,12 @@ void Translation::set_known(size_t output, KnownTensor tensor) {
 
 namespace {
 
-std::array<std::span<const Translator>, 12> all_translators() {
+std::array<std::span<const Translator>, 13> all_translators() {
   return {attention_translators(), einsum_translators(),   function_translators(),
           math_translators(),      movement_translators(), network_translators(),
           recurrent_translators(), resize_translators(),   sampling_translators(),
-          scatter_translators(),   choice_translators(),   window_translators()};
+          scatter_translators(),   choice_translators(),   window_translators(),
+          quantize_translators()};
 }
 
 }  // namespace

@@ -130,6 +130,7 @@ std::span<const Translator> function_translators();
 std::span<const Translator> math_translators();
 std::span<const Translator> movement_translators();
 std::span<const Translator> network_translators();
+std::span<const Translator> quantize_translators();
 std::span<const Translator> recurrent_translators();
 std::span<const Translator> resize_translators();
 std::span<const Translator> sampling_translators();

@@ -3,7 +3,8 @@
 //   Quantize(x[, state]) -> (codes, scale, tensor_scale): codes are x over its scale, rounded to
 //     the output's format. With attribute block = 0 there is a single scale, and `scale` is the
 //     factor of the codes. With block = N every N elements along `axis` share one, and also N along
-//     axis 0 if `square` is 1 (then axis is 1).
+//     axis 0 if `square` is 1 (then axis is 1). If `through` is 1, `axis` and all axes after it
+//     count as one.
 //   Dequantize(codes, scale, tensor_scale) -> values, for block scales, with the same attributes.
 //   ScaleUpdate(x, state) -> state: the memory of delayed scaling: the factor of the next step, the
 //     position of the next entry, and the largest magnitudes of the last steps.
@@ -21,11 +22,12 @@ BlockShape block_shape(const Node& node, const Shape& shape) {
   const bool square = int_attribute(node, "square", 0) != 0;
   check_node(node, axis >= 0 && axis < rank, "axis out of range");
   check_node(node, !square || axis == 1, "square blocks must be along the first two axes");
+  const bool through = int_attribute(node, "through", 0) != 0;
   BlockShape result;
   result.length = shape[static_cast<size_t>(axis)];
   for (size_t i = 0; i < shape.size(); ++i) {
     if (static_cast<int64_t>(i) < axis) result.outer *= shape[i];
-    if (static_cast<int64_t>(i) > axis) result.inner *= shape[i];
+    if (static_cast<int64_t>(i) > axis) (through ? result.length : result.inner) *= shape[i];
   }
   if (square) result.outer_block = int_attribute(node, "block", 0);
   return result;
@@ -34,11 +36,12 @@ BlockShape block_shape(const Node& node, const Shape& shape) {
 BlockFormat block_format(const Node& node) {
   const TensorScale& choice = node.plan.scale;
   BlockFormat format{.element = node.op == "Quantize" ? node.plan.write : node.plan.read,
-                     .block_size = choice.block(),
+                     .block_size = static_cast<int>(int_attribute(node, "block", 0)),
                      .rule = choice.rule};
   format.amax_floor = choice.amax_floor;
   format.unguarded = choice.unguarded;
-  if (choice.fp32_scales) format.scale = ScaleKind::fp32;
+  if (choice.fp32_scales || choice.kind == TensorScale::Kind::channel)
+    format.scale = ScaleKind::fp32;
   if (choice.kind == TensorScale::Kind::nvfp4) format.scale = ScaleKind::e4m3fn_and_fp32;
   return format;
 }

@@ -73,7 +73,11 @@ NodePlan resolve(const Plan& plan, const std::string& path, const std::string& o
       result.grad_rounding.reset();
     }
     if (rule.grad_rounding) result.grad_rounding = rule.grad_rounding;
-    if (rule.scale) result.scale = *rule.scale;
+    if (rule.scale) {
+      result.scale = *rule.scale;
+      result.second_scale.reset();
+    }
+    if (rule.second_scale) result.second_scale = rule.second_scale;
     if (rule.stagewise) result.stagewise = *rule.stagewise;
     if (rule.rounds_weights) result.rounds_weights = *rule.rounds_weights;
     if (rule.constants_in_range) result.constants_in_range = *rule.constants_in_range;

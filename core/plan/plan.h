@@ -23,8 +23,9 @@ struct NodePlan {
   FloatFormat write = kFp32;
   Accumulation accumulation = Accumulation::fp32;
   RoundingChoice rounding{};  ///< for outputs, and for operands that are narrowed for the node
-  /// Products: how narrowed operands are scaled.
+  /// Products: how narrowed operands are scaled, and the second one if it differs.
   TensorScale scale{};
+  std::optional<TensorScale> second_scale = std::nullopt;
   /// Products in the backward pass: format and rounding of the gradient operand, if different from
   /// the other operand's.
   std::optional<FloatFormat> grad_read = std::nullopt;
@@ -64,6 +65,8 @@ struct PlanRule {
   std::optional<Accumulation> accumulation = std::nullopt;
   std::optional<RoundingChoice> rounding = std::nullopt;
   std::optional<TensorScale> scale = std::nullopt;
+  /// For products in inference. A rule that sets `scale` without it sets both.
+  std::optional<TensorScale> second_scale = std::nullopt;
   /// A rule that sets `read` without `grad_read` sets both.
   std::optional<FloatFormat> grad_read = std::nullopt;
   /// A rule that sets `rounding` without `grad_rounding` sets both.

@@ -34,12 +34,14 @@ void replace_formats(Plan& plan, const FloatFormat& by) {
     widen(*each, by);
   }
   node.scale = {};
+  node.second_scale.reset();
   node.prescale = 0;  // the new format may not allow it, and does not need it
   for (PlanRule& rule : plan.rules) {
     for (std::optional<FloatFormat>* each : {&rule.read, &rule.write, &rule.grad_read}) {
       widen(*each, by);
     }
-    if (rule.scale) rule.scale = TensorScale{};
+    if (rule.scale || rule.second_scale) rule.scale = TensorScale{};
+    rule.second_scale.reset();
     rule.prescale.reset();
   }
 }

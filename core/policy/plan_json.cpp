@@ -81,11 +81,11 @@ Accumulation accumulation_of(const Json& object, const std::string& where) {
   return *accumulation;
 }
 
-TensorScale scale_of(const Json& object, const std::string& where) {
-  const std::string text = text_of(object, "scale", where);
+TensorScale scale_of(const Json& object, const char* key, const std::string& where) {
+  const std::string text = text_of(object, key, where);
   const std::optional<TensorScale> scale = parse_scale(text);
   if (!scale) {
-    throw usage_error("plan: " + where + ".scale: unknown value \"" + text + "\"",
+    throw usage_error("plan: " + where + "." + key + ": unknown value \"" + text + "\"",
                       scale_hint(text));
   }
   return *scale;
@@ -255,9 +255,9 @@ void read_autocast(const Json& object, const std::string& where, PlanRule& rule)
 
 PlanRule rule_from(const Json& object, const std::string& where) {
   check_keys(object, where,
-             {"path", "op", "format", "read", "grad_read", "write", "scale", "accumulate",
-              "rounding", "grad_rounding", "mode", "constants", "overflow", "prescale", "autocast",
-              "weights", "why", "change"});
+             {"path", "op", "format", "read", "grad_read", "write", "scale", "second_scale",
+              "accumulate", "rounding", "grad_rounding", "mode", "constants", "overflow",
+              "prescale", "autocast", "weights", "why", "change"});
   PlanRule rule;
   if (object.contains("why")) rule.why = text_of(object, "why", where);
   if (object.contains("change")) rule.change = text_of(object, "change", where);
@@ -290,7 +290,10 @@ PlanRule rule_from(const Json& object, const std::string& where) {
   if (object.contains("write")) rule.write = format_of(object, "write", where);
   if (object.contains("accumulate")) rule.accumulation = accumulation_of(object, where);
   if (object.contains("grad_read")) rule.grad_read = format_of(object, "grad_read", where);
-  if (object.contains("scale")) rule.scale = scale_of(object, where);
+  if (object.contains("scale")) rule.scale = scale_of(object, "scale", where);
+  if (object.contains("second_scale")) {
+    rule.second_scale = scale_of(object, "second_scale", where);
+  }
   if (object.contains("rounding")) rule.rounding = rounding_of(object, "rounding", where);
   if (object.contains("grad_rounding")) {
     rule.grad_rounding = rounding_of(object, "grad_rounding", where);
@@ -320,6 +323,7 @@ Json rule_to(const PlanRule& rule) {
   if (rule.accumulation) json["accumulate"] = accumulation_name(*rule.accumulation);
   if (rule.grad_read) json["grad_read"] = format_name(*rule.grad_read);
   if (rule.scale) json["scale"] = scale_name(*rule.scale);
+  if (rule.second_scale) json["second_scale"] = scale_name(*rule.second_scale);
   if (rule.rounding) json["rounding"] = rounding_name(*rule.rounding);
   if (rule.grad_rounding) json["grad_rounding"] = rounding_name(*rule.grad_rounding);
   if (rule.stagewise) json["mode"] = *rule.stagewise ? "stagewise" : "fused";
@@ -392,6 +396,8 @@ std::string scale_hint(const std::string& text) {
   static const std::map<std::string, std::string> kOptions{
       {"none", "none has no options"},
       {"static", "write static:X with a positive normal fp32 number X"},
+      {"divide", "write divide:X with a positive normal fp32 number X"},
+      {"channel", "channel has no options"},
       {"current", "options of current: power-of-two, unguarded, amax-floor=X"},
       {"delayed",
        "options of delayed: history=N (1 to 65536), margin=N (0 to 64), amax=max or amax=recent"},
@@ -479,8 +485,8 @@ Plan plan_from_json(std::string_view text) {
   if (json.contains("default")) {
     const Json& defaults = json["default"];
     check_keys(defaults, "default",
-               {"format", "read", "grad_read", "write", "scale", "accumulate", "rounding",
-                "grad_rounding", "mode", "why", "change"});
+               {"format", "read", "grad_read", "write", "scale", "second_scale", "accumulate",
+                "rounding", "grad_rounding", "mode", "why", "change"});
     NodePlan& node = plan.defaults;
     if (defaults.contains("format"))
       node.read = node.write = format_of(defaults, "format", "default");
@@ -490,7 +496,10 @@ Plan plan_from_json(std::string_view text) {
     if (defaults.contains("grad_read")) {
       node.grad_read = format_of(defaults, "grad_read", "default");
     }
-    if (defaults.contains("scale")) node.scale = scale_of(defaults, "default");
+    if (defaults.contains("scale")) node.scale = scale_of(defaults, "scale", "default");
+    if (defaults.contains("second_scale")) {
+      node.second_scale = scale_of(defaults, "second_scale", "default");
+    }
     if (defaults.contains("rounding")) node.rounding = rounding_of(defaults, "rounding", "default");
     if (defaults.contains("grad_rounding")) {
       node.grad_rounding = rounding_of(defaults, "grad_rounding", "default");
@@ -544,6 +553,9 @@ std::string plan_to_json(const Plan& plan) {
     json["default"]["grad_read"] = format_name(*plan.defaults.grad_read);
   }
   if (plan.defaults.scale.any()) json["default"]["scale"] = scale_name(plan.defaults.scale);
+  if (plan.defaults.second_scale) {
+    json["default"]["second_scale"] = scale_name(*plan.defaults.second_scale);
+  }
   if (plan.defaults.grad_rounding) {
     json["default"]["grad_rounding"] = rounding_name(*plan.defaults.grad_rounding);
   }

@@ -85,19 +85,24 @@ void quantize(KernelCall<T>& c) {
                          : 0.0f;
   const float state = c.in.size() > 1 ? static_cast<float>(c.in[1][0]) : 0.0f;
   const float factor = tensor_factor(choice, c.node->plan.write, amax, state);
-  c.out[1][0] = static_cast<T>(1 / factor);
+  c.out[1][0] = static_cast<T>(undone(choice, factor));
   c.out[2][0] = 1;
   const T* const x = c.in[0];
   T* const y = c.out[0];
+  const T by = static_cast<T>(factor);
   parallel_ranges(c.out_count(0), kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) y[i] = x[i] * static_cast<T>(factor);
+    if (choice.kind == TensorScale::Kind::divided) {
+      for (int64_t i = begin; i < end; ++i) y[i] = code_by_quotient(x[i], by);
+    } else {
+      for (int64_t i = begin; i < end; ++i) y[i] = x[i] * by;
+    }
   });
 }
 
 template <class T>
 void dequantize(KernelCall<T>& c) {
   const BlockShape shape = block_shape(*c.node, c.in_shape(0));
-  map_blocks(shape, c.node->plan.scale.block(), c.in[0], c.in[1], c.out[0],
+  map_blocks(shape, block_format(*c.node).block_size, c.in[0], c.in[1], c.out[0],
              [tensor_scale = c.in[2][0]](T code, T scale) {
                return value_of_code(code, scale, tensor_scale);
              });

@@ -77,7 +77,7 @@ struct TensorFactor {
         tensor_factor(choice, code, amax != nullptr ? std::bit_cast<float>(*amax) : 0.0f,
                       state != nullptr ? static_cast<float>(*state) : 0.0f);
     *factor = static_cast<T>(number);
-    *inverse = static_cast<T>(1 / number);
+    *inverse = static_cast<T>(undone(choice, number));
     *tensor_scale = 1;
   }
 };
@@ -87,6 +87,13 @@ struct Multiply {
   In<T> x, factor;
   Out<T> y;
   HS_HD void operator()(int64_t i) const { y[i] = x[i] * *factor; }
+};
+
+template <class T>
+struct Divide {
+  In<T> x, by;
+  Out<T> y;
+  HS_HD void operator()(int64_t i) const { y[i] = code_by_quotient(x[i], *by); }
 };
 
 /// A tensor cut into blocks, and the position of each block's scale.

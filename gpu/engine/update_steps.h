@@ -206,12 +206,15 @@ Step quantize_step(const NodeCall<X, T>& c) {
     steps.push_back(items_step(
         executor, 1,
         TensorFactor<T>{choice, code, amax, c.optional_in(1), factor, c.out[1], c.out[2]}));
-    steps.push_back(items_step(executor, c.out_count(0), Multiply<T>{c.in[0], factor, c.out[0]}));
+    steps.push_back(
+        choice.kind == TensorScale::Kind::divided
+            ? items_step(executor, c.out_count(0), Divide<T>{c.in[0], factor, c.out[0]})
+            : items_step(executor, c.out_count(0), Multiply<T>{c.in[0], factor, c.out[0]}));
     return in_turn(std::move(steps));
   }
   const BlockFormat format = block_format(*c.node);
   const bool two_scales = format.scale == ScaleKind::e4m3fn_and_fp32;
-  const Blocks blocks{block_shape(*c.node, c.in_shape(0)), choice.block()};
+  const Blocks blocks{block_shape(*c.node, c.in_shape(0)), format.block_size};
   T *const scales = exact(c.out[1]), *const tensor_scale = exact(c.out[2]);
   const uint32_t* const amax = two_scales ? find_amax(c, true, steps) : nullptr;
   steps.push_back(items_step(executor, 1, TensorScaleOf<T>{amax, tensor_scale}));
@@ -243,7 +246,7 @@ Step scale_update_step(const NodeCall<X, T>& c) {
 
 template <class X, class T>
 Step dequantize_step(const NodeCall<X, T>& c) {
-  const Blocks blocks{block_shape(*c.node, c.in_shape(0)), c.node->plan.scale.block()};
+  const Blocks blocks{block_shape(*c.node, c.in_shape(0)), block_format(*c.node).block_size};
   return items_step(*c.executor, c.out_count(0),
                     Dequantize<T>{c.in[0], c.in[1], c.in[2], c.out[0], blocks});
 }

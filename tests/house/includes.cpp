@@ -62,8 +62,8 @@ constexpr auto kFolders = std::to_array<std::string_view>(
      "gpu/bodies", "gpu/libraries", "gpu/engine", "gpu",
      //
      "analysis", "analysis/export", "analysis/fixes", "analysis/rules", "analysis/spectrum",
-     "analysis/audit", "analysis/cost", "analysis/causes", "analysis/plans", "analysis/proof", "analysis/diagnosis",
-     "analysis/gate", "analysis/report",
+     "analysis/audit", "analysis/cost", "analysis/causes", "analysis/plans", "analysis/proof",
+     "analysis/diagnosis", "analysis/quantization", "analysis/gate", "analysis/report",
      //
      "cli/terminal", "cli/args", "cli/tasks", "cli/commands", "cli",
      //

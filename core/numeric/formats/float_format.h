@@ -78,6 +78,9 @@ struct FloatFormat {
   /// Returns the number of storage bits, including the sign.
   HS_HD constexpr int bits() const noexcept { return 1 + exponent_bits + mantissa_bits; }
 
+  /// Returns whether all values are equally far apart, as integers are.
+  HS_HD constexpr bool evenly_spaced() const noexcept { return exponent_bits == 1; }
+
   /// Returns the format without its options. The codes are the same; encode and decode use it.
   HS_HD constexpr FloatFormat without_options() const noexcept {
     return {exponent_bits, mantissa_bits, bias, encoding};

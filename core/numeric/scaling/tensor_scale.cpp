@@ -63,7 +63,7 @@ bool set_option(TensorScale& scale, std::string_view key, std::string_view value
     scale.amax_floor = floor.value_or(0);
     return floor.has_value();
   }
-  if (scale.by_block() && key == "weights" && value == "square") {
+  if (scale.block() > 0 && key == "weights" && value == "square") {
     scale.square_weights = true;
     return true;
   }
@@ -95,6 +95,10 @@ std::string scale_name(const TensorScale& scale) {
       return "none";
     case TensorScale::Kind::fixed:
       return "static:" + number_text(scale.factor);
+    case TensorScale::Kind::divided:
+      return "divide:" + number_text(scale.factor);
+    case TensorScale::Kind::channel:
+      return "channel";
     case TensorScale::Kind::current:
       name = "current";
       if (scale.grid == ScaleGrid::power_of_two) option("power-of-two");
@@ -141,8 +145,8 @@ std::optional<TensorScale> parse_scale(std::string_view text) {
   };
   if (kind == "none") {
     scale.kind = TensorScale::Kind::none;
-  } else if (kind == "static") {
-    scale.kind = TensorScale::Kind::fixed;
+  } else if (kind == "static" || kind == "divide") {
+    scale.kind = kind == "static" ? TensorScale::Kind::fixed : TensorScale::Kind::divided;
     const std::optional<float> factor =
         number(take_first(), std::numeric_limits<float>::min(), std::numeric_limits<float>::max());
     if (!factor) return std::nullopt;
@@ -159,6 +163,8 @@ std::optional<TensorScale> parse_scale(std::string_view text) {
     if (!size) return std::nullopt;
     scale.block_size = *size;
     scale.rule = ScaleRule::up;
+  } else if (kind == "channel") {
+    scale.kind = TensorScale::Kind::channel;
   } else if (kind == "nvfp4") {
     scale.kind = TensorScale::Kind::nvfp4;
   } else {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // TensorScale: how the narrowed operands of a product are scaled, and its text form
-// KIND[:OPTION,...]: "current", "delayed:history=16,margin=1", "static:0.5", "mx", "block:128".
+// KIND[:OPTION,...]: "current", "delayed:history=16,margin=1", "static:0.5", "divide:2", "channel",
+// "mx", "block:128".
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,18 @@ namespace halfscope {
 struct TensorScale {
   enum class Kind : uint8_t {
     none,     ///< rounded without scaling
-    fixed,    ///< a fixed number
+    fixed,    ///< operands are multiplied by a fixed number
+    divided,  ///< operands are divided by a fixed number, as ONNX QuantizeLinear does
     current,  ///< from the tensor's own largest magnitude
     delayed,  ///< from the largest magnitudes of earlier steps
     block,    ///< a power of two (ue8m0) for every block of the summed dimension
     nvfp4,    ///< e4m3fn for every 16 elements of the summed dimension, and fp32 for the tensor
+    /// fp32 for all elements that enter the same sums: an output channel of weights, a row of a
+    /// product's first operand, a sample that a convolution reads.
+    channel,
   };
   Kind kind = Kind::none;
-  float factor = 1;                   ///< for fixed
+  float factor = 1;                   ///< for fixed and divided
   ScaleGrid grid = ScaleGrid::any;    ///< for current
   int history = 1024;                 ///< for delayed
   AmaxChoice amax = AmaxChoice::max;  ///< for delayed
@@ -42,8 +47,12 @@ struct TensorScale {
   friend constexpr bool operator==(const TensorScale&, const TensorScale&) = default;
 
   constexpr bool any() const noexcept { return kind != Kind::none; }
-  constexpr bool by_block() const noexcept { return kind == Kind::block || kind == Kind::nvfp4; }
-  /// Returns the number of elements along a block; 0 if there are no blocks.
+  /// Returns whether parts of a tensor have their own scales.
+  constexpr bool by_block() const noexcept {
+    return kind == Kind::block || kind == Kind::nvfp4 || kind == Kind::channel;
+  }
+  /// Returns the number of elements along a block; 0 if there are no blocks, or if the size of the
+  /// tensor decides.
   constexpr int block() const noexcept {
     return kind == Kind::block ? block_size : kind == Kind::nvfp4 ? 16 : 0;
   }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+// Runs a network forward under one plan after another and compares it with fp32; finds the products
+// that must keep more precision.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analysis/quantization/quantized_plan.h"
+
+namespace halfscope {
+
+/// How a plan did on the samples.
+struct PlanScore {
+  int64_t right = 0, scored = 0;  ///< samples with a label; 0 without labels
+  /// ||y - y32|| / ||y32|| over all outputs; infinite if an output is not finite where fp32's is.
+  double error = 0.0;
+
+  double accuracy() const noexcept;  ///< NaN without labels
+};
+
+/// Returns the ratio of signal to noise in dB, -20 log10(error); infinite for no error.
+double decibels(double error);
+
+/// What is lost under a plan, as far as it may be lost.
+struct Tolerance {
+  double accuracy = 0.01;  ///< share of all samples
+  double error = 0.1;      ///< of the outputs, where there are no labels
+};
+
+class PlanTrials {
+ public:
+  /// Runs the reference in fp32. `data` and `labels` outlive this. Throws Error.
+  PlanTrials(Model network, NamedTensors weights, const Dataset& data, std::vector<int32_t> labels,
+             const Backend& backend, const std::atomic<bool>& stop);
+
+  const PlanScore& reference() const noexcept { return reference_; }
+  PlanScore score(const Plan& plan) const;
+  bool passes(const PlanScore& score, const Tolerance& tolerance) const;
+  /// Returns the error of each product's result under the plan, on the first batch, in the order of
+  /// `products`; NaN where a product is not found.
+  std::vector<double> errors_of(const Plan& plan, std::span<const ProductRanges> products) const;
+
+ private:
+  PlanScore run(const Plan& plan, NamedTensors* outputs) const;
+
+  Model network_;
+  NamedTensors weights_;
+  const Dataset& data_;
+  std::vector<int32_t> labels_;
+  const Backend& backend_;
+  const std::atomic<bool>& stop_;
+  NamedTensors outputs_;  ///< of the reference
+  PlanScore reference_;
+};
+
+/// A product that keeps the base plan's precision.
+struct KeptProduct {
+  ProductKey key;
+  PlanScore without;  ///< all other kept ones are kept, this one is quantized
+};
+
+struct KeptSearch {
+  bool found = false;  ///< the plan passes with these
+  std::vector<KeptProduct> kept;
+  PlanScore score;  ///< with all of them kept
+  int64_t trials = 0;
+};
+
+/// Finds a small set of products that must not be quantized: the worst ones first, as many as are
+/// needed, then each of them that is not needed is given up. `worst_first` are products that may be
+/// kept; `kept_anyway` are never quantized. Stops early if `stop` became true, with found = false.
+KeptSearch find_kept(const PlanTrials& trials, const QuantizationSpec& spec,
+                     std::span<const ProductRanges> products,
+                     const std::vector<ProductKey>& worst_first,
+                     const std::set<ProductKey>& kept_anyway, const Tolerance& tolerance,
+                     const std::atomic<bool>& stop);
+
+}  // namespace halfscope

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// The parts of Exporter that write scaled operands as QuantizeLinear and DequantizeLinear. The
+// product between them computes in float32 on the values of the codes, which runtimes turn into a
+// product of codes:
+//
+//   activations      QuantizeLinear with a known scale, DequantizeLinear
+//   weights          an initializer of codes, DequantizeLinear with one scale or one per channel
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/bodies/scaling.h"
+#include "core/error.h"
+#include "core/numeric/formats/round.h"
+#include "core/numeric/scaling/block_format.h"
+#include "core/onnx/exporter.h"
+#include "core/ops/ops.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+/// Returns the type of codes in a format. Throws Error naming `what` if ONNX has none.
+DataType code_type(FloatFormat format, const std::string& what) {
+  format.saturate = false;
+  if (format == kInt8Format) return DataType::int8;
+  if (format == kInt4Format) return DataType::int4;
+  const DataType type = needed_type(format, what);
+  if (type >= DataType::float8e4m3fn && type <= DataType::float8e5m2fnuz) return type;
+  throw Error(what + ": ONNX cannot quantize to " + format_name(format),
+              "use int8, int4 or an 8-bit float in the plan");
+}
+
+KnownTensor tensor_of_codes(DataType type, Shape shape, std::vector<float> codes) {
+  KnownTensor tensor{.type = type, .shape = std::move(shape)};
+  if (is_integer(type)) {
+    for (const float code : codes) tensor.ints.push_back(static_cast<int64_t>(code));
+  } else {
+    tensor.reals = std::move(codes);
+  }
+  return tensor;
+}
+
+/// Returns the number by which values are divided, for a scale that the file can express.
+std::optional<float> static_divisor(const TensorScale& choice) {
+  if (choice.kind == TensorScale::Kind::divided) return choice.factor;
+  // Dividing by the inverse of a power of two is exact, too.
+  int exponent = 0;
+  const bool power = std::frexp(choice.factor, &exponent) == 0.5f;
+  const float inverse = 1 / choice.factor;
+  const bool normal = inverse >= std::numeric_limits<float>::min() && std::isfinite(inverse);
+  if (choice.kind == TensorScale::Kind::fixed && power && normal) return inverse;
+  return std::nullopt;
+}
+
+}  // namespace
+
+struct Exporter::Codes {
+  std::vector<float> codes, scales;
+  int64_t axis = -1;  ///< of the scales, if there are several
+};
+
+std::optional<Exporter::Codes> Exporter::known_codes(const Node& node) const {
+  const ValueId value = node.inputs[0];
+  if (!is_source(value)) return std::nullopt;
+  const TensorScale& choice = node.plan.scale;
+  const FloatFormat& code = node.plan.write;
+  const KnownTensor source = source_values(value);
+  Codes result{.codes = source.reals, .scales = {}};
+  if (choice.kind == TensorScale::Kind::channel) {
+    const BlockShape shape = block_shape(node, source.shape);
+    result.axis = shape.inner == 1 ? int_attribute(node, "axis", 0) - 1
+                                   : static_cast<int64_t>(source.shape.size()) - 1;
+    const bool one_axis =
+        result.axis < 0 || shape.outer == 1 || (shape.inner == 1 && shape.outer == source.shape[0]);
+    if (!one_axis) return std::nullopt;
+    const BlockFormat format = block_format(node);
+    result.scales.resize(static_cast<size_t>(block_count(shape, format)));
+    block_scales(source.reals, shape, format, result.scales);
+    const auto row = static_cast<size_t>(shape.length * shape.inner);
+    const auto inner = static_cast<size_t>(shape.inner);
+    for (size_t i = 0; i < result.codes.size(); ++i) {
+      const float scale = result.scales[i / row * inner + i % inner];
+      result.codes[i] = code_by_quotient(result.codes[i], scale);
+    }
+  } else if (choice.kind == TensorScale::Kind::divided || choice.kind == TensorScale::Kind::fixed ||
+             choice.kind == TensorScale::Kind::current) {
+    float largest = 0.0f;
+    for (const float each : source.reals) largest = std::max(largest, std::fabs(each));
+    const float factor = tensor_factor(choice, code, largest, 0.0f);
+    result.scales = {undone(choice, factor)};
+    for (float& each : result.codes) {
+      each = choice.kind == TensorScale::Kind::divided ? code_by_quotient(each, factor)
+                                                       : each * factor;
+    }
+  } else {
+    return std::nullopt;
+  }
+  for (float& each : result.codes) each = round_to_format(each, code).value;
+  return result;
+}
+
+void Exporter::name_values(ValueId codes, const std::string& name) {
+  names_[codes] = name;
+  types_[codes] = DataType::float32;
+}
+
+void Exporter::add_quantize(const Node& node) {
+  const ValueId value = node.inputs[0];
+  const DataType type = code_type(node.plan.write, node.path);
+  if (graph_.value(node.outputs[0]).rounding.mode != RoundingMode::nearest_even) {
+    throw Error(node.path + ": ONNX can only round codes to nearest",
+                "remove the rounding from the plan");
+  }
+  const std::optional<Codes> known = known_codes(node);
+  const std::optional<float> divisor = static_divisor(node.plan.scale);
+  if (!known && !divisor) {
+    throw Error(node.path + ": ONNX cannot express how the scale of its operands is computed",
+                "halfscope quantize makes a plan with static scales");
+  }
+  compute_ = DataType::float32;
+  const Variable* const variable = graph_.variable_of(value);
+  const std::string stem = variable == nullptr       ? node.path
+                           : variable->alias.empty() ? variable->path
+                                                     : variable->alias;
+  KnownTensor scales{.reals = known ? known->scales : std::vector<float>{*divisor}};
+  const bool several = known && known->axis >= 0 && scales.reals.size() > 1;
+  if (several) scales.shape = {static_cast<int64_t>(scales.reals.size())};
+  const std::string scale = fresh(stem + "_scale"), zero = fresh(stem + "_zero_point");
+  add_initializer(scales, scale);
+  add_initializer(
+      tensor_of_codes(type, scales.shape, std::vector<float>(several ? scales.reals.size() : 1)),
+      zero);
+  const std::string codes = fresh(stem + "_" + type_name(type));
+  if (known) {
+    add_initializer(tensor_of_codes(type, graph_.value(value).shape, known->codes), codes);
+  } else {
+    add("QuantizeLinear", codes, {name_of(value), scale, zero}, {codes});
+  }
+  const std::string values = fresh(codes + "_values");
+  ::onnx::NodeProto& back = add("DequantizeLinear", values, {codes, scale, zero}, {values});
+  if (several) set_attribute(back, "axis", known->axis);
+  name_values(node.outputs[0], values);
+}
+
+}  // namespace halfscope::onnx_files
