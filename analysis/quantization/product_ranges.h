@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the operands of a network's products hold when it runs in fp32 on the samples of a
+// The magnitudes of the operands of a network's products when it runs in fp32 on the samples of a
 // calibration.
 #pragma once
 

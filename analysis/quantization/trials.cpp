@@ -88,9 +88,9 @@ PlanTrials::PlanTrials(Model network, NamedTensors weights, const Dataset& data,
       labels_(std::move(labels)),
       backend_(backend),
       stop_(stop),
-      reference_(run(Plan{}, &outputs_)) {}
+      reference_(run(Plan{}, &outputs_, &batch_)) {}
 
-PlanScore PlanTrials::run(const Plan& plan, NamedTensors* outputs) const {
+PlanScore PlanTrials::run(const Plan& plan, NamedTensors* outputs, int64_t* batch) const {
   RunnerConfig config;
   config.lanes = {{.plan = plan, .scaler = {}, .backend = &backend_}};
   config.init = weights_;
@@ -107,10 +107,11 @@ PlanScore PlanTrials::run(const Plan& plan, NamedTensors* outputs) const {
   }
   score.error = noise.error();
   if (outputs != nullptr) *outputs = result.outputs;
+  if (batch != nullptr) *batch = runner.batch();
   return score;
 }
 
-PlanScore PlanTrials::score(const Plan& plan) const { return run(plan, nullptr); }
+PlanScore PlanTrials::score(const Plan& plan) const { return run(plan, nullptr, nullptr); }
 
 bool PlanTrials::passes(const PlanScore& score, const Tolerance& tolerance) const {
   if (score.scored == 0) return score.error <= tolerance.error;

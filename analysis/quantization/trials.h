@@ -28,7 +28,7 @@ struct PlanScore {
 /// Returns the ratio of signal to noise in dB, -20 log10(error); infinite for no error.
 double decibels(double error);
 
-/// What is lost under a plan, as far as it may be lost.
+/// The loss that is allowed.
 struct Tolerance {
   double accuracy = 0.01;  ///< share of all samples
   double error = 0.1;      ///< of the outputs, where there are no labels
@@ -41,6 +41,7 @@ class PlanTrials {
              const Backend& backend, const std::atomic<bool>& stop);
 
   const PlanScore& reference() const noexcept { return reference_; }
+  int64_t batch() const noexcept { return batch_; }  ///< samples that the network takes at once
   PlanScore score(const Plan& plan) const;
   bool passes(const PlanScore& score, const Tolerance& tolerance) const;
   /// Returns the error of each product's result under the plan, on the first batch, in the order of
@@ -48,7 +49,7 @@ class PlanTrials {
   std::vector<double> errors_of(const Plan& plan, std::span<const ProductRanges> products) const;
 
  private:
-  PlanScore run(const Plan& plan, NamedTensors* outputs) const;
+  PlanScore run(const Plan& plan, NamedTensors* outputs, int64_t* batch) const;
 
   Model network_;
   NamedTensors weights_;
@@ -57,6 +58,7 @@ class PlanTrials {
   const Backend& backend_;
   const std::atomic<bool>& stop_;
   NamedTensors outputs_;  ///< of the reference
+  int64_t batch_ = 0;
   PlanScore reference_;
 };
 

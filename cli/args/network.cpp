@@ -192,6 +192,7 @@ void describe_samples(const Dataset& data, NetworkOptions& options) {
   const std::vector<SampleArray>& arrays =
       data.train.arrays.empty() ? data.test.arrays : data.train.arrays;
   for (const SampleArray& array : arrays) {
+    if (options.images) break;
     if (!is_answer(array)) {
       options.sample_shape = array.sample_shape;
     } else if (!array.integers.empty() && !counted) {

@@ -34,7 +34,8 @@ Model planned_network(const Settings& settings) {
   Model network = load_network(settings.model, wanted);
   if (!file || !settings.loss.empty()) {
     about({"loss"}, [&] {
-      add_loss(network, parse_loss(settings.loss.empty() ? "cross-entropy" : settings.loss));
+      add_loss(network,
+               parse_loss(settings.loss.empty() ? usual_loss(settings.model) : settings.loss));
     });
   }
   return network;

@@ -155,7 +155,7 @@ SettingValue shape_of_sample() {
 
 std::vector<Setting> network_rows() {
   const Offer networks{.words = network_words(), .files = "*.onnx"};
-  const Offer data_sets{.words = {"digits", "mnist:", "cifar10:", "text:"},
+  const Offer data_sets{.words = {"digits", "shapes", "mnist:", "cifar10:", "text:"},
                         .folders_after = {"mnist:", "cifar10:"}};
   const std::string known = known_networks();
   return {
@@ -173,10 +173,10 @@ std::vector<Setting> network_rows() {
       {"--model", kPlanNetwork | kOfTfGraph, kNetwork, "Network to plan: " + known,
        text("NAME", &Settings::model), Kept::nothing, networks},
       {"--loss", kTrain | kCost | kPlanNodes | kOfBuiltIn | kOfFiles, kNetwork,
-       "Loss: cross-entropy[:OUTPUT][,smoothing=S], mse[:OUTPUT], bce[:OUTPUT] or the name of an "
-       "output that is the loss [cross-entropy for built-in networks]",
+       "Loss: cross-entropy[,smoothing=S], mse, bce or detection, each with [:OUTPUT]; or an "
+       "output that is the loss [the usual one of built-in networks]",
        text("LOSS", &Settings::loss), Kept::settings,
-       Offer{.words = {"cross-entropy", "mse", "bce"}}},
+       Offer{.words = {"cross-entropy", "mse", "bce", "detection"}}},
       {"--running-variance", kTrain, kNetwork,
        "Batch variance that running variances follow: sample (PyTorch) or population (ONNX) "
        "[the file's, else sample]",
@@ -194,21 +194,20 @@ std::vector<Setting> network_rows() {
        "Samples to check a typed file with: x.npy, x.npz or NAME=x.npy (repeatable) [random]",
        texts("FILE", &Settings::inputs), Kept::nothing, Offer{.files = "*.np[yz]"}},
       {"--data", kTrain, group::kCommon,
-       "Data set: digits, mnist:DIR, cifar10:DIR, text:FILE[,sequence=N] or "
-       "FILE.npz[,test=FILE.npz]",
+       "Data set: digits, shapes, mnist:DIR, cifar10:DIR, text:FILE or FILE.npz[,test=FILE.npz]",
        text("SPEC", &Settings::data), Kept::always, data_sets},
       {"--data",
        kRun | kQuantize,
        group::kCommon,
-       "Data set whose test part to run on: digits, mnist:DIR, cifar10:DIR, text:FILE[,sequence=N] "
-       "or FILE.npz[,test=FILE.npz]",
+       "Data set whose test part to run on: digits, shapes, mnist:DIR, cifar10:DIR, "
+       "text:FILE[,sequence=N] or FILE.npz[,test=FILE.npz]",
        text("SPEC", &Settings::data),
        Kept::settings,
        data_sets,
        {"input", "random_input"}},
       {"--data", kConvert | kDoctor | kCost | kPlanNodes | kOfBuiltIn, kNetwork,
-       "Data set that sets the input shape of a built-in network: digits, mnist:DIR, cifar10:DIR "
-       "or FILE.npz",
+       "Data set that sets the input shape of a built-in network: digits, shapes, mnist:DIR, "
+       "cifar10:DIR or FILE.npz",
        text("SPEC", &Settings::data), Kept::nothing, data_sets},
       {"--shape",
        kCost,

@@ -23,6 +23,7 @@
 #include "cli/terminal/lane_summary.h"
 #include "cli/terminal/stop.h"
 #include "core/data/npz.h"
+#include "core/data/shapes.h"
 #include "core/error.h"
 #include "core/train/lane_setup.h"
 #include "core/train/runner.h"
@@ -96,13 +97,14 @@ struct LaneResult {
   std::string name, backend;
   bool reference = false;
   int64_t samples = 0, non_finite = 0;
-  double accuracy = 0.0, error = 0.0, seconds = 0.0;
+  double accuracy = 0.0, auc = 0.0, error = 0.0, seconds = 0.0;
+  std::optional<DetectionScore> boxes{};
   std::string problem{};  ///< why it failed; empty if it did not
 
   double rate() const { return static_cast<double>(samples) / seconds; }
 };
 
-std::vector<LaneResult> results_of(const Runner& runner, const RunInfo& info) {
+std::vector<LaneResult> results_of(const Runner& runner, const RunInfo& info, const Dataset& data) {
   const std::vector<LaneSummary> lanes = untrained_lanes(info);
   const auto reference = std::find_if(lanes.begin(), lanes.end(),
                                       [](const LaneSummary& lane) { return lane.reference; });
@@ -118,28 +120,45 @@ std::vector<LaneResult> results_of(const Runner& runner, const RunInfo& info) {
                        .samples = runner.samples_done(),
                        .non_finite = non_finite(each.outputs),
                        .accuracy = each.accuracy(),
+                       .auc = each.auc,
                        .error = compares ? output_error(each.outputs, runner.result(other).outputs)
                                          : kNotMeasured,
-                       .seconds = each.seconds});
+                       .seconds = each.seconds,
+                       .boxes = detection_score(data, each.outputs)});
     for (const FailedLane& lost : runner.lost_lanes()) {
       if (lost.name != lanes[i].name) continue;
       results.back().problem = fmt::format("lost at batch {}: {}", lost.step, lost.why);
       results.back().samples = std::min(results.back().samples, lost.step * runner.batch());
-      results.back().accuracy = kNotMeasured;
+      results.back().accuracy = results.back().auc = kNotMeasured;
     }
   }
   return results;
 }
 
 std::string table_of(const std::vector<LaneResult>& lanes, size_t width) {
+  const auto any = [&](const auto& has) { return std::any_of(lanes.begin(), lanes.end(), has); };
+  const bool labelled = any([](const LaneResult& lane) { return !std::isnan(lane.auc); });
+  const bool detects = any([](const LaneResult& lane) { return lane.boxes.has_value(); });
   std::vector<std::vector<std::string>> rows{
       {"lane", "samples", "accuracy", "output error", "not finite", "samples/s"}};
+  if (labelled) rows.front().insert(rows.front().begin() + 3, "AUC");
+  if (detects) rows.front().insert(rows.front().begin() + 3, {"mAP50", "mAP"});
   for (const LaneResult& lane : lanes) {
     rows.push_back({lane.name, std::to_string(lane.samples), percentage(lane.accuracy),
                     table_number(lane.error), std::to_string(lane.non_finite),
                     table_number(lane.rate())});
+    const auto fixed = [](double value) {
+      return std::isnan(value) ? "-" : fmt::format("{:.4f}", value);
+    };
+    if (labelled) rows.back().insert(rows.back().begin() + 3, fixed(lane.auc));
+    if (detects) {
+      const DetectionScore none{kNotMeasured, kNotMeasured}, score = lane.boxes.value_or(none);
+      rows.back().insert(rows.back().begin() + 3, {fixed(score.half), fixed(score.mean)});
+    }
   }
-  return aligned(rows, {false, true, true, true, true, true}, width);
+  std::vector<bool> right(rows.front().size(), true);
+  right.front() = false;
+  return aligned(rows, right, width);
 }
 
 Json measured(double value) { return std::isnan(value) ? Json(nullptr) : json_number(value); }
@@ -176,6 +195,9 @@ Json json_of(const Settings& settings, const Runner& runner, const RunInfo& info
          {"reference", lane.reference},
          {"samples", lane.samples},
          {"accuracy", measured(lane.accuracy)},
+         {"auc", measured(lane.auc)},
+         {"map50", lane.boxes ? measured(lane.boxes->half) : Json(nullptr)},
+         {"map", lane.boxes ? measured(lane.boxes->mean) : Json(nullptr)},
          {"output_error", measured(lane.error)},
          {"non_finite", lane.non_finite},
          {"seconds", measured(lane.seconds)},
@@ -228,7 +250,7 @@ int run_network(const Settings& settings, const std::string& command_line,
   }
   started();
   forward.run();
-  const std::vector<LaneResult> results = results_of(*runner, info);
+  const std::vector<LaneResult> results = results_of(*runner, info, forward.data());
   if (!settings.out.empty() && runner->samples_done() > 0) write_outputs(settings, *runner, info);
   const bool speaks = !settings.json && !settings.quiet, recorded = !settings.record.empty();
   const TextStyle style = text_style(STDOUT_FILENO);

@@ -162,7 +162,6 @@ class Quantizer {
     data.train = {};
     study_.calibration = calibration.test.size();
     study_.samples = data.test.size();
-    study_.batch = std::min(work_.wanted.batch, study_.samples);
     study_.labelled = !work_.samples.labels.empty();
     weights_ =
         take_starting_weights(work_.network, settings_.seed, read_initial_weights(settings_));
@@ -181,6 +180,7 @@ class Quantizer {
     trials_.emplace(work_.network, weights_, work_.samples.data, work_.samples.labels, backend_,
                     stop_);
     check_stop(stop_);
+    study_.batch = trials_->batch();
     add_plan("float32", Plan{}, trials_->reference());
     doing_.show("running mixed_float16");
     const Plan half = preset_plan("mixed_float16").value();
@@ -196,7 +196,9 @@ class Quantizer {
   void score_products() {
     Dataset few = work_.samples.data;
     std::vector<int32_t> labels = work_.samples.labels;
-    if (few.test.size() > kAloneSamples) keep_first(few.test, few, kAloneSamples);
+    // Whole batches, because some networks take no others.
+    const int64_t most = std::max<int64_t>(kAloneSamples / study_.batch, 1) * study_.batch;
+    if (few.test.size() > most) keep_first(few.test, few, most);
     study_.alone = few.test.size();
     if (!labels.empty()) labels.resize(static_cast<size_t>(study_.alone));
     const PlanTrials trials(work_.network, weights_, few, labels, backend_, stop_);
@@ -285,6 +287,12 @@ std::string heading(const Settings& settings, const Study& study) {
       study.spec.by_channel ? "output channel" : "tensor");
 }
 
+void drop_column(std::vector<std::vector<std::string>>& rows, std::vector<bool>& right,
+                 int64_t column) {
+  for (std::vector<std::string>& row : rows) row.erase(row.begin() + column);
+  right.erase(right.begin() + column);
+}
+
 std::string plans_text(const Study& study, const QuantizeOptions& options) {
   std::vector<std::vector<std::string>> rows{{"plan", "accuracy", "output SQNR", "weights"}};
   for (const Device& device : options.devices) {
@@ -299,6 +307,7 @@ std::string plans_text(const Study& study, const QuantizeOptions& options) {
   }
   std::vector<bool> right(rows.front().size(), true);
   right.front() = false;
+  if (!study.labelled) drop_column(rows, right, 1);
   return aligned(rows, right) + "\n";
 }
 
@@ -322,7 +331,9 @@ std::string products_text(const Study& study, size_t width) {
                         ? "kept in " + kept_format(study, key_of(*each.ranges))
                         : ""});
   }
-  return aligned(rows, {false, false, true, true, true, true, true, false}, width) +
+  std::vector<bool> right{false, false, true, true, true, true, true, false};
+  if (!study.labelled) drop_column(rows, right, 6);
+  return aligned(rows, right, width) +
          fmt::format(
              "range: of the activations it reads. SQNR: of its result under the plan. alone: only "
              "this layer quantized, {} samples",
@@ -335,8 +346,7 @@ std::string products_text(const Study& study, size_t width) {
 
 std::string loss_text(const Study& study, const PlanScore& score) {
   if (!study.labelled) {
-    return fmt::format("the outputs differ from fp32's by {} of their size",
-                       share_text(score.error));
+    return fmt::format("the outputs differ from fp32's by {}", share_text(score.error));
   }
   return fmt::format("accuracy is {}, in fp32 {}", percentage(score.accuracy()),
                      percentage(study.plans.front().score.accuracy()));
@@ -357,24 +367,30 @@ std::string conclusion(const Settings& settings, const Study& study) {
     text = fmt::format("Quantize {}: {}.\n", counted(count, "layer"),
                        loss_text(study, study.search.score));
   } else {
+    const bool all =
+        std::all_of(study.products.begin(), study.products.end(),
+                    [](const auto& each) { return each.kept_anyway || each.kept != nullptr; });
+    if (all) text = "Nothing is left to quantize. ";
     std::string names;
     for (const KeptProduct& each : study.search.kept) {
       names += (names.empty() ? "" : ", ") + each.key.first;
     }
-    text = fmt::format("Keep {} in {}: then {}.\n", names,
-                       kept_format(study, study.search.kept.front().key),
-                       loss_text(study, study.search.score));
+    text += fmt::format("Keep {} in {}: then {}.\n", names,
+                        kept_format(study, study.search.kept.front().key),
+                        loss_text(study, study.search.score));
     for (const KeptProduct& each : study.search.kept) {
       text += fmt::format("  With {} in {}, too, {}.\n", each.key.first, format,
                           loss_text(study, each.without));
     }
   }
   if (settings.out.empty()) return text + "Write the plan with --out plan.json.\n";
-  const std::string plan = shell_quoted(settings.out);
-  return text + fmt::format(
-                    "\nwrote {}; next:\n"
-                    "  halfscope convert {} --plan {} --out quantized.onnx\n",
-                    settings.out, shell_quoted(settings.model), plan);
+  std::string command = "halfscope convert " + shell_quoted(settings.model);
+  if (!settings.init.empty()) command += " --init " + shell_quoted(settings.init);
+  if (!is_network_file(settings.model) && !settings.data.empty()) {
+    command += " --data " + shell_quoted(settings.data);
+  }
+  return text + fmt::format("\nwrote {}; next:\n  {} --plan {} --out quantized.onnx\n",
+                            settings.out, command, shell_quoted(settings.out));
 }
 
 Json score_json(const PlanScore& score) {

@@ -30,6 +30,7 @@ class ForwardRun {
 
   const Runner& runner() const { return *runner_; }
   const RunInfo& info() const { return info_; }
+  const Dataset& data() const { return work_.samples.data; }
   /// Every lane that was lost, with the hint of the first; nothing if none was.
   std::optional<Error> lost() const;
 

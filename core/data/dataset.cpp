@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/data/shapes.h"
 #include "core/error.h"
 #include "core/near_miss.h"
 
@@ -25,7 +26,7 @@ constexpr FolderSet kFolderSets[] = {
 };
 
 std::string known_specs() {
-  std::string text = "data sets: 'digits' (embedded)";
+  std::string text = "data sets: 'digits' and 'shapes' (embedded)";
   for (const FolderSet& set : kFolderSets)
     text += std::string(", '") + set.name + ":DIR' (" + set.what + ")";
   return text + ", 'text:FILE' (its bytes as tokens), 'FILE.npz' (arrays by name)";
@@ -79,6 +80,7 @@ std::vector<std::string> dataset_files(const std::string& spec) {
 
 Dataset load_dataset(const std::string& spec) {
   if (spec == "digits") return make_digits();
+  if (spec == "shapes") return make_shapes();
   if (const std::optional<TextSpec> text = text_spec(spec)) {
     return load_text(text->file, text->sequence);
   }
@@ -101,7 +103,7 @@ Dataset load_dataset(const std::string& spec) {
   }
   const size_t colon = std::min(spec.find(':'), spec.size());
   const std::string name = spec.substr(0, colon);
-  std::vector<std::string> names{"digits", "text"};
+  std::vector<std::string> names{"digits", "shapes", "text"};
   for (const FolderSet& set : kFolderSets) {
     names.push_back(set.name);
     if (name != set.name) continue;

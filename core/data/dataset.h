@@ -41,9 +41,10 @@ struct Dataset {
   Split train, test;
 };
 
-/// Loads "digits" (embedded), "mnist:DIR" (the four IDX files, gzipped or not), "cifar10:DIR" (the
-/// binary version), "text:FILE[,sequence=N]" (its bytes) or "FILE.npz[,test=FILE.npz]" (arrays by
-/// name of the input). Throws Error that names the file and what is wrong with it.
+/// Loads "digits" or "shapes" (embedded), "mnist:DIR" (the four IDX files, gzipped or not),
+/// "cifar10:DIR" (the binary version), "text:FILE[,sequence=N]" (its bytes) or
+/// "FILE.npz[,test=FILE.npz]" (arrays by name of the input). Throws Error that names the file and
+/// what is wrong with it.
 Dataset load_dataset(const std::string& spec);
 
 /// Returns the files of arrays or text that load_dataset() reads; none for folders and "digits".

@@ -27,15 +27,23 @@ Model make_resnet(const NetworkSize& size, const ResNetShape& shape);
 /// `efficientnet_lite0`, without dropout.
 Model make_efficientnet_lite0(const NetworkSize& size);
 
-/// GPT-2 (Radford et al. 2019) without dropout, as in nanoGPT; the head shares the token table. The
+/// Detectors for square images whose sides are multiples of 32: a small RetinaNet (Lin et al. 2017)
+/// and a small EfficientDet (Tan, Pang and Le 2020). Outputs are "classes" and "boxes", see
+/// core/models/detection_loss.h.
+Model make_retinanet_small(const NetworkSize& size);
+Model make_efficientdet_small(const NetworkSize& size);
+
+/// GPT-2 (Radford et al. 2019) as in nanoGPT; the head shares the token table. The
 /// sequence is the sample's only dimension, the vocabulary its classes.
 struct GptShape {
   int64_t layers = 12, width = 768, heads = 12;
   /// Rotary position embeddings (Su et al. 2021), halves turned as in LLaMA, instead of learned
   /// positions.
   bool rotary = false;
+  /// Share of the embeddings, and of what is added to the residual stream, that training drops.
+  double dropout = 0.0;
 };
-/// Parses "gpt:LAYERSxWIDTHxHEADS[:rope]". Throws Error (usage).
+/// Parses "gpt:LAYERSxWIDTHxHEADS[:rope][:dropout=P]". Throws Error (usage).
 GptShape parse_gpt(const std::string& name);
 Model make_gpt(const NetworkSize& size, const GptShape& shape);
 

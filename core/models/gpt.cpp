@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -30,7 +31,7 @@ class Gpt {
       x = net_.add("embed", net_.op("Gather", "wte", {table, tokens}), places);
     }
     add_mask();
-    x = net_.reshape("rows", x, {rows, shape_.width});
+    x = dropped("drop", net_.reshape("rows", x, {rows, shape_.width}));
     for (int64_t i = 0; i < shape_.layers; ++i) x = block("h/" + std::to_string(i) + "/", x);
     x = net_.layer_norm("ln_f", x);
     return net_.finish(net_.op("Gemm", "lm_head", {x, table}, {{"transB", int64_t{1}}}));
@@ -88,6 +89,13 @@ class Gpt {
     return layer(path, x, shape_.width, kDeviation / std::sqrt(layers));
   }
 
+  /// Dropout, if the network has any.
+  ValueId dropped(const std::string& path, ValueId x) {
+    if (shape_.dropout == 0.0) return x;
+    return net_.op("Dropout", path, {x},
+                   {{"ratio", shape_.dropout}, {"training_mode", int64_t{1}}});
+  }
+
   ValueId heads(const std::string& path, ValueId part) {
     return net_.reshape(path + "/heads", part, {net_.size().batch, sequence_, shape_.heads, head_});
   }
@@ -112,15 +120,17 @@ class Gpt {
     const ValueId y = net_.op("Attention", path + "attention", {q, k, v, mask_, fill_},
                               {{"scale", fan_in_bound(head_)}});
     const ValueId joined = net_.transpose(path + "join", y, by_head);
-    return residual_layer(path + "c_proj", net_.reshape(path + "joined", joined,
-                                                        {net_.size().batch * sequence_, width}));
+    const ValueId rows =
+        net_.reshape(path + "joined", joined, {net_.size().batch * sequence_, width});
+    return dropped(path + "drop", residual_layer(path + "c_proj", rows));
   }
 
   ValueId block(const std::string& path, ValueId x) {
     x = net_.add(path + "add1", x, attention(path + "attn/", net_.layer_norm(path + "ln_1", x)));
     ValueId y = layer(path + "mlp/c_fc", net_.layer_norm(path + "ln_2", x), 4 * shape_.width);
     y = net_.op("Gelu", path + "mlp/gelu", {y}, {{"tanh", int64_t{1}}});
-    return net_.add(path + "add2", x, residual_layer(path + "mlp/c_proj", y));
+    y = residual_layer(path + "mlp/c_proj", y);
+    return net_.add(path + "add2", x, dropped(path + "mlp/drop", y));
   }
 
   Layers net_;
@@ -129,26 +139,56 @@ class Gpt {
   ValueId mask_ = kNone, fill_ = kNone, cosines_ = kNone, sines_ = kNone;
 };
 
-constexpr std::string_view kRotary = ":rope";
+constexpr const char* kExample =
+    "write, for example, gpt:4x128x4, gpt:4x128x4:rope for rotary positions, or "
+    "gpt:4x128x4:dropout=0.1";
+
+/// Reads "rope" or "dropout=P".
+void read_option(const std::string& name, std::string_view option, GptShape& shape) {
+  constexpr std::string_view kDropout = "dropout=";
+  if (option == "rope" && !shape.rotary) {
+    shape.rotary = true;
+    return;
+  }
+  if (option.starts_with(kDropout) && shape.dropout == 0.0) {
+    option.remove_prefix(kDropout.size());
+    const char* const last = option.data() + option.size();
+    const auto [end, error] = std::from_chars(option.data(), last, shape.dropout);
+    if (error == std::errc() && end == last && shape.dropout > 0.0 && shape.dropout < 1.0) return;
+    throw usage_error("model '" + name + "': the dropout is not above 0 and below 1", kExample);
+  }
+  throw usage_error("model '" + name + "' has no option '" + std::string(option) + "'", kExample);
+}
 
 }  // namespace
 
 GptShape parse_gpt(const std::string& name) {
+  GptShape shape;
   std::string_view sizes = std::string_view(name).substr(name.find(':') + 1);
-  const bool rotary = sizes.ends_with(kRotary);
-  if (rotary) sizes.remove_suffix(kRotary.size());
+  std::string_view options;
+  if (const size_t colon = sizes.find(':'); colon != std::string_view::npos) {
+    options = sizes.substr(colon + 1);
+    sizes = sizes.substr(0, colon);
+    while (true) {
+      const size_t next = std::min(options.find(':'), options.size());
+      read_option(name, options.substr(0, next), shape);
+      if (next == options.size()) break;
+      options.remove_prefix(next + 1);
+    }
+  }
   std::vector<int64_t> numbers;
   for (const std::string_view item : split_sizes(sizes, 'x')) numbers.push_back(size_in(item));
   if (numbers.size() != 3 || std::count(numbers.begin(), numbers.end(), 0) > 0) {
-    throw usage_error("model '" + name + "' is not gpt:LAYERSxWIDTHxHEADS",
-                      "write, for example, gpt:4x128x4, or gpt:4x128x4:rope for rotary positions");
+    throw usage_error("model '" + name + "' is not gpt:LAYERSxWIDTHxHEADS", kExample);
   }
-  const GptShape shape{numbers[0], numbers[1], numbers[2], rotary};
-  const int64_t multiple = rotary ? 2 * shape.heads : shape.heads;
+  shape.layers = numbers[0];
+  shape.width = numbers[1];
+  shape.heads = numbers[2];
+  const int64_t multiple = shape.rotary ? 2 * shape.heads : shape.heads;
   if (shape.width % multiple != 0) {
     throw usage_error("model '" + name + "': the width is not a multiple of " +
                           std::to_string(multiple) + ", " +
-                          (rotary ? "twice the number of heads" : "the number of heads"),
+                          (shape.rotary ? "twice the number of heads" : "the number of heads"),
                       "write, for example, gpt:4x128x4");
   }
   return shape;

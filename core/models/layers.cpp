@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "core/models/detection_loss.h"
+
 namespace halfscope {
 
 std::vector<std::string_view> split_sizes(std::string_view text, char separator) {
@@ -46,11 +48,11 @@ void Layers::add_labels(int64_t rows) {
   if (size_.with_loss) model_.labels = graph().add_input("labels", {rows}, ElementType::index);
 }
 
-ValueId Layers::samples() {
+ValueId Layers::samples(Labels labels) {
   Shape shape{size_.batch};
   shape.insert(shape.end(), size_.sample.begin(), size_.sample.end());
   model_.input = graph().add_input("input", shape);
-  add_labels(size_.batch);
+  if (labels == Labels::one) add_labels(size_.batch);
   return model_.input;
 }
 
@@ -108,6 +110,12 @@ ValueId Layers::layer_norm(const std::string& path, ValueId x) {
   const ValueId weight = graph().add_variable(path + ".weight", channels, {.center = 1.0});
   const ValueId bias = graph().add_variable(path + ".bias", channels, {});
   return op("LayerNormalization", path, {x, weight, bias}, {{"epsilon", 1e-5}});
+}
+
+Model Layers::finish_detector(ValueId classes, ValueId codes) {
+  model_.outputs = {{"classes", classes}, {"boxes", codes}};
+  if (size_.with_loss) add_detection_loss(model_, classes, codes);
+  return std::move(model_);
 }
 
 Model Layers::finish(ValueId logits) {

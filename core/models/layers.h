@@ -35,7 +35,8 @@ class Layers {
 
   /// Add the inputs: real samples [batch, sample ...] with one label each, or tokens [batch, t]
   /// with one label per token.
-  ValueId samples();
+  enum class Labels : uint8_t { one, none };
+  ValueId samples(Labels labels = Labels::one);
   ValueId tokens();
 
   Graph& graph() { return model_.graph; }
@@ -79,6 +80,9 @@ class Layers {
 
   /// Ends the network with its logits [rows, classes] and, if asked for, the loss.
   Model finish(ValueId logits);
+  /// The same for a detector: logits [samples, anchors, labels] and codes of boxes [samples,
+  /// anchors, 4].
+  Model finish_detector(ValueId classes, ValueId codes);
 
  private:
   void add_labels(int64_t rows);

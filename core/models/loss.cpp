@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/models/detection_loss.h"
 #include "core/near_miss.h"
 #include "core/ops/softmax.h"
 
@@ -16,7 +17,8 @@ namespace {
 constexpr std::pair<std::string_view, LossSpec::Kind> kKinds[] = {
     {"cross-entropy", LossSpec::Kind::cross_entropy},
     {"mse", LossSpec::Kind::mse},
-    {"bce", LossSpec::Kind::bce}};
+    {"bce", LossSpec::Kind::bce},
+    {"detection", LossSpec::Kind::detection}};
 constexpr std::string_view kSmoothing = ",smoothing=";
 
 /// Reads the smoothing of the loss `text`: a number from 0 to below 1.
@@ -40,10 +42,11 @@ const NamedValue& output_named(const Model& model, const std::string& name) {
     if (output.name == name) return output;
     names.push_back(output.name);
   }
-  throw usage_error("network '" + model.name + "' has no output '" + name + "' to use as the loss",
-                    did_you_mean(name, names,
-                                 "losses: cross-entropy, mse, bce, or one of its outputs: " +
-                                     comma_list(std::span(names).subspan(std::size(kKinds)))));
+  throw usage_error(
+      "network '" + model.name + "' has no output '" + name + "' to use as the loss",
+      did_you_mean(name, names,
+                   "losses: cross-entropy, mse, bce, detection, or one of its outputs: " +
+                       comma_list(std::span(names).subspan(std::size(kKinds)))));
 }
 
 void check_name_free(const Model& model, const std::string& name) {
@@ -148,6 +151,28 @@ void add_binary_cross_entropy(Model& model, const NamedValue& output) {
   model.loss = graph.add1("ReduceMean", "loss", {each}, {{"keepdims", int64_t{0}}});
 }
 
+void add_detection(Model& model, const NamedValue& classes) {
+  const auto shape_of = [&](const NamedValue& output) {
+    const Value& value = model.graph.value(output.value);
+    return value.type == ElementType::real ? value.shape : Shape{};
+  };
+  const Shape scores = shape_of(classes);
+  ValueId codes = kNone;
+  for (const NamedValue& output : model.outputs) {
+    const bool fits = scores.size() == 3 && shape_of(output) == Shape{scores[0], scores[1], 4};
+    if (fits && output.value != classes.value && codes == kNone) codes = output.value;
+  }
+  if (codes == kNone) {
+    throw usage_error("detection cannot use output '" + classes.name + "' of shape " +
+                          to_string(model.graph.value(classes.value).shape),
+                      "name an output of scores [samples, anchors, classes], beside one of boxes "
+                      "[samples, anchors, 4]");
+  }
+  check_name_free(model, "class_targets");
+  check_name_free(model, "box_targets");
+  add_detection_loss(model, classes.value, codes);
+}
+
 /// Switches batch normalizations from inference to training: they update their statistics.
 void train_batch_normalizations(Model& model) {
   Graph& graph = model.graph;
@@ -200,8 +225,9 @@ LossSpec parse_loss(std::string_view text) {
     return spec;
   }
   if (text.empty() || text.ends_with(':')) {
-    throw usage_error("loss '" + std::string(text) + "' has no name",
-                      "use cross-entropy, mse, bce, or the name of an output of the network");
+    throw usage_error(
+        "loss '" + std::string(text) + "' has no name",
+        "use cross-entropy, mse, bce, detection, or the name of an output of the network");
   }
   return {.kind = LossSpec::Kind::output, .output = std::string(text)};
 }
@@ -216,6 +242,8 @@ void add_loss(Model& model, const LossSpec& spec) {
       return add_mean_squares(model, output);
     case LossSpec::Kind::bce:
       return add_binary_cross_entropy(model, output);
+    case LossSpec::Kind::detection:
+      return add_detection(model, output);
     case LossSpec::Kind::output: {
       const Value value = model.graph.value(output.value);
       if (element_count(value.shape) != 1 || value.type != ElementType::real) {

@@ -14,6 +14,7 @@ struct LossSpec {
     cross_entropy,  ///< of scores with labels
     mse,            ///< mean of squared differences from targets
     bce,            ///< binary cross-entropy of a sigmoid with targets
+    detection,      ///< focal loss and smooth L1 of a detector's scores and boxes
     output          ///< an output of the graph is the loss
   };
   Kind kind = Kind::cross_entropy;
@@ -23,7 +24,8 @@ struct LossSpec {
   friend bool operator==(const LossSpec&, const LossSpec&) = default;
 };
 
-/// Parses "cross-entropy", "mse" or "bce", each optionally with an output after a colon
+/// Parses "cross-entropy", "mse", "bce" or "detection", each optionally with an output after a
+/// colon
 /// ("mse:reconstruction"), cross-entropy also with ",smoothing=0.1" at its end; or the name of a
 /// scalar output that is the loss. Throws Error (usage).
 LossSpec parse_loss(std::string_view text);
@@ -38,6 +40,9 @@ LossSpec parse_loss(std::string_view text);
 ///   mse            output of any shape with a new input "targets" of that shape
 ///   bce            the same; the mean of (1 - t) x - log(sigmoid(x)), as PyTorch's
 ///                  binary_cross_entropy_with_logits. If the output is a Sigmoid, its input is used
+///   detection      outputs [n, anchors, classes] and [n, anchors, 4], logits and codes of boxes,
+///   with
+///                  new inputs; see add_detection_loss()
 ///   output         an output of one element
 /// Throws Error (usage) if the model has no such output or it does not fit.
 void add_loss(Model& model, const LossSpec& spec);

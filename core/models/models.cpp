@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "core/data/shapes.h"
 #include "core/error.h"
 #include "core/models/builders.h"
 #include "core/near_miss.h"
@@ -76,9 +77,14 @@ UsualSamples of_widths(const std::string& name) {
   return {{widths.front()}, widths.back()};
 }
 
+UsualSamples of_shapes(const std::string&) {
+  return {{3, kShapesSide, kShapesSide}, kShapeClasses};
+}
+
 constexpr Row kRows[] = {
+    {"efficientdet-small", make_efficientdet_small, of_shapes},
     {"efficientnet-lite0", make_efficientnet_lite0, imagenet},
-    {"gpt:LxDxH[:rope]",
+    {"gpt:LxDxH[:...]",
      [](const NetworkSize& size) { return make_gpt(size, parse_gpt(size.name)); }, gpt2_tokens},
     {"lenet", [](const NetworkSize& size) { return make_lenet(size, false); }, mnist},
     {"lenet-hot", [](const NetworkSize& size) { return make_lenet(size, true); }, mnist},
@@ -86,6 +92,7 @@ constexpr Row kRows[] = {
     {"resnet18", [](const NetworkSize& size) { return make_resnet(size, kResNet18); }, imagenet},
     {"resnet20", make_resnet20, cifar},
     {"resnet50", [](const NetworkSize& size) { return make_resnet(size, kResNet50); }, imagenet},
+    {"retinanet-small", make_retinanet_small, of_shapes},
 };
 
 const Row& row_of(const std::string& model) {
@@ -103,6 +110,10 @@ const Row& row_of(const std::string& model) {
 Model make_model(const NetworkSize& size) { return row_of(size.name).make(size); }
 
 }  // namespace
+
+std::string usual_loss(const std::string& name) {
+  return row_of(name).usual == of_shapes ? "detection" : "cross-entropy";
+}
 
 UsualSamples usual_samples(const std::string& name) {
   return about({"model", "network"}, [&] { return row_of(name).usual(name); });

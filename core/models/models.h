@@ -36,6 +36,10 @@ struct UsualSamples {
 /// tokens of GPT-2's vocabulary for gpt. Throws Error (usage) for an unknown name.
 UsualSamples usual_samples(const std::string& name);
 
+/// Returns the loss of a built-in network, as parse_loss() reads it. Throws Error (usage) for an
+/// unknown name.
+std::string usual_loss(const std::string& name);
+
 /// Returns the names that `--model` accepts.
 std::vector<std::string> model_names();
 

@@ -247,6 +247,10 @@ void conv_transpose(Exporter& e, const Node& node, const Names& outputs) {
   set_attribute(proto, "output_padding", extra);
 }
 
+void identity(Exporter& e, const Node& node, const Names& outputs) {
+  e.add("Identity", node.path, {operand(e, node, 0)}, outputs);
+}
+
 struct Rule {
   std::string_view op;
   void (*run)(Exporter&, const Node&, const Names&);
@@ -282,10 +286,8 @@ constexpr Rule kRules[] = {
     {"ConvGradInput", conv_transpose},
     {"GatherGrad", scattered_sums},
     {"GatherElementsGrad", scattered_sums},
-    {"StopGradient",
-     [](Exporter& e, const Node& node, const Names& outputs) {
-       e.add("Identity", node.path, {operand(e, node, 0)}, outputs);
-     }},
+    {"StopGradient", identity},
+    {"Dropout", identity},  // files are for inference
 };
 
 }  // namespace

@@ -339,10 +339,16 @@ void gather_elements(Translation& t) {
 
 void identity(Translation& t) { t.set(0, t.add("Identity", {t.any(0)})); }
 
-/// Passes everything through, as in inference.
+/// In training mode, drops elements while the network trains; else passes everything through.
 void dropout(Translation& t) {
-  t.importer().note("dropout is left out, as in inference");
-  identity(t);
+  const bool trains = t.has(2) && t.known_scalar(2, "training_mode") != 0.0;
+  if (!trains) {
+    t.importer().note("dropout is left out, as in inference");
+    return identity(t);
+  }
+  const double ratio = t.has(1) ? t.known_scalar(1, "ratio") : 0.5;
+  if (!(ratio >= 0.0 && ratio <= 1.0)) throw t.error("its ratio must be from 0 to 1");
+  t.set(0, t.add("Dropout", {t.real(0)}, {{"ratio", ratio}, {"training_mode", int64_t{1}}}));
 }
 
 void cast(Translation& t) { cast_to(t, static_cast<DataType>(t.attributes().integer("to", 0))); }

@@ -31,6 +31,7 @@ constexpr TorchFunction kFunctions[] = {
     {"BatchNormalization", "batch_norm"},
     {"Ceil", "ceil"},
     {"Clip", "clamp"},
+    {"Dropout", "dropout"},
     {"Concat", "cat"},
     {"Conv", "conv2d"},
     {"ConvGradInput", "conv_transpose2d"},

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/numeric/statistics/auc.h"
 #include "core/train/lane_setup.h"
 
 namespace halfscope {
@@ -40,15 +41,17 @@ Runner::Runner(Model model, const RunnerConfig& config, const Dataset& data)
   const Value& scores = first.graph.value(first.outputs[0].value);
   const int64_t classes = element_count(scores.shape) / feed_->batch();
   if (scores.type != ElementType::real || element_count(scores.shape) % feed_->batch() != 0 ||
-      classes < 2) {
-    throw usage_error("output '" + first.outputs[0].name + "' of shape " + to_string(scores.shape) +
-                          " does not contain class scores",
-                      "use labels only if the first output has shape [samples, classes]");
+      classes < 1) {
+    throw usage_error(
+        "output '" + first.outputs[0].name + "' of shape " + to_string(scores.shape) +
+            " does not contain class scores",
+        "use labels only if the first output has shape [samples, classes], or one score "
+        "per sample for labels 0 and 1");
   }
   for (const int32_t label : config_.labels) {
-    if (label >= 0 && label < classes) continue;
-    throw usage_error("label " + std::to_string(label) + " is not in 0.." +
-                      std::to_string(classes - 1));
+    const int64_t last = std::max<int64_t>(classes - 1, 1);
+    if (label >= 0 && label <= last) continue;
+    throw usage_error("label " + std::to_string(label) + " is not in 0.." + std::to_string(last));
   }
 }
 
@@ -126,17 +129,35 @@ void Runner::keep(size_t which, size_t samples) {
 
 /// Counts samples of the batch whose first largest score is that of the label; NaN counts as wrong.
 int64_t Runner::score(const Lane& lane, std::span<const int64_t> indices) const {
-  const Tensor scores = lane.program->read(lane.executable.outputs[0].value);
+  const ValueId output = lane.executable.outputs[0].value;
+  const Tensor scores = lane.program->read(output);
   const int64_t classes = static_cast<int64_t>(scores.data.size()) / feed_->batch();
+  const NodeId producer = lane.executable.graph.value(output).producer;
+  const bool probability =
+      producer != kNone && lane.executable.graph.node(producer).op == "Sigmoid";
   int64_t right = 0;
   for (size_t i = 0; i < indices.size(); ++i) {
     const auto begin = scores.data.begin() + static_cast<int64_t>(i) * classes,
                end = begin + classes;
     if (std::any_of(begin, end, [](float x) { return std::isnan(x); })) continue;
-    const int64_t best = std::max_element(begin, end) - begin;
+    const int64_t best = classes == 1 ? (*begin > (probability ? 0.5f : 0.0f) ? 1 : 0)
+                                      : std::max_element(begin, end) - begin;
     right += best == config_.labels[static_cast<size_t>(indices[i])] ? 1 : 0;
   }
   return right;
+}
+
+/// The area of what has been run; NaN unless all outputs were kept.
+double Runner::area_of(const Result& result) const {
+  const auto found = result.outputs.find(lanes_[0].executable.outputs[0].name);
+  if (config_.labels.empty() || found == result.outputs.end() || result.scored == 0) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  const std::vector<float>& scores = found->second.data;
+  const int64_t classes = static_cast<int64_t>(scores.size()) / result.scored;
+  return mean_area_under_curve(
+      scores, classes,
+      std::span<const int32_t>(config_.labels).first(static_cast<size_t>(result.scored)));
 }
 
 StepRow Runner::run_lane(size_t which, int64_t step, std::span<const int64_t> indices) {
@@ -249,6 +270,7 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
   for (const auto& lane : lanes_) {
     if (!lane->lost) lane->program->keep_values(true);
   }
+  for (Result& result : results_) result.auc = area_of(result);
   if (sink == nullptr) return;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if (!probes_[i] || step == 0) continue;

@@ -54,8 +54,11 @@ class Runner {
   struct Result {
     NamedTensors outputs;  ///< by name, for all samples, along the first dimension
     double seconds = 0.0;
-    int64_t right = 0;   ///< samples whose first largest score is that of the label
+    /// Samples whose first largest score is that of the label. A single score means label 1 if it
+    /// is positive, or above a half where a Sigmoid computes it.
+    int64_t right = 0;
     int64_t scored = 0;  ///< samples with a label; 0 where there are none
+    double auc = 0.0;    ///< of all samples (numeric/statistics/auc.h); NaN without labels
 
     double accuracy() const;  ///< NaN without labels
   };
@@ -79,6 +82,7 @@ class Runner {
   /// Throws Error (usage) if padding of the last batch would be seen in an output.
   void check_last_batch() const;
   int64_t score(const Lane& lane, std::span<const int64_t> indices) const;
+  double area_of(const Result& result) const;
 
   RunnerConfig config_;
   const Dataset& data_;

@@ -286,6 +286,7 @@ class EngineProgram final : public Program {
     call.graph = &graph;
     call.node = &node;
     call.unrounded = true;
+    call.random = random_;
     std::vector<std::vector<U>> operands, results;
     for (ValueId value : node.inputs) {
       const bool real = value != kNone && graph.value(value).type == ElementType::real;

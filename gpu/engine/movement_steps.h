@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Steps without sums: arithmetic with broadcasting, functions of one element, copies.
+// Steps without sums: arithmetic with broadcasting, functions of one element, dropout, copies.
 #pragma once
 
 #include <type_traits>
 #include <vector>
 
+#include "core/bodies/dropout.h"
 #include "core/numeric/elementary/functions.h"
+#include "core/ops/dropout.h"
 #include "core/ops/movement.h"
 #include "gpu/bodies/elementwise.h"
 #include "gpu/bodies/indexing.h"
@@ -136,6 +138,21 @@ Step copy_step(const NodeCall<X, T>& c) {
 }
 
 template <class X, class T>
+Step dropout_step(const NodeCall<X, T>& c) {
+  Dropout<T, In<T>, Out<T>> body{c.in[0], c.out[0], {}, c.out_format(0), {}};
+  const RoundingChoice choice = c.result_rounding();
+  const ValueId value = c.node->outputs[0];
+  // A copy, because the step outlives the call.
+  return [&executor = *c.executor, n = c.out_count(0), body, choice, value,
+          node = *c.node](const RunState& state) {
+    Dropout<T, In<T>, Out<T>> now = body;
+    now.draw = dropout_of(node, state.random.seed, state.random.step);
+    now.rounding = rounding_now(choice, value, state.random);
+    executor.items(n, now);
+  };
+}
+
+template <class X, class T>
 Step movement_step(const NodeCall<X, T>& c) {
   const OpDef& def = find_op(c.node->op);
   if (def.view) return copy_step(c);
@@ -155,6 +172,8 @@ Step movement_step(const NodeCall<X, T>& c) {
          return step ? step : unary_step(call, LogOp{call.out_format(0)});
        }},
       {"Assign", copy_step<X, T>},
+      {"Dropout", dropout_step<X, T>},
+      {"DropoutGrad", dropout_step<X, T>},
   };
   if (Step step = step_from(kRows, c)) return step;
   const auto unary = [&]<class F>(F f) {

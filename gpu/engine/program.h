@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/backend/backend.h"
+#include "core/ops/dropout.h"
 #include "gpu/engine/calls.h"
 #include "gpu/engine/device_steps.h"
 #include "gpu/engine/function_tables.h"
@@ -249,7 +250,8 @@ class DeviceProgram final : public Program {
   std::string changes(const std::vector<NodeId>& nodes) const {
     for (NodeId id : nodes) {
       const Node& node = executable_.graph.node(id);
-      bool draws = node.plan.accumulation.rounding.mode == RoundingMode::stochastic;
+      bool draws =
+          node.plan.accumulation.rounding.mode == RoundingMode::stochastic || drops_elements(node);
       for (ValueId value : node.outputs) {
         draws = draws || description(value).rounding.mode == RoundingMode::stochastic;
       }

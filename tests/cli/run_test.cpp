@@ -61,7 +61,7 @@ TEST(CliRun, PrintsALinePerLaneAndWritesOutputsAndRunFile) {
   EXPECT_EQ(lines[4], "outputs: y.npz");
   EXPECT_THAT(lines[6], StartsWith("verdict: ")) << "behind a blank line";
   EXPECT_THAT(lines[0], StartsWith("lane "));
-  EXPECT_THAT(lines[0], HasSubstr("accuracy  output error  not finite  samples/s"));
+  EXPECT_THAT(lines[0], HasSubstr("accuracy     AUC  output error  not finite  samples/s"));
   EXPECT_THAT(lines[1], StartsWith("float32 "));
   EXPECT_THAT(lines[3], StartsWith("bfloat16 "));
   const NamedTensors outputs = read_npz(bench / "y.npz");
@@ -472,6 +472,42 @@ TEST(CliTrainFile, MistakesNameTheFileAndTheKey) {
   test::write_text(bench / "c.json", "[");
   EXPECT_THAT(bench.run({"train", "--config", "c.json"}).err, HasSubstr("is not a JSON object"));
   EXPECT_EQ(bench.run({"train", "--config", "gone.json"}).code, 3);
+}
+
+TEST(CliRun, DetectorsHaveAMeanAveragePrecision) {
+  const Bench bench;
+  for (const char* model : {"retinanet-small", "efficientdet-small"}) {
+    const Outcome trained = bench.run(
+        {"train", "--model", model, "--data", "shapes", "--steps", "3", "--batch", "8", "--lanes",
+         "float32", "--out", "t.hscope", "--save-weights", "w.npz", "--force", "--quiet"});
+    ASSERT_EQ(trained.code, 0) << trained.err;
+    const Words words{"run", model,    "--data", "shapes", "--limit",
+                      "40",  "--init", "w.npz",  "--plan", "mixed_float16"};
+    const Outcome shown = bench.run(words);
+    EXPECT_EQ(shown.code, 0) << shown.err;
+    EXPECT_THAT(shown.out, HasSubstr("mAP50     mAP  output error"));
+    Words asked = words;
+    asked.emplace_back("--json");
+    for (const Json& lane : json_of(bench.run(asked)).at("lanes")) {
+      const double half = lane.at("map50").get<double>(), mean = lane.at("map").get<double>();
+      EXPECT_TRUE(half >= mean && mean >= 0.0 && half <= 1.0) << half << " " << mean;
+    }
+  }
+  // No detector, or none for these anchors.
+  const Outcome other = bench.run({"run", "lenet", "--data", "digits", "--limit", "8", "--json"});
+  EXPECT_TRUE(json_of(other).at("lanes").at(0).at("map").is_null());
+}
+
+TEST(CliRun, OneScoreForEachSampleHasAnAccuracyAndAnArea) {
+  const Bench bench;
+  // The score is the input itself.
+  write_npz(bench / "x.npz", {{"input", {{4, 1}, {-1.0f, 2.0f, 0.5f, -3.0f}}}});
+  write_npz(bench / "w.npz", {{"fc1.weight", {{1, 1}, {1.0f}}}, {"fc1.bias", {{1}, {0.0f}}}});
+  write_npz(bench / "y.npz", {{"labels", {{4}, {0.0f, 1.0f, 0.0f, 0.0f}}}});
+  const Json result = json_of(bench.run(
+      {"run", "mlp:1-1", "--input", "x.npz", "--init", "w.npz", "--labels", "y.npz", "--json"}));
+  EXPECT_EQ(result.at("lanes").at(0).at("accuracy"), 0.75);
+  EXPECT_EQ(result.at("lanes").at(0).at("auc"), 1.0);
 }
 
 }  // namespace

@@ -41,10 +41,11 @@ TEST_P(Training, StepsOfEveryPresetAreTheEmulators) {
 }
 
 TEST_P(Training, StepsOfEveryScaleAreTheEmulators) {
-  for (const char* scale : {"static:0.5", "current", "current:power-of-two",
-                            "delayed:history=3,margin=1", "delayed:history=2,amax=recent", "mx",
-                            "mx:up", "block:7", "block:16,weights=square", "block:16,scales=fp32",
-                            "block:7,scales=fp32,unguarded", "current:unguarded,amax-floor=2"}) {
+  for (const char* scale :
+       {"static:0.5", "current", "current:power-of-two", "delayed:history=3,margin=1",
+        "delayed:history=2,amax=recent", "mx", "mx:up", "block:7", "block:16,weights=square",
+        "block:16,scales=fp32", "block:7,scales=fp32,unguarded", "current:unguarded,amax-floor=2",
+        "divide:0.3", "channel"}) {
     SCOPED_TRACE(scale);
     Plan plan = preset_plan("fp8_current").value();
     for (PlanRule& rule : plan.rules) {

@@ -126,6 +126,168 @@ def gpt(layers: int, width: int, heads: int, sequence: int, vocabulary: int,
     return model
 
 
+ANCHOR_SIZES = 2
+
+
+def anchor_count(side: int) -> int:
+    return sum(ANCHOR_SIZES * (side // stride) ** 2 for stride in (8, 16, 32))
+
+
+class Detector(nn.Module):
+    """The parts of both detectors; layers are made in the order of HalfScope's variables."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start = Start()
+        self.layers = nn.ModuleList()
+
+    def conv(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1,
+             bias: bool = False, value: float = 0.0) -> nn.Conv2d:
+        layer = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=bias)
+        layer = layer.double()
+        bound = math.sqrt(2.0 / (inputs // groups * kernel * kernel)) * math.sqrt(3.0)
+        layer.weight.data.copy_(self.start.uniform(tuple(layer.weight.shape), bound))
+        if bias:
+            layer.bias.data.fill_(float(np.float32(value)))
+        self.layers.append(layer)
+        return layer
+
+    def normalized(self, inputs: int, outputs: int, kernel: int, stride: int = 1,
+                   groups: int = 1) -> nn.Sequential:
+        conv = self.conv(inputs, outputs, kernel, stride, groups)
+        norm = nn.BatchNorm2d(outputs).double()
+        self.layers.append(norm)
+        return nn.Sequential(conv, norm)
+
+    def outputs(self, width: int, classes: int) -> None:
+        prior = -math.log((1.0 - 0.01) / 0.01)
+        self.towers, self.last = [], []
+        for count, value in ((classes, prior), (4, 0.0)):
+            self.towers.append(self.tower(width))
+            self.last.append(self.conv(width, ANCHOR_SIZES * count, 3, bias=True, value=value))
+
+    def forward(self, x: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+        levels = self.pyramid(self.body(x))
+        results = []
+        for tower, last in zip(self.towers, self.last):
+            parts = []
+            for level in levels:
+                y = last(tower(level))
+                y = y.permute(0, 2, 3, 1)
+                parts.append(y.reshape(y.shape[0], -1, last.out_channels // ANCHOR_SIZES))
+            results.append(torch.cat(parts, 1))
+        return results[0], results[1]
+
+
+def up(x: torch.Tensor) -> torch.Tensor:
+    return nn.functional.interpolate(x, scale_factor=2, mode="nearest")
+
+
+class RetinaNet(Detector):
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.stem = self.normalized(3, 32, 3, 2)
+        self.blocks = []
+        inputs = 32
+        for width in (48, 64, 96, 128):
+            self.blocks.append((self.normalized(inputs, width, 3, 2),
+                                self.normalized(width, width, 3),
+                                self.normalized(inputs, width, 1, 2)))
+            inputs = width
+        self.lateral = [self.conv(width, 64, 1, bias=True) for width in (128, 96, 64)]
+        self.out = [self.conv(64, 64, 3, bias=True) for _ in range(3)]
+        self.outputs(64, classes)
+
+    def tower(self, width: int) -> nn.Module:
+        return nn.Sequential(self.conv(width, width, 3, bias=True), nn.ReLU(),
+                             self.conv(width, width, 3, bias=True), nn.ReLU())
+
+    def body(self, x: torch.Tensor) -> List[torch.Tensor]:
+        x = torch.relu(self.stem(x))
+        levels = []
+        for first, second, shortcut in self.blocks:
+            x = torch.relu(second(torch.relu(first(x))) + shortcut(x))
+            levels.append(x)
+        return levels[1:]
+
+    def pyramid(self, levels: List[torch.Tensor]) -> List[torch.Tensor]:
+        p5 = self.lateral[0](levels[2])
+        p4 = self.lateral[1](levels[1]) + up(p5)
+        p3 = self.lateral[2](levels[0]) + up(p4)
+        return [conv(p) for conv, p in zip(self.out, (p3, p4, p5))]
+
+
+class EfficientDet(Detector):
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.stem = self.normalized(3, 24, 3, 2)
+        self.blocks = []
+        inputs = 24
+        for width, kernel, stride in ((32, 3, 2), (48, 5, 2), (80, 3, 2), (80, 3, 1), (112, 5, 2)):
+            inside = 4 * inputs
+            self.blocks.append((self.normalized(inputs, inside, 1),
+                                self.normalized(inside, inside, kernel, stride, inside),
+                                self.normalized(inside, width, 1)))
+            inputs = width
+        self.into = [self.normalized(width, 64, 1) for width in (48, 80, 112)]
+        self.nodes = []
+        for _ in range(2):
+            for count in (2, 2, 3, 2):
+                shares = [nn.Parameter(torch.ones(1, dtype=torch.float64)) for _ in range(count)]
+                self.layers.append(nn.ParameterList(shares))
+                self.nodes.append((shares, self.conv(64, 64, 3, groups=64),
+                                   self.normalized(64, 64, 1)))
+        self.outputs(64, classes)
+
+    def tower(self, width: int) -> nn.Module:
+        return nn.Sequential(self.conv(width, width, 3, groups=width),
+                             self.conv(width, width, 1, bias=True), nn.SiLU())
+
+    def body(self, x: torch.Tensor) -> List[torch.Tensor]:
+        x = nn.functional.silu(self.stem(x))
+        results = []
+        for expand, depthwise, project in self.blocks:
+            y = nn.functional.silu(expand(x))
+            y = project(nn.functional.silu(depthwise(y)))
+            x = y + x if y.shape == x.shape else y
+            results.append(x)
+        return [results[1], results[3], results[4]]
+
+    def fused(self, node, inputs: List[torch.Tensor]) -> torch.Tensor:
+        shares, depthwise, pointwise = node
+        positive = [torch.relu(share) for share in shares]
+        total = sum(positive) + float(np.float32(1e-4))
+        mixed = sum(share / total * x for share, x in zip(positive, inputs))
+        return pointwise(depthwise(nn.functional.silu(mixed)))
+
+    def pyramid(self, levels: List[torch.Tensor]) -> List[torch.Tensor]:
+        p = [layer(level) for layer, level in zip(self.into, levels)]
+        for layer in range(2):
+            nodes = self.nodes[4 * layer:4 * layer + 4]
+            pool = nn.MaxPool2d(3, 2, 1)
+            inner4 = self.fused(nodes[0], [p[1], up(p[2])])
+            out3 = self.fused(nodes[1], [p[0], up(inner4)])
+            out4 = self.fused(nodes[2], [p[1], inner4, pool(out3)])
+            p = [out3, out4, self.fused(nodes[3], [p[2], pool(out4)])]
+        return p
+
+
+def detection_loss(results, labels: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
+    """The focal loss of torchvision and smooth L1, summed as in HalfScope."""
+    from torchvision.ops import sigmoid_focal_loss
+
+    logits, boxes = results
+    answers = torch.zeros_like(logits)
+    found = labels > 0
+    answers[found] = nn.functional.one_hot(labels[found] - 1, logits.shape[2]).double()
+    focal = sigmoid_focal_loss(logits[labels >= 0], answers[labels >= 0], reduction="sum")
+    # smooth_l1_loss(beta=1/9), with its numbers in fp32 as the product has them.
+    beta, half, factor = (float(np.float32(x)) for x in (1.0 / 9.0, 0.5 / 9.0, 4.5))
+    size = (boxes[found] - codes[found]).abs()
+    smooth = torch.where(size < beta, factor * size * size, size - half).sum()
+    return (focal + smooth) / max(1, int(found.sum()))
+
+
 def mlp(widths: Tuple[int, ...]) -> nn.Module:
     layers: List[nn.Module] = [nn.Flatten()]
     for inputs, outputs in zip(widths, widths[1:]):
@@ -151,6 +313,13 @@ def train(name: str, batch: int, sample: Tuple[int, ...], classes: int, rate: fl
     if loss_name == "bce":
         y = draw(5, batch * classes, 2).double().reshape(batch, classes)
         objective = nn.functional.binary_cross_entropy_with_logits
+    elif loss_name == "detection":
+        anchors = anchor_count(sample[1])
+        labels = draw(6, batch * anchors, 20).reshape(batch, anchors) - 1
+        labels = torch.where(labels > classes, torch.zeros_like(labels), labels)
+        codes = (draw(7, batch * anchors * 4, 201) - 100).float() / 64.0
+        codes = codes.double().reshape(batch, anchors, 4)
+        objective = lambda results, _: detection_loss(results, labels, codes)
     elif "=" in loss_name:
         objective = nn.CrossEntropyLoss(label_smoothing=float(loss_name.split("=")[1]))
     for step in range(STEPS):
@@ -175,4 +344,6 @@ if __name__ == "__main__":
     train("efficientnet-lite0", 4, (3, 64, 64), 10, 0.00001, efficientnet())
     train("gpt:2x32x4", 3, (12,), 37, 0.1, gpt(2, 32, 4, 12, 37, False))
     train("gpt:17x16x2", 3, (12,), 37, 0.1, gpt(17, 16, 2, 12, 37, False))
+    train("retinanet-small", 2, (3, 64, 64), 3, 0.00001, RetinaNet(3), "detection")
+    train("efficientdet-small", 2, (3, 64, 64), 3, 0.00001, EfficientDet(3), "detection")
     train("gpt:2x32x4:rope", 3, (12,), 37, 0.1, gpt(2, 32, 4, 12, 37, True))

@@ -57,6 +57,7 @@ inline std::vector<OpCase> gradient_cases() {
     for (const char* op : {"Neg", "Exp", "Relu", "Identity"})
       list.push_back({"", op, {real(shape)}});
     for (const char* op : {"Log", "Sqrt"}) list.push_back({"", op, {positive(shape)}});
+    list.push_back({"", "Dropout", {real(shape)}, {{"ratio", 0.4}, {"training_mode", int64_t{1}}}});
   }
   for (int64_t ta : {0, 1}) {
     for (int64_t tb : {0, 1}) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/data/boxes.h"
 #include "core/models/loss.h"
 #include "core/models/models.h"
 #include "core/numeric/formats/rng.h"
@@ -92,6 +93,23 @@ Dataset data_for(const Training& training) {
     data.train.arrays = {input, targets};
     return data;
   }
+  if (training.loss == "detection") {
+    const int64_t batch = training.batch;
+    const auto anchors = static_cast<int64_t>(make_anchors(training.sample[1]).size());
+    SampleArray input{.name = "input", .sample_shape = training.sample, .samples = batch};
+    for (const int32_t byte : draw(1, count, 256))
+      input.reals.push_back(static_cast<float>(byte) / 255.0f);
+    SampleArray labels{.name = "class_targets", .sample_shape = {anchors}, .samples = batch};
+    for (const int32_t number : draw(6, batch * anchors, 20)) {
+      labels.integers.push_back(number - 1 > training.classes ? 0 : number - 1);
+    }
+    SampleArray codes{.name = "box_targets", .sample_shape = {anchors, 4}, .samples = batch};
+    for (const int32_t number : draw(7, batch * anchors * 4, 201)) {
+      codes.reals.push_back(static_cast<float>(number - 100) / 64.0f);
+    }
+    data.train.arrays = {input, labels, codes};
+    return data;
+  }
   data.sample_shape = training.sample;
   for (const int32_t byte : draw(1, count, 256)) {
     data.train.pixels.push_back(static_cast<uint8_t>(byte));
@@ -126,7 +144,7 @@ std::vector<double> losses_of(const Training& training, int64_t steps) {
 
 void expect_losses(int64_t steps) {
   const std::vector<Training> all = trainings();
-  ASSERT_EQ(all.size(), 9u);
+  ASSERT_EQ(all.size(), 11u);
   for (const Training& training : all) {
     SCOPED_TRACE(training.model + " " + training.loss + " " + to_string(training.sample));
     const std::vector<double> losses = losses_of(training, steps);

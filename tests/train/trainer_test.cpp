@@ -4,6 +4,7 @@
 // evaluation and the calls a sink gets.
 #include "core/train/trainer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -244,10 +245,17 @@ TEST(Trainer, WhatDoesNotFitIsAUsageError) {
   EXPECT_EQ(refusal(wrong), "model 'mlp:256-x-10': 'x' is not a layer width");
   wrong.model = "alexnet";
   EXPECT_EQ(refusal(wrong), "unknown model 'alexnet'");
-  for (const char* const name :
-       {"gpt:2x32", "gpt:2x32x0", "gpt:", "gpt:2x32x4x1", "gpt:2x32x4:r"}) {
+  for (const char* const name : {"gpt:2x32", "gpt:2x32x0", "gpt:", "gpt:2x32x4x1"}) {
     wrong.model = name;
     EXPECT_EQ(refusal(wrong), "model '" + std::string(name) + "' is not gpt:LAYERSxWIDTHxHEADS");
+  }
+  for (const char* const option : {"r", "", "rope:rope", "dropout"}) {
+    wrong.model = std::string("gpt:2x32x4:") + option;
+    EXPECT_THAT(refusal(wrong), testing::HasSubstr("has no option")) << option;
+  }
+  for (const char* const share : {"0", "1", "-0.1", "x", "0.1x", "nan"}) {
+    wrong.model = std::string("gpt:2x32x4:dropout=") + share;
+    EXPECT_THAT(refusal(wrong), testing::HasSubstr("the dropout is not above 0")) << share;
   }
   wrong.model = "gpt:2x30x4";
   EXPECT_EQ(refusal(wrong),

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// AUC: the area under the receiver operating characteristic, which is the probability that a sample
+// of the class has a higher score than one of another class (Mann and Whitney 1947; ties count
+// half).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace halfscope {
+
+/// Returns the area for scores of one class, given which samples belong to it. NaN if all do or
+/// none does, or if a score is NaN.
+double area_under_curve(std::span<const float> scores, std::span<const uint8_t> belongs);
+
+/// Returns the mean area over all classes that some samples have and others do not, each against
+/// the rest. `scores` are [samples, classes]: rows that are no probabilities go through a softmax,
+/// for one class the score is that of label 1. NaN if there is no such class.
+double mean_area_under_curve(std::span<const float> scores, int64_t classes,
+                             std::span<const int32_t> labels);
+
+}  // namespace halfscope

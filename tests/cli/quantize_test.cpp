@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+// `halfscope quantize`: what it prints and writes, that its plan and the ONNX file made from it
+// compute what it says, and what it refuses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/data/npz.h"
+#include "tests/cli/program.h"
+#include "tests/cli/refusals.h"
+
+namespace halfscope {
+namespace {
+
+using nlohmann::json;
+using test::Bench;
+using test::expect_refusals;
+using test::Outcome;
+using test::Words;
+using testing::HasSubstr;
+
+/// A small network that has learned digits.
+void train(const Bench& bench) {
+  const Outcome trained =
+      bench.run({"train", "--model", "mlp:784-32-10", "--data", "digits", "--steps", "60",
+                 "--lanes", "float32", "--out", "t.hscope", "--save-weights", "w.npz", "--quiet"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+}
+
+Words quantize(Words more) {
+  Words words{"quantize", "mlp:784-32-10", "--init", "w.npz",         "--data",
+              "digits",   "--limit",       "512",    "--calibration", "256"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+double accuracy_of(const json& result, const std::string& plan) {
+  for (const json& each : result.at("plans")) {
+    if (each.at("name") == plan) return each.at("accuracy").get<double>();
+  }
+  ADD_FAILURE() << "no plan " << plan;
+  return 0.0;
+}
+
+TEST(CliQuantize, ThePlanAndItsFileComputeWhatItSays) {
+  const Bench bench;
+  train(bench);
+  const Outcome outcome = bench.run(quantize({"--out", "plan.json", "--json"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json result = json::parse(outcome.out);
+  EXPECT_EQ(result.at("schema"), "halfscope.quantize/1");
+  EXPECT_EQ(result.at("format"), "int8");
+  EXPECT_EQ(result.at("method"), "max");
+  EXPECT_EQ(result.at("calibration"), json({{"samples", 256}, {"part", "train"}}));
+  EXPECT_EQ(result.at("within_tolerance"), true);
+  ASSERT_EQ(result.at("layers").size(), 2u);
+  const json& layer = result.at("layers").at(0);
+  EXPECT_EQ(layer.at("path"), "fc1");
+  EXPECT_EQ(layer.at("operands").at(0).at("known"), false);
+  EXPECT_EQ(layer.at("operands").at(0).at("largest"), 1.0);  // of digits
+  EXPECT_GT(layer.at("sqnr_db").get<double>(), 25.0);
+  EXPECT_GT(accuracy_of(result, "float32"), 0.5);
+  EXPECT_GT(accuracy_of(result, "int8-max"), accuracy_of(result, "float32") - 0.011);
+  EXPECT_LT(result.at("plans").at(2).at("weight_bytes").get<double>(),
+            0.3 * result.at("plans").at(0).at("weight_bytes").get<double>());
+
+  const Words samples{"--data", "digits", "--limit", "512", "--json", "--out"};
+  Words lane{"run", "mlp:784-32-10", "--init", "w.npz", "--lanes", "plan.json"};
+  lane.insert(lane.end(), samples.begin(), samples.end());
+  lane.emplace_back("plan.npz");
+  const Outcome run = bench.run(lane);
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(json::parse(run.out).at("lanes").at(0).at("accuracy").get<double>(),
+            accuracy_of(result, "int8-max"));
+
+  const Outcome converted =
+      bench.run({"convert", "mlp:784-32-10", "--data", "digits", "--init", "w.npz", "--plan",
+                 "plan.json", "--batch", "128", "--out", "q.onnx"});
+  ASSERT_EQ(converted.code, 0) << converted.err;
+  Words file{"run", "q.onnx"};
+  file.insert(file.end(), samples.begin(), samples.end());
+  file.emplace_back("file.npz");
+  const Outcome read = bench.run(file);
+  ASSERT_EQ(read.code, 0) << read.err;
+  const NamedTensors ours = read_npz(bench / "plan.npz"), theirs = read_npz(bench / "file.npz");
+  const std::vector<float>& a = ours.begin()->second.data;
+  const std::vector<float>& b = theirs.begin()->second.data;
+  ASSERT_EQ(a.size(), b.size());
+  double difference = 0.0, size = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(static_cast<double>(a[i] - b[i]), 2);
+    size += std::pow(static_cast<double>(a[i]), 2);
+  }
+  EXPECT_LT(std::sqrt(difference / size), 1e-3);  // sums in fp32: few codes differ
+}
+
+TEST(CliQuantize, TextNamesWhatToDo) {
+  const Bench bench;
+  train(bench);
+  const Outcome good =
+      bench.run(quantize({"--format", "e4m3fn", "--method", "entropy", "--out", "p.json"}));
+  EXPECT_EQ(good.code, 0) << good.err;
+  EXPECT_THAT(good.out, HasSubstr("e4m3fn: activations have static scales (entropy)"));
+  EXPECT_THAT(good.out, HasSubstr("Quantize 2 layers: accuracy is"));
+  EXPECT_THAT(
+      good.out,
+      HasSubstr("halfscope convert mlp:784-32-10 --init w.npz --data digits --plan p.json"));
+  // Three magnitudes are too few, and no loss of accuracy is allowed.
+  const Outcome kept = bench.run(quantize({"--format", "e2m0finite", "--tolerance", "0"}));
+  EXPECT_THAT(kept.out, HasSubstr("fc2"));
+  EXPECT_THAT(kept.out, HasSubstr("in fp32: then accuracy is"));
+  const Outcome anyway = bench.run(quantize({"--keep", "fc2", "--json"}));
+  const json result = json::parse(anyway.out);
+  EXPECT_EQ(result.at("layers").at(1).at("kept"), true);
+  EXPECT_EQ(result.at("plan").at("rules").size(), 1u);
+}
+
+TEST(CliQuantize, WithoutLabelsOutputsAreCompared) {
+  const Bench bench;
+  train(bench);
+  const Outcome inputs = bench.run({"run", "mlp:784-784-10", "--random-input", "3", "--limit", "64",
+                                    "--batch", "32", "--out", "x.npz"});
+  ASSERT_EQ(inputs.code, 0) << inputs.err;
+  const Outcome outcome = bench.run({"quantize", "mlp:10-6-3", "--input", "x.npz", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json result = json::parse(outcome.out);
+  EXPECT_EQ(result.at("calibration").at("part"), "same");
+  EXPECT_TRUE(result.at("plans").at(0).at("accuracy").is_null());
+  EXPECT_EQ(result.at("plans").at(0).at("output_error"), 0.0);
+  EXPECT_EQ(result.at("plans").at(0).at("output_sqnr_db"), "inf");
+  EXPECT_EQ(result.at("tolerance"), 0.1);
+}
+
+TEST(CliQuantize, RefusesMistakes) {
+  const Bench bench;
+  train(bench);
+  expect_refusals(
+      bench,
+      {{{"quantize"}, 2, "quantize needs a network", "quantize lenet"},
+       {{"quantize", "lenet"}, 2, "quantize needs samples", "--data"},
+       {{"quantize", "lenet", "--data", "digits", "--input", "x.npy"}, 2, "exclude each other"},
+       {{"quantize", "none.onnx", "--data", "digits"}, 3, "cannot open 'none.onnx'"},
+       {quantize({"--format", "int9"}), 2, "--format: unknown format 'int9'"},
+       {quantize({"--format", "fp16"}), 2, "more than 8 bits", "int8"},
+       {quantize({"--method", "min"}), 2, "--method: unknown method 'min'", "percentile"},
+       {quantize({"--method", "percentile:0"}), 2, "unknown method 'percentile:0'"},
+       {quantize({"--scales", "row"}), 2, "--scales"},
+       {quantize({"--calibration", "0"}), 2, "--calibration"},
+       {quantize({"--tolerance", "2"}), 2, "--tolerance"},
+       {quantize({"--keep", "fc9"}), 2, "--keep 'fc9' matches no layer"},
+       {quantize({"--device", "v10"}), 2, "unknown device 'v10'"},
+       {quantize({"--plan", "float64"}), 2, "double precision"},
+       {quantize({"--out", "no/plan.json"}), 2, "no"}});
+}
+
+}  // namespace
+}  // namespace halfscope
