@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/data/shapes.h"
 #include "core/graph/op_def.h"
 #include "core/train/feed.h"
 #include "core/train/lane_setup.h"
@@ -73,8 +74,9 @@ struct FirstBatch {
 
 }  // namespace
 
-double PlanScore::accuracy() const noexcept {
-  return scored > 0 ? static_cast<double>(right) / static_cast<double>(scored) : kNotMeasured;
+double PlanScore::quality() const noexcept {
+  if (scored > 0) return static_cast<double>(right) / static_cast<double>(scored);
+  return precision.value_or(kNotMeasured);
 }
 
 double decibels(double error) { return error == 0.0 ? kEndless : -20.0 * std::log10(error); }
@@ -100,6 +102,7 @@ PlanScore PlanTrials::run(const Plan& plan, NamedTensors* outputs, int64_t* batc
   runner.run(nullptr, {}, stop_);
   const Runner::Result& result = runner.result(0);
   PlanScore score{.right = result.right, .scored = result.scored};
+  if (const auto boxes = detection_score(data_, result.outputs)) score.precision = boxes->half;
   Noise noise;
   for (const auto& [name, tensor] : result.outputs) {
     const auto found = outputs_.find(name);
@@ -114,9 +117,9 @@ PlanScore PlanTrials::run(const Plan& plan, NamedTensors* outputs, int64_t* batc
 PlanScore PlanTrials::score(const Plan& plan) const { return run(plan, nullptr, nullptr); }
 
 bool PlanTrials::passes(const PlanScore& score, const Tolerance& tolerance) const {
-  if (score.scored == 0) return score.error <= tolerance.error;
-  const auto lost = static_cast<double>(reference_.right - score.right);
-  return lost <= tolerance.accuracy * static_cast<double>(score.scored);
+  if (std::isnan(score.quality())) return score.error <= tolerance.error;
+  constexpr double kRounding = 1e-12;
+  return reference_.quality() - score.quality() <= tolerance.quality + kRounding;
 }
 
 std::vector<double> PlanTrials::errors_of(const Plan& plan,

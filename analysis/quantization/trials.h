@@ -19,10 +19,13 @@ namespace halfscope {
 /// How a plan did on the samples.
 struct PlanScore {
   int64_t right = 0, scored = 0;  ///< samples with a label; 0 without labels
+  /// Mean average precision of boxes with an IoU of at least 0.5; nothing unless it is a detector.
+  std::optional<double> precision{};
   /// ||y - y32|| / ||y32|| over all outputs; infinite if an output is not finite where fp32's is.
   double error = 0.0;
 
-  double accuracy() const noexcept;  ///< NaN without labels
+  /// Returns the accuracy or the precision, from 0 to 1; NaN if there is neither.
+  double quality() const noexcept;
 };
 
 /// Returns the ratio of signal to noise in dB, -20 log10(error); infinite for no error.
@@ -30,8 +33,8 @@ double decibels(double error);
 
 /// The loss that is allowed.
 struct Tolerance {
-  double accuracy = 0.01;  ///< share of all samples
-  double error = 0.1;      ///< of the outputs, where there are no labels
+  double quality = 0.01;
+  double error = 0.1;  ///< of the outputs, where there is no quality
 };
 
 class PlanTrials {

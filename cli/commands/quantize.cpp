@@ -52,7 +52,7 @@ QuantizeOptions options_of(const Flags& flags) {
                           .kept = flags.keep,
                           .devices = parse_devices(flags.devices)};
   if (flags.tolerance >= 0.0) {
-    options.tolerance = {.accuracy = flags.tolerance, .error = flags.tolerance};
+    options.tolerance = {.quality = flags.tolerance, .error = flags.tolerance};
   }
   return options;
 }
@@ -90,9 +90,10 @@ void add_quantize(CLI::App& app, Invocation& call) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
       ->capture_default_str()
       ->group(group::kCommon);
-  sub->add_option("--tolerance", flags->tolerance,
-                  "Loss of accuracy that is allowed, as a share of all samples [0.01]; without "
-                  "labels, relative error of the outputs [0.1]")
+  sub->add_option(
+         "--tolerance", flags->tolerance,
+         "Loss of accuracy (of mAP50) that is allowed [0.01]; without labels, relative error "
+         "of the outputs [0.1]")
       ->type_name("X")
       ->check(CLI::Range(0.0, 1.0))
       ->group(group::kCommon);

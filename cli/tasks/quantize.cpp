@@ -51,7 +51,7 @@ struct ProductResult {
 struct Study {
   int64_t samples = 0, batch = 0, calibration = 0;
   int64_t alone = 0;  ///< samples
-  bool of_training_part = false, labelled = false;
+  bool of_training_part = false;
   QuantizationSpec spec;
   std::vector<ProductRanges> ranges;
   PlanScore alone_reference;
@@ -60,6 +60,12 @@ struct Study {
   KeptSearch search;
   Plan plan;
 };
+
+/// The name of what measures how good plans are; "" if only outputs can be compared.
+std::string quality_name(const Study& study) {
+  const PlanScore& reference = study.plans.front().score;
+  return reference.scored > 0 ? "accuracy" : reference.precision ? "mAP50" : "";
+}
 
 /// Redraws what is being done on the terminal.
 class Doing {
@@ -162,7 +168,6 @@ class Quantizer {
     data.train = {};
     study_.calibration = calibration.test.size();
     study_.samples = data.test.size();
-    study_.labelled = !work_.samples.labels.empty();
     weights_ =
         take_starting_weights(work_.network, settings_.seed, read_initial_weights(settings_));
     doing_.show(fmt::format("calibrating on {} samples", study_.calibration));
@@ -294,12 +299,13 @@ void drop_column(std::vector<std::vector<std::string>>& rows, std::vector<bool>&
 }
 
 std::string plans_text(const Study& study, const QuantizeOptions& options) {
-  std::vector<std::vector<std::string>> rows{{"plan", "accuracy", "output SQNR", "weights"}};
+  std::vector<std::vector<std::string>> rows{
+      {"plan", quality_name(study), "output SQNR", "weights"}};
   for (const Device& device : options.devices) {
     rows.front().push_back(fmt::format("{}, estimated", device.name));
   }
   for (const PlanResult& each : study.plans) {
-    std::vector<std::string> row{each.name, percentage(each.score.accuracy()),
+    std::vector<std::string> row{each.name, percentage(each.score.quality()),
                                  decibel_text(each.score.error), bytes_text(each.weight_bytes)};
     for (const double seconds : each.seconds)
       row.push_back(fmt::format("{:.3g} ms", 1e3 * seconds));
@@ -307,13 +313,13 @@ std::string plans_text(const Study& study, const QuantizeOptions& options) {
   }
   std::vector<bool> right(rows.front().size(), true);
   right.front() = false;
-  if (!study.labelled) drop_column(rows, right, 1);
+  if (quality_name(study).empty()) drop_column(rows, right, 1);
   return aligned(rows, right) + "\n";
 }
 
 std::string products_text(const Study& study, size_t width) {
   std::vector<std::vector<std::string>> rows{
-      {"layer", "operator", "range", "clipped", "SQNR", "alone: output", "accuracy", ""}};
+      {"layer", "operator", "range", "clipped", "SQNR", "alone: output", quality_name(study), ""}};
   for (const ProductResult& each : study.products) {
     std::string range, clipped;
     for (size_t i = 0; i < 2; ++i) {
@@ -326,30 +332,30 @@ std::string products_text(const Study& study, size_t width) {
     const bool scored = !each.kept_anyway;
     rows.push_back({each.ranges->path, each.ranges->op, range, clipped, decibel_text(each.error),
                     scored ? decibel_text(each.alone.error) : "-",
-                    scored ? percentage(each.alone.accuracy()) : "-",
+                    scored ? percentage(each.alone.quality()) : "-",
                     each.kept_anyway || each.kept != nullptr
                         ? "kept in " + kept_format(study, key_of(*each.ranges))
                         : ""});
   }
   std::vector<bool> right{false, false, true, true, true, true, true, false};
-  if (!study.labelled) drop_column(rows, right, 6);
+  if (quality_name(study).empty()) drop_column(rows, right, 6);
   return aligned(rows, right, width) +
          fmt::format(
              "range: of the activations it reads. SQNR: of its result under the plan. alone: only "
              "this layer quantized, {} samples",
              study.alone) +
-         (study.labelled
-              ? fmt::format(", where fp32 has {}", percentage(study.alone_reference.accuracy()))
-              : "") +
+         (quality_name(study).empty()
+              ? ""
+              : fmt::format(", where fp32 has {}", percentage(study.alone_reference.quality()))) +
          ".\n\n";
 }
 
 std::string loss_text(const Study& study, const PlanScore& score) {
-  if (!study.labelled) {
+  if (quality_name(study).empty()) {
     return fmt::format("the outputs differ from fp32's by {}", share_text(score.error));
   }
-  return fmt::format("accuracy is {}, in fp32 {}", percentage(score.accuracy()),
-                     percentage(study.plans.front().score.accuracy()));
+  return fmt::format("{} is {}, in fp32 {}", quality_name(study), percentage(score.quality()),
+                     percentage(study.plans.front().score.quality()));
 }
 
 std::string conclusion(const Settings& settings, const Study& study) {
@@ -395,7 +401,8 @@ std::string conclusion(const Settings& settings, const Study& study) {
 
 Json score_json(const PlanScore& score) {
   Json json;
-  json["accuracy"] = score.scored > 0 ? json_number(score.accuracy()) : Json(nullptr);
+  json["accuracy"] = score.scored > 0 ? json_number(score.quality()) : Json(nullptr);
+  json["map50"] = score.precision ? json_number(*score.precision) : Json(nullptr);
   json["output_error"] = json_number(score.error);
   json["output_sqnr_db"] = json_number(decibels(score.error));
   return json;
@@ -413,8 +420,8 @@ Json json_of(const Settings& settings, const Study& study, const QuantizeOptions
   json["format"] = format_name(study.spec.format);
   json["method"] = range_method_name(study.spec.method);
   json["scales"] = study.spec.by_channel ? "channel" : "tensor";
-  json["tolerance"] =
-      json_number(study.labelled ? options.tolerance.accuracy : options.tolerance.error);
+  json["tolerance"] = json_number(!quality_name(study).empty() ? options.tolerance.quality
+                                                               : options.tolerance.error);
   json["within_tolerance"] = study.search.found;
   json["plans"] = Json::array();
   for (const PlanResult& each : study.plans) {

@@ -133,6 +133,19 @@ TEST(CliQuantize, WithoutLabelsOutputsAreCompared) {
   EXPECT_EQ(result.at("tolerance"), 0.1);
 }
 
+TEST(CliQuantize, DetectorsAreJudgedByTheirBoxes) {
+  const Bench bench;
+  const Outcome outcome =
+      bench.run({"quantize", "efficientdet-small", "--data", "shapes", "--limit", "32", "--batch",
+                 "16", "--calibration", "16", "--json"});
+  const json result = json::parse(outcome.out);
+  for (const json& plan : result.at("plans")) {
+    EXPECT_TRUE(plan.at("accuracy").is_null());
+    EXPECT_GE(plan.at("map50").get<double>(), 0.0);
+  }
+  EXPECT_EQ(result.at("tolerance"), 0.01);
+}
+
 TEST(CliQuantize, RefusesMistakes) {
   const Bench bench;
   train(bench);
