@@ -26,9 +26,9 @@ struct ProductRanges {
 };
 
 /// Runs the network in fp32 on the first `samples` of the data's test part, in whole batches but at
-/// least one, and returns the products in order of execution. Returns an empty list if `stop`
-/// became true. `weights` are those of starting_weights(). Throws Error (usage) if there are fewer
-/// samples than a batch, Error if an operand has an infinity or a NaN.
+/// least one. Returns the products in order of execution, or none if `stop` became true.
+/// starting_weights() makes `weights`. Throws Error (usage) if the samples do not fill a batch, and
+/// Error if an operand has an infinity or a NaN.
 std::vector<ProductRanges> measure_products(const Model& network, const NamedTensors& weights,
                                             const Dataset& data, int64_t samples,
                                             const Backend& backend, const std::atomic<bool>& stop);

@@ -12,14 +12,16 @@ TensorScale scale_of(const ProductRanges& product, size_t operand, const Quantiz
           .factor = static_scale(range_of(product, operand, spec), spec.format)};
 }
 
-/// "inputs up to 2.9 (of 4.1 seen)"
+/// "activations up to 2.9 (of 4.1 seen)"
 std::string reason(const ProductRanges& product, const QuantizationSpec& spec) {
+  constexpr const char* kOperands[] = {"first operand", "second operand"};
+  const bool several = !product.known[0] && !product.known[1];
   std::string text;
   for (size_t i = 0; i < 2; ++i) {
     if (product.known[i]) continue;
     const float range = range_of(product, i, spec), seen = product.seen[i].largest();
     text += fmt::format("{}{} up to {:.3g}", text.empty() ? "" : ", ",
-                        i == 0 ? "first operand" : "second operand", range);
+                        several ? kOperands[i] : "activations", range);
     if (range < seen) text += fmt::format(" (of {:.3g} seen)", seen);
   }
   return text;

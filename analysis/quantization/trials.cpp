@@ -167,6 +167,7 @@ KeptSearch find_kept(const PlanTrials& trials, const QuantizationSpec& spec,
     return std::set<ProductKey>(worst_first.begin(),
                                 worst_first.begin() + static_cast<int64_t>(count));
   };
+  search.all = score_of({});
   size_t fails = 0, enough = 0;
   while (!stop && !passes(first(enough))) {
     if (enough == worst_first.size()) {

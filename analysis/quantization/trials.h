@@ -75,12 +75,14 @@ struct KeptSearch {
   bool found = false;  ///< the plan passes with these
   std::vector<KeptProduct> kept;
   PlanScore score;  ///< with all of them kept
+  PlanScore all;    ///< with none of them kept
   int64_t trials = 0;
 };
 
-/// Finds a small set of products that must not be quantized: the worst ones first, as many as are
-/// needed, then each of them that is not needed is given up. `worst_first` are products that may be
-/// kept; `kept_anyway` are never quantized. Stops early if `stop` became true, with found = false.
+/// Finds a small set of products that must not be quantized. It keeps the worst ones first, as many
+/// as are needed, and then quantizes each of them that is not needed after all. `worst_first` are
+/// products that may be kept; `kept_anyway` are never quantized. Stops early if `stop` became true,
+/// with found = false.
 KeptSearch find_kept(const PlanTrials& trials, const QuantizationSpec& spec,
                      std::span<const ProductRanges> products,
                      const std::vector<ProductKey>& worst_first,

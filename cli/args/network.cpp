@@ -187,12 +187,12 @@ void describe_samples(const Dataset& data, NetworkOptions& options) {
   options.sample_shape = data.sample_shape;
   options.classes = data.classes;
   options.images = !data.sample_shape.empty();
+  if (options.images) return;  // arrays beside them are answers
   // A text says how many tokens there are; other arrays only show which labels occur.
   const bool counted = data.classes > 0;
   const std::vector<SampleArray>& arrays =
       data.train.arrays.empty() ? data.test.arrays : data.train.arrays;
   for (const SampleArray& array : arrays) {
-    if (options.images) break;
     if (!is_answer(array)) {
       options.sample_shape = array.sample_shape;
     } else if (!array.integers.empty() && !counted) {

@@ -128,11 +128,6 @@ std::set<ProductKey> all_but(const ProductKey& one, const std::vector<ProductRan
   return others;
 }
 
-/// How much a product's quantization alone costs: the error of the outputs.
-double harm(const PlanScore& score) {
-  return std::isnan(score.error) ? std::numeric_limits<double>::infinity() : score.error;
-}
-
 class Quantizer {
  public:
   Quantizer(const Settings& settings, const QuantizeOptions& options)
@@ -228,7 +223,7 @@ class Quantizer {
       if (!each.kept_anyway) order.push_back(&each);
     }
     std::stable_sort(order.begin(), order.end(),
-                     [](const auto* a, const auto* b) { return harm(a->alone) > harm(b->alone); });
+                     [](const auto* a, const auto* b) { return a->alone.error > b->alone.error; });
     std::vector<ProductKey> worst_first;
     for (const ProductResult* each : order) worst_first.push_back(key_of(*each->ranges));
     doing_.show("looking for layers that must keep more precision");
@@ -240,7 +235,7 @@ class Quantizer {
     study_.plan = quantized_plan(study_.spec, study_.ranges, kept);
     if (!study_.search.kept.empty()) {
       const Plan all = quantized_plan(study_.spec, study_.ranges, kept_anyway_);
-      add_plan(all.name + ", all layers", all, trials_->score(all));
+      add_plan(all.name + ", all layers", all, study_.search.all);
     }
     add_plan(study_.plan.name, study_.plan, study_.search.score);
     const std::vector<double> errors = trials_->errors_of(study_.plan, study_.ranges);
@@ -350,12 +345,18 @@ std::string products_text(const Study& study, size_t width) {
          ".\n\n";
 }
 
-std::string loss_text(const Study& study, const PlanScore& score) {
-  if (quality_name(study).empty()) {
-    return fmt::format("the outputs differ from fp32's by {}", share_text(score.error));
-  }
-  return fmt::format("{} is {}, in fp32 {}", quality_name(study), percentage(score.quality()),
-                     percentage(study.plans.front().score.quality()));
+/// "accuracy is 91.20%"
+std::string result_text(const Study& study, const PlanScore& score) {
+  const std::string name = quality_name(study);
+  return name.empty() ? "the outputs differ from fp32's by " + share_text(score.error)
+                      : name + " is " + percentage(score.quality());
+}
+
+/// "accuracy is 91.20%, in fp32 91.50%"
+std::string compared_text(const Study& study, const PlanScore& score) {
+  const std::string text = result_text(study, score);
+  if (quality_name(study).empty()) return text;
+  return text + ", in fp32 " + percentage(study.plans.front().score.quality());
 }
 
 std::string conclusion(const Settings& settings, const Study& study) {
@@ -365,13 +366,13 @@ std::string conclusion(const Settings& settings, const Study& study) {
     return fmt::format(
         "No layer can be quantized within the tolerance: even with all of them kept, {}. The plan "
         "for the rest of the network costs too much.\n",
-        loss_text(study, study.search.score));
+        compared_text(study, study.search.score));
   }
   if (study.search.kept.empty()) {
     const auto count = std::count_if(study.products.begin(), study.products.end(),
                                      [](const auto& each) { return !each.kept_anyway; });
     text = fmt::format("Quantize {}: {}.\n", counted(count, "layer"),
-                       loss_text(study, study.search.score));
+                       compared_text(study, study.search.score));
   } else {
     const bool all =
         std::all_of(study.products.begin(), study.products.end(),
@@ -383,10 +384,10 @@ std::string conclusion(const Settings& settings, const Study& study) {
     }
     text += fmt::format("Keep {} in {}: then {}.\n", names,
                         kept_format(study, study.search.kept.front().key),
-                        loss_text(study, study.search.score));
+                        compared_text(study, study.search.score));
     for (const KeptProduct& each : study.search.kept) {
       text += fmt::format("  With {} in {}, too, {}.\n", each.key.first, format,
-                          loss_text(study, each.without));
+                          result_text(study, each.without));
     }
   }
   if (settings.out.empty()) return text + "Write the plan with --out plan.json.\n";

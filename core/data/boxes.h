@@ -20,13 +20,14 @@ struct Box {
   float height() const noexcept { return bottom - top; }
 };
 
-/// Returns the area of the intersection over that of the union (IoU); 0 for boxes without an area.
+/// Returns how much two boxes overlap (IoU): the area that both cover, divided by the area that at
+/// least one of them covers. 0 if a box has no area.
 double intersection_over_union(const Box& a, const Box& b) noexcept;
 
 /// Codes a box relative to an anchor: the shift of the center in the anchor's sizes, and the
 /// logarithm of the ratio of sizes (Girshick et al. 2014, appendix C).
 std::array<float, 4> box_code(const Box& box, const Box& anchor) noexcept;
-/// Returns the box of a code. Sizes are limited to 62.5 times those of the anchor, as in
+/// Undoes box_code(). A box is at most 62.5 times as wide and as high as its anchor, as in
 /// torchvision.
 Box box_of(std::span<const float, 4> code, const Box& anchor) noexcept;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Small one-stage detectors: a body of three stages with strides 8, 16 and 32, a pyramid that mixes
-// them, and heads whose weights all levels share. Anchors are those of core/data/boxes.h.
+// them, and heads that use the same weights on every level. core/data/boxes.h has the anchors.
 #include <array>
 #include <cmath>
 #include <map>

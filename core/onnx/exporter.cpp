@@ -18,10 +18,6 @@
 namespace halfscope::onnx_files {
 namespace {
 
-bool is_float8(DataType type) {
-  return type >= DataType::float8e4m3fn && type <= DataType::float8e5m2fnuz;
-}
-
 void describe(::onnx::ValueInfoProto& info, const std::string& name, const Value& value,
               DataType real) {
   info.set_name(name);

@@ -5,8 +5,6 @@
 //
 //   activations      QuantizeLinear with a known scale, DequantizeLinear
 //   weights          an initializer of codes, DequantizeLinear with one scale or one per channel
-#include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -15,6 +13,7 @@
 #include "core/error.h"
 #include "core/numeric/formats/round.h"
 #include "core/numeric/scaling/block_format.h"
+#include "core/numeric/scaling/tensor_scaling.h"
 #include "core/onnx/exporter.h"
 #include "core/ops/ops.h"
 
@@ -27,7 +26,7 @@ DataType code_type(FloatFormat format, const std::string& what) {
   if (format == kInt8Format) return DataType::int8;
   if (format == kInt4Format) return DataType::int4;
   const DataType type = needed_type(format, what);
-  if (type >= DataType::float8e4m3fn && type <= DataType::float8e5m2fnuz) return type;
+  if (is_float8(type)) return type;
   throw Error(what + ": ONNX cannot quantize to " + format_name(format),
               "use int8, int4 or an 8-bit float in the plan");
 }
@@ -86,9 +85,7 @@ std::optional<Exporter::Codes> Exporter::known_codes(const Node& node) const {
     }
   } else if (choice.kind == TensorScale::Kind::divided || choice.kind == TensorScale::Kind::fixed ||
              choice.kind == TensorScale::Kind::current) {
-    float largest = 0.0f;
-    for (const float each : source.reals) largest = std::max(largest, std::fabs(each));
-    const float factor = tensor_factor(choice, code, largest, 0.0f);
+    const float factor = tensor_factor(choice, code, largest_magnitude(source.reals), 0.0f);
     result.scales = {undone(choice, factor)};
     for (float& each : result.codes) {
       each = choice.kind == TensorScale::Kind::divided ? code_by_quotient(each, factor)

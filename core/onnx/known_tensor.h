@@ -46,6 +46,9 @@ std::string type_name(DataType type);
 /// Returns whether values are floats. Complex numbers and strings are neither real nor integers.
 bool is_real(DataType type) noexcept;
 bool is_integer(DataType type) noexcept;  ///< booleans too
+constexpr bool is_float8(DataType type) noexcept {
+  return type >= DataType::float8e4m3fn && type <= DataType::float8e5m2fnuz;
+}
 
 /// Returns the format of a real type; nothing for float64 and other types.
 std::optional<FloatFormat> format_of(DataType type);

@@ -4,7 +4,8 @@
 //   QuantizeLinear(x, scale, zero)    Clip(Round(x / scale) + zero), whatever the plan
 //   DequantizeLinear(q, scale, zero)  (q - zero) * scale; of known codes, fold_movement.cpp
 //
-// 8-bit floats have no such nodes: their type marks the rounding, as that of a Cast does.
+// 8-bit floats are only divided and multiplied. The type of the quotient says how the file rounds
+// it, and the plan as_exported rounds to that type, as it does for a Cast.
 #include <optional>
 #include <utility>
 

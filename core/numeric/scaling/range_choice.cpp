@@ -77,9 +77,9 @@ float least_error_range(const MagnitudeHistogram& seen, const FloatFormat& forma
 
 constexpr size_t kEntropyBins = 2048, kLeastBins = 128;
 
-/// Sums the distribution's entropy relative to that of its codes: the magnitudes of the first
-/// `kept` bins, the last of which holds all that is clipped, against the same bins where all that
-/// have one code share its magnitudes.
+/// Returns the Kullback-Leibler divergence of two distributions over the first `kept` bins: that of
+/// the tensor, whose last bin also holds everything that is clipped, and that of the codes, in
+/// which the bins with the same code share their magnitudes evenly.
 double divergence(std::span<const double> counts, size_t kept, double clipped, double total,
                   const FloatFormat& format) {
   const float scale = static_scale(static_cast<float>(kept), format);

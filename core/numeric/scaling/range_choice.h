@@ -5,10 +5,9 @@
 //   max            the largest: nothing is clipped
 //   percentile:P   P percent of all magnitudes are no larger
 //   mse            the one with the least mean squared error
-//   entropy        the one for which the distribution of the codes' values is nearest to that of
-//   the
-//                  tensor, by the Kullback-Leibler divergence (S. Migacz, "8-bit Inference with
-//                  TensorRT", GTC 2017: 2048 bins, of which at least 128 are kept)
+//   entropy        the one that changes the distribution of the values least, measured by the
+//                  Kullback-Leibler divergence (S. Migacz, "8-bit Inference with TensorRT", GTC
+//                  2017: 2048 bins, of which at least 128 are kept)
 #pragma once
 
 #include <array>

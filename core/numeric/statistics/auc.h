@@ -13,9 +13,10 @@ namespace halfscope {
 /// none does, or if a score is NaN.
 double area_under_curve(std::span<const float> scores, std::span<const uint8_t> belongs);
 
-/// Returns the mean area over all classes that some samples have and others do not, each against
-/// the rest. `scores` are [samples, classes]: rows that are no probabilities go through a softmax,
-/// for one class the score is that of label 1. NaN if there is no such class.
+/// Returns the mean area over the classes, each against all others. A class that no sample has, or
+/// that every sample has, does not count; NaN if none counts. `scores` are [samples, classes]; rows
+/// that are no probabilities go through a softmax first. A single score per sample is that of label
+/// 1.
 double mean_area_under_curve(std::span<const float> scores, int64_t classes,
                              std::span<const int32_t> labels);
 
