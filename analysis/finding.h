@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/run_view.h"
+#include "core/plan/causes.h"
 #include "core/plan/plan_edit.h"
 
 namespace halfscope {
@@ -47,6 +48,11 @@ struct Finding {
   std::string layer{};      ///< "conv2"
   int64_t step = -1;        ///< first step that shows it; -1 if it has none
   std::string mechanism{};  ///< one line: what happens to the numbers
+  /// The mechanism it shows, if its rule finds several; else see Rule::mechanism.
+  Mechanism cause = Mechanism::unknown;
+  /// How much is lost, where findings of one rule are independent of each other: the largest comes
+  /// first, at the place of the earliest. 0: in execution order.
+  double weight = 0.0;
   Evidence evidence{};
   std::string text{};  ///< the sentences a user reads
   Action action{};

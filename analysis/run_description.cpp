@@ -80,6 +80,7 @@ void write_meta(Database& database, const RunInfo& run) {
   put("status", status_name(RunStatus::running));
   if (run.inference) put("kind", "inference");
   if (run.evaluates_averages) put("evaluated", kEvaluatedAverages);
+  if (run.detects) put("accuracy", kAccuracyIsPrecision);
   put("model", run.model);
   put("data", run.data);
   put("optimizer", run.optimizer);

@@ -17,6 +17,8 @@ inline constexpr int64_t kSchemaVersion = 6;
 
 /// Value of the meta key `evaluated` if evaluations used moving averages instead of the weights.
 inline constexpr const char* kEvaluatedAverages = "averages";
+/// Value of the meta key `accuracy` if that column of `evals` has mAP50s (RunInfo::detects).
+inline constexpr const char* kAccuracyIsPrecision = "mAP50";
 
 /// The CREATE TABLE statements; a test compares them with docs/reference/files.md.
 extern const char* const kSchemaSql;

@@ -103,16 +103,15 @@ class Reader {
     return entry->second;
   }
 
-  bool evaluates_averages(const std::map<std::string, std::string>& meta) const {
-    if (!meta.contains("evaluated")) return false;
-    const std::string what = meta_text(meta, "evaluated");
-    if (what != kEvaluatedAverages) {
-      throw usage_error(fmt::format("'{}' has evaluations of \"{}\", which this program does not "
-                                    "know",
-                                    database_.file().string(), what),
-                        "update HalfScope");
-    }
-    return true;
+  /// Returns whether the meta key exists. Throws if its value is not the only known one.
+  bool says(const std::map<std::string, std::string>& meta, const char* key,
+            const char* known) const {
+    if (!meta.contains(key)) return false;
+    const std::string what = meta_text(meta, key);
+    if (what == known) return true;
+    throw usage_error(
+        fmt::format("'{}' has unknown evaluations of \"{}\"", database_.file().string(), what),
+        "update HalfScope");
   }
 
   RunInfo to_run_info(const std::map<std::string, std::string>& meta) const {
@@ -133,7 +132,8 @@ class Reader {
       }
       info.inference = kind == "inference";
     }
-    info.evaluates_averages = evaluates_averages(meta);
+    info.evaluates_averages = says(meta, "evaluated", kEvaluatedAverages);
+    info.detects = says(meta, "accuracy", kAccuracyIsPrecision);
     info.batch = meta_integer<int64_t>(meta, "batch");
     info.steps_planned = meta_integer<int64_t>(meta, "steps_planned");
     info.classes = meta_integer<int64_t>(meta, "classes");

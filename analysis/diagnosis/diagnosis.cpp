@@ -74,6 +74,7 @@ Mechanism mechanism_of(FixKind kind) {
 }
 
 Mechanism mechanism_of(const Finding& finding) {
+  if (finding.cause != Mechanism::unknown) return finding.cause;
   const Rule* rule = rule_of(finding);
   return rule == nullptr ? Mechanism::unknown : rule->mechanism;
 }

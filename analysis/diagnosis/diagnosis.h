@@ -68,11 +68,11 @@ Diagnosis diagnose(const RunView& run, std::span<const Finding> findings, int la
 
 /// Returns the object `diagnosis` of docs/reference/diagnosis.md.
 std::string diagnosis_json(const Diagnosis& diagnosis);
-/// Returns "conv2 (/features/2/Conv in the model file) and fc1".
 /// Returns the cause as a sentence: with a capital letter unless it begins with the name of a layer
 /// or of a setting.
 std::string cause_sentence(const Diagnosis& diagnosis);
 
+/// Returns "conv2 (/features/2/Conv in the model file) and fc1".
 std::string places_text(const std::vector<Place>& places);
 /// Returns the mechanism in half a sentence; "" if the cause says the same.
 std::string mechanism_meaning(const Diagnosis& diagnosis);

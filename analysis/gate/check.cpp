@@ -79,10 +79,9 @@ class LaneGate {
     const GateRule& rule = result_.gate.rules[index];
     check_complete();
     for (const auto& [measure, limit] : rule.limits) {
-      if (measure == GateMeasure::skipped_steps) {
-        check_skipped(limit);
-        continue;
-      }
+      if (measure == GateMeasure::skipped_steps) check_skipped(limit);
+      if (measure == GateMeasure::accuracy_drop) check_accuracy(limit);
+      if (is_of_lane(measure)) continue;
       for (const SiteInfo& site : info_.sites) {
         if (matches_site(rule, site) && applies(measure, site)) check_site(site, measure, limit);
       }
@@ -137,6 +136,28 @@ class LaneGate {
     judge(check, share, limit,
           fmt::format("{} of {} steps are skipped: {} (limit {})", skipped, rows.size(),
                       percent(share), percent(limit)));
+  }
+
+  /// Compares the last evaluations, which must be of the same step.
+  void check_accuracy(double limit) {
+    GateCheck& check = add(measure_name(GateMeasure::accuracy_drop));
+    check.limit = limit;
+    const int reference = reference_lane(run_, lane_);
+    if (is_reference(run_, lane_)) return not_measured(check, "the lane is the reference");
+    if (reference < 0) return not_measured(check, "the run has no reference");
+    const std::span<const EvalRow> own = run_.evals(lane_), theirs = run_.evals(reference);
+    if (own.empty() || theirs.empty() || own.back().step != theirs.back().step ||
+        !std::isfinite(own.back().accuracy) || !std::isfinite(theirs.back().accuracy)) {
+      return not_measured(check, "the run has not evaluated the lane and its reference");
+    }
+    // Rounded: differences of shares are not exact.
+    const double drop = theirs.back().accuracy - own.back().accuracy;
+    const double points = std::max(std::round(1e9 * drop) * 1e-9, 0.0);
+    judge(check, points, limit,
+          fmt::format("{} {} instead of {} in {}: {} points less (limit {})",
+                      quality_name(run_.info()), percent(own.back().accuracy),
+                      percent(theirs.back().accuracy), run_.lane(reference).name,
+                      short_number(100.0 * points), short_number(100.0 * limit)));
   }
 
   void check_site(const SiteInfo& site, GateMeasure measure, double limit) {
@@ -247,8 +268,9 @@ void check_matches(const GateRule& rule, const RunView& run) {
     throw_matches_nothing(rule, "no layer is called \"" + rule.path + "\"",
                           did_you_mean(rule.path, paths, "list the layers with --csv -"));
   }
-  // A limit on skipped steps, or on findings of a whole lane, needs no tensor.
-  const bool of_lane = rule.limits.contains(GateMeasure::skipped_steps) ||
+  // A limit on a whole lane, or on its findings, needs no tensor.
+  const bool of_lane = std::any_of(rule.limits.begin(), rule.limits.end(),
+                                   [](const auto& limit) { return is_of_lane(limit.first); }) ||
                        (rule.judges_findings() && rule.path.empty() && !rule.role);
   if (!site_matches && !of_lane) {
     throw_matches_nothing(

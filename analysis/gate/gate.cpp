@@ -23,9 +23,10 @@ namespace {
 using GateJson = nlohmann::ordered_json;
 constexpr const char* kGateSchema = "halfscope.gate/1";
 
-constexpr std::array kMeasures{GateMeasure::overflow,     GateMeasure::underflow,
-                               GateMeasure::lost_updates, GateMeasure::skipped_steps,
-                               GateMeasure::ulps,         GateMeasure::error};
+constexpr std::array kMeasures{GateMeasure::overflow,      GateMeasure::underflow,
+                               GateMeasure::lost_updates,  GateMeasure::skipped_steps,
+                               GateMeasure::accuracy_drop, GateMeasure::ulps,
+                               GateMeasure::error};
 constexpr std::array kRoles{
     Role::input,       Role::activation, Role::weight, Role::activation_grad,
     Role::weight_grad, Role::update,     Role::state};
@@ -95,8 +96,9 @@ double limit_of(const GateJson& object, GateMeasure measure, const std::string& 
 /// Throws Error (usage) for limits on tensors that can never have the measure.
 void check_measures(const GateRule& rule, const std::string& where) {
   const auto limits = [&rule](GateMeasure measure) { return rule.limits.contains(measure); };
-  if (limits(GateMeasure::skipped_steps) && (rule.role || !rule.path.empty())) {
-    throw usage_error("gate: " + where + ": skipped_steps is about a whole lane",
+  for (const auto& [measure, limit] : rule.limits) {
+    if (!is_of_lane(measure) || (!rule.role && rule.path.empty())) continue;
+    throw usage_error("gate: " + where + ": " + measure_name(measure) + " is about a whole lane",
                       "put it into a rule without path and role");
   }
   if (limits(GateMeasure::lost_updates) && rule.role.value_or(Role::update) != Role::update) {
@@ -198,6 +200,8 @@ const char* measure_name(GateMeasure measure) noexcept {
       return "lost_updates";
     case GateMeasure::skipped_steps:
       return "skipped_steps";
+    case GateMeasure::accuracy_drop:
+      return "accuracy_drop";
     case GateMeasure::ulps:
       return "ulps";
     case GateMeasure::error:

@@ -18,8 +18,20 @@
 namespace halfscope {
 
 /// A number that a rule of a gate can limit.
-enum class GateMeasure : uint8_t { overflow, underflow, lost_updates, skipped_steps, ulps, error };
+enum class GateMeasure : uint8_t {
+  overflow,
+  underflow,
+  lost_updates,
+  skipped_steps,
+  accuracy_drop,
+  ulps,
+  error,
+};
 const char* measure_name(GateMeasure measure) noexcept;  // "lost_updates"
+/// Returns whether the measure is about a whole lane, not about tensors.
+constexpr bool is_of_lane(GateMeasure measure) noexcept {
+  return measure == GateMeasure::skipped_steps || measure == GateMeasure::accuracy_drop;
+}
 
 /// One rule of a gate: which tensors, and what they must not exceed.
 struct GateRule {

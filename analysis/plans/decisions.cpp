@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/format_limits.h"
 #include "analysis/plans/deciding_rule.h"
 #include "core/graph/op_def.h"
 #include "core/lower/narrow.h"
@@ -75,16 +76,34 @@ bool selects_node(const std::string& glob, const NodeDecision& node) {
 
 bool same_formats(const NodeDecision& a, const NodeDecision& b) {
   return a.read == b.read && a.write == b.write && a.weights == b.weights &&
-         a.in_double == b.in_double;
+         a.in_double == b.in_double && a.scale == b.scale;
+}
+
+/// Returns NodeDecision::scale.
+std::string scales_text(const Node& node) {
+  const NodePlan& plan = node.plan;
+  if (full_precision(plan.read) || !find_op(node.op).sums_products()) return "";
+  std::string text = plan.scale.kind == TensorScale::Kind::none ? "" : scale_name(plan.scale);
+  if (!plan.second_scale || *plan.second_scale == plan.scale) return text;
+  return fmt::format("{}{}second operand: {}", text, text.empty() ? "" : ", ",
+                     scale_name(*plan.second_scale));
 }
 
 }  // namespace
 
-ExplainedPlan explain_plan(const Model& model, const Plan& plan, const RuleFlags& flags) {
+bool is_for_inference(const Plan& plan) {
+  return plan.defaults.second_scale.has_value() ||
+         std::any_of(plan.rules.begin(), plan.rules.end(),
+                     [](const PlanRule& rule) { return rule.second_scale.has_value(); });
+}
+
+ExplainedPlan explain_plan(const Model& model, const Plan& plan, const RuleFlags& flags,
+                           bool inference) {
   ExplainedPlan result{.plan = plan,
                        .flags = flags,
-                       .executable = model.loss == kNone ? lower_inference(model, plan)
-                                                         : lower(model, plan, TrainingSpec{}),
+                       .executable = inference || model.loss == kNone || is_for_inference(plan)
+                                         ? lower_inference(model, plan)
+                                         : lower(model, plan, TrainingSpec{}),
                        .nodes = {}};
   const Graph& graph = result.executable.graph;
   const Sources sources(model);
@@ -97,6 +116,7 @@ ExplainedPlan explain_plan(const Model& model, const Plan& plan, const RuleFlags
                           .op = node.op,
                           .read = node.plan.read,
                           .write = graph.value(node.outputs[0]).format,
+                          .scale = scales_text(node),
                           .in_double = plan.double_precision,
                           .follows = node.plan.follows};
     if (!plan.double_precision) {
@@ -173,6 +193,10 @@ std::vector<SettingDifference> differing_settings(const Plan& a, const Plan& b) 
   compare("clipping", format_name(a.clip), format_name(b.clip));
   compare("sums", accumulation_name(a.defaults.accumulation),
           accumulation_name(b.defaults.accumulation));
+  const auto chains = [](const Plan& plan) {
+    return std::string(plan.fuses ? "round once, at their end" : "round at every operator");
+  };
+  compare("chains of element-wise operators", chains(a), chains(b));
   compare("composites", a.defaults.stagewise ? "stagewise" : "fused",
           b.defaults.stagewise ? "stagewise" : "fused");
   return differences;

@@ -19,6 +19,9 @@ struct NodeDecision {
   FloatFormat read, write;
   /// Format in which the node's own weights are stored; nothing if it has none.
   std::optional<FloatFormat> weights = std::nullopt;
+  /// Scales of the operands of a product: "delayed", "divide:0.02, second operand: channel"; "" if
+  /// they have none.
+  std::string scale{};
   bool in_double = false;  ///< computed and stored in double precision, in place of the formats
   bool follows = false;    ///< it takes the formats of its inputs
   int rule = -1;  ///< index of the plan's rule that set the formats; -1: the plan's default
@@ -37,14 +40,19 @@ using RuleFlags = std::map<int, std::string>;
 struct ExplainedPlan {
   Plan plan;
   RuleFlags flags{};
-  Executable executable;            ///< as for training, or for inference if there is no loss
+  /// As for training; for inference if there is no loss, or if the plan is only for that.
+  Executable executable;
   std::vector<NodeDecision> nodes;  ///< the nodes of the forward pass, in execution order
 };
 
+/// Returns whether the plan is only for inference: it scales second operands of products apart.
+bool is_for_inference(const Plan& plan);
+
 /// Returns what the plan decides about each node of the forward pass. Nodes of an expanded
-/// composite are listed one by one. Reasons name the flags. Throws Error (usage) for a path that
-/// matches no node.
-ExplainedPlan explain_plan(const Model& model, const Plan& plan, const RuleFlags& flags = {});
+/// composite are listed one by one. Reasons name the flags. `inference` plans the forward pass
+/// alone even if the network has a loss. Throws Error (usage) for a path that matches no node.
+ExplainedPlan explain_plan(const Model& model, const Plan& plan, const RuleFlags& flags = {},
+                           bool inference = false);
 
 /// Returns the decisions about nodes that `glob` selects: by path, by module, or by operator.
 std::vector<const NodeDecision*> decisions_about(const ExplainedPlan& explained,

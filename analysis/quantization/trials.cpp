@@ -74,20 +74,26 @@ struct FirstBatch {
 
 }  // namespace
 
+double PlanScore::accuracy() const noexcept {
+  return scored > 0 ? static_cast<double>(right) / static_cast<double>(scored) : kNotMeasured;
+}
+
 double PlanScore::quality() const noexcept {
-  if (scored > 0) return static_cast<double>(right) / static_cast<double>(scored);
+  if (mean_iou) return *mean_iou;
+  if (scored > 0) return accuracy();
   return precision.value_or(kNotMeasured);
 }
 
 double decibels(double error) { return error == 0.0 ? kEndless : -20.0 * std::log10(error); }
 
 PlanTrials::PlanTrials(Model network, NamedTensors weights, const Dataset& data,
-                       std::vector<int32_t> labels, const Backend& backend,
+                       std::vector<int32_t> labels, Shape label_shape, const Backend& backend,
                        const std::atomic<bool>& stop)
     : network_(std::move(network)),
       weights_(std::move(weights)),
       data_(data),
       labels_(std::move(labels)),
+      label_shape_(std::move(label_shape)),
       backend_(backend),
       stop_(stop),
       reference_(run(Plan{}, &outputs_, &batch_)) {}
@@ -98,10 +104,12 @@ PlanScore PlanTrials::run(const Plan& plan, NamedTensors* outputs, int64_t* batc
   config.init = weights_;
   config.every = 0;
   config.labels = labels_;
+  config.label_shape = label_shape_;
   Runner runner(network_, config, data_);
   runner.run(nullptr, {}, stop_);
   const Runner::Result& result = runner.result(0);
   PlanScore score{.right = result.right, .scored = result.scored};
+  if (result.confusion) score.mean_iou = result.confusion->mean_iou();
   if (const auto boxes = detection_score(data_, result.outputs)) score.precision = boxes->half;
   Noise noise;
   for (const auto& [name, tensor] : result.outputs) {

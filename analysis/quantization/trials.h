@@ -18,13 +18,17 @@ namespace halfscope {
 
 /// How a plan did on the samples.
 struct PlanScore {
-  int64_t right = 0, scored = 0;  ///< samples with a label; 0 without labels
+  int64_t right = 0, scored = 0;  ///< labels; 0 without any
+  /// Mean intersection over union of the classes, with labels of pixels or positions.
+  std::optional<double> mean_iou{};
   /// Mean average precision of boxes with an IoU of at least 0.5; nothing unless it is a detector.
   std::optional<double> precision{};
   /// ||y - y32|| / ||y32|| over all outputs; infinite if an output is not finite where fp32's is.
   double error = 0.0;
 
-  /// Returns the accuracy or the precision, from 0 to 1; NaN if there is neither.
+  /// NaN without labels.
+  double accuracy() const noexcept;
+  /// Returns the mean IoU, the accuracy or the precision, from 0 to 1; NaN if there is none.
   double quality() const noexcept;
 };
 
@@ -41,7 +45,7 @@ class PlanTrials {
  public:
   /// Runs the reference in fp32. `data` and `labels` outlive this. Throws Error.
   PlanTrials(Model network, NamedTensors weights, const Dataset& data, std::vector<int32_t> labels,
-             const Backend& backend, const std::atomic<bool>& stop);
+             Shape label_shape, const Backend& backend, const std::atomic<bool>& stop);
 
   const PlanScore& reference() const noexcept { return reference_; }
   int64_t batch() const noexcept { return batch_; }  ///< samples that the network takes at once
@@ -58,6 +62,7 @@ class PlanTrials {
   NamedTensors weights_;
   const Dataset& data_;
   std::vector<int32_t> labels_;
+  Shape label_shape_;  ///< of one sample's, as in RunnerConfig
   const Backend& backend_;
   const std::atomic<bool>& stop_;
   NamedTensors outputs_;  ///< of the reference

@@ -62,7 +62,7 @@ std::vector<Measure> measures(const Report& report) {
       {report::of_evaluation(report.run, "Test loss"),
        [](const LaneReport& lane) { return value_text(lane.test_loss); },
        [lost](const LaneReport& lane) { return lost(lane.test_loss); }},
-      {report::of_evaluation(report.run, "Test accuracy"),
+      {report::of_evaluation(report.run, fmt::format("Test {}", quality_name(report.run))),
        [](const LaneReport& lane) {
          return lane.test_accuracy ? escape(percent(*lane.test_accuracy)) : "&ndash;";
        }},
@@ -229,9 +229,10 @@ std::string lane_cards(const Report& report) {
       html += fmt::format("<div><dt>skipped</dt><dd>{} of {}</dd></div>", lane.skipped, lane.steps);
     }
     if (lane.test_accuracy) {
-      html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>",
-                          report::of_evaluation(report.run, "test accuracy"),
-                          escape(percent(*lane.test_accuracy)));
+      html += fmt::format(
+          "<div><dt>{}</dt><dd>{}</dd></div>",
+          report::of_evaluation(report.run, fmt::format("test {}", quality_name(report.run))),
+          escape(percent(*lane.test_accuracy)));
     }
     html += "</dl></li>\n";
   }

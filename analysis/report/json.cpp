@@ -90,7 +90,8 @@ Json lane_json(const Report& report, size_t index) {
   json["loss_scaling"] = text_or_null(lane.loss_scaling);
   json["last_loss_scale"] = number(lane.last_loss_scale);
   json["test_loss"] = number(lane.test_loss);
-  json["test_accuracy"] = number(lane.test_accuracy);
+  json["test_accuracy"] = report.run.detects ? Json(nullptr) : number(lane.test_accuracy);
+  json["test_map50"] = report.run.detects ? number(lane.test_accuracy) : Json(nullptr);
   json["plan"] = object_of(lane.plan_json);
   const std::string& proof = report.lane_proofs[index];
   json["proof"] = proof.empty() ? Json(nullptr) : object_of(proof);

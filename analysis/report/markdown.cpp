@@ -80,7 +80,8 @@ std::string loss_cell(const std::optional<double>& value) {
 
 void write_lanes(const Report& report, std::string& md) {
   if (report.run.inference) {
-    md += "\n| lane | verdict | batches | accuracy |\n| --- | --- | ---: | ---: |\n";
+    md += fmt::format("\n| lane | verdict | batches | {} |\n| --- | --- | ---: | ---: |\n",
+                      quality_name(report.run));
     for (size_t i = 0; i < std::min(report.lanes.size(), kLanesShown); ++i) {
       const LaneReport& lane = report.lanes[i];
       md += fmt::format("| {} | {} | {} | {} |\n", code(lane.name), lane_verdict(lane), lane.steps,
@@ -91,7 +92,7 @@ void write_lanes(const Report& report, std::string& md) {
   md += fmt::format(
       "\n| lane | verdict | steps | skipped | final loss | loss gap | loss scale | {} |\n"
       "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
-      report::of_evaluation(report.run, "test accuracy"));
+      report::of_evaluation(report.run, fmt::format("test {}", quality_name(report.run))));
   for (size_t i = 0; i < std::min(report.lanes.size(), kLanesShown); ++i) {
     const LaneReport& lane = report.lanes[i];
     md += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", code(lane.name),

@@ -51,7 +51,8 @@ struct LaneReport {
   /// See loss_gap(); empty for the reference and without one.
   std::optional<double> loss_gap;
   /// Empty without evaluation; a lane whose loss is not finite there has no accuracy.
-  std::optional<double> test_loss, test_accuracy;
+  std::optional<double> test_loss;
+  std::optional<double> test_accuracy;  ///< or what quality_name() says
   std::vector<StepRow> rows;  ///< at most about kReportRows, but every skipped step
   int64_t kept_every = 1;     ///< every kept_every-th step that was not skipped has a row
   bool thinned() const noexcept { return kept_every > 1; }

@@ -29,6 +29,9 @@ constexpr double kVagueGradients = 0.2;
 constexpr double kMuchSkipped = 0.05;
 /// A path that only leads further to the side counts against a lane from this many times on.
 constexpr double kFarTooLong = 3.0;
+/// Trainings whose weights end further apart than this, relative to how far they moved, have taken
+/// different paths. Then a single variable may move much less in one of them, though not this much.
+constexpr double kApart = 0.7, kHardlyBegan = 0.75;
 /// Standard deviations of a difference of accuracies that chance explains.
 constexpr double kChance = 3.0;
 
@@ -314,6 +317,7 @@ class Judge {
     // While the loss scale comes down nothing moves, and a short run has hardly done anything else.
     // Twins skip nothing, so they do not show how far a correct run gets.
     const double skipped = skipped_share(lane_.steps(), run_.steps(reference_));
+    const bool apart = error_of(Of::weight, "") > kApart;
     const bool searches = skipped > 0.0 && static_cast<int64_t>(lane_.steps().size()) < kLeastSteps;
     for (const Deviation& each : deviations()) {
       if (each.of == Of::buffer) {
@@ -349,8 +353,9 @@ class Judge {
       // If gradients depend on every ulp, or much of the path was skipped in search of a loss
       // scale, only a path that hardly began says something.
       const bool vague = gradient_spread_ > kVagueGradients || skipped > kMuchSkipped;
-      const double unproven =
-          vague ? kSevereMovement : (whole ? 1.0 : 2.0) * (kUnprovenMovement + 2.0 * skipped);
+      const double unproven = !whole && apart && each.ratio < 1.0 ? kHardlyBegan
+                              : vague                             ? kSevereMovement
+                                      : (whole ? 1.0 : 2.0) * (kUnprovenMovement + 2.0 * skipped);
       const double floor = average ? kUnprovenMovement : kMovementFloor;
       const double tolerance = proven ? std::max(floor, kHarmFactor * spread) : unproven;
       const double length = std::fabs(each.ratio - 1.0);
@@ -455,8 +460,8 @@ class Judge {
          .error = drop,
          .tolerance = tolerance,
          .severe = drop >= 0.1,
-         .text = fmt::format("its {} is {}, but float32's is {}",
-                             lane_.inference() ? "accuracy" : "test accuracy",
+         .text = fmt::format("its {}{} is {}, but float32's is {}",
+                             lane_.inference() ? "" : "test ", quality_name(run_.info()),
                              percent(own.accuracy), percent(other.accuracy))});
   }
 

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <tuple>
+#include <utility>
 
 #include "analysis/rules/harm.h"
 
@@ -61,6 +64,29 @@ void demote_harmless(const LaneFacts& lane, std::vector<Finding>& findings) {
   }
 }
 
+/// Sorts the findings of a lane by severity, then place. Those about the whole lane (no site) come
+/// before those about one place.
+void sort_findings(const RunView& run, int lane, std::vector<Finding>& findings) {
+  const auto site_of = [&](const Finding& finding) {
+    return finding.site.empty() ? -1 : run.find_site(lane, finding.site).value_or(-1);
+  };
+  std::map<std::pair<std::string, Severity>, int> earliest;  // of findings with a weight
+  for (const Finding& finding : findings) {
+    if (finding.weight == 0.0) continue;
+    const auto [place, is_new] =
+        earliest.try_emplace({finding.rule, finding.severity}, site_of(finding));
+    place->second = std::min(place->second, site_of(finding));
+  }
+  const auto key = [&](const Finding& finding) {
+    const auto found = earliest.find({finding.rule, finding.severity});
+    const bool weighted = finding.weight != 0.0;
+    return std::tuple(-static_cast<int>(finding.severity),
+                      weighted ? found->second : site_of(finding), -finding.weight);
+  };
+  std::stable_sort(findings.begin(), findings.end(),
+                   [&](const Finding& a, const Finding& b) { return key(a) < key(b); });
+}
+
 }  // namespace
 
 const Rule* rule_of(const Finding& finding) noexcept {
@@ -77,13 +103,7 @@ std::vector<Finding> run_rules(const RunView& run) {
     for (const Rule* rule : kRules) rule->run(facts, found);
     demote_consequences(found);
     demote_harmless(facts, found);
-    // Findings about the whole lane (no site) come before those about one place.
-    const auto order = [&](const Finding& finding) {
-      return finding.site.empty() ? -1 : run.find_site(lane, finding.site).value_or(-1);
-    };
-    std::stable_sort(found.begin(), found.end(), [&](const Finding& a, const Finding& b) {
-      return a.severity != b.severity ? a.severity > b.severity : order(a) < order(b);
-    });
+    sort_findings(run, lane, found);
     std::move(found.begin(), found.end(), std::back_inserter(all));
   }
   return all;

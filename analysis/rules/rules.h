@@ -14,7 +14,8 @@ namespace halfscope {
 struct Rule {
   const char* id;  ///< as in docs/reference/verdicts.md: "forward_overflow"
   void (*run)(const LaneFacts& lane, std::vector<Finding>& findings);
-  /// The mechanism that its findings show; unknown if they only show that something is wrong.
+  /// The mechanism that its findings show; unknown if they only show that something is wrong, or
+  /// say it themselves (Finding::cause).
   Mechanism mechanism = Mechanism::unknown;
   /// An error of this rule explains later findings of other rules: they become notes with this
   /// advice. Null if it explains nothing else.
@@ -30,7 +31,8 @@ struct Rule {
 /// Returns the rule of a finding; null if there is none.
 const Rule* rule_of(const Finding& finding) noexcept;
 
-/// Returns every finding of a run by lane, then severity (worst first), then execution order.
+/// Returns every finding of a run by lane, then severity (worst first), then execution order or
+/// Finding::weight.
 std::vector<Finding> run_rules(const RunView& run);
 
 /// The rows, each in the file of its rule.

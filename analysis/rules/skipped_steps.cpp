@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analysis/loss_gap.h"
 #include "analysis/rules/baseline.h"
 #include "analysis/rules/error_source.h"
 #include "analysis/rules/harm.h"
@@ -14,14 +15,17 @@
 namespace halfscope {
 namespace {
 
-/// Returns whether skipped steps explain the harm: it shows at the end only, and where movements
-/// were measured, little more is missing than what was skipped. With the same weights the lane is
-/// right.
-bool explained_by(const HarmItem& item, double share) {
+/// Steps at the beginning lead this many times as far as later ones, at most.
+constexpr double kAtMost = 4.0;
+
+/// Returns whether skipped steps explain the harm: it shows at the end only, and little more is
+/// missing there than what was skipped. With the same weights the lane is right. `delay` is how far
+/// the loss of the reference falls in the steps that may be missing.
+bool explained_by(const HarmItem& item, double share, double delay) {
   using Of = HarmItem::Of;
-  constexpr double kAtMost = 4.0;  // steps at the beginning lead further than later ones
   if (item.of == Of::weight || item.of == Of::average) return item.error <= kAtMost * share;
-  return item.of == Of::training || item.of == Of::test_loss || item.of == Of::accuracy;
+  if (item.of == Of::training) return item.error <= kUnprovenGap + delay;
+  return item.of == Of::test_loss || item.of == Of::accuracy;
 }
 
 void find_skipped_steps(const LaneFacts& lane, std::vector<Finding>& findings) {
@@ -30,19 +34,23 @@ void find_skipped_steps(const LaneFacts& lane, std::vector<Finding>& findings) {
   const int reference = reference_lane(lane.run(), lane.lane());
   if (cause_is_known(findings) || reference < 0) return;
   const std::span<const StepRow> rows = lane.steps();
-  const double share = skipped_share(rows, lane.run().steps(reference));
+  const std::span<const StepRow> theirs = lane.run().steps(reference);
+  const double share = skipped_share(rows, theirs);
   const auto taken =
       std::find_if(rows.begin(), rows.end(), [](const StepRow& row) { return !row.skipped; });
   if (share < kFewSkipped || taken == rows.begin() || taken == rows.end()) return;
   const Harm harm = harm_of(lane);
+  const int64_t skipped = taken - rows.begin();
+  const auto before_end = static_cast<int64_t>(theirs.size() - compared_steps(theirs).size());
+  const double delay =
+      delay_gap(theirs, std::min(static_cast<int64_t>(kAtMost) * skipped, before_end));
   const bool explained =
       std::all_of(harm.items.begin(), harm.items.end(),
-                  [share](const HarmItem& item) { return explained_by(item, share); });
+                  [=](const HarmItem& item) { return explained_by(item, share, delay); });
   if (harm.items.empty() || !harm.probed || !explained) return;
   Finding finding{.rule = "skipped_steps", .lane = lane.lane()};
   finding.severity = harm.severe() ? Severity::error : Severity::warning;
   finding.step = rows.front().step;
-  const int64_t skipped = taken - rows.begin();
   finding.mechanism =
       fmt::format("{} of {} steps {} skipped while the loss scale came down from {} to {}", skipped,
                   rows.size(), skipped == 1 ? "was" : "were", scale_text(rows.front().loss_scale),

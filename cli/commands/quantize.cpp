@@ -61,7 +61,7 @@ QuantizeOptions options_of(const Flags& flags) {
 
 void add_quantize(CLI::App& app, Invocation& call) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* sub = app.add_subcommand("quantize", "Make a plan for inference in int8 or fp8");
+  CLI::App* sub = app.add_subcommand("quantize", "Make a plan for inference in int8, int4 or fp8");
   sub->footer(
       "Example:  halfscope quantize net.onnx --data mnist:data/mnist --out int8.json\n"
       "          halfscope quantize lenet --init w.npz --data digits --format e4m3fn --method mse");

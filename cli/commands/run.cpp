@@ -98,6 +98,7 @@ struct LaneResult {
   bool reference = false;
   int64_t samples = 0, non_finite = 0;
   double accuracy = 0.0, auc = 0.0, error = 0.0, seconds = 0.0;
+  double mean_iou = kNotMeasured;
   std::optional<DetectionScore> boxes{};
   std::string problem{};  ///< why it failed; empty if it did not
 
@@ -124,12 +125,13 @@ std::vector<LaneResult> results_of(const Runner& runner, const RunInfo& info, co
                        .error = compares ? output_error(each.outputs, runner.result(other).outputs)
                                          : kNotMeasured,
                        .seconds = each.seconds,
+                       .mean_iou = each.confusion ? each.confusion->mean_iou() : kNotMeasured,
                        .boxes = detection_score(data, each.outputs)});
     for (const FailedLane& lost : runner.lost_lanes()) {
       if (lost.name != lanes[i].name) continue;
       results.back().problem = fmt::format("lost at batch {}: {}", lost.step, lost.why);
       results.back().samples = std::min(results.back().samples, lost.step * runner.batch());
-      results.back().accuracy = results.back().auc = kNotMeasured;
+      results.back().accuracy = results.back().auc = results.back().mean_iou = kNotMeasured;
     }
   }
   return results;
@@ -141,7 +143,9 @@ std::string table_of(const std::vector<LaneResult>& lanes, size_t width) {
   const bool detects = any([](const LaneResult& lane) { return lane.boxes.has_value(); });
   std::vector<std::vector<std::string>> rows{
       {"lane", "samples", "accuracy", "output error", "not finite", "samples/s"}};
+  const bool segments = any([](const LaneResult& lane) { return !std::isnan(lane.mean_iou); });
   if (labelled) rows.front().insert(rows.front().begin() + 3, "AUC");
+  if (segments) rows.front().insert(rows.front().begin() + 3, "mIoU");
   if (detects) rows.front().insert(rows.front().begin() + 3, {"mAP50", "mAP"});
   for (const LaneResult& lane : lanes) {
     rows.push_back({lane.name, std::to_string(lane.samples), percentage(lane.accuracy),
@@ -151,6 +155,7 @@ std::string table_of(const std::vector<LaneResult>& lanes, size_t width) {
       return std::isnan(value) ? "-" : fmt::format("{:.4f}", value);
     };
     if (labelled) rows.back().insert(rows.back().begin() + 3, fixed(lane.auc));
+    if (segments) rows.back().insert(rows.back().begin() + 3, percentage(lane.mean_iou));
     if (detects) {
       const DetectionScore none{kNotMeasured, kNotMeasured}, score = lane.boxes.value_or(none);
       rows.back().insert(rows.back().begin() + 3, {fixed(score.half), fixed(score.mean)});
@@ -196,6 +201,7 @@ Json json_of(const Settings& settings, const Runner& runner, const RunInfo& info
          {"samples", lane.samples},
          {"accuracy", measured(lane.accuracy)},
          {"auc", measured(lane.auc)},
+         {"mean_iou", measured(lane.mean_iou)},
          {"map50", lane.boxes ? measured(lane.boxes->half) : Json(nullptr)},
          {"map", lane.boxes ? measured(lane.boxes->mean) : Json(nullptr)},
          {"output_error", measured(lane.error)},

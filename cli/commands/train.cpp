@@ -38,6 +38,7 @@ std::string scale_text(double scale) {
 std::string closing_table(std::span<const LaneSummary> lanes, size_t width) {
   std::vector<std::vector<std::string>> rows{
       {"lane", "steps", "loss", "skipped", "scale", "test loss", "test acc", "ms/step"}};
+  if (!lanes.empty() && lanes.front().detects) rows.front()[6] = "mAP50";
   for (const LaneSummary& lane : lanes) {
     rows.push_back({lane.name, std::to_string(lane.steps), lane.last_loss_text(),
                     std::to_string(lane.skipped),

@@ -10,6 +10,7 @@
 #include "cli/args/zoo_case.h"
 #include "cli/tasks/run_input.h"
 #include "core/error.h"
+#include "core/train/label_layout.h"
 
 namespace halfscope {
 namespace {
@@ -37,20 +38,38 @@ Samples read_samples(const Settings& settings, TrainPart train) {
   samples.labels = settings.labels.empty()
                        ? labels_of(samples.data.test)
                        : about({"labels"}, [&] { return read_labels(settings.labels); });
-  if (static_cast<int64_t>(samples.labels.size()) != samples.data.test.size() &&
-      !samples.labels.empty()) {
-    throw usage_error(fmt::format("labels {}: {} labels for {} samples", settings.labels,
-                                  samples.labels.size(), samples.data.test.size()),
-                      "give one label for each sample")
+  const auto labels = static_cast<int64_t>(samples.labels.values.size());
+  const int64_t per_sample = element_count(samples.labels.shape);
+  if (labels != per_sample * samples.data.test.size() && labels > 0) {
+    throw usage_error(fmt::format("labels {}: {} labels for {} samples", settings.labels, labels,
+                                  samples.data.test.size()),
+                      "give one label for each sample, or one for each of its pixels")
         .about({"labels"});
   }
   if (settings.limit > 0) {
     keep_first(samples.data.test, samples.data, settings.limit);
-    if (static_cast<int64_t>(samples.labels.size()) > settings.limit) {
-      samples.labels.resize(static_cast<size_t>(settings.limit));
+    if (labels > settings.limit * per_sample) {
+      samples.labels.values.resize(static_cast<size_t>(settings.limit * per_sample));
     }
   }
   return samples;
+}
+
+/// Forgets labels that are stored with the samples and do not fit the network's first output: they
+/// may have another purpose.
+void drop_unfit_labels(Work& work) {
+  Labels& labels = work.samples.labels;
+  if (labels.values.empty() || work.network.outputs.empty()) return;
+  const NamedValue& output = work.network.outputs.front();
+  const Shape& scores = work.network.graph.value(output.value).shape;
+  if (element_count(labels.shape) == 1 || label_layout(scores, work.wanted.batch, labels.shape)) {
+    return;
+  }
+  fmt::print(stderr,
+             "note: labels of shape {} per sample do not fit output {} of shape {}, so there is no "
+             "accuracy\n",
+             to_string(labels.shape), output.name, to_string(scores));
+  labels = {};
 }
 
 }  // namespace
@@ -79,6 +98,7 @@ Work read_work(const Settings& settings, TrainPart train) {
     work.samples.data = random_inputs(imported.model, batch, available, *settings.random_input);
   }
   work.network = std::move(imported.model);
+  if (settings.labels.empty()) drop_unfit_labels(work);
   return work;
 }
 

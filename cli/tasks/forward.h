@@ -7,6 +7,7 @@
 
 #include "cli/args/network.h"
 #include "cli/args/settings.h"
+#include "cli/tasks/run_input.h"
 #include "core/data/dataset.h"
 #include "core/graph/model.h"
 #include "core/train/runner.h"
@@ -16,7 +17,7 @@ namespace halfscope {
 /// Samples and their labels.
 struct Samples {
   Dataset data;
-  std::vector<int32_t> labels;
+  Labels labels;
 };
 
 /// The network and its samples.

@@ -54,7 +54,8 @@ std::string weights_text(const NodeDecision& node) {
 std::string formats_text(const NodeDecision* node) {
   if (node == nullptr) return "-";
   const std::string weights = node->weights ? ", weights " + weights_text(*node) : std::string();
-  return "reads " + name_of(*node, node->read) + ", writes " + name_of(*node, node->write) +
+  const std::string scale = node->scale.empty() ? "" : " (" + node->scale + ")";
+  return "reads " + name_of(*node, node->read) + scale + ", writes " + name_of(*node, node->write) +
          weights;
 }
 
@@ -120,6 +121,7 @@ Json decision_json(const NodeDecision& node) {
           {"op", node.op},
           {"read", name_of(node, node.read)},
           {"write", name_of(node, node.write)},
+          {"scale", node.scale.empty() ? Json(nullptr) : Json(node.scale)},
           {"weights", node.weights ? Json(weights_text(node)) : Json(nullptr)},
           {"follows", node.follows},
           {"rule", node.rule < 0 ? Json(nullptr) : Json(node.rule)},
@@ -263,9 +265,9 @@ RuleFlags rule_flags(const Plan& planned, const Settings& settings) {
 namespace {
 
 ExplainedPlan explained_plan(const Model& network, const std::string& name,
-                             const Settings& settings) {
+                             const Settings& settings, bool inference = false) {
   const Plan plan = planned(name, settings);
-  return explain_plan(network, plan, rule_flags(plan, settings));
+  return explain_plan(network, plan, rule_flags(plan, settings), inference);
 }
 
 }  // namespace
@@ -291,7 +293,8 @@ int plan_show(const std::string& name, const Settings& settings, const std::stri
   Reasons reasons;
   TableRows rows{{"layer", "operator", "reads", "writes", "weights", "why"}};
   for (const NodeDecision& node : explained.nodes) {
-    rows.push_back({node.path, node.op, name_of(node, node.read), name_of(node, node.write),
+    const std::string scale = node.scale.empty() ? "" : " (" + node.scale + ")";
+    rows.push_back({node.path, node.op, name_of(node, node.read) + scale, name_of(node, node.write),
                     weights_text(node), reasons.number_of(node.why)});
   }
   std::string text = heading(name, settings) + "\n";
@@ -303,10 +306,12 @@ int plan_show(const std::string& name, const Settings& settings, const std::stri
       "In " + what_runs(explained) + ": " + casts_text(total(casts), is_training(explained)) + ".",
       style, 0, 0);
   if (explained.executable.forward != Entry::grad) {
-    text += paragraph(
-        "Only the forward pass is planned, because the network has no loss. Add "
-        "--loss to plan a training step.",
-        style, 0, 0);
+    text += paragraph(is_for_inference(explained.plan)
+                          ? "Only the forward pass is planned: the plan gives second operands "
+                            "scales of their own, which is for inference."
+                          : "Only the forward pass is planned, because the network has no loss. "
+                            "Add --loss to plan a training step.",
+                      style, 0, 0);
   }
   write_out(text + message_text(message));
   return 0;
@@ -365,8 +370,10 @@ int plan_diff(const std::string& a, const std::string& b, const Settings& settin
     throw usage_error("plan diff compares what two plans do to a network", "add --model");
   }
   const Model network = planned_network(settings);
-  const ExplainedPlan left = explained_plan(network, a, settings);
-  const ExplainedPlan right = explained_plan(network, b, settings);
+  const bool inference =
+      is_for_inference(planned(a, settings)) || is_for_inference(planned(b, settings));
+  const ExplainedPlan left = explained_plan(network, a, settings, inference);
+  const ExplainedPlan right = explained_plan(network, b, settings, inference);
   const std::vector<DecisionDifference> nodes = differing_nodes(left, right);
   const std::vector<SettingDifference> general = differing_settings(left.plan, right.plan);
   const std::vector<ValueCast> left_casts = value_casts(left.executable),

@@ -59,12 +59,22 @@ struct Study {
   std::vector<ProductResult> products;
   KeptSearch search;
   Plan plan;
+
+  /// Returns whether the plan was found and quantizes some layer.
+  bool quantizes() const {
+    return search.found && std::any_of(products.begin(), products.end(), [](const auto& each) {
+             return !each.kept_anyway && each.kept == nullptr;
+           });
+  }
 };
 
 /// The name of what measures how good plans are; "" if only outputs can be compared.
-std::string quality_name(const Study& study) {
+std::string measure_of(const Study& study) {
   const PlanScore& reference = study.plans.front().score;
-  return reference.scored > 0 ? "accuracy" : reference.precision ? "mAP50" : "";
+  return reference.mean_iou     ? "mIoU"
+         : reference.scored > 0 ? "accuracy"
+         : reference.precision  ? "mAP50"
+                                : "";
 }
 
 /// Redraws what is being done on the terminal.
@@ -177,8 +187,8 @@ class Quantizer {
 
   void score_plans() {
     doing_.show("running float32");
-    trials_.emplace(work_.network, weights_, work_.samples.data, work_.samples.labels, backend_,
-                    stop_);
+    trials_.emplace(work_.network, weights_, work_.samples.data, work_.samples.labels.values,
+                    work_.samples.labels.shape, backend_, stop_);
     check_stop(stop_);
     study_.batch = trials_->batch();
     add_plan("float32", Plan{}, trials_->reference());
@@ -195,13 +205,17 @@ class Quantizer {
   /// Quantizes one product at a time, on the first samples.
   void score_products() {
     Dataset few = work_.samples.data;
-    std::vector<int32_t> labels = work_.samples.labels;
+    Labels labels = work_.samples.labels;
     // Whole batches, because some networks take no others.
     const int64_t most = std::max<int64_t>(kAloneSamples / study_.batch, 1) * study_.batch;
     if (few.test.size() > most) keep_first(few.test, few, most);
     study_.alone = few.test.size();
-    if (!labels.empty()) labels.resize(static_cast<size_t>(study_.alone));
-    const PlanTrials trials(work_.network, weights_, few, labels, backend_, stop_);
+    const int64_t per_sample = element_count(labels.shape);
+    if (!labels.values.empty()) {
+      labels.values.resize(static_cast<size_t>(study_.alone * per_sample));
+    }
+    const PlanTrials trials(work_.network, weights_, few, labels.values, labels.shape, backend_,
+                            stop_);
     study_.alone_reference = trials.reference();
     for (size_t i = 0; i < study_.ranges.size(); ++i) {
       const ProductRanges& ranges = study_.ranges[i];
@@ -294,8 +308,7 @@ void drop_column(std::vector<std::vector<std::string>>& rows, std::vector<bool>&
 }
 
 std::string plans_text(const Study& study, const QuantizeOptions& options) {
-  std::vector<std::vector<std::string>> rows{
-      {"plan", quality_name(study), "output SQNR", "weights"}};
+  std::vector<std::vector<std::string>> rows{{"plan", measure_of(study), "output SQNR", "weights"}};
   for (const Device& device : options.devices) {
     rows.front().push_back(fmt::format("{}, estimated", device.name));
   }
@@ -308,13 +321,13 @@ std::string plans_text(const Study& study, const QuantizeOptions& options) {
   }
   std::vector<bool> right(rows.front().size(), true);
   right.front() = false;
-  if (quality_name(study).empty()) drop_column(rows, right, 1);
+  if (measure_of(study).empty()) drop_column(rows, right, 1);
   return aligned(rows, right) + "\n";
 }
 
 std::string products_text(const Study& study, size_t width) {
   std::vector<std::vector<std::string>> rows{
-      {"layer", "operator", "range", "clipped", "SQNR", "alone: output", quality_name(study), ""}};
+      {"layer", "operator", "range", "clipped", "SQNR", "alone: output", measure_of(study), ""}};
   for (const ProductResult& each : study.products) {
     std::string range, clipped;
     for (size_t i = 0; i < 2; ++i) {
@@ -333,13 +346,13 @@ std::string products_text(const Study& study, size_t width) {
                         : ""});
   }
   std::vector<bool> right{false, false, true, true, true, true, true, false};
-  if (quality_name(study).empty()) drop_column(rows, right, 6);
+  if (measure_of(study).empty()) drop_column(rows, right, 6);
   return aligned(rows, right, width) +
          fmt::format(
              "range: of the activations it reads. SQNR: of its result under the plan. alone: only "
              "this layer quantized, {} samples",
              study.alone) +
-         (quality_name(study).empty()
+         (measure_of(study).empty()
               ? ""
               : fmt::format(", where fp32 has {}", percentage(study.alone_reference.quality()))) +
          ".\n\n";
@@ -347,7 +360,7 @@ std::string products_text(const Study& study, size_t width) {
 
 /// "accuracy is 91.20%"
 std::string result_text(const Study& study, const PlanScore& score) {
-  const std::string name = quality_name(study);
+  const std::string name = measure_of(study);
   return name.empty() ? "the outputs differ from fp32's by " + share_text(score.error)
                       : name + " is " + percentage(score.quality());
 }
@@ -355,7 +368,7 @@ std::string result_text(const Study& study, const PlanScore& score) {
 /// "accuracy is 91.20%, in fp32 91.50%"
 std::string compared_text(const Study& study, const PlanScore& score) {
   const std::string text = result_text(study, score);
-  if (quality_name(study).empty()) return text;
+  if (measure_of(study).empty()) return text;
   return text + ", in fp32 " + percentage(study.plans.front().score.quality());
 }
 
@@ -374,10 +387,7 @@ std::string conclusion(const Settings& settings, const Study& study) {
     text = fmt::format("Quantize {}: {}.\n", counted(count, "layer"),
                        compared_text(study, study.search.score));
   } else {
-    const bool all =
-        std::all_of(study.products.begin(), study.products.end(),
-                    [](const auto& each) { return each.kept_anyway || each.kept != nullptr; });
-    if (all) text = "Nothing is left to quantize. ";
+    if (!study.quantizes()) text = "Nothing is left to quantize. ";
     std::string names;
     for (const KeptProduct& each : study.search.kept) {
       names += (names.empty() ? "" : ", ") + each.key.first;
@@ -390,6 +400,7 @@ std::string conclusion(const Settings& settings, const Study& study) {
                           result_text(study, each.without));
     }
   }
+  if (!study.quantizes()) return text + "There is no plan to write.\n";
   if (settings.out.empty()) return text + "Write the plan with --out plan.json.\n";
   std::string command = "halfscope convert " + shell_quoted(settings.model);
   if (!settings.init.empty()) command += " --init " + shell_quoted(settings.init);
@@ -402,7 +413,8 @@ std::string conclusion(const Settings& settings, const Study& study) {
 
 Json score_json(const PlanScore& score) {
   Json json;
-  json["accuracy"] = score.scored > 0 ? json_number(score.quality()) : Json(nullptr);
+  json["accuracy"] = score.scored > 0 ? json_number(score.accuracy()) : Json(nullptr);
+  json["mean_iou"] = score.mean_iou ? json_number(*score.mean_iou) : Json(nullptr);
   json["map50"] = score.precision ? json_number(*score.precision) : Json(nullptr);
   json["output_error"] = json_number(score.error);
   json["output_sqnr_db"] = json_number(decibels(score.error));
@@ -421,8 +433,8 @@ Json json_of(const Settings& settings, const Study& study, const QuantizeOptions
   json["format"] = format_name(study.spec.format);
   json["method"] = range_method_name(study.spec.method);
   json["scales"] = study.spec.by_channel ? "channel" : "tensor";
-  json["tolerance"] = json_number(!quality_name(study).empty() ? options.tolerance.quality
-                                                               : options.tolerance.error);
+  json["tolerance"] =
+      json_number(!measure_of(study).empty() ? options.tolerance.quality : options.tolerance.error);
   json["within_tolerance"] = study.search.found;
   json["plans"] = Json::array();
   for (const PlanResult& each : study.plans) {
@@ -476,7 +488,7 @@ int quantize_network(const Settings& settings, const QuantizeOptions& options) {
   if (!settings.out.empty()) check_result_file(settings.out, settings.force);
   if (settings.threads > 0) omp_set_num_threads(settings.threads);
   const Study study = Quantizer(settings, options).run();
-  if (!settings.out.empty() && study.search.found) {
+  if (!settings.out.empty() && study.quantizes()) {
     write_result(settings.out, plan_to_json(study.plan) + "\n", settings.force);
   }
   if (settings.json) {
@@ -487,7 +499,7 @@ int quantize_network(const Settings& settings, const QuantizeOptions& options) {
                       products_text(study, width) + conclusion(settings, study),
                   settings.out == kStandardOutput);
   }
-  return study.search.found ? 0 : 1;
+  return study.quantizes() ? 0 : 1;
 }
 
 }  // namespace halfscope

@@ -122,7 +122,7 @@ Dataset random_inputs(const Model& network, int64_t batch, int64_t samples, uint
   return data;
 }
 
-std::vector<int32_t> read_labels(const std::string& file) {
+Labels read_labels(const std::string& file) {
   std::vector<SampleArray> arrays = read_sample_arrays(file);
   const auto named = std::find_if(arrays.begin(), arrays.end(), [](const SampleArray& array) {
     return array.name == "labels" || array.name == "y";
@@ -132,19 +132,20 @@ std::vector<int32_t> read_labels(const std::string& file) {
                       "name a .npy, or a .npz with an array \"labels\"");
   }
   SampleArray& array = named == arrays.end() ? arrays[0] : *named;
-  if (array.integers.empty() || element_count(array.sample_shape) != 1) {
-    throw usage_error("labels " + file + ": not one whole number per sample",
+  if (array.integers.empty()) {
+    throw usage_error("labels " + file + ": not whole numbers",
                       "labels are classes, counted from 0");
   }
-  return std::move(array.integers);
+  return {std::move(array.integers), array.sample_shape};
 }
 
-std::vector<int32_t> labels_of(const Split& split) {
+Labels labels_of(const Split& split) {
   for (const SampleArray& array : split.arrays) {
-    const bool one = element_count(array.sample_shape) == 1 && !array.integers.empty();
-    if ((array.name == "labels" || array.name == "y") && one) return array.integers;
+    if ((array.name == "labels" || array.name == "y") && !array.integers.empty()) {
+      return {array.integers, array.sample_shape};
+    }
   }
-  return split.labels;
+  return {split.labels, {}};
 }
 
 void keep_first(Split& split, const Dataset& data, int64_t count) {

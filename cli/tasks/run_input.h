@@ -24,11 +24,15 @@ std::vector<std::string> input_array_files(const std::vector<std::string>& texts
 /// shape.
 Dataset random_inputs(const Model& network, int64_t batch, int64_t samples, uint64_t seed);
 
-/// Reads one label per sample: the only array of a .npy or .npz, or its "labels" or "y". Throws
-/// Error.
-std::vector<int32_t> read_labels(const std::string& file);
+/// Labels of samples, and the shape of one sample's: empty, or that of its pixels or positions.
+struct Labels {
+  std::vector<int32_t> values{};
+  Shape shape{};
+};
+/// Reads labels: the only array of a .npy or .npz, or its "labels" or "y". Throws Error.
+Labels read_labels(const std::string& file);
 /// Returns the labels stored with the samples, if any.
-std::vector<int32_t> labels_of(const Split& split);
+Labels labels_of(const Split& split);
 
 /// Drops all samples after the first `count`.
 void keep_first(Split& split, const Dataset& data, int64_t count);

@@ -59,6 +59,7 @@ std::vector<LaneSummary> untrained_lanes(const RunInfo& info) {
     summary.backend = lane.backend;
     summary.loss_scale = lane.loss_scale;
     summary.inference = info.inference;
+    summary.detects = info.detects;
     summary.averages = info.evaluates_averages;
     summary.reference = static_cast<int>(lanes.size()) == reference;
     lanes.push_back(std::move(summary));
@@ -82,7 +83,9 @@ Json to_json(std::span<const LaneSummary> lanes) {
   for (const LaneSummary& lane : lanes) {
     const bool trained = lane.steps > 0;
     const bool has_loss = trained && !lane.inference, has_test = lane.eval && !lane.inference;
-    const bool classifies = lane.eval && !std::isnan(lane.eval->accuracy);
+    const Json quality = lane.eval && !std::isnan(lane.eval->accuracy)
+                             ? json_number(lane.eval->accuracy)
+                             : Json(nullptr);
     const std::string problem = lane.problem();
     Json json;
     json["name"] = lane.name;
@@ -94,7 +97,8 @@ Json to_json(std::span<const LaneSummary> lanes) {
     json["last_loss"] = has_loss ? json_number(lane.last.loss) : Json(nullptr);
     json["last_loss_scale"] = trained ? json_number(lane.last.loss_scale) : Json(nullptr);
     json["test_loss"] = has_test ? json_number(lane.eval->loss) : Json(nullptr);
-    json["test_accuracy"] = classifies ? json_number(lane.eval->accuracy) : Json(nullptr);
+    json["test_accuracy"] = lane.detects ? Json(nullptr) : quality;
+    json["test_map50"] = lane.detects ? quality : Json(nullptr);
     json["ms_per_step"] = trained ? json_number(lane.ms_per_step()) : Json(nullptr);
     json["problem"] = problem.empty() ? Json(nullptr) : Json(problem);
     array.push_back(std::move(json));

@@ -16,6 +16,7 @@ struct LaneSummary {
   std::string name, backend, loss_scale;
   bool reference = false;
   bool inference = false;          ///< there are no losses
+  bool detects = false;            ///< RunInfo::detects
   bool averages = false;           ///< evaluated are the moving averages of the weights
   int64_t steps = 0, skipped = 0;  ///< in this run, which may have resumed after step 0
   double ms = 0.0;                 ///< total over all steps

@@ -124,6 +124,14 @@ Split part(uint64_t first, int64_t images) {
   return split;
 }
 
+/// Returns the objects of the test part; null if there are none.
+const SampleArray* objects_of(const Dataset& data) {
+  const auto found =
+      std::find_if(data.test.arrays.begin(), data.test.arrays.end(),
+                   [](const SampleArray& each) { return each.name == kObjectsArray; });
+  return found == data.test.arrays.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 Dataset make_shapes() {
@@ -150,22 +158,25 @@ std::vector<std::vector<LabelledBox>> objects_in(const SampleArray& array) {
   return objects;
 }
 
-std::optional<DetectionScore> detection_score(const Dataset& data, const NamedTensors& outputs) {
-  const auto array =
-      std::find_if(data.test.arrays.begin(), data.test.arrays.end(),
-                   [](const SampleArray& each) { return each.name == kObjectsArray; });
+bool has_detection_score(const Dataset& data, const std::map<std::string, Shape>& outputs) {
+  const SampleArray* const objects = objects_of(data);
   const auto classes = outputs.find("classes"), boxes = outputs.find("boxes");
-  if (array == data.test.arrays.end() || classes == outputs.end() || boxes == outputs.end() ||
-      data.sample_shape.size() != 3 || array->sample_shape.size() != 2) {
-    return std::nullopt;
-  }
+  if (objects == nullptr || classes == outputs.end() || boxes == outputs.end()) return false;
+  if (data.sample_shape.size() != 3 || objects->sample_shape.size() != 2) return false;
+  const Shape& logits = classes->second;
+  const auto count = static_cast<int64_t>(make_anchors(data.sample_shape[1]).size());
+  return logits.size() == 3 && logits[1] == count && boxes->second == Shape{logits[0], count, 4};
+}
+
+std::optional<DetectionScore> detection_score(const Dataset& data, const NamedTensors& outputs) {
+  std::map<std::string, Shape> shapes;
+  for (const auto& [name, tensor] : outputs) shapes[name] = tensor.shape;
+  if (!has_detection_score(data, shapes)) return std::nullopt;
+  const auto classes = outputs.find("classes"), boxes = outputs.find("boxes");
   const std::vector<Box> anchors = make_anchors(data.sample_shape[1]);
-  const Shape &logits = classes->second.shape, &codes = boxes->second.shape;
+  const Shape& logits = classes->second.shape;
   const auto count = static_cast<int64_t>(anchors.size());
-  if (logits.size() != 3 || logits[1] != count || codes != Shape{logits[0], count, 4}) {
-    return std::nullopt;
-  }
-  std::vector<std::vector<LabelledBox>> objects = objects_in(*array);
+  std::vector<std::vector<LabelledBox>> objects = objects_in(*objects_of(data));
   objects.resize(std::min(objects.size(), static_cast<size_t>(logits[0])));
   std::vector<FoundBox> found;
   const auto row = static_cast<size_t>(count * logits[2]),

@@ -2,7 +2,9 @@
 // The embedded data set for detectors, and how good a detector is on it.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/data/boxes.h"
@@ -27,6 +29,9 @@ struct DetectionScore {
   double half = 0.0;  ///< of boxes with an IoU of at least 0.5
   double mean = 0.0;  ///< mean over IoU 0.5, 0.55, ... 0.95, as COCO reports it
 };
+/// Returns whether data has objects, and outputs of these shapes (by name, with any number of
+/// samples) fit its anchors.
+bool has_detection_score(const Dataset& data, const std::map<std::string, Shape>& outputs);
 /// Returns the score of a detector's outputs "classes" and "boxes" for the first samples of the
 /// test part; nothing if the data has no objects or the outputs do not fit its anchors.
 std::optional<DetectionScore> detection_score(const Dataset& data, const NamedTensors& outputs);

@@ -111,17 +111,18 @@ Expanded expand(const Model& model, const Plan& plan, const std::vector<bool>* n
   return result;
 }
 
-/// Returns the value as in inference. Nodes that work differently in training, and all that depend
-/// on them, are added a second time; without such nodes this is the value itself. Nodes that only
-/// compute the loss are copied too, if the target depends on them, to compute in fp32 there.
-ValueId add_inference(Expanded& expanded, const Model& model, const Plan& plan, ValueId target) {
+/// Returns the values as in inference. Nodes that work differently in training, and all that depend
+/// on them, are added a second time; without such nodes these are the values themselves. Nodes that
+/// only compute the loss are copied too, if a target depends on them, to compute in fp32 there.
+std::vector<ValueId> add_inference(Expanded& expanded, const Model& model, const Plan& plan,
+                                   const std::vector<ValueId>& targets) {
   std::map<ValueId, ValueId> moved;  // source value -> its value in inference
   const auto of = [&](ValueId source) {
     if (source == kNone) return kNone;
     const auto found = moved.find(source);
     return found == moved.end() ? expanded(source) : found->second;
   };
-  const std::vector<bool> needed = needed_nodes(model.graph, {target});
+  const std::vector<bool> needed = needed_nodes(model.graph, targets);
   for (NodeId id = 0; id < static_cast<NodeId>(needed.size()); ++id) {
     if (!needed[static_cast<size_t>(id)]) continue;
     const Node& node = model.graph.node(id);
@@ -137,7 +138,22 @@ ValueId add_inference(Expanded& expanded, const Model& model, const Plan& plan, 
     const std::vector<ValueId> outputs = add_planned(expanded.graph, copy, loss ? Plan{} : plan);
     for (size_t i = 0; i < outputs.size(); ++i) moved[node.outputs[i]] = outputs[i];
   }
-  return of(target);
+  std::vector<ValueId> values;
+  for (const ValueId target : targets) values.push_back(of(target));
+  return values;
+}
+
+/// Returns the outputs that the loss is computed from, if it is not a classifier's: evaluations may
+/// judge them.
+std::vector<NamedValue> judged_outputs(const Model& model, bool classifies) {
+  std::vector<NamedValue> outputs;
+  if (classifies) return outputs;
+  const std::vector<bool> needed = needed_nodes(model.graph, {model.loss});
+  for (const NamedValue& output : model.outputs) {
+    const NodeId producer = model.graph.value(output.value).producer;
+    if (producer != kNone && needed[static_cast<size_t>(producer)]) outputs.push_back(output);
+  }
+  return outputs;
 }
 
 struct BufferValues {
@@ -403,6 +419,12 @@ void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec, Upda
 
 }  // namespace
 
+std::map<std::string, Shape> Executable::output_shapes() const {
+  std::map<std::string, Shape> shapes;
+  for (const NamedValue& output : outputs) shapes[output.name] = graph.value(output.value).shape;
+  return shapes;
+}
+
 Executable lower_inference(const Model& model, const Plan& as_written) {
   const Plan plan = by_paths(as_written, model.graph);
   std::vector<NamedValue> outputs = model.outputs;
@@ -443,9 +465,13 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
   check_paths(model.graph, expanded.graph, plan);
   const NodeId layer_nodes = static_cast<NodeId>(expanded.graph.nodes().size());
   const bool classifies = model.logits != kNone && model.labels != kNone;
-  const ValueId eval_target =
-      add_inference(expanded, model, plan, classifies ? model.logits : model.loss);
   Executable out;
+  out.outputs = judged_outputs(model, classifies);
+  std::vector<ValueId> judged{classifies ? model.logits : model.loss};
+  for (const NamedValue& output : out.outputs) judged.push_back(output.value);
+  judged = add_inference(expanded, model, plan, judged);
+  const ValueId eval_target = judged.front();
+  for (size_t i = 0; i < out.outputs.size(); ++i) out.outputs[i].value = judged[i + 1];
   std::vector<ValueId> targets{model.loss};
   if (classifies) targets.insert(targets.end(), {model.logits, model.labels});
   out.inputs = used_inputs(model, expanded, needed_nodes(model.graph, targets), targets);
@@ -469,7 +495,11 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
                             ? out.accuracy
                             : metric("Accuracy", "metrics/eval_accuracy", eval_target);
   }
-  if (plan.fuses) fuse_chains(graph, {out.loss, out.logits, eval_target});
+  if (plan.fuses) {
+    std::set<ValueId> read{judged.begin(), judged.end()};
+    read.insert({out.loss, out.logits});
+    fuse_chains(graph, read);
+  }
   settle_forward_formats(graph, plan.storage, target_inputs(model, expanded.new_of));
   for (const Node& node : graph.nodes()) check_trains(node);
 
@@ -555,6 +585,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
   given.clear();
   std::vector<ValueId> eval_targets{out.eval_loss};
   if (classifies) eval_targets.push_back(out.eval_accuracy);
+  for (const NamedValue& output : out.outputs) eval_targets.push_back(output.value);
   set_entry(Entry::eval, eval_targets);
   out.taps = find_sites(out, gradients, names);
   out.layers = describe_layers(graph, layer_nodes);

@@ -22,6 +22,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -106,7 +107,7 @@ struct Executable {
   // Several ranks: the one that computes, and those whose gradients are summed (one flag per rank).
   ValueId rank = kNone, rank_takes_part = kNone;
   // Read by the caller; accuracies are missing if there are no logits.
-  std::vector<NamedValue> outputs;  ///< inference
+  std::vector<NamedValue> outputs;  ///< of inference; of evaluations only without logits
   ValueId loss = kNone, accuracy = kNone, logits = kNone;
   ValueId eval_loss = kNone, eval_accuracy = kNone;
   ValueId gradient_norm = kNone;  ///< sum of squares of all (scaled) weight gradients
@@ -119,6 +120,8 @@ struct Executable {
   const std::vector<NodeId>& entry(Entry which) const {
     return entries[static_cast<size_t>(which)];
   }
+  /// Returns the shapes of `outputs` by name.
+  std::map<std::string, Shape> output_shapes() const;
 };
 
 /// Lowers a model for training. Throws Error (usage) if a path of the plan matches no node, Error

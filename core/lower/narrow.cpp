@@ -189,7 +189,7 @@ class Narrower {
                       const RoundingChoice& rounding) {
     const FloatFormat stored = graph_.value(input).format;
     FloatFormat code = read;
-    code.saturate = true;
+    code.saturate = code.encoding != Encoding::finite;  // finite formats saturate anyway
     std::vector<ValueId> inputs{input};
     bool first = false;
     if (choice.kind == TensorScale::Kind::delayed) {

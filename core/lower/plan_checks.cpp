@@ -62,7 +62,8 @@ void check_trains(const Node& node) {
   throw usage_error(node.path +
                         ": the plan scales the second operand in its own way, which only "
                         "the forward pass has",
-                    "use this plan with halfscope run, or leave second_scale out")
+                    "use this plan for inference (halfscope run, cost --inference), or leave "
+                    "second_scale out")
       .about({"lanes", "plan"});
 }
 

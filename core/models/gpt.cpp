@@ -117,8 +117,13 @@ class Gpt {
       k = net_.transpose(path + "k", k, columns_by_head);
     }
     const ValueId v = net_.transpose(path + "v", heads(path + "v", parts[2]), by_head);
-    const ValueId y = net_.op("Attention", path + "attention", {q, k, v, mask_, fill_},
-                              {{"scale", fan_in_bound(head_)}});
+    Attributes how{{"scale", fan_in_bound(head_)}};
+    if (shape_.dropout > 0.0) {
+      how["dropout"] = shape_.dropout;
+      how["training_mode"] = int64_t{1};
+    }
+    const ValueId y =
+        net_.op("Attention", path + "attention", {q, k, v, mask_, fill_}, std::move(how));
     const ValueId joined = net_.transpose(path + "join", y, by_head);
     const ValueId rows =
         net_.reshape(path + "joined", joined, {net_.size().batch * sequence_, width});

@@ -55,6 +55,8 @@ struct RunInfo {
   bool inference = false;
   /// Evaluations used the moving averages in place of the weights.
   bool evaluates_averages = false;
+  /// EvalRow::accuracy is the mean average precision of boxes with an IoU of at least 0.5 (mAP50).
+  bool detects = false;
   int64_t batch = 0, steps_planned = 0, classes = 0, train_samples = 0, test_samples = 0;
   uint64_t seed = 0;
   int threads = 0, every = 1;
@@ -67,6 +69,11 @@ struct RunInfo {
   std::string version;  ///< HalfScope's version
   std::vector<LaneInfo> lanes;
 };
+
+/// Returns what EvalRow::accuracy of the run is: "accuracy" or "mAP50".
+inline const char* quality_name(const RunInfo& run) noexcept {
+  return run.detects ? "mAP50" : "accuracy";
+}
 
 /// One step of one lane. Steps count from 0. NaN means "not measured".
 struct StepRow {
@@ -86,7 +93,8 @@ struct StepRow {
 /// NaN in inference.
 struct EvalRow {
   int64_t step = 0;  ///< number of steps completed before this evaluation
-  double loss = 0.0, accuracy = 0.0;
+  double loss = 0.0;
+  double accuracy = 0.0;  ///< or what RunInfo says it is
 };
 
 /// Differences between a tensor of one lane and the same tensor of another lane at one step. The

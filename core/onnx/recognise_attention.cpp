@@ -15,7 +15,8 @@ constexpr int kMostMasks = 3;  ///< for example a position bias, a window and a 
 struct Probabilities {
   ValueId scores = kNone;
   bool guarded = false;
-  std::set<NodeId> nodes;
+  std::optional<double> dropout{};
+  std::set<NodeId> nodes{};
 };
 
 /// Returns p of Where(IsNaN(p), 0, p), also with the branches swapped. IsNaN(p) is Not(Equal(p, p))
@@ -44,6 +45,12 @@ std::optional<ValueId> guarded(const Surroundings& in, ValueId value, std::set<N
 std::optional<Probabilities> probabilities(const Surroundings& in, ValueId value) {
   Probabilities result;
   value = in.through_identities(value, result.nodes);
+  const Node* const dropout = in.made_by(value, "Dropout");
+  if (dropout != nullptr) {
+    result.nodes.insert(in.producer(value));
+    result.dropout = real_attribute(*dropout, "ratio", 0.5);
+    value = in.through_identities(dropout->inputs[0], result.nodes);
+  }
   if (const auto inner = guarded(in, value, result.nodes)) {
     value = *inner;
     result.guarded = true;
@@ -143,6 +150,10 @@ std::optional<Match> match_attention(const Surroundings& in, NodeId id) {
   Match behind{"Attention", {}, {}, std::move(weights->nodes), id};
   behind.nodes.insert(id);
   if (weights->guarded) behind.attributes["zero_masked"] = int64_t{1};
+  if (weights->dropout) {
+    behind.attributes["dropout"] = *weights->dropout;
+    behind.attributes["training_mode"] = int64_t{1};
+  }
   for (int masks = 0; masks <= kMostMasks; ++masks) {
     if (auto match = attention_below(in, weights->scores, masks, {}, 0, behind)) return match;
   }

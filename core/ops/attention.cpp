@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Attention (ours), as exporters write it in primitives, so that a plan can name it as one
 // operator:
-//   y = softmax(mask(q k * scale)) v
+//   y = dropout(softmax(mask(q k * scale))) v
 // q [..., n, d], k [..., d, m] (already transposed), v [..., m, e] -> y [..., n, e]; the leading
 // dimensions broadcast as in MatMul, the softmax runs over m. Inputs after v are masks, in order:
 //   mask              real: added to the scores
@@ -12,8 +12,11 @@
 // (core/ops/softmax.cpp). The scores are multiplied by attribute `scale`, or with attribute
 // `divide` divided by it, in fp32; without it they are not scaled.
 //
+// With attribute `dropout`, the weights of the sum over v are dropped with this ratio in training.
+//
 // It has no kernel and no gradient: lower() always expands it into MatMul PATH/scores, Mul or Div
-// PATH/scale, Add or Where PATH/mask (PATH/mask_2 ...), Softmax PATH/softmax and MatMul PATH/mix.
+// PATH/scale, Add or Where PATH/mask (PATH/mask_2 ...), Softmax PATH/softmax, Dropout PATH/dropout
+// and MatMul PATH/mix.
 #include "core/ops/definitions.h"
 #include "core/ops/softmax.h"
 
@@ -73,6 +76,11 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   Attributes softmax;
   if (zeroes_masked_lines(node)) softmax["zero_masked"] = int64_t{1};
   x = graph.add1("Softmax", node.path + "/softmax", {x}, softmax);
+  if (node.attributes.contains("dropout")) {
+    x = graph.add1("Dropout", node.path + "/dropout", {x},
+                   {{"ratio", real_attribute(node, "dropout", 0.0)},
+                    {"training_mode", int_attribute(node, "training_mode", 0)}});
+  }
   return {add("MatMul", "mix", {x, node.inputs[2]})};
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/data/shapes.h"
 #include "core/error.h"
 #include "core/numeric/statistics/auc.h"
 #include "core/train/lane_setup.h"
@@ -31,27 +32,38 @@ Runner::Runner(Model model, const RunnerConfig& config, const Dataset& data)
   lanes_.pair_up(config_.errors, config_.lanes);
   lanes_.check_any();
   check_last_batch();
-  if (config_.labels.empty()) return;
-  if (static_cast<int64_t>(config_.labels.size()) != data_.test.size()) {
-    throw usage_error("there are " + std::to_string(config_.labels.size()) + " labels for " +
-                          std::to_string(data_.test.size()) + " samples",
-                      "give one label per sample");
+  if (!config_.labels.empty()) check_labels();
+  if (layout_.per_sample == 1) return;
+  for (Result& result : results_) result.confusion.emplace(layout_.labels());
+}
+
+void Runner::check_labels() {
+  const int64_t labels = static_cast<int64_t>(config_.labels.size()), samples = data_.test.size();
+  if (labels != samples * element_count(config_.label_shape)) {
+    throw usage_error("there are " + std::to_string(labels) + " labels for " +
+                          std::to_string(samples) + " samples",
+                      "give one label per sample, or one per pixel");
   }
   const Executable& first = lanes_[0].executable;
   const Value& scores = first.graph.value(first.outputs[0].value);
-  const int64_t classes = element_count(scores.shape) / feed_->batch();
-  if (scores.type != ElementType::real || element_count(scores.shape) % feed_->batch() != 0 ||
-      classes < 1) {
+  const auto layout = label_layout(scores.shape, feed_->batch(), config_.label_shape);
+  if (!layout || scores.type != ElementType::real) {
+    const bool several = element_count(config_.label_shape) > 1;
     throw usage_error(
         "output '" + first.outputs[0].name + "' of shape " + to_string(scores.shape) +
-            " does not contain class scores",
-        "use labels only if the first output has shape [samples, classes], or one score "
-        "per sample for labels 0 and 1");
+            " does not contain class scores for " +
+            (several ? "labels of shape " + to_string(config_.label_shape) + " per sample"
+                     : "one label per sample"),
+        "use labels only if the first output has shape [samples, classes], one score per sample "
+        "for labels 0 and 1, or [samples, classes, height, width] for a label per pixel");
   }
+  layout_ = *layout;
+  const int32_t least = layout_.per_sample == 1 ? 0 : -1;
   for (const int32_t label : config_.labels) {
-    const int64_t last = std::max<int64_t>(classes - 1, 1);
-    if (label >= 0 && label <= last) continue;
-    throw usage_error("label " + std::to_string(label) + " is not in 0.." + std::to_string(last));
+    if (label >= least && label < layout_.labels()) continue;
+    throw usage_error(
+        "label " + std::to_string(label) + " is not in 0.." + std::to_string(layout_.labels() - 1),
+        least == 0 ? "" : "use -1 for pixels that do not count");
   }
 }
 
@@ -93,6 +105,7 @@ RunInfo Runner::describe() const {
   info.model = model_name_;
   info.data = data_.name;
   info.inference = true;
+  info.detects = has_detection_score(data_, lanes_[0].executable.output_shapes());
   info.batch = feed_->batch();
   info.steps_planned = batches();
   info.test_samples = data_.test.size();
@@ -127,30 +140,37 @@ void Runner::keep(size_t which, size_t samples) {
   }
 }
 
-/// Counts samples of the batch whose first largest score is that of the label; NaN counts as wrong.
-int64_t Runner::score(const Lane& lane, std::span<const int64_t> indices) const {
+double Runner::score(const Lane& lane, std::span<const int64_t> indices, Result& result) const {
   const ValueId output = lane.executable.outputs[0].value;
   const Tensor scores = lane.program->read(output);
-  const int64_t classes = static_cast<int64_t>(scores.data.size()) / feed_->batch();
   const NodeId producer = lane.executable.graph.value(output).producer;
   const bool probability =
       producer != kNone && lane.executable.graph.node(producer).op == "Sigmoid";
-  int64_t right = 0;
+  int64_t right = 0, scored = 0;
   for (size_t i = 0; i < indices.size(); ++i) {
-    const auto begin = scores.data.begin() + static_cast<int64_t>(i) * classes,
-               end = begin + classes;
-    if (std::any_of(begin, end, [](float x) { return std::isnan(x); })) continue;
-    const int64_t best = classes == 1 ? (*begin > (probability ? 0.5f : 0.0f) ? 1 : 0)
-                                      : std::max_element(begin, end) - begin;
-    right += best == config_.labels[static_cast<size_t>(indices[i])] ? 1 : 0;
+    for (int64_t place = 0; place < layout_.per_sample; ++place) {
+      const int32_t label =
+          config_.labels[static_cast<size_t>(indices[i] * layout_.per_sample + place)];
+      if (label < 0) continue;
+      const std::optional<int64_t> best =
+          predicted_class(scores.data, layout_, layout_.first(static_cast<int64_t>(i), place),
+                          probability ? 0.5f : 0.0f);
+      ++scored;
+      right += best == label ? 1 : 0;
+      if (result.confusion) result.confusion->add(label, best);
+    }
   }
-  return right;
+  result.right += right;
+  result.scored += scored;
+  return scored > 0 ? static_cast<double>(right) / static_cast<double>(scored)
+                    : std::numeric_limits<double>::quiet_NaN();
 }
 
 /// The area of what has been run; NaN unless all outputs were kept.
 double Runner::area_of(const Result& result) const {
   const auto found = result.outputs.find(lanes_[0].executable.outputs[0].name);
-  if (config_.labels.empty() || found == result.outputs.end() || result.scored == 0) {
+  const bool missing = found == result.outputs.end() || result.scored == 0;
+  if (config_.labels.empty() || layout_.per_sample > 1 || missing) {
     return std::numeric_limits<double>::quiet_NaN();
   }
   const std::vector<float>& scores = found->second.data;
@@ -176,12 +196,7 @@ StepRow Runner::run_lane(size_t which, int64_t step, std::span<const int64_t> in
   StepRow row;
   row.step = step;
   row.loss = row.grad_norm = std::numeric_limits<double>::quiet_NaN();
-  if (!config_.labels.empty()) {
-    const int64_t right = score(lane, indices);
-    result.right += right;
-    result.scored += static_cast<int64_t>(indices.size());
-    row.accuracy = static_cast<double>(right) / static_cast<double>(indices.size());
-  }
+  if (!config_.labels.empty()) row.accuracy = score(lane, indices, result);
   row.first_bad = first_bad_site(lane.executable, lane.stats);
   const std::chrono::duration<double> spent = Clock::now() - start;
   row.ms = spent.count() * 1e3;
@@ -279,7 +294,8 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
     }
   }
   for (size_t i = 0; i < lanes_.size() && step == count; ++i) {
-    const double accuracy = results_[i].accuracy();
+    const std::optional<DetectionScore> boxes = detection_score(data_, results_[i].outputs);
+    const double accuracy = boxes ? boxes->half : results_[i].accuracy();
     if (has_lane(i) && !std::isnan(accuracy)) {
       sink->eval(
           static_cast<int>(i),

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/train/feed.h"
+#include "core/train/label_layout.h"
 #include "core/train/lane_set.h"
 #include "core/train/probe.h"
 
@@ -24,8 +25,10 @@ struct RunnerConfig {
   uint64_t seed = 1;              ///< for missing initial weights and for stochastic rounding
   int every = 1;                  ///< batches between statistics; 0 records none
   ErrorSampling errors{};
-  /// Labels of all samples, for the accuracy of the first output; may be empty.
+  /// Labels of all samples, for the accuracy of the first output; may be empty. `label_shape` is
+  /// the shape of one sample's, see label_layout(). Where a sample has several, -1 does not count.
   std::vector<int32_t> labels{};
+  Shape label_shape{};
   bool keep_outputs = true;
 };
 
@@ -54,11 +57,13 @@ class Runner {
   struct Result {
     NamedTensors outputs;  ///< by name, for all samples, along the first dimension
     double seconds = 0.0;
-    /// Samples whose first largest score is that of the label. A single score means label 1 if it
-    /// is positive, or above a half where a Sigmoid computes it.
+    /// Labels whose score is the first largest. A single score means label 1 if it is positive, or
+    /// above a half where a Sigmoid computes it.
     int64_t right = 0;
-    int64_t scored = 0;  ///< samples with a label; 0 where there are none
-    double auc = 0.0;    ///< of all samples (numeric/statistics/auc.h); NaN without labels
+    int64_t scored = 0;  ///< labels that count; 0 where there are none
+    /// The area of all samples (numeric/statistics/auc.h); NaN without labels or with several each.
+    double auc = 0.0;
+    std::optional<Confusion> confusion{};  ///< with several labels per sample
 
     double accuracy() const;  ///< NaN without labels
   };
@@ -81,7 +86,9 @@ class Runner {
   void probe(int64_t step, std::span<const int64_t> indices, bool moves);
   /// Throws Error (usage) if padding of the last batch would be seen in an output.
   void check_last_batch() const;
-  int64_t score(const Lane& lane, std::span<const int64_t> indices) const;
+  void check_labels();
+  /// Counts the right labels of a batch in `result`. Returns their share.
+  double score(const Lane& lane, std::span<const int64_t> indices, Result& result) const;
   double area_of(const Result& result) const;
 
   RunnerConfig config_;
@@ -89,6 +96,7 @@ class Runner {
   std::string model_name_;
   std::optional<Feed> feed_;
   LaneSet lanes_{LaneSet::Work::inference};
+  LabelLayout layout_;  ///< of the labels, if there are any
   std::vector<Result> results_;
   std::vector<std::optional<InferenceProbe>> probes_;  ///< by lane; none for references
   int64_t samples_done_ = 0;

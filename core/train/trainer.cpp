@@ -9,6 +9,7 @@
 
 #include "core/backend/host_steps.h"
 #include "core/backend/overflow_check.h"
+#include "core/data/shapes.h"
 #include "core/error.h"
 #include "core/numeric/formats/rng.h"
 #include "core/ops/ops.h"
@@ -178,6 +179,7 @@ RunInfo Trainer::describe() const {
   info.seed = config_.seed;
   info.every = config_.every;
   info.evaluates_averages = config_.evaluate_average;
+  info.detects = detects();
   info.lanes = lanes_.describe();
   return info;
 }
@@ -325,12 +327,17 @@ EvalRow Trainer::evaluate(Lane& lane, int64_t step) {
   return row;
 }
 
+bool Trainer::detects() const {
+  return !lanes_.empty() && has_detection_score(data_, lanes_[0].executable.output_shapes());
+}
+
 EvalRow Trainer::evaluate_weights(Lane& lane, int64_t step) {
   EvalRow row;
   row.step = step;
   const int64_t samples = test_samples();
   const ValueId accuracy = lane.executable.eval_accuracy;
-  if (accuracy == kNone) row.accuracy = std::numeric_limits<double>::quiet_NaN();
+  const bool detects = this->detects();
+  NamedTensors outputs;
   std::vector<int64_t> indices;
   lane.program->keep_values(false);
   for (int64_t first = 0; first < samples; first += micro_size_) {
@@ -341,8 +348,17 @@ EvalRow Trainer::evaluate_weights(Lane& lane, int64_t step) {
     const double weight = static_cast<double>(indices.size()) / static_cast<double>(samples);
     row.loss += weight * lane.program->read_scalar(lane.executable.eval_loss);
     if (accuracy != kNone) row.accuracy += weight * lane.program->read_scalar(accuracy);
+    for (const NamedValue& output : detects ? lane.executable.outputs : std::vector<NamedValue>{}) {
+      const Tensor values = lane.program->read(output.value);
+      Tensor& all = outputs[output.name];
+      if (all.shape.empty()) all.shape = values.shape;
+      if (!all.data.empty()) all.shape[0] += values.shape[0];
+      all.data.insert(all.data.end(), values.data.begin(), values.data.end());
+    }
   }
   lane.program->keep_values(true);
+  if (accuracy == kNone) row.accuracy = std::numeric_limits<double>::quiet_NaN();
+  if (detects && samples > 0) row.accuracy = detection_score(data_, outputs).value().half;
   return row;
 }
 

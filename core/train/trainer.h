@@ -166,6 +166,8 @@ class Trainer {
   bool evaluate_all(int64_t step);
   EvalRow evaluate(Lane& lane, int64_t step);
   EvalRow evaluate_weights(Lane& lane, int64_t step);
+  /// Returns whether evaluations measure how well the network finds objects.
+  bool detects() const;
 
   TrainConfig config_;
   const Dataset& data_;

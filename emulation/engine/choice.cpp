@@ -6,6 +6,7 @@
 #include "core/ops/ops.h"
 #include "emulation/engine/broadcast.h"
 #include "emulation/engine/kernel.h"
+#include "emulation/engine/map_values.h"
 #include "emulation/engine/walk.h"
 
 namespace halfscope {
@@ -48,6 +49,18 @@ void arg_max(KernelCall<T>& c) {
                              int_attribute(*c.node, "select_last_index", 0) != 0});
 }
 
+/// Chooses n elements: x's or the one of y, or one of each if kEach.
+template <bool kEach, class T>
+void choose_in_vectors(Isa isa, int64_t n, const int32_t* condition, const T* x, const T* y,
+                       T* __restrict__ out) {
+  call_in_vectors(isa, [=] {
+    for (int64_t i = 0; i < n; ++i) {
+      const T yes = x[i], no = y[kEach ? i : 0];
+      out[i] = condition[i] != 0 ? yes : no;
+    }
+  });
+}
+
 template <class T>
 void where(KernelCall<T>& c) {
   const Shape& to = c.out_shape(0);
@@ -62,7 +75,15 @@ void where(KernelCall<T>& c) {
   const Walk<4> walk(to,
                      {broadcast_strides(c.in_shape(0), to), strides[0], strides[1], row_major(to)});
   const auto& step = walk.step();
+  const bool adjacent = step[0] == 1 && step[1] == 1 && step[3] == 1;
+  const Isa isa = active_isa();
   walk.rows([&](const std::array<int64_t, 4>& at, int64_t n) {
+    if (adjacent && (step[2] == 0 || step[2] == 1)) {
+      return (step[2] == 1 ? choose_in_vectors<true, T>
+                           : choose_in_vectors<false, T>)(isa, n, c.index_in[0] + at[0],
+                                                          values[0] + at[1], values[1] + at[2],
+                                                          c.out[0] + at[3]);
+    }
     for (int64_t i = 0; i < n; ++i) {
       const T x = values[0][at[1] + i * step[1]], y = values[1][at[2] + i * step[2]];
       c.out[0][at[3] + i * step[3]] = c.index_in[0][at[0] + i * step[0]] != 0 ? x : y;

@@ -10,14 +10,25 @@
 namespace halfscope {
 namespace {
 
+/// One form of GELU, chosen here and not for every element.
+template <class Function, bool kTanh>
+struct OneForm {
+  template <class... X>
+  double operator()(X... x) const {
+    return Function{.tanh = kTanh}(x...);
+  }
+  template <class... X>
+  requires kTanh static elementary::Bounded quick(X... x) { return Function::quick(x...); }
+};
+
 template <size_t N, class T, class Function>
 void function_kernel(KernelCall<T>& c) {
   const Function f = function_of<Function>(*c.node);
-  if constexpr (requires { f.tanh; }) {  // decided here, not for every element
+  if constexpr (requires { f.tanh; }) {
     if (f.tanh) {
-      map_elements<N>(c, [](auto... x) { return Function{.tanh = true}(x...); });
+      map_elements<N>(c, OneForm<Function, true>{});
     } else {
-      map_elements<N>(c, [](auto... x) { return Function{.tanh = false}(x...); });
+      map_elements<N>(c, OneForm<Function, false>{});
     }
   } else {
     map_elements<N>(c, f);

@@ -8,6 +8,7 @@
 
 #include "core/numeric/sums/accumulate.h"
 #include "emulation/engine/kernel.h"
+#include "emulation/engine/map_values.h"
 #include "emulation/engine/plane_sums.h"
 
 namespace halfscope {
@@ -16,10 +17,17 @@ namespace {
 /// Groups per piece of work.
 int64_t group_grain(const NormGroups& s) { return std::max<int64_t>(1, kGrain / 4 / s.size); }
 
+/// Returns whether each group has every parameter once, in order, as in layer normalization.
+bool is_by_rows(const NormGroups& s) { return s.inner == 1 && s.size == s.params; }
+
 /// Calls f(i, p) for a group's elements i, ascending, and their parameters p.
 template <class F>
 void for_group(const NormGroups& s, int64_t group, const F& f) {
   const int64_t first = group * s.size;
+  if (is_by_rows(s)) {
+    for (int64_t p = 0; p < s.size; ++p) f(first + p, p);
+    return;
+  }
   int64_t p = s.param(first), left = s.inner - first % s.inner;
   for (int64_t i = first; i < first + s.size; ++i) {
     f(i, p);
@@ -39,10 +47,13 @@ void group_normalization(KernelCall<T>& c) {
   const T* const bias = c.in.size() > 2 ? c.in[2] : nullptr;
   T* const means = centred ? c.out[1] : nullptr;
   T* const inverses = c.out[centred ? 2 : 1];
+  const T* const scale = c.in[1];
   const double n = static_cast<double>(s.size);
-  parallel_ranges(s.groups, group_grain(s), [&](int64_t begin, int64_t end) {
+  parallel_ranges_in_vectors(s.groups, group_grain(s), [&](int64_t begin, int64_t end) {
     for (int64_t group = begin; group < end; ++group) {
-      const T* x = c.in[0] + group * s.size;
+      const int64_t first = group * s.size;
+      const T* x = c.in[0] + first;
+      T* const y = c.out[0] + first;
       double mean = 0.0;
       if (centred) {
         double sum = plane_sums(s.size, [&](int64_t i, double& total, double&) {
@@ -68,8 +79,8 @@ void group_normalization(KernelCall<T>& c) {
       if (centred) means[group] = middle;
       inverses[group] = inverse;
       for_group(s, group, [&](int64_t i, int64_t p) {
-        const T scaled = (c.in[0][i] - middle) * inverse * c.in[1][p];
-        c.out[0][i] = bias != nullptr ? scaled + bias[p] : scaled;
+        const T scaled = (x[i - first] - middle) * inverse * scale[p];
+        y[i - first] = bias != nullptr ? scaled + bias[p] : scaled;
       });
     }
   });
@@ -91,14 +102,15 @@ struct NormalizationGrad {
   }
 
   void group(int64_t index) const {
-    thread_local std::vector<double> slopes;
-    slopes.clear();
-    for_group(s, index, [&](int64_t i, int64_t p) {
-      slopes.push_back(static_cast<double>(dy[i]) * static_cast<double>(scale[p]));
-    });
+    thread_local std::vector<double> room;
+    room.resize(static_cast<size_t>(s.size));
+    double* const slopes = room.data();
     const int64_t first = index * s.size;
+    for_group(s, index, [&](int64_t i, int64_t p) {
+      slopes[i - first] = static_cast<double>(dy[i]) * static_cast<double>(scale[p]);
+    });
     PlaneSums sums = plane_sums(s.size, [&](int64_t i, double& sum, double& product) {
-      const double g = slopes[static_cast<size_t>(i)];
+      const double g = slopes[i];
       sum += g;
       product += g * normal(first + i, index);
     });
@@ -109,7 +121,7 @@ struct NormalizationGrad {
         scales.push_back(static_cast<float>(scale[p]));
         normals.push_back(static_cast<float>(normal(i, index)));
       });
-      const std::vector<float> products(slopes.begin(), slopes.end());
+      const std::vector<float> products(room.begin(), room.end());
       const SumSpec third = second_sums(second_sums(spec));
       sums.first = static_cast<double>(sum_of_products(third, gradients, scales, nullptr, index));
       sums.second = static_cast<double>(
@@ -119,10 +131,12 @@ struct NormalizationGrad {
     const T share = mean != nullptr ? static_cast<T>(sums.first / n) : T{0};
     const T slope = static_cast<T>(sums.second / n);
     const T middle = mean != nullptr ? mean[index] : T{0};
-    for_group(s, index, [&](int64_t i, int64_t p) {
+    const T factor = inverse[index];
+    T* const dx = c.out[0];
+    for_group(s, index, [=, this](int64_t i, int64_t p) {
       const T g = dy[i] * scale[p];
-      const T h = (x[i] - middle) * inverse[index];
-      c.out[0][i] = inverse[index] * ((g - share) - h * slope);
+      const T h = (x[i] - middle) * factor;
+      dx[i] = factor * ((g - share) - h * slope);
     });
   }
 
@@ -130,21 +144,10 @@ struct NormalizationGrad {
   /// adjacent in x are read together.
   void parameters(int64_t begin, int64_t end) const {
     std::vector<Partials> slopes(static_cast<size_t>(end - begin)), sums = slopes;
-    for (int64_t run = 0; run < s.per_param(); run += s.inner) {
-      const int64_t block = run * s.params;
-      int64_t group = (block + begin * s.inner) / s.size;
-      for (int64_t p = begin; p < end; ++p) {
-        if ((group + 1) * s.size <= block + p * s.inner) ++group;
-        Partials &slope = slopes[static_cast<size_t>(p - begin)],
-                 &sum = sums[static_cast<size_t>(p - begin)];
-        const int64_t first = block + p * s.inner;
-        for (int64_t i = 0; i < s.inner; ++i) {
-          const size_t partial = static_cast<size_t>(run + i) % kPartialSums;
-          const double g = static_cast<double>(dy[first + i]);
-          slope[partial] += g * normal(first + i, group);
-          sum[partial] += g;
-        }
-      }
+    if (is_by_rows(s)) {
+      add_rows(begin, end, slopes, sums);
+    } else {
+      add_runs(begin, end, slopes, sums);
     }
     for (int64_t p = begin; p < end; ++p) {
       const size_t at = static_cast<size_t>(p - begin);
@@ -164,19 +167,68 @@ struct NormalizationGrad {
       if (c.out.size() > 2) c.out[2][p] = static_cast<T>(sum);
     }
   }
+
+ private:
+  /// Adds the terms of parameters [begin, end) to their partial sums; groups are rows of them.
+  void add_rows(int64_t begin, int64_t end, std::vector<Partials>& slopes,
+                std::vector<Partials>& sums) const {
+    const int64_t count = end - begin;
+    std::vector<double> by_partial(static_cast<size_t>(2 * kPartialSums * count));
+    for (int64_t row = 0; row < s.groups; ++row) {
+      const int64_t partial = row % static_cast<int64_t>(kPartialSums),
+                    first = row * s.size + begin;
+      double* const slope = by_partial.data() + 2 * partial * count;
+      double* const sum = slope + count;
+      const double centre = mean != nullptr ? static_cast<double>(mean[row]) : 0.0;
+      const double factor = static_cast<double>(inverse[row]);
+      for (int64_t p = 0; p < count; ++p) {
+        const double g = static_cast<double>(dy[first + p]);
+        slope[p] += g * ((static_cast<double>(x[first + p]) - centre) * factor);
+        sum[p] += g;
+      }
+    }
+    for (size_t partial = 0; partial < kPartialSums; ++partial) {
+      const double* const from = by_partial.data() + 2 * partial * static_cast<size_t>(count);
+      for (size_t p = 0; p < slopes.size(); ++p) {
+        slopes[p][partial] = from[p];
+        sums[p][partial] = from[slopes.size() + p];
+      }
+    }
+  }
+
+  /// Same for any groups.
+  void add_runs(int64_t begin, int64_t end, std::vector<Partials>& slopes,
+                std::vector<Partials>& sums) const {
+    for (int64_t run = 0; run < s.per_param(); run += s.inner) {
+      const int64_t block = run * s.params;
+      int64_t group = (block + begin * s.inner) / s.size;
+      for (int64_t p = begin; p < end; ++p) {
+        if ((group + 1) * s.size <= block + p * s.inner) ++group;
+        Partials &slope = slopes[static_cast<size_t>(p - begin)],
+                 &sum = sums[static_cast<size_t>(p - begin)];
+        const int64_t first = block + p * s.inner;
+        for (int64_t i = 0; i < s.inner; ++i) {
+          const size_t partial = static_cast<size_t>(run + i) % kPartialSums;
+          const double g = static_cast<double>(dy[first + i]);
+          slope[partial] += g * normal(first + i, group);
+          sum[partial] += g;
+        }
+      }
+    }
+  }
 };
 
 template <class T>
 void normalization_grad(KernelCall<T>& c) {
   const NormalizationGrad<T> of{c};
-  parallel_ranges(of.s.groups, group_grain(of.s), [&](int64_t begin, int64_t end) {
+  parallel_ranges_in_vectors(of.s.groups, group_grain(of.s), [&](int64_t begin, int64_t end) {
     for (int64_t group = begin; group < end; ++group) of.group(group);
   });
   // Parameters that are adjacent in x are read together.
   const int64_t side_by_side = of.s.inner == 1 ? 64 : 1;
   const int64_t grain = std::max(side_by_side, kGrain / std::max<int64_t>(1, of.s.per_param()));
-  parallel_ranges(of.s.params, grain,
-                  [&](int64_t begin, int64_t end) { of.parameters(begin, end); });
+  parallel_ranges_in_vectors(of.s.params, grain,
+                             [&](int64_t begin, int64_t end) { of.parameters(begin, end); });
 }
 
 }  // namespace

@@ -9,11 +9,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <utility>
 
+#include "core/numeric/elementary/quick_exp.h"
+#include "core/numeric/formats/round_odd.h"
 #include "emulation/engine/broadcast.h"
 #include "emulation/engine/kernel.h"
 #include "emulation/engine/walk.h"
@@ -63,6 +66,54 @@ void map_values(Isa isa, const F& f, double* y, int64_t n, const X*... x) {
     case Isa::avx512:
       return map_avx512(f, y, n, x...);
   }
+}
+
+/// Calls f(), compiled for an instruction set.
+template <class F>
+HALFSCOPE_FLATTEN_FOR("avx2,fma")
+void call_avx2(const F& function) {
+  const F f = function;
+  f();
+}
+template <class F>
+HALFSCOPE_FLATTEN_FOR(HALFSCOPE_AVX512)
+void call_avx512(const F& function) {
+  const F f = function;
+  f();
+}
+
+/// Returns whether approximations pay off: their std::fma() is one instruction.
+inline bool has_fma(Isa isa) { return isa != Isa::baseline; }
+/// Calls f() in the widest vectors. What f() captures by value, its loops may keep in registers.
+template <class F>
+void call_in_vectors(Isa isa, const F& f) {
+  switch (isa) {
+    case Isa::baseline:
+      return f();
+    case Isa::avx2:
+      return call_avx2(f);
+    case Isa::avx512:
+      return call_avx512(f);
+  }
+}
+/// Calls f(begin, end) as parallel_ranges() does, in the widest vectors.
+template <class F>
+void parallel_ranges_in_vectors(int64_t n, int64_t grain, const F& f) {
+  const Isa isa = active_isa();
+  parallel_ranges(n, grain, [&](int64_t begin, int64_t end) {
+    call_in_vectors(isa, [&f, begin, end] { f(begin, end); });
+  });
+}
+
+/// Stores x as deliver() would store any number within its bound. Returns 0, or another number if
+/// they are not all stored alike.
+inline uint32_t store_surely(const elementary::Bounded& x, bool odd, float& y) {
+  const double low = x.value - x.error;
+  const double high = x.error == 0.0 ? x.value : x.value + x.error;  // -0 + 0 is 0
+  y = odd ? round_to_odd(low) : static_cast<float>(low);
+  const float other = odd ? round_to_odd(high) : static_cast<float>(high);
+  const uint32_t unknown = y != y ? 1u : 0u;
+  return (std::bit_cast<uint32_t>(y) ^ std::bit_cast<uint32_t>(other)) | unknown;
 }
 
 /// The function that map_elements calls for each piece of its N operands: map(y, n, x).
@@ -124,10 +175,67 @@ void map_pieces(KernelCall<T>& call, const PieceMap& map) {
   walk.rows([&](const Offsets& at, int64_t count) { run(at, walk.step(), count); });
 }
 
+/// Computes n elements by f.quick(). Returns false if a result is in doubt.
+template <bool kOdd, class F, class... X>
+bool map_quickly(Isa isa, const F& f, float* __restrict__ y, int64_t n, const X*... x) {
+  uint32_t doubts = 0;
+  call_in_vectors(isa, [=, &doubts] {
+    uint32_t found = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      found |= store_surely(f.quick(static_cast<double>(x[i])...), kOdd, y[i]);
+    }
+    doubts = found;
+  });
+  return doubts == 0;
+}
+
+/// Computes an operator's output as map_with(), where all operands have the output's shape, by
+/// f.quick(): pieces with results in doubt are computed by f() as well.
+template <size_t N, class F>
+void map_quickly(KernelCall<float>& call, const F& f) {
+  constexpr int64_t kPiece = 256;
+  const Isa isa = active_isa();
+  const FloatFormat write = call.out_format(0);
+  const bool odd = write.mantissa_bits <= 21;  // as deliver()
+  const auto of_piece = [&]<size_t... I>(int64_t at, int64_t n, std::index_sequence<I...>) {
+    float* const y = call.out[0] + at;
+    if (odd ? map_quickly<true>(isa, f, y, n, (call.in[I] + at)...)
+            : map_quickly<false>(isa, f, y, n, (call.in[I] + at)...)) {
+      return;
+    }
+    double exact[kPiece];
+    map_values(isa, f, exact, n, (call.in[I] + at)...);
+    for (int64_t k = 0; k < n; ++k) y[k] = deliver(exact[k], write);
+  };
+  parallel_ranges(call.out_count(0), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end; at += kPiece) {
+      of_piece(at, std::min(kPiece, end - at), std::make_index_sequence<N>{});
+    }
+  });
+}
+
+template <class F, size_t... I>
+constexpr bool has_quick(std::index_sequence<I...>) {
+  return requires(const F& f) { f.quick((static_cast<void>(I), 0.0)...); };
+}
+
+/// Returns whether map_quickly() suits: every operand has the output's shape, and the result is
+/// rounded to nearest.
+template <size_t N>
+bool suits_quick(const KernelCall<float>& call) {
+  for (size_t i = 0; i < N; ++i) {
+    if (call.in_shape(i) != call.out_shape(0)) return false;
+  }
+  return has_fma(active_isa()) && call.result_rounding().mode == RoundingMode::nearest_even;
+}
+
 /// Computes an operator's output as f of its first N inputs, with broadcasting. f runs in double;
 /// the result is rounded once.
 template <size_t N, class T, class F>
 void map_with(KernelCall<T>& call, const F& f) {
+  if constexpr (std::is_same_v<T, float> && has_quick<F>(std::make_index_sequence<N>{})) {
+    if (suits_quick<N>(call)) return map_quickly<N>(call, f);
+  }
   const Isa isa = active_isa();
   map_pieces<N>(call, [&f, isa](double* y, int64_t n, const double* const* x) {
     [&]<size_t... I>(std::index_sequence<I...>) { map_values(isa, f, y, n, x[I]...); }

@@ -7,6 +7,7 @@
 
 #include "core/numeric/sums/accumulate.h"
 #include "emulation/engine/kernel.h"
+#include "emulation/engine/map_values.h"
 #include "emulation/engine/plane_sums.h"
 
 namespace halfscope {
@@ -61,7 +62,7 @@ void batch_normalization(KernelCall<T>& c) {
   const double n = planes.count();
   const double unbiased = int_attribute(*c.node, "unbiased", 0) != 0 ? n / (n - 1.0) : 1.0;
   const T* x = c.in[0];
-  parallel_ranges(planes.channels, 1, [&](int64_t begin, int64_t end) {
+  parallel_ranges_in_vectors(planes.channels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t channel = begin; channel < end; ++channel) {
       double mean = static_cast<double>(c.in[3][channel]),
              var = static_cast<double>(c.in[4][channel]);
@@ -114,7 +115,7 @@ void batch_normalization_grad(
   const bool named = std::is_same_v<T, float> && names_inner_sums(spec);
   const T* dy = c.in[0];
   const T* x = c.in[1];
-  parallel_ranges(planes.channels, 1, [&](int64_t begin, int64_t end) {
+  parallel_ranges_in_vectors(planes.channels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t channel = begin; channel < end; ++channel) {
       const double mean = static_cast<double>(c.in[3][channel]);
       const double inverse = static_cast<double>(c.in[4][channel]);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "emulation/engine/kernel.h"
+#include "emulation/engine/map_values.h"
 #include "emulation/measure/measure.h"
 
 namespace halfscope {
@@ -43,7 +44,7 @@ template <bool kSquares, class T>
 void append_chunk_sums(const T* x, int64_t n, std::vector<double>& sums) {
   const size_t first = sums.size();
   sums.resize(first + static_cast<size_t>((n + kChunk - 1) / kChunk));
-  parallel_ranges(n, kChunk, [&](int64_t begin, int64_t end) {
+  parallel_ranges_in_vectors(n, kChunk, [&](int64_t begin, int64_t end) {
     sums[first + static_cast<size_t>(begin / kChunk)] = chunk_sum<kSquares>(x + begin, end - begin);
   });
 }
@@ -81,7 +82,7 @@ void apply_updates(KernelCall<T>& c, const F& make_update, double decay = 0.0) {
   const FloatFormat storage = c.out_format(0);
   const TensorRounding rounding = c.out_rounding(0);
   std::atomic<int64_t> lost{0};
-  parallel_ranges(c.out_count(0), kChunk, [&](int64_t begin, int64_t end) {
+  parallel_ranges_in_vectors(c.out_count(0), kChunk, [&](int64_t begin, int64_t end) {
     alignas(64) T old[kChunk];
     const int64_t n = end - begin;
     std::copy_n(w + begin, n, old);
@@ -143,7 +144,7 @@ class Gradient {
 template <class T, class F>
 void for_gradient(KernelCall<T>& c, const F& f) {
   const Gradient<T> gradient(c);
-  parallel_ranges(c.out_count(0), kChunk, [&](int64_t begin, int64_t end) {
+  parallel_ranges_in_vectors(c.out_count(0), kChunk, [&](int64_t begin, int64_t end) {
     alignas(64) T g[kChunk];
     gradient(begin, end - begin, g);
     f(begin, end - begin, g);
@@ -153,7 +154,7 @@ void for_gradient(KernelCall<T>& c, const F& f) {
 template <class T>
 void gradient_sum(KernelCall<T>& c) {
   const bool keep = c.in[2][0] != T{0};
-  parallel_ranges(c.out_count(0), kChunk, [&](int64_t begin, int64_t end) {
+  parallel_ranges_in_vectors(c.out_count(0), kChunk, [&](int64_t begin, int64_t end) {
     if (!keep) {  // the last step's sum may be NaN
       std::copy(c.in[1] + begin, c.in[1] + end, c.out[0] + begin);
       return;
@@ -284,7 +285,7 @@ void weight_average(KernelCall<T>& c) {
   const bool lerp = int_attribute(*c.node, "lerp", 1) != 0;
   const T *e = c.in[0], *w = c.in[1];
   std::atomic<int64_t> lost{0};
-  parallel_ranges(c.out_count(0), kChunk, [&](int64_t begin, int64_t end) {
+  parallel_ranges_in_vectors(c.out_count(0), kChunk, [&](int64_t begin, int64_t end) {
     alignas(64) T old[kChunk];
     alignas(64) T fresh[kChunk];
     const int64_t n = end - begin;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -159,6 +160,24 @@ inline int threads_for(int64_t terms) {
   return static_cast<int>(std::min<int64_t>(omp_get_max_threads(), useful));
 }
 
+/// Copies up to 32 floats, as most packed lines have, by moves of a fixed size: a call of memcpy
+/// takes longer than that.
+inline void copy_short(const float* from, int64_t n, float* to) {
+  const auto ends = [&](auto count) {  // two moves that may overlap
+    constexpr size_t kCount = decltype(count)::value;
+    std::memcpy(to, from, kCount * sizeof(float));
+    std::memcpy(to + n - kCount, from + n - kCount, kCount * sizeof(float));
+  };
+  if (n > 32 || n < 8) {
+    std::copy_n(from, n, to);
+  } else if (n >= 16) {
+    ends(std::integral_constant<size_t, 16>{});
+  } else {
+    ends(std::integral_constant<size_t, 8>{});
+  }
+}
+inline void copy_short(const float* from, int64_t n, double* to) { std::copy_n(from, n, to); }
+
 /// Packs lines of X(line, k) = from[line * line_stride + k * k_stride] as to[k * width + line].
 /// `width` is a multiple of 8 and at least `lines` >= 1. The lanes in between contain arbitrary
 /// values, so that whole vectors may be read.
@@ -170,7 +189,7 @@ void pack_lines(const Kernels<T>& kernels, int64_t lines, int64_t k, const float
     kernels.transpose(lines, k, from, line_stride, to, width, true);
     filled = ceil_div(lines, 8) * 8;
   } else if (line_stride == 1) {
-    for (int64_t i = 0; i < k; ++i) std::copy_n(from + i * k_stride, lines, to + i * width);
+    for (int64_t i = 0; i < k; ++i) copy_short(from + i * k_stride, lines, to + i * width);
   } else {
     for (int64_t i = 0; i < k; ++i) {
       for (int64_t j = 0; j < lines; ++j) to[i * width + j] = from[j * line_stride + i * k_stride];

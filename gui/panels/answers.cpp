@@ -206,7 +206,7 @@ void draw_inference(const Frame& frame, const Report& report) {
   heading(frame, "answers/outputs", "RESULTS OF EACH LANE");
   if (ImGui::BeginTable("answers/lanes", 3, ImGuiTableFlags_RowBg)) {
     ImGui::TableSetupColumn("lane", ImGuiTableColumnFlags_WidthStretch, 2.0f);
-    ImGui::TableSetupColumn("accuracy", ImGuiTableColumnFlags_WidthStretch, 1.0f);
+    ImGui::TableSetupColumn(quality_name(report.run), ImGuiTableColumnFlags_WidthStretch, 1.0f);
     ImGui::TableSetupColumn("output error", ImGuiTableColumnFlags_WidthStretch, 1.2f);
     ImGui::TableHeadersRow();
     for (size_t i = 0; i < report.lanes.size(); ++i) {

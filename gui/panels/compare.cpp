@@ -174,8 +174,9 @@ void draw_compare(const Frame& frame) {
   ImGui::BeginChild("compare", {width, 0}, false, ImGuiWindowFlags_HorizontalScrollbar);
   const ImGuiTableFlags flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit;
   if (ImGui::BeginTable("lanes", 7, flags)) {
-    for (const char* name :
-         {"Run", "Lane", "Verdict", "Steps", "Last loss", "Skipped", "Test accuracy"}) {
+    const bool detects = frame.run.view().info().detects;
+    for (const char* name : {"Run", "Lane", "Verdict", "Steps", "Last loss", "Skipped",
+                             detects ? "Test mAP50" : "Test accuracy"}) {
       ImGui::TableSetupColumn(name);
     }
     ImGui::TableHeadersRow();

@@ -276,7 +276,9 @@ void show_tip(const Frame& frame, int64_t step) {
     if (row.step <= step + 1) eval = &row;
   }
   if (eval != nullptr && !std::isnan(eval->accuracy)) {
-    tip.row("test accuracy after " + counted(eval->step, "step"), percent(eval->accuracy));
+    const char* const quality = quality_name(frame.run.view().info());
+    tip.row(fmt::format("test {} after {}", quality, counted(eval->step, "step")),
+            percent(eval->accuracy));
   }
   if (const std::string& note = note_on(frame.view, step); !note.empty()) {
     tip.note("Note: " + note);

@@ -316,7 +316,7 @@ TEST(Recorder, SchemaIsTheContract) {
   std::set<std::string> listed(names.begin(), names.end());
   for (const char* not_a_key :
        {"meta", "running", "complete", "interrupted", "early_stop", "lane", "step", "why", "kind",
-        "inference", "evaluated", "averages", "evals", "train --eval-ema"}) {
+        "inference", "evaluated", "accuracy", "averages", "evals", "train --eval-ema"}) {
     listed.erase(not_a_key);
   }
   EXPECT_EQ(listed.erase("node_names"), 1u) << "a key of networks that are files";

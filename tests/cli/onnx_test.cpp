@@ -251,7 +251,9 @@ TEST(CliOnnx, NotesWhichInputsGetAnotherType) {
     const Outcome outcome = bench.run(words);
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     const std::string note = "note: made.onnx: ";
-    EXPECT_EQ(outcome.err, note + h + note + ids);
+    const bool planned = more.size() == 2 && more[0] == "--plan";
+    const std::string check = planned ? note + "read back: 8 numbers of outputs equal\n" : "";
+    EXPECT_EQ(outcome.err, note + h + note + ids + check);
   }
   // The written file has these types.
   EXPECT_EQ(bench.run({"convert", "made.onnx", "--out", "again.onnx"}).err, "");
@@ -318,6 +320,7 @@ TEST(CliOnnx, AFileShowsWhatAPlanRounds) {
   const Outcome outcome =
       bench.run({"convert", "net.onnx", "--plan", "float16", "--out", "half.onnx"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("half.onnx: read back: 10 numbers of outputs equal"));
   // The plan of the file's own types rounds where the first plan did.
   const Json half = results(bench, "half.onnx", "as_exported");
   const Json direct = results(bench, "net.onnx", "float16");
@@ -430,12 +433,70 @@ TEST(CliOnnx, TellsWhatIsWrong) {
           "fc1: a Cast to float16 cannot saturate in ONNX");
   refused({"convert", "net.onnx", "--out", "half.onnx", "--typed"}, 2, "--typed needs a plan");
   refused({"convert", "net.onnx", "--out", "half.onnx", "--input", "x.npy"}, 2,
-          "--input is for the check of a typed file");
+          "--input is for the check of a file with a plan");
   EXPECT_FALSE(std::filesystem::exists(bench / "half.onnx"));
   refused({"run", "foo", "--random-input", "1"}, 2, "unknown model 'foo'");
   refused({"run", kNetwork, "--random-input", "1", "--lanes", "as_exported"}, 2,
           "as_exported is the plan of an ONNX file");
   refused({"train", "--model", "net.onnx", "--steps", "1"}, 2, "has no loss to train for");
+}
+
+// Two samples of 2 x 2 pixels and three classes; the scores are the input, a convolution by one.
+TEST(CliOnnx, ALabelForEachPixelHasAMeanIoU) {
+  const Bench bench;
+  test::FileBuilder file;
+  file.input("x", {2, 3, 2, 2}).output("y");
+  file.floats("w", {3, 3, 1, 1}, {1, 0, 0, 0, 1, 0, 0, 0, 1});
+  file.node("Conv", {"x", "w"}, {"y"}, "conv");
+  write_file(bench, "net.onnx", file);
+  // Predicted: 0 1 2 2 and 1 1 0 and nothing, for a NaN.
+  write_npz(bench / "x.npz", {{"x", {{2, 3, 2, 2}, {5, 0, 0, 0,   1, 5, 1, 1, 2, 0, 5, 5,  //
+                                                    0, 0, 5, NAN, 5, 5, 1, 0, 0, 0, 0, 0}}}});
+  const auto lane = [&](const std::vector<float>& labels) {
+    write_npz(bench / "l.npz", {{"labels", {{2, 2, 2}, labels}}});
+    const Outcome run = bench.run({"run", "net.onnx", "--input", "x.npz", "--labels", "l.npz",
+                                   "--lanes", "float32", "--json"});
+    EXPECT_EQ(run.code, 0) << run.err;
+    return Json::parse(run.out).at("lanes").at(0);
+  };
+  const Json all = lane({0, 1, 2, 1, 1, 0, 0, 2});
+  EXPECT_DOUBLE_EQ(all.at("accuracy").get<double>(), 5.0 / 8.0);
+  // Class 0: 2 of 3. Class 1: 2 of 4. Class 2: 1 of 3.
+  EXPECT_DOUBLE_EQ(all.at("mean_iou").get<double>(), (2.0 / 3.0 + 0.5 + 1.0 / 3.0) / 3.0);
+  EXPECT_TRUE(all.at("auc").is_null());
+  const Json some = lane({0, 1, 2, -1, 1, -1, 0, -1});
+  EXPECT_EQ(some.at("accuracy"), 1.0);
+  EXPECT_EQ(some.at("mean_iou"), 1.0);
+  const Words words{"run",      "net.onnx", "--input", "x.npz",
+                    "--labels", "l.npz",    "--lanes", "float32"};
+  EXPECT_THAT(bench.run(words).out, HasSubstr("mIoU"));
+  write_npz(bench / "l.npz", {{"labels", {{2, 2, 2}, {0, 1, 2, 3, 0, 0, 0, 0}}}});
+  EXPECT_THAT(bench.run(words).err, HasSubstr("label 3 is not in 0..2"));
+  write_npz(bench / "l.npz", {{"labels", {{2, 3}, {0, 1, 2, 0, 0, 0}}}});
+  EXPECT_THAT(bench.run(words).err,
+              HasSubstr("does not contain class scores for labels of shape [3]"));
+  // One score for each pixel means labels 0 and 1.
+  test::FileBuilder single;
+  single.input("x", {1, 1, 2, 2}).output("y").floats("one", {1}, {1});
+  single.node("Mul", {"x", "one"}, {"y"}, "mul");
+  write_file(bench, "single.onnx", single);
+  write_npz(bench / "s.npz", {{"x", {{1, 1, 2, 2}, {1, -1, 1, -1}}}});
+  write_npz(bench / "l.npz", {{"labels", {{1, 2, 2}, {1, 0, 0, 0}}}});
+  const Outcome two = bench.run({"run", "single.onnx", "--input", "s.npz", "--labels", "l.npz",
+                                 "--lanes", "float32", "--json"});
+  const Json scored = Json::parse(two.out).at("lanes").at(0);
+  EXPECT_EQ(scored.at("accuracy"), 0.75);
+  EXPECT_DOUBLE_EQ(scored.at("mean_iou").get<double>(), (2.0 / 3.0 + 0.5) / 2.0);
+  // The same measure decides which layers can be quantized.
+  lane({0, 1, 2, -1, 1, -1, 0, -1});
+  write_npz(bench / "x.npz", {{"x", {{2, 3, 2, 2}, std::vector<float>(24, 1.0f)}}});
+  const Outcome quantized = bench.run({"quantize", "net.onnx", "--input", "x.npz", "--labels",
+                                       "l.npz", "--out", "p.json", "--json"});
+  ASSERT_EQ(quantized.code, 0) << quantized.err;
+  // All scores are equal: class 0 is predicted, which is right for 2 of 5 labels.
+  const Json plan = Json::parse(quantized.out).at("plans").at(0);
+  EXPECT_EQ(plan.at("accuracy"), 0.4);
+  EXPECT_DOUBLE_EQ(plan.at("mean_iou").get<double>(), 0.4 / 3.0);
 }
 
 }  // namespace

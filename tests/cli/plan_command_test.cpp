@@ -142,6 +142,27 @@ TEST(CliPlan, ExplainFindsNodesByOperator) {
   }
 }
 
+TEST(CliPlan, DiffNamesScalesAndFusedChains) {
+  const Bench bench;
+  const auto write = [&](const char* name, const std::string& more, const std::string& rule) {
+    test::write_text(bench / name, R"({"schema": "halfscope.plan/1", "name": "x")" + more +
+                                       R"(, "rules": [{"path": "fc2", "read": "int8", )" + rule +
+                                       "}]}");
+  };
+  write("a.json", "", R"("scale": "divide:0.5")");
+  write("b.json", R"(, "fuse": "elementwise")",
+        R"("scale": "divide:0.5", "second_scale": "channel")");
+  const json result = json::parse(
+      bench.run({"plan", "diff", "a.json", "b.json", "--model", "lenet", "--json"}).out);
+  ASSERT_EQ(result["settings"].size(), 1u) << result["settings"].dump();
+  EXPECT_EQ(result["settings"][0]["what"], "chains of element-wise operators");
+  ASSERT_EQ(result["nodes"].size(), 1u);
+  EXPECT_EQ(result["nodes"][0]["a"]["scale"], "divide:0.5");
+  EXPECT_EQ(result["nodes"][0]["b"]["scale"], "divide:0.5, second operand: channel");
+  const Outcome shown = bench.run({"plan", "diff", "a.json", "b.json", "--model", "lenet"});
+  EXPECT_THAT(shown.out, HasSubstr("reads int8 (divide:0.5, second operand: channel), writes "));
+}
+
 TEST(CliPlan, DiffListsWhatDiffers) {
   const json differing =
       json_of({"plan", "diff", "mixed_float16", "float16", "--model", "lenet", "--json"});

@@ -79,6 +79,11 @@ TEST(CliQuantize, ThePlanAndItsFileComputeWhatItSays) {
       bench.run({"convert", "mlp:784-32-10", "--data", "digits", "--init", "w.npz", "--plan",
                  "plan.json", "--batch", "128", "--out", "q.onnx"});
   ASSERT_EQ(converted.code, 0) << converted.err;
+  EXPECT_THAT(converted.err, HasSubstr("q.onnx: read back: 1280 numbers of outputs within "));
+  const Outcome typed =
+      bench.run({"convert", "mlp:784-32-10", "--data", "digits", "--init", "w.npz", "--plan",
+                 "plan.json", "--batch", "128", "--typed", "--out", "typed.onnx"});
+  EXPECT_THAT(typed.err, HasSubstr("typed.onnx: read back: 1280 numbers of outputs within "));
   Words file{"run", "q.onnx"};
   file.insert(file.end(), samples.begin(), samples.end());
   file.emplace_back("file.npz");
@@ -109,8 +114,9 @@ TEST(CliQuantize, TextSaysWhatWasFoundAndWhatIsNext) {
       HasSubstr("halfscope convert mlp:784-32-10 --init w.npz --data digits --plan p.json"));
   // Three magnitudes are too few, and no loss of accuracy is allowed.
   const Outcome kept = bench.run(quantize({"--format", "e2m0finite", "--tolerance", "0"}));
-  EXPECT_EQ(kept.code, 0) << kept.err;
-  EXPECT_THAT(kept.out, HasSubstr("Keep fc2"));
+  EXPECT_EQ(kept.code, 1) << kept.err;
+  EXPECT_THAT(kept.out, HasSubstr("Nothing is left to quantize. Keep fc2"));
+  EXPECT_THAT(kept.out, HasSubstr("There is no plan to write."));
   EXPECT_THAT(kept.out, HasSubstr("in fp32: then accuracy is"));
   EXPECT_THAT(kept.out, HasSubstr("With fc2 in e2m0finite, too, accuracy is"));
   const Outcome anyway = bench.run(quantize({"--keep", "fc2", "--json"}));

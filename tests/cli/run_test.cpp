@@ -264,7 +264,7 @@ TEST(CliRun, MistakesAreOneLine) {
            Mistake{{"mlp:6-3", "--input", "gone.npy"}, "cannot read 'gone.npy'", 3},
            Mistake{{"mlp:6-3", "--input", "a=x.npy", "--input", "a=labels.npy"},
                    "second array for \"a\""},
-           Mistake{{"mlp:6-3", "--input", "x.npz", "--labels", "x.npy"}, "not one whole number"},
+           Mistake{{"mlp:6-3", "--input", "x.npz", "--labels", "x.npy"}, "not whole numbers"},
            Mistake{{"mlp:6-3", "--input", "x.npy", "--out", "y.txt"}, "not a .npz or .npy file"},
            Mistake{{"mlp:6-3", "--input", "x.npy", "--out", "x.npy"}, "x.npy"},
            Mistake{{"mlp:6-3", "--input", "x.npy", "--plan", "float16", "--out", "y.npy"},

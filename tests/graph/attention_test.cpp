@@ -33,14 +33,16 @@ enum class Mask { none, added, keeps, fills };
 struct Form {
   Mask mask = Mask::added;
   Attributes scale{{"scale", 0.3}};
+  bool dropout = false;
 };
+const Attributes kDropout{{"ratio", 0.4}, {"training_mode", int64_t{1}}};
 
 std::vector<Form> forms() {
   const Attributes times{{"scale", 0.3}}, divided{{"scale", 1.7}, {"divide", int64_t{1}}};
-  return {{Mask::none, {}},      {Mask::none, times},    {Mask::none, divided},
-          {Mask::added, {}},     {Mask::added, times},   {Mask::added, divided},
-          {Mask::keeps, times},  {Mask::keeps, divided}, {Mask::fills, {}},
-          {Mask::fills, divided}};
+  return {{Mask::none, {}},       {Mask::none, times},       {Mask::none, divided},
+          {Mask::added, {}},      {Mask::added, times},      {Mask::added, divided},
+          {Mask::keeps, times},   {Mask::keeps, divided},    {Mask::fills, {}},
+          {Mask::fills, divided}, {Mask::added, times, true}};
 }
 
 std::vector<float> noise(const Shape& shape, uint64_t seed) {
@@ -63,7 +65,9 @@ ValueId written(Graph& graph, const std::vector<ValueId>& in, const Form& form) 
   if (form.mask == Mask::added) x = graph.add1("Add", "attn/mask", {x, in[3]});
   if (form.mask == Mask::keeps) x = graph.add1("Where", "attn/mask", {in[3], x, in[4]});
   if (form.mask == Mask::fills) x = graph.add1("Where", "attn/mask", {in[3], in[4], x});
-  return graph.add1("MatMul", "attn/mix", {graph.add1("Softmax", "attn/softmax", {x}), in[2]});
+  x = graph.add1("Softmax", "attn/softmax", {x});
+  if (form.dropout) x = graph.add1("Dropout", "attn/dropout", {x}, kDropout);
+  return graph.add1("MatMul", "attn/mix", {x, in[2]});
 }
 
 /// Learnt q, k, v and mask; the loss is the mean square distance from a constant.
@@ -81,6 +85,10 @@ Model model_of(const Form& form, bool composite) {
   }
   Attributes attributes = form.scale;
   if (form.mask == Mask::fills) attributes["fill_where_true"] = int64_t{1};
+  if (form.dropout) {
+    attributes["dropout"] = kDropout.at("ratio");
+    attributes["training_mode"] = kDropout.at("training_mode");
+  }
   const ValueId y =
       composite ? graph.add1("Attention", "attn", in, attributes) : written(graph, in, form);
   const Shape shape = graph.value(y).shape;

@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "emulation/backends.h"
@@ -160,6 +161,89 @@ TEST(Functions, SoftmaxHasTheSameBitsForEveryInstructionSet) {
     expect_same_bits({"case", "Softmax", {{x}}, {{"axis", axis}}}, shares);
     expect_same_bits({"case", "LogSoftmax", {{x}}, {{"axis", axis}}}, logs);
   }
+}
+
+/// Returns the output and gradients of an operator whose tensors have a format.
+std::vector<std::vector<float>> results_of(const OpCase& op, const FloatFormat& format) {
+  const auto make = [&](Graph& graph, const std::vector<ValueId>& inputs) {
+    return graph.add(op.op, "node", inputs, op.attributes).front();
+  };
+  const auto adjust = [&](Graph& graph) {
+    for (ValueId value = 0; value < static_cast<ValueId>(graph.values().size()); ++value) {
+      if (graph.value(value).type == ElementType::real) graph.value(value).format = format;
+    }
+  };
+  OpProgram program(emulation_backend(), op.operands, make, std::nullopt, false, adjust);
+  program.run();
+  std::vector<std::vector<float>> results{program.output().data};
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    if (const std::optional<Tensor> gradient = program.gradient(i)) {
+      results.push_back(gradient->data);
+    }
+  }
+  return results;
+}
+
+// Vectors compute approximations and decide by their bounds how they round. Without vectors,
+// everything is computed exactly. In fp32 one element in a million is in doubt; in fewer bits,
+// which round to odd, every result that fp32 has exactly is, too.
+TEST(Functions, ApproximationsNeverDecideABit) {
+  constexpr int64_t kMany = 1 << 19;
+  Tensor rows{{kMany / 128, 128}, {}};
+  std::mt19937_64 random(7);
+  std::normal_distribution<float> normal(0.0f, 3.0f);
+  for (int64_t i = 0; i < kMany; ++i) {
+    const int64_t row = i / 128, column = i % 128;
+    rows.data.push_back(column > row % 128 ? -INFINITY : normal(random));
+  }
+  Tensor plain = rows;
+  for (float& x : plain.data) x = std::isinf(x) ? normal(random) : x;
+  const std::vector<float> ones(128, 1.0f), zeros(128, 0.0f);
+  const std::vector<OpCase> cases{
+      {"", "Softmax", {{rows}}},
+      {"", "Gelu", {{plain}}, {{"tanh", int64_t{1}}}},
+      {"", "Swish", {{plain}}, {{"alpha", 1.7}}},
+      {"", "Sigmoid", {{plain}}},
+      {"", "LayerNormalization", {{plain}, {Tensor{{128}, ones}}, {Tensor{{128}, zeros}}}}};
+  const Isa before = active_isa();
+  for (const OpCase& op : cases) {
+    for (const FloatFormat& format : {kFp32, kFp16, kE4m3fn}) {
+      SCOPED_TRACE(op.op + " " + format_name(format));
+      set_active_isa(Isa::baseline);
+      const auto exact = results_of(op, format);
+      for (const Isa isa : supported_isas()) {
+        set_active_isa(isa);
+        const auto results = results_of(op, format);
+        ASSERT_EQ(results.size(), exact.size());
+        for (size_t r = 0; r < results.size(); ++r) {
+          for (size_t i = 0; i < results[r].size(); ++i) {
+            ASSERT_EQ(bits(results[r][i]), bits(exact[r][i]))
+                << isa_name(isa) << ": result " << r << ", element " << i;
+          }
+        }
+      }
+    }
+  }
+  set_active_isa(before);
+}
+
+TEST(Functions, ApproximationsAreWithinTheirBounds) {
+  const std::vector<float> x = numbers(200'000, 11), dy = numbers(200'000, 12);
+  int64_t known = 0;
+  const auto check = [&](double exact, const elementary::Bounded& quick, size_t i) {
+    if (!(quick.error <= std::numeric_limits<double>::max())) return;  // not known
+    ++known;
+    ASSERT_LE(std::fabs(exact - quick.value), quick.error) << x[i] << " " << dy[i];
+  };
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double at = static_cast<double>(x[i]), g = static_cast<double>(dy[i]);
+    check(fn::Gelu{.tanh = true}(at), fn::Gelu::quick(at), i);
+    check(fn::GeluGrad{.tanh = true}(g, at), fn::GeluGrad::quick(g, at), i);
+    check(fn::Swish{1.7}(at), fn::Swish{1.7}.quick(at), i);
+    check(fn::SwishGrad{1.7}(g, at), fn::SwishGrad{1.7}.quick(g, at), i);
+    check(fn::Sigmoid{}(at), fn::Sigmoid::quick(at), i);
+  }
+  EXPECT_GT(known, 900'000) << "of a million";
 }
 
 }  // namespace

@@ -175,6 +175,32 @@ TEST(OnnxAttention, EveryFormBecomesOneNodeThatComputesTheSame) {
   }
 }
 
+// As PyTorch exports scaled_dot_product_attention with dropout in training mode.
+TEST(OnnxAttention, ADropoutOfTheWeightsIsPartOfIt) {
+  FileBuilder file = file_of({"Mul", "Add"});
+  file.floats("ratio", {}, {0.25f});
+  ::onnx::TensorProto& trains = *file.graph().add_initializer();
+  trains.set_name("trains");
+  trains.set_data_type(9);  // boolean
+  trains.add_int32_data(1);
+  ::onnx::NodeProto* const mix = file.graph().mutable_node(file.graph().node_size() - 1);
+  mix->set_op_type("Dropout");
+  mix->set_name("drop");
+  mix->clear_input();
+  for (const char* input : {"p", "ratio", "trains"}) mix->add_input(input);
+  mix->set_output(0, "dropped");
+  file.node("MatMul", {"dropped", "v"}, {"y"}, "attend");
+  const Model model = file.import().model;
+  ASSERT_THAT(nodes(model), ElementsAre("attend Attention"));
+  const Attributes& attributes = model.graph.node(0).attributes;
+  EXPECT_DOUBLE_EQ(std::get<double>(attributes.at("dropout")), 0.25);
+  EXPECT_EQ(std::get<int64_t>(attributes.at("training_mode")), 1);
+  // Inference drops nothing.
+  test::expect_close(
+      test::run(test::start(model, preset_plan("float32").value()), operands()).at(0),
+      formula({"Mul", "Add"}, operands()), 2e-6);
+}
+
 TEST(OnnxAttention, GoesOutInPrimitivesAndComesBack) {
   for (const Form& form : forms()) {
     SCOPED_TRACE("scale " + form.scale + ", mask " + form.mask + ", " + form.second);

@@ -157,6 +157,8 @@ TEST(SkippedSteps, ExplainNothingWhereTheyAreFewOrHarmIsElsewhere) {
       1,
       {.step = 100, .of = Deviation::Of::weight, .name = "", .n = 9, .error = 0.6, .ratio = 0.4});
   EXPECT_THAT(findings_of(far, "skipped_steps"), IsEmpty()) << "5% of the way is not 60%";
+  EXPECT_THAT(findings_of(skipping(5, 100, 1.65), "skipped_steps"), IsEmpty())
+      << "float32's loss was 1.49 times as large 20 steps before the end";
 }
 
 TEST(SkippedShare, IsTheLargerOfStepsAndGradients) {

@@ -130,5 +130,36 @@ TEST(FindingRates, ScaledOperandsGiveTheSharesOfTheTables) {
                         ""));
 }
 
+// The estimate of the rounding error beside the error of the values themselves: spread values, and
+// one large value among many that become 0 and so lose only themselves.
+TEST(FindingRates, TooFewStepsLoseWhatRoundingTakes) {
+  RunInfo info = make_run(healthy_spec()).info();
+  const std::string name = "conv1.activation_grad";
+  for (SiteInfo& site : info.lanes[kLane].sites) {
+    if (site.name() != name) continue;
+    site.format = kInt4Format;
+    site.scale = "current";
+  }
+  std::vector<float> spread, outlier{7.0f};
+  for (int i = 0; i < 1000; ++i) {
+    spread.push_back(0.007f * static_cast<float>(i));
+    outlier.push_back(0.001f * static_cast<float>(1 + i % 40));
+  }
+  for (const std::vector<float>& values : {spread, outlier}) {
+    RunView run = empty_run(info);
+    add_step(run, 0, name, measured(values, kInt4Format));
+    double lost = 0.0, size = 0.0;
+    for (const float x : values) {
+      lost += std::pow(std::round(x) - x, 2);
+      size += std::pow(x, 2);
+    }
+    const Finding finding = only_finding(run, "scaled_operands");
+    const double share = std::get<double>(finding.evidence.at("lost_energy_share"));
+    // Bins say little about where in them values are.
+    EXPECT_GT(share, 0.5 * lost / size) << values.size();
+    EXPECT_LT(share, 2.0 * lost / size) << values.size();
+  }
+}
+
 }  // namespace
 }  // namespace halfscope::test

@@ -116,6 +116,39 @@ TEST(Gate, SkippedStepsAreAShareOfTheLanesSteps) {
   EXPECT_FALSE(passes("0.2499"));
 }
 
+TEST(Gate, AccuracyIsComparedWithTheReferences) {
+  RunInfo info;
+  info.lanes.resize(2);
+  info.lanes[0].name = "float32";
+  info.lanes[0].backend = info.lanes[1].backend = "emulated";
+  info.lanes[1].name = "half";
+  LayerInfo& layer = info.lanes[1].layers.emplace_back();
+  layer.path = "fc";
+  layer.op = "Gemm";
+  layer.read = layer.write = kFp16;
+  RunView run(info, RunStatus::complete);
+  const auto state = [&](const char* limit) {
+    const std::string rule = R"({"lane": "half", "accuracy_drop": )" + std::string(limit) + "}";
+    return check(run, gate_of(rule)).checks.at(0);
+  };
+  run.add_eval(0, {.step = 9, .loss = 0.3, .accuracy = 0.75});
+  EXPECT_EQ(state("1").state, State::failed) << "the lane has no evaluation";
+  run.add_eval(1, {.step = 8, .loss = 0.3, .accuracy = 0.75});
+  EXPECT_EQ(state("1").state, State::failed) << "of another step";
+  run.add_eval(1, {.step = 9, .loss = 0.4, .accuracy = 0.625});
+  EXPECT_EQ(state("0.125").state, State::passed);
+  EXPECT_EQ(state("0.1249").state, State::failed);
+  EXPECT_EQ(state("0.1").text,
+            "accuracy 62.5% instead of 75% in float32: 12.5 points less (limit 10)");
+  EXPECT_DOUBLE_EQ(state("0.1").value, 0.125);
+  run.add_eval(0, {.step = 9, .loss = 0.3, .accuracy = 0.675});
+  run.add_eval(1, {.step = 9, .loss = 0.4, .accuracy = 0.6725});
+  EXPECT_EQ(state("0.0025").state, State::passed) << "a limit may be reached";
+  run.add_eval(0, {.step = 10, .loss = 0.3, .accuracy = 0.5});
+  run.add_eval(1, {.step = 10, .loss = 0.3, .accuracy = 0.625});
+  EXPECT_EQ(state("0").state, State::passed) << "better than the reference";
+}
+
 TEST(Gate, DistancesAreThoseFromTheReference) {
   RunView run = make_run(healthy_spec());
   add_errors(run);
@@ -260,6 +293,8 @@ TEST(Gate, MistakesInTheFileAreNamed) {
   EXPECT_THAT(error_of(R"({"ulps": "1"})"), HasSubstr("must be a number, 0 or more"));
   EXPECT_THAT(error_of(R"({"path": "conv1"})"), HasSubstr("sets no limit"));
   EXPECT_THAT(error_of(R"({"path": "conv1", "skipped_steps": 0})"), HasSubstr("whole lane"));
+  EXPECT_THAT(error_of(R"({"role": "weight", "accuracy_drop": 0})"),
+              HasSubstr("accuracy_drop is about a whole lane"));
   EXPECT_THAT(error_of(R"({"role": "weight", "lost_updates": 0})"), HasSubstr("only updates"));
   EXPECT_THAT(error_of(R"({"role": "update", "ulps": 0})"), HasSubstr("not compared"));
   EXPECT_THAT(error_of(R"({"overflow": 0, "overflow": 1})"), HasSubstr("given twice"));

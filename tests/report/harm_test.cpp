@@ -391,6 +391,22 @@ TEST(Harm, WithoutTwinsOnlyTheLengthOfTheWayCounts) {
   EXPECT_TRUE(moved_items("", {1.0, 2.01}).at(0).severe);
 }
 
+// A RetinaNet whose fp16 and fp32 trainings find the same objects: after 1,500 steps their weights
+// are further apart than they moved, and a bias went 36% as far. One that hardly moved still
+// counts.
+TEST(Harm, OnDifferentPathsASingleVariableMayMoveMuchLess) {
+  const auto items = [](double apart, const Moved& single) {
+    RunView run = trained_beside_float32(kFp16Lane);
+    add_moved(run, Of::weight, "", {apart, 1.0});
+    add_moved(run, Of::weight, "a.bias", single);
+    return harm_in(run).items;
+  };
+  EXPECT_THAT(items(1.26, {0.847, 0.36}), IsEmpty());
+  EXPECT_THAT(items(1.26, {0.9, 0.24}), SizeIs(1));
+  EXPECT_THAT(items(0.6, {0.847, 0.36}), SizeIs(1)) << "on the same path";
+  EXPECT_THAT(items(1.26, {0.9, 1.6}), SizeIs(1)) << "too far";
+}
+
 TEST(Harm, WeightsThatDidNotMoveAreSevere) {
   RunView run = trained_beside_float32(kFp16Lane);
   add_moved(run, Of::weight, "a.weight", {1.0, 0.0});

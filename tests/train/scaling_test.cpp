@@ -178,6 +178,27 @@ TEST(ScaledTraining, RulesTellScalesThatDoNotFit) {
   }
 }
 
+// int4 has seven steps: values between them are lost, whatever the scale, and that is what the
+// finding says, not the few values that a static scale clips.
+TEST(ScaledTraining, TooFewStepsAreToldFromClipping) {
+  Plan plan = preset_plan("float32").value();
+  plan.name = "int4";
+  plan.rules = {{.path = "", .op = "Gemm", .read = kInt4Format, .scale = parse_scale("current")}};
+  const RunView run = recorded(plan);
+  double before = INFINITY;
+  int found = 0;
+  for (const Finding& finding : run_rules(run)) {
+    if (finding.rule != "scaled_operands") continue;
+    ++found;
+    EXPECT_EQ(finding.cause, Mechanism::rounding) << finding.text;
+    EXPECT_THAT(finding.mechanism, testing::HasSubstr(" has too few steps in int4: "));
+    EXPECT_GT(finding.weight, 1e-3);
+    EXPECT_LE(finding.weight, before) << "the largest loss comes first";
+    before = finding.weight;
+  }
+  EXPECT_GE(found, 2);
+}
+
 TEST(ScaledTraining, DelayedScalesMayBeginTooLarge) {
   // Pixels of 255 times what they are saturate while the scale is still 1, and then no more.
   TrainConfig setup =

@@ -12,6 +12,7 @@
 #include "core/function_list.h"
 #include "core/host_device.h"
 #include "core/numeric/elementary/elementary.h"
+#include "core/numeric/elementary/quick_exp.h"
 
 namespace halfscope::fn {
 
@@ -39,6 +40,18 @@ HS_HD constexpr bool is_finite(double x) noexcept { return x - x == 0.0; }
 
 // Functions of one operand. Roundings other than to nearest even start from exact() if a function
 // has it.
+
+/// Bounds on the relative error of quick(), which some functions have beside operator(): it differs
+/// from operator()'s result by no more, including the latter's own rounding errors.
+inline constexpr double kQuickFactor = 0x1p-47;
+
+/// Returns dy * slope, given a bound on the slope's error. The slope's sign must be known, because
+/// that of a zero is part of the result.
+HS_HD inline elementary::Bounded quick_product(double dy, double slope, double error,
+                                               double unknown) noexcept {
+  const double sign_unknown = std::fabs(slope) > error ? 0.0 : elementary::kNaN;
+  return {dy * slope, std::fabs(dy) * error + (sign_unknown + unknown)};
+}
 
 /// Exp and Log are not in the lists below: backends have separate rows for them.
 struct Exp {
@@ -70,6 +83,10 @@ struct Tanh {
 struct Sigmoid {
   static constexpr const char* kName = "Sigmoid";
   HS_HD double operator()(double x) const { return logistic(x); }
+  HS_HD static elementary::Bounded quick(double x) {
+    const elementary::QuickLogistic s = elementary::quick_logistic(x);
+    return {s.of_x, s.of_x * kQuickFactor + s.unknown};
+  }
 };
 struct Sin {
   static constexpr const char* kName = "Sin";
@@ -155,12 +172,23 @@ struct Gelu {
     if (!tanh) return 0.5 * x * elementary::erfc(-x * kSqrtHalf);
     return x * logistic(gelu_exponent(x));
   }
+  /// With `tanh` only.
+  HS_HD static elementary::Bounded quick(double x) {
+    const elementary::QuickLogistic s = elementary::quick_logistic(gelu_exponent(x));
+    const double y = x * s.of_x;
+    return {y, std::fabs(y) * kQuickFactor + s.unknown};
+  }
 };
 /// x sigmoid(alpha x); SiLU with alpha 1.
 struct Swish {
   static constexpr const char* kName = "Swish";
   double alpha = 1.0;
   HS_HD double operator()(double x) const { return x * logistic(alpha * x); }
+  HS_HD elementary::Bounded quick(double x) const {
+    const elementary::QuickLogistic s = elementary::quick_logistic(alpha * x);
+    const double y = x * s.of_x;
+    return {y, std::fabs(y) * kQuickFactor + s.unknown};
+  }
 };
 
 // Functions of two operands.
@@ -279,6 +307,13 @@ struct GeluGrad {
     const double slope = 2.0 * kSqrtTwoOverPi * (1.0 + 3.0 * kGeluCubic * x * x);
     return s + x * s * logistic(-u) * slope;
   }
+  /// With `tanh` only.
+  HS_HD static elementary::Bounded quick(double dy, double x) {
+    const elementary::QuickLogistic s = elementary::quick_logistic(gelu_exponent(x));
+    const double slope = 2.0 * kSqrtTwoOverPi * (1.0 + 3.0 * kGeluCubic * x * x);
+    const double rest = x * s.of_x * s.of_minus_x * slope;
+    return quick_product(dy, s.of_x + rest, (s.of_x + std::fabs(rest)) * kQuickFactor, s.unknown);
+  }
   HS_HD double finish(double dy, double, double slope) const { return dy * slope; }
   HS_HD double operator()(double dy, double x) const { return finish(dy, x, slow(x)); }
 };
@@ -288,6 +323,12 @@ struct SwishGrad {
   HS_HD double slow(double x) const { return logistic(alpha * x); }
   HS_HD double finish(double dy, double x, double s) const {
     return dy * s * (1.0 + alpha * x * (1.0 - s));
+  }
+  HS_HD elementary::Bounded quick(double dy, double x) const {
+    const elementary::QuickLogistic s = elementary::quick_logistic(alpha * x);
+    const double rest = alpha * x * (1.0 - s.of_x);
+    const double error = s.of_x * (1.0 + std::fabs(alpha * x)) * kQuickFactor;
+    return quick_product(dy, s.of_x * (1.0 + rest), error, s.unknown);
   }
   HS_HD double operator()(double dy, double x) const { return finish(dy, x, slow(x)); }
 };

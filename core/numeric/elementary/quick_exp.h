@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/host_device.h"
@@ -18,21 +19,36 @@ inline constexpr double kQuickError = 0x1p-50;
 /// Below this, quick_exp() returns e^kQuickLeast, which is less than 2^-1019.
 inline constexpr double kQuickLeast = -707.0;
 
+namespace detail {
+
+/// Coefficients of e^r for |r| <= log(2) / 2. mpmath: chebyfit(exp, [-log(2) / 2, log(2) / 2], 11)
+struct QuickTerms {
+  static constexpr double c[] = {
+      0x1.0000000000000p+0,  0x1.000000000001ep+0,  0x1.0000000000005p-1,  0x1.555555554b756p-3,
+      0x1.55555555520afp-5,  0x1.1111112dd6872p-7,  0x1.6c16c17f43acbp-10, 0x1.a01978c698b9fp-13,
+      0x1.a019a66a5f0b6p-16, 0x1.72faf04859965p-19, 0x1.28a2c0bee04a5p-22};
+};
+/// Returns c[First] + c[First + 1] r + ...; a loop would keep callers' loops from vectorizing.
+template <size_t First>
+HS_HD inline double quick_terms(double r) noexcept {
+  if constexpr (First + 1 == sizeof(QuickTerms::c) / sizeof(double)) {
+    return QuickTerms::c[First];
+  } else {
+    return std::fma(quick_terms<First + 1>(r), r, QuickTerms::c[First]);
+  }
+}
+
+}  // namespace detail
+
 /// Returns e^x for x <= 0 with a relative error below kQuickError; below kQuickLeast, a positive
 /// number of no more than 2^-1019. NaN counts as such an x.
 HS_HD inline double quick_exp(double x) noexcept {
   constexpr double kWhole = 0x1.8p52;
-  // mpmath: chebyfit(exp, [-log(2) / 2, log(2) / 2], 11)
-  constexpr double kTerms[] = {0x1.0000000000000p+0,  0x1.000000000001ep+0,  0x1.0000000000005p-1,
-                               0x1.555555554b756p-3,  0x1.55555555520afp-5,  0x1.1111112dd6872p-7,
-                               0x1.6c16c17f43acbp-10, 0x1.a01978c698b9fp-13, 0x1.a019a66a5f0b6p-16,
-                               0x1.72faf04859965p-19, 0x1.28a2c0bee04a5p-22};
   const double within = x > kQuickLeast ? x : kQuickLeast;
   const double shifted = std::fma(within, kLog2E, kWhole);  // the low bits are the integer k
   const double k = shifted - kWhole;
   const double r = std::fma(k, -kLn2Low, std::fma(k, -kLn2High, within));
-  double power = kTerms[10];
-  for (int i = 9; i >= 0; --i) power = std::fma(power, r, kTerms[i]);
+  const double power = detail::quick_terms<0>(r);
   return from_bits(bits_of(power) + (bits_of(shifted) << 52));  // times 2^k
 }
 
@@ -44,6 +60,22 @@ HS_HD inline bool rounds_surely(double x, uint32_t margin) noexcept {
   const uint32_t rest = static_cast<uint32_t>(bits) & 0x1fffffffu;  // 2^28: between two neighbours
   const uint32_t distance = rest > 0x10000000u ? rest - 0x10000000u : 0x10000000u - rest;
   return distance > margin && bits - kFirstNormal < kAlmostLast - kFirstNormal;
+}
+
+/// An approximation, and a bound on its distance from a double that need not be known.
+struct Bounded {
+  double value, error;
+};
+
+/// 1 / (1 + e^-x) and 1 / (1 + e^x), with relative errors below 4 * kQuickError.
+struct QuickLogistic {
+  double of_x, of_minus_x;
+  double unknown;  ///< NaN where products of the smaller one may underflow (x < -500), else 0
+};
+HS_HD inline QuickLogistic quick_logistic(double x) noexcept {
+  const double power = quick_exp(-magnitude(x));
+  const double large = 1.0 / (1.0 + power), small = power * large;
+  return {x < 0.0 ? small : large, x < 0.0 ? large : small, x > -500.0 ? 0.0 : kNaN};
 }
 
 /// Two numbers in fp32 with all numbers between them that a result may be.

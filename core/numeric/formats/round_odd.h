@@ -26,11 +26,16 @@ HS_HD inline float round_toward_zero(double x) noexcept {
 HS_HD inline float round_to_odd(double x) noexcept {
   const float nearest = static_cast<float>(x);
   const double back = static_cast<double>(nearest);
-  const bool finite = x - x == 0.0;
-  if (back == x || !finite) return nearest;
-  uint32_t bits = std::bit_cast<uint32_t>(nearest);
-  if ((x < 0.0 ? back < x : back > x)) --bits;  // truncate: one step towards zero
-  return std::bit_cast<float>(bits | 1u);
+  // Magnitudes as integers, whose differences borrow if they are negative: without branches and
+  // comparisons, loops vectorize.
+  constexpr uint64_t kInfinity = 0x7ff0000000000000;
+  const uint64_t exact = std::bit_cast<uint64_t>(x) << 1 >> 1;
+  const uint64_t rounded = std::bit_cast<uint64_t>(back) << 1 >> 1;
+  const uint64_t finite = (exact - kInfinity) >> 63;
+  const uint64_t away = (exact - rounded) >> 63, towards = (rounded - exact) >> 63;
+  const uint32_t down = static_cast<uint32_t>(away & finite);
+  const uint32_t odd = static_cast<uint32_t>((away | towards) & finite);
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(nearest) - down) | odd);
 }
 
 /// Prepares a result computed in double for a caller that will round it to `write`.

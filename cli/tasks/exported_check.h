@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Check of a strongly typed file against the lane of its plan: the file is read back, its types
-// become a plan, and both run on the same samples.
+// Checks of a file that was written under a plan against the plan's lane: the file is read back and
+// both run on the same samples. The types of a strongly typed file become a plan.
 #pragma once
 
 #include <cstdint>
@@ -28,5 +28,10 @@ struct TypedCheck {
 /// Runs both on the first samples of the data's test part, as many as `lane` takes at once.
 TypedCheck check_typed_file(const OnnxImport& file, const Executable& lane,
                             const NamedTensors& weights, const Dataset& samples);
+
+/// Same for a file that computes in float32, with Casts or with QuantizeLinear and
+/// DequantizeLinear. Returns a sentence: how far its outputs are from the lane's.
+std::string check_outputs(const OnnxImport& file, const Executable& lane,
+                          const NamedTensors& weights, const Dataset& samples);
 
 }  // namespace halfscope

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-#include "cli/tasks/typed_check.h"
+#include "cli/tasks/exported_check.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <numeric>
 
+#include "analysis/rules/text.h"
 #include "cli/args/backends.h"
 #include "core/error.h"
 #include "core/numeric/statistics/ulp.h"
@@ -142,6 +144,45 @@ TypedCheck check_typed_file(const OnnxImport& file, const Executable& lane,
   const RunLane ours(lane, Plan{}, weights, samples);
   const RunLane theirs(executable, Plan{}, starting_weights(file.model, 0, {}), samples);
   return Checker(ours, theirs).run();
+}
+
+std::string check_outputs(const OnnxImport& file, const Executable& lane,
+                          const NamedTensors& weights, const Dataset& samples) {
+  constexpr double kSame = 0.01;
+  const Executable executable = lower_inference(file.model, file.types);
+  const RunLane ours(lane, Plan{}, weights, samples);
+  const RunLane theirs(executable, Plan{}, starting_weights(file.model, 0, {}), samples);
+  double difference = 0.0, size = 0.0;
+  int64_t count = 0, unknown = 0;
+  for (const NamedValue& output : lane.outputs) {
+    const auto found =
+        std::find_if(executable.outputs.begin(), executable.outputs.end(),
+                     [&](const NamedValue& each) { return each.name == output.name; });
+    if (found == executable.outputs.end()) {
+      return "read back, the file has no output " + output.name;
+    }
+    const Tensor a = ours.program->read(output.value), b = theirs.program->read(found->value);
+    if (a.shape != b.shape) return "read back, output " + output.name + " has another shape";
+    for (size_t i = 0; i < a.data.size(); ++i) {
+      const double x = static_cast<double>(a.data[i]), y = static_cast<double>(b.data[i]);
+      ++count;
+      if (std::isfinite(x)) size += x * x;
+      if (std::isnan(x) && std::isnan(y)) ++unknown;
+      if (x != y && !(std::isnan(x) && std::isnan(y))) difference += (x - y) * (x - y);
+    }
+  }
+  const std::string numbers = fmt::format("{} numbers of outputs{}", count,
+                                          unknown > 0 ? fmt::format(" ({} NaN)", unknown) : "");
+  if (difference == 0.0) return "read back: " + numbers + " equal";
+  const double error = std::sqrt(difference / size);
+  if (!(error <= kSame)) {
+    return fmt::format("read back, the file differs from the plan: its outputs by {}",
+                       std::isfinite(error) ? percent(error) : "NaN or infinity");
+  }
+  return fmt::format(
+      "read back: {} numbers of outputs within {:.1g} of the plan's, relative to "
+      "their size",
+      count, error);
 }
 
 }  // namespace halfscope

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The note of `convert --typed` about its file: none if the file matches the plan; otherwise the
 // node and output that differ.
-#include "cli/tasks/typed_check.h"
+#include "cli/tasks/exported_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// Labels beside the class scores of an output: one for each sample, or one for each pixel or
+// position of a sample, and how well the scores predict them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace halfscope {
+
+/// Counts how often each label is predicted as each class.
+class Confusion {
+ public:
+  explicit Confusion(int64_t classes = 0)
+      : classes_(classes),
+        counts_(static_cast<size_t>(classes * classes), 0),
+        unpredicted_(static_cast<size_t>(classes), 0) {}
+
+  /// Counts a label; without a prediction, because a score is NaN, it is missed.
+  void add(int64_t label, std::optional<int64_t> predicted) {
+    ++(predicted ? counts_[static_cast<size_t>(label * classes_ + *predicted)]
+                 : unpredicted_[static_cast<size_t>(label)]);
+  }
+
+  /// Returns the mean over all classes that occur of the intersection over union: labels of the
+  /// class that are predicted, divided by places that have the label or the prediction (Jaccard
+  /// 1912; PASCAL VOC's measure of segmentation). NaN if no class occurs.
+  double mean_iou() const;
+
+ private:
+  int64_t classes_;
+  std::vector<int64_t> counts_;       ///< [label, prediction]
+  std::vector<int64_t> unpredicted_;  ///< by label
+};
+
+/// Where the scores of a label are in an output.
+struct LabelLayout {
+  int64_t per_sample = 1;      ///< labels of a sample
+  int64_t classes = 0;         ///< 1: a single score, for labels 0 and 1
+  bool classes_first = false;  ///< the scores of one class lie together: [samples, classes, places]
+
+  int64_t labels() const noexcept { return classes == 1 ? 2 : classes; }
+  /// Returns the first score of a label, and the distance to the next class's.
+  int64_t first(int64_t sample, int64_t place) const noexcept {
+    return classes_first ? sample * classes * per_sample + place
+                         : (sample * per_sample + place) * classes;
+  }
+  int64_t stride() const noexcept { return classes_first ? per_sample : 1; }
+};
+
+/// Returns the layout of an output for `batch` samples whose labels have a shape each: [batch,
+/// classes] for one label per sample; for several, [batch, classes, places ...] or [batch, places
+/// ..., classes], in which the places may be one dimension. Where both fit, labels of more than one
+/// dimension are of pixels, whose classes come first. Dimensions of 1 do not count. Nothing if the
+/// shape is none of these.
+std::optional<LabelLayout> label_layout(const Shape& output, int64_t batch, const Shape& labels);
+
+/// Returns the class with the first largest score; nothing if a score is NaN. A single score means
+/// class 1 if it is above `threshold`.
+std::optional<int64_t> predicted_class(std::span<const float> scores, const LabelLayout& layout,
+                                       int64_t first, float threshold);
+
+}  // namespace halfscope
