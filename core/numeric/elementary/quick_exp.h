@@ -31,10 +31,11 @@ struct QuickTerms {
 /// Returns c[First] + c[First + 1] r + ...; a loop would keep callers' loops from vectorizing.
 template <size_t First>
 HS_HD inline double quick_terms(double r) noexcept {
+  constexpr double kTerm = QuickTerms::c[First];  // devices cannot read the table itself
   if constexpr (First + 1 == sizeof(QuickTerms::c) / sizeof(double)) {
-    return QuickTerms::c[First];
+    return kTerm;
   } else {
-    return std::fma(quick_terms<First + 1>(r), r, QuickTerms::c[First]);
+    return std::fma(quick_terms<First + 1>(r), r, kTerm);
   }
 }
 
