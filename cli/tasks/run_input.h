@@ -24,7 +24,7 @@ std::vector<std::string> input_array_files(const std::vector<std::string>& texts
 /// shape.
 Dataset random_inputs(const Model& network, int64_t batch, int64_t samples, uint64_t seed);
 
-/// Labels of samples, and the shape of one sample's: empty, or that of its pixels or positions.
+/// Labels of samples. A sample has one label (shape []), or one for each pixel ([height, width]).
 struct Labels {
   std::vector<int32_t> values{};
   Shape shape{};

@@ -116,7 +116,7 @@ TEST(CliQuantize, TextSaysWhatWasFoundAndWhatIsNext) {
   const Outcome kept = bench.run(quantize({"--format", "e2m0finite", "--tolerance", "0"}));
   EXPECT_EQ(kept.code, 1) << kept.err;
   EXPECT_THAT(kept.out, HasSubstr("Nothing is left to quantize. Keep fc2"));
-  EXPECT_THAT(kept.out, HasSubstr("There is no plan to write."));
+  EXPECT_THAT(kept.out, HasSubstr("No plan was written, because it would quantize no layer."));
   EXPECT_THAT(kept.out, HasSubstr("in fp32: then accuracy is"));
   EXPECT_THAT(kept.out, HasSubstr("With fc2 in e2m0finite, too, accuracy is"));
   const Outcome anyway = bench.run(quantize({"--keep", "fc2", "--json"}));

@@ -46,7 +46,7 @@ HS_HD constexpr bool is_finite(double x) noexcept { return x - x == 0.0; }
 inline constexpr double kQuickFactor = 0x1p-47;
 
 /// Returns dy * slope, given a bound on the slope's error. The slope's sign must be known, because
-/// that of a zero is part of the result.
+/// a product that is 0 takes its sign from it.
 HS_HD inline elementary::Bounded quick_product(double dy, double slope, double error,
                                                double unknown) noexcept {
   const double sign_unknown = std::fabs(slope) > error ? 0.0 : elementary::kNaN;

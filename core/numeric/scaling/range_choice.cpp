@@ -77,9 +77,9 @@ float least_error_range(const MagnitudeHistogram& seen, const FloatFormat& forma
 
 constexpr size_t kEntropyBins = 2048, kLeastBins = 128;
 
-/// Returns the Kullback-Leibler divergence of two distributions over the first `kept` bins: that of
-/// the tensor, whose last bin also holds everything that is clipped, and that of the codes, in
-/// which the bins with the same code share their magnitudes evenly.
+/// Returns the Kullback-Leibler divergence of the codes from the tensor, over the first `kept` bins.
+/// The tensor's last bin also counts everything that is clipped. Bins with the same code share its
+/// magnitudes evenly.
 double divergence(std::span<const double> counts, size_t kept, double clipped, double total,
                   const FloatFormat& format) {
   const float scale = static_scale(static_cast<float>(kept), format);

@@ -15,7 +15,7 @@ double area_under_curve(std::span<const float> scores, std::span<const uint8_t> 
 
 /// Returns the mean area over the classes, each against all others. A class that no sample has, or
 /// that every sample has, does not count; NaN if none counts. `scores` are [samples, classes]; rows
-/// that are no probabilities go through a softmax first. A single score per sample is that of label
+/// that are not probabilities go through a softmax first. A single score per sample belongs to label
 /// 1.
 double mean_area_under_curve(std::span<const float> scores, int64_t classes,
                              std::span<const int32_t> labels);
