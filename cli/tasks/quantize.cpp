@@ -400,7 +400,8 @@ std::string conclusion(const Settings& settings, const Study& study) {
                           result_text(study, each.without));
     }
   }
-  if (!study.quantizes()) return text + "No plan was written, because it would quantize no layer.\n";
+  if (!study.quantizes())
+    return text + "No plan was written, because it would quantize no layer.\n";
   if (settings.out.empty()) return text + "Write the plan with --out plan.json.\n";
   std::string command = "halfscope convert " + shell_quoted(settings.model);
   if (!settings.init.empty()) command += " --init " + shell_quoted(settings.init);
