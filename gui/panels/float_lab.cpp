@@ -34,6 +34,8 @@ constexpr std::array<TabEntry, 6> kLabTabs{
     TabEntry{LabTab::formats, "Formats", "lab/tab/formats", draw_formats_tab,
              "Range and precision of every format, and all codes of small formats."}};
 
+constexpr std::string_view kTabPath = "lab/tab/";
+
 /// Behind the tabs, and on in the next line where the row would be too long.
 void draw_presets(const LabFrame& frame) {
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
@@ -114,6 +116,20 @@ void draw_float_lab(FloatLab& lab, const Theme& theme, const Fonts& fonts, float
   for (const TabEntry& entry : kLabTabs) {
     if (entry.tab == lab.tab) entry.draw(frame);
   }
+}
+
+std::string_view lab_tab_name(LabTab tab) noexcept {
+  for (const TabEntry& entry : kLabTabs) {
+    if (entry.tab == tab) return std::string_view(entry.path).substr(kTabPath.size());
+  }
+  return "";
+}
+
+std::optional<LabTab> parse_lab_tab(std::string_view name) noexcept {
+  for (const TabEntry& entry : kLabTabs) {
+    if (name == lab_tab_name(entry.tab)) return entry.tab;
+  }
+  return std::nullopt;
 }
 
 void draw_float_lab(const Frame& frame) {
