@@ -72,8 +72,7 @@ std::vector<Absence> absences() {
   return {
       {"F32", "no backend has a faulty kernel that returns NaN"},
       {"F47",
-       "train --unscale-only shows it in any network, but all lanes share that setting, the "
-       "healthy "
+       "train --unscale-only shows it in any network, but all lanes share that setting, the healthy "
        "one too"},
       {"F51", "no backend has a faulty kernel that returns zeros"},
       {"F52", "it was reported but never explained"},
