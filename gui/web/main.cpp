@@ -109,6 +109,7 @@ void Page::fit() {
 void Page::draw_header() {
   const Theme& theme = dark_ ? dark_theme() : light_theme();
   ImGui::PushFont(fonts_.bold);
+  ImGui::AlignTextToFramePadding();
   ui::text("page/title", "HalfScope float lab");
   ImGui::PopFont();
   const auto button_width = [](const char* text) {
