@@ -37,6 +37,7 @@ class Browser:
         page = next(each for each in targets if each["type"] == "page")
         self.session = self.call("Target.attachToTarget", targetId=page["targetId"],
                                  flatten=True)["sessionId"]
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)  # clipboards require it
         self.size(1440, 900)
 
     def call(self, method, **parameters):
@@ -64,7 +65,8 @@ class Browser:
 
     def ask(self, expression):
         """Returns the value of an expression of JavaScript."""
-        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
+                           userGesture=True, awaitPromise=True)
         return result["result"].get("value")
 
     def wait(self, expression, seconds=30):
@@ -95,7 +97,8 @@ class Browser:
     def press_control(self, letter):
         control = {"key": "Control", "code": "ControlLeft", "windowsVirtualKeyCode": 17}
         other = {"key": letter.lower(), "code": "Key" + letter,
-                 "windowsVirtualKeyCode": ord(letter), "modifiers": 2}
+                 "windowsVirtualKeyCode": ord(letter), "modifiers": 2,
+                 "commands": ["paste"] if letter == "V" else []}
         for kind, key in (("rawKeyDown", control), ("rawKeyDown", other), ("keyUp", other),
                           ("keyUp", control)):
             self.call("Input.dispatchKeyEvent", type=kind, **key)
