@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/numeric/formats/fused.h"
 #include "emulation/gemm/tile_body.h"
 
 namespace halfscope::gemm_detail {

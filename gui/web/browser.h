@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a page asks of its browser: size, address, title, clipboard.
+// Requests of a page to its browser: size, address, title, clipboard.
 #pragma once
 
 #include <string>

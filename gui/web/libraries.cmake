@@ -33,5 +33,6 @@ include_directories(BEFORE SYSTEM ${PROJECT_SOURCE_DIR}/gui/web/standard)
 add_compile_options(-Wno-unknown-pragmas)  # OpenMP's
 # Exceptions of WebAssembly itself, which browsers have since 2022.
 add_compile_options(-fwasm-exceptions)
-add_link_options(-fwasm-exceptions -sALLOW_MEMORY_GROWTH=1 -sSTACK_OVERFLOW_CHECK=0)
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+add_link_options(-fwasm-exceptions -sALLOW_MEMORY_GROWTH=1)
+# As for the processor; libraries that choose less say so.
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")

@@ -82,7 +82,7 @@ struct Library {
 };
 
 // cli/tasks/doctor.cpp reports the versions of the libraries and so sees all their headers.
-constexpr std::array<Library, 19> kLibraries{{
+constexpr std::array<Library, 20> kLibraries{{
     {"SQLite", {"sqlite3"}, {"analysis/", "cli/tasks/doctor.cpp"}},
     {"CUDA",
      {"cuda", "cublas", "cudnn", "nvrtc", "nvml", "mma.h", "cooperative_groups", "cub/",
@@ -106,6 +106,7 @@ constexpr std::array<Library, 19> kLibraries{{
     {"Google Benchmark", {"benchmark/"}, {}},
     {"protobuf", {"google/", "onnx/"}, {"core/onnx/"}},
     {"viewer libraries", {"imgui", "backends/imgui", "GLFW/", "GL/", "EGL/", "stb"}, {"gui/"}},
+    {"emscripten", {"emscripten"}, {"gui/web/"}},
     {"nanobind", {"nanobind/"}, {"python/"}},
     {"the dynamic loader", {"dlfcn.h"}, {"gpu/"}},
     {"the C library", {"stddef.h", "stdint.h"}, {"core/c_api/"}},

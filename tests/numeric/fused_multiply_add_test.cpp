@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/numeric/formats/fused.h"
 #include "core/numeric/formats/rng.h"
-#include "core/numeric/formats/round_odd.h"
 
 namespace halfscope {
 namespace {

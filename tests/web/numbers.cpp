@@ -269,14 +269,14 @@ void print_trainings() {
     const Dataset digits = load_dataset("digits");
     TrainConfig config;
     config.model = "lenet";
-    config.batch = 32;
-    config.steps = 8;
+    config.batch = 8;
+    config.steps = 5;
     config.optimizer = parse_optimizer("adam:lr=0.001");
     config.evaluate = false;
     config.lanes = {
         lane(*preset_plan("mixed_float16"),
              {.kind = LossScalerConfig::Kind::dynamic, .initial = 65536.0}, emulation_backend()),
-        lane(*preset_plan("float16"), {}, emulation_backend()),
+        lane(*preset_plan("mixed_bfloat16"), {}, emulation_backend()),
         lane(*preset_plan("float64"), {}, float64_backend())};
     print_training("train/lenet", config, digits, true);
   }

@@ -129,17 +129,6 @@ HS_HD inline double odd_sum(double a, double b, bool down) noexcept {
   if (s == 0.0) return down && (signs >> 63) != 0 ? -0.0 : s;
   return to_odd(s, rest);
 }
-/// Returns std::fma(a, b, c). Quicker than the C library's function where that has no instruction
-/// to use, as in WebAssembly and on x86 without FMA. The product is exact in double, and a second
-/// rounding of the sum does harm only where it looks like a tie, whose last 28 bits are zero.
-HS_HD inline float fused_multiply_add(float a, float b, float c) noexcept {
-  const double product = static_cast<double>(a) * static_cast<double>(b);
-  const double addend = static_cast<double>(c), s = product + addend;
-  constexpr uint64_t kBelowTies = (uint64_t{1} << 28) - 1;
-  if ((std::bit_cast<uint64_t>(s) & kBelowTies) != 0) return static_cast<float>(s);
-  const double t = s - product;
-  return static_cast<float>(to_odd(s, (product - (s - t)) + (addend - t)));
-}
 HS_HD inline double odd_quotient(double a, double b) noexcept {
   const double q = a / b;
   const double rest = std::fma(-q, b, a);
