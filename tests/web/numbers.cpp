@@ -269,8 +269,8 @@ void print_trainings() {
     const Dataset digits = load_dataset("digits");
     TrainConfig config;
     config.model = "lenet";
-    config.batch = 8;
-    config.steps = 5;
+    config.batch = 4;
+    config.steps = 4;
     config.optimizer = parse_optimizer("adam:lr=0.001");
     config.evaluate = false;
     config.lanes = {
