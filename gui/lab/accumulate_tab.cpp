@@ -22,16 +22,16 @@ ImU32 color_of(const LabFrame& frame, size_t series) {
 }
 
 /// Recomputes the sums only after an edit.
-const LabSums& sums_of(FloatLab& lab, float term) {
+const RunningSums& sums_of(FloatLab& lab, float term) {
   const std::string key = fmt::format("{}/{}/{}", format_name(lab.shown()), term, lab.count);
   if (lab.sums_of != key) {
-    lab.sums = accumulate(term, lab.count, lab.shown());
+    lab.sums = running_sums({{lab.count, static_cast<double>(term)}}, lab.shown());
     lab.sums_of = key;
   }
   return lab.sums;
 }
 
-void draw_table(const LabFrame& frame, const LabSums& sums, double exact, float width) {
+void draw_table(const LabFrame& frame, const RunningSums& sums, double exact, float width) {
   constexpr ImGuiTableFlags kFlags =
       ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoSavedSettings;
   if (!ImGui::BeginTable("lab/sums", 4, kFlags, {width, 0})) return;
@@ -45,7 +45,7 @@ void draw_table(const LabFrame& frame, const LabSums& sums, double exact, float 
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const float box = std::round(font_size(*frame.fonts.text) * 0.6f);
   for (size_t i = 0; i < sums.series.size(); ++i) {
-    const LabSeries& series = sums.series[i];
+    const SumSeries& series = sums.series[i];
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -70,7 +70,7 @@ void draw_table(const LabFrame& frame, const LabSums& sums, double exact, float 
   ImGui::EndTable();
 }
 
-void draw_plot(const LabFrame& frame, const LabSums& sums, double exact, float height) {
+void draw_plot(const LabFrame& frame, const RunningSums& sums, double exact, float height) {
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = std::max(ImGui::GetContentRegionAvail().x, frame.px(160));
@@ -79,7 +79,7 @@ void draw_plot(const LabFrame& frame, const LabSums& sums, double exact, float h
   const ImVec2 min{at.x + gutter, at.y + frame.px(4)}, max{at.x + width, at.y + height - below};
   list.AddRectFilled(min, max, frame.theme.plot);
   double top = std::fabs(exact);
-  for (const LabSeries& series : sums.series) {
+  for (const SumSeries& series : sums.series) {
     for (const float sum : series.sums) {
       if (std::isfinite(sum)) top = std::max(top, std::fabs(static_cast<double>(sum)));
     }
@@ -146,7 +146,7 @@ void draw_accumulate_tab(const LabFrame& frame) {
     label("lab/term/problem", "Enter a finite number.", frame.fonts.text, frame.theme.bad);
     return;
   }
-  const LabSums& sums = sums_of(lab, term);
+  const RunningSums& sums = sums_of(lab, term);
   const double exact = static_cast<double>(term) * static_cast<double>(lab.count);
   const float room = ImGui::GetContentRegionAvail().x;
   const bool beside = room > frame.px(760);

@@ -104,16 +104,6 @@ void draw_cells(const LabFrame& frame) {
   ImGui::Dummy({x - at.x, 0});
 }
 
-/// "01011 is 11: 11 - 15 = -4".
-std::string exponent_text(const FloatLab& lab) {
-  const FloatFormat& format = lab.shown();
-  const uint32_t field = lab.code >> format.mantissa_bits & ((1u << format.exponent_bits) - 1);
-  const std::string kind = kind_text(lab.number(), format);
-  if (kind == "infinity" || kind == "NaN") return fmt::format("{}, reserved for {}", field, kind);
-  if (field == 0) return fmt::format("0: no implicit 1, exponent {}", format.min_exponent());
-  return fmt::format("{} - {} = {}", field, format.bias, static_cast<int>(field) - format.bias);
-}
-
 std::string conversion_text(const FloatLab& lab) {
   const float value = lab.number();
   if (!lab.typed()) return "";
@@ -139,7 +129,7 @@ void draw_facts(const LabFrame& frame, float width) {
   const std::string kind = kind_text(value, format);
   lab_fact(frame, "lab/formula", kind == "normal" ? "normalized" : kind.c_str(),
            formula_text(value, format), "Sign, significand and power of two.");
-  lab_fact(frame, "lab/exponent", "exponent field", exponent_text(lab));
+  lab_fact(frame, "lab/exponent", "exponent field", exponent_text(lab.code, format));
   lab_fact(frame, "lab/code", "code",
            code_text(lab.code, format) + "   " + hex_float(static_cast<double>(value)),
            "The bits as an integer, and the value as a hexadecimal float for C and Python.");
