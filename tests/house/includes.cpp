@@ -53,9 +53,10 @@ constexpr std::array<Room, 10> kRooms{{{"core", kCoreMay},
 constexpr auto kFolders = std::to_array<std::string_view>(
     {"core", "core/numeric/elementary", "core/numeric/formats", "core/numeric/types",
      "core/numeric/scaling", "core/numeric/sums", "core/numeric/sum_orders",
-     "core/numeric/statistics", "core/lab", "core/bodies", "core/data", "core/plan", "core/graph",
-     "core/ops", "core/policy/grappler", "core/policy", "core/models", "core/lower", "core/onnx",
-     "core/backend", "core/observe", "core/train", "core/models/zoo", "core/c_api", "core/testing",
+     "core/numeric/statistics", "core/bodies", "core/data", "core/plan", "core/graph", "core/ops",
+     "core/policy/grappler", "core/policy", "core/models", "core/lower", "core/onnx",
+     "core/backend", "core/observe", "core/train", "core/models/zoo", "core/lab", "core/c_api",
+     "core/testing",
      //
      "emulation", "emulation/measure", "emulation/gemm", "emulation/engine",
      //
