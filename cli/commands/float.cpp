@@ -8,6 +8,9 @@
 #include "cli/commands/command.h"
 #include "cli/tasks/float_pages.h"
 #include "core/error.h"
+#include "core/lab/expression.h"
+#include "core/lab/number_text.h"
+#include "core/near_miss.h"
 
 namespace halfscope {
 namespace {
@@ -65,9 +68,12 @@ int show(const FloatOptions& options) {
   } else if (words.size() == 1 && parse_format(words[0])) {
     lab::show_format(lab::read_format(words[0]), choice);
   } else if (words.size() == 1) {
-    const bool name = words[0].find_first_of("0123456789") == std::string::npos &&
-                      words[0] != "inf" && words[0] != "nan";
-    if (name) static_cast<void>(lab::read_format(words[0]));  // a misspelled format
+    std::string problem;
+    if (!lab::is_expression(words[0]) && !lab::read_number(words[0], kFp32, problem)) {
+      throw usage_error(
+          "'" + words[0] + "' is neither a format nor a number",
+          did_you_mean(words[0], format_names(), "for example halfscope float fp16 0.1"));
+    }
     lab::show_compared(words[0], choice);
   } else {
     const FloatFormat format = lab::read_format(words[0]);
@@ -90,32 +96,40 @@ void add_float(CLI::App& app, Invocation& call) {
       "          halfscope float --block mxfp8 0.1 0.5 300");
   std::vector<std::string> formats = format_names();
   offer(sub->add_option("words", options->words,
-                        "A format, then a number, code or expression; for --sum a\n"
-                        "format; for --block the numbers")
+                        "Format, then a number, a code or an expression (for --block: numbers)")
             ->type_name("WORD")
             ->group(group::kArguments),
         {.words = formats});
-  offer(sub->add_option("--table", options->table, "List the values of this format")
-            ->type_name("FORMAT"),
-        {.words = formats});
+  constexpr const char* kPages = "Other pages";
   sub->add_option("--compare", options->compare, "Show this number in every format")
-      ->type_name("NUMBER");
-  sub->add_option("--sum", options->sum, "Add these terms one by one, as 4096x1.0 or 1,9x1e-4")
-      ->type_name("TERMS");
-  offer(sub->add_option("--block", options->block, "Store the numbers as one block of this format")
-            ->type_name("FORMAT"),
+      ->type_name("NUMBER")
+      ->group(kPages);
+  offer(sub->add_option("--table", options->table, "List the values of this format")
+            ->type_name("FORMAT")
+            ->group(kPages),
+        {.words = formats});
+  sub->add_option("--sum", options->sum, "Add terms one by one: 4096x1.0 or 1,9x1e-4")
+      ->type_name("TERMS")
+      ->group(kPages);
+  offer(sub->add_option("--block", options->block, "Store the numbers as a block of this format")
+            ->type_name("FORMAT")
+            ->group(kPages),
         {.words = {"mxfp8", "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4",
                    "nvfp4"}});
-  offer(sub->add_option("--rule", options->rule,
-                        "Round a block's scale: floor, nearest or ceil [floor]")
-            ->type_name("RULE"),
-        {.words = {"floor", "nearest", "ceil"}});
+  constexpr const char* kRounding = "Rounding";
   std::vector<std::string> modes;
   for (const RoundingMode mode : kAllRoundingModes) modes.emplace_back(rounding_mode_name(mode));
   offer(sub->add_option("--rounding", options->rounding, "Rounding mode [nearest-even]")
-            ->type_name("MODE"),
+            ->type_name("MODE")
+            ->group(kRounding),
         {.words = modes});
-  add_integer(*sub, "--seed", options->seed, 0, UINT64_MAX, "Seed of stochastic rounding [1]");
+  offer(sub->add_option("--rule", options->rule,
+                        "How --block rounds its scale: floor, nearest or ceil [floor]")
+            ->type_name("RULE")
+            ->group(kRounding),
+        {.words = {"floor", "nearest", "ceil"}});
+  add_integer(*sub, "--seed", options->seed, 0, UINT64_MAX, "Seed of stochastic rounding [1]")
+      ->group(kRounding);
   sub->add_flag("--json", options->json, "Print the result as JSON")->group(group::kOutput);
   sub->callback([options, &call] { call.action = [options] { return show(*options); }; });
 }

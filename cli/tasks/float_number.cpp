@@ -7,7 +7,6 @@
 #include <limits>
 #include <optional>
 
-#include "cli/commands/command.h"
 #include "cli/tasks/float_pages.h"
 #include "cli/terminal/lane_summary.h"  // aligned
 #include "core/error.h"
@@ -111,8 +110,11 @@ Rows stored_facts(float value, const FloatFormat& format) {
   rows.emplace_back("code",
                     code_text(code, format) + "   " + hex_float(static_cast<double>(value)));
   if (std::isnan(value)) return rows;
-  rows.emplace_back("neighbors", distinct_text(neighbour(value, -1, format), format) + "  and  " +
-                                     distinct_text(neighbour(value, +1, format), format));
+  const auto next = [&](int by) {
+    const float other = neighbour(value, by, format);
+    return other == value ? std::string("none") : distinct_text(other, format);
+  };
+  rows.emplace_back("neighbors", next(-1) + "  and  " + next(+1));
   if (std::isfinite(value)) {
     rows.emplace_back("one ulp", power_or_number(ulp_size(static_cast<double>(value), format)));
   }
@@ -125,7 +127,7 @@ void show_typed(const FloatFormat& format, const std::string& text, const TypedN
   const float value = number.value;
   if (choice.json) {
     Json json{{"schema", "halfscope.float/1"},
-              {"version", kVersion},
+              {"version", HALFSCOPE_VERSION},
               {"format", name},
               {"entry", text},
               {"rounding", rounding_mode_name(choice.mode)}};
@@ -180,7 +182,7 @@ void show_evaluated(const FloatFormat& format, const std::string& text,
   const std::string name = format_name(format);
   if (choice.json) {
     Json json{{"schema", "halfscope.float/1"},
-              {"version", kVersion},
+              {"version", HALFSCOPE_VERSION},
               {"format", name},
               {"entry", text},
               {"rounding", rounding_mode_name(choice.mode)}};
@@ -237,7 +239,8 @@ void show_evaluated(const FloatFormat& format, const std::string& text,
 }
 
 [[noreturn]] void refuse(const std::string& text, const std::string& problem) {
-  throw usage_error(fmt::format("cannot read '{}': {}", text, problem),
+  const bool named = problem.find("'" + text + "'") != std::string::npos;
+  throw usage_error(named ? problem : fmt::format("cannot read '{}': {}", text, problem),
                     "write a number (0.1, 1e-7, inf, 0x1.8p-3), a code (0x2e66, 0b0101) or an "
                     "expression in quotes ('256*256', 'sqrt(2)')");
 }
@@ -317,9 +320,11 @@ void show_compared(const std::string& words, const FloatChoice& choice) {
     } else if (kind_text(value, format) == "subnormal") {
       mark = "subnormal";
     }
-    rows.push_back({std::string(each.name), code_text(detail::code_of_value(value, format), format),
-                    value_word(value, format), error,
-                    std::isnan(off) ? "-" : fmt::format("{:.2f}", std::fabs(off)), mark});
+    rows.push_back(
+        {std::string(each.name), code_text(detail::code_of_value(value, format), format),
+         value_word(value, format), error,
+         std::isnan(off) || (flags & kOverflow) != 0 ? "-" : fmt::format("{:.2f}", std::fabs(off)),
+         mark});
     Json row{{"format", each.name}, {"result", value_json(value, format)}};
     row["exact"] = exact ? Json(exact->text()) : Json();
     row["error_ulps"] = exact ? json_number(off) : Json();
@@ -328,7 +333,7 @@ void show_compared(const std::string& words, const FloatChoice& choice) {
   }
   if (choice.json) {
     return write_json(Json{{"schema", "halfscope.float-compare/1"},
-                           {"version", kVersion},
+                           {"version", HALFSCOPE_VERSION},
                            {"entry", text},
                            {"rounding", rounding_mode_name(choice.mode)},
                            {"formats", list}});

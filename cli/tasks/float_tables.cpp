@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What a format can represent, and sums in it.
+// The page of a format, which lists its values, and the page of sums.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "analysis/rules/text.h"  // counted
-#include "cli/commands/command.h"
 #include "cli/tasks/float_pages.h"
 #include "cli/terminal/lane_summary.h"  // aligned
 #include "core/error.h"
@@ -62,9 +61,11 @@ std::string exponent_name(const Binade& binade, const FloatFormat& format) {
 
 /// All digits where they are few, as in formats of 8 bits; otherwise the shortest that reads back.
 std::string value_cell(double value, const FloatFormat& format) {
-  constexpr size_t kFew = 10;
+  constexpr size_t kFew = 12;
   const std::string exact = exact_text(static_cast<float>(value));
-  return exact.size() <= kFew ? exact : number_word(value, format);
+  if (exact.size() <= kFew) return exact;
+  return format.bits() <= kAllValuesBits ? fmt::format("{:.4g}", value)
+                                         : number_word(value, format);
 }
 
 /// "0.25 (2^-2)"; powers of two that read well as decimals stand alone.
@@ -133,7 +134,7 @@ void show_format(const FloatFormat& format, const FloatChoice& choice) {
   const FormatFacts facts = format_facts(format);
   const std::string name = format_name(format);
   if (choice.json) {
-    Json json{{"schema", "halfscope.float-format/1"}, {"version", kVersion}};
+    Json json{{"schema", "halfscope.float-format/1"}, {"version", HALFSCOPE_VERSION}};
     json["format"] = format_json(format, facts);
     json["binades"] = Json::array();
     for (const Binade& each : binades(format)) {
@@ -155,8 +156,9 @@ void show_format(const FloatFormat& format, const FloatChoice& choice) {
     }
     return write_json(json);
   }
-  std::string out = fmt::format("{}: 1 sign bit, {} exponent bits (bias {}), {} mantissa bits\n\n",
-                                name, format.exponent_bits, format.bias, format.mantissa_bits);
+  std::string out = fmt::format("{}: 1 sign bit, {} (bias {}), {}\n\n", name,
+                                counted(format.exponent_bits, "exponent bit"), format.bias,
+                                counted(format.mantissa_bits, "mantissa bit"));
   const auto row = [&](const char* what, const std::string& value) {
     out += fmt::format("  {:<17}{}\n", what, value);
   };
@@ -195,7 +197,7 @@ void show_sums(const FloatFormat& format, const std::string& words, const FloatC
                              : static_cast<double>(each.last) / sums.exact - 1.0;
   };
   if (choice.json) {
-    Json json{{"schema", "halfscope.float-sum/1"}, {"version", kVersion},
+    Json json{{"schema", "halfscope.float-sum/1"}, {"version", HALFSCOPE_VERSION},
               {"format", format_name(format)},     {"terms", words},
               {"count", sums.terms.back()},        {"exact", sums.exact}};
     json["sums"] = Json::array();
@@ -215,7 +217,7 @@ void show_sums(const FloatFormat& format, const std::string& words, const FloatC
                     !std::isfinite(error) ? "-"
                     : sums.exact == 0.0   ? fmt::format("{:.3g}", error)
                     : error == 0.0        ? "0"
-                                          : fmt::format("{:+.2g}%", 100.0 * error),
+                                          : fmt::format("{:+.3g}%", 100.0 * error),
                     each.stalled_after < 0 ? "-" : counted(each.stalled_after, "term")});
   }
   std::string out = fmt::format("{} added one by one; the exact sum is {}\n\n",

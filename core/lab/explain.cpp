@@ -54,9 +54,8 @@ std::string power_or_number(double value) {
 std::string explain_rounding(const ExactDecimal& exact, float stored, const FloatFormat& format) {
   const std::string name = format_name(format);
   const double near = exact.approximate();
-  if (!std::isfinite(stored) ||
-      magnitude(ExactDecimal(std::fabs(static_cast<double>(stored))) - magnitude(exact))
-              .approximate() > ulp_size(near, format) * 0.5000001) {
+  const bool beyond = (ExactDecimal(format.max_finite()) - magnitude(exact)).negative();
+  if (!std::isfinite(stored) || (beyond && format.saturates())) {
     return too_large(exact, stored, format);
   }
   const double value = static_cast<double>(stored);

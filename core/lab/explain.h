@@ -15,7 +15,7 @@ namespace halfscope::lab {
 /// even. `stored` is a value of the format.
 std::string explain_rounding(const ExactDecimal& exact, float stored, const FloatFormat& format);
 
-/// What a format can represent.
+/// Range, precision and special codes of a format.
 struct FormatFacts {
   double largest = 0.0, smallest_normal = 0.0, smallest = 0.0;
   double epsilon = 0.0;     ///< distance from 1 to the next value; 0 without 1
