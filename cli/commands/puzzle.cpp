@@ -11,6 +11,7 @@
 #include "cli/commands/command.h"
 #include "cli/tasks/puzzle_page.h"
 #include "core/error.h"
+#include "core/lab/puzzle_html.h"
 #include "core/near_miss.h"
 #include "emulation/backends.h"
 
@@ -80,6 +81,19 @@ int puzzle_command(const PuzzleOptions& options) {
     write_progress(progress_file(), {});
     return 0;
   }
+  const zoo::Backends backends{.emulated = &emulation_backend(), .in_double = &float64_backend()};
+  if (!options.html.empty()) {
+    if (!options.answer.empty() || options.hint || options.solve || options.json) {
+      throw usage_error("--html writes a page to play, without answers",
+                        "leave out the answer and the other flags");
+    }
+    check_result_file(options.html, options.force);
+    std::vector<Puzzle> levels = lab::puzzles();
+    if (!options.level.empty()) levels = {find_level(options.level).puzzle};
+    write_result(options.html, lab::puzzle_html(levels, backends, kVersion), options.force);
+    if (options.html != kStandardOutput) write_out("wrote " + options.html + "\n");
+    return 0;
+  }
   if (options.level.empty()) {
     if (options.hint || options.solve) {
       throw usage_error("--hint and --solve need a level", "for example halfscope puzzle 1 --hint");
@@ -101,8 +115,7 @@ int puzzle_command(const PuzzleOptions& options) {
   // Fails before anything runs.
   const uint32_t choices =
       options.answer.empty() ? 0 : lab::read_choices(level.puzzle, options.answer);
-  PuzzleDesk desk(level.puzzle,
-                  {.emulated = &emulation_backend(), .in_double = &float64_backend()});
+  PuzzleDesk desk(level.puzzle, backends);
   if (options.solve) {
     write_out(lab::solution_text(desk, style));
     return 0;
@@ -146,6 +159,9 @@ void add_puzzle(CLI::App& app, Invocation& call) {
   sub->add_flag("--hint", options->hint, "Print a hint for the level")->group("Help");
   sub->add_flag("--solve", options->solve, "Print what every choice does")->group("Help");
   sub->add_flag("--reset", options->reset, "Forget which levels you solved")->group("Help");
+  add_output(*sub, "--html", options->html, "*.html",
+             "Write the level, or all of them, as a page to play");
+  add_force(*sub, options->force);
   sub->add_flag("--json", options->json, "Print the result as JSON")->group(group::kOutput);
   sub->callback([options, &call] { call.action = [options] { return puzzle_command(*options); }; });
 }
