@@ -91,8 +91,7 @@ void add_scale_rules(std::vector<Row>& rows) {
        .note = fmt::format(
            "The thread measured 512 blocks, we try 16,384 magnitudes; the limit is 1 - "
            "1/sqrt(2) = 29.289%. HalfScope has no such rule, so only the rounding of the "
-           "element is its own here. Its rule of OCP MX 1.0 rounds scales down and loses "
-           "up to {:.2f}%.",
+           "element is its own here. The rule of OCP MX 1.0, rounding down, loses up to {:.2f}%.",
            100.0 * worst.down),
        .zoo = "F37"});
   rows.push_back(in_zoo(
@@ -183,9 +182,9 @@ void add_stochastic(std::vector<Row>& rows) {
     mean += w / kWeights;
   }
   rows.push_back(within("a bf16 weight of 1 after 100 updates of -6e-4, stochastic: mean of 768",
-                        pull("pytorch/ao", 1124), "0.94", mean, {0.935, 0.945},
+                        pull("pytorch/ao", 1124), "1 - 100 x 6e-4 = 0.94", mean, {0.935, 0.945},
                         fmt::format("The thread says that stochastic rounding approximates the "
-                                    "exact result, here 1 - 100 x 6e-4. Rounded to nearest, the "
+                                    "exact result. Rounded to nearest, the "
                                     "weight stays {}.",
                                     long_number(nearest))));
 }

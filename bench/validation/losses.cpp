@@ -94,7 +94,7 @@ Table losses() {
                   "computes them again in fp32. Probabilities are then exp(z - lse) of two "
                   "different z. Ours is the worst case, 1 - exp(-u / 2), where u is the step of "
                   "bf16 at the peak. The thread measured random logits on a GB200, so its figures "
-                  "must be a little smaller.\n\nThat is the error if rounding moves a logit up. If "
+                  "must be a little smaller. That is the error if rounding moves a logit up. If "
                   "it moves a logit down, the error is exp(u / 2) - 1, which is larger: {:.1f}% at "
                   "160. The thread does not say why it saw none of these.",
                   100.0 * peak_error(160.0).high)};

@@ -51,7 +51,7 @@ void add_limits(std::vector<Row>& rows) {
                        paper("2209.05433", "table 1"), "448, 2^-6, 2^-9", limits(kE4m3fn)));
   rows.push_back(exact("e5m2: largest number, smallest normal, smallest number",
                        paper("2209.05433", "table 1"), "57344, 2^-14, 2^-16", limits(kE5m2)));
-  rows.push_back(exact("largest numbers of e4m3fnuz and e5m2fnuz", paper("2206.02915", "section 3"),
+  rows.push_back(exact("largest numbers of e4m3fnuz and e5m2fnuz", paper("2206.02915", "formats"),
                        "240, 57344",
                        fmt::format("{}, {}", long_number(kE4m3fnuz.max_finite()),
                                    long_number(kE5m2fnuz.max_finite()))));

@@ -99,6 +99,22 @@ std::string cell(const std::string& text) {
   return escaped;
 }
 
+/// Breaks lines at spaces, as in pages that people write.
+std::string wrapped(const std::string& text, const std::string& indent) {
+  constexpr size_t kWidth = 118;
+  std::string result, line;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (!line.empty() && line.size() + 1 + word.size() > kWidth) {
+      result += line + "\n";
+      line = indent + word;
+    } else {
+      line += (line.empty() ? "" : " ") + word;
+    }
+  }
+  return result + line;
+}
+
 /// Returns a sentence with all rows that belong to cases of the zoo, in the order of the cases.
 std::string cases_of_zoo(const std::vector<Table>& tables) {
   std::map<int, std::string> rows;
@@ -115,7 +131,10 @@ std::string cases_of_zoo(const std::vector<Table>& tables) {
   for (const auto& [id, list] : rows) {
     text += fmt::format("{}F{} ({})", text.empty() ? "" : "; ", id, list);
   }
-  return "Rows that belong to cases of the [zoo](zoo.md): " + text + ".";
+  return wrapped(
+      "Rows that belong to cases of the [zoo](zoo.md) (`halfscope zoo run F1` runs one): " + text +
+          ".",
+      "");
 }
 
 }  // namespace
@@ -134,8 +153,8 @@ std::string markdown(const std::vector<Table>& tables) {
       "published figures that do not hold.\n",
       rows - failures(tables), rows, equals, rows - equals - corrected, corrected);
   for (const Table& table : tables) {
-    text += fmt::format("\n## {}\n{}\n\n", table.title, table.introduction);
-    text += "| | what is measured | source | published | ours | accepted | |\n";
+    text += fmt::format("\n## {}\n{}\n\n", table.title, wrapped(table.introduction, ""));
+    text += "| | what is measured | source | published | ours | accepted | result |\n";
     text += "| --- | --- | --- | --- | --- | --- | --- |\n";
     std::string notes;
     int number = 0;
@@ -144,7 +163,7 @@ std::string markdown(const std::vector<Table>& tables) {
       text += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", id, cell(row.what), row.source,
                           cell(row.published), cell(row.ours), row.accepted,
                           row.pass ? "PASS" : "**FAIL**");
-      if (!row.note.empty()) notes += fmt::format("- {}: {}\n", id, row.note);
+      if (!row.note.empty()) notes += wrapped(fmt::format("- {}: {}", id, row.note), "  ") + "\n";
     }
     if (!notes.empty()) text += "\n" + notes;
   }

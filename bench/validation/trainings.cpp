@@ -3,6 +3,7 @@
 // same mechanism with other data, so their numbers need not be the published ones.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -197,7 +198,7 @@ void add_half_weights(std::vector<Row>& rows, const Dataset& digits) {
              "80% (Mandarin speech)", loss("float16"), {0.2, 0.95},
              fmt::format("An MLP with 32 hidden units on generated digits, 4000 steps of SGD "
                          "at 3e-4; accuracy in fp32: {}. The loss grows as the learning rate "
-                         "falls, because more updates are lost.",
+                         "falls, because more updates are lost, so its size is our choice.",
                          percent(full)),
              Unit::percent)));
   rows.push_back(in_zoo("F16", within("proxy: the same with fp32 master weights", source, "none",
