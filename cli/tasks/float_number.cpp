@@ -211,7 +211,7 @@ void show_evaluated(const FloatFormat& format, const std::string& text,
       std::string exact = step.result.exact.empty() ? "none" : step.result.exact;
       if (exact.size() > 24) {
         exact = fmt::format(
-            "{:.12g}...",
+            "{:.15g}...",
             read_double(exact.ends_with("...") ? exact.substr(0, exact.size() - 3) : exact)
                 .value_or(0.0));
       }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <stdexcept>
 
 #include "core/error.h"
@@ -353,8 +354,12 @@ class LevelReader {
     zoo::Setup setup;
     if (train.contains("loss")) {
       const ValueId loss = value_named("train.loss", known, text("train", train, "loss"));
-      setup =
-          net.train_loss(net.shape(loss).empty() ? loss : net.mean_of_all(loss), optimizer, steps);
+      std::vector<int64_t> axes(net.shape(loss).size());
+      std::iota(axes.begin(), axes.end(), int64_t{0});
+      const ValueId mean = axes.empty() ? loss
+                                        : net.op_at("mean_loss", "ReduceMean", {loss},
+                                                    {{"axes", axes}, {"keepdims", int64_t{0}}});
+      setup = net.train_loss(mean, optimizer, steps);
     } else {
       const ValueId y = value_named("train.squares", known, text("train", train, "squares"));
       const int64_t each = element_count(net.shape(y)) / net.shape(y).at(0);
