@@ -193,7 +193,7 @@ std::array<float, kMostBlockValues> block_example(BlockExample example) {
     // Twelve uniform numbers have a variance of 1: their sum is close to a normal distribution.
     double sum = -6.0;
     for (uint64_t draw = 0; draw < 12; ++draw) {
-      sum += static_cast<double>(random_word(2, 12 * i + draw) >> 11) * 0x1p-53;
+      sum += static_cast<double>(random_word(3, 0, 0, 12 * i + draw) >> 11) * 0x1p-53;
     }
     // Two decimals are easy to read.
     values[i] = static_cast<float>(std::round(sum * 100.0) / 100.0);
