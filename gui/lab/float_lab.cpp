@@ -2,6 +2,8 @@
 // core/lab and core/numeric compute everything; this file parses the input and keeps the state.
 #include "gui/lab/float_lab.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 #include <limits>
@@ -10,7 +12,11 @@
 
 namespace halfscope::gui {
 
-FloatLab::FloatLab() : shown_(kFp16) { entry_edited(); }
+FloatLab::FloatLab() : shown_(kFp16) {
+  entry_edited();
+  blocks.entry = fmt::format(
+      "{:.4g}", static_cast<double>(blocks.values[static_cast<size_t>(blocks.selected)]));
+}
 
 std::string FloatLab::format_problem() const { return halfscope::format_problem(format); }
 
@@ -143,8 +149,8 @@ std::span<const LabPreset> lab_presets() {
       LabPreset{"Stalled sums", "Adding one, over and over.",
                 [](FloatLab& lab) {
                   lab.set_format(kFp16);
-                  lab.term = "1";
-                  lab.count = 4096;
+                  lab.terms = "4096x1";
+                  lab.moment = -1;
                   lab.show(LabTab::accumulate);
                   lab.note =
                       "A sum of ones stalls at 2048 in fp16 and at 256 in bf16. Kahan summation "
