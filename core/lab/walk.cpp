@@ -276,6 +276,13 @@ Walk dot_walk(const SumSpec& spec, std::span<const double> a, std::span<const do
       step.text +=
           fmt::format("{}The exact sum is {}, so the error is {:.3g}.",
                       step.text.empty() ? "" : " ", short_value(exact.approximate()), error);
+      double typed = 0.0;
+      for (size_t i = 0; i < a.size(); ++i) typed += a[i] * b[i];
+      if (typed != exact.approximate() && typed != 0.0) {
+        step.text +=
+            fmt::format(" For the operands as typed it is {}: rounding them costs {:.2g}%.",
+                        short_value(typed), 100.0 * std::fabs(exact.approximate() / typed - 1.0));
+      }
     }
     walk.steps.push_back(std::move(step));
     before = sum;

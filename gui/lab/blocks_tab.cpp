@@ -155,9 +155,23 @@ void draw_bars(const LabFrame& frame, const BarChart& chart, const BlockView& vi
 
 void draw_axis(const LabFrame& frame, const BarChart& chart) {
   ImFont* font = frame.fonts.small;
-  for (const double part : {1.0, 0.5, 0.0, -0.5, -1.0}) {
-    const float y = chart.middle() - chart.half() * static_cast<float>(part);
-    const std::string text = fmt::format("{:.3g}", chart.value(y));
+  std::vector<double> ticks{0.0};
+  const double decade = std::pow(10.0, std::floor(std::log10(chart.span)));
+  if (chart.logarithmic) {
+    for (double tick = decade; chart.span / tick < std::exp2(kLogBinades); tick /= 10.0) {
+      ticks.push_back(tick);
+    }
+  } else {
+    const double step = decade * (chart.span < 2.0 * decade   ? 0.5
+                                  : chart.span < 5.0 * decade ? 1
+                                                              : 2);
+    for (double tick = step; tick <= chart.span; tick += step) ticks.push_back(tick);
+  }
+  const size_t positive = ticks.size();
+  for (size_t i = 1; i < positive; ++i) ticks.push_back(-ticks[i]);
+  for (const double tick : ticks) {
+    const float y = chart.y(tick);
+    const std::string text = fmt::format("{:.3g}", tick);
     const float place =
         std::clamp(y - font_size(*font) / 2, chart.min.y, chart.max.y - font_size(*font));
     ImGui::GetWindowDrawList()->AddText(
@@ -327,7 +341,7 @@ void draw_comparison(const LabFrame& frame) {
   constexpr ImGuiTableFlags kFlags =
       ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoSavedSettings;
   if (!ImGui::BeginTable("lab/blocks/all", 5, kFlags)) return;
-  for (const char* name : {"mean error", "bits", "floor", "nearest", "ceil"}) {
+  for (const char* name : {"error of all values", "bits", "floor", "nearest", "ceil"}) {
     ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthFixed);
   }
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);

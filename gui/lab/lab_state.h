@@ -41,6 +41,7 @@ struct WalkState {
   std::string list_a = "4096,1,0.5,3x0.0003", list_b = "6x1", start = "0";
   std::string arch = "h100-wgmma", accumulation = "fp32";
   int step = 0;
+  int first = 0;  ///< step to show after the next edit
   bool playing = false;
   double clock = 0.0;  ///< seconds since the last step while playing
   lab::Walk walk{};

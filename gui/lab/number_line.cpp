@@ -111,7 +111,8 @@ void draw_bins(const LabFrame& frame, std::string_view path, const BinPicture& p
   if (std::isfinite(center) && std::isfinite(picture.exact) && gap > 0.0) {
     const double reach = std::max(3.2 * gap, 1.25 * std::fabs(picture.exact - center));
     const LineAxis axis{center - reach, center + reach, at.x, at.x + width};
-    const float rail = at.y + std::round(height * 0.5f), top = at.y + line + frame.px(8);
+    const float rail = at.y + std::round(std::max(height * 0.5f, height - frame.px(90))),
+                top = at.y + line + frame.px(8);
     list.PushClipRect(at, {at.x + width, at.y + height}, true);
     float value = middle;
     for (int i = 0; i < kMostBins / 2 && static_cast<double>(value) > axis.low; ++i) {

@@ -115,12 +115,12 @@ void draw_between(const LabFrame& frame, double value, const RoundingPlace& plac
   const FloatFormat& format = lab.shown();
   const Theme& theme = frame.theme;
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  const float width = std::max(ImGui::GetContentRegionAvail().x, frame.px(240));
+  const float width = std::max(ImGui::GetContentRegionAvail().x, frame.px(330));
   const ImVec2 at = ImGui::GetCursorScreenPos();
-  ImFont* small = frame.fonts.small;
+  ImFont* small = frame.fonts.text;
   ImFont* font = frame.fonts.text;
   const float left = at.x + frame.px(40), right = at.x + width - frame.px(40);
-  const float y = std::round(at.y + height * 0.45f);
+  const float y = std::round(at.y + height * 0.5f);
   list.AddRectFilled(at, {at.x + width, at.y + height}, theme.plot, frame.px(3));
   ImGui::SetCursorScreenPos(at);
   ImGui::InvisibleButton("##between", {width, height});

@@ -229,7 +229,8 @@ void draw_same_number_tab(const LabFrame& frame) {
       const float cell = std::min(each - frame.px(4), frame.px(22));
       draw_bits(frame, in, at.x, columns, std::round(top + (each - cell) / 2), cell);
     }
-    const std::string value = value_text(in.value, in.format);
+    // More digits than read back: 0.1 in e5m2 is 0.09375, not 0.09.
+    const std::string value = brief_text(static_cast<double>(in.value), 8);
     list.AddText(
         frame.fonts.mono, font_size(*frame.fonts.mono), {at.x + columns.value, text_y},
         frame.theme.ink,

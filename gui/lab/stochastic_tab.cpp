@@ -170,11 +170,11 @@ void draw_mean(const LabFrame& frame, float width, float height) {
                   max.y - (max.y - min.y) * static_cast<float>(0.06 + 0.88 * share));
   };
   list.PushClipRect(min, max, true);
-  for (float x = min.x; x < max.x; x += frame.px(3)) {
+  for (float x = min.x; x < max.x; x += frame.px(1)) {
     const double count = std::pow(last, static_cast<double>((x - min.x) / (max.x - min.x)));
     const double off = drops.deviation() / std::sqrt(count);
     list.AddRectFilled({x, place(count, drops.value() + off).y},
-                       {x + frame.px(3), place(count, drops.value() - off).y},
+                       {x + frame.px(1), place(count, drops.value() - off).y},
                        with_alpha(theme.accent, 0.16f));
   }
   const float middle = place(1.0, drops.value()).y;
@@ -196,8 +196,9 @@ void draw_mean(const LabFrame& frame, float width, float height) {
     const float x = place(count, low).x;
     const std::string text = grouped(static_cast<int64_t>(count));
     list.AddLine({x, max.y - frame.px(4)}, {x, max.y}, theme.axis);
-    if (x + text_width(font, text) > max.x) continue;
-    list.AddText(font, font_size(*font), {x, max.y + frame.px(2)}, theme.soft, text.c_str());
+    list.AddText(font, font_size(*font),
+                 {std::min(x, max.x - text_width(font, text)), max.y + frame.px(2)}, theme.soft,
+                 text.c_str());
   }
   ImGui::Dummy({width, height});
   track_item("lab/drops/mean_chart", fmt::format("{} points", points.size()));

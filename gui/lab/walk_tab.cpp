@@ -81,12 +81,13 @@ const Walk& walk_of(FloatLab& lab) {
       fmt::format("{}/{}/{}/{}/{}/{}/{}/{}/{}/{}", static_cast<int>(state.kind),
                   format_name(lab.shown()), state.a, state.b, state.c, state.list_a, state.list_b,
                   state.start, state.arch, state.accumulation);
-  if (state.walk_of != key) {
+  if (state.walk_of != key || state.first > 0) {
     state.walk = make_walk(lab);
     state.walk_of = key;
-    state.step = 0;
+    state.step = state.first;
     state.playing = false;
   }
+  state.first = 0;
   return state.walk;
 }
 
@@ -230,7 +231,7 @@ void draw_row(const LabFrame& frame, const BitRow& row, const BitWindow& window,
     list.AddText(font, font_size(*font), {at.x + names - frame.px(16), text_y}, frame.sign_color(),
                  "-");
   }
-  const float size = std::min(height - frame.px(4), frame.px(24));
+  const float size = std::min(height - frame.px(4), frame.px(36));
   const float top = std::round(at.y + (height - size) / 2);
   const ImU32 color = row.result ? theme.good : frame.fraction_color();
   for (int bit = window.high; bit >= window.low; --bit) {
@@ -271,14 +272,14 @@ void draw_step(const LabFrame& frame, const Walk& walk, int which) {
   const BitWindow window =
       window_of(walk, std::max(8, static_cast<int>(room / std::max(frame.px(7), 1.0f))));
   const float columns = static_cast<float>(window.high - window.low + 1);
-  const float cell = std::floor(std::clamp(room / columns, frame.px(6), frame.px(24)));
+  const float cell = std::floor(std::clamp(room / columns, frame.px(6), frame.px(36)));
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float head = font_size(*frame.fonts.small) + frame.px(6);
   size_t most = 1;
   for (const WalkStep& each : walk.steps) most = std::max(most, each.rows.size());
   const float height =
       std::floor(std::clamp((lab_room(frame, 0) - head - frame.px(30)) / static_cast<float>(most),
-                            frame.px(20), frame.px(36)));
+                            frame.px(20), frame.px(52)));
   const float values = names + cell * columns + frame.px(18);
   // Exponents above the columns, and a line at the binary point.
   const int every = std::max(1, static_cast<int>(std::ceil(frame.px(34) / cell)));
