@@ -250,7 +250,7 @@ void draw_accumulate_tab(const LabFrame& frame) {
                  brief_text(moment.exact, 9);
   }
   draw_bins(frame, "lab/sums/bins", bins, column,
-            beside ? std::clamp(height - used, frame.px(110), frame.px(320)) : frame.px(120));
+            beside ? std::clamp(height - used, frame.px(110), frame.px(460)) : frame.px(120));
   ImGui::EndGroup();
   if (beside) ImGui::SameLine(0, frame.px(20));
   draw_plot(frame, sums, moment, beside ? height : lab_room(frame, 180, frame.px(4)));

@@ -109,7 +109,7 @@ void draw_arithmetic_tab(const LabFrame& frame) {
              .exact = typed.value_or(exact),
              .label = "exact: " + brief_text(typed.value_or(exact), 9)},
             ImGui::GetContentRegionAvail().x,
-            std::min(lab_room(frame, 110, frame.px(4)), frame.px(420)));
+            std::min(lab_room(frame, 110, frame.px(4)), frame.px(600)));
 }
 
 }  // namespace halfscope::gui

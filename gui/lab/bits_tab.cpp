@@ -196,7 +196,7 @@ void draw_compared(const LabFrame& frame) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     if (ui::selectable(fmt::format("lab/in/{}", name), name.c_str(), format == lab.shown(), {0, 0},
-                       ImGuiSelectableFlags_SpanAllColumns)) {
+                       kLabRow)) {
       lab.set_format(format);
     }
     ImGui::PushFont(frame.fonts.mono);
@@ -245,7 +245,7 @@ void draw_bits_tab(const LabFrame& frame) {
              .exact = exact,
              .label = (lab.typed() ? "typed: " : "number: ") + brief_text(exact, 9)},
             ImGui::GetContentRegionAvail().x,
-            std::min(lab_room(frame, 110, frame.px(4)), frame.px(300)));
+            std::min(lab_room(frame, 110, frame.px(4)), frame.px(420)));
 }
 
 }  // namespace halfscope::gui

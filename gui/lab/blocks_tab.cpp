@@ -352,8 +352,7 @@ void draw_comparison(const LabFrame& frame) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     const std::string path = std::string("lab/blocks/all/") + name;
-    if (ui::selectable(path, name, blocks.format == name, {0, 0},
-                       ImGuiSelectableFlags_SpanAllColumns)) {
+    if (ui::selectable(path, name, blocks.format == name, {0, 0}, kLabRow)) {
       blocks.format = name;
     }
     ui::tip("Root of the mean squared error, relative to that of the values. Click to select.");

@@ -62,7 +62,7 @@ void draw_table(const LabFrame& frame) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     if (ui::selectable("lab/formats/" + name, name.c_str(), format == lab.shown(), {0, 0},
-                       ImGuiSelectableFlags_SpanAllColumns)) {
+                       kLabRow)) {
       lab.set_format(format);
     }
     const auto cell = [](const std::string& text) {

@@ -24,6 +24,10 @@ struct LabFrame {
   ImU32 fraction_color() const noexcept { return theme.lines[1]; }
 };
 
+/// Of rows to select: without a run the lab is a popup, which a selected row must not close.
+inline constexpr ImGuiSelectableFlags kLabRow =
+    ImGuiSelectableFlags_SpanAllColumns | ImGuiSelectableFlags_DontClosePopups;
+
 void draw_bits_tab(const LabFrame& frame);
 void draw_rounding_tab(const LabFrame& frame);
 void draw_line_tab(const LabFrame& frame);

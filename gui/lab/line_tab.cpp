@@ -122,7 +122,8 @@ void draw_line_tab(const LabFrame& frame) {
                 .c_str());
   }
   label("lab/line/key",
-        "Blue: normal numbers. Yellow: subnormal numbers. White: zero and the entered number.",
+        "Blue: normal numbers. Yellow: subnormal numbers. The line through all rows: the entered "
+        "number.",
         frame.fonts.small, frame.theme.soft);
 }
 

@@ -99,7 +99,7 @@ void draw_bins(const LabFrame& frame, std::string_view path, const BinPicture& p
   const Theme& theme = frame.theme;
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const ImVec2 at = ImGui::GetCursorScreenPos();
-  ImFont* font = frame.fonts.small;
+  ImFont* font = height > frame.px(160) ? frame.fonts.text : frame.fonts.small;
   const float line = font_size(*font) + frame.px(3);
   list.AddRectFilled(at, {at.x + width, at.y + height}, theme.plot);
   const double center = picture.from.value_or(static_cast<double>(picture.chosen));

@@ -115,7 +115,7 @@ void draw_between(const LabFrame& frame, double value, const RoundingPlace& plac
   const FloatFormat& format = lab.shown();
   const Theme& theme = frame.theme;
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  const float width = std::max(ImGui::GetContentRegionAvail().x, frame.px(330));
+  const float width = std::max(ImGui::GetContentRegionAvail().x, frame.px(240));
   const ImVec2 at = ImGui::GetCursorScreenPos();
   ImFont* small = frame.fonts.text;
   ImFont* font = frame.fonts.text;
@@ -192,7 +192,7 @@ void draw_rounding_tab(const LabFrame& frame) {
     const float table =
         9.0f * (font_size(*frame.fonts.text) + 2.0f * ImGui::GetStyle().CellPadding.y);
     draw_between(frame, *value, *place,
-                 std::min(lab_room(frame, 130, table + frame.px(8)), frame.px(240)));
+                 std::min(lab_room(frame, 130, table + frame.px(8)), frame.px(330)));
   } else {
     label("lab/value/special",
           std::isnan(*value) || std::isinf(*value) || *value == 0.0

@@ -33,7 +33,7 @@ ImU32 color_of(const LabFrame& frame, Fate fate) {
     case Fate::rounded:
       return frame.theme.good;
     case Fate::subnormal:
-      return frame.theme.subnormal;
+      return frame.theme.warn;
     default:
       return frame.theme.lost;
   }
