@@ -4,11 +4,17 @@
 #include <cmath>
 #include <limits>
 
+#include "core/numeric/elementary/elementary.h"
 #include "core/numeric/formats/codes.h"
 #include "core/numeric/formats/round.h"
 #include "core/numeric/statistics/ulp.h"
 
 namespace halfscope::lab {
+namespace {
+
+constexpr double kLog2 = 0.6931471805599453, kLog10 = 2.302585092994046;  // natural logarithms
+
+}  // namespace
 
 FormatFacts facts_of(const FloatFormat& format) {
   FormatFacts facts{.largest = format.max_finite(),
@@ -28,8 +34,8 @@ FormatFacts facts_of(const FloatFormat& format) {
   facts.values = facts.codes - facts.infinities - facts.nans;
   if (format.has_negative_zero()) --facts.values;
   if (format.flush_out) facts.values -= 2 * (fractions - 1);
-  facts.decibels = 20.0 * std::log10(facts.largest / facts.smallest);
-  facts.digits = (format.mantissa_bits + 1) * std::log10(2.0);
+  facts.decibels = 20.0 / kLog10 * elementary::log(facts.largest / facts.smallest);
+  facts.digits = (format.mantissa_bits + 1) * kLog2 / kLog10;
   return facts;
 }
 

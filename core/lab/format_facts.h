@@ -25,7 +25,7 @@ struct FormatFacts {
 };
 FormatFacts facts_of(const FloatFormat& format);
 
-/// What a format makes of a number.
+/// The result of storing a number in a format.
 enum class Fate : uint8_t {
   exact,
   rounded,

@@ -222,6 +222,7 @@ void draw_accumulate_tab(const LabFrame& frame) {
     ui::tip("How often the last number is added.");
   }
   draw_examples(frame);
+  terms = read_terms(lab.terms, problem);  // an example may have replaced them
   if (!terms) {
     label("lab/term/problem", problem, frame.fonts.text, frame.theme.bad);
     return;

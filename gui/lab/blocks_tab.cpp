@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "analysis/rules/text.h"
 #include "core/numeric/formats/codes.h"
@@ -53,6 +54,7 @@ struct BarChart {
   float middle() const { return (min.y + max.y) / 2; }
   float half() const { return (max.y - min.y) / 2; }
   float y(double value) const {
+    if (std::isnan(value)) return middle();
     double part = std::fabs(value) / span;
     if (logarithmic && part > 0.0) part = std::max(0.0, 1.0 + std::log2(part) / kLogBinades);
     part = std::min(part, 1.0);
@@ -224,7 +226,7 @@ float scales_height(const LabFrame& frame, bool two) {
 }
 
 /// Sets the bar below the pointer to the pointer's height.
-void edit_bars(LabFrame const& frame, const BarChart& chart) {
+void edit_bars(const LabFrame& frame, const BarChart& chart) {
   BlocksState& blocks = frame.lab.blocks;
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   if (!ImGui::IsItemActive()) {
@@ -232,7 +234,7 @@ void edit_bars(LabFrame const& frame, const BarChart& chart) {
     for (const float x : blocks.values) {
       if (std::isfinite(x)) most = std::max(most, std::fabs(x));
     }
-    blocks.span = most > 0.0f ? most * 1.15f : 1.0f;
+    blocks.span = most > 0.0f ? std::min(most * 1.15f, std::numeric_limits<float>::max()) : 1.0f;
     return;
   }
   const double raw = chart.value(mouse.y);
@@ -355,7 +357,7 @@ void draw_comparison(const LabFrame& frame) {
     if (ui::selectable(path, name, blocks.format == name, {0, 0}, kLabRow)) {
       blocks.format = name;
     }
-    ui::tip("Root of the mean squared error, relative to that of the values. Click to select.");
+    ui::tip("Root mean square of all errors, as a share of the values. Click to select.");
     ImGui::TableNextColumn();
     ImGui::TextUnformatted(fmt::format("{:.4g}", format.bits_per_element()).c_str());
     for (const BlockScaleRule rule : kAllBlockScaleRules) {

@@ -244,7 +244,7 @@ void draw_builder_tab(const LabFrame& frame) {
   ImGui::PushFont(frame.fonts.large);
   ui::text("lab/build/name", format_name(format));
   ImGui::PopFont();
-  ui::tip("Type this name wherever a format is asked for, here and in the terminal.");
+  ui::tip("You can type this name for any format, here and in the terminal.");
   ImGui::SameLine(0, frame.px(16));
   if (ui::button("lab/build/copy", "Copy name")) {
     ImGui::SetClipboardText(format_name(format).c_str());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the user has chosen in those tabs of the float lab that have more than a few fields.
+// The choices of the user in tabs of the float lab that have more than a few fields.
 #pragma once
 
 #include <array>

@@ -24,7 +24,7 @@ struct LabFrame {
   ImU32 fraction_color() const noexcept { return theme.lines[1]; }
 };
 
-/// Of rows to select: without a run the lab is a popup, which a selected row must not close.
+/// Flags of rows to select. Without a run the lab is a popup, and a click must not close it.
 inline constexpr ImGuiSelectableFlags kLabRow =
     ImGuiSelectableFlags_SpanAllColumns | ImGuiSelectableFlags_DontClosePopups;
 

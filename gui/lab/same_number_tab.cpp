@@ -117,14 +117,16 @@ void draw_range(const LabFrame& frame, const NumberIn& in, float left, const Col
 
 Columns arrange(const LabFrame& frame, float width) {
   Columns columns;
-  const float name = frame.px(112), value = frame.px(122), error = frame.px(160);
+  const bool narrow = width < frame.px(540);
+  const float name = frame.px(narrow ? 90 : 112), value = frame.px(narrow ? 84 : 122);
+  const float error = frame.px(narrow ? 130 : 160);
   const float room = width - name - value - error - frame.px(36);
   const bool bits = room > frame.px(420);
   columns.axis = name;
   // Sign, 8 exponent and 23 fraction bits.
   columns.cell = bits ? std::min(std::floor(room * 0.6f / 32.5f), frame.px(17)) : 0.0f;
   const float all_bits = bits ? columns.cell * 32.0f + frame.px(14) : 0.0f;
-  columns.axis_end = name + std::max(room - all_bits, frame.px(60));
+  columns.axis_end = name + std::max(room - all_bits, frame.px(40));
   columns.bits = columns.axis_end + frame.px(14);
   columns.point = columns.bits + columns.cell * 9.0f + frame.px(12);
   columns.value = columns.bits + (bits ? all_bits + frame.px(12) : 0.0f);
@@ -159,7 +161,7 @@ void draw_same_number_tab(const LabFrame& frame) {
   const double number = std::ldexp(entered, static_cast<int>(lab.shift));
   const std::vector<NumberIn> all = same_number(number);
 
-  const float width = std::max(ImGui::GetContentRegionAvail().x, frame.px(460));
+  const float width = std::max(ImGui::GetContentRegionAvail().x, frame.px(380));
   const Columns columns = arrange(frame, width);
   ImFont* font = frame.fonts.small;
   ImFont* text_font = frame.fonts.text;
