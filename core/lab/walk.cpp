@@ -153,9 +153,9 @@ Walk tensor_core_walk(std::string_view arch, const FloatFormat& input, std::span
     const ExactBits left(static_cast<double>(x[k])), right(static_cast<double>(y[k]));
     products.push_back(left * right);
     exact = exact + products[k];
-    multiply.rows.push_back(
-        row_of(fmt::format("{} \u00d7 {}", short_value(double{x[k]}), short_value(double{y[k]})),
-               products[k]));
+    multiply.rows.push_back(row_of(
+        fmt::format("{} \u00d7 {}", brief_text(double{x[k]}, 4), brief_text(double{y[k]}, 4)),
+        products[k]));
     if (products[k].zero()) {
       any_zero = true;
     } else {
@@ -255,8 +255,8 @@ Walk dot_walk(const SumSpec& spec, std::span<const double> a, std::span<const do
     exact = exact + product;
     const float sum = sum_of_products(spec, x, y);
     WalkStep step{fmt::format("Term {} of {}", k + 1, a.size()), {}, {}};
-    const std::string name = fmt::format("{} \u00d7 {}", short_value(static_cast<double>(x[k])),
-                                         short_value(static_cast<double>(y[k])));
+    const std::string name =
+        fmt::format("{} \u00d7 {}", brief_text(double{x[k]}, 4), brief_text(double{y[k]}, 4));
     if (std::isfinite(before)) {
       step.rows.push_back(row_of("sum so far", ExactBits(static_cast<double>(before))));
     }
@@ -269,6 +269,11 @@ Walk dot_walk(const SumSpec& spec, std::span<const double> a, std::span<const do
     }
     if (sum == before && !product.zero()) {
       step.text = "The product is too small: the sum stays where it is. " + step.text;
+    }
+    if (!chain) {
+      step.text += k == 0 ? "The first product."
+                          : fmt::format("The first {} products, as {} adds them.", k + 1,
+                                        accumulation_name(how));
     }
     step.rows.push_back(result_row("new sum", sum));
     if (k + 1 == a.size()) {

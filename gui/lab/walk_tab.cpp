@@ -259,9 +259,59 @@ void draw_row(const LabFrame& frame, const BitRow& row, const BitWindow& window,
                row.value.c_str());
 }
 
+/// Sizes that all steps share.
+struct BitLayout {
+  BitWindow window{};
+  float width = 0, names = 0, cell = 0, values = 0;  ///< in pixels from the left
+};
+
+/// Draws the rows of a step and the line of the binary point. Returns the end.
+float draw_rows(const LabFrame& frame, const WalkStep& step, const BitLayout& layout, ImVec2 at,
+                float height) {
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const BitWindow& window = layout.window;
+  const float rows = height * static_cast<float>(step.rows.size());
+  if (window.high >= 0 && window.low < 0) {
+    const float columns = static_cast<float>(window.high + 1);
+    const float x = std::round(at.x + layout.names + layout.cell * columns) - 1.0f;
+    list.AddLine({x, at.y}, {x, at.y + rows}, frame.theme.axis, frame.px(1.5f));
+  }
+  for (size_t i = 0; i < step.rows.size(); ++i) {
+    const ImVec2 place{at.x, at.y + height * static_cast<float>(i)};
+    if (step.rows[i].result) {
+      list.AddRectFilled(place, {at.x + layout.width, place.y + height},
+                         with_alpha(frame.theme.selection, 0.4f), frame.px(3));
+    }
+    draw_row(frame, step.rows[i], window, place, layout.names, layout.cell, layout.values, height);
+  }
+  return at.y + rows;
+}
+
+/// Draws the steps before this one below it, the latest first, while there is room.
+void draw_earlier(const LabFrame& frame, const Walk& walk, int which, const BitLayout& layout) {
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  ImFont* font = frame.fonts.text;
+  const float height = frame.px(26), line = font_size(*font) + frame.px(8);
+  const float bottom = ImGui::GetCursorScreenPos().y + lab_room(frame, 0);
+  ImVec2 at = ImGui::GetCursorScreenPos();
+  for (int earlier = which - 1; earlier >= 0; --earlier) {
+    const WalkStep& step = walk.steps[static_cast<size_t>(earlier)];
+    const float rows = height * static_cast<float>(step.rows.size());
+    if (at.y + line + rows > bottom) break;
+    const std::string title =
+        fmt::format("{} of {}: {}", earlier + 1, walk.steps.size(), step.title);
+    list.AddText(font, font_size(*font), {at.x, at.y + frame.px(4)}, frame.theme.soft,
+                 title.c_str());
+    const float end = draw_rows(frame, step, layout, {at.x, at.y + line}, height);
+    list.AddRectFilled({at.x, at.y + line}, {at.x + layout.width, end},
+                       with_alpha(frame.theme.card, 0.5f));
+    at.y = end + frame.px(8);
+  }
+  ImGui::Dummy({layout.width, std::max(0.0f, at.y - ImGui::GetCursorScreenPos().y)});
+}
+
 void draw_step(const LabFrame& frame, const Walk& walk, int which) {
   const WalkStep& step = walk.steps[static_cast<size_t>(which)];
-  ImDrawList& list = *ImGui::GetWindowDrawList();
   const float width = std::max(ImGui::GetContentRegionAvail().x, frame.px(420));
   ImGui::PushFont(frame.fonts.bold);
   ui::text("lab/walk/title", fmt::format("{} of {}: {}", which + 1, walk.steps.size(), step.title));
@@ -273,41 +323,33 @@ void draw_step(const LabFrame& frame, const Walk& walk, int which) {
       window_of(walk, std::max(8, static_cast<int>(room / std::max(frame.px(7), 1.0f))));
   const float columns = static_cast<float>(window.high - window.low + 1);
   const float cell = std::floor(std::clamp(room / columns, frame.px(6), frame.px(36)));
+  const BitLayout layout{window, width, names, cell, names + cell * columns + frame.px(18)};
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float head = font_size(*frame.fonts.small) + frame.px(6);
   size_t most = 1;
   for (const WalkStep& each : walk.steps) most = std::max(most, each.rows.size());
   const float height =
       std::floor(std::clamp((lab_room(frame, 0) - head - frame.px(30)) / static_cast<float>(most),
-                            frame.px(20), frame.px(52)));
-  const float values = names + cell * columns + frame.px(18);
-  // Exponents above the columns, and a line at the binary point.
-  const int every = std::max(1, static_cast<int>(std::ceil(frame.px(34) / cell)));
+                            frame.px(20), frame.px(44)));
+  const int every = std::max(1, static_cast<int>(std::ceil(frame.px(44) / cell)));
   for (int bit = window.high; bit >= window.low; --bit) {
     if (bit % every != 0) continue;
     const float x = at.x + names + cell * (static_cast<float>(window.high - bit) + 0.5f);
     lab_centered(frame.fonts.small, x, at.y, frame.theme.soft, fmt::format("2^{}", bit));
   }
-  const float rows = height * static_cast<float>(step.rows.size());
-  if (window.high >= 0 && window.low < 0) {
-    const float x = std::round(at.x + names + cell * static_cast<float>(window.high + 1)) - 1.0f;
-    list.AddLine({x, at.y + head}, {x, at.y + head + rows}, frame.theme.axis, frame.px(1.5f));
-  }
+  const float end = draw_rows(frame, step, layout, {at.x, at.y + head}, height);
   for (size_t i = 0; i < step.rows.size(); ++i) {
-    const ImVec2 place{at.x, at.y + head + height * static_cast<float>(i)};
-    if (step.rows[i].result) {
-      list.AddRectFilled(place, {at.x + width, place.y + height},
-                         with_alpha(frame.theme.selection, 0.4f), frame.px(3));
-    }
-    draw_row(frame, step.rows[i], window, place, names, cell, values, height);
-    track_rect(fmt::format("lab/walk/row/{}", i), place, {at.x + width, place.y + height},
+    const float top = at.y + head + height * static_cast<float>(i);
+    track_rect(fmt::format("lab/walk/row/{}", i), {at.x, top}, {at.x + width, top + height},
                step.rows[i].value);
   }
-  ImGui::SetCursorScreenPos({at.x, at.y + head + rows + frame.px(6)});
+  ImGui::SetCursorScreenPos({at.x, end + frame.px(6)});
   ImGui::Dummy({width, 0});
   label("lab/walk/key",
         "Columns are powers of two. Crossed out: lost. The line is the binary point.",
         frame.fonts.small, frame.theme.soft);
+  ImGui::Dummy({0, frame.px(4)});
+  draw_earlier(frame, walk, which, layout);
 }
 
 }  // namespace

@@ -131,6 +131,9 @@ TEST(DotWalk, ShowsTheLostProduct) {
   EXPECT_NE(walk.steps[1].text.find("stays where it is"), std::string::npos);
   EXPECT_NE(walk.steps[1].text.find("exactly half"), std::string::npos);
   EXPECT_EQ(walk.steps[1].rows[2].cut, 1);
+  const SumSpec tree{.accumulation = Accumulation::pairwise, .write = kFp16, .read = kFp16};
+  EXPECT_EQ(dot_walk(tree, std::array{1.0, 3.0}, std::array{1.0, 1.0}).steps[1].text,
+            "The first 2 products, as pairwise adds them. The exact sum is 4, so the error is 0.");
   EXPECT_NE(dot_walk(spec, std::array{1.0}, std::array{1.0, 2.0}).problem, "");
   EXPECT_NE(dot_walk(spec, {}, {}).problem, "");
   EXPECT_NE(dot_walk(spec, std::array{1e9}, std::array{1.0}).problem, "");
