@@ -39,13 +39,17 @@ int last_place(const ExactBits& exact, const FloatFormat& format) {
 /// Returns how a rounding to the last place 2^cut went.
 std::string rounding_text(const ExactBits& exact, float rounded, int cut) {
   if (!std::isfinite(rounded)) return "The result is beyond the largest number: it overflows.";
+  const double kept = std::fabs(exact.truncated(cut).approximate());
+  if (std::fabs(static_cast<double>(rounded)) < kept) {
+    return rounded == 0.0f ? "The format flushes results this small to 0."
+                           : "The result is beyond the largest number: it saturates.";
+  }
   const ExactBits lost = exact - exact.truncated(cut);
   if (lost.zero()) return "Nothing is lost.";
   const ExactBits half(std::ldexp(1.0, cut - 1));
   const ExactBits size = lost.negative() ? -lost : lost;
   const bool tie = size == half;
-  const bool up =
-      std::fabs(static_cast<double>(rounded)) > std::fabs(exact.truncated(cut).approximate());
+  const bool up = std::fabs(static_cast<double>(rounded)) > kept;
   const char* const where = up ? "rounds up" : "rounds down";
   if (tie) return fmt::format("The lost bits are exactly half: it {}, to an even last bit.", where);
   return fmt::format("The lost bits are {} than half of the last place: it {}.",
@@ -153,9 +157,9 @@ Walk tensor_core_walk(std::string_view arch, const FloatFormat& input, std::span
     const ExactBits left(static_cast<double>(x[k])), right(static_cast<double>(y[k]));
     products.push_back(left * right);
     exact = exact + products[k];
-    multiply.rows.push_back(row_of(
-        fmt::format("{} \u00d7 {}", brief_text(double{x[k]}, 4), brief_text(double{y[k]}, 4)),
-        products[k]));
+    multiply.rows.push_back(
+        row_of(fmt::format("{} \u00d7 {}", brief_text(double{x[k]}), brief_text(double{y[k]})),
+               products[k]));
     if (products[k].zero()) {
       any_zero = true;
     } else {
@@ -254,9 +258,9 @@ Walk dot_walk(const SumSpec& spec, std::span<const double> a, std::span<const do
         ExactBits(static_cast<double>(x[k])) * ExactBits(static_cast<double>(y[k]));
     exact = exact + product;
     const float sum = sum_of_products(spec, x, y);
-    WalkStep step{fmt::format("Term {} of {}", k + 1, a.size()), {}, {}};
     const std::string name =
-        fmt::format("{} \u00d7 {}", brief_text(double{x[k]}, 4), brief_text(double{y[k]}, 4));
+        fmt::format("{} \u00d7 {}", brief_text(double{x[k]}), brief_text(double{y[k]}));
+    WalkStep step{"Add " + name, {}, {}};
     if (std::isfinite(before)) {
       step.rows.push_back(row_of("sum so far", ExactBits(static_cast<double>(before))));
     }

@@ -263,7 +263,7 @@ TEST_F(LabTabs, StepsThroughADotProduct) {
   lab.walk.accumulation = "format";
   enter("lab/walk/list_a", "2048,1,1");
   enter("lab/walk/list_b", "3x1");
-  EXPECT_EQ(ui.text("lab/walk/title"), "1 of 3: Term 1 of 3");
+  EXPECT_EQ(ui.text("lab/walk/title"), "1 of 3: Add 2048 \u00d7 1");
   ui.click("lab/walk/step/2");
   EXPECT_NE(ui.text("lab/walk/text").find("stays where it is"), std::string::npos);
   EXPECT_EQ(ui.text("lab/walk/row/3"), "2048");

@@ -64,6 +64,17 @@ TEST(FmaWalk, OverflowOfTheProduct) {
   EXPECT_TRUE(std::isinf(walk.separate));
 }
 
+TEST(FmaWalk, SaturatesAndFlushes) {
+  // e2m1 ends at 6: 4 * 3 is 12.
+  const Walk large = fma_walk(kE2m1, 4.0f, 3.0f, 0.0f);
+  EXPECT_EQ(large.result, 6.0f);
+  EXPECT_NE(large.steps[2].text.find("it saturates"), std::string::npos) << large.steps[2].text;
+  const FloatFormat flushing = parse_format("fp16:ftz-out").value();
+  const Walk small = fma_walk(flushing, 0x1.8p-10f, 0x1.004p-6f, 0.0f);
+  EXPECT_EQ(small.result, 0.0f);
+  EXPECT_NE(small.steps[2].text.find("flushes"), std::string::npos) << small.steps[2].text;
+}
+
 TEST(TensorCoreWalk, BitsAfterTheCutGiveTheResult) {
   for (const char* arch : {"v100", "a100", "h100-wgmma", "b200-tcgen05", "ada"}) {
     for (const FloatFormat& format : {kFp16, kBf16, kE4m3fn}) {
