@@ -75,11 +75,8 @@ std::optional<uint32_t> read_number(std::string_view text, const FloatFormat& fo
   } else if (const auto number = detail::parse_decimal(text, format)) {
     return detail::code_of_value(number->value, format);
   }
-  problem = text.empty() ? "enter a number"
-                         : fmt::format(
-                               "'{}' is not a number: enter 0.1, 1e-7, inf, 0x1.8p-3 or a "
-                               "code such as 0x2e66 or 0b0101",
-                               text);
+  problem =
+      text.empty() ? "enter a number" : fmt::format("'{}' is neither a number nor a code", text);
   return std::nullopt;
 }
 

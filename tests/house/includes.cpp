@@ -95,7 +95,7 @@ constexpr std::array<Library, 19> kLibraries{{
     {"libzip", {"zip.h"}, {"core/data/", "cli/tasks/doctor.cpp"}},
     {"nlohmann-json",
      {"nlohmann/"},
-     {"core/json_keys.cpp", "core/policy/*.cpp", "analysis/", "gui/", "cli/"}},
+     {"core/json_keys.cpp", "core/policy/*.cpp", "core/lab/*.cpp", "analysis/", "gui/", "cli/"}},
     {"fmt",
      {"fmt/"},
      {"core/policy/*.cpp", "core/data/", "core/lab/", "emulation/", "gpu/", "analysis/", "gui/",

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+#include "cli/tasks/puzzle_progress.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+namespace halfscope {
+namespace {
+
+constexpr const char* kSchema = "halfscope.progress/1";
+
+}  // namespace
+
+std::filesystem::path progress_file() {
+  if (const char* file = std::getenv("HALFSCOPE_PROGRESS")) return file;
+  const auto below = [](const char* variable, const char* path) -> std::filesystem::path {
+    const char* folder = std::getenv(variable);
+    return folder == nullptr || *folder == '\0' ? std::filesystem::path()
+                                                : std::filesystem::path(folder) / path;
+  };
+  if (auto file = below("XDG_DATA_HOME", "halfscope/puzzles.json"); !file.empty()) return file;
+  return below("HOME", ".local/share/halfscope/puzzles.json");
+}
+
+PuzzleProgress read_progress(const std::filesystem::path& file) {
+  PuzzleProgress progress;
+  std::ifstream in(file, std::ios::binary);
+  if (file.empty() || !in) return progress;
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || json.value("schema", "") != kSchema) return progress;
+  const auto levels = json.find("levels");
+  if (levels == json.end() || !levels->is_object()) return progress;
+  const auto number = [](const nlohmann::json& level, const char* key) -> int64_t {
+    const auto found = level.find(key);
+    return found != level.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+  };
+  for (const auto& [name, level] : levels->items()) {
+    if (!level.is_object()) continue;
+    const auto solved = level.find("solved");
+    progress[name] = {.bits = number(level, "bits"),
+                      .par = number(level, "par"),
+                      .tries = number(level, "tries"),
+                      .solved = solved != level.end() && *solved == nlohmann::json(true)};
+  }
+  return progress;
+}
+
+bool write_progress(const std::filesystem::path& file, const PuzzleProgress& progress) {
+  if (file.empty()) return true;
+  nlohmann::ordered_json json{{"schema", kSchema}, {"levels", nlohmann::ordered_json::object()}};
+  for (const auto& [name, level] : progress) {
+    json["levels"][name] = {
+        {"solved", level.solved}, {"tries", level.tries}, {"bits", level.bits}, {"par", level.par}};
+  }
+  std::error_code error;
+  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
+  // A reader never sees half a file.
+  const std::filesystem::path fresh = file.string() + ".partial";
+  std::ofstream out(fresh, std::ios::binary);
+  out << json.dump(1) << '\n';
+  out.close();
+  if (!out) {
+    std::filesystem::remove(fresh, error);
+    return false;
+  }
+  std::filesystem::rename(fresh, file, error);
+  return !error;
+}
+
+}  // namespace halfscope
