@@ -8,7 +8,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "core/lab/format_facts.h"
+#include "core/lab/explain.h"
 #include "gui/lab/number_line.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
@@ -96,7 +96,8 @@ void draw_layout(const LabFrame& frame, const FloatFormat& format, float width) 
 }
 
 void draw_facts(const LabFrame& frame, const FloatFormat& format) {
-  const FormatFacts facts = facts_of(format);
+  const FormatFacts facts = lab::format_facts(format);
+  const double smallest = format.flush_out ? facts.smallest_normal : facts.smallest;
   constexpr ImGuiTableFlags kFlags =
       ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoSavedSettings;
   if (!ImGui::BeginTable("lab/build/facts", 2, kFlags)) return;
@@ -110,20 +111,23 @@ void draw_facts(const LabFrame& frame, const FloatFormat& format) {
   lab_fact(frame, "lab/build/normal", "smallest normal", power(facts.smallest_normal),
            "The smallest number with all significant bits.");
   lab_fact(frame, "lab/build/smallest", "smallest",
-           format.flush_out ? "subnormals become 0" : power(facts.smallest),
+           format.flush_out ? "subnormals become 0" : power(smallest),
            "The smallest positive number. Half of it becomes 0.");
   lab_fact(frame, "lab/build/epsilon", "epsilon", power(facts.epsilon),
            "The distance from 1 to the next number.");
   lab_fact(frame, "lab/build/digits", "precision",
-           fmt::format("{} bits, {:.1f} decimal digits", format.mantissa_bits + 1, facts.digits));
-  lab_fact(frame, "lab/build/values", "numbers",
-           fmt::format("{} of {} codes{}", grouped(facts.values), grouped(facts.codes),
-                       facts.nans > 0 ? fmt::format(", {} NaN", grouped(facts.nans)) : ""),
-           "Different finite numbers. Both zeros count as one.");
-  lab_fact(frame, "lab/build/range", "dynamic range",
-           fmt::format("{:.1f} dB, {:.1f} powers of two", facts.decibels,
-                       std::log2(facts.largest / facts.smallest)),
-           "From the smallest positive to the largest number: 20 log10 of their ratio.");
+           fmt::format("{} bits, {:.1f} decimal digits", format.mantissa_bits + 1,
+                       (format.mantissa_bits + 1) * std::log10(2.0)));
+  lab_fact(
+      frame, "lab/build/values", "numbers",
+      fmt::format("{} of {} codes{}", grouped(facts.values), grouped(int64_t{1} << format.bits()),
+                  facts.nans > 0 ? fmt::format(", {} NaN", grouped(facts.nans)) : ""),
+      "Different finite numbers. Both zeros count as one.");
+  lab_fact(
+      frame, "lab/build/range", "dynamic range",
+      fmt::format("{:.1f} dB, {:.1f} powers of two", 20.0 * std::log10(facts.largest / smallest),
+                  std::log2(facts.largest / smallest)),
+      "From the smallest positive to the largest number: 20 log10 of their ratio.");
   ImGui::EndTable();
 }
 

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "analysis/rules/text.h"
-#include "core/lab/format_facts.h"
+#include "core/lab/same_number.h"
 #include "gui/lab/lab_tabs.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"

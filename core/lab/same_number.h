@@ -1,29 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Range, precision and number of values of a format, and one number in all formats.
+// One number in all formats: what each stores, and how far off that is.
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/numeric/formats/float_format.h"
 
 namespace halfscope::lab {
-
-struct FormatFacts {
-  double largest = 0.0;
-  double smallest_normal = 0.0;
-  double smallest = 0.0;  ///< positive; the smallest normal one if subnormals are flushed
-  double epsilon = 0.0;   ///< from 1 to the next number; of the spacing at 1 if 1 is not a value
-  int64_t codes = 0;      ///< 2^bits
-  int64_t values = 0;     ///< different finite numbers; both zeros count as one
-  int64_t nans = 0;       ///< codes
-  int64_t infinities = 0;
-  double decibels = 0.0;  ///< 20 log10(largest / smallest)
-  double digits = 0.0;    ///< decimal digits of precision: log10 of 2^(mantissa_bits + 1)
-};
-FormatFacts facts_of(const FloatFormat& format);
 
 /// The result of storing a number in a format.
 enum class Fate : uint8_t {

@@ -1,44 +1,14 @@
 // SPDX-License-Identifier: MIT
-#include "core/lab/format_facts.h"
+#include "core/lab/same_number.h"
 
 #include <cmath>
 #include <limits>
 
-#include "core/numeric/elementary/elementary.h"
 #include "core/numeric/formats/codes.h"
 #include "core/numeric/formats/round.h"
 #include "core/numeric/statistics/ulp.h"
 
 namespace halfscope::lab {
-namespace {
-
-constexpr double kLog2 = 0.6931471805599453, kLog10 = 2.302585092994046;  // natural logarithms
-
-}  // namespace
-
-FormatFacts facts_of(const FloatFormat& format) {
-  FormatFacts facts{.largest = format.max_finite(),
-                    .smallest_normal = format.min_normal(),
-                    .smallest = format.flush_out ? format.min_normal() : format.min_subnormal(),
-                    .epsilon = ulp_size(1.0, format)};
-  const int64_t fractions = int64_t{1} << format.mantissa_bits;
-  facts.codes = int64_t{1} << format.bits();
-  if (format.encoding == Encoding::ieee) {
-    facts.infinities = 2;
-    facts.nans = 2 * (fractions - 1);
-  } else if (format.encoding == Encoding::finite_nan) {
-    facts.nans = 2;
-  } else if (format.encoding == Encoding::fnuz) {
-    facts.nans = 1;
-  }
-  facts.values = facts.codes - facts.infinities - facts.nans;
-  if (format.has_negative_zero()) --facts.values;
-  if (format.flush_out) facts.values -= 2 * (fractions - 1);
-  facts.decibels = 20.0 / kLog10 * elementary::log(facts.largest / facts.smallest);
-  facts.digits = (format.mantissa_bits + 1) * kLog2 / kLog10;
-  return facts;
-}
-
 const char* fate_name(Fate fate) noexcept {
   switch (fate) {
     case Fate::exact:
