@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/lab/number_text.h"
 #include "core/numeric/formats/codes.h"
+#include "core/numeric/formats/rng.h"
 #include "core/numeric/formats/round.h"
 #include "core/numeric/scaling/ue8m0.h"
 
@@ -91,8 +92,6 @@ BlockElement store(float input, double scale, const BlockFormat& format) {
   return result;
 }
 
-std::string short_text(double value) { return fmt::format("{:.5g}", value); }
-
 }  // namespace
 
 std::string_view block_scale_rule_name(BlockScaleRule rule) noexcept {
@@ -168,6 +167,46 @@ BlockView view_block(std::span<const float> values, const BlockFormat& format, B
   return view;
 }
 
+const char* block_example_name(BlockExample example) noexcept {
+  switch (example) {
+    case BlockExample::normal:
+      return "normal";
+    case BlockExample::outlier:
+      return "one outlier";
+    case BlockExample::small:
+      return "all small";
+    case BlockExample::clipped:
+      return "largest clipped";
+    case BlockExample::ramp:
+      return "ramp";
+  }
+  return "unknown";
+}
+
+std::array<float, kMostBlockValues> block_example(BlockExample example) {
+  std::array<float, kMostBlockValues> values{};
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (example == BlockExample::ramp) {
+      values[i] = -4.0f + 8.0f * static_cast<float>(i) / static_cast<float>(values.size() - 1);
+      continue;
+    }
+    // Twelve uniform numbers have a variance of 1: their sum is close to a normal distribution.
+    double sum = -6.0;
+    for (uint64_t draw = 0; draw < 12; ++draw) {
+      sum += static_cast<double>(random_word(3, 0, 0, 12 * i + draw) >> 11) * 0x1p-53;
+    }
+    // Two decimals are easy to read.
+    values[i] = static_cast<float>(std::round(sum * 100.0) / 100.0);
+    if (example == BlockExample::small) values[i] *= 1e-5f;
+  }
+  if (example == BlockExample::outlier) values[11] = 60.0f;
+  if (example == BlockExample::clipped) {
+    for (float& x : values) x *= 2.0f;
+    values[20] = 7.2f;
+  }
+  return values;
+}
+
 std::string scale_reason(const BlockView& view, size_t index) {
   const SharedScale& shared = view.scales.at(index);
   const FloatFormat& element = view.format.element;
@@ -180,10 +219,10 @@ std::string scale_reason(const BlockView& view, size_t index) {
     return fmt::format(
         "The tensor's scale, {} / (6 \u00d7 448) = {}, makes room for every block. This block's "
         "largest magnitude is {}, so its scale is {} / (6 \u00d7 {}) = {}, stored in e4m3fn as {}.",
-        short_text(static_cast<double>(view.tensor_amax)),
-        short_text(static_cast<double>(view.tensor_scale)), short_text(amax), short_text(amax),
-        short_text(static_cast<double>(view.tensor_scale)), short_text(shared.wanted),
-        short_text(static_cast<double>(shared.scale)));
+        brief_text(static_cast<double>(view.tensor_amax)),
+        brief_text(static_cast<double>(view.tensor_scale)), brief_text(amax), brief_text(amax),
+        brief_text(static_cast<double>(view.tensor_scale)), brief_text(shared.wanted),
+        brief_text(static_cast<double>(shared.scale)));
   }
   if (shared.amax == 0.0f) return "All values are 0, so the scale is the smallest: 2^-127.";
   const int power = static_cast<int>(shared.code) - 127;
@@ -198,31 +237,31 @@ std::string scale_reason(const BlockView& view, size_t index) {
       return fmt::format(
           "floor: {} is at least 2^{} and below 2^{}, and the largest power of two in {} is 2^{}, "
           "so the scale is {}.",
-          short_text(amax), exponent, exponent + 1, name, top, limited(exponent));
+          brief_text(amax), exponent, exponent + 1, name, top, limited(exponent));
     case BlockScaleRule::nearest:
       return fmt::format(
           "nearest: {} in the precision of {} is {}, {} 2^{}, and the largest power of two in {} "
           "is 2^{}, so the scale is {}.",
-          short_text(amax), name, short_text(shared.rounded_amax),
+          brief_text(amax), name, brief_text(shared.rounded_amax),
           exponent_of(shared.rounded_amax) > exponent ? "which reaches" : "at least",
           exponent_of(shared.rounded_amax), name, top, limited(exponent_of(shared.rounded_amax)));
     case BlockScaleRule::ceil:
       break;
   }
   const int floor_power = exponent - top;
-  const std::string largest = short_text(element.max_finite());
+  const std::string largest = brief_text(element.max_finite());
   if (power > floor_power && floor_power + 127 >= 0) {
     return fmt::format(
         "ceil: a scale of 2^{} reaches only {} \u00d7 2^{} = {}, less than {}, so the scale is the "
         "next power of two, 2^{}.",
         floor_power, largest, floor_power,
-        short_text(std::ldexp(element.max_finite(), floor_power)), short_text(amax), power);
+        brief_text(std::ldexp(element.max_finite(), floor_power)), brief_text(amax), power);
   }
   return fmt::format(
       "ceil: 2^{} is the smallest scale that clips nothing, because {} \u00d7 2^{} = {} is at "
       "least "
       "{}.",
-      power, largest, power, short_text(std::ldexp(element.max_finite(), power)), short_text(amax));
+      power, largest, power, brief_text(std::ldexp(element.max_finite(), power)), brief_text(amax));
 }
 
 }  // namespace halfscope::lab

@@ -5,6 +5,7 @@
 // computing.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -74,6 +75,20 @@ inline constexpr size_t kMostBlockValues = 32;
 /// as that.
 BlockView view_block(std::span<const float> values, const BlockFormat& format, BlockScaleRule rule,
                      std::optional<float> tensor_amax = std::nullopt);
+
+/// Values that show what a shared scale does.
+enum class BlockExample : uint8_t {
+  normal,   ///< about normally distributed, standard deviation 1
+  outlier,  ///< the same with one value of 60
+  small,    ///< the same times 10^-5: the scale adapts
+  clipped,  ///< the largest is 7.2, between 6 and 8: the rules differ
+  ramp,     ///< evenly spaced from -4 to 4
+};
+inline constexpr BlockExample kAllBlockExamples[] = {BlockExample::normal, BlockExample::outlier,
+                                                     BlockExample::small, BlockExample::clipped,
+                                                     BlockExample::ramp};
+const char* block_example_name(BlockExample example) noexcept;  ///< "one outlier"
+std::array<float, kMostBlockValues> block_example(BlockExample example);
 
 /// Returns in one or two sentences how the scale with this index came about.
 std::string scale_reason(const BlockView& view, size_t index);

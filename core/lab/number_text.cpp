@@ -108,6 +108,12 @@ std::string distinct_text(float value, const FloatFormat& format) {
   return fmt::format("{:.{}g}", static_cast<double>(value), kept);
 }
 
+std::string brief_text(double value, int digits) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0.0 ? "infinity" : "-infinity";
+  return fmt::format("{:.{}g}", value, digits);
+}
+
 std::string hex_float(double value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   return fmt::format("{:a}", value);

@@ -32,6 +32,8 @@ std::string value_text(float value, const FloatFormat& format);  ///< shortest t
 std::string exact_text(float value);                             ///< all digits, "infinity", "NaN"
 /// Returns all digits if they are few, else enough to distinguish the value from its neighbours.
 std::string distinct_text(float value, const FloatFormat& format);
+/// Returns at most `digits` significant digits, "infinity" or "NaN", for sentences.
+std::string brief_text(double value, int digits = 5);
 std::string hex_float(double value);                              ///< "0x1.998p-4"
 std::string code_text(uint32_t code, const FloatFormat& format);  ///< "0x2e66"
 /// Returns "+ 1.599609375 x 2^-4", with a times sign that fonts without Unicode have, too.

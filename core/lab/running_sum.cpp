@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 
 #include "core/lab/number_text.h"
 #include "core/numeric/formats/arithmetic.h"
@@ -77,6 +78,66 @@ SumSeries run_series(std::string name, Sum sum, const std::vector<Terms>& terms,
 }
 
 }  // namespace
+
+SumMoment sum_moment(const std::vector<Terms>& terms, const FloatFormat& format, int64_t done) {
+  SumMoment moment;
+  for (const Terms& group : terms) {
+    const float term = static_cast<float>(round_to_format(group.value, format).value);
+    bool moves = true;
+    for (int64_t i = 0; i < group.count && moment.done < done; ++i, ++moment.done) {
+      const float before = moment.sum;
+      if (moves) moment.sum = add(moment.sum, term, format).value;
+      moves = moves && moment.sum != before && !std::isnan(moment.sum);
+    }
+    if (moment.done < done) continue;
+    const int64_t ahead =
+        std::accumulate(terms.begin(), terms.begin() + (&group - terms.data()) + 1, int64_t{0},
+                        [](int64_t count, const Terms& each) { return count + each.count; });
+    if (ahead == moment.done) continue;  // the next term is of the next group
+    moment.term = term;
+    break;
+  }
+  moment.next = moment.term ? add(moment.sum, *moment.term, format).value : moment.sum;
+  moment.exact =
+      static_cast<double>(moment.sum) + (moment.term ? static_cast<double>(*moment.term) : 0.0);
+  moment.below = neighbour(moment.sum, -1, format);
+  moment.above = neighbour(moment.sum, +1, format);
+  return moment;
+}
+
+std::string moment_text(const SumMoment& moment, const FloatFormat& format) {
+  const std::string sum = brief_text(static_cast<double>(moment.sum));
+  if (!moment.term) return fmt::format("All terms are added. The sum is {}.", sum);
+  const double term = static_cast<double>(*moment.term);
+  if (!std::isfinite(moment.sum)) return fmt::format("The sum is {} and stays that.", sum);
+  if (term == 0.0) return "The term is 0 in this format, so it changes nothing.";
+  if (!std::isfinite(moment.next) || std::fabs(moment.exact) > format.max_finite()) {
+    if (std::isfinite(moment.next) && moment.next != moment.sum) {
+      return fmt::format("{} + {} saturates at {}.", sum, brief_text(term),
+                         brief_text(static_cast<double>(moment.next)));
+    }
+    return fmt::format("{} + {} is beyond the largest number, {}: the sum {}.", sum,
+                       brief_text(term), brief_text(format.max_finite()),
+                       std::isfinite(moment.next) ? "stays there" : "overflows");
+  }
+  const double toward = static_cast<double>(term > 0.0 ? moment.above : moment.below);
+  const double half = std::fabs(toward - static_cast<double>(moment.sum)) / 2.0;
+  if (moment.next == moment.sum) {
+    const std::string start = fmt::format("Half an ulp of {} is {}: ", sum, brief_text(half));
+    return std::fabs(term) == half
+               ? fmt::format("{}adding {} is a tie, and ties go to even. The sum stays.", start,
+                             brief_text(term))
+               : fmt::format("{}adding {} is less than that. The sum stays.", start,
+                             brief_text(term));
+  }
+  const double lost = static_cast<double>(moment.next) - moment.exact;
+  if (lost == 0.0) {
+    return fmt::format("{} + {} = {}, exactly.", sum, brief_text(term), brief_text(moment.exact));
+  }
+  return fmt::format("{} + {} = {} lies between two numbers and is rounded to {}.", sum,
+                     brief_text(term), brief_text(moment.exact, 9),
+                     brief_text(static_cast<double>(moment.next)));
+}
 
 std::optional<std::vector<Terms>> read_terms(std::string_view text, std::string& problem) {
   std::vector<Terms> terms;

@@ -38,6 +38,19 @@ struct RunningSums {
   double exact = 0.0;
 };
 
+/// A plain sum in a format at one moment, and the next addition.
+struct SumMoment {
+  int64_t done = 0;  ///< terms added so far
+  float sum = 0.0f;
+  std::optional<float> term{};       ///< the next one, rounded to the format; empty after the last
+  float next = 0.0f;                 ///< the sum after it
+  double exact = 0.0;                ///< sum + term, as a double
+  float below = 0.0f, above = 0.0f;  ///< neighbors of the sum in the format
+};
+SumMoment sum_moment(const std::vector<Terms>& terms, const FloatFormat& format, int64_t done);
+/// Returns what the next addition does and why: "Half an ulp of 2048 is 1: ...".
+std::string moment_text(const SumMoment& moment, const FloatFormat& format);
+
 /// Sums in the format (plain, compensated and stochastic), bf16, fp16 and fp32. The terms are
 /// rounded to the format of each sum first. `seed` is of the random bits.
 RunningSums running_sums(const std::vector<Terms>& terms, const FloatFormat& format,

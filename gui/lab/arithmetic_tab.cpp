@@ -6,7 +6,8 @@
 #include <cmath>
 
 #include "core/numeric/formats/codes.h"
-#include "gui/lab/lab_tabs.h"
+#include "core/numeric/statistics/ulp.h"
+#include "gui/lab/number_line.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 
@@ -96,6 +97,19 @@ void draw_arithmetic_tab(const LabFrame& frame) {
   lab_fact(frame, "lab/result/flags", "flags", flags_text(result.result.flags),
            "IEEE 754 exceptions, and what happened to the result.");
   ImGui::EndTable();
+  if (result.result.exact.empty() || std::isnan(result.result.error_ulps)) return;
+  // The exact result next to its rounded one; as a double it is exact or indistinguishable here.
+  const double exact =
+      static_cast<double>(result.result.value) -
+      result.result.error_ulps * ulp_size(static_cast<double>(result.result.value), lab.shown());
+  const std::optional<double> typed = read_double(result.result.exact);
+  ImGui::Dummy({0, frame.px(8)});
+  draw_bins(frame, "lab/result/bins",
+            {.chosen = result.result.value,
+             .exact = typed.value_or(exact),
+             .label = "exact: " + brief_text(typed.value_or(exact), 9)},
+            ImGui::GetContentRegionAvail().x,
+            std::min(lab_room(frame, 110, frame.px(4)), frame.px(600)));
 }
 
 }  // namespace halfscope::gui

@@ -8,7 +8,7 @@
 
 #include "core/numeric/formats/codes.h"
 #include "core/numeric/statistics/ulp.h"
-#include "gui/lab/lab_tabs.h"
+#include "gui/lab/number_line.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
@@ -78,8 +78,8 @@ void draw_cells(const LabFrame& frame) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float room = ImGui::GetContentRegionAvail().x - 2 * group;
   const float each =
-      std::floor(std::clamp(room / static_cast<float>(bits), frame.px(9), frame.px(30)));
-  const float height = std::round(frame.px(30));
+      std::floor(std::clamp(room / static_cast<float>(bits), frame.px(9), frame.px(44)));
+  const float height = std::round(std::clamp(each, frame.px(30), frame.px(40)));
   ImDrawList& list = *ImGui::GetWindowDrawList();
   float x = at.x;
   float part_start = x;
@@ -196,7 +196,7 @@ void draw_compared(const LabFrame& frame) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     if (ui::selectable(fmt::format("lab/in/{}", name), name.c_str(), format == lab.shown(), {0, 0},
-                       ImGuiSelectableFlags_SpanAllColumns)) {
+                       kLabRow)) {
       lab.set_format(format);
     }
     ImGui::PushFont(frame.fonts.mono);
@@ -236,6 +236,16 @@ void draw_bits_tab(const LabFrame& frame) {
   ImGui::BeginGroup();
   draw_compared(frame);
   ImGui::EndGroup();
+  const float value = lab.number();
+  if (!std::isfinite(value)) return;
+  const double exact = lab.typed() ? lab.typed()->approximate() : static_cast<double>(value);
+  ImGui::Dummy({0, frame.px(4)});
+  draw_bins(frame, "lab/bits/bins",
+            {.chosen = value,
+             .exact = exact,
+             .label = (lab.typed() ? "typed: " : "number: ") + brief_text(exact, 9)},
+            ImGui::GetContentRegionAvail().x,
+            std::min(lab_room(frame, 110, frame.px(4)), frame.px(420)));
 }
 
 }  // namespace halfscope::gui

@@ -2,6 +2,8 @@
 // core/lab and core/numeric compute everything; this file parses the input and keeps the state.
 #include "gui/lab/float_lab.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 #include <limits>
@@ -10,7 +12,11 @@
 
 namespace halfscope::gui {
 
-FloatLab::FloatLab() : shown_(kFp16) { entry_edited(); }
+FloatLab::FloatLab() : shown_(kFp16) {
+  entry_edited();
+  blocks.entry = fmt::format(
+      "{:.4g}", static_cast<double>(blocks.values[static_cast<size_t>(blocks.selected)]));
+}
 
 std::string FloatLab::format_problem() const { return halfscope::format_problem(format); }
 
@@ -96,8 +102,20 @@ LabResult calculate(const FloatLab& lab) {
   return result;
 }
 
+namespace {
+
+void multiply_in_fp16(FloatLab& lab, const char* squared) {
+  lab.set_format(kFp16);
+  lab.operation = Operation::mul;
+  lab.mode = RoundingMode::nearest_even;
+  lab.a = lab.b = squared;
+  lab.show(LabTab::arithmetic);
+}
+
+}  // namespace
+
 std::span<const LabPreset> lab_presets() {
-  static constexpr std::array<LabPreset, 6> kPresets{
+  static constexpr std::array kPresets{
       LabPreset{
           "Why 65504", "The largest fp16 number.",
           [](FloatLab& lab) {
@@ -143,20 +161,120 @@ std::span<const LabPreset> lab_presets() {
       LabPreset{"Stalled sums", "Adding one, over and over.",
                 [](FloatLab& lab) {
                   lab.set_format(kFp16);
-                  lab.term = "1";
-                  lab.count = 4096;
+                  lab.terms = "4096x1";
+                  lab.moment = -1;
                   lab.show(LabTab::accumulate);
                   lab.note =
                       "A sum of ones stalls at 2048 in fp16 and at 256 in bf16. Kahan summation "
                       "and stochastic rounding keep growing.";
                 }},
-      LabPreset{"Ties to even", "Halfway between two numbers.", [](FloatLab& lab) {
+      LabPreset{"Ties to even", "Halfway between two numbers.",
+                [](FloatLab& lab) {
                   lab.set_format(kFp16);
                   lab.value = "2049";
                   lab.show(LabTab::rounding);
                   lab.note =
                       "2049 is as far from 2048 as from 2050. Round to nearest even picks the one "
                       "whose last bit is 0, so that errors do not add up in one direction.";
+                }},
+      LabPreset{"256 \u00d7 256 = infinity", "Overflow in fp16.",
+                [](FloatLab& lab) {
+                  multiply_in_fp16(lab, "256");
+                  lab.note =
+                      "65536 is larger than 65504, the largest fp16 number, so the product is "
+                      "infinity. Squares of activations overflow this early. bf16 has no problem.";
+                }},
+      LabPreset{"1e-5 squared = 0", "Underflow in fp16.",
+                [](FloatLab& lab) {
+                  multiply_in_fp16(lab, "1e-5");
+                  lab.note =
+                      "1e-10 is far below 2^-24, the smallest fp16 number, so the product becomes "
+                      "0. Adam squares gradients: keep its second moment in fp32.";
+                }},
+      LabPreset{"Loss scale", "A gradient that fp16 loses, and how to save it.",
+                [](FloatLab& lab) {
+                  lab.set_format(kFp16);
+                  lab.entry = "1e-8";
+                  lab.entry_edited();
+                  lab.shift = 16.0;
+                  lab.show(LabTab::same_number);
+                  lab.note =
+                      "fp16 flushes a gradient of 1e-8 to zero. Multiplied by a loss scale of 2^16 "
+                      "it is 0.000655, and fp16 stores it. Move the slider to 0 and see it vanish.";
+                }},
+      LabPreset{"bf16 needs no loss scale", "The same gradient in bf16.",
+                [](FloatLab& lab) {
+                  lab.set_format(kBf16);
+                  lab.entry = "1e-8";
+                  lab.entry_edited();
+                  lab.shift = 0.0;
+                  lab.show(LabTab::same_number);
+                  lab.note =
+                      "bf16 has the eight exponent bits of fp32, so 1e-8 is an ordinary number. It "
+                      "pays with precision: seven fraction bits, an error of up to 0.39%.";
+                }},
+      LabPreset{
+          "7 bits can be enough", "A sum of bf16 numbers.",
+          [](FloatLab& lab) {
+            lab.set_format(kBf16);
+            lab.walk.kind = WalkState::Kind::dot;
+            lab.walk.accumulation = "fp32";
+            lab.walk.list_a = "0.1,0.2,0.3,0.4,0.6,0.7,0.8,0.9,1.1,1.3,1.7,1.9";
+            lab.walk.list_b = "12x1";
+            lab.walk.first = 11;
+            lab.show(LabTab::walk);
+            lab.note =
+                "bf16 stores these numbers with errors of up to 0.26%, some up, some down. In "
+                "an fp32 sum most of that cancels: the sum is off by only 0.015%.";
+          }},
+      LabPreset{"Block with an outlier", "One value sets the scale of all.",
+                [](FloatLab& lab) {
+                  lab.blocks.values = block_example(BlockExample::outlier);
+                  lab.blocks.format = "mxfp4";
+                  lab.blocks.rule = BlockScaleRule::floor;
+                  lab.blocks.selected = 11;
+                  lab.blocks.entry = "60";
+                  lab.show(LabTab::blocks);
+                  lab.note =
+                      "60 makes the scale of all 32 values 8. Elements of mxfp4 start at 0.5, so "
+                      "everything up to 2 becomes 0. Drag the outlier down, and the others return.";
+                }},
+      LabPreset{"Rounding at random", "Why stochastic rounding has no bias.",
+                [](FloatLab& lab) {
+                  lab.set_format(kFp16);
+                  lab.drops.value = "2048.25";
+                  lab.show(LabTab::stochastic);
+                  lab.note =
+                      "Round to nearest turns 2048.25 into 2048 every time, so small updates never "
+                      "arrive. Stochastic rounding goes up in one of eight cases: on average, "
+                      "nothing is lost.";
+                }},
+      LabPreset{"fma or two roundings", "The same formula, two results.",
+                [](FloatLab& lab) {
+                  lab.set_format(kFp16);
+                  const WalkState fresh;
+                  lab.walk.kind = WalkState::Kind::fma;
+                  lab.walk.a = fresh.a;
+                  lab.walk.b = fresh.b;
+                  lab.walk.c = fresh.c;
+                  lab.walk.first = 2;
+                  lab.show(LabTab::walk);
+                  lab.note =
+                      "mul + add rounds twice and loses the last bit of the product; here that bit "
+                      "is the whole result. fma rounds once. Press Next to see where it goes.";
+                }},
+      LabPreset{"Tensor cores cut bits", "fp8 sums keep 13 bits on some GPUs.", [](FloatLab& lab) {
+                  lab.set_format(kE4m3fn);
+                  lab.walk.kind = WalkState::Kind::tensor_core;
+                  lab.walk.arch = "ada";
+                  lab.walk.list_a = "16,8x0.015625";
+                  lab.walk.list_b = "16,8x1";
+                  lab.walk.start = "0";
+                  lab.walk.first = 1;
+                  lab.show(LabTab::walk);
+                  lab.note =
+                      "Ada sums fp8 products with 13 bits below the largest exponent. Next to 256, "
+                      "eight products of 2^-6 vanish. Choose b200-tcgen05, which keeps 25 bits.";
                 }}};
   return kPresets;
 }

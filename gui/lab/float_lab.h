@@ -17,12 +17,25 @@
 #include "core/lab/running_sum.h"
 #include "core/numeric/formats/float_format.h"
 #include "core/numeric/formats/rounding.h"
+#include "gui/lab/lab_state.h"
 
 namespace halfscope::gui {
 
 using namespace lab;  // the lab in the viewer shows what core/lab computes
 
-enum class LabTab : uint8_t { bits, rounding, line, arithmetic, accumulate, formats };
+enum class LabTab : uint8_t {
+  bits,
+  rounding,
+  stochastic,
+  line,
+  same_number,
+  arithmetic,
+  walk,
+  accumulate,
+  blocks,
+  formats,
+  builder,
+};
 struct FloatLab {
   LabTab tab = LabTab::bits;
   std::string format = "fp16";  ///< as typed; shown() is the last that was one
@@ -39,11 +52,19 @@ struct FloatLab {
   Operation operation = Operation::add;
   RoundingMode mode = RoundingMode::nearest_even;
   std::string a = "2048", b = "1", c = "0";
+  // All formats
+  double shift = 0.0;  ///< the number is multiplied by 2^shift, as by a loss scale
   // Accumulate
-  std::string term = "1";
-  int count = 4096;
-  RunningSums sums{};  ///< of `sums_of`, kept while nothing is edited
-  std::string sums_of{};
+  std::string terms = "4096x1";
+  int64_t moment = -1;  ///< terms added at the marker; -1: where the sum stalls, or the end
+  RunningSums sums{};   ///< of `sums_of`, kept while nothing is edited
+  SumMoment at_moment{};
+  std::string sums_of{}, moment_of{};
+
+  BlocksState blocks{};
+  DropsState drops{};
+  WalkState walk{};
+  bool moving = false;  ///< a tab animates: the next frame must be drawn without waiting for input
 
   FloatLab();
 

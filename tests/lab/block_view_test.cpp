@@ -270,5 +270,25 @@ TEST(BlockView, ErrorsAsRoots) {
   EXPECT_DOUBLE_EQ(view.rms_input, std::sqrt(30.5));
 }
 
+TEST(BlockView, Examples) {
+  double sum = 0.0, squares = 0.0;
+  for (const float x : block_example(BlockExample::normal)) {
+    sum += static_cast<double>(x);
+    squares += static_cast<double>(x) * static_cast<double>(x);
+  }
+  EXPECT_NEAR(sum / 32, 0.0, 0.6) << "more than three standard deviations of the mean";
+  EXPECT_NEAR(squares / 32, 1.0, 0.8);
+  const auto view = [](BlockExample example, BlockScaleRule rule) {
+    return view_block(block_example(example), kMxfp4, rule);
+  };
+  EXPECT_EQ(view(BlockExample::outlier, BlockScaleRule::floor).scales[0].amax, 60.0f);
+  EXPECT_GT(view(BlockExample::outlier, BlockScaleRule::floor).scales[0].flushed, 20);
+  EXPECT_LT(view(BlockExample::small, BlockScaleRule::floor).scales[0].flushed, 8);
+  EXPECT_EQ(view(BlockExample::clipped, BlockScaleRule::floor).scales[0].clipped, 1);
+  EXPECT_EQ(view(BlockExample::clipped, BlockScaleRule::nearest).scales[0].clipped, 0);
+  EXPECT_EQ(block_example(BlockExample::ramp).front(), -4.0f);
+  EXPECT_EQ(block_example(BlockExample::ramp).back(), 4.0f);
+}
+
 }  // namespace
 }  // namespace halfscope::lab
