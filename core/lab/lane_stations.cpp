@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/bodies/scaling.h"
 #include "core/error.h"
 #include "core/lab/rounding_place.h"
 #include "core/lower/execution.h"
@@ -21,12 +22,10 @@
 namespace halfscope::lab {
 namespace {
 
-constexpr double kNone64 = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 size_t at(int64_t index) { return static_cast<size_t>(index); }
 double wide(float x) { return static_cast<double>(x); }
-
-bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 /// The nodes and values of one layer, and where the weight is in them.
 class LaneStations {
@@ -51,8 +50,7 @@ class LaneStations {
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       const Node& node = graph_.node(id);
       if (node.forward != product_ || node.op != "Gemm") continue;
-      if (graph_.value(node.outputs[0]).shape == graph_.value(weight_->value).shape)
-        gradient_ = id;
+      if (graph_.value(node.outputs[0]).shape == graph_.value(weight_->value).shape) gradient_ = id;
     }
     columns_ = graph_.value(weight_->value).shape.at(1);
     rows_ = graph_.value(weight_->value).shape.at(0);
@@ -82,8 +80,8 @@ class LaneStations {
       return std::vector<float>(first, first + width);
     };
     result.pixels = rows_of(own(step_.executable->input), kSmallInputs, row_);
-    result.inputs = rows_of(own(before_narrowing(graph_, graph_.node(product_).inputs[0])),
-                            columns_, row_);
+    result.inputs =
+        rows_of(own(before_narrowing(graph_, graph_.node(product_).inputs[0])), columns_, row_);
     result.weights = rows_of(step_.before.at(weight_->value), columns_, place_.row);
     return result;
   }
@@ -150,11 +148,10 @@ class LaneStations {
     float amax = 0.0f;
     const int64_t last = std::min((block + 1) * format.block_size, shape.length);
     for (int64_t k = block * format.block_size; k < last; ++k) {
-      amax = std::max(amax,
-                      std::fabs(values[at((outer * shape.length + k) * shape.inner + inner)]));
+      amax =
+          std::max(amax, std::fabs(values[at((outer * shape.length + k) * shape.inner + inner)]));
     }
-    const size_t place =
-        at((outer * blocks_along(shape, format) + block) * shape.inner + inner);
+    const size_t place = at((outer * blocks_along(shape, format) + block) * shape.inner + inner);
     const double of_tensor = wide(own(quantize.outputs[2])[0]);
     const float kept = own(quantize.outputs[1])[place];
     const double unit = wide(kept) * of_tensor;
@@ -164,20 +161,24 @@ class LaneStations {
     const double wanted = wide(amax) / (format.element.max_finite() * of_tensor);
     const double again = wide(block_scale(std::bit_cast<uint32_t>(amax), format, of_tensor));
     set(scale, wanted, wide(kept), again,
-        fmt::format("{} numbers share one scale. The largest of them is {:.4g}, and {} reaches {:g}, "
-                    "so the scale should be {:.4g}. It is stored as {}.",
-                    last - block * format.block_size, amax, format_name(format.element),
-                    format.element.max_finite(), wanted,
-                    power ? "a power of two" : "an e4m3fn number"));
+        fmt::format(
+            "{} numbers share one scale. The largest of them is {:.4g}, and {} reaches {:g}, "
+            "so the scale should be {:.4g}. It is stored as {}.",
+            last - block * format.block_size, amax, format_name(format.element),
+            format.element.max_finite(), wanted, power ? "a power of two" : "an e4m3fn number"));
     // A scale is chosen, not rounded to the nearest: the bin shows where it lies.
     if (scale.loss != StationLoss::none) scale.loss = StationLoss::rounded;
     const ValueId codes = node.inputs[0];
-    FloatFormat element = graph_.value(codes).format;
+    const FloatFormat& element = graph_.value(codes).format;
     Station& station = add(key, name, part, element);
     station.unit = unit;
-    const float code = static_cast<float>(wide(exact) / unit);
-    const double code_again = rounded(codes, code, index, own_.random);
-    set(station, wide(exact), wide(stored), code_again * unit,
+    const bool two_scales = format.scale == ScaleKind::e4m3fn_and_fp32;
+    const float tensor_scale = static_cast<float>(of_tensor);
+    const float code = two_scales ? code_by_two_scales(exact, kept, tensor_scale, element)
+                       : power    ? code_by_power_of_two(exact, kept)
+                                  : code_by_quotient(exact, kept);
+    const float code_again = static_cast<float>(rounded(codes, code, index, own_.random));
+    set(station, wide(exact), wide(stored), wide(value_of_code(code_again, kept, tensor_scale)),
         fmt::format("The product reads {} as a number of {} times the scale {:.4g}.", what,
                     format_name(element), unit));
   }
@@ -213,8 +214,8 @@ class LaneStations {
     Station& multiplied = add(product, "Product", part, accumulator);
     multiplied.by_engine = false;
     if (separate) {
-      const TensorRounding draws = SumDraws::of(sum.spec, static_cast<int64_t>(sum.left.size()),
-                                                sum.element);
+      const TensorRounding draws =
+          SumDraws::of(sum.spec, static_cast<int64_t>(sum.left.size()), sum.element);
       const double stored =
           round_to_format(exact, accumulator, draws.element(2 * static_cast<int64_t>(k))).value;
       set(multiplied, exact, stored, stored, what + " The product is rounded before it is added.");
@@ -231,7 +232,7 @@ class LaneStations {
     set(added, before + addend, after, after,
         fmt::format("Term {} of {}: the running sum was {:.6g}. The accumulator is {}.", k + 1,
                     sum.left.size(), before, format_name(accumulator)));
-    if (addend != 0.0 && same(before, after)) added.loss = StationLoss::swamped;
+    if (addend != 0.0 && before == after) added.loss = StationLoss::swamped;
   }
 
   void forward() {
@@ -241,8 +242,7 @@ class LaneStations {
     Station& weight = add("weight", "Stored weight", StationPart::forward, storage);
     weight.rounds = false;
     set(weight, stored, stored, stored,
-        fmt::format("The step begins with this weight. It is stored in {}.",
-                    format_name(storage)));
+        fmt::format("The step begins with this weight. It is stored in {}.", format_name(storage)));
     operand(node, 1, element_, "read weight", "Weight as read", StationPart::forward, "it");
     operand(node, 0, row_ * columns_ + place_.column, "read input", "Input as read",
             StationPart::forward, "the input of this weight");
@@ -258,8 +258,8 @@ class LaneStations {
     const float exact = sum.of_first(sum.left.size(), &bias);
     const int64_t index = row_ * rows_ + place_.row;
     const ValueId output = node.outputs[0];
-    Station& out = add("output", "Output stored", StationPart::forward,
-                       graph_.value(output).format);
+    Station& out =
+        add("output", "Output stored", StationPart::forward, graph_.value(output).format);
     const float kept = own(output)[at(index)];
     const char* after = place_.layer == 2 ? "It is the score of one class."
                         : kept > 0.0f     ? "ReLU lets it pass."
@@ -401,19 +401,17 @@ class LaneStations {
     const double scale = scalar(exe.loss_scale);
     std::vector<float> rows;
     for (const WatchedStep::Rank& rank : step_.ranks) {
-      const float own_gradient =
-          of_rank(rank, graph_.node(gradient_).outputs[0])[at(element_)];
+      const float own_gradient = of_rank(rank, graph_.node(gradient_).outputs[0])[at(element_)];
       float row = store(own_gradient);
       if (!after) row = store(row / static_cast<float>(count));
       rows.push_back(row);
     }
     if (!after) {
-      Station& divided = add("divided", fmt::format("\u00f7 {} ranks", count), StationPart::ranks,
-                             format);
+      Station& divided =
+          add("divided", fmt::format("\u00f7 {} ranks", count), StationPart::ranks, format);
       divided.by_engine = false;
       divided.twin_factor = scale;
-      const double gradient =
-          wide(of_rank(own_, graph_.node(gradient_).outputs[0])[at(element_)]);
+      const double gradient = wide(of_rank(own_, graph_.node(gradient_).outputs[0])[at(element_)]);
       const double kept = wide(rows[at(rank_)]);
       set(divided, gradient / static_cast<double>(count), kept, kept,
           fmt::format("Rank {} divides its gradient by the number of ranks before it is sent.",
@@ -427,17 +425,17 @@ class LaneStations {
       const bool rounds = each || last;
       const float kept = rounds ? store(sum) : sum;
       rows[at(to)] = last && after ? sum : kept;
-      Station& station = add(fmt::format("hop {}", hop + 1),
-                             fmt::format("Rank {} + rank {}", to, from), StationPart::ranks,
-                             rounds ? format : kFp32);
-      station.twin_factor = scale * (after ? static_cast<double>(1) : 1.0);
+      Station& station =
+          add(fmt::format("hop {}", hop + 1), fmt::format("Rank {} + rank {}", to, from),
+              StationPart::ranks, rounds ? format : kFp32);
+      station.twin_factor = scale;
       station.by_engine = last && !after;
       station.previous = std::fabs(before) > std::fabs(sent) ? wide(before) : wide(sent);
       set(station, wide(before) + wide(sent), station.by_engine ? engine : wide(kept), wide(kept),
           fmt::format("Hop {} of {}: rank {} adds {:.6g}, sent by rank {}, to its {:.6g}.", hop + 1,
                       additions.size(), to, sent, from, before));
-      if (std::min(std::fabs(before), std::fabs(sent)) > 0.0f && kept == static_cast<float>(
-                                                                            station.previous)) {
+      if (std::min(std::fabs(before), std::fabs(sent)) > 0.0f &&
+          kept == static_cast<float>(station.previous)) {
         station.loss = StationLoss::swamped;
       }
     }
@@ -539,11 +537,11 @@ class LaneStations {
     const float old_v = step_.before.at(moments.inputs[5])[at(element_)];
     const float kept_m = beta1 * old_m, new_m = other1 * g;
     const float kept_v = beta2 * old_v, new_v = other2 * (g * g);
-    const float m = moved("m", "Adam m", 0, kept_m + new_m,
-                          wide(beta1) * wide(old_m) + wide(other1) * wide(g),
-                          fmt::format("The running mean of the gradient was {:.4g}: {:g} of it "
-                                      "stays, and {:g} of the new gradient is added.",
-                                      old_m, b1, wide(other1)));
+    const float m =
+        moved("m", "Adam m", 0, kept_m + new_m, wide(beta1) * wide(old_m) + wide(other1) * wide(g),
+              fmt::format("The running mean of the gradient was {:.4g}: {:g} of it "
+                          "stays, and {:g} of the new gradient is added.",
+                          old_m, b1, wide(other1)));
     const float v = moved("v", "Adam v", 1, kept_v + new_v,
                           wide(beta2) * wide(old_v) + wide(other2) * (wide(g) * wide(g)),
                           fmt::format("The running mean of the squared gradient was {:.4g}. "
@@ -567,8 +565,8 @@ class LaneStations {
 
   void skipped() {
     const double old = wide(step_.before.at(weight_->value)[at(element_)]);
-    Station& weight = add("new weight", "New weight", StationPart::update,
-                          graph_.value(weight_->value).format);
+    Station& weight =
+        add("new weight", "New weight", StationPart::update, graph_.value(weight_->value).format);
     weight.by_engine = false;
     weight.rounds = false;
     weight.previous = old;
@@ -604,7 +602,7 @@ std::string digits_of(double fraction) {
 }  // namespace
 
 void describe_rounding(Station& station) {
-  station.below = station.above = kNone64;
+  station.below = station.above = kNan;
   const double scaled = station.exact / station.unit;
   if (const auto place = rounding_place(scaled, station.format)) {
     station.below = wide(place->below) * station.unit;
@@ -615,10 +613,15 @@ void describe_rounding(Station& station) {
     station.below = 0.0;
     station.above = station.format.min_subnormal() * station.unit;
   }
-  if (!station.rounds) return;
+  if (!station.rounds) {
+    if (!std::isfinite(station.exact)) station.loss = StationLoss::broken;
+    return;
+  }
   station.flags = round_to_format(scaled, station.format).flags;
   const double smallest = station.format.min_normal() * station.unit;
-  if (!std::isfinite(station.stored) || std::fabs(scaled) > station.format.max_finite()) {
+  if (!std::isfinite(station.exact)) {
+    station.loss = StationLoss::broken;
+  } else if ((station.flags & kOverflow) != 0) {
     station.loss = StationLoss::overflow;
   } else if (station.stored == station.exact) {
     station.loss = StationLoss::none;

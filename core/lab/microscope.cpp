@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <map>
 
 #include "core/error.h"
@@ -15,8 +14,8 @@ namespace {
 /// Returns the twin's station to compare with. fp32 reads operands as they are stored, so it has
 /// no stations for that.
 const Station* twin_station(const std::vector<Station>& twin, const std::string& key) {
-  static const std::map<std::string, std::string> kStoredAs{
-      {"read weight", "weight"}, {"read gradient", "output gradient"}};
+  static const std::map<std::string, std::string> kStoredAs{{"read weight", "weight"},
+                                                            {"read gradient", "output gradient"}};
   const auto find = [&](const std::string& name) -> const Station* {
     const auto found = std::find_if(twin.begin(), twin.end(),
                                     [&](const Station& each) { return each.key == name; });
@@ -35,46 +34,41 @@ const char* station_part_name(StationPart part) noexcept {
 }
 
 const char* station_loss_name(StationLoss loss) noexcept {
-  constexpr std::array<const char*, 7> kNames{"exact",
+  constexpr std::array<const char*, 8> kNames{"exact",
                                               "rounded",
                                               "subnormal: few bits left",
                                               "underflow to zero",
                                               "overflow",
                                               "lost in the addition",
+                                              "infinity or NaN",
                                               "step skipped"};
   return kNames.at(static_cast<size_t>(loss));
 }
 
-Microscope look(const SmallTraining& training, const MicroscopePlace& place,
-                const Backend& backend) {
-  SmallRun run = train_small(training, place.step, backend);
+Microscope follow(const SmallRun& run, const MicroscopePlace& place) {
   Microscope result;
-  result.problem = std::move(run.problem);
-  result.lane = std::move(run.lane.steps);
-  result.twin = std::move(run.twin.steps);
+  result.problem = run.problem;
+  result.lane = run.lane.steps;
+  result.twin = run.twin.steps;
   if (!result.problem.empty()) return result;
   if (run.lane.watched.ranks.empty() || run.twin.watched.ranks.empty()) {
-    result.problem = "The run has no step " + std::to_string(place.step) + ".";
+    result.problem = "The run has no such step.";
     return result;
   }
   try {
-    result.sample =
-        place.sample >= 0 ? place.sample : largest_sample(run.twin.watched, place);
+    result.sample = place.sample >= 0 ? place.sample : largest_sample(run.twin.watched, place);
     result.stations = lane_stations(run.lane.watched, place, result.sample);
     const std::vector<Station> twin = lane_stations(run.twin.watched, place, result.sample);
-    SampleRow row = sample_row(run.lane.watched, place, result.sample);
+    const SampleRow of_twin = sample_row(run.twin.watched, place, result.sample);
     for (Station& station : result.stations) {
-      if (const Station* other = twin_station(twin, station.key)) {
-        station.twin = other->stored * station.twin_factor;
-      } else {
-        station.twin = std::numeric_limits<double>::quiet_NaN();
-      }
-      // The input is the same in both lanes for pixels; fp32 reads it as it is.
-      if (station.key.starts_with("read input") && !station.key.ends_with("scale")) {
-        const SampleRow of_twin = sample_row(run.twin.watched, place, result.sample);
+      const Station* const other = twin_station(twin, station.key);
+      if (other != nullptr) station.twin = other->stored * station.twin_factor;
+      // Pixels are fp32 numbers, and so are the twin's hidden units.
+      if (station.key == "read input" || station.key == "read input back") {
         station.twin = static_cast<double>(of_twin.inputs.at(static_cast<size_t>(place.column)));
       }
     }
+    SampleRow row = sample_row(run.lane.watched, place, result.sample);
     result.rank = row.rank;
     result.pixels = std::move(row.pixels);
     result.inputs = std::move(row.inputs);
@@ -86,8 +80,14 @@ Microscope look(const SmallTraining& training, const MicroscopePlace& place,
   const size_t sample = static_cast<size_t>(run.samples.at(static_cast<size_t>(result.sample)));
   result.label = small_digits().train.arrays.at(1).integers.at(sample);
   result.skipped = !run.lane.watched.updated;
-  result.loss_scale = result.lane.at(static_cast<size_t>(place.step)).loss_scale;
+  const WatchedStep& watched = run.lane.watched;
+  result.loss_scale = watched.scalars.at(watched.executable->loss_scale);
   return result;
+}
+
+Microscope look(const SmallTraining& training, const MicroscopePlace& place,
+                const Backend& backend) {
+  return follow(train_small(training, place.step, backend), place);
 }
 
 const Station* station(const Microscope& microscope, std::string_view key) noexcept {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,7 @@ enum class StationLoss : uint8_t {
   flushed,    ///< became zero
   overflow,   ///< beyond the largest number
   swamped,    ///< an addition that changed nothing
+  broken,     ///< infinity or NaN arrived here
   skipped,    ///< the step was skipped: no update
 };
 const char* station_loss_name(StationLoss loss) noexcept;  // "underflow to zero"
@@ -67,9 +69,10 @@ struct Station {
   std::string dropped{};  ///< the ones after them, up to 24, without zeros at the end
   uint8_t flags = 0;      ///< RoundFlags of the rounding
   StationLoss loss = StationLoss::none;
-  double twin = 0.0;        ///< fp32's value here, times `twin_factor`
+  /// fp32's value here, times `twin_factor`; NaN if fp32 has no such station.
+  double twin = std::numeric_limits<double>::quiet_NaN();
   double twin_factor = 1.0;  ///< the loss scale, where gradients carry it
-  double previous = 0.0;    ///< additions: the larger addend, before this station
+  double previous = 0.0;     ///< additions: the larger addend, before this station
 };
 
 struct Microscope {
@@ -80,13 +83,15 @@ struct Microscope {
   int64_t sample = 0;  ///< in the batch
   int64_t rank = 0;    ///< that computes it
   int64_t label = 0;
-  std::vector<float> pixels{};    ///< of the sample
-  std::vector<float> inputs{};    ///< of the layer, for this sample
-  std::vector<float> weights{};   ///< of this output unit, before the step
+  std::vector<float> pixels{};   ///< of the sample
+  std::vector<float> inputs{};   ///< of the layer, for this sample
+  std::vector<float> weights{};  ///< of this output unit, before the step
   bool skipped = false;
   double loss_scale = 1.0;
 };
 
+/// Follows a weight through the watched step of a run. Uses place.layer, row, column and sample.
+Microscope follow(const SmallRun& run, const MicroscopePlace& place);
 /// Trains and follows. `backend` computes both lanes.
 Microscope look(const SmallTraining& training, const MicroscopePlace& place,
                 const Backend& backend);

@@ -52,8 +52,9 @@ Dataset make_small_digits() {
       const int64_t row = at / kDigitSide - down, column = at % kDigitSide - right;
       const bool inside = row >= 0 && row < static_cast<int64_t>(kGlyphRows) && column >= 0 &&
                           column < static_cast<int64_t>(kGlyphColumns);
-      const bool inked = inside && kPixelDigits[static_cast<size_t>(digit)][static_cast<size_t>(
-                                       row)][static_cast<size_t>(column)] == '#';
+      const bool inked =
+          inside && kPixelDigits[static_cast<size_t>(digit)][static_cast<size_t>(row)]
+                                [static_cast<size_t>(column)] == '#';
       const int64_t noise = draw(sample, 4 + static_cast<uint64_t>(at), 31);
       const int64_t level = inked ? std::max<int64_t>(ink - noise, 0) : noise;
       pixels.reals.push_back(static_cast<float>(static_cast<double>(level) / 100.0));
@@ -92,8 +93,8 @@ const Dataset& small_digits() {
 }
 
 Model small_network(int64_t batch, int loss_weight) {
-  Layers net({.name = "digits-8x8", .batch = batch, .sample = {kSmallInputs},
-              .classes = kSmallClasses});
+  Layers net(
+      {.name = "digits-8x8", .batch = batch, .sample = {kSmallInputs}, .classes = kSmallClasses});
   const ValueId hidden = net.relu("relu1", net.linear("fc1", net.samples(), kSmallHidden));
   Model model = net.finish(net.linear("fc2", hidden, kSmallClasses));
   if (loss_weight != 0) {
@@ -111,7 +112,9 @@ Plan small_plan(const SmallTraining& training) {
   const RoundingChoice rounding{.mode = training.rounding};
   plan.defaults.rounding = plan.storage_rounding = rounding;
   plan.defaults.accumulation = training.accumulation;
-  if (training.accumulation.sums_in_format()) plan.defaults.accumulation.rounding = rounding;
+  const Accumulation::Kind kind = training.accumulation.kind;
+  if (kind == Accumulation::format || kind == Accumulation::format_mul_add)
+    plan.defaults.accumulation.rounding = rounding;
   if (!training.master_weights) plan.storage = training.format;
   if (training.blocks) {
     plan.rules.push_back({.path = "",

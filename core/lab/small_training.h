@@ -22,7 +22,7 @@ namespace halfscope::lab {
 struct SmallTraining {
   FloatFormat format = kFp16;  ///< every value that an operator reads or writes
   RoundingMode rounding = RoundingMode::nearest_even;
-  /// How products are summed. The ones that sum in the write format also use `rounding`.
+  /// How products are summed. `format` and `format_mul_add` also use `rounding`.
   Accumulation accumulation{};
   /// The operands of products are scaled in blocks and stored in this format.
   std::optional<BlockFormat> blocks = std::nullopt;
