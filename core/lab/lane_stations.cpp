@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// Finds the weight's nodes in the lane's graph and repeats their arithmetic for one element.
 #include "core/lab/lane_stations.h"
 
 #include <fmt/format.h>
@@ -11,7 +10,7 @@
 
 #include "core/bodies/scaling.h"
 #include "core/error.h"
-#include "core/lab/rounding_place.h"
+#include "core/lab/lane_reader.h"
 #include "core/lower/execution.h"
 #include "core/lower/narrow.h"
 #include "core/numeric/formats/arithmetic.h"
@@ -22,40 +21,10 @@
 namespace halfscope::lab {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-size_t at(int64_t index) { return static_cast<size_t>(index); }
-double wide(float x) { return static_cast<double>(x); }
-
-/// The nodes and values of one layer, and where the weight is in them.
-class LaneStations {
+/// Repeats the step's arithmetic for one element.
+class LaneStations : public LaneReader {
  public:
-  LaneStations(const WatchedStep& step, const MicroscopePlace& place, int64_t sample)
-      : step_(step),
-        graph_(step.executable->graph),
-        place_(place),
-        per_rank_(kSmallBatch / static_cast<int64_t>(step.ranks.size())),
-        rank_(sample / per_rank_),
-        row_(sample % per_rank_),
-        own_(step.ranks.at(at(rank_))),
-        path_(place.layer == 1 ? "fc1" : "fc2") {
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      const Node& node = graph_.node(id);
-      if (node.path == path_ && node.op == "Gemm" && node.phase == Phase::forward) product_ = id;
-    }
-    for (const Variable& variable : graph_.variables()) {
-      if (variable.path == path_ + ".weight") weight_ = &variable;
-    }
-    if (product_ == halfscope::kNone || weight_ == nullptr) throw Error("no layer " + path_);
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      const Node& node = graph_.node(id);
-      if (node.forward != product_ || node.op != "Gemm") continue;
-      if (graph_.value(node.outputs[0]).shape == graph_.value(weight_->value).shape) gradient_ = id;
-    }
-    columns_ = graph_.value(weight_->value).shape.at(1);
-    rows_ = graph_.value(weight_->value).shape.at(0);
-    element_ = place.row * columns_ + place.column;
-  }
+  using LaneReader::LaneReader;
 
   std::vector<Station> stations() {
     forward();
@@ -65,39 +34,7 @@ class LaneStations {
     return std::move(stations_);
   }
 
-  /// Returns |input * gradient| of the sample's product, as the products read them.
-  double share() const {
-    const Node& node = graph_.node(gradient_);
-    const float dy = own(node.inputs[0])[at(row_ * rows_ + place_.row)];
-    const float x = own(node.inputs[1])[at(row_ * columns_ + place_.column)];
-    return std::fabs(wide(dy) * wide(x));
-  }
-
-  SampleRow row() const {
-    SampleRow result{.rank = rank_};
-    const auto rows_of = [&](const std::vector<float>& values, int64_t width, int64_t row) {
-      const auto first = values.begin() + row * width;
-      return std::vector<float>(first, first + width);
-    };
-    result.pixels = rows_of(own(step_.executable->input), kSmallInputs, row_);
-    result.inputs =
-        rows_of(own(before_narrowing(graph_, graph_.node(product_).inputs[0])), columns_, row_);
-    result.weights = rows_of(step_.before.at(weight_->value), columns_, place_.row);
-    return result;
-  }
-
  private:
-  /// Returns what the sample's rank computed; variables are those at the beginning.
-  const std::vector<float>& own(ValueId value) const { return of_rank(own_, value); }
-  const std::vector<float>& of_rank(const WatchedStep::Rank& rank, ValueId value) const {
-    const auto found = rank.values.find(value);
-    return found != rank.values.end() ? found->second : step_.before.at(value);
-  }
-  double scalar(ValueId value) const {
-    const auto found = step_.scalars.find(value);
-    return found == step_.scalars.end() ? 1.0 : found->second;
-  }
-
   Station& add(std::string key, std::string name, StationPart part, const FloatFormat& format) {
     Station& station = stations_.emplace_back();
     station.key = std::move(key);
@@ -112,14 +49,6 @@ class LaneStations {
     station.recomputed = recomputed;
     station.text = std::move(text);
     describe_rounding(station);
-  }
-
-  /// Rounds as the engine rounds element `index` of a value.
-  double rounded(ValueId value, float exact, int64_t index, const RandomSource& random) const {
-    const Value& description = graph_.value(value);
-    if (description.format == kFp32) return wide(exact);
-    const TensorRounding how = rounding_now(description.rounding, value, random);
-    return wide(round_to_format(exact, description.format, how.element(index)).value);
   }
 
   // The operand of a product: a Cast, block-scaled codes, or the value itself.
@@ -183,24 +112,6 @@ class LaneStations {
                     format_name(element), unit));
   }
 
-  /// A sum of products, for one element of its result.
-  struct Sum {
-    SumSpec spec{};
-    std::vector<float> left{}, right{};
-    int64_t element = 0;
-    /// Returns the sum of the first terms; the others count as zeros, so that draws stay in place.
-    float of_first(size_t terms, const float* bias = nullptr) const {
-      std::vector<float> a(left.size(), 0.0f), b(right.size(), 0.0f);
-      std::copy_n(left.begin(), terms, a.begin());
-      std::copy_n(right.begin(), terms, b.begin());
-      return sum_of_products(spec, a, b, bias, element);
-    }
-  };
-  Sum sum_of(const Node& node, int64_t element) const {
-    Sum sum{.spec = sum_spec_of(graph_, node), .element = element};
-    sum.spec.key = sum_key(node.plan.accumulation.rounding, node.outputs[0], own_.random);
-    return sum;
-  }
   FloatFormat accumulator_of(const Node& node) const {
     return node.plan.accumulation.sums_in_format() ? graph_.value(node.outputs[0]).format : kFp32;
   }
@@ -576,63 +487,10 @@ class LaneStations {
     weight.loss = StationLoss::skipped;
   }
 
-  const WatchedStep& step_;
-  const Graph& graph_;
-  const MicroscopePlace place_;
-  int64_t per_rank_, rank_, row_;
-  const WatchedStep::Rank& own_;
-  std::string path_;
-  NodeId product_ = halfscope::kNone, gradient_ = halfscope::kNone;
-  const Variable* weight_ = nullptr;
-  int64_t columns_ = 0, rows_ = 0, element_ = 0;
   std::vector<Station> stations_;
 };
 
-/// Returns up to 24 binary digits of a fraction below one, without zeros at the end.
-std::string digits_of(double fraction) {
-  std::string digits;
-  while (fraction > 0.0 && digits.size() < 24) {
-    fraction *= 2.0;
-    digits += fraction >= 1.0 ? '1' : '0';
-    if (fraction >= 1.0) fraction -= 1.0;
-  }
-  return digits;
-}
-
 }  // namespace
-
-void describe_rounding(Station& station) {
-  station.below = station.above = kNan;
-  const double scaled = station.exact / station.unit;
-  if (const auto place = rounding_place(scaled, station.format)) {
-    station.below = wide(place->below) * station.unit;
-    station.above = wide(place->above) * station.unit;
-    station.kept = place->kept;
-    station.dropped = station.rounds ? digits_of(place->fraction) : "";
-  } else if (scaled == 0.0) {
-    station.below = 0.0;
-    station.above = station.format.min_subnormal() * station.unit;
-  }
-  if (!station.rounds) {
-    if (!std::isfinite(station.exact)) station.loss = StationLoss::broken;
-    return;
-  }
-  station.flags = round_to_format(scaled, station.format).flags;
-  const double smallest = station.format.min_normal() * station.unit;
-  if (!std::isfinite(station.exact)) {
-    station.loss = StationLoss::broken;
-  } else if ((station.flags & kOverflow) != 0) {
-    station.loss = StationLoss::overflow;
-  } else if (station.stored == station.exact) {
-    station.loss = StationLoss::none;
-  } else if (station.stored == 0.0) {
-    station.loss = StationLoss::flushed;
-  } else if (std::fabs(station.stored) < smallest) {
-    station.loss = StationLoss::subnormal;
-  } else {
-    station.loss = StationLoss::rounded;
-  }
-}
 
 std::vector<Station> lane_stations(const WatchedStep& step, const MicroscopePlace& place,
                                    int64_t sample) {
@@ -643,7 +501,7 @@ int64_t largest_sample(const WatchedStep& step, const MicroscopePlace& place) {
   int64_t best = 0;
   double share = -1.0;
   for (int64_t sample = 0; sample < kSmallBatch; ++sample) {
-    const double each = LaneStations(step, place, sample).share();
+    const double each = LaneReader(step, place, sample).share();
     if (each > share) {
       share = each;
       best = sample;
@@ -653,7 +511,7 @@ int64_t largest_sample(const WatchedStep& step, const MicroscopePlace& place) {
 }
 
 SampleRow sample_row(const WatchedStep& step, const MicroscopePlace& place, int64_t sample) {
-  return LaneStations(step, place, sample).row();
+  return LaneReader(step, place, sample).row();
 }
 
 }  // namespace halfscope::lab

@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <map>
 
 #include "core/error.h"
 #include "core/lab/lane_stations.h"
+#include "core/lab/rounding_place.h"
+#include "core/numeric/formats/round.h"
 
 namespace halfscope::lab {
 namespace {
@@ -26,7 +30,51 @@ const Station* twin_station(const std::vector<Station>& twin, const std::string&
   return other == kStoredAs.end() ? nullptr : find(other->second);
 }
 
+/// Returns up to 24 binary digits of a fraction below one, without zeros at the end.
+std::string digits_of(double fraction) {
+  std::string digits;
+  while (fraction > 0.0 && digits.size() < 24) {
+    fraction *= 2.0;
+    digits += fraction >= 1.0 ? '1' : '0';
+    if (fraction >= 1.0) fraction -= 1.0;
+  }
+  return digits;
+}
+
 }  // namespace
+
+void describe_rounding(Station& station) {
+  station.below = station.above = std::numeric_limits<double>::quiet_NaN();
+  const double scaled = station.exact / station.unit;
+  if (const auto place = rounding_place(scaled, station.format)) {
+    station.below = static_cast<double>(place->below) * station.unit;
+    station.above = static_cast<double>(place->above) * station.unit;
+    station.kept = place->kept;
+    station.dropped = station.rounds ? digits_of(place->fraction) : "";
+  } else if (scaled == 0.0) {
+    station.below = 0.0;
+    station.above = station.format.min_subnormal() * station.unit;
+  }
+  if (!station.rounds) {
+    if (!std::isfinite(station.exact)) station.loss = StationLoss::broken;
+    return;
+  }
+  station.flags = round_to_format(scaled, station.format).flags;
+  const double smallest = station.format.min_normal() * station.unit;
+  if (!std::isfinite(station.exact)) {
+    station.loss = StationLoss::broken;
+  } else if ((station.flags & kOverflow) != 0) {
+    station.loss = StationLoss::overflow;
+  } else if (station.stored == station.exact) {
+    station.loss = StationLoss::none;
+  } else if (station.stored == 0.0) {
+    station.loss = StationLoss::flushed;
+  } else if (std::fabs(station.stored) < smallest) {
+    station.loss = StationLoss::subnormal;
+  } else {
+    station.loss = StationLoss::rounded;
+  }
+}
 
 const char* station_part_name(StationPart part) noexcept {
   constexpr std::array<const char*, 4> kNames{"Forward", "Backward", "Ranks", "Update"};
