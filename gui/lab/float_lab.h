@@ -17,12 +17,13 @@
 #include "core/lab/running_sum.h"
 #include "core/numeric/formats/float_format.h"
 #include "core/numeric/formats/rounding.h"
+#include "gui/lab/microscope_desk.h"
 
 namespace halfscope::gui {
 
 using namespace lab;  // the lab in the viewer shows what core/lab computes
 
-enum class LabTab : uint8_t { bits, rounding, line, arithmetic, accumulate, formats };
+enum class LabTab : uint8_t { bits, rounding, line, arithmetic, accumulate, formats, step };
 struct FloatLab {
   LabTab tab = LabTab::bits;
   std::string format = "fp16";  ///< as typed; shown() is the last that was one
@@ -44,6 +45,8 @@ struct FloatLab {
   int count = 4096;
   RunningSums sums{};  ///< of `sums_of`, kept while nothing is edited
   std::string sums_of{};
+  // Training step
+  MicroscopeDesk desk{};
 
   FloatLab();
 

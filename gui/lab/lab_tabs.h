@@ -30,6 +30,7 @@ void draw_line_tab(const LabFrame& frame);
 void draw_arithmetic_tab(const LabFrame& frame);
 void draw_accumulate_tab(const LabFrame& frame);
 void draw_formats_tab(const LabFrame& frame);
+void draw_microscope_tab(const LabFrame& frame);
 
 /// Draws the format list, with an error message for an invalid format.
 void lab_format(const LabFrame& frame);

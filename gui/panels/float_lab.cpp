@@ -20,7 +20,7 @@ struct TabEntry {
   const char* tip;
 };
 
-constexpr std::array<TabEntry, 6> kLabTabs{
+constexpr std::array<TabEntry, 7> kLabTabs{
     TabEntry{LabTab::bits, "Bits", "lab/tab/bits", draw_bits_tab,
              "The bits of a number, and all its digits."},
     TabEntry{LabTab::rounding, "Rounding", "lab/tab/rounding", draw_rounding_tab,
@@ -32,7 +32,9 @@ constexpr std::array<TabEntry, 6> kLabTabs{
     TabEntry{LabTab::accumulate, "Accumulate", "lab/tab/accumulate", draw_accumulate_tab,
              "Sums that stall."},
     TabEntry{LabTab::formats, "Formats", "lab/tab/formats", draw_formats_tab,
-             "Range and precision of every format, and all codes of small formats."}};
+             "Range and precision of every format, and all codes of small formats."},
+    TabEntry{LabTab::step, "Training step", "lab/tab/step", draw_microscope_tab,
+             "One weight of a small network, followed through one training step."}};
 
 /// Behind the tabs, and on in the next line where the row would be too long.
 void draw_presets(const LabFrame& frame) {
