@@ -53,7 +53,8 @@ class LaneStations : public LaneReader {
 
   // The operand of a product: a Cast, block-scaled codes, or the value itself.
   void operand(const Node& reader, size_t input, int64_t index, const char* key,
-               const std::string& name, StationPart part, const std::string& what) {
+               const std::string& name, const char* scale_name, StationPart part,
+               const std::string& what) {
     const ValueId read = reader.inputs[input];
     const ValueId source = before_narrowing(graph_, read);
     if (read == source) return;
@@ -85,7 +86,7 @@ class LaneStations : public LaneReader {
     const float kept = own(quantize.outputs[1])[place];
     const double unit = wide(kept) * of_tensor;
     const bool power = format.scale == ScaleKind::ue8m0;
-    Station& scale = add(std::string(key) + " scale", "Block scale: " + name, part,
+    Station& scale = add(std::string(key) + " scale", scale_name, part,
                          power ? FloatFormat{8, 0, 127} : kE4m3fn);
     const double wanted = wide(amax) / (format.element.max_finite() * of_tensor);
     const double again = wide(block_scale(std::bit_cast<uint32_t>(amax), format, of_tensor));
@@ -154,9 +155,10 @@ class LaneStations : public LaneReader {
     weight.rounds = false;
     set(weight, stored, stored, stored,
         fmt::format("The step begins with this weight. It is stored in {}.", format_name(storage)));
-    operand(node, 1, element_, "read weight", "Weight as read", StationPart::forward, "it");
+    operand(node, 1, element_, "read weight", "Weight as read", "Scale of weights",
+            StationPart::forward, "it");
     operand(node, 0, row_ * columns_ + place_.column, "read input", "Input as read",
-            StationPart::forward, "the input of this weight");
+            "Scale of inputs", StationPart::forward, "the input of this weight");
     Sum sum = sum_of(node, row_ * rows_ + place_.row);
     for (int64_t k = 0; k < columns_; ++k) {
       sum.left.push_back(own(node.inputs[0])[at(row_ * columns_ + k)]);
@@ -206,10 +208,13 @@ class LaneStations : public LaneReader {
     } else {
       hidden_gradient(dy, index);
     }
-    operand(node, 0, index, "read gradient", "Gradient as read", StationPart::backward,
-            "the gradient of the output");
-    operand(node, 1, row_ * columns_ + place_.column, "read input back", "Input as read again",
-            StationPart::backward, "the input of this weight");
+    operand(node, 0, index, "read gradient", "Gradient as read", "Scale of gradients",
+            StationPart::backward, "the gradient of the output");
+    // Without blocks it is the number that the forward pass read.
+    if (scales_operands(node)) {
+      operand(node, 1, row_ * columns_ + place_.column, "read input back", "Input as read again",
+              "Scale of inputs again", StationPart::backward, "the input of this weight");
+    }
     Sum sum = sum_of(node, element_);
     for (int64_t s = 0; s < per_rank_; ++s) {
       sum.left.push_back(own(node.inputs[0])[at(s * rows_ + place_.row)]);

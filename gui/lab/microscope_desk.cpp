@@ -130,7 +130,7 @@ std::span<const MicroscopePreset> microscope_presets() {
             desk.note =
                 "The loss has a weight of 2^-16, so gradients are about 1e-7. fp16 has only a few "
                 "numbers there, the smallest is 6e-8. Gradients keep one or two bits or become 0, "
-                "and the loss does not fall. The fp32 twin learns without trouble.";
+                "and the loss does not fall. fp32 learns without trouble.";
           }},
       MicroscopePreset{
           "fp16 with 2^16", "The same training with a loss scale.",
@@ -166,7 +166,7 @@ std::span<const MicroscopePreset> microscope_presets() {
             training.learning_rate = 0.0005;
             training.steps = 400;
             desk.set(training);
-            desk.place = {.layer = 2, .row = 3, .column = 5, .step = 60};
+            desk.place = {.layer = 2, .row = 9, .column = 24, .step = 60};
             desk.selected = "new weight";
             desk.note =
                 "The weights are stored in bf16. An update of 0.0005 is less than half the "

@@ -15,9 +15,9 @@ namespace {
 
 struct LossAxis {
   ImVec2 min, max;
-  double steps, top;
+  double steps, bottom, top;
   ImVec2 point(double step, double loss) const {
-    const double part = std::clamp(loss / top, 0.0, 1.0);
+    const double part = std::clamp((loss - bottom) / (top - bottom), 0.0, 1.0);
     return {min.x + (max.x - min.x) * static_cast<float>(step / std::max(1.0, steps - 1)),
             max.y - (max.y - min.y) * static_cast<float>(part)};
   }
@@ -39,6 +39,30 @@ void draw_curve(ImDrawList& list, const LossAxis& axis, const std::vector<SmallS
     }
   }
   flush();
+}
+
+/// Draws fp32's curve in dashes over the other one, so that both are visible where they agree.
+void draw_dashes(ImDrawList& list, const LossAxis& axis, const std::vector<SmallStep>& steps,
+                 ImU32 color, float thickness, float dash) {
+  float along = 0.0f;  // length of the curve so far
+  for (size_t i = 0; i + 1 < steps.size(); ++i) {
+    if (!std::isfinite(steps[i].loss) || !std::isfinite(steps[i + 1].loss)) continue;
+    const ImVec2 from = axis.point(static_cast<double>(i), steps[i].loss);
+    const ImVec2 to = axis.point(static_cast<double>(i + 1), steps[i + 1].loss);
+    const float length = std::hypot(to.x - from.x, to.y - from.y);
+    for (float done = 0.0f; done < length;) {
+      const float in_dash = std::fmod(along + done, 2 * dash);
+      const bool on = in_dash < dash;
+      const float end = std::min(length, done + std::max(0.5f, (on ? dash : 2 * dash) - in_dash));
+      const auto at = [&](float part) {
+        return ImVec2(from.x + (to.x - from.x) * part / length,
+                      from.y + (to.y - from.y) * part / length);
+      };
+      if (on) list.AddLine(at(done), at(end), color, thickness);
+      done = end;
+    }
+    along += length;
+  }
 }
 
 /// Marks skipped steps at the top, and shades steps without a finite loss.
@@ -68,6 +92,17 @@ void draw_marks(const LabFrame& frame, const LossAxis& axis, const std::vector<S
                text.c_str());
 }
 
+/// Returns a round number below all losses.
+double smallest_loss(const Microscope& microscope) {
+  double least = 2.0;
+  for (const std::vector<SmallStep>* const steps : {&microscope.lane, &microscope.twin}) {
+    for (const SmallStep& step : *steps) {
+      if (std::isfinite(step.loss)) least = std::min(least, step.loss);
+    }
+  }
+  return std::max(0.0, std::floor(2.0 * least - 0.2) / 2.0);
+}
+
 double largest_loss(const Microscope& microscope) {
   double top = 2.5;
   for (const SmallStep& step : microscope.lane) {
@@ -93,9 +128,10 @@ void draw_losses(const LabFrame& frame, const Microscope& microscope, float heig
   LossAxis axis{{at.x + frame.px(30), at.y + line + frame.px(6)},
                 {at.x + width - frame.px(4), at.y + height - line - frame.px(4)},
                 static_cast<double>(std::max<size_t>(microscope.lane.size(), 2)),
+                smallest_loss(microscope),
                 largest_loss(microscope)};
   list.AddRectFilled(axis.min, axis.max, theme.plot);
-  for (double loss = 0.0; loss <= axis.top; loss += axis.top > 5.0 ? 2.0 : 0.5) {
+  for (double loss = axis.bottom; loss <= axis.top; loss += axis.top > 5.0 ? 2.0 : 0.5) {
     const float y = std::round(axis.point(0, loss).y);
     list.AddLine({axis.min.x, y}, {axis.max.x, y}, theme.grid);
     const std::string text = fmt::format("{:g}", loss);
@@ -104,8 +140,8 @@ void draw_losses(const LabFrame& frame, const Microscope& microscope, float heig
   }
   draw_marks(frame, axis, microscope.lane);
   const ImU32 lane_color = theme.lines[1], twin_color = frame.exponent_color();
-  draw_curve(list, axis, microscope.twin, twin_color, frame.px(1.4f));
   draw_curve(list, axis, microscope.lane, lane_color, frame.px(2.2f));
+  draw_dashes(list, axis, microscope.twin, twin_color, frame.px(2.2f), frame.px(6));
   const float cursor = std::round(axis.point(static_cast<double>(desk.place.step), 0).x);
   list.AddLine({cursor, axis.min.y}, {cursor, axis.max.y}, theme.cursor, frame.scale);
   // The legend, with the last losses.

@@ -78,6 +78,10 @@ void draw_card(const LabFrame& frame, const Station& station, ImVec2 min, ImVec2
     list.AddText(small, font_size(*small),
                  {max.x - inset - word_width, max.y - font_size(*small) - frame.px(5)}, color,
                  word);
+  } else if (harm) {
+    draw_severity(list, {max.x - frame.px(10), y + font_size(*mono) / 2}, frame.px(9),
+                  station.loss == StationLoss::subnormal ? Severity::warning : Severity::error,
+                  color);
   }
 }
 
@@ -146,7 +150,9 @@ void draw_station_path(const LabFrame& frame, const Microscope& microscope) {
     ImGui::SetCursorScreenPos(min);
     ImGui::PushID(station.key.c_str());
     if (ImGui::InvisibleButton("card", {width, height})) desk.selected = station.key;
-    track_item("lab/station/" + station.key, station.name);
+    std::string path = "lab/station/" + station.key;
+    std::replace(path.begin(), path.end(), ' ', '_');  // scripts separate words by blanks
+    track_item(path, station.name);
     ui::tip(fmt::format("{}: {}", station_part_name(station.part), station_loss_name(station.loss))
                 .c_str());
     ImGui::PopID();

@@ -39,6 +39,14 @@ int choose(const char* path, const std::string& preview, float width, const Text
   return chosen;
 }
 
+/// Draws a power of two and a slider for its exponent.
+bool power_slider(const LabFrame& frame, const char* path, double* log2, double low, double high) {
+  label(std::string(path) + "/text", fmt::format("2^{:g}", std::round(*log2)), frame.fonts.text,
+        frame.theme.ink, frame.px(40));
+  ImGui::SameLine(0, frame.px(4));
+  return ui::slider(path, log2, low, high, "", frame.px(100));
+}
+
 constexpr std::array<const char*, 6> kBlockNames{"none",       "mxfp8_e4m3", "mxfp8_e5m2",
                                                  "mxfp6_e2m3", "mxfp4",      "nvfp4"};
 
@@ -58,7 +66,7 @@ void draw_blocks(const LabFrame& frame) {
   setting(frame, "of", frame.px(56));
   constexpr std::array<const char*, 4> kSizes{"8", "16", "32", "64"};
   const std::string size = std::to_string(training.blocks->block_size);
-  const int picked = choose("lab/step/block size", size, frame.px(56), kSizes);
+  const int picked = choose("lab/step/block_size", size, frame.px(56), kSizes);
   ui::tip("Numbers that share a scale. The standard says 32.");
   if (picked >= 0) training.blocks->block_size = 8 << picked;
 }
@@ -92,9 +100,8 @@ void draw_scale(const LabFrame& frame) {
     desk.dynamic = chosen == 2;
   }
   if (!desk.scales) return;
-  ImGui::SameLine(0, frame.px(6));
-  const std::string shown = fmt::format("2^{:g}", std::round(desk.scale_log2));
-  ui::slider("lab/step/scale value", &desk.scale_log2, 0.0, 40.0, shown.c_str(), frame.px(110));
+  flow(frame.px(146), frame.px(8));
+  power_slider(frame, "lab/step/scale_value", &desk.scale_log2, 0.0, 40.0);
 }
 
 void draw_settings(const LabFrame& frame) {
@@ -133,10 +140,9 @@ void draw_settings(const LabFrame& frame) {
       choose("lab/step/optimizer", kOptimizers[training.adam ? 0 : 1], frame.px(72), kOptimizers);
   if (optimizer >= 0) training.adam = optimizer == 0;
   lab_field(frame, "lab/step/rate", "rate", &desk.learning_rate, frame.px(60), frame.px(14));
-  setting(frame, "loss weight", frame.px(92));
+  setting(frame, "loss weight", frame.px(150));
   double weight = training.loss_weight;
-  const std::string power = fmt::format("2^{}", training.loss_weight);
-  if (ui::slider("lab/step/weight", &weight, -24.0, 0.0, power.c_str(), frame.px(92)))
+  if (power_slider(frame, "lab/step/weight", &weight, -24.0, 0.0))
     training.loss_weight = static_cast<int>(std::lround(weight));
   ui::tip("Factor of the loss, as auxiliary losses have. A small one makes small gradients.");
   desk.edited();
@@ -212,8 +218,9 @@ void draw_picker(const LabFrame& frame, const Microscope& microscope) {
   const int64_t units = place.layer == 1 ? kSmallHidden : kSmallClasses;
   double unit = static_cast<double>(place.row);
   const std::string shown = fmt::format("{} {}", place.layer == 1 ? "unit" : "class", place.row);
-  if (ui::slider("lab/step/unit", &unit, 0.0, static_cast<double>(units - 1), shown.c_str(),
-                 frame.px(104))) {
+  label("lab/step/unit/text", shown, frame.fonts.text, frame.theme.ink, frame.px(52));
+  ImGui::SameLine(0, frame.px(4));
+  if (ui::slider("lab/step/unit", &unit, 0.0, static_cast<double>(units - 1), "", frame.px(60))) {
     place.row = std::lround(unit);
   }
   ui::tip("The output unit that the weight belongs to.");
@@ -247,7 +254,7 @@ void draw_facts(const LabFrame& frame, const Station& station) {
   const double error = std::fabs(station.stored - station.exact) / std::fabs(station.exact);
   lab_fact(frame, "lab/step/error", "error",
            station.stored == station.exact ? "none"
-           : std::isfinite(error)          ? fmt::format("{:.2g}%", 100.0 * error)
+           : std::isfinite(error)          ? fmt::format("{:.3g}%", 100.0 * error)
                                            : "-",
            "Of the exact value.");
   if (!std::isnan(station.twin)) {
@@ -268,7 +275,7 @@ void draw_station(const LabFrame& frame, const Station& station, float width) {
   std::string format = format_name(station.format);
   if (station.unit != 1.0) format += fmt::format(" \u00d7 {:.4g}", station.unit);
   ImGui::PushStyleColor(ImGuiCol_Text, theme.soft);
-  ui::text("lab/step/station format", format);
+  ui::text("lab/step/station_format", format);
   ImGui::PopStyleColor();
   ImGui::SameLine(0, frame.px(10));
   ImGui::PushStyleColor(ImGuiCol_Text, loss_color(theme, station.loss));
@@ -298,12 +305,11 @@ void draw_presets_of_step(const LabFrame& frame) {
   ImGui::PopStyleColor();
 }
 
-/// Returns the selected station, or the last of the same part that there is.
-const Station& selected_station(MicroscopeDesk& desk, const Microscope& microscope) {
-  if (const Station* const found = station(microscope, desk.selected)) return *found;
-  // "hop 7" of fewer ranks, or the update of a skipped step.
-  desk.selected = microscope.stations.back().key;
-  return microscope.stations.back();
+/// Returns the selected station. Where it is missing ("hop 7" of fewer ranks, the update of a
+/// skipped step) it stays selected, and the last one is shown.
+const Station& selected_station(const MicroscopeDesk& desk, const Microscope& microscope) {
+  const Station* const found = station(microscope, desk.selected);
+  return found != nullptr ? *found : microscope.stations.back();
 }
 
 }  // namespace
