@@ -79,7 +79,7 @@ struct Microscope {
   std::string problem{};  ///< why there is nothing; empty if there is
   std::vector<SmallStep> lane{}, twin{};
   std::vector<Station> stations{};
-  // What is looked at.
+  // The place in the network and in the batch.
   int64_t sample = 0;  ///< in the batch
   int64_t rank = 0;    ///< that computes it
   int64_t label = 0;

@@ -166,7 +166,7 @@ void draw_station_path(const LabFrame& frame, const Microscope& microscope) {
   }
   ImGui::SetCursorScreenPos(at);
   ImGui::Dummy({room, static_cast<float>(rows) * (height + row_gap) - row_gap});
-  // What the colors at the top of the cards mean.
+  // The legend of the colors at the top of the cards.
   ImFont* const small = frame.fonts.small;
   ImVec2 legend = ImGui::GetCursorScreenPos();
   const float start = legend.x;
