@@ -11,6 +11,7 @@
 #include "core/bodies/scaling.h"
 #include "core/error.h"
 #include "core/lab/lane_reader.h"
+#include "core/lab/number_text.h"
 #include "core/lower/execution.h"
 #include "core/lower/narrow.h"
 #include "core/numeric/formats/arithmetic.h"
@@ -20,6 +21,32 @@
 
 namespace halfscope::lab {
 namespace {
+
+/// Says how a block's scale follows from its largest number.
+std::string scale_text(int64_t count, float amax, double wanted, double kept,
+                       const BlockFormat& format) {
+  const std::string element = format_name(format.element.without_options());
+  const std::string begin =
+      fmt::format("{} numbers share one scale. The largest is {:.4g}, ", count, amax);
+  if (amax == 0.0f) return begin + "so any scale would do.";
+  if (format.scale != ScaleKind::ue8m0) {
+    return begin + fmt::format(
+                       "and {} reaches {:g}, so the scale should be {:.4g}. It is stored as "
+                       "an e4m3fn number times the tensor's own scale.",
+                       element, format.element.max_finite(), wanted);
+  }
+  if (format.rule == ScaleRule::up) {
+    return begin + fmt::format(
+                       "and {} reaches {:g}, so the scale should be {:.4g}. The next power "
+                       "of two above is 2^{}.",
+                       element, format.element.max_finite(), wanted, exponent_of(kept));
+  }
+  return begin + fmt::format(
+                     "with exponent 2^{}. The largest exponent of {} is 2^{}, so the scale "
+                     "is 2^{}: the rule of OCP MX looks at exponents only.",
+                     exponent_of(wide(amax)), element, format.element.max_exponent(),
+                     exponent_of(kept));
+}
 
 /// Repeats the step's arithmetic for one element.
 class LaneStations : public LaneReader {
@@ -91,11 +118,7 @@ class LaneStations : public LaneReader {
     const double wanted = wide(amax) / (format.element.max_finite() * of_tensor);
     const double again = wide(block_scale(std::bit_cast<uint32_t>(amax), format, of_tensor));
     set(scale, wanted, wide(kept), again,
-        fmt::format(
-            "{} numbers share one scale. The largest of them is {:.4g}, and {} reaches {:g}, "
-            "so the scale should be {:.4g}. It is stored as {}.",
-            last - block * format.block_size, amax, format_name(format.element),
-            format.element.max_finite(), wanted, power ? "a power of two" : "an e4m3fn number"));
+        scale_text(last - block * format.block_size, amax, wanted, wide(kept), format));
     // A scale is chosen, not rounded to the nearest: the bin shows where it lies.
     if (scale.loss != StationLoss::none) scale.loss = StationLoss::rounded;
     const ValueId codes = node.inputs[0];
@@ -110,7 +133,7 @@ class LaneStations : public LaneReader {
     const float code_again = static_cast<float>(rounded(codes, code, index, own_.random));
     set(station, wide(exact), wide(stored), wide(value_of_code(code_again, kept, tensor_scale)),
         fmt::format("The product reads {} as a number of {} times the scale {:.4g}.", what,
-                    format_name(element), unit));
+                    format_name(element.without_options()), unit));
   }
 
   FloatFormat accumulator_of(const Node& node) const {
@@ -486,9 +509,21 @@ class LaneStations : public LaneReader {
     weight.by_engine = false;
     weight.rounds = false;
     weight.previous = old;
+    int64_t broken = 0, total = 0;
+    for (const Node& node : graph_.nodes()) {
+      if (node.path != "metrics/gradient_norm") continue;
+      for (const ValueId input : node.inputs) {
+        const auto found = step_.after.find(input);
+        const std::vector<float>& values = found != step_.after.end() ? found->second : own(input);
+        total += static_cast<int64_t>(values.size());
+        broken += std::count_if(values.begin(), values.end(),
+                                [](float value) { return !std::isfinite(value); });
+      }
+    }
     set(weight, old, old, old,
-        "The step is skipped: a gradient is infinite or NaN. The weight and Adam's state stay, and "
-        "a dynamic scale halves.");
+        fmt::format("The step is skipped: {} of {} gradients are infinite or NaN. No weight "
+                    "changes, and a dynamic loss scale becomes smaller.",
+                    broken, total));
     weight.loss = StationLoss::skipped;
   }
 

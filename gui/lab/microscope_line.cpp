@@ -255,9 +255,10 @@ void draw_station_bits(const LabFrame& frame, const Station& station, float widt
     const bool leading = i < sign.size() + std::min(first_one, station.kept.size());
     draw(digits[i], frame.fraction_color(), true, leading);
   }
-  const float middle = x;
+  // The names below need their room, too: some formats keep a single bit.
+  const float middle = std::max(x, at.x + text_width(small, "kept"));
   if (!station.dropped.empty()) {
-    x += gap;
+    x = middle + gap;
     for (const char bit : station.dropped) draw(bit, frame.theme.lost, false, false);
   }
   const float below = at.y + height + frame.px(2);

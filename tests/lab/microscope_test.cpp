@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <set>
 
 #include "core/lab/number_text.h"
@@ -102,6 +104,26 @@ TEST(Microscope, RepeatsBlockScales) {
     const Microscope microscope = follow(run, {.layer = 1, .row = 4, .column = 20});
     ASSERT_NE(station(microscope, "read weight scale"), nullptr) << name;
     EXPECT_GT(station(microscope, "read weight")->unit, 0.0);
+  }
+}
+
+TEST(Microscope, ScalesOfBlocksFollowFromTheLargestNumber) {
+  SmallTraining training = training_of("bf16");
+  training.blocks = kMxfp8E4m3;
+  const SmallRun run = run_of(training, 9);
+  for (const int64_t column : {5, 40}) {  // the first and the second block of 32
+    const Microscope microscope = follow(run, {.layer = 1, .row = 4, .column = column});
+    const auto begin = microscope.weights.begin() + (column < 32 ? 0 : 32);
+    double largest = 0.0;
+    std::for_each(begin, begin + 32, [&](float weight) {
+      largest = std::max(largest, std::fabs(static_cast<double>(weight)));
+    });
+    // OCP MX 1.0, 6.3: the power of two of the largest number over that of the element format.
+    const double scale = std::exp2(std::floor(std::log2(largest)) - 8);
+    EXPECT_EQ(station(microscope, "read weight scale")->stored, scale);
+    EXPECT_EQ(station(microscope, "read weight")->unit, scale);
+    const double code = station(microscope, "read weight")->stored / scale;
+    EXPECT_EQ(round_to_format(code, kE4m3fn).flags & kInexact, 0);
   }
 }
 
@@ -238,6 +260,11 @@ TEST(Microscope, OverflowSkipsAStep) {
   EXPECT_EQ(weight->loss, StationLoss::skipped);
   EXPECT_EQ(weight->stored, station(microscope, "weight")->stored);
   EXPECT_EQ(station(microscope, "update"), nullptr);
+  int broken = 0;
+  EXPECT_EQ(std::sscanf(weight->text.c_str(), "The step is skipped: %d of 2410 gradients", &broken),
+            1)
+      << weight->text;
+  EXPECT_GT(broken, 0);
   bool overflows = false;
   for (int64_t row = 0; row < 10; ++row) {
     for (const Station& each : follow(run, {.row = row}).stations) {
