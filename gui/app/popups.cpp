@@ -46,7 +46,7 @@ void App::draw_popups() {
     bool opens = !focus_popup_;
     focus_popup_ = true;
     const ImVec2 display = ImGui::GetIO().DisplaySize;
-    if (begin_popup("lab", {display.x * 0.9f, display.y * 0.84f}, opens)) {
+    if (begin_popup("lab", {display.x * 0.7f, display.y * 0.84f}, opens)) {
       draw_float_lab(lab_, *theme_, fonts_, scale());
       ImGui::EndPopup();
     } else {

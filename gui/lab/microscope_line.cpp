@@ -27,7 +27,7 @@ struct Span {
   }
 };
 
-std::string tick_text(double value) { return fmt::format("{:.7g}", value); }
+std::string tick_text(double value) { return fmt::format("{:.7g}", value + 0.0); }
 
 /// Returns the next value of the station's format, in its unit.
 double next_value(const Station& station, double value, int by) {

@@ -44,7 +44,7 @@ ImU32 part_color(const Theme& theme, StationPart part) {
 std::string number_text(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  return fmt::format("{:.4g}", value);
+  return fmt::format("{:.4g}", value + 0.0);  // a negative zero becomes 0
 }
 
 void draw_card(const LabFrame& frame, const Station& station, ImVec2 min, ImVec2 max, bool selected,
@@ -79,7 +79,7 @@ void draw_card(const LabFrame& frame, const Station& station, ImVec2 min, ImVec2
                  {max.x - inset - word_width, max.y - font_size(*small) - frame.px(5)}, color,
                  word);
   } else if (harm) {
-    draw_severity(list, {max.x - frame.px(10), y + font_size(*mono) / 2}, frame.px(9),
+    draw_severity(list, {max.x - frame.px(12), y + font_size(*mono) / 2}, frame.px(5),
                   station.loss == StationLoss::subnormal ? Severity::warning : Severity::error,
                   color);
   }

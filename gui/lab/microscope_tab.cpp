@@ -26,7 +26,7 @@ void setting(const LabFrame& frame, const char* name, float width) {
 
 /// Draws a list of texts; returns the chosen one's place, or -1.
 template <class Texts>
-int choose(const char* path, const std::string& preview, float width, const Texts& texts) {
+int choose_text(const char* path, const std::string& preview, float width, const Texts& texts) {
   int chosen = -1, index = 0;
   if (!ui::begin_combo(path, preview.c_str(), width)) return -1;
   for (const auto& text : texts) {
@@ -50,7 +50,7 @@ bool power_slider(const LabFrame& frame, const char* path, double* log2, double 
 constexpr std::array<const char*, 6> kBlockNames{"none",       "mxfp8_e4m3", "mxfp8_e5m2",
                                                  "mxfp6_e2m3", "mxfp4",      "nvfp4"};
 
-void draw_blocks(const LabFrame& frame) {
+void draw_block_choice(const LabFrame& frame) {
   SmallTraining& training = frame.lab.desk.training;
   setting(frame, "blocks", frame.px(112));
   std::string name = "none";
@@ -59,14 +59,14 @@ void draw_blocks(const LabFrame& frame) {
     if (usual.scale == ScaleKind::ue8m0) usual.block_size = 32;
     name = block_format_name(usual);
   }
-  const int chosen = choose("lab/step/blocks", name, frame.px(112), kBlockNames);
+  const int chosen = choose_text("lab/step/blocks", name, frame.px(112), kBlockNames);
   ui::tip("Products read their operands in this format, with one scale per block.");
   if (chosen >= 0) training.blocks = parse_block_format(kBlockNames[static_cast<size_t>(chosen)]);
   if (!training.blocks || training.blocks->scale != ScaleKind::ue8m0) return;
   setting(frame, "of", frame.px(56));
   constexpr std::array<const char*, 4> kSizes{"8", "16", "32", "64"};
   const std::string size = std::to_string(training.blocks->block_size);
-  const int picked = choose("lab/step/block_size", size, frame.px(56), kSizes);
+  const int picked = choose_text("lab/step/block_size", size, frame.px(56), kSizes);
   ui::tip("Numbers that share a scale. The standard says 32.");
   if (picked >= 0) training.blocks->block_size = 8 << picked;
 }
@@ -75,25 +75,26 @@ void draw_ranks(const LabFrame& frame) {
   SmallTraining& training = frame.lab.desk.training;
   setting(frame, "ranks", frame.px(52));
   constexpr std::array<const char*, 5> kRanks{"1", "2", "4", "8", "16"};
-  const int ranks = choose("lab/step/ranks", std::to_string(training.ranks), frame.px(52), kRanks);
+  const int ranks =
+      choose_text("lab/step/ranks", std::to_string(training.ranks), frame.px(52), kRanks);
   ui::tip("Data-parallel ranks. Each has a part of the batch; their gradients are added.");
   if (ranks >= 0) training.ranks = int64_t{1} << ranks;
   if (training.ranks == 1) return;
   setting(frame, "reduce", frame.px(150));
   constexpr std::array<const char*, 6> kReductions{
       "ring", "ring:format=bf16", "ring:format=fp32", "tree:format=bf16", "halving", "all-to-all"};
-  const int chosen =
-      choose("lab/step/reduce", reduction_text(training.reduction), frame.px(150), kReductions);
+  const int chosen = choose_text("lab/step/reduce", reduction_text(training.reduction),
+                                 frame.px(150), kReductions);
   ui::tip("Order of the additions, and the format of what is sent; by default the gradient's.");
   if (chosen >= 0) training.reduction = parse_reduction(kReductions[static_cast<size_t>(chosen)]);
 }
 
-void draw_scale(const LabFrame& frame) {
+void draw_loss_scale(const LabFrame& frame) {
   MicroscopeDesk& desk = frame.lab.desk;
   setting(frame, "loss scale", frame.px(86));
   constexpr std::array<const char*, 3> kKinds{"none", "static", "dynamic"};
   const std::string kind = !desk.scales ? "none" : desk.dynamic ? "dynamic" : "static";
-  const int chosen = choose("lab/step/scale", kind, frame.px(86), kKinds);
+  const int chosen = choose_text("lab/step/scale", kind, frame.px(86), kKinds);
   ui::tip("Factor on the loss. A dynamic one halves when a gradient overflows.");
   if (chosen >= 0) {
     desk.scales = chosen > 0;
@@ -116,7 +117,7 @@ void draw_settings(const LabFrame& frame) {
   const bool draws = training.rounding == RoundingMode::stochastic;
   constexpr std::array<const char*, 2> kRoundings{"nearest", "stochastic"};
   const int rounding =
-      choose("lab/step/rounding", kRoundings[draws ? 1 : 0], frame.px(100), kRoundings);
+      choose_text("lab/step/rounding", kRoundings[draws ? 1 : 0], frame.px(100), kRoundings);
   ui::tip("How results are rounded to the format.");
   if (rounding >= 0)
     training.rounding = rounding == 1 ? RoundingMode::stochastic : RoundingMode::nearest_even;
@@ -124,20 +125,20 @@ void draw_settings(const LabFrame& frame) {
   constexpr std::array<const char*, 6> kSums{"fp32",  "format",   "format-mul-add",
                                              "kahan", "pairwise", "tensor-core:h100"};
   Accumulation shown = training.accumulation;
-  const int sums = choose("lab/step/sums", accumulation_name(shown), frame.px(128), kSums);
+  const int sums = choose_text("lab/step/sums", accumulation_name(shown), frame.px(128), kSums);
   ui::tip("Accumulator of the products: fp32, or the format itself.");
   if (sums >= 0)
     training.accumulation = parse_accumulation(kSums[static_cast<size_t>(sums)]).value();
-  draw_scale(frame);
-  draw_blocks(frame);
+  draw_loss_scale(frame);
+  draw_block_choice(frame);
   draw_ranks(frame);
   flow(frame.px(150), frame.px(14));
   ui::checkbox("lab/step/master", "master weights", &training.master_weights);
   ui::tip("Weights and Adam's state in fp32. Otherwise they are stored in the format.");
   setting(frame, "optimizer", frame.px(72));
   constexpr std::array<const char*, 2> kOptimizers{"Adam", "SGD"};
-  const int optimizer =
-      choose("lab/step/optimizer", kOptimizers[training.adam ? 0 : 1], frame.px(72), kOptimizers);
+  const int optimizer = choose_text("lab/step/optimizer", kOptimizers[training.adam ? 0 : 1],
+                                    frame.px(72), kOptimizers);
   if (optimizer >= 0) training.adam = optimizer == 0;
   lab_field(frame, "lab/step/rate", "rate", &desk.learning_rate, frame.px(60), frame.px(14));
   setting(frame, "loss weight", frame.px(150));
@@ -241,11 +242,11 @@ void draw_picker(const LabFrame& frame, const Microscope& microscope) {
         frame.fonts.small, frame.theme.soft, frame.px(240));
 }
 
-void draw_facts(const LabFrame& frame, const Station& station) {
+void draw_station_facts(const LabFrame& frame, const Station& station) {
   if (!ImGui::BeginTable("lab/step/facts", 2, ImGuiTableFlags_SizingFixedFit)) return;
   ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed);
   ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
-  const auto number = [](double value) { return fmt::format("{:.10g}", value); };
+  const auto number = [](double value) { return fmt::format("{:.10g}", value + 0.0); };
   lab_fact(frame, "lab/step/exact", "exact", number(station.exact),
            "Before rounding. Sums and products of many bits are shown in double.");
   lab_fact(frame, "lab/step/stored", "stored", number(station.stored),
@@ -346,7 +347,7 @@ void draw_microscope_tab(const LabFrame& frame) {
   if (wide) ImGui::SameLine(width + gap + ImGui::GetStyle().WindowPadding.x);
   ImGui::BeginGroup();
   ImGui::PushItemWidth(facts);
-  draw_facts(frame, shown);
+  draw_station_facts(frame, shown);
   ImGui::PopItemWidth();
   ImGui::EndGroup();
   if (wide || room > picker + facts + gap)
