@@ -18,6 +18,7 @@
 #include "core/numeric/formats/float_format.h"
 #include "core/numeric/formats/rounding.h"
 #include "gui/lab/lab_state.h"
+#include "gui/lab/microscope_desk.h"
 
 namespace halfscope::gui {
 
@@ -35,6 +36,7 @@ enum class LabTab : uint8_t {
   blocks,
   formats,
   builder,
+  step,
 };
 struct FloatLab {
   LabTab tab = LabTab::bits;
@@ -65,6 +67,8 @@ struct FloatLab {
   DropsState drops{};
   WalkState walk{};
   bool moving = false;  ///< a tab animates: the next frame must be drawn without waiting for input
+  // Training step
+  MicroscopeDesk desk{};
 
   FloatLab();
 

@@ -58,7 +58,10 @@ constexpr std::array kLabTabs{
              "Range and precision of every format, and all codes of small formats.",
              "Click a small format, such as e4m3fn, to see all of its numbers."},
     TabEntry{LabTab::builder, "Build", "lab/tab/builder", draw_builder_tab, "A format of your own.",
-             "Move a bit from fraction to exponent: the range grows and the precision drops."}};
+             "Move a bit from fraction to exponent: the range grows and the precision drops."},
+    TabEntry{LabTab::step, "Training step", "lab/tab/step", draw_microscope_tab,
+             "One weight of a small network, followed through one training step.",
+             "Click a station to see the bits that it throws away, then change the format."}};
 
 /// A list of examples, after the tabs.
 void draw_presets(const LabFrame& frame) {

@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 1> kCoreMay{"core"};
 constexpr std::array<std::string_view, 2> kEmulationMay{"core", "emulation"};
 constexpr std::array<std::string_view, 2> kGpuMay{"core", "gpu"};
 constexpr std::array<std::string_view, 2> kAnalysisMay{"core", "analysis"};
-constexpr std::array<std::string_view, 3> kGuiMay{"core", "analysis", "gui"};
+constexpr std::array<std::string_view, 4> kGuiMay{"core", "emulation", "analysis", "gui"};
 constexpr std::array<std::string_view, 6> kCliMay{"core",     "emulation", "gpu",
                                                   "analysis", "gui",       "cli"};
 constexpr std::array<std::string_view, 4> kPythonMay{"core", "emulation", "analysis", "python"};
