@@ -166,6 +166,14 @@ void draw_plot(const LabFrame& frame, const RunningSums& sums, const SumMoment& 
                                            static_cast<double>(series.last));
     list.AddCircleFilled(place, frame.px(5), color_of(frame, i));
     list.AddCircle(place, frame.px(8), theme.lost, 0, frame.px(2));
+    // Series that end alike share the label of the first.
+    if (std::any_of(sums.series.begin(), sums.series.begin() + static_cast<std::ptrdiff_t>(i),
+                    [&](const SumSeries& other) {
+                      return other.stalled_after == series.stalled_after &&
+                             other.last == series.last;
+                    })) {
+      continue;
+    }
     const std::string text = fmt::format("{} {}", series.name, overflows ? "overflows" : "stalls");
     const float room = max.x - place.x - frame.px(14);
     const float size = text_width(frame.fonts.text, text);

@@ -156,8 +156,10 @@ void draw_ranges(const LabFrame& frame, const FloatFormat& format, float width, 
     const float top = at.y + row * static_cast<float>(i);
     const float from = top + row * 0.25f, to = top + row * 0.75f;
     const float normal = x_of(std::log2(rows[i].min_normal()));
-    list.AddRectFilled({x_of(std::log2(rows[i].min_subnormal())), from}, {normal, to},
-                       with_alpha(frame.theme.subnormal, i == 0 ? 1.0f : 0.45f));
+    if (!rows[i].flush_out) {
+      list.AddRectFilled({x_of(std::log2(rows[i].min_subnormal())), from}, {normal, to},
+                         with_alpha(frame.theme.subnormal, i == 0 ? 1.0f : 0.45f));
+    }
     list.AddRectFilled({normal, from},
                        {std::max(x_of(std::log2(rows[i].max_finite())), normal + 2.0f), to},
                        with_alpha(frame.theme.in_range, i == 0 ? 1.0f : 0.45f));

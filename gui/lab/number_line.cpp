@@ -47,11 +47,15 @@ void draw_values(const LabFrame& frame, const LineAxis& axis, const FloatFormat&
     const bool normal = std::fabs(static_cast<double>(value)) >= format.min_normal();
     return normal ? theme.in_range : theme.subnormal;
   };
+  const auto is_flushed = [&](float value) {
+    return format.flush_out && value != 0.0f &&
+           std::fabs(static_cast<double>(value)) < format.min_normal();
+  };
   if (last - first <= kMostTicks) {
     float value = nearest_value(axis.low, format);
     for (int64_t i = first; i <= last; ++i, value = neighbour(value, 1, format)) {
       const float x = std::round(axis.x(static_cast<double>(value)));
-      if (x < axis.left || x > axis.right) continue;
+      if (x < axis.left || x > axis.right || is_flushed(value)) continue;
       const bool zero = value == 0.0f;
       list.AddRectFilled({x, zero ? top - frame.px(2) : top},
                          {x + std::max(1.0f, frame.scale), bottom},
@@ -63,7 +67,7 @@ void draw_values(const LabFrame& frame, const LineAxis& axis, const FloatFormat&
   for (float x = axis.left; x < axis.right; x += 1.0f) {
     const double from = axis.at(x);
     const int64_t count = place_of(axis.at(x + 1.0f), format) - place_of(from, format);
-    if (count <= 0) continue;
+    if (count <= 0 || is_flushed(static_cast<float>(from))) continue;
     const float strength = std::min(1.0f, 0.35f + 0.2f * std::log2(static_cast<float>(count)));
     list.AddRectFilled({x, top}, {x + 1.0f, bottom},
                        with_alpha(color_of(static_cast<float>(from)), strength));

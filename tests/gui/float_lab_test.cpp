@@ -84,7 +84,7 @@ TEST_F(Lab, StepsAndTypedNumbers) {
   EXPECT_EQ(ui.text("lab/ulp"), "2^-14");
   EXPECT_EQ(ui.text("lab/neighbours"), "0.09991455078125  and  0.10003662109375");
   enter("lab/entry", "x1");
-  EXPECT_NE(ui.text("lab/entry/problem").find("not a number"), std::string::npos);
+  EXPECT_NE(ui.text("lab/entry/problem").find("neither a number nor a code"), std::string::npos);
   EXPECT_EQ(lab.code, 0x2e66u) << "nonsense changes nothing";
 }
 

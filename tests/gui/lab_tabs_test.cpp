@@ -189,6 +189,7 @@ TEST_F(LabTabs, BuildsAFormat) {
   EXPECT_EQ(ui.text("lab/build/name"), format_name(lab.shown()));
   EXPECT_EQ(parse_format(ui.text("lab/build/name")), lab.shown()) << "can be typed elsewhere";
   EXPECT_TRUE(lab.shown().flush_out);
+  EXPECT_EQ(ui.text("lab/build/smallest"), "subnormals become 0");
   ui.drag("lab/build/exponent", {300, 0});
   EXPECT_EQ(lab.shown().exponent_bits, 8);
   ui.drag("lab/build/fraction", {-300, 0});
