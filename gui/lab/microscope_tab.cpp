@@ -323,6 +323,8 @@ void draw_microscope_tab(const LabFrame& frame) {
   if (!(desk.training == before)) desk.note.clear();
   desk.clamp_place();
   const Microscope* const microscope = desk.study.of(desk.training, desk.place);
+  // A result from the background is drawn as soon as it is there.
+  if (desk.study.busy()) frame.lab.moving = true;
   if (microscope == nullptr) {
     label("lab/step/wait", "Training ...", frame.fonts.text, frame.theme.soft);
     return;
