@@ -87,6 +87,7 @@ int puzzle_command(const PuzzleOptions& options) {
       throw usage_error("--html writes a page to play, without answers",
                         "leave out the answer and the other flags");
     }
+    check_distinct({options.html, options.level});
     check_result_file(options.html, options.force);
     std::vector<Puzzle> levels = lab::puzzles();
     if (!options.level.empty()) levels = {find_level(options.level).puzzle};

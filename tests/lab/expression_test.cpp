@@ -7,6 +7,8 @@
 
 #include <cmath>
 
+#include "core/numeric/formats/rng.h"
+
 namespace halfscope::lab {
 namespace {
 
@@ -92,6 +94,23 @@ TEST(Expression, RefusesNonsense) {
   EXPECT_FALSE(evaluate(std::string(100, '(') + "1" + std::string(100, ')'), kFp16,
                         RoundingMode::nearest_even, 1, problem));
   EXPECT_FALSE(evaluate(std::string(1000, '1'), kFp16, RoundingMode::nearest_even, 1, problem));
+}
+
+TEST(Expression, AnyTextIsReadOrRefused) {
+  constexpr std::string_view kParts[] = {
+      "1",    "2.5", "+", "-",  "*",   "/",   "^", "**",  "(",  ")", "e",    ".",   ",", " ",
+      "sqrt", "fma", "x", "0x", "inf", "nan", "p", "1e9", "64", "b", "\xc3", "E+5", "=", "0b1"};
+  int read = 0;
+  for (uint64_t i = 0; i < 20000; ++i) {
+    std::string text, problem;
+    for (uint64_t part = 0; part < 1 + random_word(i, 99) % 7; ++part) {
+      text += kParts[random_word(i, part) % std::size(kParts)];
+    }
+    const bool good = evaluate(text, kFp16, RoundingMode::nearest_even, 1, problem).has_value();
+    read += good ? 1 : 0;
+    EXPECT_NE(good, !problem.empty()) << text;
+  }
+  EXPECT_GT(read, 100);
 }
 
 TEST(Expression, IsToldFromNumbers) {

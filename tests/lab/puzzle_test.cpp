@@ -14,6 +14,7 @@
 #include "core/lab/puzzle_html.h"
 #include "core/lab/puzzle_text.h"
 #include "core/lower/lower.h"
+#include "core/numeric/formats/rng.h"
 #include "core/policy/policy.h"
 #include "emulation/backends.h"
 
@@ -175,6 +176,30 @@ TEST(PuzzleFile, ExtremeSizesAreRefused) {
                  steps + "}");
     EXPECT_THROW(read_puzzle(text, "mine"), Error) << steps;
   }
+}
+
+TEST(PuzzleFile, DamagedFilesAreRefusedOrRead) {
+  constexpr std::string_view kSigns = "{}[]\":,0123456789-eE.xyz \\u\n";
+  int refused = 0;
+  for (uint64_t i = 0; i < 3000; ++i) {
+    std::string text = kLevel;
+    for (uint64_t edit = 0; edit <= random_word(i, 0) % 3; ++edit) {
+      const size_t at = random_word(i, 2 * edit + 1) % text.size();
+      const uint64_t what = random_word(i, 2 * edit + 2);
+      if (what % 3 == 0) {
+        text.erase(at, 1 + what / 3 % 12);
+      } else {
+        text.insert(at, 1, kSigns[what / 3 % kSigns.size()]);
+      }
+    }
+    try {
+      read_puzzle(text, "damaged");
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 2000);
+  EXPECT_LT(refused, 3000) << "blanks and texts may change";
 }
 
 /// x [2, 3] times w [3, 4].
