@@ -57,18 +57,12 @@ Level find_level(const std::string& text) {
 }
 
 /// Notes a try of one of the levels that come with HalfScope.
-void note_try(const Level& level, const lab::Answer& answer, int64_t par) {
+void keep_try(const Level& level, const lab::Answer& answer, int64_t par) {
   if (level.number == 0) return;
-  const std::filesystem::path file = progress_file();
-  PuzzleProgress progress = read_progress(file);
-  SolvedPuzzle& entry = progress[level.puzzle.name];
-  if (!entry.solved) ++entry.tries;
-  if (answer.solved) {
-    entry.bits = entry.solved ? std::min(entry.bits, answer.bits) : answer.bits;
-    entry.solved = true;
-    entry.par = par;
-  }
-  if (!write_progress(file, progress)) {
+  const std::filesystem::path file = lab::progress_file();
+  lab::PuzzleProgress progress = lab::read_progress(file);
+  lab::note_try(progress, level.puzzle.name, answer, par);
+  if (!lab::write_progress(file, progress)) {
     write_message("note: cannot keep your progress in '" + file.string() + "'\n", true);
   }
 }
@@ -78,7 +72,7 @@ int puzzle_command(const PuzzleOptions& options) {
   if (options.reset) {
     if (!options.level.empty())
       throw usage_error("--reset forgets all levels", "leave out the level");
-    write_progress(progress_file(), {});
+    lab::write_progress(lab::progress_file(), {});
     return 0;
   }
   const zoo::Backends backends{.emulated = &emulation_backend(), .in_double = &float64_backend()};
@@ -99,7 +93,7 @@ int puzzle_command(const PuzzleOptions& options) {
     if (options.hint || options.solve) {
       throw usage_error("--hint and --solve need a level", "for example halfscope puzzle 1 --hint");
     }
-    const PuzzleProgress progress = read_progress(progress_file());
+    const lab::PuzzleProgress progress = lab::read_progress(lab::progress_file());
     if (options.json) {
       write_json(lab::list_json(progress));
     } else {
@@ -135,7 +129,7 @@ int puzzle_command(const PuzzleOptions& options) {
   } else {
     write_out(lab::answer_text(desk, choices, style));
   }
-  note_try(level, answer, answer.solved ? desk.par() : 0);
+  keep_try(level, answer, answer.solved ? desk.par() : 0);
   return answer.solved ? 0 : 1;
 }
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/tasks/puzzle_progress.h"
 #include "cli/terminal/output.h"
 #include "core/lab/puzzle.h"
+#include "core/lab/puzzle_progress.h"
 
 namespace halfscope::lab {
 

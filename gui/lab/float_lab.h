@@ -19,6 +19,7 @@
 #include "core/numeric/formats/rounding.h"
 #include "gui/lab/lab_state.h"
 #include "gui/lab/microscope_desk.h"
+#include "gui/lab/puzzle_study.h"
 
 namespace halfscope::gui {
 
@@ -37,6 +38,7 @@ enum class LabTab : uint8_t {
   formats,
   builder,
   step,
+  puzzles,
 };
 struct FloatLab {
   LabTab tab = LabTab::bits;
@@ -69,6 +71,7 @@ struct FloatLab {
   bool moving = false;  ///< a tab animates: the next frame must be drawn without waiting for input
   // Training step
   MicroscopeDesk desk{};
+  PuzzleStudy puzzle{};
 
   FloatLab();
 

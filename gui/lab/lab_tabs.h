@@ -40,6 +40,7 @@ void draw_walk_tab(const LabFrame& frame);
 void draw_blocks_tab(const LabFrame& frame);
 void draw_builder_tab(const LabFrame& frame);
 void draw_microscope_tab(const LabFrame& frame);
+void draw_puzzle_tab(const LabFrame& frame);
 
 /// Draws the format list, with an error message for an invalid format.
 void lab_format(const LabFrame& frame);

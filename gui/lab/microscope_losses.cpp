@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/lab/loss_curves.h"
 #include "gui/lab/microscope_parts.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
@@ -13,56 +14,11 @@
 namespace halfscope::gui {
 namespace {
 
-struct LossAxis {
-  ImVec2 min, max;
-  double steps, bottom, top;
-  ImVec2 point(double step, double loss) const {
-    const double part = std::clamp((loss - bottom) / (top - bottom), 0.0, 1.0);
-    return {min.x + (max.x - min.x) * static_cast<float>(step / std::max(1.0, steps - 1)),
-            max.y - (max.y - min.y) * static_cast<float>(part)};
-  }
-};
-
-void draw_curve(ImDrawList& list, const LossAxis& axis, const std::vector<SmallStep>& steps,
-                ImU32 color, float thickness) {
-  std::vector<ImVec2> points;
-  const auto flush = [&] {
-    if (points.size() > 1)
-      list.AddPolyline(points.data(), static_cast<int>(points.size()), color, 0, thickness);
-    points.clear();
-  };
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (std::isfinite(steps[i].loss)) {
-      points.push_back(axis.point(static_cast<double>(i), steps[i].loss));
-    } else {
-      flush();
-    }
-  }
-  flush();
-}
-
-/// Draws fp32's curve in dashes over the other one, so that both are visible where they agree.
-void draw_dashes(ImDrawList& list, const LossAxis& axis, const std::vector<SmallStep>& steps,
-                 ImU32 color, float thickness, float dash) {
-  float along = 0.0f;  // length of the curve so far
-  for (size_t i = 0; i + 1 < steps.size(); ++i) {
-    if (!std::isfinite(steps[i].loss) || !std::isfinite(steps[i + 1].loss)) continue;
-    const ImVec2 from = axis.point(static_cast<double>(i), steps[i].loss);
-    const ImVec2 to = axis.point(static_cast<double>(i + 1), steps[i + 1].loss);
-    const float length = std::hypot(to.x - from.x, to.y - from.y);
-    for (float done = 0.0f; done < length;) {
-      const float in_dash = std::fmod(along + done, 2 * dash);
-      const bool on = in_dash < dash;
-      const float end = std::min(length, done + std::max(0.5f, (on ? dash : 2 * dash) - in_dash));
-      const auto at = [&](float part) {
-        return ImVec2(from.x + (to.x - from.x) * part / length,
-                      from.y + (to.y - from.y) * part / length);
-      };
-      if (on) list.AddLine(at(done), at(end), color, thickness);
-      done = end;
-    }
-    along += length;
-  }
+std::vector<double> losses_of(const std::vector<SmallStep>& steps) {
+  std::vector<double> losses;
+  losses.reserve(steps.size());
+  for (const SmallStep& each : steps) losses.push_back(each.loss);
+  return losses;
 }
 
 /// Marks skipped steps at the top, and shades steps without a finite loss.
@@ -140,8 +96,8 @@ void draw_losses(const LabFrame& frame, const Microscope& microscope, float heig
   }
   draw_marks(frame, axis, microscope.lane);
   const ImU32 lane_color = theme.lines[1], twin_color = frame.exponent_color();
-  draw_curve(list, axis, microscope.lane, lane_color, frame.px(2.2f));
-  draw_dashes(list, axis, microscope.twin, twin_color, frame.px(2.2f), frame.px(6));
+  draw_loss_curve(list, axis, losses_of(microscope.lane), lane_color, frame.px(2.2f));
+  draw_loss_dashes(list, axis, losses_of(microscope.twin), twin_color, frame.px(2.2f), frame.px(6));
   const float cursor = std::round(axis.point(static_cast<double>(desk.place.step), 0).x);
   list.AddLine({cursor, axis.min.y}, {cursor, axis.max.y}, theme.cursor, frame.scale);
   // The legend, with the last losses.

@@ -61,7 +61,10 @@ constexpr std::array kLabTabs{
              "Move a bit from fraction to exponent: the range grows and the precision drops."},
     TabEntry{LabTab::step, "Training step", "lab/tab/step", draw_microscope_tab,
              "One weight of a small network, followed through one training step.",
-             "Click a station to see the bits that it throws away, then change the format."}};
+             "Click a station to see the bits that it throws away, then change the format."},
+    TabEntry{LabTab::puzzles, "Puzzles", "lab/tab/puzzles", draw_puzzle_tab,
+             "Twelve broken runs to repair.",
+             "Each run is broken. Choose changes and run it again, with as few bits as you can."}};
 
 /// A list of examples, after the tabs.
 void draw_presets(const LabFrame& frame) {

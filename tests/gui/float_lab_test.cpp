@@ -13,7 +13,7 @@
 namespace halfscope::gui {
 namespace {
 
-constexpr int kTabs = static_cast<int>(LabTab::step) + 1;
+constexpr int kTabs = static_cast<int>(LabTab::puzzles) + 1;
 
 class Lab : public ::testing::Test {
  protected:

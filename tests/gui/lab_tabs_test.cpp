@@ -293,7 +293,7 @@ class SmallLabTabs : public LabTabs {
 
 TEST_F(SmallLabTabs, EveryTabFitsItsWidth) {
   theme = &light_theme();
-  for (int tab = 0; tab <= static_cast<int>(LabTab::step); ++tab) {
+  for (int tab = 0; tab <= static_cast<int>(LabTab::puzzles); ++tab) {
     lab.tab = static_cast<LabTab>(tab);
     for (int kind = 0; kind < 3; ++kind) {
       lab.walk.kind = static_cast<WalkState::Kind>(kind);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Solved puzzles, kept between calls in a small file of the user's.
+// Solved puzzles, kept in a small file of the user's that the terminal and the viewer share.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
 
-namespace halfscope {
+#include "core/lab/puzzle.h"
+
+namespace halfscope::lab {
 
 struct SolvedPuzzle {
   int64_t bits = 0;  ///< of the cheapest answer so far
@@ -25,7 +26,11 @@ std::filesystem::path progress_file();
 
 /// Returns the progress; empty if there is no file, or none that is valid.
 PuzzleProgress read_progress(const std::filesystem::path& file);
+/// Counts a try of a level, and keeps its answer if it is the cheapest that solves it. `par` is
+/// only read for answers that do.
+void note_try(PuzzleProgress& progress, const std::string& level, const Answer& answer,
+              int64_t par);
 /// Replaces the file. Returns false if it cannot be written: progress is not worth an error.
 bool write_progress(const std::filesystem::path& file, const PuzzleProgress& progress);
 
-}  // namespace halfscope
+}  // namespace halfscope::lab

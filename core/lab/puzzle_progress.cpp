@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
-#include "cli/tasks/puzzle_progress.h"
+#include "core/lab/puzzle_progress.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-namespace halfscope {
+namespace halfscope::lab {
 namespace {
 
-constexpr const char* kSchema = "halfscope.progress/1";
+constexpr const char* kProgressSchema = "halfscope.progress/1";
 
 }  // namespace
 
@@ -31,7 +32,7 @@ PuzzleProgress read_progress(const std::filesystem::path& file) {
   if (file.empty() || !in) return progress;
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object() || json.value("schema", "") != kSchema) return progress;
+  if (!json.is_object() || json.value("schema", "") != kProgressSchema) return progress;
   const auto levels = json.find("levels");
   if (levels == json.end() || !levels->is_object()) return progress;
   const auto number = [](const nlohmann::json& level, const char* key) -> int64_t {
@@ -49,9 +50,20 @@ PuzzleProgress read_progress(const std::filesystem::path& file) {
   return progress;
 }
 
+void note_try(PuzzleProgress& progress, const std::string& level, const Answer& answer,
+              int64_t par) {
+  SolvedPuzzle& entry = progress[level];
+  if (!entry.solved) ++entry.tries;
+  if (!answer.solved) return;
+  entry.bits = entry.solved ? std::min(entry.bits, answer.bits) : answer.bits;
+  entry.solved = true;
+  entry.par = par;
+}
+
 bool write_progress(const std::filesystem::path& file, const PuzzleProgress& progress) {
   if (file.empty()) return true;
-  nlohmann::ordered_json json{{"schema", kSchema}, {"levels", nlohmann::ordered_json::object()}};
+  nlohmann::ordered_json json{{"schema", kProgressSchema},
+                              {"levels", nlohmann::ordered_json::object()}};
   for (const auto& [name, level] : progress) {
     json["levels"][name] = {
         {"solved", level.solved}, {"tries", level.tries}, {"bits", level.bits}, {"par", level.par}};
@@ -71,4 +83,4 @@ bool write_progress(const std::filesystem::path& file, const PuzzleProgress& pro
   return !error;
 }
 
-}  // namespace halfscope
+}  // namespace halfscope::lab
