@@ -17,7 +17,7 @@ namespace {
 
 struct FloatOptions {
   std::vector<std::string> words{};
-  std::string sum, table, compare, block, rule = "floor", rounding = "nearest-even";
+  std::string sum, table, compare, block, rule, rounding;
   uint64_t seed = 1;
   bool json = false;
 };
@@ -33,6 +33,7 @@ void check_words(const FloatOptions& options, size_t most, const char* flag, con
 lab::FloatChoice choice_of(const FloatOptions& options) {
   lab::FloatChoice choice{
       .seed = options.seed, .json = options.json, .style = text_style(STDOUT_FILENO)};
+  if (options.rounding.empty()) return choice;
   const std::optional<RoundingMode> mode = parse_rounding_mode(options.rounding);
   if (!mode) {
     throw usage_error("--rounding: unknown mode '" + options.rounding + "'",
@@ -51,6 +52,13 @@ int show(const FloatOptions& options) {
     throw usage_error("--sum, --table, --compare and --block cannot be combined",
                       "give one of them at a time");
   }
+  if (!options.rule.empty() && options.block.empty()) {
+    throw usage_error("--rule is for --block", "add --block mxfp8");
+  }
+  if (!options.rounding.empty() && pages > 0 && options.compare.empty()) {
+    throw usage_error("--rounding is for numbers and expressions",
+                      "leave it out; --sum has a line for stochastic rounding");
+  }
   if (!options.sum.empty()) {
     check_words(options, 1, "--sum", "after the terms, only a format is read");
     lab::show_sums(lab::read_format(words.empty() ? kUsualFormat : words[0]), options.sum, choice);
@@ -61,7 +69,7 @@ int show(const FloatOptions& options) {
     check_words(options, 0, "--compare", "put an expression in quotes: --compare '256*256'");
     lab::show_compared(options.compare, choice);
   } else if (!options.block.empty()) {
-    lab::show_block(options.block, options.rule, words, choice);
+    lab::show_block(options.block, options.rule.empty() ? "floor" : options.rule, words, choice);
   } else if (words.empty()) {
     throw usage_error("float needs a format, a number or a flag",
                       "for example halfscope float fp16 0.1");
@@ -69,6 +77,8 @@ int show(const FloatOptions& options) {
     lab::show_format(lab::read_format(words[0]), choice);
   } else if (words.size() == 1) {
     std::string problem;
+    const bool shape = words[0][0] == 'e' && words[0].find('m') != std::string::npos;
+    if (shape) static_cast<void>(lab::read_format(words[0]));  // says why it is none
     if (!lab::is_expression(words[0]) && !lab::read_number(words[0], kFp32, problem)) {
       throw usage_error(
           "'" + words[0] + "' is neither a format nor a number",

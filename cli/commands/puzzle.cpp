@@ -34,10 +34,19 @@ struct Level {
 
 Puzzle read_level_file(const std::string& path) {
   constexpr size_t kLargest = 1 << 20;
+  std::error_code failed;
+  if (!std::filesystem::exists(path, failed)) {
+    throw Error("cannot open '" + path + "': file not found", "check the path");
+  }
+  if (!std::filesystem::is_regular_file(path, failed)) {
+    throw Error("cannot read '" + path + "': not a file", "give the JSON file of a level");
+  }
+  if (std::filesystem::file_size(path, failed) > kLargest) {
+    throw Error("'" + path + "' is larger than 1 MB", "levels are small JSON files");
+  }
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error("cannot open '" + path + "'", "check the path");
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (text.size() > kLargest) throw Error("'" + path + "' is too large for a level");
+  if (!in) throw Error("cannot open '" + path + "'", "check its permissions");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
   return lab::read_puzzle(text, std::filesystem::path(path).stem().string());
 }
 
@@ -72,15 +81,23 @@ int puzzle_command(const PuzzleOptions& options) {
   if (options.reset) {
     if (!options.level.empty())
       throw usage_error("--reset forgets all levels", "leave out the level");
-    lab::write_progress(lab::progress_file(), {});
+    const std::filesystem::path file = lab::progress_file();
+    if (!lab::write_progress(file, {})) {
+      throw Error("cannot write '" + file.string() + "'", "check HALFSCOPE_PROGRESS");
+    }
     return 0;
+  }
+  const int pages = (options.hint ? 1 : 0) + (options.solve ? 1 : 0) +
+                    (options.answer.empty() ? 0 : 1) + (options.html.empty() ? 0 : 1);
+  if (pages > 1) {
+    throw usage_error("an answer, --hint, --solve and --html cannot be combined",
+                      "give one of them at a time");
+  }
+  if (options.json && (options.hint || options.solve || !options.html.empty())) {
+    throw usage_error("--json is for the list, a level and an answer", "leave it out");
   }
   const zoo::Backends backends{.emulated = &emulation_backend(), .in_double = &float64_backend()};
   if (!options.html.empty()) {
-    if (!options.answer.empty() || options.hint || options.solve || options.json) {
-      throw usage_error("--html writes a page to play, without answers",
-                        "leave out the answer and the other flags");
-    }
     check_distinct({options.html, options.level});
     check_result_file(options.html, options.force);
     std::vector<Puzzle> levels = lab::puzzles();
@@ -111,6 +128,10 @@ int puzzle_command(const PuzzleOptions& options) {
   const uint32_t choices =
       options.answer.empty() ? 0 : lab::read_choices(level.puzzle, options.answer);
   PuzzleDesk desk(level.puzzle, backends);
+  if (desk.answer(0).solved) {
+    throw Error("level '" + level.puzzle.name + "' is not broken: its plan gives the right results",
+                "choose another plan, or lower \"ok\"");
+  }
   if (options.solve) {
     write_out(lab::solution_text(desk, style));
     return 0;

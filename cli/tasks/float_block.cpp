@@ -109,8 +109,8 @@ void show_block(const std::string& name, const std::string& rule_name,
   const auto word = [](double x) { return std::isnan(x) ? "NaN" : fmt::format("{:.6g}", x); };
   for (const BlockElement& each : view.elements) {
     rows.push_back({word(static_cast<double>(each.input)), word(each.scaled),
-                    code_text(each.code, format.element), word(static_cast<double>(each.element)),
-                    word(static_cast<double>(each.value)),
+                    std::isnan(each.element) ? "-" : code_text(each.code, format.element),
+                    word(static_cast<double>(each.element)), word(static_cast<double>(each.value)),
                     percent_of(each.error, static_cast<double>(each.input)),
                     each.clipped   ? "clipped"
                     : each.flushed ? "becomes 0"

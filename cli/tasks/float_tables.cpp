@@ -29,7 +29,8 @@ const char* encoding_text(const FloatFormat& format) {
     case Encoding::fnuz:
       return "no infinity, no -0; its code is NaN (fnuz)";
     case Encoding::finite:
-      return "numbers only; overflow saturates";
+      return format.evenly_spaced() ? "whole numbers as sign and magnitude; overflow saturates"
+                                    : "numbers only; overflow saturates";
   }
   return "";
 }
@@ -213,27 +214,25 @@ void show_sums(const FloatFormat& format, const std::string& words, const FloatC
   std::vector<std::vector<std::string>> rows{{"summed in", "sum", "error", "stalls after"}};
   for (const SumSeries& each : sums.series) {
     const double error = error_of(each);
-    rows.push_back({each.name, value_text(each.last, each.format),
-                    !std::isfinite(error) ? "-"
-                    : sums.exact == 0.0   ? fmt::format("{:.3g}", error)
-                    : error == 0.0        ? "0"
-                                          : fmt::format("{:+.3g}%", 100.0 * error),
-                    each.stalled_after < 0 ? "-" : counted(each.stalled_after, "term")});
+    rows.push_back(
+        {each.name,
+         std::isfinite(each.last) ? value_text(each.last, each.format) : exact_text(each.last),
+         !std::isfinite(error) ? "-"
+         : sums.exact == 0.0   ? fmt::format("{:.3g}", error)
+         : error == 0.0        ? "0"
+                               : fmt::format("{:+.3g}%", 100.0 * error),
+         each.stalled_after < 0 ? "-" : counted(each.stalled_after, "term")});
   }
   std::string out = fmt::format("{} added one by one; the exact sum is {}\n\n",
                                 counted(sums.terms.back(), "term"), shortest(sums.exact));
   out += aligned(rows, {false, true, true, true});
   const SumSeries& plain = sums.series.front();
-  if (plain.stalled_after > 0 && std::isfinite(plain.last) && plain.last != 0.0f) {
-    const double half =
-        0.5 * std::fabs(static_cast<double>(neighbour(plain.last, plain.last > 0 ? 1 : -1, format) -
-                                            plain.last));
-    out +=
-        "\n" + paragraph(fmt::format("The {} sum stops at {}: the next {} number is {} away, and a "
-                                     "term that is at most half of that ({}) changes nothing.",
-                                     plain.name, value_text(plain.last, format), plain.name,
-                                     power_or_number(2.0 * half), power_or_number(half)),
-                         choice.style, 0, 0);
+  if (plain.stalled_after >= 0) {
+    const SumMoment moment = sum_moment(*terms, format, plain.stalled_after);
+    out += "\n" +
+           paragraph(fmt::format("{} after {}: {}", plain.name,
+                                 counted(plain.stalled_after, "term"), moment_text(moment, format)),
+                     choice.style, 0, 0);
   }
   write_out(out);
 }

@@ -21,10 +21,19 @@ std::string shortest_text(double value) {
   return whole ? fmt::format("{:.0f}", value) : fmt::format("{}", value);
 }
 
-/// Returns the number with at most six digits after rounding, or all of them if they are few.
+/// Returns the number with at most six digits after rounding, or all of them if they are few. Works
+/// beyond the range of double, too.
 std::string short_text(const ExactDecimal& number) {
   const std::string all = number.text();
-  return all.size() <= 14 ? all : fmt::format("{:.6g}", number.approximate());
+  if (all.size() <= 14) return all;
+  const double near = number.approximate();
+  if (near != 0.0 && std::isfinite(near)) return fmt::format("{:.6g}", near);
+  const std::string digits = all.substr(all.starts_with('-') ? 1 : 0);
+  const size_t first = digits.find_first_of("123456789"), point = digits.find('.');
+  const size_t whole = point == std::string::npos ? digits.size() : point;
+  const auto exponent =
+      static_cast<int64_t>(whole) - static_cast<int64_t>(first) - (first < whole ? 1 : 0);
+  return fmt::format("{}{}e{:+03d}", number.negative() ? "-" : "", digits[first], exponent);
 }
 
 ExactDecimal magnitude(const ExactDecimal& x) { return x.negative() ? -x : x; }
@@ -74,7 +83,8 @@ std::string explain_rounding(const ExactDecimal& exact, float stored, const Floa
   const ExactDecimal error = ExactDecimal(value) - exact;
   const int exponent = exponent_of(std::fabs(value));
   std::string few;
-  if (std::fabs(value) < format.min_normal() && format.mantissa_bits > 0) {
+  if (std::fabs(value) < format.min_normal() && format.mantissa_bits > 0 &&
+      !format.evenly_spaced()) {
     const int left = exponent - (format.min_exponent() - format.mantissa_bits) + 1;
     few = fmt::format(" It is subnormal (below {}), where only {} of {} significant bits {} left.",
                       power_or_number(format.min_normal()), left, format.mantissa_bits + 1,
@@ -87,22 +97,32 @@ std::string explain_rounding(const ExactDecimal& exact, float stored, const Floa
   const bool away = error.negative() == exact.negative();  // the stored magnitude is larger
   const float below = away ? other : stored, above = away ? stored : other;
   const double step = ulp_size(near, format);
-  const double part = std::clamp(
-      (magnitude(exact) - ExactDecimal(std::fabs(static_cast<double>(below)))).approximate() / step,
-      0.0, 1.0);
-  const std::string apart = fmt::format("Near {} the {} numbers are {} apart.", short_text(exact),
-                                        name, power_or_number(step));
-  const std::string between = fmt::format(
-      "{} and {}", distinct_text(below, format),
-      std::isfinite(above) ? distinct_text(above, format)
-                           : shortest_text(std::copysign(format.max_finite() + step, value)));
-  if (part == 0.5) {
-    return fmt::format("{} It is halfway between {}; ties go to the one whose last bit is 0.",
-                       apart, between) +
+  const ExactDecimal from = ExactDecimal(std::fabs(static_cast<double>(below)));
+  const ExactDecimal beyond_below = magnitude(exact) - from;
+  const double part = std::clamp(beyond_below.approximate() / step, 0.0, 1.0);
+  const bool tie = beyond_below + beyond_below == ExactDecimal(step);
+  // Past the largest number, the next one is where it would be if the format went on.
+  const bool next_exists = std::isfinite(above) && above != below;
+  const std::string upper =
+      next_exists
+          ? distinct_text(above, format)
+          : shortest_text(std::copysign(std::fabs(static_cast<double>(below)) + step, value));
+  const std::string head = fmt::format("The {} numbers near {} are {} apart.", name,
+                                       short_text(exact), power_or_number(step));
+  const std::string between = fmt::format("{} and {}", distinct_text(below, format), upper);
+  if (tie) {
+    return fmt::format("{} {} is halfway between {}; {}.", head, short_text(exact), between,
+                       format.mantissa_bits == 0
+                           ? "with one significant bit, ties go away from zero"
+                           : "ties go to the one whose last bit is 0") +
            few;
   }
-  return fmt::format("{} It is {:.3g}% of the way between {}, so it rounds to {}.", apart,
-                     100.0 * part, between, distinct_text(stored, format)) +
+  const bool near_tie = std::fabs(part - 0.5) < 0.0005;
+  const std::string share = near_tie ? std::string(away ? "just over half" : "just under half")
+                                     : fmt::format("{:.3g}%", 100.0 * part);
+  return fmt::format("{} {} is {} of the way from {} to {}, so it rounds to {}.", head,
+                     short_text(exact), share, distinct_text(below, format), upper,
+                     distinct_text(stored, format)) +
          few;
 }
 

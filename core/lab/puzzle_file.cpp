@@ -4,7 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <stdexcept>
@@ -21,7 +22,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr const char* kSchema = "halfscope.puzzle/1";
-constexpr int64_t kMostElements = 1 << 22, kMostSteps = 2000, kMostRanks = 4096;
+constexpr int64_t kMostElements = 1 << 22, kMostSteps = 2000, kMostRanks = 4096,
+                  kMostWork = int64_t{1} << 27;
 
 /// The file, and where in it the reader is.
 class LevelReader {
@@ -33,7 +35,8 @@ class LevelReader {
       fail("", "has the key \"" + twice + "\" twice");
     }
     root_ = Json::parse(text_, nullptr, false);
-    if (root_.is_discarded() || !root_.is_object()) fail("", "is not valid JSON");
+    if (root_.is_discarded()) fail("", "is not valid JSON, or is cut off");
+    if (!root_.is_object()) fail("", "must be a JSON object");
     check_keys(root_, "",
                {"schema", "title", "story", "plan", "seed", "network", "result", "train", "measure",
                 "ok", "harm", "number", "choices", "hint", "lesson", "seen"});
@@ -84,11 +87,23 @@ class LevelReader {
   std::string text(const std::string& where, const Json& object, const char* key) const {
     const Json& value = at(where, object, key);
     if (!value.is_string()) fail(where + (where.empty() ? "" : ".") + key, "must be a string");
-    return value.get<std::string>();
+    return plain(where + (where.empty() ? "" : ".") + key, value.get<std::string>());
+  }
+  /// Returns the text. Control characters could act on a terminal.
+  std::string plain(const std::string& where, const std::string& text) const {
+    const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+    if (std::any_of(text.begin(), text.end(), control)) {
+      fail(where, "must not contain control characters", "write paragraphs as an array of strings");
+    }
+    return text;
   }
   double number(const std::string& where, const Json& value) const {
     if (!value.is_number()) fail(where, "must be a number");
-    return value.get<double>();
+    const double x = value.get<double>();
+    if (!(std::fabs(x) <= static_cast<double>(std::numeric_limits<float>::max()))) {
+      fail(where, "is too large for fp32");
+    }
+    return x;
   }
   int64_t whole(const std::string& where, const Json& value, int64_t least, int64_t most) const {
     if (!value.is_number_integer() || value.get<int64_t>() < least || value.get<int64_t>() > most) {
@@ -98,12 +113,12 @@ class LevelReader {
   }
   std::vector<std::string> paragraphs(const char* key) const {
     const Json& value = at("", root_, key);
-    if (value.is_string()) return {value.get<std::string>()};
+    if (value.is_string()) return {plain(key, value.get<std::string>())};
     std::vector<std::string> list;
     if (!value.is_array()) fail(key, "must be a string, or an array of paragraphs");
     for (const Json& each : value) {
       if (!each.is_string()) fail(key, "must contain strings");
-      list.push_back(each.get<std::string>());
+      list.push_back(plain(key, each.get<std::string>()));
     }
     return list;
   }
@@ -147,6 +162,18 @@ class LevelReader {
              R"(write [{"kind": "operator_fp32", "path": "NODE"}])");
       }
       for (const Change& change : edit->changes) {
+        const bool format = change.kind == FixKind::format;
+        if (format && !parse_format(change.text)) {
+          fail(where + ".changes", "\"" + change.text + "\" is not a format");
+        }
+        if (change.kind == FixKind::loss_scale &&
+            !(change.value >= 0x1p-30 && change.value <= 0x1p60)) {
+          fail(where + ".changes", "a loss scale must be from 2^-30 to 2^60");
+        }
+        if (change.kind == FixKind::stochastic_rounding && change.text != "weights" &&
+            change.text != "gradients") {
+          fail(where + ".changes", "stochastic rounding is of \"weights\" or \"gradients\"");
+        }
         if (!change.can_be_tried()) {
           fail(where + ".changes",
                fmt::format("\"{}\" changes nothing here", fix_name(change.kind)));
@@ -162,7 +189,11 @@ class LevelReader {
     if (count < 0 || count > kMostElements) fail(where, "has too many elements");
     const auto size = static_cast<size_t>(count);
     std::vector<float> list;
-    if (json.is_number()) return std::vector<float>(size, json.get<float>());
+    if (json.is_number()) return std::vector<float>(size, static_cast<float>(number(where, json)));
+    if (!json.is_array() && !json.is_object()) {
+      fail(where,
+           "must be a number, an array of numbers, or an object such as {\"normal\": [0, 1]}");
+    }
     if (json.is_array()) {
       if (json.empty()) fail(where, "must not be empty");
       for (size_t i = 0; i < size; ++i) {
@@ -180,9 +211,11 @@ class LevelReader {
     };
     if (json.contains("normal")) {
       const auto [mean, deviation] = two("normal");
+      if (deviation < 0.0) fail(where + ".normal", "needs a deviation of at least 0");
       list = draw.normals(count, deviation, mean);
     } else if (json.contains("uniform")) {
       const auto [low, high] = two("uniform");
+      if (low > high) fail(where + ".uniform", "needs the lower number first");
       list = draw.uniforms(count, low, high);
     } else if (json.contains("ramp")) {
       const auto [first, step] = two("ramp");
@@ -374,11 +407,22 @@ class LevelReader {
     setup.train.ranks = count("ranks", kMostRanks);
     setup.train.micro_batches = count("micro_batches", kMostRanks);
     setup.train.batch *= setup.train.ranks * setup.train.micro_batches;
+    check_work(setup, steps * setup.train.ranks * setup.train.micro_batches);
     if (train.contains("average")) {
       setup.train.average = parse_weight_average(text("train", train, "average"));
     }
     if (train.contains("shuffle")) setup.train.shuffle = train.at("shuffle") == Json(true);
     return setup;
+  }
+
+  /// All answers are tried, so one run must not take long.
+  void check_work(const zoo::Setup& setup, int64_t passes) const {
+    int64_t elements = 0;
+    for (const Value& each : setup.model.graph.values()) elements += element_count(each.shape);
+    if (elements * passes > kMostWork) {
+      fail("train", "is too much work for a puzzle",
+           "take fewer steps, smaller shapes or fewer ranks");
+    }
   }
 
   zoo::Case case_of(const Puzzle& puzzle) const {
@@ -418,7 +462,8 @@ class LevelReader {
                            const std::vector<std::string>& known) {
       if (path.empty() || std::find(known.begin(), known.end(), path) != known.end()) return;
       fail(where, "the network has no \"" + path + "\"",
-           did_you_mean(path, known, "there are: " + comma_list(known)));
+           did_you_mean(path, known,
+                        known.empty() ? "it has none" : "there are: " + comma_list(known)));
     };
     check("number.weight", puzzle.number.weight, weights);
     for (size_t i = 0; i < puzzle.choices.size(); ++i) {

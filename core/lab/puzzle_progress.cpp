@@ -28,11 +28,14 @@ std::filesystem::path progress_file() {
 
 PuzzleProgress read_progress(const std::filesystem::path& file) {
   PuzzleProgress progress;
+  std::error_code failed;
+  if (file.empty() || !std::filesystem::is_regular_file(file, failed)) return progress;
   std::ifstream in(file, std::ios::binary);
-  if (file.empty() || !in) return progress;
+  if (!in) return progress;
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object() || json.value("schema", "") != kProgressSchema) return progress;
+  const nlohmann::json wanted = kProgressSchema;
+  if (!json.is_object() || !json.contains("schema") || json.at("schema") != wanted) return progress;
   const auto levels = json.find("levels");
   if (levels == json.end() || !levels->is_object()) return progress;
   const auto number = [](const nlohmann::json& level, const char* key) -> int64_t {

@@ -45,9 +45,9 @@ std::string score_text(int64_t bits, int64_t par) {
 
 std::string verdict_of_bits(int64_t bits, int64_t par) {
   if (bits <= par)
-    return fmt::format("Nothing cheaper does it: {} more bits is par.", grouped(par));
-  return fmt::format("It costs {} more bits. Par is {}: a cheaper answer exists.", grouped(bits),
-                     grouped(par));
+    return fmt::format("This is the cheapest answer: {} extra bits (par).", grouped(bits));
+  return fmt::format("It costs {} extra bits; par is {}, so a cheaper answer exists.",
+                     grouped(bits), grouped(par));
 }
 
 std::string why_not(const Answer& answer) {
@@ -58,7 +58,7 @@ std::string why_not(const Answer& answer) {
                        truth.non_finite == 1 ? "result is" : "results are");
   }
   if (truth.harm == zoo::Harm::unclear && truth.moved > 0.5) {
-    return "The weights still go another way than in double.";
+    return "The weights still change differently than in double.";
   }
   return fmt::format("The result is still {:.3g}% off.", 100.0 * truth.error);
 }

@@ -87,8 +87,13 @@ TEST(CliFloat, Formats) {
 }
 
 TEST(CliFloat, Sums) {
-  EXPECT_THAT(page({"--sum", "4096x1.0", "fp16"}),
-              AllOf(HasSubstr("fp16 sum stops at 2048"), HasSubstr("-50%")));
+  EXPECT_THAT(
+      page({"--sum", "4096x1.0", "fp16"}),
+      AllOf(HasSubstr("fp16 after 2048 terms: Half an ulp of 2048 is 1"), HasSubstr("-50%")));
+  // The next number down is closer than the next one up.
+  EXPECT_THAT(page({"--sum", "1,1000x-0.0002", "fp16"}), HasSubstr("Half an ulp of 1 is"));
+  EXPECT_THAT(page({"--sum", "4096x1.0", "int8"}), HasSubstr("the sum stays there"));
+  EXPECT_THAT(page({"--sum", "4x30000", "fp16"}), HasSubstr("infinity"));
   const json sums = data({"--sum", "4096x1.0", "bf16"}).at("sums");
   EXPECT_EQ(sums[0].at("sum"), 256.0);
   EXPECT_EQ(sums[0].at("stalled_after"), 256);
@@ -121,6 +126,9 @@ TEST(CliFloat, MistakesSayWhatToDo) {
       {{"fp16", "1", "2"}, "unexpected '2'", "quotes"},
       {{"--sum", "4096y1"}, "'4096y1' is not a term", "4096x1.0"},
       {{"--sum", "1", "--table", "fp16"}, "cannot be combined", "one of them"},
+      {{"--sum", "1", "--rounding", "up"}, "--rounding is for numbers", "leave it out"},
+      {{"fp16", "1", "--rule", "ceil"}, "--rule is for --block", "--block"},
+      {{"e11m52"}, "'e11m52' is not a format", "eXmY"},
       {{"--block", "mxfp9", "1"}, "unknown block format", "mxfp"},
       {{"--block", "mxfp8"}, "needs numbers", "0.1"},
       {{"--block", "mxfp8", "1", "--rule", "up"}, "unknown rule 'up'", "ceil"},

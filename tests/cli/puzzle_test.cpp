@@ -49,9 +49,9 @@ TEST_F(CliPuzzle, JudgesAnswersAndKeepsProgress) {
   EXPECT_THAT(bench_.run({"puzzle"}).out, HasSubstr("not solved in 1 try"));
   const Outcome dear = bench_.run({"puzzle", "1", "b"});
   EXPECT_EQ(dear.code, 0);
-  EXPECT_THAT(dear.out, AllOf(HasSubstr("Solved."), HasSubstr("Par is 16"), HasSubstr("Seen in")));
+  EXPECT_THAT(dear.out, AllOf(HasSubstr("Solved."), HasSubstr("par is 16"), HasSubstr("Seen in")));
   EXPECT_THAT(bench_.run({"puzzle"}).out, HasSubstr("770 times par (12,320 bits)"));
-  EXPECT_THAT(bench_.run({"puzzle", "1", "c"}).out, HasSubstr("Nothing cheaper does it"));
+  EXPECT_THAT(bench_.run({"puzzle", "1", "c"}).out, HasSubstr("This is the cheapest answer"));
   EXPECT_EQ(bench_.run({"puzzle", "1", "a"}).code, 1) << "later failures do not count";
   EXPECT_THAT(bench_.run({"puzzle"}).out,
               AllOf(HasSubstr("at par (16 bits)"), HasSubstr("Solved: 1 of 12")));
@@ -90,6 +90,11 @@ TEST_F(CliPuzzle, PlaysFilesAndWritesPages) {
 
 TEST_F(CliPuzzle, MistakesSayWhatToDo) {
   std::ofstream(bench_ / "bad.json") << "{";
+  std::filesystem::create_directory(bench_ / "folder.json");
+  std::string healthy = test::text_of(std::string(HALFSCOPE_SOURCE_DIR) +
+                                      "/examples/puzzles/01-average-of-ones.json");
+  healthy.replace(healthy.find("naive_bfloat16"), 14, "mixed_bfloat16");
+  std::ofstream(bench_ / "healthy.json") << healthy;
   const std::vector<std::tuple<std::vector<std::string>, int, const char*, const char*>> mistakes{
       {{"13"}, 2, "there is no level '13'", "1 to 12"},
       {{"1", "z"}, 2, "'z' is not a choice", "a to d"},
@@ -97,7 +102,11 @@ TEST_F(CliPuzzle, MistakesSayWhatToDo) {
       {{"bad.json"}, 2, "level 'bad': is not valid JSON", "puzzle.md"},
       {{"--hint"}, 2, "need a level", "puzzle 1 --hint"},
       {{"1", "--reset"}, 2, "forgets all levels", "leave out"},
-      {{"1", "a", "--html", "x.html"}, 2, "without answers", "leave out"}};
+      {{"1", "a", "--html", "x.html"}, 2, "cannot be combined", "one of them"},
+      {{"1", "a", "--hint"}, 2, "cannot be combined", "one of them"},
+      {{"1", "--solve", "--json"}, 2, "--json is for", "leave it out"},
+      {{"folder.json"}, 3, "not a file", "JSON file of a level"},
+      {{"healthy.json"}, 3, "is not broken", "another plan"}};
   for (const auto& [words, code, what, hint] : mistakes) {
     std::vector<std::string> all{"puzzle"};
     all.insert(all.end(), words.begin(), words.end());
@@ -111,6 +120,15 @@ TEST_F(CliPuzzle, MistakesSayWhatToDo) {
   const Outcome full = bench_.run({"puzzle", "1", "c"});
   EXPECT_EQ(full.code, 0);
   EXPECT_THAT(full.err, HasSubstr("cannot keep your progress"));
+  EXPECT_EQ(bench_.run({"puzzle", "--reset"}).code, 3);
+  // A damaged file counts as none.
+  setenv("HALFSCOPE_PROGRESS", (bench_ / "odd.json").c_str(), 1);
+  for (const char* text :
+       {"", "5", "{\"schema\": 5}", "{\"schema\": \"halfscope.progress/1\", \"levels\": 3}"}) {
+    std::ofstream(bench_ / "odd.json") << text;
+    EXPECT_EQ(bench_.run({"puzzle"}).code, 0) << text;
+    EXPECT_EQ(bench_.run({"puzzle", "1", "c"}).code, 0) << text;
+  }
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ TEST_F(PuzzleTab, ALevelIsSolvedAndKept) {
   EXPECT_EQ(kept.at("01-average-of-ones").tries, 1);
 
   answer("ac");  // a is taken back
-  EXPECT_EQ(ui.text("lab/puzzle/verdict"), "Solved. Nothing cheaper does it: 16 more bits is par.");
+  EXPECT_EQ(ui.text("lab/puzzle/verdict"), "Solved. This is the cheapest answer: 16 extra bits (par).");
   EXPECT_EQ(ui.text("lab/puzzle/number/your change"), "1");
   EXPECT_EQ(ui.text("lab/puzzle/lesson/0"), puzzles()[0].lesson[0]);
   EXPECT_EQ(ui.text("lab/puzzle/try/2/result"), "at par");
@@ -113,7 +113,7 @@ TEST_F(PuzzleTab, ALevelIsSolvedAndKept) {
   // An answer that costs more does not spoil the best one, and an earlier try can be shown again.
   answer("a");
   EXPECT_EQ(ui.text("lab/puzzle/verdict"),
-            "Solved. It costs 48 more bits. Par is 16: a cheaper answer exists.");
+            "Solved. It costs 48 extra bits; par is 16, so a cheaper answer exists.");
   EXPECT_EQ(read_progress(file()).at("01-average-of-ones").bits, 16);
   ui.click("lab/puzzle/try/1");
   ui.frame(2);

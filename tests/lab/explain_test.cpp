@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/lab/number_text.h"
 #include "core/numeric/formats/codes.h"
 #include "core/numeric/formats/rng.h"
 #include "core/numeric/formats/round.h"
@@ -17,10 +18,10 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string explained(const char* number, const FloatFormat& format) {
-  const ExactDecimal exact = ExactDecimal::parse(number).value();
-  const auto stored = static_cast<float>(round_to_format(exact.approximate(), format).value);
-  return explain_rounding(exact, stored, format);
+std::string explained(const std::string& number, const FloatFormat& format) {
+  std::string problem;
+  const float stored = decode(read_number(number, format, problem).value(), format);
+  return explain_rounding(ExactDecimal::parse(number).value(), stored, format);
 }
 
 TEST(Explain, SaysWhyAValueIsStoredAsItIs) {
@@ -35,12 +36,25 @@ TEST(Explain, SaysWhyAValueIsStoredAsItIs) {
   EXPECT_EQ(explained("0.5", kFp16), "fp16 represents 0.5 exactly.");
   EXPECT_EQ(
       explained("2049", kFp16),
-      "Near 2049 the fp16 numbers are 2 apart. It is halfway between 2048 and 2050; ties go to "
-      "the one whose last bit is 0.");
+      "The fp16 numbers near 2049 are 2 apart. 2049 is halfway between 2048 and 2050; ties go "
+      "to the one whose last bit is 0.");
   EXPECT_THAT(explained("0.1", kFp16), HasSubstr("40% of the way"));
   EXPECT_THAT(explained("-0.1", kFp16), HasSubstr("40% of the way"));
   EXPECT_THAT(explained("1e-7", kFp16), HasSubstr("only 2 of 11 significant bits"));
   EXPECT_THAT(explained("65519", kFp16), HasSubstr("rounds to 65504"));
+  // Ties are found with all digits, not in double.
+  const std::string tie = "2.98023223876953125e-8";
+  EXPECT_THAT(explained(tie, kFp16), HasSubstr("at most half of 2^-24"));
+  EXPECT_THAT(explained("2.98023223876953126e-8", kFp16), HasSubstr("just over half"));
+  EXPECT_THAT(explained("1.00048828125" + std::string(60, '0') + "1", kFp16),
+              testing::AllOf(HasSubstr("just over half"), HasSubstr("rounds to 1.0009765625")));
+  EXPECT_THAT(explained("65519.9999999", kFp16), HasSubstr("just under half"));
+  EXPECT_THAT(explained("464", kE4m3fn), HasSubstr("halfway between 448 and 480"));
+  EXPECT_THAT(explained("-464", kE4m3fn), HasSubstr("halfway between -448 and -480"));
+  EXPECT_THAT(explained("3", parse_format("e3m0").value()), HasSubstr("away from zero"));
+  EXPECT_THAT(explained("1e400", kFp16), HasSubstr("1e+400 is above 65504"));
+  EXPECT_THAT(explained("1e-400", kFp16), HasSubstr("1e-400 is at most half"));
+  EXPECT_EQ(explained("3", kInt8Format), "int8 represents 3 exactly.");
 }
 
 TEST(Explain, FactsAgreeWithACountOfAllCodes) {

@@ -35,23 +35,21 @@ struct Design {
   std::string par;                ///< the cheapest answer
 };
 
-constexpr double kAny = std::numeric_limits<double>::quiet_NaN();
-
 std::vector<Design> designs() {
   return {
       // 256 / 768 in bf16: NumPy with ml_dtypes sums 768 ones to 256, and 256 / 768 is 0.333984375.
       {"01-average-of-ones", 0.333984375, 1.0, {"b", "c", "d"}, "c"},
-      {"02-layer-before-the-blame", kAny, 64, {"c", "d"}, "d"},
+      {"02-layer-before-the-blame", 52, 64, {"c", "d"}, "d"},
       {"03-network-that-never-learns", 0, 512, {"c"}, "c"},
       {"04-scale-too-large", 0, 256, {"c"}, "c"},
-      {"05-attention-without-attention", kAny, 1024, {"b", "c"}, "c"},
+      {"05-attention-without-attention", 768, 1024, {"b", "c"}, "c"},
       {"06-epsilon-that-vanished", 12, 16, {"b", "c"}, "c"},
       {"07-weights-that-stand-still", 0, 768, {"b", "c", "d"}, "d"},
-      {"08-average-that-stopped", 1.0, kAny, {"c"}, "c"},
-      {"09-outlier-rules-the-tensor", kAny, kAny, {"a", "d"}, "a"},
-      {"10-layer-norm-weights", 4, kAny, {"a", "c", "d"}, "c"},
-      {"11-384-workers", kAny, kAny, {"b", "c"}, "c"},
-      {"12-time-step", kAny, kAny, {}, "abc"},
+      {"08-average-that-stopped", 1.0, 1.094, {"c"}, "c"},
+      {"09-outlier-rules-the-tensor", 0.188, 0, {"a", "d"}, "a"},
+      {"10-layer-norm-weights", 4, 2048, {"a", "c", "d"}, "c"},
+      {"11-384-workers", 0.0169, 0, {"b", "c"}, "c"},
+      {"12-time-step", 0.613, 0, {}, "abc"},
   };
 }
 
@@ -75,12 +73,8 @@ TEST_P(Levels, AreBrokenAndSolvedByTheIntendedAnswers) {
   const Answer& broken = desk.answer(0);
   EXPECT_EQ(broken.truth.harm, zoo::Harm::real) << broken.truth.error;
   EXPECT_EQ(broken.bits, 0);
-  if (!std::isnan(design.broken)) {
-    EXPECT_EQ(broken.number, design.broken);
-  }
-  if (!std::isnan(design.right)) {
-    EXPECT_EQ(desk.right_number(), design.right);
-  }
+  EXPECT_NEAR(broken.number, design.broken, 0.005 * design.broken);
+  EXPECT_NEAR(desk.right_number(), design.right, 0.001 * design.right);
   for (size_t i = 0; i < found->choices.size(); ++i) {
     const std::string letter(1, static_cast<char>('a' + i));
     const Answer& answer = desk.answer(uint32_t{1} << i);
@@ -133,7 +127,11 @@ TEST(PuzzleFile, MistakesAreNamed) {
   EXPECT_NO_THROW(read_puzzle(kLevel, "mine"));
   const std::vector<std::pair<std::string, const char*>> mistakes{
       {"{", "level 'mine': is not valid JSON"},
-      {"[]", "is not valid JSON"},
+      {"[]", "must be a JSON object"},
+      {with("\"story\": \"s\"", "\"story\": \"\\u001b[2J\""), "control characters"},
+      {with("\"values\": 1}", "\"values\": 1e300}"), "too large for fp32"},
+      {with("\"values\": 1}", "\"values\": null}"), "must be a number, an array"},
+      {with("\"values\": 1}", "\"values\": {\"normal\": [0, -1]}}"), "deviation of at least 0"},
       {with("\"title\"", "\"tittle\""), "unknown key \"tittle\""},
       {with("\"title\": \"t\",", ""), "needs the key \"title\""},
       {with("puzzle/1", "puzzle/9"), "schema: must be"},
@@ -167,7 +165,7 @@ TEST(PuzzleFile, MistakesAreNamed) {
 }
 
 TEST(PuzzleFile, ExtremeSizesAreRefused) {
-  for (const char* steps : {"0", "1e9", "-1", "99999999999999999999"}) {
+  for (const char* steps : {"0", "1e9", "-1", "99999999999999999999", "2000, \"ranks\": 4096"}) {
     const std::string text =
         with("\"result\": \"mean\", \"measure\": \"outputs\"",
              std::string(
@@ -229,7 +227,7 @@ TEST(PuzzleHtml, ContainsEveryAnswerAndNoWayOut) {
   const std::string page = puzzle_html(std::vector<Puzzle>{evil}, backends(), "1.2.3");
   EXPECT_EQ(page.find("</script><b>"), std::string::npos);
   EXPECT_THAT(page, HasSubstr("\\u003c/script>\\u003cb>x"));
-  EXPECT_THAT(page, HasSubstr("\"verdict\":\"Nothing cheaper does it: 16 more bits is par.\""));
+  EXPECT_THAT(page, HasSubstr("\"verdict\":\"This is the cheapest answer: 16 extra bits (par).\""));
   EXPECT_THAT(page, HasSubstr("\"version\":\"1.2.3\""));
   EXPECT_EQ(page.find("http"), page.find("http://www.w3.org/2000/svg")) << "loads nothing";
 }
