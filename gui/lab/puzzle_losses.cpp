@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "gui/lab/loss_curves.h"
 #include "gui/lab/puzzle_parts.h"
@@ -66,16 +68,27 @@ void draw_puzzle_losses(const LabFrame& frame, const PuzzleLevel& level, float w
   draw_loss_curve(list, axis, level.broken.losses, theme.bad, frame.px(2.2f));
   draw_loss_curve(list, axis, yours, theme.accent, frame.px(2.2f));
   draw_loss_dashes(list, axis, level.right_losses, right_color, frame.px(2.2f), frame.px(6));
-  // The legend, with the last losses.
-  float x = axis.min.x;
-  const auto entry = [&](ImU32 color, const std::string& text) {
-    list.AddLine({x, at.y + line / 2}, {x + frame.px(16), at.y + line / 2}, color, frame.px(2.2f));
-    list.AddText(small, line, {x + frame.px(21), at.y}, theme.ink, text.c_str());
-    x += frame.px(21) + text_width(small, text) + frame.px(16);
+  // The legend, with the last losses where there is room.
+  struct Entry {
+    ImU32 color;
+    std::string name, loss;
   };
-  entry(theme.bad, "broken " + last_loss(level.broken.losses));
-  if (own != nullptr) entry(theme.accent, "your change " + last_loss(yours));
-  entry(right_color, "in double " + last_loss(level.right_losses));
+  std::vector<Entry> entries{{theme.bad, "broken", last_loss(level.broken.losses)}};
+  if (own != nullptr) entries.push_back({theme.accent, "your change", last_loss(yours)});
+  entries.push_back({right_color, "in double", last_loss(level.right_losses)});
+  const float mark = frame.px(21), gap = frame.px(16);
+  float needed = 0.0f;
+  for (const Entry& each : entries)
+    needed += mark + text_width(small, each.name + " " + each.loss) + gap;
+  const bool with_losses = needed - gap <= axis.max.x - axis.min.x;
+  float x = axis.min.x;
+  for (const Entry& each : entries) {
+    const std::string text = with_losses ? each.name + " " + each.loss : each.name;
+    list.AddLine({x, at.y + line / 2}, {x + frame.px(16), at.y + line / 2}, each.color,
+                 frame.px(2.2f));
+    list.AddText(small, line, {x + mark, at.y}, theme.ink, text.c_str());
+    x += mark + text_width(small, text) + gap;
+  }
   const float below = axis.max.y + frame.px(2);
   list.AddText(small, line, {axis.min.x, below}, theme.soft, "loss over the steps");
   const std::string steps = fmt::format("step {}", level.right_losses.size() - 1);

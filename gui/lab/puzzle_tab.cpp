@@ -103,7 +103,8 @@ void draw_number(const LabFrame& frame, float gap, const char* name, const std::
   ImGui::BeginGroup();
   label(path + "/name", name, frame.fonts.small, frame.theme.soft, frame.px(200));
   label(path, value, frame.fonts.large, color, frame.px(200));
-  label(path + "/error", below, frame.fonts.small, frame.theme.soft, frame.px(200));
+  if (!below.empty())
+    label(path + "/error", below, frame.fonts.small, frame.theme.soft, frame.px(200));
   ImGui::EndGroup();
 }
 
@@ -175,7 +176,9 @@ void draw_buttons(const LabFrame& frame, bool solved) {
   PuzzleLevel& level = study.level();
   const bool waits = level.chosen == 0 || study.answering();
   ImGui::BeginDisabled(waits);
+  ImGui::PushStyleColor(ImGuiCol_Button, vec(frame.theme.selection));
   if (ui::button("lab/puzzle/run", "Run again")) study.run();
+  ImGui::PopStyleColor();
   ImGui::EndDisabled();
   if (!study.puzzle().hint.empty()) {
     if (lab_button(frame, "lab/puzzle/hint", level.hint ? "Hide the hint" : "Hint"))
@@ -222,10 +225,15 @@ void draw_network(const LabFrame& frame, const PuzzleLevel& level, float width) 
 void draw_tries(const LabFrame& frame, const Puzzle& puzzle, PuzzleLevel& level, float width) {
   if (level.tries.empty()) return;
   label("lab/puzzle/tries/title", "Your tries", frame.fonts.bold, frame.theme.ink, width);
-  if (!ImGui::BeginTable("lab/puzzle/tries", 5, ImGuiTableFlags_SizingStretchProp, {width, 0}))
+  // The error is the number of some levels.
+  const bool errors = puzzle.number.of != PuzzleNumber::Of::error;
+  if (!ImGui::BeginTable("lab/puzzle/tries", errors ? 5 : 4, ImGuiTableFlags_SizingStretchProp,
+                         {width, 0})) {
     return;
-  for (const char* name : {"answer", "number", "error", "more bits", "result"})
-    ImGui::TableSetupColumn(name);
+  }
+  ImGui::TableSetupColumn("answer");
+  if (errors) ImGui::TableSetupColumn("number");
+  for (const char* name : {"error", "more bits", "result"}) ImGui::TableSetupColumn(name);
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
   ImGui::TableHeadersRow();
   ImGui::PopStyleColor();
@@ -239,8 +247,10 @@ void draw_tries(const LabFrame& frame, const Puzzle& puzzle, PuzzleLevel& level,
       level.chosen = each.choices;
     }
     const bool ran = each.refused.empty();
-    ImGui::TableNextColumn();
-    ui::text(path + "/number", ran ? lab::number_text(puzzle.number, each.number) : "-");
+    if (errors) {
+      ImGui::TableNextColumn();
+      ui::text(path + "/number", ran ? lab::number_text(puzzle.number, each.number) : "-");
+    }
     ImGui::TableNextColumn();
     ui::text(path + "/error", ran ? error_text(each.truth) : "-");
     ImGui::TableNextColumn();
@@ -312,10 +322,11 @@ void draw_puzzle_tab(const LabFrame& frame) {
   study.update();
   // A result is drawn as soon as it is there.
   if (study.busy()) frame.lab.moving = true;
-  const bool list = ImGui::GetContentRegionAvail().x > frame.px(960);
+  const float room = ImGui::GetContentRegionAvail().x;
+  const bool list = room > frame.px(960);
   if (list) {
     ImGui::BeginGroup();
-    draw_level_list(frame, frame.px(290));
+    draw_level_list(frame, std::clamp(std::floor(room / 4), frame.px(290), frame.px(390)));
     ImGui::EndGroup();
     ImGui::SameLine(0, frame.px(26));
   } else {
