@@ -528,15 +528,16 @@ Plan load_plan(const std::string& name_or_file) {
     throw usage_error("no plan named '" + name_or_file + "', and no file with this name",
                       did_you_mean(name_or_file, known, "list them with: halfscope plan list"));
   }
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (text.view().starts_with(kRunFileStart)) {
+  std::ostringstream content;
+  content << file.rdbuf();
+  const std::string text = content.str();
+  if (std::string_view(text).starts_with(kRunFileStart)) {
     throw usage_error(
         "'" + name_or_file + "' is a run file, not a plan",
         "write the recommended plan with: halfscope diagnose " + name_or_file + " --out plan.json");
   }
   try {
-    return plan_from_json(text.view());
+    return plan_from_json(text);
   } catch (const Error& e) {
     throw usage_error(name_or_file + ": " + e.what(), e.hint());
   }

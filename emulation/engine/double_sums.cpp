@@ -67,7 +67,7 @@ void product(int64_t m, int64_t n, int64_t k, const DoubleView& a, const DoubleV
   const int64_t row_tiles = (m + tile.rows - 1) / tile.rows;
   const int64_t panels = (n + tile.columns - 1) / tile.columns;
   const int64_t together = std::max<int64_t>(kBreadth / tile.columns, 1);
-  constexpr int64_t kWorthThreads = 1 << 16;
+  [[maybe_unused]] constexpr int64_t kWorthThreads = 1 << 16;
   // Threads share the tiles; every element is one chain, whichever thread computes it.
 #pragma omp parallel if (m * n * k >= kWorthThreads)
   {

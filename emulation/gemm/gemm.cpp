@@ -353,7 +353,7 @@ class TiledProduct {
   SumDiagnostics evaluate() const {
     const int64_t panels = ceil_div(p_.n, panel_), tiles = row_tiles_ * panels;
     std::vector<SumDiagnostics> found(static_cast<size_t>(tiles));
-    const int threads = threads_for(p_.m * p_.n * p_.k);
+    [[maybe_unused]] const int threads = threads_for(p_.m * p_.n * p_.k);
 #pragma omp parallel for schedule(dynamic, 16) num_threads(threads)
     for (int64_t i = 0; i < tiles; ++i) {
       const Part rows(p_.m, row_tiles_, i / panels);

@@ -142,7 +142,8 @@ void for_pixels(const ConvShape& s, const F& f) {
 /// (nested parallel regions are not split again); with few images, each runs on all threads.
 template <class F>
 void for_images(int64_t batch, int64_t patch_size, const F& f) {
-  const int threads = batch < omp_get_max_threads() ? 1 : threads_for(batch * patch_size);
+  [[maybe_unused]] const int threads =
+      batch < omp_get_max_threads() ? 1 : threads_for(batch * patch_size);
 #pragma omp parallel num_threads(threads)
   {
     std::vector<float> patches(static_cast<size_t>(patch_size));

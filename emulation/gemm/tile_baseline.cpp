@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Register tiles for any processor: the vectors are small arrays and the fused multiply-add is
-// std::fma. Correctness only; see tile_avx2.cpp and tile_avx512.cpp for speed.
+// Register tiles for any processor: the vectors are small arrays. Correctness only; see
+// tile_avx2.cpp and tile_avx512.cpp for speed.
 #include <bit>
 #include <cmath>
 #include <limits>
 
+#include "core/numeric/formats/fused.h"
 #include "emulation/gemm/tile_body.h"
 
 namespace halfscope::gemm_detail {
 namespace {
+
+float fused(float a, float b, float c) { return fused_multiply_add(a, b, c); }
+/// Operands of double chains are floats, so the product is exact and one rounding remains.
+double fused(double a, double b, double c) { return a * b + c; }
 
 template <class T>
 struct ArrayVector {
@@ -55,7 +60,7 @@ struct ArrayVector {
     });
   }
   static Reg fma(const Reg& a, const Reg& b, const Reg& c) {
-    return each([&](int i) { return std::fma(a.lane[i], b.lane[i], c.lane[i]); });
+    return each([&](int i) { return fused(a.lane[i], b.lane[i], c.lane[i]); });
   }
   static Reg add(const Reg& a, const Reg& b) {
     return each([&](int i) { return a.lane[i] + b.lane[i]; });
@@ -67,7 +72,7 @@ struct ArrayVector {
     return each([&](int i) { return a.lane[i] - b.lane[i]; });
   }
   static Reg fms(const Reg& a, const Reg& b, const Reg& c) {
-    return each([&](int i) { return std::fma(a.lane[i], b.lane[i], -c.lane[i]); });
+    return each([&](int i) { return fused(a.lane[i], b.lane[i], -c.lane[i]); });
   }
   static Reg finite_or_zero(const Reg& x) {
     return each([&](int i) { return std::isfinite(x.lane[i]) ? x.lane[i] : T{0}; });

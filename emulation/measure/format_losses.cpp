@@ -145,7 +145,7 @@ class Meter {
   float largest(const StoredArray& array, std::span<const uint8_t> raw) {
     float most = 0.0f;
     for_pieces(array, raw, [&](const float* values, const double*, uint64_t n) {
-      most = std::max(most, largest_finite({values, n}));
+      most = std::max(most, largest_finite({values, static_cast<size_t>(n)}));
     });
     return most;
   }

@@ -66,6 +66,8 @@ constexpr std::array kLabTabs{
              "Twelve broken runs to repair.",
              "Each run is broken. Choose changes and run it again, with as few bits as you can."}};
 
+constexpr std::string_view kTabPath = "lab/tab/";
+
 /// A list of examples, after the tabs.
 void draw_presets(const LabFrame& frame) {
   const float width = frame.px(190);
@@ -168,6 +170,20 @@ void draw_float_lab(FloatLab& lab, const Theme& theme, const Fonts& fonts, float
   for (const TabEntry& entry : kLabTabs) {
     if (entry.tab == lab.tab) entry.draw(frame);
   }
+}
+
+std::string_view lab_tab_name(LabTab tab) noexcept {
+  for (const TabEntry& entry : kLabTabs) {
+    if (entry.tab == tab) return std::string_view(entry.path).substr(kTabPath.size());
+  }
+  return "";
+}
+
+std::optional<LabTab> parse_lab_tab(std::string_view name) noexcept {
+  for (const TabEntry& entry : kLabTabs) {
+    if (name == lab_tab_name(entry.tab)) return entry.tab;
+  }
+  return std::nullopt;
 }
 
 void draw_float_lab(const Frame& frame) {

@@ -70,7 +70,8 @@ constexpr auto kFolders = std::to_array<std::string_view>(
      //
      "python/src",
      //
-     "gui/data", "gui/state", "gui/widgets", "gui/lab", "gui/panels", "gui/app", "gui"});
+     "gui/data", "gui/state", "gui/widgets", "gui/lab", "gui/panels", "gui/app", "gui/web/standard",
+     "gui/web", "gui"});
 
 /// A header belongs to a library if it starts with one of `headers`. It may be included by files
 /// whose path matches one of `places`: "analysis/" is a folder, "core/policy/*.cpp" its sources
@@ -82,7 +83,7 @@ struct Library {
 };
 
 // cli/tasks/doctor.cpp reports the versions of the libraries and so sees all their headers.
-constexpr std::array<Library, 19> kLibraries{{
+constexpr std::array<Library, 20> kLibraries{{
     {"SQLite", {"sqlite3"}, {"analysis/", "cli/tasks/doctor.cpp"}},
     {"CUDA",
      {"cuda", "cublas", "cudnn", "nvrtc", "nvml", "mma.h", "cooperative_groups", "cub/",
@@ -107,6 +108,7 @@ constexpr std::array<Library, 19> kLibraries{{
     {"Google Benchmark", {"benchmark/"}, {}},
     {"protobuf", {"google/", "onnx/"}, {"core/onnx/"}},
     {"viewer libraries", {"imgui", "backends/imgui", "GLFW/", "GL/", "EGL/", "stb"}, {"gui/"}},
+    {"emscripten", {"emscripten"}, {"gui/web/"}},
     {"nanobind", {"nanobind/"}, {"python/"}},
     {"the dynamic loader", {"dlfcn.h"}, {"gpu/"}},
     {"the C library", {"stddef.h", "stdint.h"}, {"core/c_api/"}},

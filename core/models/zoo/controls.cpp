@@ -178,7 +178,8 @@ Setup calibration() {
   constexpr int64_t kBatch = 16, kSamples = 64;
   Net n(125);
   const ValueId x = n.in({kBatch, 4}, n.draw.normals(kSamples * 4));
-  return n.train_squares(n.linear(x, 1), n.draw.normals(kSamples, 2.0, 2.5), "sgd:lr=0.1", 200);
+  const std::vector<float> wanted = n.draw.normals(kSamples, 2.0, 2.5);
+  return n.train_squares(n.linear(x, 1), wanted, "sgd:lr=0.1", 200);
 }
 
 /// A layer whose units are all dead: all gradients are 0, so the loss scale grows to its own limit.

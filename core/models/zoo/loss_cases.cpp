@@ -14,11 +14,13 @@ FocalLoss focal(Net& n, ValueId scores, ValueId truth) {
   loss.p = n.op("Sigmoid", {scores});
   loss.q = n.sub(one, loss.p);
   const ValueId low = square(loss.q), log_p = n.op("Log", {n.op("Max", {loss.p, guard})});
-  const ValueId hit = n.mul(n.mul(low, log_p), n.mul(truth, n.constant(-0.25)));
+  // Nodes are named by their number, so each line adds them in one order only.
+  const ValueId hits = n.mul(truth, n.constant(-0.25)), hit = n.mul(n.mul(low, log_p), hits);
   const ValueId high = square(loss.p);
   loss.guarded = n.op("Max", {loss.q, guard});
   loss.log_q = n.op("Log", {loss.guarded});
-  const ValueId miss = n.mul(n.mul(high, loss.log_q), n.mul(n.sub(one, truth), n.constant(-0.75)));
+  const ValueId weight = n.constant(-0.75), misses = n.mul(n.sub(one, truth), weight);
+  const ValueId miss = n.mul(n.mul(high, loss.log_q), misses);
   loss.each = n.add(hit, miss);
   return loss;
 }
@@ -35,8 +37,8 @@ Setup f10(bool means) {
   std::vector<float> truth;
   for (int64_t i = 0; i < kSamples * kPixels; ++i) truth.push_back(n.draw.uniform() < 0.85f);
   const ValueId t = n.in({2, kPixels}, truth);
-  const ValueId z = n.add(n.mul(x, n.variable({1}, {1.0f})), n.variable({1}, {0.0f}));
-  const ValueId p = n.op("Sigmoid", {z});
+  const ValueId shift = n.variable({1}, {0.0f}), scale = n.variable({1}, {1.0f});
+  const ValueId p = n.op("Sigmoid", {n.add(n.mul(x, scale), shift)});
   const auto total = [&](ValueId x) { return means ? n.mean(x, {1}) : n.sum(x, {1}); };
   const ValueId both = total(n.mul(p, t)), all_p = total(p), all_t = total(t);
   const ValueId all = n.add(all_p, all_t);
