@@ -291,7 +291,7 @@ void print_trainings() {
     config.state_format = choice.state_format;
     config.every = 0;
     config.evaluate = false;
-    config.steps = std::min<int64_t>(config.steps, 60);
+    config.steps = std::min<int64_t>(config.steps, 25);
     config.lanes = {lane(choice.plan, choice.scaler, emulation_backend())};
     print_training("train/" + each.id, config, setup.data, false);
   }
