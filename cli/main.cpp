@@ -53,6 +53,14 @@ std::vector<std::string> arguments(const CLI::App& app, int argc, char** argv) {
     }
   }
   if (!words.empty()) words[0] = command_name(words[0]);
+  // Negative numbers are not flags. The number's parser drops the blank.
+  if (!words.empty() && words[0] == "float") {
+    for (std::string& word : words) {
+      const bool number = word.size() > 1 && word[0] == '-' &&
+                          (word[1] == '.' || word[1] == '(' || (word[1] >= '0' && word[1] <= '9'));
+      if (number || word == "-inf" || word == "-nan") word.insert(word.begin(), ' ');
+    }
+  }
   return words;
 }
 

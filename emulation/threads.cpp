@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/threads.h"
 
+#include <omp.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,5 +13,8 @@ void limit_spinning(char** argv) noexcept {
   // One turn is a pause instruction: 40 to 140 cycles on current processors.
   if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) execv("/proc/self/exe", argv);
 }
+
+OneThread::OneThread() noexcept : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+OneThread::~OneThread() { omp_set_num_threads(before_); }
 
 }  // namespace halfscope

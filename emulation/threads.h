@@ -12,4 +12,17 @@ namespace halfscope {
 /// OMP_WAIT_POLICY, or if restarting fails. Outputs do not depend on it.
 void limit_spinning(char** argv) noexcept;
 
+/// While it lives, the work of the thread that made it is not divided among OpenMP threads. Small
+/// networks run faster that way, because waking threads takes longer than their work.
+class OneThread {
+ public:
+  OneThread() noexcept;
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
 }  // namespace halfscope

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "analysis/rules/lane_facts.h"
+#include "core/utf8.h"
 
 namespace halfscope {
 
@@ -109,9 +110,13 @@ Json to_json(std::span<const LaneSummary> lanes) {
 std::string aligned(const std::vector<std::vector<std::string>>& rows,
                     const std::vector<bool>& to_the_right, size_t width) {
   constexpr size_t kGap = 2;
+  // Columns of a terminal: bytes that continue a character take none.
+  const auto columns = [](std::string_view cell) {
+    return static_cast<size_t>(std::count_if(cell.begin(), cell.end(), begins_character));
+  };
   std::vector<size_t> widths(to_the_right.size(), 0);
   for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns(row[i]));
   }
   size_t others = 0;
   for (size_t i = 1; i < widths.size(); ++i) others += kGap + widths[i];
@@ -119,18 +124,18 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows,
   if (width > 0 && !widths.empty() && widths[0] > room) {
     widths[0] = 0;
     for (const auto& row : rows) {
-      if (row[0].size() <= room) widths[0] = std::max(widths[0], row[0].size());
+      if (columns(row[0]) <= room) widths[0] = std::max(widths[0], columns(row[0]));
     }
   }
   std::string text;
   for (const auto& row : rows) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
-      const bool alone = i == 0 && row[i].size() > widths[i];
+      const bool alone = i == 0 && columns(row[i]) > widths[i];
       if (alone) text += row[i] + "\n";
       const std::string_view cell = alone ? std::string_view() : row[i];
-      line += to_the_right[i] ? fmt::format("{:>{}}", cell, widths[i])
-                              : fmt::format("{:<{}}", cell, widths[i]);
+      const std::string pad(widths[i] - std::min(widths[i], columns(cell)), ' ');
+      line.append(to_the_right[i] ? pad : "").append(cell).append(to_the_right[i] ? "" : pad);
       line.append(kGap, ' ');
     }
     line.erase(line.find_last_not_of(' ') + 1);

@@ -380,6 +380,7 @@ void App::frame() {
   poll_models();
   poll_card();
   view_.begin_frame();
+  lab_.moving = false;  // its tabs set it while they are drawn
   handle_keys();
   if (run_) play(view_, *run_, static_cast<double>(ImGui::GetIO().DeltaTime), play_clock_);
 

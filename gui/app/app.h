@@ -68,7 +68,9 @@ class App {
 
   bool wants_quit() const noexcept { return quit_; }
   /// Returns true while the next frame must be drawn without waiting for input.
-  bool draws_on() const noexcept { return picture_in_ > 0 || view_.playing || card_; }
+  bool draws_on() const noexcept {
+    return picture_in_ > 0 || view_.playing || card_ || lab_.moving;
+  }
   /// Returns "run.hscope - HalfScope".
   std::string title() const;
 
@@ -277,7 +279,7 @@ class App {
 
 /// Begins a popup at the top centre that closes on Escape or a click outside. `opens` is true in
 /// its first frame.
-bool begin_popup(const char* name, ImVec2 size, bool opens);
+bool begin_popup(const char* name, ImVec2 size, bool opens, float top = 0.14f);
 
 /// One thing a user can do, in a menu, by a key and in the palette.
 struct AppAction {

@@ -16,14 +16,14 @@ namespace {
 constexpr float kWideKeys = 1140.0f, kNarrowKeys = 800.0f;  ///< widths of the sheet of keys
 }  // namespace
 
-bool begin_popup(const char* name, ImVec2 size, bool opens) {
+bool begin_popup(const char* name, ImVec2 size, bool opens, float top) {
   if (opens) ImGui::OpenPopup(name);
   const ImVec2 center = ImGui::GetMainViewport()->GetCenter();
-  ImGui::SetNextWindowPos({center.x, ImGui::GetIO().DisplaySize.y * 0.14f}, ImGuiCond_Always,
+  ImGui::SetNextWindowPos({center.x, ImGui::GetIO().DisplaySize.y * top}, ImGuiCond_Always,
                           {0.5f, 0.0f});
   // Keep it inside the window.
   const ImVec2 display = ImGui::GetIO().DisplaySize;
-  ImGui::SetNextWindowSizeConstraints({0, 0}, {display.x * 0.96f, display.y * 0.84f});
+  ImGui::SetNextWindowSizeConstraints({0, 0}, {display.x * 0.96f, display.y * (0.98f - top)});
   ImGui::SetNextWindowSize({std::min(size.x, display.x * 0.96f), size.y});
   const bool open = ImGui::BeginPopup(name);
   if (open && named_key_pressed(ImGuiKey_Escape)) ImGui::CloseCurrentPopup();
@@ -46,7 +46,7 @@ void App::draw_popups() {
     bool opens = !focus_popup_;
     focus_popup_ = true;
     const ImVec2 display = ImGui::GetIO().DisplaySize;
-    if (begin_popup("lab", {display.x * 0.7f, display.y * 0.84f}, opens)) {
+    if (begin_popup("lab", {display.x * 0.96f, display.y * 0.94f}, opens, 0.04f)) {
       draw_float_lab(lab_, *theme_, fonts_, scale());
       ImGui::EndPopup();
     } else {

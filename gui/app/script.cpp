@@ -305,8 +305,14 @@ void Line::run() {
       }
       frames(1);
       wait_for_run(stage_, true);
+    } else if (word(1) == "lab") {
+      frames(1);
+      while (stage_.app.lab().moving) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        frames(1);
+      }
     } else {
-      fail("'" + word(1) + "' must be run, report or trial");
+      fail("'" + word(1) + "' must be run, report, trial or lab");
     }
   } else if (command == "picture") {
     frames(kSettle);

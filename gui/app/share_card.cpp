@@ -37,7 +37,7 @@ void App::draw_share_card() {
   ui::text("card/run", about);
   ImGui::PopStyleColor();
   line("card/headline", fonts_.large, theme.ink, plain_text(report.verdict.headline));
-  const Answer answer = answer_of(report);
+  const halfscope::Answer answer = answer_of(report);  // puzzles have answers, too
   // The advice is for one lane, and says how sure it is.
   const bool advised = !answer.todo.empty() && answer.lane == frame.at.lane;
   const std::string more =

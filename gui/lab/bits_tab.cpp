@@ -8,7 +8,7 @@
 
 #include "core/numeric/formats/codes.h"
 #include "core/numeric/statistics/ulp.h"
-#include "gui/lab/lab_tabs.h"
+#include "gui/lab/number_line.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
@@ -78,8 +78,8 @@ void draw_cells(const LabFrame& frame) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float room = ImGui::GetContentRegionAvail().x - 2 * group;
   const float each =
-      std::floor(std::clamp(room / static_cast<float>(bits), frame.px(9), frame.px(30)));
-  const float height = std::round(frame.px(30));
+      std::floor(std::clamp(room / static_cast<float>(bits), frame.px(9), frame.px(44)));
+  const float height = std::round(std::clamp(each, frame.px(30), frame.px(40)));
   ImDrawList& list = *ImGui::GetWindowDrawList();
   float x = at.x;
   float part_start = x;
@@ -102,16 +102,6 @@ void draw_cells(const LabFrame& frame) {
   }
   ImGui::SetCursorScreenPos({at.x, at.y + height + frame.px(9) + font_size(*frame.fonts.small)});
   ImGui::Dummy({x - at.x, 0});
-}
-
-/// "01011 is 11: 11 - 15 = -4".
-std::string exponent_text(const FloatLab& lab) {
-  const FloatFormat& format = lab.shown();
-  const uint32_t field = lab.code >> format.mantissa_bits & ((1u << format.exponent_bits) - 1);
-  const std::string kind = kind_text(lab.number(), format);
-  if (kind == "infinity" || kind == "NaN") return fmt::format("{}, reserved for {}", field, kind);
-  if (field == 0) return fmt::format("0: no implicit 1, exponent {}", format.min_exponent());
-  return fmt::format("{} - {} = {}", field, format.bias, static_cast<int>(field) - format.bias);
 }
 
 std::string conversion_text(const FloatLab& lab) {
@@ -139,7 +129,7 @@ void draw_facts(const LabFrame& frame, float width) {
   const std::string kind = kind_text(value, format);
   lab_fact(frame, "lab/formula", kind == "normal" ? "normalized" : kind.c_str(),
            formula_text(value, format), "Sign, significand and power of two.");
-  lab_fact(frame, "lab/exponent", "exponent field", exponent_text(lab));
+  lab_fact(frame, "lab/exponent", "exponent field", exponent_text(lab.code, format));
   lab_fact(frame, "lab/code", "code",
            code_text(lab.code, format) + "   " + hex_float(static_cast<double>(value)),
            "The bits as an integer, and the value as a hexadecimal float for C and Python.");
@@ -206,7 +196,7 @@ void draw_compared(const LabFrame& frame) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     if (ui::selectable(fmt::format("lab/in/{}", name), name.c_str(), format == lab.shown(), {0, 0},
-                       ImGuiSelectableFlags_SpanAllColumns)) {
+                       kLabRow)) {
       lab.set_format(format);
     }
     ImGui::PushFont(frame.fonts.mono);
@@ -246,6 +236,16 @@ void draw_bits_tab(const LabFrame& frame) {
   ImGui::BeginGroup();
   draw_compared(frame);
   ImGui::EndGroup();
+  const float value = lab.number();
+  if (!std::isfinite(value)) return;
+  const double exact = lab.typed() ? lab.typed()->approximate() : static_cast<double>(value);
+  ImGui::Dummy({0, frame.px(4)});
+  draw_bins(frame, "lab/bits/bins",
+            {.chosen = value,
+             .exact = exact,
+             .label = (lab.typed() ? "typed: " : "number: ") + brief_text(exact, 9)},
+            ImGui::GetContentRegionAvail().x,
+            std::min(lab_room(frame, 110, frame.px(4)), frame.px(420)));
 }
 
 }  // namespace halfscope::gui

@@ -1,111 +1,22 @@
 // SPDX-License-Identifier: MIT
-// core/numeric computes everything; this file parses the input and keeps the state.
+// core/lab and core/numeric compute everything; this file parses the input and keeps the state.
 #include "gui/lab/float_lab.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 
-#include "core/numeric/formats/arithmetic.h"
 #include "core/numeric/formats/codes.h"
-#include "core/numeric/formats/rng.h"
-#include "core/numeric/formats/round.h"
-#include "core/numeric/statistics/ulp.h"
-#include "core/numeric/types/float_text.h"
 
 namespace halfscope::gui {
-namespace {
 
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr size_t kPoints = 240;  ///< of a series that is drawn
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
+FloatLab::FloatLab() : shown_(kFp16) {
+  entry_edited();
+  blocks.entry = fmt::format(
+      "{:.4g}", static_cast<double>(blocks.values[static_cast<size_t>(blocks.selected)]));
 }
-
-uint32_t all_codes(const FloatFormat& format) {
-  return static_cast<uint32_t>((uint64_t{1} << format.bits()) - 1);
-}
-
-bool is_hex_float(std::string_view text) {
-  return text.find_first_of("pP.") != std::string_view::npos &&
-         text.find_first_of("xX") != std::string_view::npos;
-}
-
-/// Returns floor(log2 |x|) of a finite non-zero x.
-int exponent_of(double x) {
-  int exponent = 0;
-  std::frexp(x, &exponent);
-  return exponent - 1;
-}
-
-}  // namespace
-
-const char* lab_operation_name(LabOperation operation) noexcept {
-  switch (operation) {
-    case LabOperation::add:
-      return "a + b";
-    case LabOperation::sub:
-      return "a - b";
-    case LabOperation::mul:
-      return "a \u00d7 b";
-    case LabOperation::div:
-      return "a / b";
-    case LabOperation::fma:
-      return "a \u00d7 b + c";
-  }
-  return "";
-}
-
-std::optional<double> read_double(const std::string& text) {
-  const std::string word(trimmed(text));
-  if (word.empty()) return std::nullopt;
-  char* end = nullptr;
-  const double value = std::strtod(word.c_str(), &end);
-  if (end != word.c_str() + word.size()) return std::nullopt;
-  return value;
-}
-
-std::optional<uint32_t> read_number(std::string_view text, const FloatFormat& format,
-                                    std::string& problem) {
-  problem.clear();
-  text = trimmed(text);
-  if (is_hex_float(text)) {
-    if (const std::optional<double> value = read_double(std::string(text))) {
-      return detail::code_of_value(static_cast<float>(round_to_format(*value, format).value),
-                                   format);
-    }
-  }
-  const bool hex = text.starts_with("0x") || text.starts_with("0X");
-  const bool binary = text.starts_with("0b") || text.starts_with("0B");
-  if (hex || binary) {
-    uint32_t code = 0;
-    const char* const last = text.data() + text.size();
-    const auto [end, error] = std::from_chars(text.data() + 2, last, code, hex ? 16 : 2);
-    if (error == std::errc() && end == last) {
-      if (code <= all_codes(format)) return code;
-      problem = fmt::format("{} has only {} bits", format_name(format), format.bits());
-      return std::nullopt;
-    }
-  } else if (const auto number = detail::parse_decimal(text, format)) {
-    return detail::code_of_value(number->value, format);
-  }
-  problem = text.empty() ? "enter a number"
-                         : fmt::format(
-                               "'{}' is not a number: enter 0.1, 1e-7, inf, 0x1.8p-3 or a "
-                               "code such as 0x2e66 or 0b0101",
-                               text);
-  return std::nullopt;
-}
-
-FloatLab::FloatLab() : shown_(kFp16) { entry_edited(); }
 
 std::string FloatLab::format_problem() const { return halfscope::format_problem(format); }
 
@@ -178,267 +89,33 @@ bool FloatLab::open(std::string_view text) {
   show(LabTab::bits);
   return true;
 }
-
-float neighbour(float value, int64_t by, const FloatFormat& format) noexcept {
-  if (std::isnan(value)) return kNaN;
-  const int64_t last = int64_t{detail::magnitude_code(detail::largest(false, format), format)} +
-                       (format.has_infinity() ? 1 : 0);
-  const int64_t place = std::clamp(detail::ulp_place(value, format) + by, -last, last);
-  const uint32_t sign = place < 0 ? uint32_t{1} << (format.bits() - 1) : 0;
-  return decode(sign | static_cast<uint32_t>(std::abs(place)), format);
-}
-
-std::string value_text(float value, const FloatFormat& format) {
-  return detail::shortest_decimal(value, format);
-}
-
-std::string exact_text(float value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "infinity" : "-infinity";
-  if (value == 0.0f) return std::signbit(value) ? "-0" : "0";
-  return ExactDecimal(static_cast<double>(value)).text();
-}
-
-std::string distinct_text(float value, const FloatFormat& format) {
-  constexpr size_t kLongest = 17;
-  if (std::string exact = exact_text(value); exact.size() <= kLongest) return exact;
-  // A few more digits than the significand carries: the rest is far below an ulp.
-  const int kept = static_cast<int>((format.mantissa_bits + 1) * std::log10(2.0)) + 4;
-  return fmt::format("{:.{}g}", static_cast<double>(value), kept);
-}
-
-std::string hex_float(double value) {
-  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-  return fmt::format("{:a}", value);
-}
-
-std::string code_text(uint32_t code, const FloatFormat& format) {
-  return fmt::format("0x{:0{}x}", code, (format.bits() + 3) / 4);
-}
-
-std::string formula_text(float value, const FloatFormat& format) {
-  if (!std::isfinite(value) || value == 0.0f) return exact_text(value);
-  const double magnitude = std::fabs(static_cast<double>(value));
-  const int exponent = std::max(exponent_of(magnitude), format.min_exponent());
-  const ExactDecimal significand(std::ldexp(magnitude, -exponent));
-  return fmt::format("{} {} \u00d7 2^{}", std::signbit(value) ? "-" : "+", significand.text(),
-                     exponent);
-}
-
-std::string kind_text(float value, const FloatFormat& format) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return "infinity";
-  if (value == 0.0f) return "zero";
-  return std::fabs(static_cast<double>(value)) < format.min_normal() ? "subnormal" : "normal";
-}
-
-std::string flags_text(uint8_t flags) {
-  constexpr std::array<std::pair<uint8_t, const char*>, 7> kNames{
-      std::pair{kInexact, "inexact"},
-      std::pair{kOverflow, "overflow"},
-      std::pair{kUnderflow, "underflow"},
-      std::pair{kSubnormal, "subnormal"},
-      std::pair{kFlushed, "becomes 0"},
-      std::pair{kInvalid, "invalid"},
-      std::pair{kDivideByZero, "division by zero"}};
-  std::string text;
-  for (const auto& [flag, name] : kNames) {
-    if ((flags & flag) == 0) continue;
-    if (!text.empty()) text += ", ";
-    text += name;
-  }
-  return text.empty() ? "exact" : text;
-}
-
-std::optional<RoundingPlace> rounding_place(double value, const FloatFormat& format) {
-  if (!std::isfinite(value) || value == 0.0) return std::nullopt;
-  const int exponent = exponent_of(value);
-  if (exponent > std::min(format.max_exponent() + 1, 127)) return std::nullopt;
-  const int quantum = std::max(exponent, format.min_exponent()) - format.mantissa_bits;
-  const double scaled = std::ldexp(std::fabs(value), -quantum);  // exact, or far below one
-  const double kept = std::floor(scaled);
-  const double sign = value < 0.0 ? -1.0 : 1.0;
-  RoundingPlace place;
-  const double above = std::ldexp(kept + 1.0, quantum);
-  const bool is_float = above <= static_cast<double>(std::numeric_limits<float>::max());
-  place.below = static_cast<float>(sign * std::ldexp(kept, quantum));
-  place.above = static_cast<float>(sign) *
-                (is_float ? static_cast<float>(above) : std::numeric_limits<float>::infinity());
-  place.fraction = scaled - kept;
-  double rest = 2.0 * place.fraction;
-  place.guard = rest >= 1.0;
-  rest = 2.0 * (rest - (place.guard ? 1.0 : 0.0));
-  place.round = rest >= 1.0;
-  place.sticky = rest != (place.round ? 1.0 : 0.0);
-  const uint32_t bits = static_cast<uint32_t>(kept);
-  for (int bit = format.mantissa_bits; bit >= 0; --bit) {
-    place.kept += (bits >> bit & 1) != 0 ? '1' : '0';
-    if (bit == format.mantissa_bits && bit > 0) place.kept += '.';
-  }
-  return place;
-}
-
-namespace {
-
-/// Returns the exact result of the operation; empty if it is not a number. `approximate` is near
-/// it.
-std::string exact_result(LabOperation operation, double a, double b, double c,
-                         std::optional<ExactDecimal>& decimal, double& approximate) {
-  const bool finite =
-      std::isfinite(a) && std::isfinite(b) && (operation != LabOperation::fma || std::isfinite(c));
-  if (!finite || (operation == LabOperation::div && b == 0.0)) return "";
-  const ExactDecimal x(a), y(b), z(c);
-  switch (operation) {
-    case LabOperation::add:
-      decimal = x + y;
-      break;
-    case LabOperation::sub:
-      decimal = x - y;
-      break;
-    case LabOperation::mul:
-      decimal = x * y;
-      break;
-    case LabOperation::fma:
-      decimal = x * y + z;
-      break;
-    case LabOperation::div: {
-      approximate = a / b;
-      // Operands have 24 bits, so a quotient that ends has no more.
-      if (std::fma(approximate, b, -a) == 0.0) {
-        decimal = ExactDecimal(approximate);
-        break;
-      }
-      return fmt::format("{:.17g}...", approximate);
-    }
-  }
-  approximate = decimal->approximate();
-  return decimal->text();
-}
-
-}  // namespace
-
 LabResult calculate(const FloatLab& lab) {
   const FloatFormat& format = lab.shown();
   std::string problem;
   const auto read = [&](const std::string& text) {
     const std::optional<uint32_t> code = read_number(text, format, problem);
-    return code ? decode(*code, format) : kNaN;
+    return code ? decode(*code, format) : std::numeric_limits<float>::quiet_NaN();
   };
   LabResult result{.a = read(lab.a), .b = read(lab.b), .c = read(lab.c)};
-  const Rounding rounding{.mode = lab.mode, .random = lab.random};
-  Rounded<float> rounded{};
-  switch (lab.operation) {
-    case LabOperation::add:
-      rounded = add(result.a, result.b, format, rounding);
-      break;
-    case LabOperation::sub:
-      rounded = sub(result.a, result.b, format, rounding);
-      break;
-    case LabOperation::mul:
-      rounded = mul(result.a, result.b, format, rounding);
-      break;
-    case LabOperation::div:
-      rounded = div(result.a, result.b, format, rounding);
-      break;
-    case LabOperation::fma:
-      rounded = fma(result.a, result.b, result.c, format, rounding);
-      break;
-  }
-  result.value = rounded.value;
-  result.flags = rounded.flags;
-  std::optional<ExactDecimal> decimal;
-  double approximate = 0.0;
-  result.exact =
-      exact_result(lab.operation, static_cast<double>(result.a), static_cast<double>(result.b),
-                   static_cast<double>(result.c), decimal, approximate);
-  result.error_ulps = std::numeric_limits<double>::quiet_NaN();
-  if (!result.exact.empty() && std::isfinite(result.value)) {
-    const double value = static_cast<double>(result.value);
-    const double difference =
-        decimal ? (ExactDecimal(value) - *decimal).approximate() : value - approximate;
-    result.error_ulps = difference / ulp_size(approximate, format);
-  }
+  result.result = calculate(lab.operation, result.a, result.b, result.c, format,
+                            {.mode = lab.mode, .random = lab.random});
   return result;
 }
 
 namespace {
 
-/// One way of summing; `add_term` adds x to the sum and may keep a compensation.
-class Sum {
- public:
-  enum class Kind : uint8_t { plain, kahan, stochastic };
-  Sum(Kind kind, const FloatFormat& format, uint64_t key)
-      : kind_(kind), format_(format), key_(key) {}
-
-  /// Returns false if the sum did not change, and so never will again.
-  bool add_term(float x, int64_t index) {
-    const float before = sum_, lost = lost_;
-    switch (kind_) {
-      case Kind::plain:
-        sum_ = add(sum_, x, format_).value;
-        break;
-      case Kind::kahan: {
-        const float y = sub(x, lost_, format_).value;
-        const float t = add(sum_, y, format_).value;
-        lost_ = sub(sub(t, sum_, format_).value, y, format_).value;
-        sum_ = t;
-        break;
-      }
-      case Kind::stochastic: {
-        const Rounding rounding{.mode = RoundingMode::stochastic,
-                                .random = random_draw(key_, static_cast<uint64_t>(index))};
-        sum_ = add(sum_, x, format_, rounding).value;
-        return true;
-      }
-    }
-    const bool same_sum = sum_ == before || (std::isnan(sum_) && std::isnan(before));
-    return !(same_sum && (lost_ == lost || std::isnan(lost_)));
-  }
-  float value() const noexcept { return sum_; }
-
- private:
-  Kind kind_;
-  FloatFormat format_;
-  uint64_t key_;
-  float sum_ = 0.0f, lost_ = 0.0f;
-};
-
-LabSeries run_series(std::string name, Sum sum, float x, int64_t count, int64_t every) {
-  LabSeries series{.name = std::move(name)};
-  for (int64_t i = 1; i <= count; ++i) {
-    if (series.stalled_after < 0 && !sum.add_term(x, i)) series.stalled_after = i - 1;
-    if (i % every == 0 || i == count) series.sums.push_back(sum.value());
-  }
-  series.last = sum.value();
-  return series;
+void multiply_in_fp16(FloatLab& lab, const char* squared) {
+  lab.set_format(kFp16);
+  lab.operation = Operation::mul;
+  lab.mode = RoundingMode::nearest_even;
+  lab.a = lab.b = squared;
+  lab.show(LabTab::arithmetic);
 }
 
 }  // namespace
 
-LabSums accumulate(float x, int64_t count, const FloatFormat& format, uint64_t seed) {
-  LabSums result;
-  const int64_t every = std::max<int64_t>(1, count / static_cast<int64_t>(kPoints));
-  for (int64_t i = 1; i <= count; ++i) {
-    if (i % every == 0 || i == count) result.terms.push_back(i);
-  }
-  result.term = static_cast<float>(round_to_format(x, format).value);
-  const std::string name = format_name(format);
-  const auto add_series = [&](const std::string& label, Sum::Kind kind, const FloatFormat& in) {
-    const float term = round_to_format(x, in).value;
-    result.series.push_back(
-        run_series(label, Sum(kind, in, random_key(seed, 0, 0)), term, count, every));
-  };
-  add_series(name, Sum::Kind::plain, format);
-  add_series(name + " Kahan", Sum::Kind::kahan, format);
-  add_series(name + " stochastic", Sum::Kind::stochastic, format);
-  if (format != kBf16) add_series("bf16", Sum::Kind::plain, kBf16);
-  if (format != kFp16) add_series("fp16", Sum::Kind::plain, kFp16);
-  if (format != kFp32) add_series("fp32", Sum::Kind::plain, kFp32);
-  return result;
-}
-
 std::span<const LabPreset> lab_presets() {
-  static constexpr std::array<LabPreset, 6> kPresets{
+  static constexpr std::array kPresets{
       LabPreset{
           "Why 65504", "The largest fp16 number.",
           [](FloatLab& lab) {
@@ -453,7 +130,7 @@ std::span<const LabPreset> lab_presets() {
       LabPreset{"Why 2048 + 1 = 2048", "Additions that change nothing.",
                 [](FloatLab& lab) {
                   lab.set_format(kFp16);
-                  lab.operation = LabOperation::add;
+                  lab.operation = Operation::add;
                   lab.mode = RoundingMode::nearest_even;
                   lab.a = "2048";
                   lab.b = "1";
@@ -484,20 +161,120 @@ std::span<const LabPreset> lab_presets() {
       LabPreset{"Stalled sums", "Adding one, over and over.",
                 [](FloatLab& lab) {
                   lab.set_format(kFp16);
-                  lab.term = "1";
-                  lab.count = 4096;
+                  lab.terms = "4096x1";
+                  lab.moment = -1;
                   lab.show(LabTab::accumulate);
                   lab.note =
                       "A sum of ones stalls at 2048 in fp16 and at 256 in bf16. Kahan summation "
                       "and stochastic rounding keep growing.";
                 }},
-      LabPreset{"Ties to even", "Halfway between two numbers.", [](FloatLab& lab) {
+      LabPreset{"Ties to even", "Halfway between two numbers.",
+                [](FloatLab& lab) {
                   lab.set_format(kFp16);
                   lab.value = "2049";
                   lab.show(LabTab::rounding);
                   lab.note =
                       "2049 is as far from 2048 as from 2050. Round to nearest even picks the one "
                       "whose last bit is 0, so that errors do not add up in one direction.";
+                }},
+      LabPreset{"256 \u00d7 256 = infinity", "Overflow in fp16.",
+                [](FloatLab& lab) {
+                  multiply_in_fp16(lab, "256");
+                  lab.note =
+                      "65536 is larger than 65504, the largest fp16 number, so the product is "
+                      "infinity. Squares of activations overflow this early. bf16 has no problem.";
+                }},
+      LabPreset{"1e-5 squared = 0", "Underflow in fp16.",
+                [](FloatLab& lab) {
+                  multiply_in_fp16(lab, "1e-5");
+                  lab.note =
+                      "1e-10 is far below 2^-24, the smallest fp16 number, so the product becomes "
+                      "0. Adam squares gradients: keep its second moment in fp32.";
+                }},
+      LabPreset{"Loss scale", "A gradient that fp16 loses, and how to save it.",
+                [](FloatLab& lab) {
+                  lab.set_format(kFp16);
+                  lab.entry = "1e-8";
+                  lab.entry_edited();
+                  lab.shift = 16.0;
+                  lab.show(LabTab::same_number);
+                  lab.note =
+                      "fp16 flushes a gradient of 1e-8 to zero. Multiplied by a loss scale of 2^16 "
+                      "it is 0.000655, and fp16 stores it. Move the slider to 0 and see it vanish.";
+                }},
+      LabPreset{"bf16 needs no loss scale", "The same gradient in bf16.",
+                [](FloatLab& lab) {
+                  lab.set_format(kBf16);
+                  lab.entry = "1e-8";
+                  lab.entry_edited();
+                  lab.shift = 0.0;
+                  lab.show(LabTab::same_number);
+                  lab.note =
+                      "bf16 has the eight exponent bits of fp32, so 1e-8 is an ordinary number. It "
+                      "pays with precision: seven fraction bits, an error of up to 0.39%.";
+                }},
+      LabPreset{
+          "7 bits can be enough", "A sum of bf16 numbers.",
+          [](FloatLab& lab) {
+            lab.set_format(kBf16);
+            lab.walk.kind = WalkState::Kind::dot;
+            lab.walk.accumulation = "fp32";
+            lab.walk.list_a = "0.1,0.2,0.3,0.4,0.6,0.7,0.8,0.9,1.1,1.3,1.7,1.9";
+            lab.walk.list_b = "12x1";
+            lab.walk.first = 11;
+            lab.show(LabTab::walk);
+            lab.note =
+                "bf16 stores these numbers with errors of up to 0.26%, some up, some down. In "
+                "an fp32 sum most of that cancels: the sum is off by only 0.015%.";
+          }},
+      LabPreset{"Block with an outlier", "One value sets the scale of all.",
+                [](FloatLab& lab) {
+                  lab.blocks.values = block_example(BlockExample::outlier);
+                  lab.blocks.format = "mxfp4";
+                  lab.blocks.rule = BlockScaleRule::floor;
+                  lab.blocks.selected = 11;
+                  lab.blocks.entry = "60";
+                  lab.show(LabTab::blocks);
+                  lab.note =
+                      "60 makes the scale of all 32 values 8. Elements of mxfp4 start at 0.5, so "
+                      "everything up to 2 becomes 0. Drag the outlier down, and the others return.";
+                }},
+      LabPreset{"Rounding at random", "Why stochastic rounding has no bias.",
+                [](FloatLab& lab) {
+                  lab.set_format(kFp16);
+                  lab.drops.value = "2048.25";
+                  lab.show(LabTab::stochastic);
+                  lab.note =
+                      "Round to nearest turns 2048.25 into 2048 every time, so small updates never "
+                      "arrive. Stochastic rounding goes up in one of eight cases: on average, "
+                      "nothing is lost.";
+                }},
+      LabPreset{"fma or two roundings", "The same formula, two results.",
+                [](FloatLab& lab) {
+                  lab.set_format(kFp16);
+                  const WalkState fresh;
+                  lab.walk.kind = WalkState::Kind::fma;
+                  lab.walk.a = fresh.a;
+                  lab.walk.b = fresh.b;
+                  lab.walk.c = fresh.c;
+                  lab.walk.first = 2;
+                  lab.show(LabTab::walk);
+                  lab.note =
+                      "mul + add rounds twice and loses the last bit of the product; here that bit "
+                      "is the whole result. fma rounds once. Press Next to see where it goes.";
+                }},
+      LabPreset{"Tensor cores cut bits", "fp8 sums keep 13 bits on some GPUs.", [](FloatLab& lab) {
+                  lab.set_format(kE4m3fn);
+                  lab.walk.kind = WalkState::Kind::tensor_core;
+                  lab.walk.arch = "ada";
+                  lab.walk.list_a = "16,8x0.015625";
+                  lab.walk.list_b = "16,8x1";
+                  lab.walk.start = "0";
+                  lab.walk.first = 1;
+                  lab.show(LabTab::walk);
+                  lab.note =
+                      "Ada sums fp8 products with 13 bits below the largest exponent. Next to 256, "
+                      "eight products of 2^-6 vanish. Choose b200-tcgen05, which keeps 25 bits.";
                 }}};
   return kPresets;
 }

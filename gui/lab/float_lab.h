@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // FloatLab: the state of the float lab and its computed values. It needs no run. Every number comes
-// from core/numeric. The tabs that draw it are in lab_tabs.h.
+// from core/lab. The tabs that draw it are in lab_tabs.h.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,36 @@
 #include <string_view>
 #include <vector>
 
+#include "core/lab/calculation.h"
+#include "core/lab/exact_decimal.h"
+#include "core/lab/number_text.h"
+#include "core/lab/rounding_place.h"
+#include "core/lab/running_sum.h"
 #include "core/numeric/formats/float_format.h"
 #include "core/numeric/formats/rounding.h"
-#include "gui/lab/exact_decimal.h"
+#include "gui/lab/lab_state.h"
+#include "gui/lab/microscope_desk.h"
+#include "gui/lab/puzzle_study.h"
 
 namespace halfscope::gui {
 
-enum class LabTab : uint8_t { bits, rounding, line, arithmetic, accumulate, formats };
-enum class LabOperation : uint8_t { add, sub, mul, div, fma };
-const char* lab_operation_name(LabOperation operation) noexcept;  // "a + b"
+using namespace lab;  // the lab in the viewer shows what core/lab computes
 
-/// One way of summing the same term repeatedly.
-struct LabSeries {
-  std::string name{};
-  std::vector<float> sums{};   ///< after `every`, 2 `every` ... terms, and the last
-  int64_t stalled_after = -1;  ///< terms after which further ones change nothing; -1: none
-  float last = 0.0f;
+enum class LabTab : uint8_t {
+  bits,
+  rounding,
+  stochastic,
+  line,
+  same_number,
+  arithmetic,
+  walk,
+  accumulate,
+  blocks,
+  formats,
+  builder,
+  step,
+  puzzles,
 };
-struct LabSums {
-  std::vector<LabSeries> series{};
-  std::vector<int64_t> terms{};  ///< of every point
-  float term = 0.0f;             ///< x, rounded to the format
-};
-
 struct FloatLab {
   LabTab tab = LabTab::bits;
   std::string format = "fp16";  ///< as typed; shown() is the last that was one
@@ -46,14 +53,25 @@ struct FloatLab {
   // Number line
   double line_low = -8.0, line_high = 8.0;
   // Arithmetic
-  LabOperation operation = LabOperation::add;
+  Operation operation = Operation::add;
   RoundingMode mode = RoundingMode::nearest_even;
   std::string a = "2048", b = "1", c = "0";
+  // All formats
+  double shift = 0.0;  ///< the number is multiplied by 2^shift, as by a loss scale
   // Accumulate
-  std::string term = "1";
-  int count = 4096;
-  LabSums sums{};  ///< of `sums_of`, kept while nothing is edited
-  std::string sums_of{};
+  std::string terms = "4096x1";
+  int64_t moment = -1;  ///< terms added at the marker; -1: where the sum stalls, or the end
+  RunningSums sums{};   ///< of `sums_of`, kept while nothing is edited
+  SumMoment at_moment{};
+  std::string sums_of{}, moment_of{};
+
+  BlocksState blocks{};
+  DropsState drops{};
+  WalkState walk{};
+  bool moving = false;  ///< a tab animates: the next frame must be drawn without waiting for input
+  // Training step
+  MicroscopeDesk desk{};
+  PuzzleStudy puzzle{};
 
   FloatLab();
 
@@ -83,47 +101,12 @@ struct FloatLab {
   std::string entry_problem_{};
 };
 
-/// Returns the code of a text: a number, rounded once, or a code. Empty if it is neither, with the
-/// reason in `problem`.
-std::optional<uint32_t> read_number(std::string_view text, const FloatFormat& format,
-                                    std::string& problem);
-/// Parses a decimal or a hexadecimal float as a double.
-std::optional<double> read_double(const std::string& text);
-
-/// Returns the value `by` ulps further; NaN for NaN.
-float neighbour(float value, int64_t by, const FloatFormat& format) noexcept;
-std::string value_text(float value, const FloatFormat& format);  ///< shortest that reads back
-std::string exact_text(float value);                             ///< all digits, "inf", "nan"
-/// Returns all digits if they are few, else enough to distinguish the value from its neighbours.
-std::string distinct_text(float value, const FloatFormat& format);
-std::string hex_float(double value);                              ///< "0x1.998p-4"
-std::string code_text(uint32_t code, const FloatFormat& format);  ///< "0x2e66"
-/// Returns "+ 1.599609375 x 2^-4", with a times sign that fonts without Unicode have, too.
-std::string formula_text(float value, const FloatFormat& format);
-std::string kind_text(float value, const FloatFormat& format);  ///< "normal", "infinity" ...
-std::string flags_text(uint8_t flags);                          ///< "inexact, underflow"; "exact"
-
-/// A value between two neighbours, and the bits that decide between them.
-struct RoundingPlace {
-  float below = 0.0f, above = 0.0f;  ///< of the magnitude, with the sign
-  double fraction = 0.0;             ///< how far it is from below to above
-  std::string kept{};                ///< significand bits that stay, "1.0000000000"
-  bool guard = false, round = false, sticky = false;
-};
-/// Returns the rounding place of a finite non-zero value; empty for others.
-std::optional<RoundingPlace> rounding_place(double value, const FloatFormat& format);
-
+/// The operands of the lab, rounded to its format, and the result of its operation.
 struct LabResult {
-  float a = 0.0f, b = 0.0f, c = 0.0f;  ///< the operands, rounded to the format
-  float value = 0.0f;
-  uint8_t flags = 0;
-  std::string exact{};  ///< all digits; for endless quotients the first ones, then dots
-  double error_ulps = 0.0;
+  float a = 0.0f, b = 0.0f, c = 0.0f;
+  Calculation result{};
 };
 LabResult calculate(const FloatLab& lab);
-
-/// Sums x in fp32, bf16 and the format: there plain, compensated and stochastic.
-LabSums accumulate(float x, int64_t count, const FloatFormat& format, uint64_t seed = 1);
 
 struct LabPreset {
   const char* name;

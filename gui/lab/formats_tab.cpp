@@ -62,7 +62,7 @@ void draw_table(const LabFrame& frame) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     if (ui::selectable("lab/formats/" + name, name.c_str(), format == lab.shown(), {0, 0},
-                       ImGuiSelectableFlags_SpanAllColumns)) {
+                       kLabRow)) {
       lab.set_format(format);
     }
     const auto cell = [](const std::string& text) {
@@ -104,8 +104,10 @@ void draw_map(const LabFrame& frame) {
   const float gutter = frame.px(34);
   const float each = std::floor(
       std::clamp((ImGui::GetContentRegionAvail().x - gutter) / static_cast<float>(kMapColumns),
-                 frame.px(18), frame.px(72)));
-  const float height = std::round(font_size(*font) + frame.px(6));
+                 frame.px(18), frame.px(96)));
+  const float all = std::ceil(static_cast<float>(codes) / kMapColumns);
+  const float height = std::round(std::clamp((lab_room(frame, 0) - frame.px(8)) / all,
+                                             font_size(*font) + frame.px(6), frame.px(44)));
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const ImVec2 at = ImGui::GetCursorScreenPos();
   for (uint32_t code = 0; code < codes; ++code) {
@@ -113,8 +115,8 @@ void draw_map(const LabFrame& frame) {
     const float y = at.y + height * std::floor(static_cast<float>(code) / kMapColumns);
     const ImVec2 min{x, y}, max{x + each - frame.scale, y + height - frame.scale};
     if (code % kMapColumns == 0) {
-      list.AddText(font, font_size(*font), {at.x, y + frame.px(3)}, frame.theme.faint,
-                   code_text(code, format).c_str());
+      list.AddText(font, font_size(*font), {at.x, std::round(y + (height - font_size(*font)) / 2)},
+                   frame.theme.faint, code_text(code, format).c_str());
     }
     const float value = decode(code, format);
     ImGui::SetCursorScreenPos(min);
@@ -134,8 +136,9 @@ void draw_map(const LabFrame& frame) {
     const float width = text_width(font, text);
     if (width <= each - frame.px(2)) {
       list.AddText(font, font_size(*font),
-                   {std::round((min.x + max.x - width) / 2), y + frame.px(2)}, frame.theme.ink,
-                   text.c_str());
+                   {std::round((min.x + max.x - width) / 2),
+                    std::round(y + (height - font_size(*font)) / 2)},
+                   frame.theme.ink, text.c_str());
     }
     if (ImGui::IsItemHovered()) {
       list.AddRect(min, max, frame.theme.accent, frame.px(2));
@@ -153,6 +156,80 @@ void draw_map(const LabFrame& frame) {
   ImGui::Dummy({0, 0});
 }
 
+/// Draws every format as a point: powers of two in its range, and significant bits.
+void draw_plane(const LabFrame& frame) {
+  FloatLab& lab = frame.lab;
+  constexpr double kMostRange = 320.0, kLeastRange = 2.0, kMostBits = 26.0;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  ImFont* font = frame.fonts.small;
+  const float line = font_size(*font) + frame.px(4);
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = std::max(ImGui::GetContentRegionAvail().x, frame.px(240));
+  const float height = lab_room(frame, 180, frame.px(4));
+  const ImVec2 min{at.x + frame.px(34), at.y}, max{at.x + width, at.y + height - line};
+  list.AddRectFilled(min, max, frame.theme.plot);
+  const auto x_of = [&](double range) {
+    const double part = std::log(range / kLeastRange) / std::log(kMostRange / kLeastRange);
+    return min.x + (max.x - min.x) * static_cast<float>(std::clamp(part, 0.0, 1.0));
+  };
+  const auto y_of = [&](double bits) {
+    return max.y - (max.y - min.y) * static_cast<float>(bits / kMostBits);
+  };
+  for (const double range : {5.0, 10.0, 20.0, 50.0, 100.0, 200.0}) {
+    list.AddLine({x_of(range), min.y}, {x_of(range), max.y}, frame.theme.grid);
+    lab_centered(font, x_of(range), max.y + frame.px(2), frame.theme.soft,
+                 fmt::format("{}", range));
+  }
+  for (const double bits : {4.0, 8.0, 12.0, 16.0, 20.0, 24.0}) {
+    list.AddLine({min.x, y_of(bits)}, {max.x, y_of(bits)}, frame.theme.grid);
+    const std::string text = fmt::format("{}", bits);
+    list.AddText(font, font_size(*font),
+                 {min.x - frame.px(6) - text_width(font, text),
+                  std::round(y_of(bits) - font_size(*font) / 2)},
+                 frame.theme.soft, text.c_str());
+  }
+  const std::string range_name = "powers of two in the range";
+  list.AddText(font, font_size(*font), {min.x + frame.px(6), min.y + frame.px(4)}, frame.theme.soft,
+               "significant bits");
+  list.AddText(font, font_size(*font),
+               {max.x - frame.px(6) - text_width(font, range_name), max.y - line}, frame.theme.soft,
+               range_name.c_str());
+  std::vector<std::string> names = format_names();
+  const std::string own = format_name(lab.shown());
+  if (std::find(names.begin(), names.end(), own) == names.end()) names.push_back(own);
+  // Formats at the same place share one label.
+  std::vector<std::pair<ImVec2, std::string>> labels;
+  for (const std::string& name : names) {
+    const FloatFormat format = parse_format(name).value_or(kFp32);
+    const bool chosen = format == lab.shown();
+    const ImVec2 place{x_of(std::log2(format.max_finite() / format.min_subnormal())),
+                       y_of(format.mantissa_bits + 1.0)};
+    const float radius = frame.px(chosen ? 7 : 5);
+    list.AddCircleFilled(place, radius, chosen ? frame.theme.accent : frame.theme.in_range);
+    if (chosen) list.AddCircle(place, radius + frame.px(3), frame.theme.cursor, 0, frame.px(1.5f));
+    const auto same = std::find_if(labels.begin(), labels.end(), [&](const auto& each) {
+      return std::fabs(each.first.x - place.x) < frame.px(60) &&
+             std::fabs(each.first.y - place.y) < line;
+    });
+    if (same == labels.end()) {
+      labels.emplace_back(place, name);
+    } else {
+      same->first.x = std::max(same->first.x, place.x);
+      same->second += ", " + name;
+    }
+  }
+  for (const auto& [place, text] : labels) {
+    const float wide = text_width(font, text);
+    const bool left = place.x + wide + frame.px(14) > max.x;
+    list.AddText(font, font_size(*font),
+                 {left ? place.x - wide - frame.px(14) : place.x + frame.px(14),
+                  std::round(place.y - font_size(*font) / 2)},
+                 frame.theme.ink, text.c_str());
+  }
+  ImGui::Dummy({width, height});
+  track_item("lab/plane", fmt::format("{} formats", names.size()));
+}
+
 }  // namespace
 
 void draw_formats_tab(const LabFrame& frame) {
@@ -163,8 +240,10 @@ void draw_formats_tab(const LabFrame& frame) {
   draw_table(frame);
   ImGui::Dummy({0, frame.px(4)});
   if (frame.lab.shown().bits() > kMapBits) {
-    label("lab/map/none", "Choose a format of at most 8 bits to see a map of all its codes.",
+    label("lab/map/none",
+          "Range and precision. Choose a format of at most 8 bits to see a map of all its codes.",
           frame.fonts.text, frame.theme.soft);
+    draw_plane(frame);
     return;
   }
   draw_map(frame);

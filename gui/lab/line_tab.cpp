@@ -9,95 +9,14 @@
 
 #include "analysis/rules/text.h"
 #include "core/numeric/formats/codes.h"
-#include "core/numeric/formats/round.h"
 #include "core/numeric/statistics/ulp.h"
-#include "gui/lab/lab_tabs.h"
+#include "gui/lab/number_line.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
 namespace {
-
-constexpr int64_t kMostTicks = 600;
-
-struct LineAxis {
-  double low, high;
-  float left, right;
-  /// Returns a pixel just beyond the ends for values far outside.
-  float x(double value) const {
-    const double part = std::clamp((value - low) / (high - low), -1.0, 2.0);
-    return left + static_cast<float>(part) * (right - left);
-  }
-  double at(float x) const {
-    return low + static_cast<double>(x - left) / static_cast<double>(right - left) * (high - low);
-  }
-};
-
-/// Returns the format's value nearest to x; beyond its range, the last one.
-float nearest_value(double x, const FloatFormat& format) {
-  const double limited = std::clamp(x, -format.max_finite(), format.max_finite());
-  return static_cast<float>(round_to_format(limited, format.without_options()).value);
-}
-
-int64_t place_of(double x, const FloatFormat& format) {
-  return detail::ulp_place(nearest_value(x, format), format);
-}
-
-void draw_row(const LabFrame& frame, const LineAxis& axis, const FloatFormat& format, float top,
-              float bottom) {
-  ImDrawList& list = *ImGui::GetWindowDrawList();
-  const Theme& theme = frame.theme;
-  const int64_t first = place_of(axis.low, format), last = place_of(axis.high, format);
-  const auto color_of = [&](float value) {
-    const bool normal = std::fabs(static_cast<double>(value)) >= format.min_normal();
-    return normal ? theme.in_range : theme.subnormal;
-  };
-  if (last - first <= kMostTicks) {
-    float value = nearest_value(axis.low, format);
-    for (int64_t i = first; i <= last; ++i, value = neighbour(value, 1, format)) {
-      const float x = std::round(axis.x(static_cast<double>(value)));
-      if (x < axis.left || x > axis.right) continue;
-      const bool zero = value == 0.0f;
-      list.AddRectFilled({x, zero ? top - frame.px(2) : top},
-                         {x + std::max(1.0f, frame.scale), bottom},
-                         zero ? theme.ink : color_of(value));
-    }
-    return;
-  }
-  // The more values per pixel, the brighter.
-  for (float x = axis.left; x < axis.right; x += 1.0f) {
-    const double from = axis.at(x);
-    const int64_t count = place_of(axis.at(x + 1.0f), format) - place_of(from, format);
-    if (count <= 0) continue;
-    const float strength = std::min(1.0f, 0.35f + 0.2f * std::log2(static_cast<float>(count)));
-    list.AddRectFilled({x, top}, {x + 1.0f, bottom},
-                       with_alpha(color_of(static_cast<float>(from)), strength));
-  }
-}
-
-void draw_scale(const LabFrame& frame, const LineAxis& axis, float top, float bottom) {
-  ImDrawList& list = *ImGui::GetWindowDrawList();
-  ImFont* font = frame.fonts.small;
-  const double span = axis.high - axis.low;
-  double step = std::pow(10.0, std::floor(std::log10(span / 6.0)));
-  for (const double factor : {1.0, 2.0, 5.0, 10.0}) {
-    if (span / (step * factor) <= 9.0) {
-      step *= factor;
-      break;
-    }
-  }
-  for (double tick = std::ceil(axis.low / step) * step; tick <= axis.high; tick += step) {
-    const float x = std::round(axis.x(tick));
-    list.AddLine({x, top}, {x, bottom}, frame.theme.grid);
-    const std::string text = std::fabs(tick) < step * 1e-6 ? "0" : fmt::format("{:.4g}", tick);
-    const float width = text_width(font, text);
-    list.AddText(font, font_size(*font),
-                 {std::clamp(std::round(x - width / 2), axis.left, axis.right - width),
-                  bottom + frame.px(2)},
-                 frame.theme.soft, text.c_str());
-  }
-}
 
 void navigate(FloatLab& lab, const LineAxis& axis) {
   const ImGuiIO& io = ImGui::GetIO();
@@ -146,10 +65,13 @@ void draw_line_tab(const LabFrame& frame) {
     formats.push_back(lab.shown());
   }
   const ImVec2 at = ImGui::GetCursorScreenPos();
-  const float gutter = frame.px(62);
+  const float gutter = frame.px(96);
   const LineAxis axis{lab.line_low, lab.line_high, at.x + gutter,
                       at.x + std::max(ImGui::GetContentRegionAvail().x, frame.px(200))};
-  const float row = frame.px(20), below = font_size(*frame.fonts.small) + frame.px(4);
+  const float below = font_size(*frame.fonts.small) + frame.px(4);
+  const float row = std::floor(std::clamp(
+      (lab_room(frame, 0) - 2.0f * below - frame.px(8)) / static_cast<float>(formats.size()),
+      frame.px(20), frame.px(60)));
   const float bottom = at.y + row * static_cast<float>(formats.size());
   ImGui::SetCursorScreenPos({axis.left, at.y});
   ImGui::InvisibleButton("lab/line", {axis.right - axis.left, bottom - at.y + below});
@@ -162,11 +84,11 @@ void draw_line_tab(const LabFrame& frame) {
 
   ImDrawList& list = *ImGui::GetWindowDrawList();
   list.AddRectFilled({axis.left, at.y}, {axis.right, bottom}, frame.theme.plot);
-  draw_scale(frame, axis, at.y, bottom);
+  draw_line_scale(frame, axis, at.y, bottom);
   list.PushClipRect({axis.left, at.y}, {axis.right, bottom}, true);
   for (size_t i = 0; i < formats.size(); ++i) {
     const float top = at.y + row * static_cast<float>(i);
-    draw_row(frame, axis, formats[i], top + frame.px(4), top + row - frame.px(3));
+    draw_values(frame, axis, formats[i], top + frame.px(4), top + row - frame.px(4));
   }
   if (std::isfinite(number)) {
     const float x = axis.x(number);
@@ -200,7 +122,8 @@ void draw_line_tab(const LabFrame& frame) {
                 .c_str());
   }
   label("lab/line/key",
-        "Blue: normal numbers. Yellow: subnormal numbers. White: zero and the entered number.",
+        "Blue: normal numbers. Yellow: subnormal numbers. The line through all rows: the entered "
+        "number.",
         frame.fonts.small, frame.theme.soft);
 }
 

@@ -95,37 +95,78 @@ void draw_bits(const LabFrame& frame, const RoundingPlace& place) {
       "the last kept bit is 1.");
 }
 
-/// Draws the value between its neighbours.
-void draw_between(const LabFrame& frame, const RoundingPlace& place) {
-  const FloatFormat& format = frame.lab.shown();
-  ImDrawList& list = *ImGui::GetWindowDrawList();
-  const float width = std::min(ImGui::GetContentRegionAvail().x, frame.px(420));
-  const ImVec2 at = ImGui::GetCursorScreenPos();
-  ImFont* small = frame.fonts.small;
-  const float left = at.x + frame.px(8), right = at.x + width - frame.px(8);
-  const float y = at.y + frame.px(16);
-  list.AddLine({left, y}, {right, y}, frame.theme.axis, frame.scale * 2);
-  const float middle = (left + right) / 2;
-  list.AddLine({middle, y - frame.px(4)}, {middle, y + frame.px(4)}, frame.theme.axis, frame.scale);
-  for (const float x : {left, right}) {
-    list.AddCircleFilled({x, y}, frame.px(5), frame.fraction_color());
+/// Returns the names of the modes that round the value to `target`, with commas.
+std::string modes_to(const LabFrame& frame, double value, float target) {
+  std::string names;
+  for (const RoundingMode mode : kAllRoundingModes) {
+    const double rounded = round_to_format(value, frame.lab.shown(),
+                                           Rounding{.mode = mode, .random = frame.lab.random})
+                               .value;
+    if (static_cast<float>(rounded) != target) continue;
+    if (!names.empty()) names += ", ";
+    names += rounding_mode_name(mode);
   }
-  const float x = left + (right - left) * static_cast<float>(place.fraction);
-  list.AddTriangleFilled({x, y - frame.px(2)}, {x - frame.px(5), y - frame.px(11)},
-                         {x + frame.px(5), y - frame.px(11)}, frame.theme.cursor);
+  return names;
+}
+
+/// Draws the value between its neighbours, as a triangle to drag, and which modes choose which.
+void draw_between(const LabFrame& frame, double value, const RoundingPlace& place, float height) {
+  FloatLab& lab = frame.lab;
+  const FloatFormat& format = lab.shown();
+  const Theme& theme = frame.theme;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const float width = std::max(ImGui::GetContentRegionAvail().x, frame.px(240));
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  ImFont* small = frame.fonts.text;
+  ImFont* font = frame.fonts.text;
+  const float left = at.x + frame.px(40), right = at.x + width - frame.px(40);
+  const float y = std::round(at.y + height * 0.5f);
+  list.AddRectFilled(at, {at.x + width, at.y + height}, theme.plot, frame.px(3));
+  ImGui::SetCursorScreenPos(at);
+  ImGui::InvisibleButton("##between", {width, height});
   const std::string below = value_text(place.below, format);
   const bool beyond = std::fabs(static_cast<double>(place.above)) > format.max_finite();
   const std::string above = beyond ? "beyond the largest" : value_text(place.above, format);
-  const float text_y = y + frame.px(8);
-  list.AddText(small, font_size(*small), {at.x, text_y}, frame.theme.ink, below.c_str());
-  list.AddText(small, font_size(*small), {at.x + width - text_width(small, above), text_y},
-               beyond ? frame.theme.lost : frame.theme.ink, above.c_str());
+  track_item("lab/between", fmt::format("{} to {}", below, above));
+  if (ImGui::IsItemActive() && std::isfinite(place.above)) {
+    const double part = std::clamp(
+        static_cast<double>((ImGui::GetIO().MousePos.x - left) / (right - left)), 0.0, 0.995);
+    const double low = static_cast<double>(place.below), high = static_cast<double>(place.above);
+    // Steps of 1/64 ulp are exact and keep the text short.
+    const double moved = low + (high - low) * std::round(part * 64.0) / 64.0;
+    if (moved != high && moved != 0.0) lab.value = fmt::format("{}", moved);
+  }
+  list.AddLine({left, y}, {right, y}, theme.axis, frame.px(2));
+  for (int i = 1; i < 8; ++i) {
+    const float x = left + (right - left) * static_cast<float>(i) / 8.0f;
+    const float size = frame.px(i == 4 ? 7 : 4);
+    list.AddLine({x, y - size}, {x, y + size}, theme.axis, frame.scale);
+  }
+  lab_centered(small, (left + right) / 2, y + frame.px(9), theme.soft, "halfway");
+  const float x = left + (right - left) * static_cast<float>(place.fraction);
+  const bool up = static_cast<float>(round_to_format(value, format).value) == place.above;
+  list.AddLine({up ? x : left, y}, {up ? right : x, y}, with_alpha(theme.accent, 0.8f),
+               frame.px(3));
+  for (const float end : {left, right}) {
+    list.AddCircleFilled({end, y}, frame.px(6), frame.fraction_color());
+  }
+  list.AddTriangleFilled({x, y - frame.px(2)}, {x - frame.px(7), y - frame.px(15)},
+                         {x + frame.px(7), y - frame.px(15)}, theme.cursor);
   const std::string part = fmt::format("{:.4g} ulp", place.fraction);
-  list.AddText(small, font_size(*small), {std::round(middle - text_width(small, part) / 2), text_y},
-               frame.theme.soft, part.c_str());
-  track_rect("lab/between", at, {at.x + width, text_y + font_size(*small)},
-             fmt::format("{} to {}", below, above));
-  ImGui::Dummy({width, frame.px(28) + font_size(*small)});
+  const float half = text_width(font, part) / 2 + frame.px(4);
+  lab_centered(font, std::clamp(x, at.x + half, at.x + width - half),
+               y - frame.px(19) - font_size(*font), theme.ink, part);
+  const float name_y = y + frame.px(12), modes_y = name_y + font_size(*font) + frame.px(6);
+  list.AddText(font, font_size(*font), {left - frame.px(6), name_y}, theme.ink, below.c_str());
+  list.AddText(font, font_size(*font), {right + frame.px(6) - text_width(font, above), name_y},
+               beyond ? theme.lost : theme.ink, above.c_str());
+  const std::string down_modes = fitted(modes_to(frame, value, place.below), small, width * 0.46f);
+  const std::string up_modes = fitted(modes_to(frame, value, place.above), small, width * 0.46f);
+  list.AddText(small, font_size(*small), {left - frame.px(6), modes_y}, theme.soft,
+               down_modes.c_str());
+  list.AddText(small, font_size(*small),
+               {right + frame.px(6) - text_width(small, up_modes), modes_y}, theme.soft,
+               up_modes.c_str());
 }
 
 }  // namespace
@@ -146,12 +187,12 @@ void draw_rounding_tab(const LabFrame& frame) {
     return;
   }
   ImGui::Dummy({0, frame.px(2)});
-  const float room = ImGui::GetContentRegionAvail().x;
-  const bool beside = room > frame.px(860);
-  ImGui::BeginGroup();
   if (const std::optional<RoundingPlace> place = rounding_place(*value, lab.shown())) {
     draw_bits(frame, *place);
-    draw_between(frame, *place);
+    const float table =
+        9.0f * (font_size(*frame.fonts.text) + 2.0f * ImGui::GetStyle().CellPadding.y);
+    draw_between(frame, *value, *place,
+                 std::min(lab_room(frame, 130, table + frame.px(8)), frame.px(330)));
   } else {
     label("lab/value/special",
           std::isnan(*value) || std::isinf(*value) || *value == 0.0
@@ -159,8 +200,6 @@ void draw_rounding_tab(const LabFrame& frame) {
               : "Far beyond the largest value: no neighbours to choose from.",
           frame.fonts.text, frame.theme.soft);
   }
-  ImGui::EndGroup();
-  if (beside) ImGui::SameLine(frame.px(480));
   draw_modes(frame, *value);
 }
 

@@ -22,7 +22,7 @@ std::string log2_text(double value) {
   return power_text(std::log2(value));
 }
 
-std::string rate_text(double rate) { return rate == 0.0 ? "0" : percent(rate); }
+std::string cell_rate(double rate) { return rate == 0.0 ? "0" : percent(rate); }
 
 /// Returns "25,600 weights", including constants used as weights, or "no weights".
 std::string weights_text(const Frame& frame, const LayerModel& layer) {
@@ -85,12 +85,12 @@ void draw_tensors(const Frame& frame, const LayerModel& layer) {
       continue;
     }
     const Rates rates = rates_of(*stats, info.format);
-    cell("zero", rate_text(rates.zero));
-    cell("overflow", rate_text(rates.overflow));
-    cell("non_finite", rate_text(rates.non_finite()));
-    cell("underflow", rate_text(rates.underflow));
-    cell("subnormal", rate_text(rates.subnormal));
-    cell("lost", info.role == Role::update ? rate_text(rates.lost) : "");
+    cell("zero", cell_rate(rates.zero));
+    cell("overflow", cell_rate(rates.overflow));
+    cell("non_finite", cell_rate(rates.non_finite()));
+    cell("underflow", cell_rate(rates.underflow));
+    cell("subnormal", cell_rate(rates.subnormal));
+    cell("lost", info.role == Role::update ? cell_rate(rates.lost) : "");
     cell("largest", log2_text(stats->max_abs));
     const int64_t finite = stats->n - stats->non_finite();
     cell("rms",

@@ -62,7 +62,7 @@ TEST(CliCompletion, SubcommandsAndFlags) {
   const Completion complete;
   EXPECT_THAT(complete.at("halfscope "),
               IsSupersetOf({"train", "run", "diagnose", "report", "view", "inspect", "cost",
-                            "mma-check", "fprev", "doctor", "completion", "help"}));
+                            "float", "mma-check", "fprev", "doctor", "completion", "help"}));
   EXPECT_THAT(complete.at("halfscope re"), ElementsAre("report"));
   EXPECT_THAT(complete.at("halfscope help ru"), ElementsAre("run"));
   EXPECT_THAT(complete.at("halfscope help plans"), ElementsAre("plans"));
@@ -113,8 +113,8 @@ TEST(CliCompletion, EveryFlagOfEverySubcommandIsThere) {
   const Bench bench;
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string script = bench.run({"completion", shell}).out;
-    for (const char* name : {"train", "run", "diagnose", "report", "inspect", "cost", "mma-check",
-                             "fprev", "doctor"}) {
+    for (const char* name : {"train", "run", "diagnose", "report", "inspect", "cost", "float",
+                             "mma-check", "fprev", "doctor"}) {
       for (std::string line : lines_of(bench.run({name, "--help"}).out)) {
         const size_t start = line.find("--");
         if (start == std::string::npos || start > 8) continue;

@@ -25,7 +25,7 @@ DATA = pathlib.Path(os.environ.get("HALFSCOPE_TEST_DATA", ROOT.parent / "shared"
 # What `needs:` may name, below the data folder.
 NEEDS = {"mnist": "mnist", "cifar10": "cifar10-subset", "models": "models", "mma-vectors": "mma-vectors"}
 ENVIRONMENT = {**os.environ, "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "NO_COLOR": "1",
-               "HALFSCOPE_CACHE": "", "COLUMNS": "80"}
+               "HALFSCOPE_CACHE": "", "HALFSCOPE_PROGRESS": "", "COLUMNS": "80"}
 # Files that snippets of a language must be parts of.
 SNIPPETS = {"cpp": "examples/*.cpp", "c++": "examples/*.cpp", "c": "examples/*.c",
             "cmake": "tests/install/*/CMakeLists.txt"}

@@ -365,6 +365,10 @@ TEST(App, TheFloatLabShowsAllFormats) {
     EXPECT_TRUE(row.visible) << each.name;
     EXPECT_LE(row.max.y, 760.0f) << each.name;
   }
+  user.click("lab/in/bf16");
+  user.frame(2);
+  EXPECT_EQ(user.app().lab().shown(), kBf16);
+  EXPECT_TRUE(user.has("lab/in/bf16")) << "the lab stays open";
 }
 
 TEST(App, ComparesTwoRuns) {

@@ -13,6 +13,8 @@
 namespace halfscope::gui {
 namespace {
 
+constexpr int kTabs = static_cast<int>(LabTab::puzzles) + 1;
+
 class Lab : public ::testing::Test {
  protected:
   explicit Lab(ImVec2 size = {1424, 700}) : size_(size), ui([this] { draw(); }, size) {
@@ -82,7 +84,7 @@ TEST_F(Lab, StepsAndTypedNumbers) {
   EXPECT_EQ(ui.text("lab/ulp"), "2^-14");
   EXPECT_EQ(ui.text("lab/neighbours"), "0.09991455078125  and  0.10003662109375");
   enter("lab/entry", "x1");
-  EXPECT_NE(ui.text("lab/entry/problem").find("not a number"), std::string::npos);
+  EXPECT_NE(ui.text("lab/entry/problem").find("neither a number nor a code"), std::string::npos);
   EXPECT_EQ(lab.code, 0x2e66u) << "nonsense changes nothing";
 }
 
@@ -173,15 +175,35 @@ TEST_F(Lab, SumsStandStill) {
   EXPECT_EQ(ui.text("lab/sums/bf16/still"), "256 terms");
   EXPECT_EQ(ui.text("lab/sums/fp32/still"), "-");
   EXPECT_EQ(ui.text("lab/sums/fp16 Kahan/last"), "4096");
+  EXPECT_EQ(ui.text("lab/sums/why"),
+            "Half an ulp of 2048 is 1: adding 1 is a tie, and ties go to even. The sum stays.");
   ui.drag("lab/count", {300, 0});
-  EXPECT_EQ(lab.count, 131072);
+  EXPECT_EQ(lab.terms, "131072x1");
   EXPECT_EQ(ui.text("lab/sums/fp16/last"), "2048");
-  for (const char* term : {"0", "60000", "-3", "1e-9", "inf", "x"}) {
-    lab.term = term;
-    lab.count = 64;
+  for (const char* terms : {"64x0", "64x60000", "64x-3", "64x1e-9", "1,64x-0.25", "x"}) {
+    lab.terms = terms;
     ui.frame(2);
   }
   EXPECT_TRUE(ui.has("lab/term/problem"));
+}
+
+TEST_F(Lab, SumsOfAListAndTheirMarker) {
+  ui.click("lab/tab/accumulate");
+  ui.click("lab/terms/example/1");
+  EXPECT_EQ(lab.terms, "1,1000x1e-3");
+  EXPECT_EQ(ui.text("lab/sums/moment"), "After 1001 terms in fp16:") << "it never stalls";
+  const TrackedItem plot = ui.item("lab/sums/plot");
+  ui.drag_from({plot.center().x, plot.center().y}, {40, 0});
+  EXPECT_GT(lab.moment, 400);
+  EXPECT_LT(lab.moment, 700);
+  EXPECT_EQ(ui.text("lab/sums/moment"), "After " + std::to_string(lab.moment) + " terms in fp16:");
+  EXPECT_NE(ui.text("lab/sums/why").find("is rounded to"), std::string::npos);
+  const int bins = std::stoi(ui.text("lab/sums/bins"));
+  EXPECT_GE(bins, 6);
+  EXPECT_LE(bins, 12);
+  ui.click("lab/terms/example/3");
+  EXPECT_EQ(lab.moment, -1) << "other terms, other marker";
+  EXPECT_EQ(ui.text("lab/sums/fp16/still"), "overflows");
 }
 
 TEST_F(Lab, NumberLine) {
@@ -221,19 +243,50 @@ TEST_F(Lab, FormatsAndTheMapOfCodes) {
 }
 
 TEST_F(Lab, PresetsOpenTheirTab) {
-  ui.click("lab/preset/0");
+  const auto choose = [&](int which) {
+    ui.click("lab/preset");
+    ui.click("lab/preset/" + std::to_string(which));
+    ui.frame(2);
+  };
+  EXPECT_TRUE(ui.has("lab/try"));
+  choose(0);
+  EXPECT_FALSE(ui.has("lab/try")) << "the note takes its place";
   EXPECT_EQ(ui.text("lab/exact"), "65504");
   EXPECT_NE(ui.text("lab/note").find("infinity"), std::string::npos);
-  ui.click("lab/preset/1");
+  choose(1);
   EXPECT_EQ(ui.text("lab/result/value"), "2048   0x6800");
-  ui.click("lab/preset/2");
+  choose(2);
   EXPECT_EQ(ui.text("lab/in/fp16/value"), "0.0999755859375");
-  ui.click("lab/preset/3");
+  choose(3);
   EXPECT_EQ(ui.text("lab/exact"), "0.000000059604644775390625");
-  ui.click("lab/preset/4");
+  choose(4);
   EXPECT_EQ(ui.text("lab/sums/fp16/still"), "2048 terms");
-  ui.click("lab/preset/5");
+  choose(5);
   EXPECT_EQ(ui.text("lab/mode/nearest-even/result"), "2048");
+  choose(6);
+  EXPECT_EQ(ui.text("lab/result/value"), "infinity   0x7c00");
+  choose(7);
+  EXPECT_EQ(ui.text("lab/result/value"), "0   0x0000");
+  choose(8);
+  EXPECT_EQ(ui.text("lab/same/fp16"), "rounded");
+  lab.shift = 0.0;
+  ui.frame(2);
+  EXPECT_EQ(ui.text("lab/same/fp16"), "underflow");
+  choose(9);
+  EXPECT_EQ(ui.text("lab/same/bf16"), "rounded");
+  choose(10);
+  // NumPy and ml_dtypes: the bf16 numbers sum to 10.00146484375, and in fp32 to 10.001465.
+  EXPECT_NE(ui.text("lab/walk/text").find("rounding them costs 0.015%"), std::string::npos)
+      << ui.text("lab/walk/text");
+  choose(11);
+  EXPECT_EQ(lab.blocks.format, "mxfp4");
+  EXPECT_EQ(ui.text("lab/blocks/scale/0"), "shared scale 2^3 = 8 (ue8m0 0x82)");
+  choose(12);
+  EXPECT_TRUE(ui.has("lab/drops/board"));
+  choose(13);
+  EXPECT_NE(ui.text("lab/walk/title").find("round the product"), std::string::npos);
+  choose(14);
+  EXPECT_NE(ui.text("lab/walk/text").find("8 of 9 products vanish"), std::string::npos);
   ui.click("lab/tab/bits");
   EXPECT_FALSE(ui.has("lab/note")) << "notes go with their tab";
 }
@@ -241,13 +294,15 @@ TEST_F(Lab, PresetsOpenTheirTab) {
 TEST_F(Lab, EveryFormatInEveryTab) {
   for (const char* format : {"fp32", "e2m1", "e8m0b130", "e2m0finite", "e5m10fn", "e4m3fnuz",
                              "fp16:ftz", "e3m0", "e8m23b127:sat"}) {
-    for (int tab = 0; tab < 6; ++tab) {
+    for (int tab = 0; tab < kTabs; ++tab) {
       for (const char* number : {"0", "1", "-inf", "nan", "1e-300", "3e38"}) {
         lab.open(std::string(format) + " " + number);
         lab.value = number;
         lab.a = number;
-        lab.term = number;
-        lab.count = 32;
+        lab.terms = std::string("32x") + number;
+        lab.drops.value = number;
+        lab.walk.kind = static_cast<WalkState::Kind>(tab % 3);
+        lab.walk.a = lab.walk.list_a = number;
         lab.tab = static_cast<LabTab>(tab);
         ui.frame(1);
       }
@@ -261,7 +316,7 @@ class NarrowLab : public Lab {
 };
 
 TEST_F(NarrowLab, FitsItsWidth) {
-  for (int tab = 0; tab < 6; ++tab) {
+  for (int tab = 0; tab < kTabs; ++tab) {
     lab.tab = static_cast<LabTab>(tab);
     lab.open("fp32 0.1");
     lab.tab = static_cast<LabTab>(tab);

@@ -153,6 +153,21 @@ TEST_F(ViewProgram, ScriptsMoveItAndSayWhatTheyCannotDo) {
   EXPECT_THAT(bad.said, HasSubstr("no/such/thing"));
 }
 
+TEST_F(ViewProgram, AScriptWaitsForTheLab) {
+  if (const std::string why = no_opengl(); !why.empty()) GTEST_SKIP() << why;
+  const auto script = folder_ / "script.txt", progress = folder_ / "puzzles.json";
+  // Only a solved level offers the next one, and only one that has been opened has choices.
+  std::ofstream(script) << "frames 3\nclick lab/tab/puzzles\nwait lab\n"
+                           "click lab/puzzle/choice/c\nclick lab/puzzle/run\nwait lab\n"
+                           "click lab/puzzle/next\nwait lab\nclick lab/puzzle/choice/e\n";
+  setenv("HALFSCOPE_PROGRESS", progress.c_str(), 1);
+  const Outcome outcome = view({"--lab", "fp16 0.1", "--screenshot", (folder_ / "x.png").string(),
+                                "--script", script.string()});
+  unsetenv("HALFSCOPE_PROGRESS");
+  EXPECT_EQ(outcome.code, 0) << outcome.said;
+  EXPECT_THAT(test::read_text(progress), HasSubstr("01-average-of-ones"));
+}
+
 TEST_F(ViewProgram, AScriptWritesPanelsAsSvg) {
   if (const std::string why = no_opengl(); !why.empty()) GTEST_SKIP() << why;
   const auto script = folder_ / "script.txt";

@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 1> kCoreMay{"core"};
 constexpr std::array<std::string_view, 2> kEmulationMay{"core", "emulation"};
 constexpr std::array<std::string_view, 2> kGpuMay{"core", "gpu"};
 constexpr std::array<std::string_view, 2> kAnalysisMay{"core", "analysis"};
-constexpr std::array<std::string_view, 3> kGuiMay{"core", "analysis", "gui"};
+constexpr std::array<std::string_view, 4> kGuiMay{"core", "emulation", "analysis", "gui"};
 constexpr std::array<std::string_view, 6> kCliMay{"core",     "emulation", "gpu",
                                                   "analysis", "gui",       "cli"};
 constexpr std::array<std::string_view, 4> kPythonMay{"core", "emulation", "analysis", "python"};
@@ -55,7 +55,8 @@ constexpr auto kFolders = std::to_array<std::string_view>(
      "core/numeric/scaling", "core/numeric/sums", "core/numeric/sum_orders",
      "core/numeric/statistics", "core/bodies", "core/data", "core/plan", "core/graph", "core/ops",
      "core/policy/grappler", "core/policy", "core/models", "core/lower", "core/onnx",
-     "core/backend", "core/observe", "core/train", "core/models/zoo", "core/c_api", "core/testing",
+     "core/backend", "core/observe", "core/train", "core/models/zoo", "core/lab", "core/c_api",
+     "core/testing",
      //
      "emulation", "emulation/measure", "emulation/gemm", "emulation/engine",
      //
@@ -95,10 +96,11 @@ constexpr std::array<Library, 20> kLibraries{{
     {"libzip", {"zip.h"}, {"core/data/", "cli/tasks/doctor.cpp"}},
     {"nlohmann-json",
      {"nlohmann/"},
-     {"core/json_keys.cpp", "core/policy/*.cpp", "analysis/", "gui/", "cli/"}},
+     {"core/json_keys.cpp", "core/policy/*.cpp", "core/lab/*.cpp", "analysis/", "gui/", "cli/"}},
     {"fmt",
      {"fmt/"},
-     {"core/policy/*.cpp", "core/data/", "emulation/", "gpu/", "analysis/", "gui/", "cli/"}},
+     {"core/policy/*.cpp", "core/data/", "core/lab/", "emulation/", "gpu/", "analysis/", "gui/",
+      "cli/"}},
     {"CLI11", {"CLI/"}, {"cli/", "gui/main.cpp", "gui/app/view_options.cpp"}},
     {"OpenMP", {"omp.h"}, {"emulation/", "analysis/proof/side_by_side.cpp", "cli/"}},
     {"x86 intrinsics", {"immintrin.h", "x86intrin.h", "cpuid.h"}, {"emulation/"}},

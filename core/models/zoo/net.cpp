@@ -71,22 +71,22 @@ void Net::add_array(const std::string& name, const Shape& shape, std::vector<flo
   batch_ = shape[0];
 }
 
-ValueId Net::in(const Shape& shape, std::vector<float> values) {
-  const std::string text = name();
+ValueId Net::in(const Shape& shape, std::vector<float> values, const std::string& named) {
+  const std::string text = named.empty() ? name() : named;
   add_array(text, shape, std::move(values), {});
   const ValueId value = graph().add_input(text, shape);
   if (model_.input == kNone) model_.input = value;
   return value;
 }
 
-ValueId Net::index_in(const Shape& shape, std::vector<int32_t> values) {
-  const std::string text = name();
+ValueId Net::index_in(const Shape& shape, std::vector<int32_t> values, const std::string& named) {
+  const std::string text = named.empty() ? name() : named;
   add_array(text, shape, {}, std::move(values));
   return graph().add_input(text, shape, ElementType::index);
 }
 
-ValueId Net::variable(const Shape& shape, std::vector<float> values) {
-  const std::string text = name();
+ValueId Net::variable(const Shape& shape, std::vector<float> values, const std::string& named) {
+  const std::string text = named.empty() ? name() : named;
   model_.initial[text] = Tensor{shape, std::move(values)};
   return graph().add_variable(text, shape, {});
 }

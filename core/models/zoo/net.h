@@ -52,11 +52,12 @@ class Net {
 
   Draw draw;
 
+  // Inputs, variables and outputs get a meaningless name unless they are given one.
   /// Adds an input for `shape[0]` samples at once; `values` are those of all samples.
-  ValueId in(const Shape& shape, std::vector<float> values);
-  ValueId index_in(const Shape& shape, std::vector<int32_t> values);
+  ValueId in(const Shape& shape, std::vector<float> values, const std::string& named = "");
+  ValueId index_in(const Shape& shape, std::vector<int32_t> values, const std::string& named = "");
   /// Adds a trained variable that starts with these values.
-  ValueId variable(const Shape& shape, std::vector<float> values);
+  ValueId variable(const Shape& shape, std::vector<float> values, const std::string& named = "");
   ValueId buffer(const Shape& shape, std::vector<float> values);
   ValueId constant(const Shape& shape, std::vector<float> values);
   ValueId constant(double value) { return graph().add_constant(static_cast<float>(value)); }
@@ -126,6 +127,8 @@ class Net {
   }
   const Shape& shape(ValueId value) const { return model_.graph.value(value).shape; }
   Graph& graph() { return model_.graph; }
+  /// Returns the samples of the first input.
+  int64_t samples() const { return arrays_.front().samples; }
 
  private:
   std::string name();

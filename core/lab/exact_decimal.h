@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace halfscope::gui {
+namespace halfscope::lab {
 
 class ExactDecimal {
  public:
@@ -39,4 +39,4 @@ class ExactDecimal {
   size_t decimals_ = 0;   ///< number of digits after the point
 };
 
-}  // namespace halfscope::gui
+}  // namespace halfscope::lab

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gui/lab/exact_decimal.h"
+#include "core/lab/exact_decimal.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <vector>
 
-namespace halfscope::gui {
+namespace halfscope::lab {
 namespace {
 
 constexpr int kMostExponent = 400;
@@ -146,4 +146,4 @@ ExactDecimal operator*(const ExactDecimal& a, const ExactDecimal& b) {
   return result;
 }
 
-}  // namespace halfscope::gui
+}  // namespace halfscope::lab
