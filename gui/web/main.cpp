@@ -32,6 +32,7 @@ class Page {
   Page();
   void frame();
   void wake() noexcept { frames_ = kFramesAfterInput; }
+  const char* place(const char* path);
   void open(const std::string& link) {
     open_link(lab_, link);
     link_ = link_of(lab_);
@@ -52,7 +53,8 @@ class Page {
   float scale_ = 0.0f;
   int frames_ = kFramesAfterInput;
   double last_ = 0.0;
-  std::string link_, title_;
+  std::string link_, title_, place_;
+  std::unique_ptr<Tracker> tracker_;  ///< from the first place() on
 };
 
 Page* the_page = nullptr;
@@ -104,6 +106,21 @@ void Page::fit() {
   apply_style(dark_ ? dark_theme() : light_theme(), scale_);
   styled_ = true;
   wake();
+}
+
+/// Returns "x y", the center of a widget in pixels of the page; "" before it was drawn. For tests.
+const char* Page::place(const char* path) {
+  if (!tracker_) {
+    tracker_ = std::make_unique<Tracker>();
+    set_tracker(tracker_.get());
+  }
+  wake();
+  place_.clear();
+  if (const TrackedItem* item = tracker_->find(path)) {
+    const ImVec2 center = item->center();
+    place_ = std::to_string(center.x / scale_) + " " + std::to_string(center.y / scale_);
+  }
+  return place_.c_str();
 }
 
 void Page::draw_header() {
@@ -168,6 +185,7 @@ void Page::frame() {
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
   first_ = false;
+  if (tracker_) tracker_->begin_frame();
   ImGui::NewFrame();
   draw();
   ImGui::Render();
@@ -185,8 +203,12 @@ void Page::frame() {
 
 extern "C" {
 
-/// The page calls these: the address was changed by hand, or a paste has arrived.
+/// The page calls these: the address was changed by hand, or a paste has arrived. Tests ask where
+/// a widget is.
 EMSCRIPTEN_KEEPALIVE void halfscope_open(const char* link) { halfscope::gui::the_page->open(link); }
+EMSCRIPTEN_KEEPALIVE const char* halfscope_place(const char* path) {
+  return halfscope::gui::the_page->place(path);
+}
 EMSCRIPTEN_KEEPALIVE void halfscope_wake() { halfscope::gui::the_page->wake(); }
 }
 

@@ -22,9 +22,11 @@ PAGES = [
     ("tab=arithmetic", TENTH, "arithmetic"),
     ("tab=accumulate", TENTH, "accumulate"),
     ("tab=formats", TENTH, "formats"),
+    ("tab=step", TENTH, "step"),  # trains
+    ("tab=puzzles", TENTH, "puzzles"),  # runs networks
+    ("tab=blocks", TENTH, "blocks"),
     ("nonsense", TENTH, None),
 ]
-FIELD = (300, 88)  # the number on the tab of bits
 
 failures = 0
 
@@ -56,10 +58,19 @@ def check_pages(browser, page, folder):
     check(len(pictures) == len(names), "every tab has a picture of its own")
 
 
+def click_widget(browser, path):
+    """Clicks a widget by its path (gui/widgets/track.h)."""
+    place = f"Module.ccall('halfscope_place', 'string', ['string'], ['{path}'])"
+    if not browser.wait(place, 5):
+        check(False, f"no widget {path}")
+        return
+    browser.click(*map(float, browser.ask(place).split()))
+
+
 def check_use(browser, page):
     browser.go(page + "#fp16 0.1")
     browser.wait("document.body && document.body.dataset.pictures >= 4")
-    browser.click(*FIELD)
+    click_widget(browser, "lab/entry")
     browser.press_control("A")
     browser.type("2049")
     check(browser.wait("document.title.startsWith('fp16 2049 = 2048 ')", 5),
@@ -86,7 +97,7 @@ def check_use(browser, page):
     browser.ask("location.hash = '#bf16 1&tab=line'")
     check(browser.wait("document.title.startsWith('bf16 1 = 1 ')", 5),
           f"another fragment by hand: '{browser.ask('document.title')}'")
-    browser.click(1340, 19)  # Copy link
+    click_widget(browser, "page/copy_link")
     check(browser.wait("page.pasted.endsWith('lab.html#bf16%201&tab=line')", 5),
           f"copying the link: {browser.ask('page.pasted.split(String.fromCharCode(47)).pop()')}")
     browser.size(700, 500, 2)
