@@ -11,6 +11,7 @@
 #include "cli/args/arguments.h"
 #include "cli/args/help.h"
 #include "cli/commands/command.h"
+#include "cli/mpi/job.h"
 #include "cli/terminal/output.h"
 #include "core/data/stored_array.h"
 #include "core/error.h"
@@ -22,9 +23,11 @@ namespace {
 
 /// Messages repeat names from files, which must not act on a terminal.
 int fail(const std::string& what, const std::string& hint, int code) {
-  std::cerr << "halfscope: " << printable_name(what) << '\n';
-  if (!hint.empty()) std::cerr << "hint: " << printable_name(hint) << '\n';
-  return code;
+  if (prints_errors()) {
+    std::cerr << "halfscope: " << rank_prefix() << printable_name(what) << '\n';
+    if (!hint.empty()) std::cerr << "hint: " << printable_name(hint) << '\n';
+  }
+  return leave_mpi_job(code, true);
 }
 
 /// Returns the command line, quoted for a shell.
@@ -105,7 +108,9 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   using halfscope::Error;
   try {
-    return halfscope::run(argc, argv);
+    return halfscope::leave_mpi_job(halfscope::run(argc, argv), false);
+  } catch (const halfscope::SilentEnd&) {
+    return halfscope::leave_mpi_job(0, false);
   } catch (const Error& e) {
     return halfscope::fail(e.what(), e.hint(), e.kind() == halfscope::ErrorKind::usage ? 2 : 3);
   } catch (const std::bad_alloc&) {

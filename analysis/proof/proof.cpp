@@ -216,7 +216,8 @@ std::optional<Proof> prove(const ProofRequest& request, const Dataset& data,
   proof.seed = request.training.seed;
   const LaneConfig original{
       .plan = request.original, .scaler = request.scaler, .backend = request.backend};
-  const std::unique_ptr<TrialRunner> trials = training_trials(request, data, progress, stop);
+  std::unique_ptr<TrialRunner> trials = training_trials(request, data, progress, stop);
+  if (request.share) trials = request.share(std::move(trials));
   SearchRequest wanted = search_request(request.search);
   wanted.trains = true;
   wanted.state_format = request.training.state_format;

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,8 @@ struct SearchOptions {
   std::function<void(const std::vector<TriedEdit>&)> on_trial{};
 };
 
+class TrialRunner;
+
 /// Inputs of a proof by training.
 struct ProofRequest {
   TrainConfig training;  ///< of the run; its lanes are ignored
@@ -60,6 +63,8 @@ struct ProofRequest {
   std::vector<HarmItem> harm = {};
   std::optional<Twins> twins = std::nullopt;  ///< if they have just been trained
   SearchOptions search{};
+  /// Returns a runner that also has other processes run trials; if empty, this process runs all.
+  std::function<std::unique_ptr<TrialRunner>(std::unique_ptr<TrialRunner>)> share{};
 };
 
 /// Inputs of a proof by inference.

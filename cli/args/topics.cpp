@@ -242,7 +242,9 @@ std::string reduce_text() {
          "Examples:\n"
          "  halfscope train --ranks 4\n"
          "  halfscope train --ranks 4 --reduce tree:format=bf16\n"
-         "  halfscope train --ranks 4 --reduce ring:format=fp16,average=after,vote=one\n";
+         "  halfscope train --ranks 4 --reduce ring:format=fp16,average=after,vote=one\n"
+         "  mpirun -n 4 halfscope train --reduce ring:format=bf16\n\n"
+         "mpirun makes each rank a process; results have the same bits.\n";
 }
 
 }  // namespace

@@ -16,8 +16,10 @@
 #include "cli/args/recording.h"
 #include "cli/args/zoo_case.h"
 #include "cli/commands/command.h"
+#include "cli/mpi/job.h"
 #include "cli/tasks/advised_fix.h"
 #include "cli/tasks/audit.h"
+#include "cli/tasks/dealt_trials.h"
 #include "cli/tasks/diagnosed_run.h"
 #include "cli/tasks/twin_folder.h"
 #include "cli/tasks/verify.h"
@@ -359,7 +361,29 @@ int audit(const DiagnoseOptions& options) {
   return exit_code(audit_findings(lanes), options.fail_on);
 }
 
+int diagnose_here(const DiagnoseOptions& options);
+
+/// In a job of several processes, the others run trials of the proof.
 int diagnose(const DiagnoseOptions& options) {
+  MpiJob* const job = mpi_job();
+  if (job == nullptr) return diagnose_here(options);
+  begin_together(
+      *job, [&] { check_options(options); }, [] { return fmt::format("version={}\n", kVersion); });
+  if (!job->records()) {
+    serve_proofs(*job);
+    return 0;
+  }
+  try {
+    const int code = diagnose_here(options);
+    end_serving(*job);
+    return code;
+  } catch (...) {
+    end_serving(*job);
+    throw;
+  }
+}
+
+int diagnose_here(const DiagnoseOptions& options) {
   check_options(options);
   const bool plan_printed = options.out == kStandardOutput, prints_fix = !options.fix_as.empty();
   if (options.threads > 0) omp_set_num_threads(options.threads);

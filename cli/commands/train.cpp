@@ -11,6 +11,8 @@
 #include "cli/args/config_file.h"
 #include "cli/args/setting.h"
 #include "cli/commands/command.h"
+#include "cli/mpi/job.h"
+#include "cli/tasks/dealt_trials.h"
 #include "cli/tasks/record_training.h"
 #include "cli/tasks/training.h"
 #include "cli/tasks/verify.h"
@@ -91,6 +93,24 @@ void check_training_files(const Settings& settings) {
   }
 }
 
+/// Returns the settings of one process of a job, whose processes are the ranks. Only the process
+/// that records writes and prints.
+Settings settings_of_process(Settings settings, const MpiJob& job) {
+  if (!settings.is_given("ranks")) {
+    settings.ranks = job.size();
+    settings.given.insert("ranks");
+  }
+  if (settings.threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) {
+    settings.threads = threads_of_process();
+  }
+  if (job.records()) return settings;
+  settings.out = settings.save_weights = settings.save_ema = settings.checkpoint = "";
+  settings.checkpoint_every = 0;
+  settings.verify = settings.json = settings.kernels = false;
+  settings.quiet = true;
+  return settings;
+}
+
 /// Writes the last lane's weights. Returns false if that lane failed.
 bool write_weights(const Trainer& trainer, int lane, const Settings& settings) {
   if (!trainer.has_lane(static_cast<size_t>(lane))) {
@@ -115,14 +135,30 @@ bool write_weights(const Trainer& trainer, int lane, const Settings& settings) {
 
 }  // namespace
 
-int train(const Settings& settings, const std::string& command_line,
+int train(const Settings& given, const std::string& command_line,
           const std::function<void()>& started) {
-  train_config(settings);  // reports bad settings before any work
-  active_isa();            // likewise a bad HALFSCOPE_ISA
-  check_training_files(settings);
-  RecordedTraining training(settings, command_line);
+  MpiJob* const job = mpi_job();
+  const bool records = job == nullptr || job->records();
+  const Settings settings = job == nullptr ? given : settings_of_process(given, *job);
+  std::optional<RecordedTraining> prepared;
+  const auto prepare = [&] {
+    train_config(settings);  // reports bad settings before any work
+    active_isa();            // likewise a bad HALFSCOPE_ISA
+    if (records) check_training_files(settings);
+    prepared.emplace(settings, command_line, job);
+  };
+  if (job == nullptr) {
+    prepare();
+  } else {
+    begin_together(*job, prepare, [&] { return prepared->facts(); });
+  }
+  RecordedTraining& training = *prepared;
   started();
   training.run();
+  if (!records) {
+    if (given.verify) serve_proofs(*job);
+    return 0;
+  }
   const bool saved = write_weights(training.trainer(), training.lane_count() - 1, settings);
   const bool speaks = !settings.json && !settings.quiet;
   const TextStyle style = text_style(STDOUT_FILENO);
@@ -143,6 +179,7 @@ int train(const Settings& settings, const std::string& command_line,
   } catch (const Error& e) {
     not_proved = e;  // still print the verdict
   }
+  if (job != nullptr && given.verify) end_serving(*job);
   // After the proof, which may change the verdict.
   const Conclusion conclusion = speaks || settings.json ? conclude(settings.out) : Conclusion{};
   if (speaks) {

@@ -14,6 +14,8 @@
 #include "cli/terminal/kernel_lines.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/stop.h"
+#include "core/hash.h"
+#include "core/policy/policy.h"
 #include "emulation/isa.h"
 
 namespace halfscope {
@@ -67,6 +69,30 @@ class Summary final : public TapSink {
   RunStatus status_ = RunStatus::running;
 };
 
+/// For processes that train but do not record.
+class Unrecorded final : public TapSink {
+ public:
+  void begin(const RunInfo&) override {}
+  void step(int, const StepRow&, std::span<const TensorStats>) override {}
+  void eval(int, const EvalRow&) override {}
+  void error(int, const SiteError&) override {}
+  void sums(int, const SiteSums&) override {}
+  void end(RunEnd) override {}
+};
+
+template <class T>
+uint64_t hash_of(const std::vector<T>& values, uint64_t start) {
+  return fnv1a({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)}, start);
+}
+
+uint64_t hash_of(const Split& split, uint64_t start) {
+  start = hash_of(split.labels, hash_of(split.pixels, start));
+  for (const SampleArray& array : split.arrays) {
+    start = hash_of(array.integers, hash_of(array.reals, start));
+  }
+  return start;
+}
+
 /// Prints lanes that failed before the first step. Otherwise a long training would say so at its
 /// end.
 void print_lost(const Trainer& trainer, const Settings& settings) {
@@ -78,8 +104,10 @@ void print_lost(const Trainer& trainer, const Settings& settings) {
 
 }  // namespace
 
-RecordedTraining::RecordedTraining(const Settings& settings, const std::string& command_line)
+RecordedTraining::RecordedTraining(const Settings& settings, const std::string& command_line,
+                                   Exchange* exchange)
     : settings_(settings), config_(train_config(settings)) {
+  config_.exchange = exchange;
   config_.init = read_initial_weights(settings);
   if (settings.threads > 0) omp_set_num_threads(settings.threads);
   data_ = load_training_data(settings);
@@ -96,6 +124,24 @@ RecordedTraining::RecordedTraining(const Settings& settings, const std::string& 
   if (!settings.resume.empty()) trainer_->resume(load_checkpoint(settings.resume));
 }
 
+std::string RecordedTraining::facts() const {
+  uint64_t network = fnv1a(network_.file);
+  for (size_t lane = 0; lane < config_.lanes.size(); ++lane) {
+    network = fnv1a(plan_to_json(config_.lanes[lane].plan), network);
+    if (!trainer_->has_lane(lane)) continue;
+    for (const auto& [path, weights] : trainer_->weights(static_cast<int>(lane))) {
+      network = hash_of(weights.data, fnv1a(path, network));
+    }
+  }
+  std::string settings;
+  for (const std::vector<std::string>& words : {info_.settings, info_.lane_settings}) {
+    for (const std::string& word : words) settings += word + " ";
+  }
+  return fmt::format("version={}\nsettings={:016x}\nnetwork={:016x}\ndata set={:016x}\n",
+                     HALFSCOPE_VERSION, fnv1a(settings), network,
+                     hash_of(data_.test, hash_of(data_.train, 0)));
+}
+
 void RecordedTraining::run() {
   const bool from_file = !network_.file.empty();
   if (from_file && !settings_.quiet) fmt::print(stderr, "{}", summary_text(network_));
@@ -103,8 +149,11 @@ void RecordedTraining::run() {
   if (settings_.kernels) print_kernels(trainer_->product_kernels());
 
   const std::atomic<bool>& stop = catch_stop_signals();
-  Recorder recorder(settings_.out, {.force = settings_.force});
-  Summary summary(recorder);
+  std::optional<Recorder> recorder;
+  Unrecorded unrecorded;
+  const bool records = config_.exchange == nullptr || config_.exchange->records();
+  if (records) recorder.emplace(settings_.out, Recorder::Options{.force = settings_.force});
+  Summary summary(records ? static_cast<TapSink&>(*recorder) : unrecorded);
   summary.begin(info_);
   const auto start = std::chrono::steady_clock::now();
   {

@@ -20,14 +20,19 @@ namespace halfscope {
 
 class RecordedTraining {
  public:
-  /// Prepares everything up to the first step. `command_line` repeats it. Throws Error.
-  RecordedTraining(const Settings& settings, const std::string& command_line);
+  /// Prepares everything up to the first step. `command_line` repeats it. If ranks are processes,
+  /// `exchange` connects them, and only the one that records writes and prints. Throws Error.
+  RecordedTraining(const Settings& settings, const std::string& command_line,
+                   Exchange* exchange = nullptr);
   RecordedTraining(const RecordedTraining&) = delete;
   RecordedTraining& operator=(const RecordedTraining&) = delete;
 
   /// Trains into the run file `settings.out`, with a progress line; ends early on Ctrl-C. Throws
   /// Error, but not for lanes that are lost.
   void run();
+
+  /// Returns what must be the same in all processes, in lines "WHAT=VALUE".
+  std::string facts() const;
 
   const Trainer& trainer() const { return *trainer_; }
   int lane_count() const { return static_cast<int>(config_.lanes.size()); }

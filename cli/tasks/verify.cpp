@@ -7,10 +7,12 @@
 
 #include "analysis/live_writer.h"
 #include "analysis/proof/search.h"
+#include "analysis/proof/trial_runner.h"
 #include "analysis/proof_file.h"
 #include "analysis/report/report.h"
 #include "analysis/rules/rules.h"
 #include "cli/args/backends.h"
+#include "cli/tasks/dealt_trials.h"
 #include "cli/tasks/forward.h"
 #include "cli/tasks/training.h"
 #include "cli/terminal/progress.h"
@@ -167,25 +169,63 @@ SearchOptions search_options(const std::string& file, const RunView& run, int la
   return options;
 }
 
-std::optional<Proof> prove_training(const RunView& run, const Recommendation& advice,
-                                    const TwinCheck& check, SearchOptions search, bool quiet) {
+ProofRequest training_request(const RunView& run, const Recommendation& advice,
+                              const TrainingAgain& again) {
   const LaneInfo& lane = run.lane(advice.lane);
   if (lane.loss_scale.empty()) {
     throw usage_error(fmt::format("the run does not say how the loss of {} was scaled", lane.name),
                       "record it again with this version of halfscope train");
   }
-  const TrainingAgain again(run.info());
-  const int reference = repeated_reference(run, advice.lane, lane.backend);
   ProofRequest request{.training = again.config,
                        .original = plan_from_json(lane.plan_json),
                        .scaler = parse_loss_scale(lane.loss_scale),
                        .advice = advice};
   request.backend = &backend_for(request.original, lane.backend);
   request.recorded = steps_of(run, advice.lane);
-  request.recorded_reference = steps_of(run, reference);
-  request.search = std::move(search);
+  request.recorded_reference = steps_of(run, repeated_reference(run, advice.lane, lane.backend));
   request.deviations.assign(run.deviations(advice.lane).begin(), run.deviations(advice.lane).end());
   request.harm = harm_of(LaneFacts(run, advice.lane)).items;
+  return request;
+}
+
+/// The proof that another process of the job searches for.
+class OpenedProof final : public ServedProof {
+ public:
+  OpenedProof(const std::string& file, int lane)
+      : run_(RunView::open(file)),
+        again_(run_.info()),
+        request_(training_request(run_, {.lane = lane}, again_)),
+        original_{
+            .plan = request_.original, .scaler = request_.scaler, .backend = request_.backend} {
+    request_.search.evidence = &run_;
+    request_.search.lane = lane;
+    runner_ = training_trials(request_, again_.data, progress_, catch_stop_signals());
+  }
+  TrialRunner& runner() override { return *runner_; }
+  const LaneConfig& original() const override { return original_; }
+
+ private:
+  RunView run_;
+  TrainingAgain again_;
+  ProofRequest request_;
+  LaneConfig original_;
+  ProofProgress progress_{};
+  std::unique_ptr<TrialRunner> runner_;
+};
+
+std::optional<Proof> prove_training(const std::string& file, const RunView& run,
+                                    const Recommendation& advice, const TwinCheck& check,
+                                    SearchOptions search, bool quiet) {
+  const TrainingAgain again(run.info());
+  ProofRequest request = training_request(run, advice, again);
+  const LaneInfo& lane = run.lane(advice.lane);
+  const int reference = repeated_reference(run, advice.lane, lane.backend);
+  request.search = std::move(search);
+  if (MpiJob* const job = mpi_job()) {
+    request.share = [job, &file, &advice](std::unique_ptr<TrialRunner> own) {
+      return dealt_trials(std::move(own), *job, file, advice.lane);
+    };
+  }
   const auto twins = check.twins.find(advice.lane);
   const bool whole = steps_done(run, advice.lane, again.config) == 0;
   if (twins != check.twins.end() && reference >= 0 && whole) request.twins = twins->second;
@@ -259,7 +299,7 @@ Verified verify_advice(const std::string& file, const RunView& run, const Recomm
   SearchOptions search = search_options(file, run, advice.lane, budget);
   result.proof = run.info().inference
                      ? prove_inference(file, run, advice, std::move(search), quiet)
-                     : prove_training(run, advice, result.check, std::move(search), quiet);
+                     : prove_training(file, run, advice, result.check, std::move(search), quiet);
   if (!result.proof) return result;
   try {
     std::vector<std::pair<int, Deviation>> rows;
@@ -289,6 +329,12 @@ Verified verify_run(const std::string& file, bool quiet) {
       lane < 0 ? std::nullopt : advice_to_try(*run, report.findings, lane);
   if (!advice) return {.check = std::move(check), .undecided = !report.actions.empty()};
   return verify_advice(file, *run, *advice, std::move(check), quiet);
+}
+
+void serve_proofs(MpiJob& job) {
+  serve_trials(job, [](const std::string& file, int lane) {
+    return std::make_unique<OpenedProof>(file, lane);
+  });
 }
 
 std::string proof_line(const Verified& verified) {

@@ -11,6 +11,7 @@
 
 #include "analysis/proof/proof.h"
 #include "analysis/run_view.h"
+#include "cli/mpi/job.h"
 #include "cli/terminal/output.h"
 #include "core/error.h"
 
@@ -54,6 +55,10 @@ std::optional<Recommendation> advice_to_try(const RunView& run,
 
 /// Makes the twins of a finished run, finds the advice on it and proves that.
 Verified verify_run(const std::string& file, bool quiet);
+
+/// In a job of several processes: trains for the proofs of the process that records, until that
+/// calls end_serving() (cli/tasks/dealt_trials.h).
+void serve_proofs(MpiJob& job);
 
 /// Returns "proof: ..." for a person, without a newline.
 std::string proof_line(const Verified& verified);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "core/backend/host_steps.h"
 
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "core/backend/overflow_check.h"
@@ -30,7 +32,12 @@ void HostSteps::run(Entry entry, bool measured) {
   }
   part_stats_.assign(taps, TensorStats{});
   program_.run(entry, part_stats_);
-  for (size_t i = 0; i < taps; ++i) current_.stats[i].merge(part_stats_[i]);
+  add_stats(part_stats_);
+}
+
+void HostSteps::add_stats(std::span<const TensorStats> stats) {
+  current_.stats.resize(stats.size());
+  for (size_t i = 0; i < stats.size(); ++i) current_.stats[i].merge(stats[i]);
 }
 
 void HostSteps::keep(ValueId scalar) { current_.kept.push_back(program_.read_scalar(scalar)); }
@@ -39,6 +46,17 @@ void HostSteps::update(bool measured) {
   const double sum_sq = program_.read_scalar(executable_.gradient_norm);
   const bool finite = finds_finite(rules_.scaler, state_.scaler, executable_, program_, sum_sq);
   apply(decide(state_, rules_, sum_sq, finite), sum_sq, measured);
+}
+
+void HostSteps::update_together(int64_t ranks, bool all_finite, bool measured) {
+  const double sum_sq = program_.read_scalar(executable_.gradient_norm);
+  // A format without infinities may have turned them into numbers.
+  const bool lost = std::isfinite(sum_sq) && !all_finite;
+  const double known = lost ? std::numeric_limits<double>::infinity() : sum_sq;
+  const bool finite = finds_finite(rules_.scaler, state_.scaler, executable_, program_, known);
+  current_.ranks = ranks;
+  apply(decide(state_, rules_, known, finite), known, measured);
+  current_.ranks_skipped = current_.skipped ? ranks : 0;
 }
 
 void HostSteps::apply(const StepDecision& decision, double sum_sq, bool measured) {

@@ -27,6 +27,11 @@ class HostSteps : public StepQueue {
  protected:
   /// Skips the step, or writes the inputs of the update and runs it.
   void apply(const StepDecision& decision, double sum_sq, bool measured);
+  /// Decides for `ranks` ranks that skip a step together, and applies the decision. `all_finite`:
+  /// whether the gradient of each rank is finite.
+  void update_together(int64_t ranks, bool all_finite, bool measured);
+  /// Adds an entry's statistics, of one micro-batch, to those of the step.
+  void add_stats(std::span<const TensorStats> stats);
 
   Program& program_;
   const Executable& executable_;

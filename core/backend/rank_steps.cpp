@@ -6,8 +6,6 @@
 #include <limits>
 #include <utility>
 
-#include "core/backend/overflow_check.h"
-
 namespace halfscope {
 
 RankSteps::RankSteps(Program& program, const Executable& executable, const StepRules& rules,
@@ -86,18 +84,13 @@ bool RankSteps::ranks_vote_alone() const {
 }
 
 void RankSteps::update(bool measured) {
-  const double sum_sq = program_.read_scalar(executable_.gradient_norm);
-  const bool all_finite = std::find(finite_.begin(), finite_.end(), false) == finite_.end();
-  current_.ranks = ranks_;
   if (!ranks_vote_alone()) {
-    // A format without infinities may have turned them into numbers.
-    const bool lost = std::isfinite(sum_sq) && !all_finite;
-    const double known = lost ? std::numeric_limits<double>::infinity() : sum_sq;
-    const bool finite = finds_finite(rules_.scaler, state_.scaler, executable_, program_, known);
-    apply(decide(state_, rules_, known, finite), known, measured);
-    current_.ranks_skipped = current_.skipped ? ranks_ : 0;
+    const bool all_finite = std::find(finite_.begin(), finite_.end(), false) == finite_.end();
+    update_together(ranks_, all_finite, measured);
     return;
   }
+  const double sum_sq = program_.read_scalar(executable_.gradient_norm);
+  current_.ranks = ranks_;
   std::vector<StepDecision> decisions;
   for (size_t rank = 0; rank < finite_.size(); ++rank) {
     const StepState& state = replicas_.empty() ? state_ : replicas_[rank].state;

@@ -65,13 +65,18 @@ struct TrainingSpec {
   /// plan's reduction takes precedence.
   int64_t ranks = 1;
   Reduction reduction{};
+  /// The ranks are processes: the graph has one rank's gradients, and gets their means from
+  /// outside.
+  bool exchanged = false;
 };
 
 /// One variable's gradients on all ranks, and their reduction.
 struct ReducedGradient {
   std::string variable;   ///< its path
-  ValueId stack = kNone;  ///< [ranks, ...], a variable
+  ValueId stack = kNone;  ///< [ranks, ...], a variable; [1, ...] if ranks exchange gradients
   ValueId reduced = kNone;
+  /// If ranks exchange gradients: a variable [1, ...] that gets their mean before it is stored.
+  ValueId mean = kNone;
 };
 
 /// A variable that stores the moving average of another one.
@@ -114,7 +119,9 @@ struct Executable {
   ValueId rank_norm = kNone;      ///< the same for one rank's gradients
 
   int64_t ranks = 1;
-  Reduction reduction{};  ///< for several ranks
+  Reduction reduction{};          ///< for several ranks
+  bool exchanged = false;         ///< as in TrainingSpec
+  bool double_precision = false;  ///< of the plan: backends in double run it
   std::vector<ReducedGradient> reduced;
 
   const std::vector<NodeId>& entry(Entry which) const {

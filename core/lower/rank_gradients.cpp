@@ -10,9 +10,12 @@ namespace halfscope {
 void add_rank_inputs(Executable& out, const Plan& plan, const TrainingSpec& spec) {
   out.ranks = spec.ranks;
   out.reduction = plan.reduction.value_or(spec.reduction);
+  out.exchanged = spec.exchanged;
+  out.double_precision = plan.double_precision;
   if (spec.ranks == 1) return;
   out.rank = out.graph.add_input("rank", {});
-  out.rank_takes_part = out.graph.add_input("rank_takes_part", {spec.ranks});
+  out.rank_takes_part =
+      out.graph.add_input("rank_takes_part", {spec.exchanged ? int64_t{1} : spec.ranks});
 }
 
 ValueId add_rank_sum(Executable& out, size_t variable, ValueId gradient,
@@ -22,7 +25,7 @@ ValueId add_rank_sum(Executable& out, size_t variable, ValueId gradient,
   const std::string path = of.substr(0, of.rfind('.'));
   const FloatFormat format = graph.value(gradient).format;
   Shape shape = graph.value(gradient).shape;
-  shape.insert(shape.begin(), out.ranks);
+  shape.insert(shape.begin(), out.exchanged ? int64_t{1} : out.ranks);
   const ValueId stack = graph.add_variable(of + ".rank_grads", shape, {});
   const size_t index = graph.variables().size() - 1;
   const auto add = [&](const char* op, std::vector<ValueId> operands, Attributes attributes) {
@@ -34,10 +37,16 @@ ValueId add_rank_sum(Executable& out, size_t variable, ValueId gradient,
   graph.value(stack).format = graph.value(stored).format = format;
   graph.variables()[index].next = stored;
   stores.push_back(stored);
-  const ValueId reduced =
-      add("RankReduction", {stored, out.rank_takes_part}, reduction_attributes(out.reduction));
+  Attributes attributes = reduction_attributes(out.reduction);
+  ValueId mean = kNone;
+  if (out.exchanged) {
+    attributes["exchanged"] = int64_t{1};
+    mean = graph.add_variable(of + ".rank_mean", shape, {});
+  }
+  const ValueId reduced = add("RankReduction", {out.exchanged ? mean : stored, out.rank_takes_part},
+                              std::move(attributes));
   graph.value(reduced).format = out.reduction.format.value_or(format);
-  out.reduced.push_back({of, stack, reduced});
+  out.reduced.push_back({of, stack, reduced, mean});
   return reduced;
 }
 

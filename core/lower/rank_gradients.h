@@ -9,7 +9,7 @@
 
 namespace halfscope {
 
-/// Sets the number of ranks and their reduction, and adds the inputs that say which rank computes
+/// Sets the number of ranks, how they reduce, and adds the inputs that say which rank computes
 /// and which ranks take part.
 void add_rank_inputs(Executable& out, const Plan& plan, const TrainingSpec& spec);
 

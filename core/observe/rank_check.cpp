@@ -91,12 +91,16 @@ float reduce_element(const Reduction& how, const std::vector<RankAddition>& addi
   return stored(after ? sum / ranks : sum);
 }
 
-std::vector<ReductionError> check_reductions(int64_t step, const Executable& executable,
-                                             const Program& program) {
+std::vector<ReductionError> check_reductions(
+    int64_t step, const Executable& executable, const Program& program,
+    const std::function<std::vector<float>(const ReducedGradient&)>& gradients) {
   std::vector<ReductionError> rows;
   if (executable.ranks < 2) return rows;
   const Graph& graph = executable.graph;
-  const std::vector<float> takes_part = program.read(executable.rank_takes_part).data;
+  // Processes skip a step together, so each of them takes part.
+  const std::vector<float> takes_part =
+      executable.exchanged ? std::vector<float>(static_cast<size_t>(executable.ranks), 1.0f)
+                           : program.read(executable.rank_takes_part).data;
   for (const ReducedGradient& each : executable.reduced) {
     int site = -1;
     for (const Tap& tap : executable.taps) {
@@ -104,9 +108,9 @@ std::vector<ReductionError> check_reductions(int64_t step, const Executable& exe
     }
     if (site < 0) continue;
     const Value& reduced = graph.value(each.reduced);
-    const std::vector<float> gradients = program.read(each.stack).data;
+    const std::vector<float> rows_of_ranks = gradients(each);
     const RankStack stack{reduction_of(graph.node(reduced.producer)), reduced.format,
-                          element_count(reduced.shape), &gradients, &takes_part};
+                          element_count(reduced.shape), &rows_of_ranks, &takes_part};
     for (int64_t ranks = 2;; ranks = std::min(2 * ranks, executable.ranks)) {
       rows.push_back(check_ranks(stack, ranks));
       rows.back().step = step;

@@ -3,6 +3,7 @@
 // it would have done with fewer ranks.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "core/backend/backend.h"
@@ -11,9 +12,10 @@
 namespace halfscope {
 
 /// Returns one row per variable and number of ranks (2, 4, 8 ... and all of them). The program has
-/// reduced the gradients of `step`.
-std::vector<ReductionError> check_reductions(int64_t step, const Executable& executable,
-                                             const Program& program);
+/// reduced the gradients of `step`; `gradients` returns a variable's gradients, [ranks, ...].
+std::vector<ReductionError> check_reductions(
+    int64_t step, const Executable& executable, const Program& program,
+    const std::function<std::vector<float>(const ReducedGradient&)>& gradients);
 
 /// Returns the mean over terms[0 .. ranks) as the reduction delivers it for an element of `chunk`,
 /// with all hops in `format`. Counts the additions that changed nothing in `row`. Computes one

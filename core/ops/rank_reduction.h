@@ -11,5 +11,7 @@ namespace halfscope {
 /// which is that of the node's output, nor who votes.
 Attributes reduction_attributes(const Reduction& reduction);
 Reduction reduction_of(const Node& node);
+/// Returns whether the node gets a mean that processes have computed (core/exchange/rank_means.h).
+bool is_exchanged(const Node& node);
 
 }  // namespace halfscope

@@ -13,6 +13,7 @@
 // RankReduction(stack, takes_part): the mean over its rows as an all-reduce makes it
 //   (core/numeric/sums/reduction.h), attributes algorithm and average; what is sent and stored on
 //   the way is rounded to the result's format. Rows r with takes_part[r] = 0 count as zeros.
+//   With the attribute exchanged, the only row is the mean already, computed by several processes.
 // Assign(x): x
 // Momentum(w, g, inverse_scale, clip, v): momentum * v + g'
 // SgdUpdate(w, g, inverse_scale, clip, learning_rate[, v']) -> w', update
@@ -137,5 +138,7 @@ Reduction reduction_of(const Node& node) {
   reduction.average = static_cast<Reduction::Average>(int_attribute(node, "average", 0));
   return reduction;
 }
+
+bool is_exchanged(const Node& node) { return int_attribute(node, "exchanged", 0) != 0; }
 
 }  // namespace halfscope

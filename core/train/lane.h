@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/backend/backend.h"
+#include "core/backend/process_steps.h"
 #include "core/backend/rank_steps.h"
 #include "core/observe/comparator.h"
 #include "core/observe/kernel_check.h"
@@ -65,7 +66,7 @@ struct Lane {
   int reference = -1;  ///< the lane that it is judged by
   StepState state{};   ///< after the last step that was collected
 
-  RankSteps* ranks = nullptr;  ///< `steps`, if there are several ranks
+  RankSteps* ranks = nullptr;  ///< `steps`, if several ranks are simulated
 
   // Training only.
   bool waits = true;     ///< launched work is done when the call returns

@@ -68,7 +68,7 @@ void LaneSet::pair_up(const ErrorSampling& errors, std::span<const LaneConfig> l
 }
 
 void LaneSet::check_any() const {
-  if (lost_.empty() || lost_.size() < lanes_.size()) return;
+  if (lost_.empty() || goes_on()) return;
   std::string text;
   for (const FailedLane& lost : lost_) {
     text += (text.empty() ? "lane " : "; lane ") + lost.name + ": " + lost.why;
@@ -106,7 +106,7 @@ void LaneSet::lose(size_t lane, FailedLane&& lost) {
   lost_.push_back(std::move(lost));
   const FailedLane& last = lost_.back();
   if (sink_ != nullptr) sink_->lost(static_cast<int>(lane), last.step, last.why);
-  if (lost_.size() < lanes_.size()) return;
+  if (goes_on()) return;
   const bool trains = work_ == Work::training;
   if (trains && sink_ != nullptr) sink_->end(RunEnd::interrupted);
   const std::string text = "lane " + last.name + " failed at " + (trains ? "step " : "batch ") +
@@ -136,7 +136,9 @@ void LaneSet::compare(int64_t step, const RandomSource& random, void (*probe)(co
       if (lane.checker) checks = lane.checker->check(step, *lane.program, random);
       sums = diagnosed_sums(lane.executable, *lane.program, step);
       if (!lane.config.plan.double_precision) {
-        reductions = check_reductions(step, lane.executable, *lane.program);
+        reductions = check_reductions(
+            step, lane.executable, *lane.program,
+            [&](const ReducedGradient& gradient) { return gradients(lane, gradient); });
       }
     });
     for (const SiteError& error : errors) sink_->error(static_cast<int>(i), error);
@@ -144,6 +146,12 @@ void LaneSet::compare(int64_t step, const RandomSource& random, void (*probe)(co
     for (const KernelCheck& check : checks) sink_->kernel(static_cast<int>(i), check);
     for (const ReductionError& each : reductions) sink_->reduction(static_cast<int>(i), each);
   }
+}
+
+/// Returns a variable's gradients on all ranks, [ranks, ...].
+std::vector<float> LaneSet::gradients(const Lane& lane, const ReducedGradient& gradient) const {
+  return exchange_ != nullptr ? gathered_gradients(*exchange_, gradient, *lane.program)
+                              : lane.program->read(gradient.stack).data;
 }
 
 void LaneSet::compare_lane(const Lane& lane, int64_t step, std::vector<SiteError>& errors) const {

@@ -21,9 +21,10 @@ class LaneSet {
   LaneSet(const LaneSet&) = delete;
 
   enum class Work : uint8_t { training, inference };
-  /// `before_loss` is called before a lane is stopped.
-  explicit LaneSet(Work work, std::function<void()> before_loss = {})
-      : work_(work), before_loss_(std::move(before_loss)) {}
+  /// `before_loss` is called before a lane is stopped. With an exchange, work ends on the first
+  /// failure of any lane, because other processes would wait for this one.
+  explicit LaneSet(Work work, std::function<void()> before_loss = {}, Exchange* exchange = nullptr)
+      : work_(work), before_loss_(std::move(before_loss)), exchange_(exchange) {}
 
   /// Adds a lane that has no program yet.
   Lane& add(const LaneConfig& config, Executable executable, const ErrorSampling& errors);
@@ -34,7 +35,7 @@ class LaneSet {
   /// Sets up comparisons between these lanes, which must be the ones that were added. Throws Error
   /// (usage) for pairs that cannot be compared.
   void pair_up(const ErrorSampling& errors, std::span<const LaneConfig> lanes);
-  /// Throws Error with the reason of each failure if all lanes have failed.
+  /// Throws Error with the reason of each failure if no lane can go on.
   void check_any() const;
   /// Sets the step at which lanes that failed so far stopped, for a run that resumes there.
   void move_lost(int64_t step);
@@ -83,11 +84,15 @@ class LaneSet {
 
  private:
   void lose(size_t lane, FailedLane&& lost);
+  /// Returns whether lanes can go on although some have failed.
+  bool goes_on() const { return exchange_ == nullptr && lost_.size() < lanes_.size(); }
+  std::vector<float> gradients(const Lane& lane, const ReducedGradient& gradient) const;
   static void release(Lane& lane);
   void compare_lane(const Lane& lane, int64_t step, std::vector<SiteError>& errors) const;
 
   Work work_;
   std::function<void()> before_loss_;
+  Exchange* exchange_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<FailedLane> lost_;
   TapSink* sink_ = nullptr;

@@ -161,17 +161,23 @@ TrainingProbe::Result TrainingProbe::run_reference(const Batch& batch,
   program.write_scalar(exe.loss_scale, 1.0 / static_cast<double>(of_rank));
   program.run(Entry::begin, {});
   for (int64_t part = 0; part < batch.parts; ++part) {
+    const int64_t rank = part / of_rank;
+    if (batch.exchange != nullptr && batch.exchange->rank() != rank) continue;
     batch.feed(part, program);
     const uint64_t words = static_cast<uint64_t>(batch.step * batch.parts + part);
     if (moved_inputs != nullptr) move_inputs(program, exe, *moved_inputs, seed + words);
     program.set_random(batch.seed, words);
     program.write_scalar(exe.keep_sum, part % of_rank > 0 ? 1.0 : 0.0);
-    if (batch.ranks > 1) program.write_scalar(exe.rank, static_cast<double>(part / of_rank));
+    if (batch.ranks > 1) {
+      program.write_scalar(exe.rank, batch.exchange != nullptr ? 0.0 : static_cast<double>(rank));
+    }
     program.run(Entry::grad, {});
     program.run(Entry::accumulate, {});
   }
   if (batch.ranks > 1) {
-    program.write(exe.rank_takes_part, std::vector<float>(static_cast<size_t>(batch.ranks), 1.0f));
+    const Shape& ranks = exe.graph.value(exe.rank_takes_part).shape;
+    program.write(exe.rank_takes_part, std::vector<float>(static_cast<size_t>(ranks[0]), 1.0f));
+    if (batch.exchange != nullptr) exchange_gradients(*batch.exchange, exe, program, false);
     program.run(Entry::norm, {});
   }
   Result result{.loss = program.read_scalar(exe.loss), .gradients = {}};
@@ -204,7 +210,10 @@ std::vector<Deviation> TrainingProbe::measure(const Batch& batch) {
   if (first_loss_ == 0.0) first_loss_ = std::fabs(truth.loss);
   std::vector<Result> moved{run_moved(batch, batch.seed)};
   std::vector<Deviation> result = compare(batch, truth, moved);
-  if (!std::all_of(result.begin(), result.end(), explained)) {
+  bool doubtful = !std::all_of(result.begin(), result.end(), explained);
+  // Processes that saw other samples must run the same batches.
+  if (batch.exchange != nullptr) doubtful = recorded_value(*batch.exchange, doubtful);
+  if (doubtful) {
     // If gradients jump, as at a clipped ratio, a single move may underestimate the spread.
     for (uint64_t i = 1; i <= kFurtherMoves; ++i) {
       moved.push_back(run_moved(batch, splitmix64(batch.seed + i)));

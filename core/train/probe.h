@@ -71,6 +71,8 @@ class TrainingProbe {
     int64_t ranks = 1;
     uint64_t seed = 0;
     bool own_weights = true;  ///< the reference gets the lane's; else both have initial weights
+    Exchange* exchange =
+        nullptr;  ///< if not null, ranks are processes, and this one runs its parts
     Feeder feed{};
   };
 

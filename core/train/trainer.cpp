@@ -49,7 +49,8 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
       model_(config.build
                  ? config.build(micro_size_)
                  : build_model(config.model, micro_size_, data.sample_shape, data.classes)),
-      lanes_(LaneSet::Work::training, [this] { settle(); }) {
+      lanes_(
+          LaneSet::Work::training, [this] { settle(); }, config.exchange) {
   check_data();
   NamedTensors weights = take_starting_weights(model_, config_.seed, config_.init);
   free_tensors(config_.init);
@@ -80,6 +81,7 @@ TrainingSpec Trainer::spec_of(const LaneConfig& lane) const {
                     config_.state_format, config_.average,       config_.clip_norm > 0.0};
   spec.divides_by_scale = divides_by_scale(lane.scaler);
   spec.ranks = config_.ranks;
+  spec.exchanged = config_.exchange != nullptr;
   spec.reduction = config_.reduction;
   if (is_full_precision(plan)) {
     spec.reduction.format = kFp32;
@@ -112,6 +114,11 @@ void Trainer::make_queue(Lane& lane) const {
   const StepRules rules{lane.config.scaler, config_.clip_norm, config_.optimizer.beta1,
                         config_.optimizer.beta2, config_.clip_before_unscale};
   const bool measures = config_.every > 0 && !lane.config.plan.double_precision;
+  if (config_.exchange != nullptr) {
+    lane.steps = std::make_unique<ProcessSteps>(*lane.program, lane.executable, rules,
+                                                config_.micro_batches, *config_.exchange);
+    return;
+  }
   if (config_.ranks > 1) {
     auto steps =
         std::make_unique<RankSteps>(*lane.program, lane.executable, rules, config_.micro_batches);
@@ -149,6 +156,7 @@ void Trainer::check_data() const {
                       "use a batch size that is a multiple of ranks times micro-batches")
         .about({"batch", "ranks", "micro_batches"});
   }
+  check_exchange();
   for (const LaneConfig& lane : config_.lanes) {
     if (config_.ranks == 1 || !has_own_kernels(lane.backend->name())) continue;
     throw usage_error("lane " + lane.name() + ": backend '" + std::string(lane.backend->name()) +
@@ -161,6 +169,23 @@ void Trainer::check_data() const {
                           std::to_string(config_.micro_batches) + " equal micro-batches",
                       "use a number of micro-batches that divides " + std::to_string(config_.batch))
         .about({"batch", "micro_batches"});
+  }
+}
+
+void Trainer::check_exchange() const {
+  if (config_.exchange == nullptr) return;
+  if (config_.ranks != config_.exchange->size()) {
+    throw usage_error("--ranks " + std::to_string(config_.ranks) + " was given, but " +
+                          std::to_string(config_.exchange->size()) + " processes were started",
+                      "leave out --ranks, or start as many processes")
+        .about({"ranks"});
+  }
+  for (const LaneConfig& lane : config_.lanes) {
+    const Reduction how = lane.plan.reduction.value_or(config_.reduction);
+    if (how.vote == Reduction::Vote::all) continue;
+    throw usage_error("lane " + lane.name() + ": vote=one needs the simulation of ranks",
+                      "start one process with --ranks " + std::to_string(config_.ranks))
+        .about({"reduce"});
   }
 }
 
@@ -244,6 +269,7 @@ void Trainer::begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& i
   StepQueue& steps = *lane.steps;
   steps.open(lane.launched++ == 0 ? &lane.state : nullptr);
   for (int64_t rank = 0; rank < config_.ranks; ++rank) {
+    if (config_.exchange != nullptr && config_.exchange->rank() != rank) continue;
     steps.begin_rank(rank);
     run_rank(lane, step, rank, indices, record);
     steps.end_rank(rank);
@@ -339,15 +365,21 @@ EvalRow Trainer::evaluate_weights(Lane& lane, int64_t step) {
   const bool detects = this->detects();
   NamedTensors outputs;
   std::vector<int64_t> indices;
+  // Processes divide the batches among them, unless all outputs are needed.
+  Exchange* const exchange = detects ? nullptr : config_.exchange;
+  const int64_t ranks = exchange != nullptr ? exchange->size() : 1;
+  std::vector<double> terms;  // of loss and accuracy of each batch, 0 for other processes' batches
   lane.program->keep_values(false);
   for (int64_t first = 0; first < samples; first += micro_size_) {
+    terms.insert(terms.end(), {0.0, 0.0});
+    if (exchange != nullptr && first / micro_size_ % ranks != exchange->rank()) continue;
     indices.resize(static_cast<size_t>(std::min(micro_size_, samples - first)));
     std::iota(indices.begin(), indices.end(), first);
     feed_->write(lane.executable, *lane.program, data_.test, indices);
     lane.program->run(Entry::eval, {});
     const double weight = static_cast<double>(indices.size()) / static_cast<double>(samples);
-    row.loss += weight * lane.program->read_scalar(lane.executable.eval_loss);
-    if (accuracy != kNone) row.accuracy += weight * lane.program->read_scalar(accuracy);
+    terms.end()[-2] = weight * lane.program->read_scalar(lane.executable.eval_loss);
+    if (accuracy != kNone) terms.back() = weight * lane.program->read_scalar(accuracy);
     for (const NamedValue& output : detects ? lane.executable.outputs : std::vector<NamedValue>{}) {
       const Tensor values = lane.program->read(output.value);
       Tensor& all = outputs[output.name];
@@ -357,6 +389,13 @@ EvalRow Trainer::evaluate_weights(Lane& lane, int64_t step) {
     }
   }
   lane.program->keep_values(true);
+  std::vector<double> all = terms;
+  if (exchange != nullptr) all = all_gather(*exchange, std::span<const double>(terms));
+  for (size_t i = 0; i < terms.size(); i += 2) {
+    const size_t owner = i / 2 % static_cast<size_t>(ranks);
+    row.loss += all[owner * terms.size() + i];
+    row.accuracy += all[owner * terms.size() + i + 1];
+  }
   if (accuracy == kNone) row.accuracy = std::numeric_limits<double>::quiet_NaN();
   if (detects && samples > 0) row.accuracy = detection_score(data_, outputs).value().half;
   return row;
@@ -395,7 +434,8 @@ void Trainer::probe(size_t which, int64_t step, const std::vector<int64_t>& indi
                              .parts = parts(),
                              .ranks = config_.ranks,
                              .seed = config_.seed,
-                             .own_weights = step > 0};
+                             .own_weights = step > 0,
+                             .exchange = config_.exchange};
   batch.feed = [&](int64_t part, Program& program) {
     feed_->write(reference.executable, program, data_.train,
                  std::span(indices).subspan(static_cast<size_t>(part * micro_size_),
@@ -420,6 +460,11 @@ void Trainer::tell_deviations() {
   }
 }
 
+/// Returns whether to stop. Processes stop after the same step, once any of them is asked to.
+bool Trainer::stops(const std::atomic<bool>& stop) const {
+  return config_.exchange != nullptr ? any_rank(*config_.exchange, stop) : stop.load();
+}
+
 void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<bool>& stop) {
   sink_ = sink;
   progress_ = &progress;
@@ -438,7 +483,8 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
     probes_[i].emplace(lanes_[i], lanes_[static_cast<size_t>(other)]);
   }
   bool evaluated = false;
-  while (step_ < config_.steps && !stop && !stale) {
+  bool stopped = stops(stop);
+  while (step_ < config_.steps && !stopped && !stale) {
     const int64_t step = step_;
     const bool recorded = config_.every > 0 && step % config_.every == 0;
     const std::vector<int64_t> indices = order.batch(step);
@@ -487,13 +533,16 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
       stale = config_.patience > 0 && stale_evaluations_ >= config_.patience;
     }
     if (due) write_checkpoint();
+    stopped = stops(stop);
   }
   settle();
   for (const auto& lane : lanes_) {
     if (!lane->lost) lane->program->keep_values(true);
   }
   const bool interrupted = step_ < config_.steps && !stale;
-  if (config_.evaluate && has_test && !interrupted && !evaluated && !stop) evaluate_all(step_);
+  if (config_.evaluate && has_test && !interrupted && !evaluated && !stopped) {
+    evaluate_all(step_);
+  }
   write_checkpoint();
   tell_deviations();
   if (sink != nullptr) {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/data/dataset.h"
+#include "core/exchange/exchange.h"
 #include "core/lower/optimizer.h"
 #include "core/models/models.h"
 #include "core/train/checkpoint.h"
@@ -47,14 +48,18 @@ struct TrainConfig {
   /// gradients are reduced. On the processor only.
   int64_t ranks = 1;
   Reduction reduction{};
+  /// If not null, the ranks are its processes. This one trains its share, with the bits of a
+  /// training that simulates all ranks. All processes get the same set-up, and a sink that may
+  /// ignore everything on those that do not record. If a lane fails, the training ends.
+  Exchange* exchange = nullptr;
   int64_t steps = 200;
   Schedule schedule;
   std::optional<WeightAverage> average = std::nullopt;  ///< moving averages of the weights
   /// Evaluations use the averages instead of the weights.
   bool evaluate_average = false;
   double clip_norm = 0.0;  ///< largest 2-norm of all unscaled gradients; 0 for no clipping
-  /// Mistakes of user code, to see their effect: gradients are clipped before they are unscaled; and
-  /// gradients of a loss that was never scaled are unscaled.
+  /// Mistakes of user code, to see their effect: gradients are clipped before they are unscaled;
+  /// and gradients of a loss that was never scaled are unscaled.
   bool clip_before_unscale = false, unscale_only = false;
   uint64_t seed = 1;
   bool shuffle = true;
@@ -146,6 +151,7 @@ class Trainer {
   Executable lowered(const LaneConfig& lane) const;
   void keep_start(const NamedTensors& weights);
   void check_data() const;
+  void check_exchange() const;
   void check_feed(const Executable& executable) const;
   int64_t test_samples() const;
   std::map<std::string, double> setup() const;
@@ -162,6 +168,7 @@ class Trainer {
   void tell_deviations();
   double learning_rate(const Lane& lane, int64_t step) const;
   void write_checkpoint() const;
+  bool stops(const std::atomic<bool>& stop) const;
   void resume_replicas(Lane& lane, const Checkpoint& checkpoint) const;
   bool evaluate_all(int64_t step);
   EvalRow evaluate(Lane& lane, int64_t step);

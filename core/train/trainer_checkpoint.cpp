@@ -40,8 +40,17 @@ void check_scale_states(const std::string& lane, const Graph& graph, const LaneC
 
 /// Returns whether a variable has gradients of ranks, which every step recomputes.
 bool is_rank_stack(const Executable& executable, ValueId variable) {
-  return std::any_of(executable.reduced.begin(), executable.reduced.end(),
-                     [&](const ReducedGradient& each) { return each.stack == variable; });
+  return std::any_of(
+      executable.reduced.begin(), executable.reduced.end(),
+      [&](const ReducedGradient& each) { return each.stack == variable || each.mean == variable; });
+}
+
+/// Returns the number of variables that a checkpoint contains.
+size_t kept_variables(const Executable& executable) {
+  const std::vector<Variable>& all = executable.graph.variables();
+  return static_cast<size_t>(std::count_if(all.begin(), all.end(), [&](const Variable& variable) {
+    return !is_rank_stack(executable, variable.value);
+  }));
 }
 
 /// Returns the lane name under which a rank that diverged from rank 0 is stored.
@@ -167,7 +176,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
             "resume with the model and optimizer of the run that wrote it");
       }
     }
-    if (saved.variables.size() + lane->executable.reduced.size() != graph.variables().size()) {
+    if (saved.variables.size() != kept_variables(lane->executable)) {
       throw usage_error(
           "the checkpoint of lane " + name + " contains variables that the run does not have",
           "resume with the model and optimizer of the run that wrote it");

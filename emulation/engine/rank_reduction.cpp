@@ -28,6 +28,10 @@ void round_row(double*, int64_t, const FloatFormat&) {}
 template <class T>
 void rank_reduction(KernelCall<T>& c) {
   const Reduction how = reduction_of(*c.node);
+  if (is_exchanged(*c.node)) {
+    std::copy_n(c.in[0], c.out_count(0), c.out[0]);
+    return;
+  }
   const int64_t n = c.out_count(0), ranks = c.in_shape(0)[0];
   const T *const stack = c.in[0], *const takes_part = c.in[1];
   const FloatFormat format = c.out_format(0);

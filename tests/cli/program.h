@@ -56,6 +56,8 @@ class Bench {
 
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
 
+  std::string program = HALFSCOPE_PROGRAM;  ///< or one that starts it
+
   /// `words` are the arguments. `environment` is "NAME=VALUE", or several of them, one a line.
   Outcome run(const std::vector<std::string>& words, const std::string& environment = "",
               const std::string& standard_error = "stderr.txt",
@@ -78,7 +80,7 @@ class Bench {
     if (freopen(standard_output.c_str(), "w", stdout) == nullptr ||
         freopen(standard_error.c_str(), "w", stderr) == nullptr)
       _exit(126);
-    std::vector<char*> arguments{const_cast<char*>("halfscope")};
+    std::vector<char*> arguments{const_cast<char*>(program.c_str())};
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     setenv("HALFSCOPE_CACHE", "cache", 1);  // in the folder, not the user's
@@ -87,7 +89,7 @@ class Bench {
       const size_t equals = entry.find('=');
       setenv(entry.substr(0, equals).c_str(), entry.c_str() + equals + 1, 1);
     }
-    execv(HALFSCOPE_PROGRAM, arguments.data());
+    execv(program.c_str(), arguments.data());
     _exit(127);
   }
 

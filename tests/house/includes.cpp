@@ -55,8 +55,8 @@ constexpr auto kFolders = std::to_array<std::string_view>(
      "core/numeric/scaling", "core/numeric/sums", "core/numeric/sum_orders",
      "core/numeric/statistics", "core/bodies", "core/data", "core/plan", "core/graph", "core/ops",
      "core/policy/grappler", "core/policy", "core/models", "core/lower", "core/onnx",
-     "core/backend", "core/observe", "core/train", "core/models/zoo", "core/lab", "core/c_api",
-     "core/testing",
+     "core/exchange", "core/backend", "core/observe", "core/train", "core/models/zoo", "core/lab",
+     "core/c_api", "core/testing",
      //
      "emulation", "emulation/measure", "emulation/gemm", "emulation/engine",
      //
@@ -66,7 +66,7 @@ constexpr auto kFolders = std::to_array<std::string_view>(
      "analysis/audit", "analysis/cost", "analysis/causes", "analysis/plans", "analysis/proof",
      "analysis/diagnosis", "analysis/quantization", "analysis/gate", "analysis/report",
      //
-     "cli/terminal", "cli/args", "cli/tasks", "cli/commands", "cli",
+     "cli/mpi", "cli/terminal", "cli/args", "cli/tasks", "cli/commands", "cli",
      //
      "python/src",
      //
@@ -83,7 +83,7 @@ struct Library {
 };
 
 // cli/tasks/doctor.cpp reports the versions of the libraries and so sees all their headers.
-constexpr std::array<Library, 20> kLibraries{{
+constexpr std::array<Library, 21> kLibraries{{
     {"SQLite", {"sqlite3"}, {"analysis/", "cli/tasks/doctor.cpp"}},
     {"CUDA",
      {"cuda", "cublas", "cudnn", "nvrtc", "nvml", "mma.h", "cooperative_groups", "cub/",
@@ -102,6 +102,7 @@ constexpr std::array<Library, 20> kLibraries{{
      {"core/policy/*.cpp", "core/data/", "core/lab/", "emulation/", "gpu/", "analysis/", "gui/",
       "cli/"}},
     {"CLI11", {"CLI/"}, {"cli/", "gui/main.cpp", "gui/app/view_options.cpp"}},
+    {"MPI", {"mpi.h"}, {"cli/mpi/mpi_module.cpp"}},
     {"OpenMP", {"omp.h"}, {"emulation/", "analysis/proof/side_by_side.cpp", "cli/"}},
     {"x86 intrinsics", {"immintrin.h", "x86intrin.h", "cpuid.h"}, {"emulation/"}},
     {"GoogleTest", {"gtest/", "gmock/"}, {"core/testing/", "examples/10_kernel_test.cpp"}},
@@ -110,7 +111,7 @@ constexpr std::array<Library, 20> kLibraries{{
     {"viewer libraries", {"imgui", "backends/imgui", "GLFW/", "GL/", "EGL/", "stb"}, {"gui/"}},
     {"emscripten", {"emscripten"}, {"gui/web/"}},
     {"nanobind", {"nanobind/"}, {"python/"}},
-    {"the dynamic loader", {"dlfcn.h"}, {"gpu/"}},
+    {"the dynamic loader", {"dlfcn.h"}, {"gpu/", "cli/mpi/job.cpp"}},
     {"the C library", {"stddef.h", "stdint.h"}, {"core/c_api/"}},
     {"glibc's memory", {"malloc.h"}, {"core/train/lane_setup.cpp"}},
     {"POSIX",

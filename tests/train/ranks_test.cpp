@@ -155,7 +155,9 @@ TEST(Ranks, TheGraphReducesByMessagePassing) {
     EXPECT_NEAR(program->read_scalar(exe.gradient_norm), sum_sq, 1e-12 * sum_sq);
 
     // The recorded errors, compared with sums in double.
-    for (const ReductionError& row : check_reductions(5, exe, *program)) {
+    for (const ReductionError& row : check_reductions(
+             5, exe, *program,
+             [&](const ReducedGradient& each) { return program->read(each.stack).data; })) {
       EXPECT_EQ(row.step, 5);
       const std::string name = exe.taps[static_cast<size_t>(row.site)].site.name();
       if (row.ranks != kRanks) continue;
