@@ -105,14 +105,14 @@ void print_lost(const Trainer& trainer, const Settings& settings) {
 }  // namespace
 
 RecordedTraining::RecordedTraining(const Settings& settings, const std::string& command_line,
-                                   Exchange* exchange)
-    : settings_(settings), config_(train_config(settings)) {
+                                   std::shared_ptr<const Dataset> data, Exchange* exchange)
+    : settings_(settings), config_(train_config(settings)), data_(std::move(data)) {
   config_.exchange = exchange;
   config_.init = read_initial_weights(settings);
   if (settings.threads > 0) omp_set_num_threads(settings.threads);
-  data_ = load_training_data(settings);
-  attach_network(config_, settings, data_, &network_);
-  trainer_ = make_trainer(config_, data_, settings.init);
+  if (data_ == nullptr) data_ = std::make_shared<Dataset>(load_training_data(settings));
+  attach_network(config_, settings, *data_, &network_);
+  trainer_ = make_trainer(config_, *data_, settings.init);
   info_ = trainer_->describe();
   info_.data = settings.data;
   info_.command = command_line;
@@ -139,7 +139,7 @@ std::string RecordedTraining::facts() const {
   }
   return fmt::format("version={}\nsettings={:016x}\nnetwork={:016x}\ndata set={:016x}\n",
                      HALFSCOPE_VERSION, fnv1a(settings), network,
-                     hash_of(data_.test, hash_of(data_.train, 0)));
+                     hash_of(data_->test, hash_of(data_->train, 0)));
 }
 
 void RecordedTraining::run() {
@@ -149,11 +149,18 @@ void RecordedTraining::run() {
   if (settings_.kernels) print_kernels(trainer_->product_kernels());
 
   const std::atomic<bool>& stop = catch_stop_signals();
-  std::optional<Recorder> recorder;
-  Unrecorded unrecorded;
-  const bool records = config_.exchange == nullptr || config_.exchange->records();
-  if (records) recorder.emplace(settings_.out, Recorder::Options{.force = settings_.force});
-  Summary summary(records ? static_cast<TapSink&>(*recorder) : unrecorded);
+  if (config_.exchange == nullptr || config_.exchange->records()) {
+    Recorder recorder(settings_.out, {.force = settings_.force});
+    run(recorder, stop);
+  } else {
+    Unrecorded unrecorded;
+    run(unrecorded, stop);
+  }
+  if (settings_.kernels) print_launches(trainer_->entry_launches());
+}
+
+void RecordedTraining::run(TapSink& sink, const std::atomic<bool>& stop) {
+  Summary summary(sink);
   summary.begin(info_);
   const auto start = std::chrono::steady_clock::now();
   {
@@ -167,7 +174,6 @@ void RecordedTraining::run() {
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   seconds_ = elapsed.count();
-  if (settings_.kernels) print_launches(trainer_->entry_launches());
   lanes_.assign(summary.lanes().begin(), summary.lanes().end());
   status_ = summary.status();
   steps_done_ = summary.steps_done();
