@@ -198,6 +198,64 @@ TEST_P(Mpi, EndsWithAProcess) {
   EXPECT_GE(RunView::open(bench / "run.hscope").steps(0).size(), steps);
 }
 
+void write_study(const fs::path& file, int seeds) {
+  std::ofstream(file) << R"({"schema": "halfscope.study/1",
+    "settings": {"model": "mlp:784-16-10", "steps": 10, "batch": 16},
+    "axes": {"plan": ["mixed_float16", "bfloat16"], "seed": {"from": 1, "to": )"
+                      << seeds << "}}}\n";
+}
+
+/// What a sweep found, without the names of folders.
+std::string without(std::string text, const std::string& folder) {
+  const size_t at = text.find(folder);
+  return at == std::string::npos ? text : text.erase(at, folder.size());
+}
+
+TEST_P(Mpi, SweepsLikeProcessesOfOneMachine) {
+  Bench bench;
+  write_study(bench / "study.json", 3);
+  const Outcome dealt =
+      launch(bench, processes(3, {"sweep", "study.json", "--out", "mpi", "--json"}));
+  ASSERT_EQ(dealt.code, 0) << dealt.err;
+  const Outcome local =
+      bench.run({"sweep", "study.json", "--out", "local", "--json", "--workers", "1"});
+  EXPECT_THAT(local.out, HasSubstr("\"done\": 9"));
+  EXPECT_EQ(without(dealt.out, (bench / "mpi").string()),
+            without(local.out, (bench / "local").string()));
+
+  const Outcome missing = launch(bench, processes(2, {"sweep", "nothing.json"}));
+  EXPECT_EQ(missing.code, 3);
+  EXPECT_THAT(missing.err, HasSubstr("nothing.json"));
+}
+
+/// A killed rank ends the job; the next one trains what is missing.
+TEST_P(Mpi, SweepsGoOnAfterARankDies) {
+  Bench bench;
+  write_study(bench / "study.json", 200);
+  const pid_t child = start(bench, processes(3, {"sweep", "study.json", "--out", "study"}));
+  const auto finished = [&] {
+    std::error_code error;
+    size_t count = 0;
+    for (const fs::directory_entry& each : fs::directory_iterator(bench / "study/trials", error)) {
+      count += each.path().extension() == ".hscope" ? 1 : 0;
+    }
+    return count;
+  };
+  for (int tries = 0; tries < 400 && finished() < 5; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  const std::set<pid_t> ranks = running_in(fs::canonical(bench / "."));
+  kill(ranks.empty() ? child : *ranks.rbegin(), SIGKILL);
+  EXPECT_NE(bench.finish(child).code, 0);
+  const size_t before = finished();
+  ASSERT_GE(before, 5u);
+  ASSERT_LT(before, 600u) << "the study ended too soon for this test";
+  write_study(bench / "study.json", 4);  // a part of it, to save time
+  const Outcome rest = bench.run({"sweep", "study.json", "--out", "study", "--json"});
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  EXPECT_THAT(rest.out, HasSubstr("\"done\": 12"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, Mpi, testing::ValuesIn(kLaunchers),
                          [](const auto& each) { return std::string(each.param.name); });
 
