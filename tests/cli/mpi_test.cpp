@@ -33,7 +33,7 @@ const Launcher kLaunchers[] = {
     {"OpenMpi",
      "/usr/bin/mpirun.openmpi",
      "halfscope_openmpi.so",
-     {"--oversubscribe", "--mca", "btl", "self,tcp"}},
+     {"--oversubscribe", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"}},
     {"Mpich", "/usr/bin/mpirun.mpich", "halfscope_mpich.so", {}},
 };
 
@@ -205,7 +205,7 @@ void write_study(const fs::path& file, int seeds) {
                       << seeds << "}}}\n";
 }
 
-/// What a sweep found, without the names of folders.
+/// Returns the result of a sweep without the name of its folder.
 std::string without(std::string text, const std::string& folder) {
   const size_t at = text.find(folder);
   return at == std::string::npos ? text : text.erase(at, folder.size());
