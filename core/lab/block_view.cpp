@@ -113,6 +113,14 @@ std::optional<BlockScaleRule> parse_block_scale_rule(std::string_view text) noex
   return std::nullopt;
 }
 
+std::vector<std::string> viewed_block_formats() {
+  std::vector<std::string> names;
+  for (const BlockFormat& each : {kMxfp8E4m3, kMxfp8E5m2, kMxfp6E3m2, kMxfp6E2m3, kMxfp4, kNvfp4}) {
+    names.push_back(block_format_name(each));
+  }
+  return names;
+}
+
 BlockView view_block(std::span<const float> values, const BlockFormat& format, BlockScaleRule rule,
                      std::optional<float> tensor_amax) {
   if (values.size() > kMostBlockValues) {
@@ -120,7 +128,7 @@ BlockView view_block(std::span<const float> values, const BlockFormat& format, B
   }
   if (format.scale == ScaleKind::fp32 || format.block_size < 1 || format.amax_floor != 0.0f ||
       !is_valid(format.element)) {
-    throw Error("cannot view this block format: its scales are not those of MX or nvfp4");
+    throw Error("cannot view this block format: only MX formats and nvfp4 can be shown");
   }
   BlockView view{.format = format, .rule = rule};
   const bool two_levels = format.scale == ScaleKind::e4m3fn_and_fp32;

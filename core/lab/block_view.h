@@ -68,6 +68,9 @@ struct BlockView {
 
 inline constexpr size_t kMostBlockValues = 32;
 
+/// Returns the names of the formats that view_block() shows, as parse_block_format() reads them.
+std::vector<std::string> viewed_block_formats();
+
 /// Returns the values as stored in `format`, whose own rule is ignored in favor of `rule`. Takes at
 /// most kMostBlockValues and throws Error for more, for fp32 scales, and for options of
 /// BlockFormat that named formats do not use. `tensor_amax` is the largest magnitude of the whole
