@@ -111,7 +111,8 @@ void show_block(const std::string& name, const std::string& rule_name,
                     std::isnan(each.element) ? "-" : code_text(each.code, format.element),
                     word(static_cast<double>(each.element)), word(static_cast<double>(each.value)),
                     percent_of(each.error, static_cast<double>(each.input)),
-                    each.clipped   ? "clipped"
+                    each.beyond    ? "clipped: beyond fp32"
+                    : each.clipped ? "clipped"
                     : each.flushed ? "becomes 0"
                                    : ""});
   }

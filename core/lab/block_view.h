@@ -38,7 +38,8 @@ struct BlockElement {
   float element = 0.0f;  ///< the value of the code
   float value = 0.0f;    ///< what the block represents: element times scales, in fp32
   double error = 0.0;    ///< value - input
-  bool clipped = false;  ///< beyond the largest element, so stored as that
+  bool clipped = false;  ///< beyond the largest element or beyond fp32, so stored as a smaller one
+  bool beyond = false;   ///< clipped because it would round to 2^128, which fp32 does not have
   bool flushed = false;  ///< not zero, but stored as zero
 };
 

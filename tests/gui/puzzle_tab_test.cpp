@@ -2,9 +2,11 @@
 // The tab Puzzles, driven: levels opened, answers right and wrong, progress kept in a file.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "core/lab/puzzle_text.h"
 #include "tests/gui/lab_window.h"
@@ -213,6 +215,26 @@ TEST_F(SmallPuzzleTab, FitsItsWidthAndScrolls) {
     ui.wheel_at({20, 470}, 60.0f);
     ui.frame(2);
   }
+}
+
+TEST(PuzzleStudy, ClosingDoesNotWaitForTheRun) {
+  setenv("HALFSCOPE_PROGRESS", "", 1);
+  using Clock = std::chrono::steady_clock;
+  constexpr size_t kWorkers = 10;
+  ASSERT_EQ(puzzles()[kWorkers].name, "11-384-workers");
+  const auto start = Clock::now();
+  PuzzleStudy whole(true);
+  whole.show(kWorkers);
+  for (int i = 0; i < 4; ++i) whole.update();
+  ASSERT_TRUE(whole.level().open);
+  const auto takes = Clock::now() - start;
+  auto study = std::make_unique<PuzzleStudy>();
+  study->show(kWorkers);
+  study->update();
+  ASSERT_TRUE(study->busy());
+  const auto closed = Clock::now();
+  study.reset();
+  EXPECT_LT(Clock::now() - closed, takes / 2) << "one step, not the whole level";
 }
 
 TEST(PuzzleStudy, RunsInAFrameOfItsOwnWhereThereAreNoThreads) {

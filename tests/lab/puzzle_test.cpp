@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <set>
@@ -220,6 +221,21 @@ TEST(PuzzleBits, AreCountedByHand) {
   EXPECT_EQ(bits("mixed_float16"), 16 * (6 + 12 + 8) + 32 * 8);
   // e4m3 operands, bf16 results.
   EXPECT_EQ(bits("fp8_current") - bits("float32"), -(24 * 18 + 16 * 8) + 2 * 32) << "two scales";
+}
+
+TEST(PuzzleDesk, StopsWhenItIsTold) {
+  const Puzzle& puzzle = puzzles()[6];
+  ASSERT_TRUE(puzzle.which.make().trains);
+  std::atomic<bool> stop{false};
+  PuzzleDesk desk(puzzle, backends(), &stop);
+  EXPECT_FALSE(desk.answer(0).solved);
+  stop = true;
+  EXPECT_FALSE(desk.answer(0).solved) << "known answers stay";
+  EXPECT_THROW(desk.answer(1), Error) << "stopped, which is not an answer";
+  EXPECT_THROW(PuzzleDesk(puzzle, backends(), &stop), Error);
+  stop = false;
+  EXPECT_TRUE(desk.answer(1).refused.empty());
+  EXPECT_EQ(desk.answer(1).losses.size(), desk.right_losses().size());
 }
 
 TEST(PuzzleHtml, ContainsEveryAnswerAndNoWayOut) {
