@@ -8,6 +8,7 @@
 #include "cli/commands/command.h"
 #include "cli/tasks/float_pages.h"
 #include "core/error.h"
+#include "core/lab/block_view.h"
 #include "core/lab/expression.h"
 #include "core/lab/number_text.h"
 #include "core/near_miss.h"
@@ -19,6 +20,7 @@ struct FloatOptions {
   std::vector<std::string> words{};
   std::string sum, table, compare, block, rule, rounding;
   uint64_t seed = 1;
+  bool seeded = false;  ///< the seed was given
   bool json = false;
 };
 
@@ -58,6 +60,11 @@ int show(const FloatOptions& options) {
   if (!options.rounding.empty() && pages > 0 && options.compare.empty()) {
     throw usage_error("--rounding is for numbers and expressions",
                       "leave it out; --sum has a line for stochastic rounding");
+  }
+  if (options.seeded && options.sum.empty() && choice.mode != RoundingMode::stochastic) {
+    throw usage_error("--seed is for stochastic rounding", pages == 0 || !options.compare.empty()
+                                                               ? "add --rounding stochastic"
+                                                               : "leave it out");
   }
   if (!options.sum.empty()) {
     check_words(options, 1, "--sum", "after the terms, only a format is read");
@@ -124,8 +131,7 @@ void add_float(CLI::App& app, Invocation& call) {
   offer(sub->add_option("--block", options->block, "Store the numbers as a block of this format")
             ->type_name("FORMAT")
             ->group(kPages),
-        {.words = {"mxfp8", "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4",
-                   "nvfp4"}});
+        {.words = lab::viewed_block_formats()});
   constexpr const char* kRounding = "Rounding";
   std::vector<std::string> modes;
   for (const RoundingMode mode : kAllRoundingModes) modes.emplace_back(rounding_mode_name(mode));
@@ -138,10 +144,14 @@ void add_float(CLI::App& app, Invocation& call) {
             ->type_name("RULE")
             ->group(kRounding),
         {.words = {"floor", "nearest", "ceil"}});
-  add_integer(*sub, "--seed", options->seed, 0, UINT64_MAX, "Seed of stochastic rounding [1]")
-      ->group(kRounding);
+  CLI::Option* const seed =
+      add_integer(*sub, "--seed", options->seed, 0, UINT64_MAX, "Seed of stochastic rounding [1]")
+          ->group(kRounding);
   sub->add_flag("--json", options->json, "Print the result as JSON")->group(group::kOutput);
-  sub->callback([options, &call] { call.action = [options] { return show(*options); }; });
+  sub->callback([options, seed, &call] {
+    options->seeded = seed->count() > 0;
+    call.action = [options] { return show(*options); };
+  });
 }
 
 }  // namespace halfscope

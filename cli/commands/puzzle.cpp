@@ -66,7 +66,7 @@ Level find_level(const std::string& text) {
 }
 
 /// Notes a try of one of the levels that come with HalfScope.
-void keep_try(const Level& level, const lab::Answer& answer, int64_t par) {
+void keep_try(const Level& level, const lab::PuzzleAnswer& answer, int64_t par) {
   if (level.number == 0) return;
   const std::filesystem::path file = lab::progress_file();
   lab::PuzzleProgress progress = lab::read_progress(file);
@@ -114,7 +114,7 @@ int puzzle_command(const PuzzleOptions& options) {
     if (options.json) {
       write_json(lab::list_json(progress));
     } else {
-      write_out(lab::list_text(progress, style));
+      write_out(lab::list_text(progress));
     }
     return 0;
   }
@@ -133,7 +133,7 @@ int puzzle_command(const PuzzleOptions& options) {
                 "choose another plan, or lower \"ok\"");
   }
   if (options.solve) {
-    write_out(lab::solution_text(desk, style));
+    write_out(lab::solution_text(desk));
     return 0;
   }
   if (choices == 0) {
@@ -144,7 +144,7 @@ int puzzle_command(const PuzzleOptions& options) {
     }
     return 0;
   }
-  const lab::Answer& answer = desk.answer(choices);
+  const lab::PuzzleAnswer& answer = desk.answer(choices);
   if (options.json) {
     write_json(lab::answer_json(desk, choices));
   } else {

@@ -23,8 +23,7 @@ BlockFormat read_block_format(const std::string& text) {
   // The rule has a flag of its own.
   const bool plain = text.find(':') == std::string::npos;
   if (const auto format = parse_block_format(text); format && plain) return *format;
-  const std::vector<std::string> names{"mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2",
-                                       "mxfp6_e2m3", "mxfp4",      "nvfp4"};
+  const std::vector<std::string> names = viewed_block_formats();
   throw usage_error("--block: unknown block format '" + text + "'",
                     did_you_mean(text, names, "formats: " + comma_list(names)));
 }
@@ -112,7 +111,8 @@ void show_block(const std::string& name, const std::string& rule_name,
                     std::isnan(each.element) ? "-" : code_text(each.code, format.element),
                     word(static_cast<double>(each.element)), word(static_cast<double>(each.value)),
                     percent_of(each.error, static_cast<double>(each.input)),
-                    each.clipped   ? "clipped"
+                    each.beyond    ? "clipped: beyond fp32"
+                    : each.clipped ? "clipped"
                     : each.flushed ? "becomes 0"
                                    : ""});
   }

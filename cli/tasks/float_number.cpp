@@ -23,11 +23,23 @@
 namespace halfscope::lab {
 namespace {
 
+constexpr size_t kLongestWords = 24;
+
+/// Returns a number as typed, without its middle if it is long.
+std::string short_words(const std::string& text) {
+  return text.size() <= kLongestWords ? text
+                                      : text.substr(0, 8) + "..." + text.substr(text.size() - 13);
+}
+
 /// A number as typed, and what the format makes of it.
 struct TypedNumber {
   float value = 0.0f;
   uint8_t flags = 0;
-  std::optional<ExactDecimal> exact{};  ///< as typed, before rounding; empty for codes
+  std::optional<ExactDecimal> typed{};  ///< before rounding; empty for codes
+  bool far = false;                     ///< `typed` only stands for the number (parse_far())
+
+  /// Returns the number before rounding, if its digits are known.
+  std::optional<ExactDecimal> exact() const { return far ? std::nullopt : typed; }
 };
 
 /// Returns the number, or an empty optional with the reason in `problem`.
@@ -36,12 +48,16 @@ std::optional<TypedNumber> read_typed(const std::string& text, const FloatFormat
   const std::optional<uint32_t> code = read_number(text, format, problem);
   if (!code) return std::nullopt;
   TypedNumber number{.value = decode(*code, format)};
-  number.exact = ExactDecimal::parse(trimmed(text));
-  if (!number.exact) return number;
+  number.typed = ExactDecimal::parse(trimmed(text));
+  if (!number.typed) {
+    number.typed = ExactDecimal::parse_far(trimmed(text));
+    number.far = number.typed.has_value();
+  }
+  if (!number.typed) return number;
   // Decimals are rounded once from all their digits; double decides only other modes and flags.
   const Rounding rounding{.mode = choice.mode,
                           .random = random_draw(random_key(choice.seed, 0, 0), 0)};
-  const Rounded<double> rounded = round_to_format(number.exact->approximate(), format, rounding);
+  const Rounded<double> rounded = round_to_format(number.typed->rounding_input(), format, rounding);
   if (choice.mode != RoundingMode::nearest_even) number.value = static_cast<float>(rounded.value);
   number.flags = rounded.flags;
   return number;
@@ -100,6 +116,36 @@ Json value_json(float value, const FloatFormat& format) {
           {"kind", kind_text(value, format)}};
 }
 
+/// Returns a stored value and how it differs from the exact one, if that is known.
+Json result_json(float value, const std::optional<ExactDecimal>& exact, const Json& flags,
+                 const FloatFormat& format) {
+  return {{"result", value_json(value, format)},
+          {"exact", exact ? Json(exact->text()) : Json()},
+          {"error_ulps", exact ? json_number(error_ulps(value, *exact, format)) : Json()},
+          {"flags", flags}};
+}
+
+/// Returns the page of one entry, as yet without steps.
+Json entry_json(const std::string& entry, const FloatFormat& format, const FloatChoice& choice,
+                const Json& result) {
+  Json json{{"schema", "halfscope.float/1"},
+            {"version", HALFSCOPE_VERSION},
+            {"format", format_name(format)},
+            {"entry", entry},
+            {"rounding", rounding_mode_name(choice.mode)}};
+  json.update(result);
+  json["steps"] = Json::array();
+  return json;
+}
+
+/// Returns how a code of an integer format stores its sign, and the code that processors use.
+std::string integer_encoding(uint32_t code, const FloatFormat& format) {
+  const uint32_t sign = uint32_t{1} << (format.bits() - 1), magnitude = code & ~sign;
+  if (code != 0 && magnitude == 0) return "sign and magnitude; two's complement has no -0";
+  const uint32_t twos = code == magnitude ? code : (0 - magnitude) & all_codes(format);
+  return "sign and magnitude; in two's complement " + code_text(twos, format);
+}
+
 /// Facts about a stored value that do not depend on how it was made.
 Rows stored_facts(float value, const FloatFormat& format) {
   const uint32_t code = detail::code_of_value(value, format);
@@ -109,6 +155,7 @@ Rows stored_facts(float value, const FloatFormat& format) {
   rows.emplace_back("exponent field", exponent_text(code, format));
   rows.emplace_back("code",
                     code_text(code, format) + "   " + hex_float(static_cast<double>(value)));
+  if (format.evenly_spaced()) rows.emplace_back("encoding", integer_encoding(code, format));
   if (std::isnan(value)) return rows;
   const auto next = [&](int by) {
     const float other = neighbour(value, by, format);
@@ -126,25 +173,17 @@ void show_typed(const FloatFormat& format, const std::string& text, const TypedN
   const std::string name = format_name(format);
   const float value = number.value;
   if (choice.json) {
-    Json json{{"schema", "halfscope.float/1"},
-              {"version", HALFSCOPE_VERSION},
-              {"format", name},
-              {"entry", text},
-              {"rounding", rounding_mode_name(choice.mode)}};
-    json["result"] = value_json(value, format);
-    json["exact"] = number.exact ? Json(number.exact->text()) : Json();
-    json["error_ulps"] =
-        number.exact ? json_number(error_ulps(value, *number.exact, format)) : Json();
-    json["flags"] = number.exact ? Json(flags_text(number.flags)) : Json();
-    json["steps"] = Json::array();
-    return write_json(json);
+    return write_json(
+        entry_json(text, format, choice,
+                   result_json(value, number.exact(),
+                               number.typed ? Json(flags_text(number.flags)) : Json(), format)));
   }
   const uint32_t code = detail::code_of_value(value, format);
   std::string out = fmt::format("{} in {}\n\n", text, name);
   out += "  " + bits_text(code, format, choice.style) + "\n  " + bits_legend(format) + "\n\n";
   Rows rows = stored_facts(value, format);
-  if (number.exact && std::isfinite(value)) {
-    const ExactDecimal error = ExactDecimal(static_cast<double>(value)) - *number.exact;
+  if (number.typed && !number.far && std::isfinite(value)) {
+    const ExactDecimal error = ExactDecimal(static_cast<double>(value)) - *number.typed;
     rows.insert(rows.begin() + 1,
                 {"rounding error",
                  error.zero() ? "none"
@@ -152,13 +191,13 @@ void show_typed(const FloatFormat& format, const std::string& text, const TypedN
                                             error.text().size() <= 40
                                                 ? error.text()
                                                 : fmt::format("{:.6g}", error.approximate()),
-                                            ulps_text(error_ulps(value, *number.exact, format)))});
+                                            ulps_text(error_ulps(value, *number.typed, format)))});
   }
   out += facts(rows);
-  if (number.exact && choice.mode == RoundingMode::nearest_even && !std::isnan(value)) {
-    out += "\n" + paragraph(explain_rounding(*number.exact, value, format), choice.style, 0, 0);
-  } else if (number.exact && std::isnan(value)) {
-    out += "\n" + paragraph(explain_rounding(*number.exact, value, format), choice.style, 0, 0);
+  if (number.typed && (choice.mode == RoundingMode::nearest_even || std::isnan(value))) {
+    const std::string words = number.far ? short_words(text) : "";
+    out +=
+        "\n" + paragraph(explain_rounding(*number.typed, value, format, words), choice.style, 0, 0);
   }
   write_out(out);
 }
@@ -181,18 +220,9 @@ void show_evaluated(const FloatFormat& format, const std::string& text,
                     const Expression& expression, const FloatChoice& choice) {
   const std::string name = format_name(format);
   if (choice.json) {
-    Json json{{"schema", "halfscope.float/1"},
-              {"version", HALFSCOPE_VERSION},
-              {"format", name},
-              {"entry", text},
-              {"rounding", rounding_mode_name(choice.mode)}};
-    json["result"] = value_json(expression.value, format);
-    json["exact"] = expression.exact ? Json(expression.exact->text()) : Json();
-    json["error_ulps"] = expression.exact
-                             ? json_number(error_ulps(expression.value, *expression.exact, format))
-                             : Json();
-    json["flags"] = flags_text(expression.flags);
-    json["steps"] = Json::array();
+    Json json = entry_json(
+        text, format, choice,
+        result_json(expression.value, expression.exact, flags_text(expression.flags), format));
     for (const ExpressionStep& step : expression.steps) {
       json["steps"].push_back(
           {{"step", step.text},
@@ -209,7 +239,9 @@ void show_evaluated(const FloatFormat& format, const std::string& text,
     std::vector<std::vector<std::string>> rows{{"step", "exact", "stored", "error", "flags"}};
     for (const ExpressionStep& step : expression.steps) {
       std::string exact = step.result.exact.empty() ? "none" : step.result.exact;
-      if (exact.size() > 24) {
+      if (ExactDecimal::parse_far(exact)) {
+        exact = short_words(exact);
+      } else if (exact.size() > kLongestWords) {
         exact = fmt::format(
             "{:.15g}...",
             read_double(exact.ends_with("...") ? exact.substr(0, exact.size() - 3) : exact)
@@ -229,10 +261,12 @@ void show_evaluated(const FloatFormat& format, const std::string& text,
   // The last step explains the result if it is the one that lost something.
   if (!same && !expression.steps.empty() && choice.mode == RoundingMode::nearest_even) {
     const ExpressionStep& last = expression.steps.back();
-    const std::optional<ExactDecimal> last_exact = ExactDecimal::parse(last.result.exact);
-    if (last_exact && last.result.flags != 0) {
-      out +=
-          paragraph(explain_rounding(*last_exact, last.result.value, format), choice.style, 0, 0);
+    const std::optional<ExactDecimal> far = ExactDecimal::parse_far(last.result.exact);
+    const std::optional<ExactDecimal> number = far ? far : ExactDecimal::parse(last.result.exact);
+    if (number && last.result.flags != 0) {
+      const std::string words = far ? short_words(last.result.exact) : "";
+      out += paragraph(explain_rounding(*number, last.result.value, format, words), choice.style, 0,
+                       0);
     }
   }
   write_out(out);
@@ -301,7 +335,7 @@ void show_compared(const std::string& words, const FloatChoice& choice) {
       }
       value = number->value;
       flags = number->flags;
-      exact = number->exact;
+      exact = number->exact();
     }
     const double off =
         exact ? error_ulps(value, *exact, format) : std::numeric_limits<double>::quiet_NaN();
@@ -325,11 +359,8 @@ void show_compared(const std::string& words, const FloatChoice& choice) {
          value_word(value, format), error,
          std::isnan(off) || (flags & kOverflow) != 0 ? "-" : fmt::format("{:.2f}", std::fabs(off)),
          mark});
-    Json row{{"format", each.name}, {"result", value_json(value, format)}};
-    row["exact"] = exact ? Json(exact->text()) : Json();
-    row["error_ulps"] = exact ? json_number(off) : Json();
-    row["flags"] = flags_text(flags);
-    list.push_back(std::move(row));
+    Json& row = list.emplace_back(Json{{"format", each.name}});
+    row.update(result_json(value, exact, flags_text(flags), format));
   }
   if (choice.json) {
     return write_json(Json{{"schema", "halfscope.float-compare/1"},

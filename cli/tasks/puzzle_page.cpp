@@ -9,6 +9,7 @@
 #include "cli/terminal/lane_summary.h"  // aligned
 #include "core/error.h"
 #include "core/lab/puzzle_text.h"
+#include "core/number_text.h"
 
 namespace halfscope::lab {
 namespace {
@@ -25,6 +26,15 @@ std::string chosen(const Puzzle& puzzle, uint32_t choices) {
 std::string paragraphs(const std::vector<std::string>& list, const TextStyle& style) {
   std::string text;
   for (const std::string& each : list) text += paragraph(each, style, 0, 0) + "\n";
+  return text;
+}
+
+std::string indented(const std::string& lines) {
+  std::string text;
+  for (const char c : lines) {
+    if (text.empty() || text.back() == '\n') text += "  ";
+    text += c;
+  }
   return text;
 }
 
@@ -54,7 +64,7 @@ uint32_t read_choices(const Puzzle& puzzle, const std::string& text) {
   return choices;
 }
 
-std::string list_text(const PuzzleProgress& progress, const TextStyle& style) {
+std::string list_text(const PuzzleProgress& progress) {
   std::vector<std::vector<std::string>> rows{{"level", "", "your best"}};
   size_t number = 0, solved = 0;
   for (const Puzzle& each : puzzles()) {
@@ -75,7 +85,6 @@ std::string list_text(const PuzzleProgress& progress, const TextStyle& style) {
       aligned(rows, {true, false, false}) + "\n";
   text += fmt::format("Solved: {} of {}. ", solved, rows.size() - 1);
   text += "Look at a level with halfscope puzzle 1, and answer with halfscope puzzle 1 a.\n";
-  static_cast<void>(style);
   return text;
 }
 
@@ -84,7 +93,7 @@ std::string level_text(PuzzleDesk& desk, size_t number, const TextStyle& style) 
   std::string text =
       number > 0 ? fmt::format("Level {}: {}\n\n", number, puzzle.title) : puzzle.title + "\n\n";
   text += paragraphs(puzzle.story, style);
-  text += network_text(puzzle) + "\n";
+  text += indented(network_text(puzzle)) + "\n";
   text +=
       fmt::format("{}: {} (in double: {})\n\nChoices:\n", puzzle.number.text,
                   coloured(number_text(puzzle.number, desk.answer(0).number), Colour::red, style),
@@ -100,8 +109,8 @@ std::string level_text(PuzzleDesk& desk, size_t number, const TextStyle& style) 
 
 std::string answer_text(PuzzleDesk& desk, uint32_t choices, const TextStyle& style) {
   const Puzzle& puzzle = desk.puzzle();
-  const Answer& broken = desk.answer(0);
-  const Answer& answer = desk.answer(choices);
+  const PuzzleAnswer& broken = desk.answer(0);
+  const PuzzleAnswer& answer = desk.answer(choices);
   std::string text = puzzle.title + "\n" + chosen(puzzle, choices) + "\n";
   text += aligned(
       {{"", "before", "now", "in double"},
@@ -121,7 +130,7 @@ std::string answer_text(PuzzleDesk& desk, uint32_t choices, const TextStyle& sty
          (puzzle.seen.empty() ? "" : "Seen in: " + puzzle.seen + "\n");
 }
 
-std::string solution_text(PuzzleDesk& desk, const TextStyle& style) {
+std::string solution_text(PuzzleDesk& desk) {
   const Puzzle& puzzle = desk.puzzle();
   const int64_t par = desk.par();
   std::vector<std::vector<std::string>> rows{
@@ -130,13 +139,13 @@ std::string solution_text(PuzzleDesk& desk, const TextStyle& style) {
   for (size_t i = 0; i < puzzle.choices.size(); ++i) shown.push_back(uint32_t{1} << i);
   uint32_t best = 0;
   for (uint32_t choices = 1; choices < uint32_t{1} << puzzle.choices.size(); ++choices) {
-    const Answer& each = desk.answer(choices);
+    const PuzzleAnswer& each = desk.answer(choices);
     if (each.solved && each.bits == par && best == 0) best = choices;
   }
   if (best != 0 && std::find(shown.begin(), shown.end(), best) == shown.end())
     shown.push_back(best);
   for (const uint32_t choices : shown) {
-    const Answer& each = desk.answer(choices);
+    const PuzzleAnswer& each = desk.answer(choices);
     std::string what;
     for (size_t i = 0; i < puzzle.choices.size(); ++i) {
       if ((choices >> i & 1) != 0) what += (what.empty() ? "" : ", ") + puzzle.choices[i].text;
@@ -145,7 +154,6 @@ std::string solution_text(PuzzleDesk& desk, const TextStyle& style) {
                     error_text(each.truth), grouped(each.bits),
                     each.solved ? choices == best ? "par" : "solved" : "", what});
   }
-  static_cast<void>(style);
   return puzzle.title + "\n\n" + aligned(rows, {false, true, true, true, false, false});
 }
 
@@ -167,7 +175,7 @@ Json list_json(const PuzzleProgress& progress) {
 namespace {
 
 Json answer_of(PuzzleDesk& desk, uint32_t choices) {
-  const Answer& answer = desk.answer(choices);
+  const PuzzleAnswer& answer = desk.answer(choices);
   Json json{{"choices", letters(choices)},           {"solved", answer.solved},
             {"number", json_number(answer.number)},  {"error", json_number(answer.truth.error)},
             {"non_finite", answer.truth.non_finite}, {"bits", answer.bits}};

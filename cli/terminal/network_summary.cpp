@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/terminal/lane_summary.h"
+#include "core/number_text.h"
 
 namespace halfscope {
 namespace {
@@ -34,14 +35,6 @@ std::vector<const ImportParameter*> tied(const NetworkSummary& summary) {
     if (layers_of(each).size() > 1) list.push_back(&each);
   }
   return list;
-}
-
-/// "23,456".
-std::string grouped(int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<size_t>(at), ",");
-  return text;
 }
 
 /// Frozen weights, masks and tables; scalars are settings, such as an epsilon.

@@ -81,7 +81,7 @@ BlockElement store(float input, double scale, const BlockFormat& format) {
     result.clipped = (rounded.flags & kOverflow) != 0;
     if (std::fabs(rounded.value) * scale > kMostFloat) {  // as quantize() does
       rounded = round_to_format(result.scaled, element, {.mode = RoundingMode::toward_zero});
-      result.clipped = true;
+      result.clipped = result.beyond = true;
     }
     result.flushed = (rounded.flags & kFlushed) != 0;
     result.element = static_cast<float>(rounded.value);
@@ -90,6 +90,62 @@ BlockElement store(float input, double scale, const BlockFormat& format) {
   result.code = detail::code_of_value(result.element, format.element);
   result.error = static_cast<double>(result.value) - static_cast<double>(input);
   return result;
+}
+
+/// Returns scale_reason() without what happens to values.
+std::string reason_of_scale(const BlockView& view, const SharedScale& shared) {
+  const FloatFormat& element = view.format.element;
+  const std::string name = format_name(element);
+  if (!std::isfinite(shared.amax)) {
+    return "The block contains an infinity or NaN, so its scale is NaN, and all its values are.";
+  }
+  const double amax = static_cast<double>(shared.amax);
+  if (view.format.scale == ScaleKind::e4m3fn_and_fp32) {
+    return fmt::format(
+        "The tensor's scale, {} / (6 \u00d7 448) = {}, makes room for every block. This block's "
+        "largest magnitude is {}, so its scale is {} / (6 \u00d7 {}) = {}, stored in e4m3fn as {}.",
+        brief_text(static_cast<double>(view.tensor_amax)),
+        brief_text(static_cast<double>(view.tensor_scale)), brief_text(amax), brief_text(amax),
+        brief_text(static_cast<double>(view.tensor_scale)), brief_text(shared.wanted),
+        brief_text(static_cast<double>(shared.scale)));
+  }
+  if (shared.amax == 0.0f) return "All values are 0, so the scale is the smallest: 2^-127.";
+  const int power = static_cast<int>(shared.code) - 127;
+  const int top = element.max_exponent();
+  const auto limited = [&](int exponent) {
+    return exponent - top == power ? fmt::format("2^({} - {}) = 2^{}", exponent, top, power)
+                                   : fmt::format("2^{}, the smallest that exists", power);
+  };
+  const int exponent = exponent_of(amax);
+  switch (view.rule) {
+    case BlockScaleRule::floor:
+      return fmt::format(
+          "floor: {} is at least 2^{} and below 2^{}, and the largest power of two in {} is 2^{}, "
+          "so the scale is {}.",
+          brief_text(amax), exponent, exponent + 1, name, top, limited(exponent));
+    case BlockScaleRule::nearest:
+      return fmt::format(
+          "nearest: {} in the precision of {} is {}, {} 2^{}, and the largest power of two in {} "
+          "is 2^{}, so the scale is {}.",
+          brief_text(amax), name, brief_text(shared.rounded_amax),
+          exponent_of(shared.rounded_amax) > exponent ? "which reaches" : "at least",
+          exponent_of(shared.rounded_amax), name, top, limited(exponent_of(shared.rounded_amax)));
+    case BlockScaleRule::ceil:
+      break;
+  }
+  const int floor_power = exponent - top;
+  const std::string largest = brief_text(element.max_finite());
+  if (power > floor_power && floor_power + 127 >= 0) {
+    return fmt::format(
+        "ceil: a scale of 2^{} reaches only {} \u00d7 2^{} = {}, less than {}, so the scale is the "
+        "next power of two, 2^{}.",
+        floor_power, largest, floor_power,
+        brief_text(std::ldexp(element.max_finite(), floor_power)), brief_text(amax), power);
+  }
+  return fmt::format(
+      "ceil: 2^{} is the smallest scale that clips nothing, because {} \u00d7 2^{} = {} is at "
+      "least {}.",
+      power, largest, power, brief_text(std::ldexp(element.max_finite(), power)), brief_text(amax));
 }
 
 }  // namespace
@@ -113,6 +169,14 @@ std::optional<BlockScaleRule> parse_block_scale_rule(std::string_view text) noex
   return std::nullopt;
 }
 
+std::vector<std::string> viewed_block_formats() {
+  std::vector<std::string> names;
+  for (const BlockFormat& each : {kMxfp8E4m3, kMxfp8E5m2, kMxfp6E3m2, kMxfp6E2m3, kMxfp4, kNvfp4}) {
+    names.push_back(block_format_name(each));
+  }
+  return names;
+}
+
 BlockView view_block(std::span<const float> values, const BlockFormat& format, BlockScaleRule rule,
                      std::optional<float> tensor_amax) {
   if (values.size() > kMostBlockValues) {
@@ -120,7 +184,7 @@ BlockView view_block(std::span<const float> values, const BlockFormat& format, B
   }
   if (format.scale == ScaleKind::fp32 || format.block_size < 1 || format.amax_floor != 0.0f ||
       !is_valid(format.element)) {
-    throw Error("cannot view this block format: its scales are not those of MX or nvfp4");
+    throw Error("cannot view this block format: only MX formats and nvfp4 can be shown");
   }
   BlockView view{.format = format, .rule = rule};
   const bool two_levels = format.scale == ScaleKind::e4m3fn_and_fp32;
@@ -209,59 +273,13 @@ std::array<float, kMostBlockValues> block_example(BlockExample example) {
 
 std::string scale_reason(const BlockView& view, size_t index) {
   const SharedScale& shared = view.scales.at(index);
-  const FloatFormat& element = view.format.element;
-  const std::string name = format_name(element);
-  if (!std::isfinite(shared.amax)) {
-    return "The block contains an infinity or NaN, so its scale is NaN, and all its values are.";
-  }
-  const double amax = static_cast<double>(shared.amax);
-  if (view.format.scale == ScaleKind::e4m3fn_and_fp32) {
-    return fmt::format(
-        "The tensor's scale, {} / (6 \u00d7 448) = {}, makes room for every block. This block's "
-        "largest magnitude is {}, so its scale is {} / (6 \u00d7 {}) = {}, stored in e4m3fn as {}.",
-        brief_text(static_cast<double>(view.tensor_amax)),
-        brief_text(static_cast<double>(view.tensor_scale)), brief_text(amax), brief_text(amax),
-        brief_text(static_cast<double>(view.tensor_scale)), brief_text(shared.wanted),
-        brief_text(static_cast<double>(shared.scale)));
-  }
-  if (shared.amax == 0.0f) return "All values are 0, so the scale is the smallest: 2^-127.";
-  const int power = static_cast<int>(shared.code) - 127;
-  const int top = element.max_exponent();
-  const auto limited = [&](int exponent) {
-    return exponent - top == power ? fmt::format("2^({} - {}) = 2^{}", exponent, top, power)
-                                   : fmt::format("2^{}, the smallest that exists", power);
-  };
-  const int exponent = exponent_of(amax);
-  switch (view.rule) {
-    case BlockScaleRule::floor:
-      return fmt::format(
-          "floor: {} is at least 2^{} and below 2^{}, and the largest power of two in {} is 2^{}, "
-          "so the scale is {}.",
-          brief_text(amax), exponent, exponent + 1, name, top, limited(exponent));
-    case BlockScaleRule::nearest:
-      return fmt::format(
-          "nearest: {} in the precision of {} is {}, {} 2^{}, and the largest power of two in {} "
-          "is 2^{}, so the scale is {}.",
-          brief_text(amax), name, brief_text(shared.rounded_amax),
-          exponent_of(shared.rounded_amax) > exponent ? "which reaches" : "at least",
-          exponent_of(shared.rounded_amax), name, top, limited(exponent_of(shared.rounded_amax)));
-    case BlockScaleRule::ceil:
-      break;
-  }
-  const int floor_power = exponent - top;
-  const std::string largest = brief_text(element.max_finite());
-  if (power > floor_power && floor_power + 127 >= 0) {
-    return fmt::format(
-        "ceil: a scale of 2^{} reaches only {} \u00d7 2^{} = {}, less than {}, so the scale is the "
-        "next power of two, 2^{}.",
-        floor_power, largest, floor_power,
-        brief_text(std::ldexp(element.max_finite(), floor_power)), brief_text(amax), power);
-  }
-  return fmt::format(
-      "ceil: 2^{} is the smallest scale that clips nothing, because {} \u00d7 2^{} = {} is at "
-      "least "
-      "{}.",
-      power, largest, power, brief_text(std::ldexp(element.max_finite(), power)), brief_text(amax));
+  const auto first = view.elements.begin() + static_cast<std::ptrdiff_t>(shared.first);
+  const bool beyond = std::any_of(first, first + static_cast<std::ptrdiff_t>(shared.count),
+                                  [](const BlockElement& each) { return each.beyond; });
+  const char* const limit =
+      " A value would round to 2^128, which fp32 cannot represent, so it is "
+      "stored as the next smaller one.";
+  return reason_of_scale(view, shared) + (beyond ? limit : "");
 }
 
 }  // namespace halfscope::lab

@@ -38,7 +38,8 @@ struct BlockElement {
   float element = 0.0f;  ///< the value of the code
   float value = 0.0f;    ///< what the block represents: element times scales, in fp32
   double error = 0.0;    ///< value - input
-  bool clipped = false;  ///< beyond the largest element, so stored as that
+  bool clipped = false;  ///< beyond the largest element or beyond fp32, so stored as a smaller one
+  bool beyond = false;   ///< clipped because it would round to 2^128, which fp32 does not have
   bool flushed = false;  ///< not zero, but stored as zero
 };
 
@@ -67,6 +68,9 @@ struct BlockView {
 };
 
 inline constexpr size_t kMostBlockValues = 32;
+
+/// Returns the names of the formats that view_block() shows, as parse_block_format() reads them.
+std::vector<std::string> viewed_block_formats();
 
 /// Returns the values as stored in `format`, whose own rule is ignored in favor of `rule`. Takes at
 /// most kMostBlockValues and throws Error for more, for fp32 scales, and for options of

@@ -5,13 +5,16 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <vector>
 
 namespace halfscope::lab {
 namespace {
 
-constexpr int kMostExponent = 400;
+constexpr int64_t kMostExponent = 400;              ///< far beyond all formats
+constexpr int64_t kAnyExponent = int64_t{1} << 40;  ///< larger ones count as this one
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -47,8 +50,21 @@ ExactDecimal::ExactDecimal(double x) {
               .value_or(ExactDecimal());
 }
 
-std::optional<ExactDecimal> ExactDecimal::parse(std::string_view text) {
-  ExactDecimal result;
+/// A decimal as written.
+struct ExactDecimal::Scanned {
+  ExactDecimal mantissa{};  ///< without exponent
+  int64_t exponent = 0;
+  int64_t top = 0;  ///< the magnitude is below 10^top, by a factor of 10 at most
+
+  /// Returns whether the digits can be written out: the exponent is small, or makes up for zeros.
+  bool near() const noexcept {
+    return mantissa.zero() || std::abs(exponent) <= kMostExponent || std::abs(top) <= kMostExponent;
+  }
+};
+
+std::optional<ExactDecimal::Scanned> ExactDecimal::scan(std::string_view text) {
+  Scanned scanned;
+  ExactDecimal& result = scanned.mantissa;
   if (text.starts_with('-') || text.starts_with('+')) {
     result.negative_ = text[0] == '-';
     text.remove_prefix(1);
@@ -68,21 +84,48 @@ std::optional<ExactDecimal> ExactDecimal::parse(std::string_view text) {
   if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
     std::string_view rest = text.substr(at + 1);
     if (rest.starts_with('+')) rest.remove_prefix(rest.starts_with("+-") ? rest.size() : 1);
-    int exponent = 0;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), exponent);
-    if (error != std::errc() || end != rest.data() + rest.size()) return std::nullopt;
-    if (std::abs(exponent) > kMostExponent) return std::nullopt;
-    if (exponent > 0) {
-      const size_t up = static_cast<size_t>(exponent);
-      result.digits_.append(up - std::min(up, result.decimals_), '\0');
-      result.decimals_ -= std::min(up, result.decimals_);
-    } else {
-      result.decimals_ += static_cast<size_t>(-exponent);
+    const char* const last = rest.data() + rest.size();
+    const auto [end, error] = std::from_chars(rest.data(), last, scanned.exponent);
+    if (error == std::errc::invalid_argument || end != last) return std::nullopt;
+    if (error == std::errc::result_out_of_range || std::abs(scanned.exponent) > kAnyExponent) {
+      scanned.exponent = rest.starts_with('-') ? -kAnyExponent : kAnyExponent;
     }
     at = text.size();
   }
   if (at != text.size()) return std::nullopt;
   result.trim();
+  scanned.top = static_cast<int64_t>(result.digits_.size()) -
+                static_cast<int64_t>(result.decimals_) + scanned.exponent;
+  return scanned;
+}
+
+std::optional<ExactDecimal> ExactDecimal::parse(std::string_view text) {
+  std::optional<Scanned> scanned = scan(text);
+  if (!scanned || !scanned->near()) return std::nullopt;
+  ExactDecimal& result = scanned->mantissa;
+  if (result.zero()) return result;
+  if (scanned->exponent > 0) {
+    const size_t up = static_cast<size_t>(scanned->exponent);
+    result.digits_.append(up - std::min(up, result.decimals_), '\0');
+    result.decimals_ -= std::min(up, result.decimals_);
+  } else {
+    result.decimals_ += static_cast<size_t>(-scanned->exponent);
+  }
+  result.trim();
+  return result;
+}
+
+std::optional<ExactDecimal> ExactDecimal::parse_far(std::string_view text) {
+  const std::optional<Scanned> scanned = scan(text);
+  if (!scanned || scanned->near()) return std::nullopt;
+  ExactDecimal result;
+  result.negative_ = scanned->mantissa.negative_;
+  result.digits_ = '\1';
+  if (scanned->top > 0) {
+    result.digits_.append(kMostExponent, '\0');
+  } else {
+    result.decimals_ = kMostExponent;
+  }
   return result;
 }
 
@@ -95,6 +138,13 @@ std::string ExactDecimal::text() const {
 }
 
 double ExactDecimal::approximate() const { return std::strtod(text().c_str(), nullptr); }
+
+double ExactDecimal::rounding_input() const {
+  const double near = approximate();
+  if (zero() || (std::isfinite(near) && near != 0.0)) return near;
+  using Limits = std::numeric_limits<double>;
+  return std::copysign(near == 0.0 ? Limits::denorm_min() : Limits::max(), negative_ ? -1.0 : 1.0);
+}
 
 ExactDecimal ExactDecimal::operator-() const {
   ExactDecimal result = *this;

@@ -15,8 +15,13 @@ class ExactDecimal {
   ExactDecimal() = default;  ///< zero
   /// Converts a finite number exactly; any other gives zero.
   explicit ExactDecimal(double x);
-  /// Parses [+-]digits[.digits][e[+-]digits] with an exponent within +-400; empty for other text.
+  /// Parses [+-]digits[.digits][e[+-]digits]; empty for other text, and for numbers that only
+  /// parse_far() reads.
   static std::optional<ExactDecimal> parse(std::string_view text);
+  /// Parses a number whose exponent puts it beyond 10^400, or closer to 0 than 10^-400. Returns
+  /// that power of ten with its sign, which every format rounds as it does the number. Empty for
+  /// others.
+  static std::optional<ExactDecimal> parse_far(std::string_view text);
 
   bool zero() const noexcept { return digits_.empty(); }
   bool negative() const noexcept { return negative_; }
@@ -24,6 +29,9 @@ class ExactDecimal {
   std::string text() const;
   /// Returns the nearest double, or one of its neighbours.
   double approximate() const;
+  /// Returns approximate(), or the largest or smallest double where that is infinite or 0 and the
+  /// number is not. All formats round the result as they do the number.
+  double rounding_input() const;
 
   ExactDecimal operator-() const;
   friend ExactDecimal operator+(const ExactDecimal& a, const ExactDecimal& b);
@@ -32,6 +40,8 @@ class ExactDecimal {
   friend bool operator==(const ExactDecimal&, const ExactDecimal&) = default;
 
  private:
+  struct Scanned;
+  static std::optional<Scanned> scan(std::string_view text);
   /// Removes redundant zeros.
   void trim();
   bool negative_ = false;

@@ -38,12 +38,13 @@ std::string short_text(const ExactDecimal& number) {
 
 ExactDecimal magnitude(const ExactDecimal& x) { return x.negative() ? -x : x; }
 
-std::string too_large(const ExactDecimal& exact, float stored, const FloatFormat& format) {
+std::string too_large(const ExactDecimal& exact, const std::string& number, float stored,
+                      const FloatFormat& format) {
   const std::string name = format_name(format);
   const std::string largest = shortest_text(format.max_finite());
   const char* than = exact.negative() ? "below -" : "above ";
   const std::string why =
-      fmt::format("{} is {}{}, the largest {} number", short_text(exact), than, largest, name);
+      fmt::format("{} is {}{}, the largest {} number", number, than, largest, name);
   if (std::isnan(stored)) return why + ". This format has no infinity, so it becomes NaN.";
   if (std::isinf(stored)) return why + ", so it overflows to infinity.";
   return why + ", where this format saturates.";
@@ -60,12 +61,14 @@ std::string power_or_number(double value) {
   return shortest_text(value);
 }
 
-std::string explain_rounding(const ExactDecimal& exact, float stored, const FloatFormat& format) {
+std::string explain_rounding(const ExactDecimal& exact, float stored, const FloatFormat& format,
+                             const std::string& words) {
   const std::string name = format_name(format);
+  const std::string number = words.empty() ? short_text(exact) : words;
   const double near = exact.approximate();
   const bool beyond = (ExactDecimal(format.max_finite()) - magnitude(exact)).negative();
   if (!std::isfinite(stored) || (beyond && format.saturates())) {
-    return too_large(exact, stored, format);
+    return too_large(exact, number, stored, format);
   }
   const double value = static_cast<double>(stored);
   if (stored == 0.0f) {
@@ -75,10 +78,10 @@ std::string explain_rounding(const ExactDecimal& exact, float stored, const Floa
       return fmt::format(
           "{} is below {}, the smallest normal {} number, and results below it are "
           "flushed to 0.",
-          short_text(exact), power_or_number(smallest), name);
+          number, power_or_number(smallest), name);
     }
     return fmt::format("{} is at most half of {}, the smallest {} number, so it underflows to 0.",
-                       short_text(exact), power_or_number(smallest), name);
+                       number, power_or_number(smallest), name);
   }
   const ExactDecimal error = ExactDecimal(value) - exact;
   const int exponent = exponent_of(std::fabs(value));
@@ -90,7 +93,7 @@ std::string explain_rounding(const ExactDecimal& exact, float stored, const Floa
                       power_or_number(format.min_normal()), left, format.mantissa_bits + 1,
                       left == 1 ? "is" : "are");
   }
-  if (error.zero()) return fmt::format("{} represents {} exactly.", name, short_text(exact)) + few;
+  if (error.zero()) return fmt::format("{} represents {} exactly.", name, number) + few;
   const float other = error.negative() == exact.negative()
                           ? neighbour(stored, stored > 0 ? -1 : 1, format)
                           : neighbour(stored, stored > 0 ? 1 : -1, format);
@@ -107,11 +110,11 @@ std::string explain_rounding(const ExactDecimal& exact, float stored, const Floa
       next_exists
           ? distinct_text(above, format)
           : shortest_text(std::copysign(std::fabs(static_cast<double>(below)) + step, value));
-  const std::string head = fmt::format("The {} numbers near {} are {} apart.", name,
-                                       short_text(exact), power_or_number(step));
+  const std::string head =
+      fmt::format("The {} numbers near {} are {} apart.", name, number, power_or_number(step));
   const std::string between = fmt::format("{} and {}", distinct_text(below, format), upper);
   if (tie) {
-    return fmt::format("{} {} is halfway between {}; {}.", head, short_text(exact), between,
+    return fmt::format("{} {} is halfway between {}; {}.", head, number, between,
                        format.mantissa_bits == 0
                            ? "with one significant bit, ties go away from zero"
                            : "ties go to the one whose last bit is 0") +
@@ -120,9 +123,8 @@ std::string explain_rounding(const ExactDecimal& exact, float stored, const Floa
   const bool near_tie = std::fabs(part - 0.5) < 0.0005;
   const std::string share = near_tie ? std::string(away ? "just over half" : "just under half")
                                      : fmt::format("{:.3g}%", 100.0 * part);
-  return fmt::format("{} {} is {} of the way from {} to {}, so it rounds to {}.", head,
-                     short_text(exact), share, distinct_text(below, format), upper,
-                     distinct_text(stored, format)) +
+  return fmt::format("{} {} is {} of the way from {} to {}, so it rounds to {}.", head, number,
+                     share, distinct_text(below, format), upper, distinct_text(stored, format)) +
          few;
 }
 

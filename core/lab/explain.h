@@ -12,8 +12,9 @@
 namespace halfscope::lab {
 
 /// Explains in one or two sentences why a format stores `exact` as `stored`, rounded to nearest
-/// even. `stored` is a value of the format.
-std::string explain_rounding(const ExactDecimal& exact, float stored, const FloatFormat& format);
+/// even. `stored` is a value of the format. `words` names the number if its digits do not.
+std::string explain_rounding(const ExactDecimal& exact, float stored, const FloatFormat& format,
+                             const std::string& words = "");
 
 /// Range, precision and special codes of a format.
 struct FormatFacts {

@@ -190,8 +190,18 @@ class Evaluator {
     result.near = result.exact ? result.exact->approximate() : static_cast<double>(result.value);
     const bool same = result.exact && std::isfinite(result.value) &&
                       *result.exact == ExactDecimal(static_cast<double>(result.value));
-    if (!same && result.exact) {
-      const Rounded<double> rounded = round_to_format(result.near, format_);
+    if (const std::optional<ExactDecimal> far = ExactDecimal::parse_far(word)) {
+      result.exact.reset();
+      result.near = far->approximate();
+      const Rounded<double> rounded = round_to_format(far->rounding_input(), format_);
+      ExpressionStep step{.text = word, .is_number = true};
+      step.result = {.value = result.value,
+                     .flags = rounded.flags,
+                     .exact = word,
+                     .error_ulps = std::numeric_limits<double>::quiet_NaN()};
+      add_step(std::move(step));
+    } else if (!same && result.exact) {
+      const Rounded<double> rounded = round_to_format(result.exact->rounding_input(), format_);
       ExpressionStep step{.text = word, .is_number = true};
       step.result.value = result.value;
       step.result.flags = static_cast<uint8_t>(rounded.flags | kInexact);

@@ -113,8 +113,8 @@ int64_t bits_per_step(const Executable& executable, int64_t micro_batches) {
   return bits;
 }
 
-PuzzleDesk::PuzzleDesk(const Puzzle& puzzle, zoo::Backends backends)
-    : puzzle_(puzzle), judge_(puzzle_.which, backends) {
+PuzzleDesk::PuzzleDesk(const Puzzle& puzzle, zoo::Backends backends, const std::atomic<bool>* stop)
+    : puzzle_(puzzle), judge_(puzzle_.which, backends, stop) {
   right_number_ = number_of(judge_.reference(), 0.0);
   broken_bits_ = bits_of(edited(puzzle_, 0));
 }
@@ -151,14 +151,8 @@ double PuzzleDesk::number_of(const zoo::Results& results, double error) const {
       return first(results.weights, number.weight);
     case PuzzleNumber::Of::average:
       return first(results.averages, number.weight);
-    case PuzzleNumber::Of::loss: {
-      const size_t count = std::max<size_t>(results.losses.size() / 5, 1);
-      double sum = 0.0;
-      for (size_t i = results.losses.size() - count; i < results.losses.size(); ++i) {
-        sum += results.losses[i];
-      }
-      return sum / static_cast<double>(count);
-    }
+    case PuzzleNumber::Of::loss:
+      return zoo::final_loss(results.losses);
     case PuzzleNumber::Of::moved: {
       const std::vector<float>& start = results.start.at(number.weight).data;
       const std::vector<float>& end = results.weights.at(number.weight).data;
@@ -181,16 +175,17 @@ double PuzzleDesk::number_of(const zoo::Results& results, double error) const {
   return 0.0;
 }
 
-const Answer& PuzzleDesk::answer(uint32_t choices) {
+const PuzzleAnswer& PuzzleDesk::answer(uint32_t choices) {
   choices &= (uint32_t{1} << puzzle_.choices.size()) - 1;
   const auto known = answers_.find(choices);
   if (known != answers_.end()) return known->second;
   const zoo::LaneChoice lane = edited(puzzle_, choices);
-  Answer answer{.choices = choices};
+  PuzzleAnswer answer{.choices = choices};
   zoo::Results results;
   try {
     results = judge_.results(lane);
   } catch (const Error& error) {  // choices that contradict each other
+    if (judge_.stopped()) throw;
     answer.refused = error.what();
     answer.number = std::numeric_limits<double>::quiet_NaN();
     return answers_[choices] = std::move(answer);
@@ -206,7 +201,7 @@ const Answer& PuzzleDesk::answer(uint32_t choices) {
 int64_t PuzzleDesk::par() {
   int64_t fewest = -1;
   for (uint32_t choices = 1; choices < uint32_t{1} << puzzle_.choices.size(); ++choices) {
-    const Answer& each = answer(choices);
+    const PuzzleAnswer& each = answer(choices);
     if (each.solved && (fewest < 0 || each.bits < fewest)) fewest = each.bits;
   }
   return fewest;

@@ -4,6 +4,7 @@
 // describes the file of a level.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -64,7 +65,7 @@ std::vector<std::string> puzzle_names();
 const std::vector<Puzzle>& puzzles();
 
 /// One answer: a set of choices, bit i for choice i.
-struct Answer {
+struct PuzzleAnswer {
   uint32_t choices = 0;
   bool solved = false;
   std::string refused{};  ///< why these choices cannot be combined; empty if they ran
@@ -77,10 +78,11 @@ struct Answer {
 /// Runs answers to one puzzle and keeps their results.
 class PuzzleDesk {
  public:
-  /// Runs the reference and the broken plan.
-  PuzzleDesk(const Puzzle& puzzle, zoo::Backends backends);
+  /// Runs the reference. Once `stop` is true, which may be null and must outlive the desk, all that
+  /// runs ends with an Error.
+  PuzzleDesk(const Puzzle& puzzle, zoo::Backends backends, const std::atomic<bool>* stop = nullptr);
 
-  const Answer& answer(uint32_t choices);
+  const PuzzleAnswer& answer(uint32_t choices);
   /// Tries all combinations and returns the fewest bits that solve the puzzle; -1: none does.
   int64_t par();
   double right_number() const noexcept { return right_number_; }  ///< in double
@@ -95,7 +97,7 @@ class PuzzleDesk {
   zoo::Judge judge_;
   double right_number_ = 0.0;
   int64_t broken_bits_ = 0;
-  std::map<uint32_t, Answer> answers_;
+  std::map<uint32_t, PuzzleAnswer> answers_;
 };
 
 /// Returns the bits that a lane's operators read, write and keep in accumulators in one step (one

@@ -23,7 +23,7 @@ Json losses_json(const std::vector<double>& losses) {
 }
 
 Json answer_json(PuzzleDesk& desk, uint32_t choices) {
-  const Answer& answer = desk.answer(choices);
+  const PuzzleAnswer& answer = desk.answer(choices);
   return {{"number", number_text(desk.puzzle().number, answer.number)},
           {"error", answer.refused.empty() ? error_text(answer.truth) : "-"},
           {"bits", answer.bits},

@@ -53,7 +53,7 @@ PuzzleProgress read_progress(const std::filesystem::path& file) {
   return progress;
 }
 
-void note_try(PuzzleProgress& progress, const std::string& level, const Answer& answer,
+void note_try(PuzzleProgress& progress, const std::string& level, const PuzzleAnswer& answer,
               int64_t par) {
   SolvedPuzzle& entry = progress[level];
   if (!entry.solved) ++entry.tries;

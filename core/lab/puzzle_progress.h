@@ -28,7 +28,7 @@ std::filesystem::path progress_file();
 PuzzleProgress read_progress(const std::filesystem::path& file);
 /// Counts a try of a level, and keeps its answer if it is the cheapest that solves it. `par` is
 /// only read for answers that do.
-void note_try(PuzzleProgress& progress, const std::string& level, const Answer& answer,
+void note_try(PuzzleProgress& progress, const std::string& level, const PuzzleAnswer& answer,
               int64_t par);
 /// Replaces the file. Returns false if it cannot be written: progress is not worth an error.
 bool write_progress(const std::filesystem::path& file, const PuzzleProgress& progress);

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <vector>
 
+#include "core/number_text.h"
+
 namespace halfscope::lab {
 
 std::string number_text(const PuzzleNumber& number, double value) {
@@ -22,12 +24,6 @@ std::string number_text(const PuzzleNumber& number, double value) {
     default:
       return fmt::format("{:.4g}", value);
   }
-}
-
-std::string grouped(int64_t number) {
-  std::string digits = fmt::format("{}", number < 0 ? -number : number);
-  for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
-  return (number < 0 ? "-" : "") + digits;
 }
 
 std::string error_text(const zoo::Truth& truth) {
@@ -50,7 +46,7 @@ std::string verdict_of_bits(int64_t bits, int64_t par) {
                      grouped(bits), grouped(par));
 }
 
-std::string why_not(const Answer& answer) {
+std::string why_not(const PuzzleAnswer& answer) {
   const zoo::Truth& truth = answer.truth;
   if (!answer.refused.empty()) return "These choices cannot be combined: " + answer.refused + ".";
   if (truth.non_finite > 0) {
@@ -90,7 +86,7 @@ std::string network_text(const Puzzle& puzzle) {
     rows.emplace_back(node.path, call + ")  " + shape_text(graph.value(node.outputs[0]).shape));
   }
   std::string text;
-  for (const auto& [path, call] : rows) text += fmt::format("  {:<{}}  {}\n", path, longest, call);
+  for (const auto& [path, call] : rows) text += fmt::format("{:<{}}  {}\n", path, longest, call);
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/number_text.h"
 #include "gui/app/app.h"
 #include "gui/panels/step_plot.h"
 #include "gui/widgets/imgui_compat.h"

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "core/number_text.h"
 #include "gui/app/app.h"
 #include "gui/panels/spectrum.h"
 #include "gui/widgets/plot_math.h"

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "analysis/rules/text.h"
+#include "core/number_text.h"
 #include "core/numeric/formats/float_format.h"
 #include "gui/app/app.h"
 #include "gui/data/fuzzy.h"

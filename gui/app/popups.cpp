@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/number_text.h"
 #include "gui/app/app.h"
 #include "gui/panels/float_lab.h"
 #include "gui/widgets/imgui_compat.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analysis/report/report_parts.h"
+#include "core/number_text.h"
 #include "gui/app/app.h"
 #include "gui/panels/spectrum.h"
 #include "gui/widgets/labels.h"
@@ -37,7 +38,7 @@ void App::draw_share_card() {
   ui::text("card/run", about);
   ImGui::PopStyleColor();
   line("card/headline", fonts_.large, theme.ink, plain_text(report.verdict.headline));
-  const halfscope::Answer answer = answer_of(report);  // puzzles have answers, too
+  const Answer answer = answer_of(report);
   // The advice is for one lane, and says how sure it is.
   const bool advised = !answer.todo.empty() && answer.lane == frame.at.lane;
   const std::string more =

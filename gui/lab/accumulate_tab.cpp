@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "analysis/rules/text.h"
+#include "core/number_text.h"
 #include "core/numeric/formats/codes.h"
 #include "gui/lab/number_line.h"
 #include "gui/widgets/imgui_compat.h"

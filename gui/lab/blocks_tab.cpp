@@ -18,8 +18,6 @@
 namespace halfscope::gui {
 namespace {
 
-constexpr std::array<const char*, 6> kBlockFormats{"mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2",
-                                                   "mxfp6_e2m3", "mxfp4",      "nvfp4"};
 constexpr double kLogBinades = 14.0;  ///< below the largest value on the logarithmic axis
 constexpr size_t kValues = kMostBlockValues;
 
@@ -246,8 +244,8 @@ void edit_bars(const LabFrame& frame, const BarChart& chart) {
 void draw_controls(const LabFrame& frame, const BlockFormat& format) {
   BlocksState& blocks = frame.lab.blocks;
   if (ui::begin_combo("lab/blocks/format", blocks.format.c_str(), frame.px(130))) {
-    for (const char* name : kBlockFormats) {
-      if (ui::selectable(std::string("lab/blocks/format/") + name, name, blocks.format == name)) {
+    for (const std::string& name : viewed_block_formats()) {
+      if (ui::selectable("lab/blocks/format/" + name, name.c_str(), blocks.format == name)) {
         blocks.format = name;
       }
     }
@@ -349,12 +347,12 @@ void draw_comparison(const LabFrame& frame) {
   ImGui::PushStyleColor(ImGuiCol_Text, frame.theme.soft);
   ImGui::TableHeadersRow();
   ImGui::PopStyleColor();
-  for (const char* name : kBlockFormats) {
+  for (const std::string& name : viewed_block_formats()) {
     const BlockFormat format = parse_block_format(name).value_or(kMxfp4);
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    const std::string path = std::string("lab/blocks/all/") + name;
-    if (ui::selectable(path, name, blocks.format == name, {0, 0}, kLabRow)) {
+    const std::string path = "lab/blocks/all/" + name;
+    if (ui::selectable(path, name.c_str(), blocks.format == name, {0, 0}, kLabRow)) {
       blocks.format = name;
     }
     ui::tip("Root mean square of all errors, as a share of the values. Click to select.");

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "core/lab/explain.h"
+#include "core/number_text.h"
 #include "gui/lab/number_line.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"

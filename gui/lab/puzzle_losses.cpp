@@ -42,7 +42,7 @@ void draw_puzzle_losses(const LabFrame& frame, const PuzzleLevel& level, float w
   ImDrawList& list = *ImGui::GetWindowDrawList();
   ImFont* const small = frame.fonts.small;
   const float line = font_size(*small);
-  const lab::Answer* const own = level.answer();
+  const PuzzleAnswer* const own = level.answer();
   const std::vector<double> none;
   const std::vector<double>& yours = own != nullptr ? own->losses : none;
   LossRange range;

@@ -2,8 +2,6 @@
 #include "gui/lab/puzzle_study.h"
 
 #include <algorithm>
-#include <chrono>
-#include <sstream>
 #include <string>
 #include <utility>
 
@@ -29,7 +27,8 @@ PuzzleStudy::PuzzleStudy(bool waits) : waits_(waits || !kRunsInBackground) {
   desks_.resize(count);
 }
 
-PuzzleStudy::Outcome PuzzleStudy::work(const Job& job, std::shared_ptr<PuzzleDesk> desk) {
+PuzzleStudy::Outcome PuzzleStudy::work(const Job& job, std::shared_ptr<PuzzleDesk> desk,
+                                       const std::atomic<bool>& stop) {
   const OneThread one;
   Outcome outcome;
   try {
@@ -37,11 +36,8 @@ PuzzleStudy::Outcome PuzzleStudy::work(const Job& job, std::shared_ptr<PuzzleDes
     if (desk == nullptr) {
       const zoo::Backends backends{.emulated = &emulation_backend(),
                                    .in_double = &float64_backend()};
-      desk = std::make_shared<PuzzleDesk>(puzzle, backends);
-      // Without the indent that lines have in the terminal.
-      std::istringstream lines(network_text(puzzle));
-      for (std::string line; std::getline(lines, line);)
-        outcome.network += line.substr(std::min(line.find_first_not_of(' '), line.size())) + '\n';
+      desk = std::make_shared<PuzzleDesk>(puzzle, backends, &stop);
+      outcome.network = network_text(puzzle);
     }
     outcome.answer = desk->answer(job.choices);
     if (job.task == Task::par) outcome.par = desk->par();
@@ -60,9 +56,8 @@ void PuzzleStudy::update() {
     kept_ = !file_.empty();
     show(shown_);
   }
-  if (pending_.valid() && pending_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
-    take(pending_.get());
-  if (pending_.valid() || due_.empty()) return;
+  if (std::optional<Outcome> outcome = pending_.take()) take(std::move(*outcome));
+  if (pending_.running() || due_.empty()) return;
   // The level that is shown goes first.
   auto next =
       std::find_if(due_.begin(), due_.end(), [&](const Job& job) { return job.level == shown_; });
@@ -74,10 +69,11 @@ void PuzzleStudy::update() {
   due_.erase(next);
   std::shared_ptr<PuzzleDesk> desk = desks_[running_.level];
   if (waits_) {
-    take(work(running_, std::move(desk)));
+    take(work(running_, std::move(desk), *pending_.stop()));
   } else {
-    pending_ = std::async(std::launch::async, [job = running_, desk = std::move(desk)]() mutable {
-      return work(job, std::move(desk));
+    // The desk reads `stop` as long as it lives, and the study has both.
+    pending_.start([job = running_, desk = std::move(desk), stop = pending_.stop()]() mutable {
+      return work(job, std::move(desk), *stop);
     });
   }
 }
@@ -96,7 +92,7 @@ void PuzzleStudy::take(Outcome outcome) {
       level.right_losses = desks_[running_.level]->right_losses();
       break;
     case Task::answer: {
-      const lab::Answer& answer = level.tries.emplace_back(std::move(outcome.answer));
+      const PuzzleAnswer& answer = level.tries.emplace_back(std::move(outcome.answer));
       level.shown = level.tries.size() - 1;
       if (answer.solved && !level.par) {
         due_.push_back({Task::par, running_.level, answer.choices});
@@ -112,7 +108,7 @@ void PuzzleStudy::take(Outcome outcome) {
   }
 }
 
-void PuzzleStudy::keep(const lab::Answer& answer, int64_t par) {
+void PuzzleStudy::keep(const PuzzleAnswer& answer, int64_t par) {
   // The terminal may have written it since.
   if (kept_) progress_ = read_progress(file_);
   note_try(progress_, puzzles()[running_.level].name, answer, par);
@@ -121,7 +117,7 @@ void PuzzleStudy::keep(const lab::Answer& answer, int64_t par) {
 
 bool PuzzleStudy::waits_for(Task task) const noexcept {
   const auto is = [&](const Job& job) { return job.task == task && job.level == shown_; };
-  return (pending_.valid() && is(running_)) || std::any_of(due_.begin(), due_.end(), is);
+  return (pending_.running() && is(running_)) || std::any_of(due_.begin(), due_.end(), is);
 }
 
 void PuzzleStudy::show(size_t level) {

@@ -3,10 +3,10 @@
 // background, or in a frame of their own where there are no threads.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
-#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +14,7 @@
 
 #include "core/lab/puzzle.h"
 #include "core/lab/puzzle_progress.h"
+#include "gui/lab/background_task.h"
 
 namespace halfscope::gui {
 
@@ -24,17 +25,17 @@ struct PuzzleLevel {
   bool open = false;      ///< the reference and the broken run are known
   std::string problem{};  ///< why the level cannot run
   std::string network{};  ///< as network_text() writes it
-  lab::Answer broken{};
+  PuzzleAnswer broken{};
   double right_number = 0.0;
   std::vector<double> right_losses{};
-  uint32_t chosen = 0;               ///< the user's choices, not run yet
-  std::vector<lab::Answer> tries{};  ///< in their order
-  std::optional<size_t> shown{};     ///< place of the try that is shown
-  std::optional<int64_t> par{};      ///< known once a try solves the level
+  uint32_t chosen = 0;                ///< the user's choices, not run yet
+  std::vector<PuzzleAnswer> tries{};  ///< in their order
+  std::optional<size_t> shown{};      ///< place of the try that is shown
+  std::optional<int64_t> par{};       ///< known once a try solves the level
   bool hint = false;
 
   /// Returns the try that is shown, or null.
-  const lab::Answer* answer() const noexcept { return shown ? &tries[*shown] : nullptr; }
+  const PuzzleAnswer* answer() const noexcept { return shown ? &tries[*shown] : nullptr; }
 };
 
 class PuzzleStudy {
@@ -45,7 +46,7 @@ class PuzzleStudy {
   /// Takes what has been run, and starts what is to run next. Call it once per frame.
   void update();
   /// Returns whether something is running or will be.
-  bool busy() const noexcept { return pending_.valid() || !due_.empty(); }
+  bool busy() const noexcept { return pending_.running() || !due_.empty(); }
 
   /// Shows a level, and runs its reference if that is not known.
   void show(size_t level);
@@ -73,13 +74,14 @@ class PuzzleStudy {
   /// A desk is used by one job at a time.
   struct Outcome {
     std::shared_ptr<PuzzleDesk> desk{};
-    lab::Answer answer{};
+    PuzzleAnswer answer{};
     int64_t par = -1;
     std::string network{}, problem{};
   };
-  static Outcome work(const Job& job, std::shared_ptr<PuzzleDesk> desk);
+  static Outcome work(const Job& job, std::shared_ptr<PuzzleDesk> desk,
+                      const std::atomic<bool>& stop);
   void take(Outcome outcome);
-  void keep(const lab::Answer& answer, int64_t par);
+  void keep(const PuzzleAnswer& answer, int64_t par);
   bool waits_for(Task task) const noexcept;
 
   bool waits_;
@@ -93,7 +95,7 @@ class PuzzleStudy {
   std::vector<std::shared_ptr<PuzzleDesk>> desks_{};
   std::deque<Job> due_{};
   Job running_{};
-  std::future<Outcome> pending_{};
+  BackgroundTask<Outcome> pending_{};
 };
 
 }  // namespace halfscope::gui

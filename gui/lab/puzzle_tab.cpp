@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/lab/puzzle_text.h"
+#include "core/number_text.h"
 #include "gui/lab/puzzle_parts.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
@@ -114,7 +115,7 @@ void draw_numbers(const LabFrame& frame, const Puzzle& puzzle, const PuzzleLevel
   const auto text = [&](double value) { return lab::number_text(puzzle.number, value); };
   // The error is the number of some levels.
   const bool errors = puzzle.number.of != PuzzleNumber::Of::error;
-  const auto error = [&](const lab::Answer& answer) {
+  const auto error = [&](const PuzzleAnswer& answer) {
     return errors && answer.refused.empty() ? "error " + error_text(answer.truth) : "";
   };
   ImGui::PushFont(frame.fonts.bold);
@@ -123,7 +124,7 @@ void draw_numbers(const LabFrame& frame, const Puzzle& puzzle, const PuzzleLevel
   const float gap = frame.px(32);
   ImGui::Dummy({0, 0});
   draw_number(frame, 0.0f, "broken", text(level.broken.number), theme.bad, error(level.broken));
-  const lab::Answer* const own = level.answer();
+  const PuzzleAnswer* const own = level.answer();
   if (own == nullptr) {
     draw_number(frame, gap, "your change", "-", theme.soft, "");
   } else {
@@ -152,7 +153,7 @@ void draw_choices(const LabFrame& frame, const Puzzle& puzzle, PuzzleLevel& leve
 void draw_verdict(const LabFrame& frame, const PuzzleStudy& study, float width) {
   const PuzzleLevel& level = study.level();
   const Theme& theme = frame.theme;
-  const lab::Answer* const own = level.answer();
+  const PuzzleAnswer* const own = level.answer();
   std::string text;
   ImU32 color = theme.soft;
   if (study.answering()) {
@@ -238,7 +239,7 @@ void draw_tries(const LabFrame& frame, const Puzzle& puzzle, PuzzleLevel& level,
   ImGui::TableHeadersRow();
   ImGui::PopStyleColor();
   for (size_t i = 0; i < level.tries.size(); ++i) {
-    const lab::Answer& each = level.tries[i];
+    const PuzzleAnswer& each = level.tries[i];
     const std::string path = fmt::format("lab/puzzle/try/{}", i + 1);
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
@@ -254,7 +255,7 @@ void draw_tries(const LabFrame& frame, const Puzzle& puzzle, PuzzleLevel& level,
     ImGui::TableNextColumn();
     ui::text(path + "/error", ran ? error_text(each.truth) : "-");
     ImGui::TableNextColumn();
-    ui::text(path + "/bits", ran ? lab::grouped(each.bits) : "-");
+    ui::text(path + "/bits", ran ? grouped(each.bits) : "-");
     ImGui::TableNextColumn();
     const bool at_par = each.solved && level.par && each.bits <= *level.par;
     ImGui::PushStyleColor(ImGuiCol_Text, each.solved ? frame.theme.good : frame.theme.bad);

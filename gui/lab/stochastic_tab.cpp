@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/rules/text.h"
+#include "core/number_text.h"
 #include "gui/lab/lab_tabs.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"

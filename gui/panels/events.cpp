@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "analysis/rules/text.h"
+#include "core/number_text.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {

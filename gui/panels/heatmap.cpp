@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "analysis/rules/text.h"
+#include "core/number_text.h"
 #include "gui/data/heat_picture.h"
 #include "gui/panels/heatmap_picture.h"
 #include "gui/panels/plan_paint.h"

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "analysis/rules/text.h"
+#include "core/number_text.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/track.h"
 

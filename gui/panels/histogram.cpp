@@ -9,6 +9,7 @@
 
 #include "analysis/rules/text.h"
 #include "analysis/run_rates.h"
+#include "core/number_text.h"
 #include "gui/data/loss_scale.h"
 #include "gui/panels/histogram_plot.h"
 #include "gui/panels/step_plot.h"

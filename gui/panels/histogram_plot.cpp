@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "analysis/rules/text.h"
+#include "core/number_text.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 

@@ -10,6 +10,7 @@
 
 #include "analysis/distances.h"
 #include "analysis/rules/text.h"
+#include "core/number_text.h"
 #include "gui/data/lane_errors.h"
 #include "gui/panels/panel.h"
 #include "gui/widgets/imgui_compat.h"

@@ -7,6 +7,7 @@
 
 #include "analysis/proof/cost.h"
 #include "analysis/rules/text.h"
+#include "core/number_text.h"
 #include "core/numeric/formats/float_format.h"
 #include "gui/panels/plan_paint.h"
 #include "gui/panels/step_plot.h"

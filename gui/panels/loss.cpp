@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "analysis/rules/text.h"
+#include "core/number_text.h"
 #include "gui/data/smoothing.h"
 #include "gui/panels/spectrum.h"
 #include "gui/panels/step_plot.h"

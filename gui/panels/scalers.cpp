@@ -9,6 +9,7 @@
 #include <span>
 
 #include "analysis/rules/text.h"
+#include "core/number_text.h"
 #include "gui/data/scaler_study.h"
 #include "gui/panels/step_plot.h"
 #include "gui/widgets/imgui_compat.h"

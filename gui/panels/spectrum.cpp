@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "analysis/rules/text.h"
+#include "core/number_text.h"
 #include "gui/data/loss_scale.h"
 #include "gui/panels/spectrum_plot.h"
 #include "gui/panels/step_plot.h"

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/number_text.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "analysis/rules/text.h"
+#include "core/number_text.h"
 #include "gui/panels/events.h"
 #include "gui/panels/spectrum.h"
 #include "gui/panels/step_plot.h"

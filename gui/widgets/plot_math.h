@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/number_text.h"
 #include "gui/state/view_state.h"
 
 namespace halfscope::gui {
@@ -84,16 +85,6 @@ inline std::string power_of_two_text(int exponent, bool raised) {
   std::string text = exponent < 0 ? "2\u207b" : "2";
   for (const char digit : std::to_string(std::abs(exponent))) {
     text += kDigits[static_cast<size_t>(digit - '0')];
-  }
-  return text;
-}
-
-/// Returns "12,345".
-inline std::string grouped(int64_t number) {
-  std::string text = std::to_string(number);
-  const int first = text[0] == '-' ? 1 : 0;
-  for (int at = static_cast<int>(text.size()) - 3; at > first; at -= 3) {
-    text.insert(static_cast<size_t>(at), ",");
   }
   return text;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/cli/program.h"
 
@@ -47,6 +48,48 @@ TEST(CliFloat, NumbersAndCodes) {
   EXPECT_EQ(number.at("flags"), "inexact");
   EXPECT_TRUE(data({"fp16", "0x2e66"}).at("exact").is_null());
   EXPECT_EQ(data({"fp16", "0.1", "--rounding", "up"}).at("result").at("code"), "0x2e67");
+}
+
+TEST(CliFloat, NumbersFarBeyondTheFormat) {
+  const std::string usual = page({"fp16", "1e10"});
+  EXPECT_THAT(usual, HasSubstr("10000000000 is above 65504, the largest fp16 number, so it overf"));
+  EXPECT_THAT(page({"fp16", "1e999999999999"}),
+              HasSubstr("1e999999999999 is above 65504, the largest fp16 number, so it overflows"));
+  EXPECT_THAT(page({"e2m1", "-1e999999999999"}), HasSubstr("is below -6, the largest e2m1 number"));
+  EXPECT_THAT(page({"fp16", "1e-999999999999"}),
+              HasSubstr("1e-999999999999 is at most half of 2^-24"));
+  EXPECT_THAT(page({"fp16", "(1e999999999999)"}), HasSubstr("1e999999999999 is above 65504"));
+  const json number = data({"fp16", "1e999999999999"});
+  EXPECT_EQ(number.at("flags"), "inexact, overflow");
+  EXPECT_TRUE(number.at("exact").is_null()) << "too many digits";
+  for (const char* text : {"1e310", "1e999999999999"}) {
+    EXPECT_EQ(data({"fp16", text, "--rounding", "toward-zero"}).at("result").at("value"), 65504.0);
+    for (const json& each : data({"--compare", text}).at("formats"))
+      EXPECT_THAT(each.at("flags").get<std::string>(), HasSubstr("overflow")) << each;
+  }
+}
+
+TEST(CliFloat, IntegersNameBothEncodings) {
+  EXPECT_THAT(page({"int8", "-1"}),
+              AllOf(HasSubstr("0x81"), HasSubstr("sign and magnitude; in two's complement 0xff")));
+  EXPECT_THAT(page({"int8", "-127"}), HasSubstr("in two's complement 0x81"));
+  EXPECT_THAT(page({"int8", "127"}), HasSubstr("in two's complement 0x7f"));
+  EXPECT_THAT(page({"int4", "-7"}), HasSubstr("in two's complement 0x9\n"));
+  EXPECT_THAT(page({"int8", "-0"}), HasSubstr("two's complement has no -0"));
+  EXPECT_THAT(page({"fp16", "-1"}), testing::Not(HasSubstr("complement")));
+}
+
+TEST(CliFloat, SeedsNeedSomethingRandom) {
+  EXPECT_NE(page({"--sum", "4096x1.0", "fp16", "--seed", "7"}),
+            page({"--sum", "4096x1.0", "fp16", "--seed", "8"}));
+  const Words stochastic{"fp16", "0.1", "--rounding", "stochastic", "--seed"};
+  std::set<std::string> pages;
+  for (const char* seed : {"1", "2", "3", "4", "5", "6", "7", "8"}) {
+    Words words = stochastic;
+    words.emplace_back(seed);
+    pages.insert(page(words));
+  }
+  EXPECT_EQ(pages.size(), 2u) << "one of two neighbors";
 }
 
 TEST(CliFloat, Expressions) {
@@ -110,6 +153,8 @@ TEST(CliFloat, Blocks) {
   EXPECT_EQ(low.at("values")[0].at("clipped"), true);
   const json high = data({"--block", "mxfp8", "500", "1", "--rule", "ceil"});
   EXPECT_EQ(high.at("values")[0].at("value"), 512.0);
+  EXPECT_THAT(page({"--block", "mxfp4", "3.4e38", "--rule", "ceil"}),
+              AllOf(HasSubstr("would round to 2^128"), HasSubstr("clipped: beyond fp32")));
   EXPECT_EQ(high.at("blocks")[0].at("scale"), 2.0);
 }
 
@@ -128,6 +173,9 @@ TEST(CliFloat, MistakesSayWhatToDo) {
       {{"--sum", "1", "--table", "fp16"}, "cannot be combined", "one of them"},
       {{"--sum", "1", "--rounding", "up"}, "--rounding is for numbers", "leave it out"},
       {{"fp16", "1", "--rule", "ceil"}, "--rule is for --block", "--block"},
+      {{"fp16", "0.1", "--seed", "7"}, "--seed is for stochastic", "add --rounding stochastic"},
+      {{"fp16", "1", "--seed", "7", "--rounding", "up"}, "--seed is for", "--rounding stochastic"},
+      {{"--table", "fp16", "--seed", "7"}, "--seed is for stochastic rounding", "leave it out"},
       {{"e11m52"}, "'e11m52' is not a format", "eXmY"},
       {{"--block", "mxfp9", "1"}, "unknown block format", "mxfp"},
       {{"--block", "mxfp8"}, "needs numbers", "0.1"},

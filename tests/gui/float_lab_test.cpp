@@ -1,44 +1,21 @@
 // SPDX-License-Identifier: MIT
 // The float lab, driven: bits are clicked and painted, numbers typed, presets opened.
-#include "gui/panels/float_lab.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "core/numeric/formats/round.h"
 #include "gui/widgets/labels.h"
-#include "tests/gui/ui_driver.h"
+#include "tests/gui/lab_window.h"
 
 namespace halfscope::gui {
 namespace {
 
 constexpr int kTabs = static_cast<int>(LabTab::puzzles) + 1;
 
-class Lab : public ::testing::Test {
+class Lab : public LabWindow {
  protected:
-  explicit Lab(ImVec2 size = {1424, 700}) : size_(size), ui([this] { draw(); }, size) {
-    ui.frame(2);
-  }
-
-  void draw() {
-    ImGui::SetNextWindowPos({0, 0});
-    ImGui::SetNextWindowSize(size_);
-    ImGui::Begin("lab", nullptr, ImGuiWindowFlags_NoDecoration);
-    draw_float_lab(lab, dark_theme(), ui.fonts(), 1.0f);
-    ImGui::End();
-  }
-  /// Replaces the text in a field.
-  void enter(const char* path, const char* text) {
-    ui.click(path);
-    ui.press_named(ImGuiKey_A, {.ctrl = true});
-    ui.type(text);
-    ui.frame(2);
-  }
-
-  ImVec2 size_;
-  FloatLab lab;
-  UiDriver ui;
+  explicit Lab(ImVec2 size = {1424, 700}) : LabWindow(size) {}
 };
 
 TEST_F(Lab, ClicksFlipBits) {
@@ -321,10 +298,7 @@ TEST_F(NarrowLab, FitsItsWidth) {
     lab.open("fp32 0.1");
     lab.tab = static_cast<LabTab>(tab);
     ui.frame(3);
-    for (const auto& [path, item] : ui.tracker().items()) {
-      if (ui.tracker().find(path) == nullptr || path.starts_with("lab/formats/")) continue;
-      EXPECT_LE(item.max.x, 430.0f) << path;
-    }
+    expect_fits();
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "analysis/rules/text.h"
 #include "analysis/run_rates.h"
+#include "core/number_text.h"
 #include "gui/panels/histogram_plot.h"
 #include "gui/widgets/labels.h"
 #include "tests/gui/panel_fixture.h"

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "core/number_text.h"
 #include "gui/panels/histogram_plot.h"
 #include "tests/gui/ui_driver.h"
 

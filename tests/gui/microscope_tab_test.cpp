@@ -4,43 +4,26 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <thread>
 
 #include "emulation/backends.h"
 #include "emulation/threads.h"
-#include "gui/panels/float_lab.h"
-#include "tests/gui/ui_driver.h"
+#include "tests/gui/lab_window.h"
 
 namespace halfscope::gui {
 namespace {
 
-class MicroscopeTab : public ::testing::Test {
+class MicroscopeTab : public LabWindow {
  protected:
-  explicit MicroscopeTab(ImVec2 size = {1280, 760}) : size_(size), ui([this] { draw(); }, size) {
-    ui.frame(2);
+  explicit MicroscopeTab(ImVec2 size = {1280, 760}) : LabWindow(size) {
     ui.click("lab/tab/step");
     wait();
   }
 
-  void draw() {
-    ImGui::SetNextWindowPos({0, 0});
-    ImGui::SetNextWindowSize(size_);
-    ImGui::Begin("lab", nullptr, ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize);
-    draw_float_lab(lab, dark_theme(), ui.fonts(), 1.0f);
-    ImGui::End();
-  }
   /// Draws until no training runs in the background.
   void wait() {
-    ui.frame(2);
-    for (int i = 0; i < 3000 && lab.desk.study.busy(); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      ui.frame();
-    }
-    ASSERT_FALSE(lab.desk.study.busy());
-    ui.frame(2);
+    wait_while([&] { return lab.desk.study.busy(); });
   }
   void pick(const std::string& list, const std::string& entry) {
     ui.click(list);
@@ -65,10 +48,6 @@ class MicroscopeTab : public ::testing::Test {
     const OneThread one;
     return look(lab.desk.training, lab.desk.place, emulation_backend());
   }
-
-  ImVec2 size_;
-  FloatLab lab;
-  UiDriver ui;
 };
 
 TEST_F(MicroscopeTab, PresetsShowWhatTheySay) {

@@ -6,6 +6,8 @@
 
 #include <numeric>
 
+#include "core/number_text.h"
+
 namespace halfscope::gui {
 namespace {
 

@@ -6,48 +6,35 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <thread>
+#include <memory>
 
 #include "core/lab/puzzle_text.h"
-#include "gui/panels/float_lab.h"
-#include "tests/gui/ui_driver.h"
+#include "tests/gui/lab_window.h"
 
 namespace halfscope::gui {
 namespace {
 
-class PuzzleTab : public ::testing::Test {
+class PuzzleTab : public LabWindow {
  protected:
-  explicit PuzzleTab(ImVec2 size = {1400, 860}) : size_(size), ui([this] { draw(); }, size) {
+  explicit PuzzleTab(ImVec2 size = {1400, 860}) : LabWindow(size) {
     const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
     folder_ = std::filesystem::path(::testing::TempDir()) /
               (std::string("halfscope_puzzle_tab_") + test.name());
     std::filesystem::remove_all(folder_);
     setenv("HALFSCOPE_PROGRESS", file().c_str(), 1);
-    ui.frame(2);
   }
   ~PuzzleTab() override {
     setenv("HALFSCOPE_PROGRESS", "", 1);
     std::filesystem::remove_all(folder_);
   }
 
-  void draw() {
-    ImGui::SetNextWindowPos({0, 0});
-    ImGui::SetNextWindowSize(size_);
-    ImGui::Begin("lab", nullptr, ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize);
-    draw_float_lab(lab, *theme, ui.fonts(), 1.0f);
-    ImGui::End();
-  }
   std::string file() const { return (folder_ / "below" / "puzzles.json").string(); }
   /// Draws until nothing runs.
   void wait() {
-    ui.frame(2);
-    for (int i = 0; i < 6000 && lab.puzzle.busy(); ++i) {
-      EXPECT_TRUE(lab.moving) << "the window must draw on";
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      ui.frame();
-    }
-    ASSERT_FALSE(lab.puzzle.busy());
-    ui.frame(2);
+    wait_while([&] {
+      EXPECT_TRUE(lab.moving || !lab.puzzle.busy()) << "the window must draw on";
+      return lab.puzzle.busy();
+    });
     EXPECT_FALSE(lab.moving);
   }
   void open(int level) {
@@ -61,11 +48,7 @@ class PuzzleTab : public ::testing::Test {
     wait();
   }
 
-  ImVec2 size_;
   std::filesystem::path folder_;
-  const Theme* theme = &dark_theme();
-  FloatLab lab;
-  UiDriver ui;
 };
 
 TEST_F(PuzzleTab, ALevelIsSolvedAndKept) {
@@ -96,7 +79,8 @@ TEST_F(PuzzleTab, ALevelIsSolvedAndKept) {
   EXPECT_EQ(kept.at("01-average-of-ones").tries, 1);
 
   answer("ac");  // a is taken back
-  EXPECT_EQ(ui.text("lab/puzzle/verdict"), "Solved. This is the cheapest answer: 16 extra bits (par).");
+  EXPECT_EQ(ui.text("lab/puzzle/verdict"),
+            "Solved. This is the cheapest answer: 16 extra bits (par).");
   EXPECT_EQ(ui.text("lab/puzzle/number/your change"), "1");
   EXPECT_EQ(ui.text("lab/puzzle/lesson/0"), puzzles()[0].lesson[0]);
   EXPECT_EQ(ui.text("lab/puzzle/try/2/result"), "at par");
@@ -177,10 +161,7 @@ TEST_F(PuzzleTab, EveryLevelIsDrawn) {
     answer("a");
     EXPECT_NE(ui.text("lab/puzzle/number/your change"), "-") << puzzle.name;
     EXPECT_EQ(ui.has("lab/puzzle/lesson/0"), lab.puzzle.level().tries[0].solved) << puzzle.name;
-    for (const auto& [path, item] : ui.tracker().items()) {
-      if (ui.tracker().find(path) == nullptr) continue;
-      EXPECT_LE(item.max.x, size_.x) << path;
-    }
+    expect_fits();
   }
 }
 
@@ -227,16 +208,33 @@ TEST_F(SmallPuzzleTab, FitsItsWidthAndScrolls) {
     lab.puzzle.level().chosen = 1;
     lab.puzzle.run();
     wait();
-    for (const auto& [path, item] : ui.tracker().items()) {
-      if (ui.tracker().find(path) == nullptr) continue;
-      EXPECT_LE(item.max.x, size_.x) << path;
-    }
+    expect_fits();
     ui.wheel_at({20, 470}, -60.0f);
     ui.frame(2);
     EXPECT_TRUE(ui.item("lab/puzzle/try/1").visible);
     ui.wheel_at({20, 470}, 60.0f);
     ui.frame(2);
   }
+}
+
+TEST(PuzzleStudy, ClosingDoesNotWaitForTheRun) {
+  setenv("HALFSCOPE_PROGRESS", "", 1);
+  using Clock = std::chrono::steady_clock;
+  constexpr size_t kWorkers = 10;
+  ASSERT_EQ(puzzles()[kWorkers].name, "11-384-workers");
+  const auto start = Clock::now();
+  PuzzleStudy whole(true);
+  whole.show(kWorkers);
+  for (int i = 0; i < 4; ++i) whole.update();
+  ASSERT_TRUE(whole.level().open);
+  const auto takes = Clock::now() - start;
+  auto study = std::make_unique<PuzzleStudy>();
+  study->show(kWorkers);
+  study->update();
+  ASSERT_TRUE(study->busy());
+  const auto closed = Clock::now();
+  study.reset();
+  EXPECT_LT(Clock::now() - closed, takes / 2) << "one step, not the whole level";
 }
 
 TEST(PuzzleStudy, RunsInAFrameOfItsOwnWhereThereAreNoThreads) {

@@ -178,6 +178,44 @@ TEST(BlockView, RulesPartAtTheirThresholds) {
   }
 }
 
+TEST(BlockView, ValuesThatWouldRoundTo2To128) {
+  // The scale that clips nothing makes the largest float a power of two, 2^128, which fp32 lacks.
+  constexpr float kMost = std::numeric_limits<float>::max();
+  struct Most {
+    const char* format;
+    uint32_t code;  ///< 2^(127 - largest exponent of the element + 1)
+    float element;  ///< the next below that power of two
+  };
+  for (const Most& each : {Most{"mxfp8_e4m3", 247, 240.0f},
+                           {"mxfp8_e5m2", 240, 28672.0f},
+                           {"mxfp6_e3m2", 251, 14.0f},
+                           {"mxfp6_e2m3", 253, 3.75f},
+                           {"mxfp4", 253, 3.0f}}) {
+    for (const BlockScaleRule rule : {BlockScaleRule::nearest, BlockScaleRule::ceil}) {
+      const BlockView view = view_block(std::array{1.0f, -kMost}, block_format(each.format), rule);
+      EXPECT_EQ(view.scales[0].code, each.code) << each.format;
+      EXPECT_EQ(view.elements[1].element, -each.element) << each.format;
+      EXPECT_TRUE(std::isfinite(view.elements[1].value));
+      EXPECT_TRUE(view.elements[1].beyond && view.elements[1].clipped);
+      EXPECT_FALSE(view.elements[0].beyond);
+      EXPECT_NE(scale_reason(view, 0).find("would round to 2^128"), std::string::npos);
+    }
+  }
+  // 1.5 * 2^127 is the largest mxfp4 value of its scale: nothing is clipped.
+  const BlockView exact = view_block(std::array{0x1.8p127f}, kMxfp4, BlockScaleRule::ceil);
+  EXPECT_EQ(exact.elements[0].value, 0x1.8p127f);
+  EXPECT_FALSE(exact.elements[0].clipped);
+  EXPECT_EQ(scale_reason(exact, 0).find("2^128"), std::string::npos);
+}
+
+TEST(BlockView, FormatsThatCanBeViewed) {
+  const std::vector<std::string> names = viewed_block_formats();
+  EXPECT_EQ(names, std::vector<std::string>(kNames.begin(), kNames.end()));
+  for (const std::string& name : names) {
+    EXPECT_NO_THROW(view_block(std::array{1.0f}, *parse_block_format(name), BlockScaleRule::floor));
+  }
+}
+
 TEST(BlockView, NearestEqualsTorchaosIntegers) {
   for (const char* name : {"mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4"}) {
     const FloatFormat element = block_format(name).element;

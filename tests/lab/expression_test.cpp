@@ -61,6 +61,24 @@ TEST(Expression, KnowsTheExactResult) {
   EXPECT_EQ(value_of("70000 - 70000", kFp16).exact->text(), "0") << "though fp16 gets NaN";
 }
 
+TEST(Expression, NumbersFarBeyondTheFormat) {
+  const Expression large = value_of("1e999999999999 + 1", kFp16);
+  EXPECT_TRUE(std::isinf(large.value));
+  EXPECT_NE(large.flags & kOverflow, 0);
+  EXPECT_FALSE(large.exact);
+  ASSERT_EQ(large.steps.size(), 2u);
+  EXPECT_EQ(large.steps[0].result.exact, "1e999999999999");
+  // int8 saturates: the sum is exact in the format, but not the sum of what was typed.
+  const Expression saturated = value_of("1e999999999999 - 1", kInt8Format);
+  EXPECT_EQ(saturated.value, 126.0f);
+  EXPECT_FALSE(saturated.exact);
+  EXPECT_NE(saturated.flags & kOverflow, 0);
+  const Expression small = value_of("1 + 1e-999999999999", kFp16);
+  EXPECT_EQ(small.value, 1.0f);
+  EXPECT_FALSE(small.exact);
+  EXPECT_NE(small.flags & kFlushed, 0);
+}
+
 TEST(Expression, ListsItsSteps) {
   const Expression result = value_of("0.1 * 3 + 1", kFp16);
   ASSERT_EQ(result.steps.size(), 3u);

@@ -48,9 +48,52 @@ TEST(ExactDecimal, Text) {
   EXPECT_EQ(again("12.5e-3"), "0.0125");
   EXPECT_EQ(again("-0.0"), "0");
   EXPECT_EQ(again(".5"), "0.5");
-  for (const char* bad : {"", "-", ".", "1e", "1e9999", "1x", "0x10", "inf", "1.2.3", "1e+-3"}) {
+  for (const char* bad :
+       {"", "-", ".", "1e", "1e9999", "1e-9999", "1x", "0x10", "inf", "1.2.3", "1e+-3"}) {
     EXPECT_FALSE(ExactDecimal::parse(bad)) << bad;
   }
+}
+
+TEST(ExactDecimal, NumbersWithTooManyDigits) {
+  struct Far {
+    const char* text;
+    double stands_for;  ///< sign and side
+  };
+  for (const Far& each : {Far{"1e999999999999", HUGE_VAL},
+                          {"-1e99999999999999999999999999", -HUGE_VAL},
+                          {"+0.001e500", HUGE_VAL},
+                          {"1e-402", 0.0},
+                          {"-12.5E-99999999999999999999", -0.0}}) {
+    EXPECT_FALSE(ExactDecimal::parse(each.text)) << each.text;
+    const auto far = ExactDecimal::parse_far(each.text);
+    ASSERT_TRUE(far) << each.text;
+    EXPECT_EQ(far->approximate(), each.stands_for) << each.text;
+    EXPECT_EQ(far->negative(), std::signbit(each.stands_for)) << each.text;
+    EXPECT_LT(far->text().size(), 500u);
+  }
+  // Zeros make up for the exponent, or there is nothing but zeros.
+  const std::string zeros(450, '0');
+  EXPECT_EQ(ExactDecimal::parse("0." + zeros + "5e451").value().text(), "5");
+  EXPECT_EQ(ExactDecimal::parse("3" + zeros + "e-450").value().text(), "3");
+  EXPECT_EQ(ExactDecimal::parse("0e999999999999").value().text(), "0");
+  for (const char* near : {"1e400", "0e999999", "1", "x", "1e", "0x1p9999", "inf", "1e5000x"}) {
+    EXPECT_FALSE(ExactDecimal::parse_far(near)) << near;
+  }
+}
+
+TEST(ExactDecimal, RoundsAsItselfBeyondDouble) {
+  const auto rounded = [](const char* text, const FloatFormat& format, RoundingMode mode) {
+    return round_to_format(ExactDecimal::parse(text).value().rounding_input(), format,
+                           {.mode = mode});
+  };
+  EXPECT_EQ(rounded("1e310", kFp16, RoundingMode::toward_zero).value, 65504.0);
+  EXPECT_NE(rounded("1e310", kFp16, RoundingMode::nearest_even).flags & kOverflow, 0);
+  EXPECT_EQ(rounded("-1e310", kFp32, RoundingMode::up).value,
+            -static_cast<double>(std::numeric_limits<float>::max()));
+  EXPECT_EQ(rounded("1e-390", kFp16, RoundingMode::up).value, 0x1p-24);
+  EXPECT_NE(rounded("1e-390", kFp16, RoundingMode::nearest_even).flags & kFlushed, 0);
+  EXPECT_EQ(rounded("0", kFp16, RoundingMode::up).value, 0.0);
+  EXPECT_EQ(rounded("0.75", kFp16, RoundingMode::up).value, 0.75);
 }
 
 TEST(ExactDecimal, ArithmeticAgreesWithIntegers) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <set>
@@ -70,24 +71,24 @@ TEST_P(Levels, AreBrokenAndSolvedByTheIntendedAnswers) {
   EXPECT_FALSE(found->hint.empty());
   EXPECT_FALSE(found->lesson.empty());
   PuzzleDesk desk(*found, backends());
-  const Answer& broken = desk.answer(0);
+  const PuzzleAnswer& broken = desk.answer(0);
   EXPECT_EQ(broken.truth.harm, zoo::Harm::real) << broken.truth.error;
   EXPECT_EQ(broken.bits, 0);
   EXPECT_NEAR(broken.number, design.broken, 0.005 * design.broken);
   EXPECT_NEAR(desk.right_number(), design.right, 0.001 * design.right);
   for (size_t i = 0; i < found->choices.size(); ++i) {
     const std::string letter(1, static_cast<char>('a' + i));
-    const Answer& answer = desk.answer(uint32_t{1} << i);
+    const PuzzleAnswer& answer = desk.answer(uint32_t{1} << i);
     EXPECT_EQ(answer.solved, design.solving.contains(letter))
         << letter << " " << answer.truth.error;
     EXPECT_GE(answer.bits, 0) << letter << ": fp32 costs at least as much";
   }
-  const Answer& best = desk.answer(bits_of(design.par));
+  const PuzzleAnswer& best = desk.answer(bits_of(design.par));
   EXPECT_TRUE(best.solved);
   EXPECT_EQ(best.bits, desk.par());
   // No smaller set of choices is as cheap.
   for (uint32_t choices = 1; choices < uint32_t{1} << found->choices.size(); ++choices) {
-    const Answer& each = desk.answer(choices);
+    const PuzzleAnswer& each = desk.answer(choices);
     if (!each.solved || each.bits > best.bits) continue;
     EXPECT_GE(std::popcount(choices), std::popcount(best.choices)) << choices;
   }
@@ -220,6 +221,21 @@ TEST(PuzzleBits, AreCountedByHand) {
   EXPECT_EQ(bits("mixed_float16"), 16 * (6 + 12 + 8) + 32 * 8);
   // e4m3 operands, bf16 results.
   EXPECT_EQ(bits("fp8_current") - bits("float32"), -(24 * 18 + 16 * 8) + 2 * 32) << "two scales";
+}
+
+TEST(PuzzleDesk, StopsWhenItIsTold) {
+  const Puzzle& puzzle = puzzles()[6];
+  ASSERT_TRUE(puzzle.which.make().trains);
+  std::atomic<bool> stop{false};
+  PuzzleDesk desk(puzzle, backends(), &stop);
+  EXPECT_FALSE(desk.answer(0).solved);
+  stop = true;
+  EXPECT_FALSE(desk.answer(0).solved) << "known answers stay";
+  EXPECT_THROW(desk.answer(1), Error) << "stopped, which is not an answer";
+  EXPECT_THROW(PuzzleDesk(puzzle, backends(), &stop), Error);
+  stop = false;
+  EXPECT_TRUE(desk.answer(1).refused.empty());
+  EXPECT_EQ(desk.answer(1).losses.size(), desk.right_losses().size());
 }
 
 TEST(PuzzleHtml, ContainsEveryAnswerAndNoWayOut) {

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
+#include "core/error.h"
 #include "core/models/zoo/net.h"
 #include "core/models/zoo/plans.h"
 #include "core/numeric/formats/float_format.h"
@@ -16,6 +18,11 @@ namespace halfscope::zoo {
 namespace {
 
 const std::atomic<bool> kNeverStop{false};
+
+/// Throws Error if a run was stopped: it has only a part of its results.
+void check_finished(const std::atomic<bool>* stop) {
+  if (stop != nullptr && *stop) throw Error("the run was stopped");
+}
 
 LaneConfig lane_on(const Backend& backend, const Plan& plan, const LossScalerConfig& scaler = {}) {
   return {.plan = plan, .scaler = scaler, .backend = &backend};
@@ -37,12 +44,6 @@ NamedTensors moved(NamedTensors tensors, double unit, uint64_t seed) {
   return tensors;
 }
 
-double last_mean(const std::vector<double>& losses, size_t count) {
-  double sum = 0.0;
-  for (size_t i = losses.size() - count; i < losses.size(); ++i) sum += losses[i];
-  return sum / static_cast<double>(count);
-}
-
 }  // namespace
 
 TrainConfig train_config(const Setup& setup) {
@@ -51,7 +52,8 @@ TrainConfig train_config(const Setup& setup) {
   return config;
 }
 
-Results train(const TrainConfig& config, const Dataset& data, const MakeSink& make_sink) {
+Results train(const TrainConfig& config, const Dataset& data, const MakeSink& make_sink,
+              const std::atomic<bool>* stop) {
   Trainer trainer(config, data);
   const std::unique_ptr<TapSink> sink = make_sink ? make_sink(trainer.describe()) : nullptr;
   Results results;
@@ -60,16 +62,19 @@ Results train(const TrainConfig& config, const Dataset& data, const MakeSink& ma
   trainer.run(
       sink.get(),
       [&](const std::vector<StepRow>& rows) { results.losses.push_back(rows.back().loss); },
-      kNeverStop);
+      stop != nullptr ? *stop : kNeverStop);
+  check_finished(stop);
   results.weights = trainer.weights(last);
   results.averages = trainer.averages(last);
   return results;
 }
 
-Results infer(const Setup& setup, const RunnerConfig& config, const MakeSink& make_sink) {
+Results infer(const Setup& setup, const RunnerConfig& config, const MakeSink& make_sink,
+              const std::atomic<bool>* stop) {
   Runner runner(setup.model, config, setup.data);
   const std::unique_ptr<TapSink> sink = make_sink ? make_sink(runner.describe()) : nullptr;
-  runner.run(sink.get(), {}, kNeverStop);
+  runner.run(sink.get(), {}, stop != nullptr ? *stop : kNeverStop);
+  check_finished(stop);
   Results results;
   results.outputs = runner.result(config.lanes.size() - 1).outputs;
   return results;
@@ -103,15 +108,23 @@ NamedTensors way(const NamedTensors& start, const NamedTensors& end) {
   return result;
 }
 
+std::span<const double> last_fifth(std::span<const double> losses) {
+  return losses.last(std::max<size_t>(losses.size() / 5, 1));
+}
+
+double final_loss(std::span<const double> losses) {
+  const std::span<const double> last = last_fifth(losses);
+  return std::accumulate(last.begin(), last.end(), 0.0) / static_cast<double>(last.size());
+}
+
 double loss_distance(const std::vector<double>& losses, const std::vector<double>& reference,
                      int64_t& non_finite) {
-  const size_t count = std::max<size_t>(reference.size() / 5, 1);
-  for (size_t i = losses.size() - count; i < losses.size(); ++i) {
-    if (!std::isfinite(losses[i])) ++non_finite;
+  for (const double loss : last_fifth(losses)) {
+    if (!std::isfinite(loss)) ++non_finite;
   }
-  const double wanted = last_mean(reference, count);
+  const double wanted = final_loss(reference);
   const double size = std::max(std::fabs(wanted), 0.05 * std::fabs(reference.front()));
-  const double difference = std::fabs(last_mean(losses, count) - wanted);
+  const double difference = std::fabs(final_loss(losses) - wanted);
   return difference == 0.0 ? 0.0 : difference / size;
 }
 
@@ -122,23 +135,24 @@ Harm harm_of(const Truth& truth, double ok, double harm) {
   return near ? Harm::none : Harm::unclear;
 }
 
-Judge::Judge(const Case& which, Backends backends)
+Judge::Judge(const Case& which, Backends backends, const std::atomic<bool>* stop)
     : measure_(which.measure),
       ok_(which.ok),
       harm_(which.harm),
       backends_(backends),
+      stop_(stop),
       setup_(which.make()) {
   reference_ = full_precision(double_lane(backends_), {});
 }
 
 /// A run of one lane without any reduced-precision setting.
 Results Judge::full_precision(const LaneConfig& lane, const NamedTensors& init) const {
-  if (!setup_.trains) return infer(setup_, {.lanes = {lane}, .init = init, .every = 0}, {});
+  if (!setup_.trains) return infer(setup_, {.lanes = {lane}, .init = init, .every = 0}, {}, stop_);
   TrainConfig config = train_config(setup_);
   config.every = 0;
   config.lanes = {lane};
   config.init = init;
-  return train(config, setup_.data, {});
+  return train(config, setup_.data, {}, stop_);
 }
 
 double Judge::error_of(const Results& x, int64_t& non_finite) const {
@@ -180,13 +194,13 @@ double Judge::drift_of(const std::string& format, double unit) {
 
 Results Judge::results(const LaneChoice& lane) const {
   const LaneConfig alone = lane_on(*backends_.emulated, lane.plan, lane.scaler);
-  if (!setup_.trains) return infer(setup_, {.lanes = {alone}, .every = 0}, {});
+  if (!setup_.trains) return infer(setup_, {.lanes = {alone}, .every = 0}, {}, stop_);
   TrainConfig config = train_config(setup_);
   config.every = 0;
   config.lanes = {alone};
   config.sum_format = lane.sum_format;
   config.state_format = lane.state_format;
-  return train(config, setup_.data, {});
+  return train(config, setup_.data, {}, stop_);
 }
 
 Truth Judge::judge(const LaneChoice& lane, const Results& results) {

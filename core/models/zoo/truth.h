@@ -4,9 +4,11 @@
 // verdicts of the rules are scored against it.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,6 +48,12 @@ double distance(const NamedTensors& x, const NamedTensors& reference, int64_t& n
 /// Returns end - start of every tensor of `end`.
 NamedTensors way(const NamedTensors& start, const NamedTensors& end);
 
+/// Returns the losses that say how a training ended: the last fifth, at least one. `losses` must
+/// not be empty.
+std::span<const double> last_fifth(std::span<const double> losses);
+/// Returns the mean of last_fifth().
+double final_loss(std::span<const double> losses);
+
 /// Returns the distance of the losses in the last fifth of the steps from the reference's: the
 /// difference of their means over the reference's, which counts as at least 5% of its first loss.
 double loss_distance(const std::vector<double>& losses, const std::vector<double>& reference,
@@ -67,15 +75,18 @@ using MakeSink = std::function<std::unique_ptr<TapSink>(const RunInfo&)>;
 /// Returns the training settings of a case, without lanes.
 TrainConfig train_config(const Setup& setup);
 /// Train or run the lanes of the configuration; `make_sink` may be empty. Return the results of the
-/// last lane.
-Results train(const TrainConfig& config, const Dataset& data, const MakeSink& make_sink);
-Results infer(const Setup& setup, const RunnerConfig& config, const MakeSink& make_sink);
+/// last lane. Throw Error if `stop`, which may be null, becomes true.
+Results train(const TrainConfig& config, const Dataset& data, const MakeSink& make_sink,
+              const std::atomic<bool>* stop = nullptr);
+Results infer(const Setup& setup, const RunnerConfig& config, const MakeSink& make_sink,
+              const std::atomic<bool>* stop = nullptr);
 
 /// Measures the harm of one lane after another in a case, and keeps the data that all of them need.
 class Judge {
  public:
-  /// Runs the reference.
-  Judge(const Case& which, Backends backends);
+  /// Runs the reference. Once `stop` is true, which may be null and must outlive the judge, runs
+  /// end with an Error.
+  Judge(const Case& which, Backends backends, const std::atomic<bool>* stop = nullptr);
 
   /// Returns the results of a lane alone.
   Results results(const LaneChoice& lane) const;
@@ -83,6 +94,7 @@ class Judge {
   Truth judge(const LaneChoice& lane, const Results& results);
   Truth truth(const LaneChoice& lane) { return judge(lane, results(lane)); }
 
+  bool stopped() const noexcept { return stop_ != nullptr && *stop_; }
   const Setup& setup() const { return setup_; }
   const Results& reference() const { return reference_; }  ///< in double
 
@@ -95,6 +107,7 @@ class Judge {
   Measure measure_;
   double ok_, harm_;
   Backends backends_;
+  const std::atomic<bool>* stop_;
   Setup setup_;
   Results reference_;
   std::map<std::string, double> drifts_;  ///< by format
