@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Data-parallel ranks that one process simulates.
 //   ranks_bench [--threads N] [--turns T] [--ranks N] [--model mlp|lenet|resnet20]
+//   ranks_bench --errors [--ranks N] [--known N] [--threads N] [--model NAME] [--steps N]
 // Processor time of a step with --ranks N beside the same batch with --micro-batches N, with lanes
 // float32 and mixed_bfloat16. Both run in turns, so that load on the machine affects both; the
 // median of the ratios is printed: steps without statistics, steps with all of them, steps that
 // compare lanes and check reductions, and a training of 200 steps that compares three of them.
+// With --errors: the error of every reduction on 2, 4 ... N ranks (4096), as Markdown, and how far
+// estimates from fewer ranks (--known, 64) are off.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -22,6 +25,7 @@
 #include "analysis/recorder.h"
 #include "bench/networks.h"
 #include "bench/other_program.h"
+#include "bench/rank_errors.h"
 #include "core/policy/policy.h"
 #include "core/train/trainer.h"
 #include "emulation/backends.h"
@@ -155,16 +159,27 @@ int main(int argc, char** argv) {
   using namespace halfscope;  // NOLINT: a program of its own
   limit_spinning(argv);
   int threads = 1, turns = 5;
-  int64_t ranks = 64;
+  int64_t ranks = 0;
   std::string only;
-  for (int i = 1; i + 1 < argc; i += 2) {
+  RankErrorOptions wanted;
+  const bool errors = argc > 1 && std::string(argv[1]) == "--errors";
+  for (int i = errors ? 2 : 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
     if (flag == "--threads") threads = std::max(1, std::atoi(argv[i + 1]));
     if (flag == "--turns") turns = std::max(1, std::atoi(argv[i + 1]));
     if (flag == "--ranks") ranks = std::max(2, std::atoi(argv[i + 1]));
     if (flag == "--model") only = argv[i + 1];
+    if (flag == "--known") wanted.known = std::max(2, std::atoi(argv[i + 1]));
+    if (flag == "--steps") wanted.steps = std::max(0, std::atoi(argv[i + 1]));
   }
   omp_set_num_threads(threads);
+  if (errors) {
+    if (ranks > 0) wanted.ranks = ranks;
+    if (!only.empty()) wanted.model = only;
+    print_rank_errors(wanted);
+    return 0;
+  }
+  if (ranks == 0) ranks = 64;
   fmt::print("batch {}, {} ranks beside {} micro-batches, {} threads, kernels {}\n", 2 * ranks,
              ranks, ranks, threads, isa_name(active_isa()));
   fmt::print("{:<16} {:>10} {:>8} {:>12} {:>15} {:>16}\n", "model", "ms plain", "plain",

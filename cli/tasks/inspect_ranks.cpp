@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include "cli/tasks/inspect_ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "analysis/rules/rank_estimate.h"
+#include "analysis/rules/rank_facts.h"
+#include "analysis/rules/text.h"
+#include "cli/terminal/lane_summary.h"
+#include "core/numeric/statistics/rates.h"
+
+namespace halfscope {
+namespace {
+
+double lost_share(const ReductionError& row) { return share_of(row.swamped, row.additions); }
+
+std::string table_of(const RecordedReduction& worst) {
+  std::vector<std::vector<std::string>> rows{{"ranks", "error", "lost", "overflow", ""}};
+  for (const ReductionError& row : worst.rows) {
+    rows.push_back({std::to_string(row.ranks), short_number(row.error), percent(lost_share(row)),
+                    percent(share_of(row.broken, row.n)), "recorded"});
+  }
+  for (const RankEstimate& each : worst.estimates) {
+    rows.push_back({std::to_string(each.ranks), short_number(each.error), percent(each.lost), "-",
+                    "estimate"});
+  }
+  return aligned(rows, {true, true, true, true, false});
+}
+
+/// Why the table ends with the run's ranks; "" if it does not.
+std::string no_estimates(const RecordedReduction& worst) {
+  if (!worst.estimates.empty() || worst.rows.back().ranks >= kMostRanks) return "";
+  const bool overflows = std::any_of(worst.rows.begin(), worst.rows.end(),
+                                     [](const ReductionError& row) { return row.broken > 0; });
+  return overflows ? "No estimate for more ranks: sums overflow.\n"
+                   : fmt::format("No estimate for more ranks: this needs a run with {} ranks.\n",
+                                 kRanksToEstimate);
+}
+
+}  // namespace
+
+std::string reductions_text(const std::string& file, const RunView& run) {
+  std::string text;
+  bool estimates = false;
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    const LaneFacts facts(run, lane);
+    const std::vector<RecordedReduction> found = recorded_reductions(facts);
+    if (found.empty()) continue;
+    const RecordedReduction& worst = *std::max_element(
+        found.begin(), found.end(), [](const RecordedReduction& a, const RecordedReduction& b) {
+          const auto weight = [](const RecordedReduction& each) {
+            return std::pair(each.rows.back().broken, each.rows.back().error);
+          };
+          return weight(a) < weight(b);
+        });
+    text += fmt::format("{}, {}, {}: {}, step {}\n", file, run.lane(lane).name,
+                        reduction_text(reduction_of_lane(facts)), facts.site(worst.site).name(),
+                        worst.step);
+    text += table_of(worst) + no_estimates(worst);
+    estimates = estimates || !worst.estimates.empty();
+  }
+  if (text.empty()) {
+    return fmt::format("{}: no reductions. Train with --ranks to record them.\n", file);
+  }
+  if (estimates) text += "Estimates are extrapolated from the recorded rows, not simulated.\n";
+  return text;
+}
+
+Json reductions_json(const RunView& run) {
+  Json list = Json::array();
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    const LaneFacts facts(run, lane);
+    for (const RecordedReduction& each : recorded_reductions(facts)) {
+      Json ranks = Json::array(), estimates = Json::array();
+      for (const ReductionError& row : each.rows) {
+        ranks.push_back({{"ranks", row.ranks},
+                         {"error", json_number(row.error)},
+                         {"stored_error", json_number(row.stored)},
+                         {"lost", lost_share(row)},
+                         {"overflow", share_of(row.broken, row.n)}});
+      }
+      for (const RankEstimate& estimate : each.estimates) {
+        estimates.push_back(
+            {{"ranks", estimate.ranks}, {"error", estimate.error}, {"lost", estimate.lost}});
+      }
+      list.push_back({{"lane", run.lane(lane).name},
+                      {"reduction", reduction_text(reduction_of_lane(facts))},
+                      {"site", facts.site(each.site).name()},
+                      {"step", each.step},
+                      {"recorded", ranks},
+                      {"estimated", estimates}});
+    }
+  }
+  return list;
+}
+
+}  // namespace halfscope
