@@ -20,9 +20,19 @@ constexpr double kLostFactor = 2.0;
 double lost_share(const ReductionError& row) { return share_of(row.swamped, row.additions); }
 
 /// Error that lost additions cause, squared.
-double lost_error_sq(double share) {
-  const double error = kLostFactor * share * share;
+double lost_error_sq(double factor, double share) {
+  const double error = factor * share * share;
   return error * error;
+}
+
+/// Returns the factor of a chain: not so much that the recorded errors would be larger.
+double lost_factor(std::span<const ReductionError> rows) {
+  double factor = kLostFactor;
+  for (const ReductionError& row : rows) {
+    const double share = lost_share(row);
+    if (share > 0.0) factor = std::min(factor, row.error / (share * share));
+  }
+  return factor;
 }
 
 /// Returns whether sums add their terms one after the other in the format that is sent.
@@ -36,14 +46,14 @@ struct ErrorGrowth {
   double once = 0.0, each = 0.0;
 };
 
-/// Fits by least squares of relative deviations. Only chains grow.
-ErrorGrowth fit_error(std::span<const ReductionError> rows, bool grows) {
+/// Fits by least squares of relative deviations. Only chains grow, and lose terms with `factor`.
+ErrorGrowth fit_error(std::span<const ReductionError> rows, bool grows, double factor) {
   double w = 0.0, wx = 0.0, wxx = 0.0, wy = 0.0, wxy = 0.0;
   for (const ReductionError& row : rows) {
     if (row.error == 0.0) continue;
     const double sq = row.error * row.error, weight = 1.0 / (sq * sq);
     const double x = static_cast<double>(row.ranks);
-    const double y = grows ? std::max(0.0, sq - lost_error_sq(lost_share(row))) : sq;
+    const double y = std::max(0.0, sq - lost_error_sq(factor, lost_share(row)));
     w += weight;
     wx += weight * x;
     wxx += weight * x * x;
@@ -86,7 +96,8 @@ std::vector<RankEstimate> estimate_more_ranks(const Reduction& how, const FloatF
                                      [](const ReductionError& row) { return row.broken > 0; });
   if (rows.empty() || rows.back().ranks < kRanksToEstimate || overflows) return estimates;
   const bool chain = is_chain(how, format);
-  const ErrorGrowth growth = fit_error(rows, chain);
+  const double factor = chain ? lost_factor(rows) : 0.0;
+  const ErrorGrowth growth = fit_error(rows, chain, factor);
   const double power = chain ? fit_lost_power(rows) : 0.0;
   const double lost_now = lost_share(rows.back()), now = static_cast<double>(rows.back().ranks);
   for (int64_t ranks = 2; ranks <= most; ranks *= 2) {
@@ -94,8 +105,8 @@ std::vector<RankEstimate> estimate_more_ranks(const Reduction& how, const FloatF
     const double many = static_cast<double>(ranks);
     RankEstimate estimate{.ranks = ranks};
     estimate.lost = std::min(1.0, lost_now * std::pow(many / now, power));
-    const double lost = chain ? lost_error_sq(estimate.lost) : 0.0;
-    estimate.error = std::sqrt(growth.once + growth.each * many + lost);
+    const double lost_sq = lost_error_sq(factor, estimate.lost);
+    estimate.error = std::sqrt(growth.once + growth.each * many + lost_sq);
     estimates.push_back(estimate);
   }
   return estimates;

@@ -136,6 +136,8 @@ std::vector<ReductionError> rows_of(const std::string& how, int64_t most) {
   return rows;
 }
 
+/// Made-up numbers of similar size lose less than the model says; those of networks are nearer
+/// (docs/scale.md).
 TEST(RankEstimate, IsNearTheSimulation) {
   for (const char* how : {"ring:format=bf16", "tree:format=bf16", "halving:format=fp16",
                           "all-to-all:format=bf16", "ring:format=fp32", "ring:format=fp16"}) {
@@ -146,8 +148,8 @@ TEST(RankEstimate, IsNearTheSimulation) {
     ASSERT_EQ(estimates.size(), 4u) << how;
     for (size_t i = 0; i < estimates.size(); ++i) {
       EXPECT_EQ(estimates[i].ranks, rows[6 + i].ranks);
-      EXPECT_LT(estimates[i].error, 4.0 * rows[6 + i].error) << how << " " << rows[6 + i].ranks;
-      EXPECT_GT(estimates[i].error, rows[6 + i].error / 4.0) << how << " " << rows[6 + i].ranks;
+      EXPECT_LT(estimates[i].error, 6.0 * rows[6 + i].error) << how << " " << rows[6 + i].ranks;
+      EXPECT_GT(estimates[i].error, rows[6 + i].error / 2.0) << how << " " << rows[6 + i].ranks;
     }
   }
 }
@@ -176,14 +178,17 @@ TEST(RankEstimate, ContinuesAKnownGrowth) {
 
 /// A share like the square root of the ranks: 2% at 8, 16% at 512, and never more than all.
 TEST(RankEstimate, ContinuesLostAdditions) {
-  const std::vector<ReductionError> rows{row_of(2, 1e-3, 10), row_of(8, 1e-3, 20)};
+  const std::vector<ReductionError> rows{row_of(2, 2e-3, 10), row_of(8, 2e-3, 20)};
   const auto ring = estimate_more_ranks(parse_reduction("ring"), kBf16, rows);
   const auto at = [&](int64_t ranks) {
     return *std::find_if(ring.begin(), ring.end(),
                          [&](const RankEstimate& each) { return each.ranks == ranks; });
   };
   EXPECT_NEAR(at(512).lost, 0.16, 1e-9);
-  EXPECT_GT(at(512).error, 2.0 * 0.16 * 0.16) << "the error of lost additions";
+  EXPECT_NEAR(at(512).error, 2.0 * 0.16 * 0.16, 2e-3) << "the error of lost additions";
+  // Many lost additions with a small error: 0.01 at a share of 20%, so 0.01 * 4 at 40%.
+  const std::vector<ReductionError> harmless{row_of(2, 1e-2, 100), row_of(8, 1e-2, 200)};
+  EXPECT_LT(estimate_more_ranks(parse_reduction("ring"), kBf16, harmless)[1].error, 0.05);
   const std::vector<ReductionError> steep{row_of(2, 1e-3, 100), row_of(8, 1e-3, 900)};
   EXPECT_EQ(estimate_more_ranks(parse_reduction("ring"), kBf16, steep).back().lost, 1.0);
 }
