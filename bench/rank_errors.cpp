@@ -145,7 +145,8 @@ void print_estimates(std::span<const Setting> settings, int64_t known) {
   std::vector<std::vector<RankEstimate>> estimates;
   std::vector<std::vector<ReductionError>> simulated;
   for (const Setting& setting : settings) {
-    fmt::print(" {} | lost |", reduction_names()[static_cast<size_t>(setting.how.algorithm)]);
+    fmt::print(" {}: least | most | lost |",
+               reduction_names()[static_cast<size_t>(setting.how.algorithm)]);
     std::vector<ReductionError>& rows = simulated.emplace_back();
     for (const ReductionMeter& meter : setting.by_ranks) rows.push_back(meter.result());
     const auto end = std::find_if(rows.begin(), rows.end(),
@@ -154,7 +155,7 @@ void print_estimates(std::span<const Setting> settings, int64_t known) {
         estimate_more_ranks(setting.how, *how.format, {rows.begin(), end}, rows.back().ranks));
   }
   fmt::print("\n| ---: |");
-  for (size_t i = 0; i < settings.size(); ++i) fmt::print(" ---: | ---: |");
+  for (size_t i = 0; i < settings.size(); ++i) fmt::print(" ---: | ---: | ---: |");
   for (size_t k = 0; k < simulated.front().size(); ++k) {
     const int64_t ranks = simulated.front()[k].ranks;
     if (ranks <= known) continue;
@@ -165,7 +166,8 @@ void print_estimates(std::span<const Setting> settings, int64_t known) {
                                       [&](const RankEstimate& e) { return e.ranks == ranks; });
       const double lost = share_of(row.swamped, row.additions);
       const bool known_error = found != estimates[i].end();
-      fmt::print(" {} | {} |", known_error ? cell(found->error / row.error) : "",
+      fmt::print(" {} | {} | {} |", known_error ? cell(found->least / row.error) : "",
+                 known_error ? cell(found->most / row.error) : "",
                  known_error && lost > 0.0 ? cell(found->lost / lost) : "");
     }
   }

@@ -12,9 +12,9 @@
 namespace halfscope {
 namespace {
 
-/// In a chain, a share s of lost additions adds an error of this many s^2: the lost terms are the
-/// smallest ones, so their part of the sum grows like the square of their number. The factor is
-/// that of the rings in bf16 in docs/scale.md.
+/// In a chain, a share s of lost additions adds an error of up to this many s^2: the lost terms are
+/// the smallest ones, so their part of the sum grows like the square of their number. The factor is
+/// that of the ring in bf16 in docs/scale.md.
 constexpr double kLostFactor = 2.0;
 
 double lost_share(const ReductionError& row) { return share_of(row.swamped, row.additions); }
@@ -44,9 +44,11 @@ bool is_chain(const Reduction& how, const FloatFormat& format) {
 /// error^2 = once + each * ranks, without the error of lost additions.
 struct ErrorGrowth {
   double once = 0.0, each = 0.0;
+  double sq(double ranks) const { return once + each * ranks; }
 };
 
-/// Fits by least squares of relative deviations. Only chains grow, and lose terms with `factor`.
+/// Fits by least squares of relative deviations. Only chains grow. `factor` is that of the error by
+/// lost additions, which counts apart.
 ErrorGrowth fit_error(std::span<const ReductionError> rows, bool grows, double factor) {
   double w = 0.0, wx = 0.0, wxx = 0.0, wy = 0.0, wxy = 0.0;
   for (const ReductionError& row : rows) {
@@ -97,7 +99,7 @@ std::vector<RankEstimate> estimate_more_ranks(const Reduction& how, const FloatF
   if (rows.empty() || rows.back().ranks < kRanksToEstimate || overflows) return estimates;
   const bool chain = is_chain(how, format);
   const double factor = chain ? lost_factor(rows) : 0.0;
-  const ErrorGrowth growth = fit_error(rows, chain, factor);
+  const ErrorGrowth all = fit_error(rows, chain, 0.0), rest = fit_error(rows, chain, factor);
   const double power = chain ? fit_lost_power(rows) : 0.0;
   const double lost_now = lost_share(rows.back()), now = static_cast<double>(rows.back().ranks);
   for (int64_t ranks = 2; ranks <= most; ranks *= 2) {
@@ -105,8 +107,9 @@ std::vector<RankEstimate> estimate_more_ranks(const Reduction& how, const FloatF
     const double many = static_cast<double>(ranks);
     RankEstimate estimate{.ranks = ranks};
     estimate.lost = std::min(1.0, lost_now * std::pow(many / now, power));
-    const double lost_sq = lost_error_sq(factor, estimate.lost);
-    estimate.error = std::sqrt(growth.once + growth.each * many + lost_sq);
+    estimate.least = std::sqrt(all.sq(many));
+    const double most = std::sqrt(rest.sq(many) + lost_error_sq(factor, estimate.lost));
+    estimate.most = std::max(estimate.least, most);
     estimates.push_back(estimate);
   }
   return estimates;
@@ -128,8 +131,7 @@ std::vector<RecordedReduction> recorded_reductions(const LaneFacts& lane) {
   const Reduction how = reduction_of_lane(lane);
   std::vector<RecordedReduction> found;
   for (const auto& [site, most] : worst) {
-    RecordedReduction& each =
-        found.emplace_back(RecordedReduction{.site = site, .step = most.step});
+    RecordedReduction& each = found.emplace_back(RecordedReduction{site, most.step, {}, {}});
     for (const ReductionError& row : all) {
       if (row.site == site && row.step == most.step) each.rows.push_back(row);
     }

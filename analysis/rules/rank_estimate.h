@@ -20,8 +20,9 @@ inline constexpr int64_t kRanksToEstimate = 8;
 
 struct RankEstimate {
   int64_t ranks = 0;
-  double error = 0.0;  ///< as ReductionError::error
-  double lost = 0.0;   ///< share of additions that change nothing
+  /// Range of ReductionError::error: if lost additions cause no error that grows, and if they do.
+  double least = 0.0, most = 0.0;
+  double lost = 0.0;  ///< share of additions that change nothing
 };
 
 /// Returns estimates for each power of two above the rows' ranks, up to `most`. `rows` are those of

@@ -18,6 +18,13 @@ namespace {
 
 double lost_share(const ReductionError& row) { return share_of(row.swamped, row.additions); }
 
+/// As it was done: in the format of the reduced gradient, which is fp32 in full-precision lanes.
+std::string text_of(const LaneFacts& lane, const RecordedReduction& recorded) {
+  Reduction how = reduction_of_lane(lane);
+  how.format = lane.site(recorded.site).format;
+  return reduction_text(how);
+}
+
 std::string table_of(const RecordedReduction& worst) {
   std::vector<std::vector<std::string>> rows{{"ranks", "error", "lost", "overflow", ""}};
   for (const ReductionError& row : worst.rows) {
@@ -25,8 +32,9 @@ std::string table_of(const RecordedReduction& worst) {
                     percent(share_of(row.broken, row.n)), "recorded"});
   }
   for (const RankEstimate& each : worst.estimates) {
-    rows.push_back({std::to_string(each.ranks), short_number(each.error), percent(each.lost), "-",
-                    "estimate"});
+    const std::string least = short_number(each.least), most = short_number(each.most);
+    rows.push_back({std::to_string(each.ranks), least == most ? least : least + " to " + most,
+                    percent(each.lost), "-", "estimate"});
   }
   return aligned(rows, {true, true, true, true, false});
 }
@@ -58,8 +66,7 @@ std::string reductions_text(const std::string& file, const RunView& run) {
           return weight(a) < weight(b);
         });
     text += fmt::format("{}, {}, {}: {}, step {}\n", file, run.lane(lane).name,
-                        reduction_text(reduction_of_lane(facts)), facts.site(worst.site).name(),
-                        worst.step);
+                        text_of(facts, worst), facts.site(worst.site).name(), worst.step);
     text += table_of(worst) + no_estimates(worst);
     estimates = estimates || !worst.estimates.empty();
   }
@@ -84,11 +91,13 @@ Json reductions_json(const RunView& run) {
                          {"overflow", share_of(row.broken, row.n)}});
       }
       for (const RankEstimate& estimate : each.estimates) {
-        estimates.push_back(
-            {{"ranks", estimate.ranks}, {"error", estimate.error}, {"lost", estimate.lost}});
+        estimates.push_back({{"ranks", estimate.ranks},
+                             {"least_error", estimate.least},
+                             {"most_error", estimate.most},
+                             {"lost", estimate.lost}});
       }
       list.push_back({{"lane", run.lane(lane).name},
-                      {"reduction", reduction_text(reduction_of_lane(facts))},
+                      {"reduction", text_of(facts, each)},
                       {"site", facts.site(each.site).name()},
                       {"step", each.step},
                       {"recorded", ranks},

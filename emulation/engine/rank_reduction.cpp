@@ -5,7 +5,7 @@
 #include "core/ops/rank_reduction.h"
 
 #if defined(__x86_64__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 #include <algorithm>
