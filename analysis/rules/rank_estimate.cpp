@@ -17,6 +17,9 @@ namespace {
 /// that of the ring in bf16 in docs/scale.md.
 constexpr double kLostFactor = 2.0;
 
+/// Shares of lost additions in docs/scale.md grow about like the square root of the ranks.
+constexpr double kUsualPower = 0.5;
+
 double lost_share(const ReductionError& row) { return share_of(row.swamped, row.additions); }
 
 /// Error that lost additions cause, squared.
@@ -72,7 +75,8 @@ ErrorGrowth fit_error(std::span<const ReductionError> rows, bool grows, double f
   return once >= 0.0 ? ErrorGrowth{once, each} : ErrorGrowth{0.0, wxy / wxx};
 }
 
-/// Returns p of a share that grows like ranks^p: a straight line through the logarithms.
+/// Returns p of a share that grows like ranks^p: a straight line through the logarithms. One point
+/// has no slope, so it gets the usual one.
 double fit_lost_power(std::span<const ReductionError> rows) {
   double n = 0.0, sx = 0.0, sxx = 0.0, sy = 0.0, sxy = 0.0;
   for (const ReductionError& row : rows) {
@@ -86,7 +90,7 @@ double fit_lost_power(std::span<const ReductionError> rows) {
     sxy += x * y;
   }
   const double determinant = n * sxx - sx * sx;
-  return determinant > 0.0 ? std::clamp((n * sxy - sx * sy) / determinant, 0.0, 1.0) : 0.0;
+  return determinant > 0.0 ? std::clamp((n * sxy - sx * sy) / determinant, 0.0, 1.0) : kUsualPower;
 }
 
 }  // namespace

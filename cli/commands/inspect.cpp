@@ -154,10 +154,8 @@ void add_inspect(CLI::App& app, Invocation& call) {
         {.files = "*.[ho][sn]*[ex]"});
   add_settings(*sub, kInspect);
   auto by_ranks = std::make_shared<bool>(false);
-  sub->add_flag(
-         "--by-ranks", *by_ranks,
-         "Show the error of gradient reductions by number of ranks, and estimate it for more")
-      ->group("Runs");
+  sub->add_flag("--by-ranks", *by_ranks, "Show errors of gradient sums by number of ranks")
+      ->group(group::kOutput);
   auto options = std::make_shared<InspectOptions>();
   constexpr const char* kTensors = "Tensors";
   offer(sub->add_option("--format", options->formats,

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "analysis/rules/rank_estimate.h"
@@ -25,13 +24,13 @@ std::string text_of(const LaneFacts& lane, const RecordedReduction& recorded) {
   return reduction_text(how);
 }
 
-std::string table_of(const RecordedReduction& worst) {
+std::string table_of(const RecordedReduction& recorded) {
   std::vector<std::vector<std::string>> rows{{"ranks", "error", "lost", "overflow", ""}};
-  for (const ReductionError& row : worst.rows) {
+  for (const ReductionError& row : recorded.rows) {
     rows.push_back({std::to_string(row.ranks), short_number(row.error), percent(lost_share(row)),
                     percent(share_of(row.broken, row.n)), "recorded"});
   }
-  for (const RankEstimate& each : worst.estimates) {
+  for (const RankEstimate& each : recorded.estimates) {
     const std::string least = short_number(each.least), most = short_number(each.most);
     rows.push_back({std::to_string(each.ranks), least == most ? least : least + " to " + most,
                     percent(each.lost), "-", "estimate"});
@@ -40,9 +39,9 @@ std::string table_of(const RecordedReduction& worst) {
 }
 
 /// Why the table ends with the run's ranks; "" if it does not.
-std::string no_estimates(const RecordedReduction& worst) {
-  if (!worst.estimates.empty() || worst.rows.back().ranks >= kMostRanks) return "";
-  const bool overflows = std::any_of(worst.rows.begin(), worst.rows.end(),
+std::string no_estimates(const RecordedReduction& recorded) {
+  if (!recorded.estimates.empty() || recorded.rows.back().ranks >= kMostRanks) return "";
+  const bool overflows = std::any_of(recorded.rows.begin(), recorded.rows.end(),
                                      [](const ReductionError& row) { return row.broken > 0; });
   return overflows ? "No estimate for more ranks: sums overflow.\n"
                    : fmt::format("No estimate for more ranks: this needs a run with {} ranks.\n",
@@ -58,17 +57,15 @@ std::string reductions_text(const std::string& file, const RunView& run) {
     const LaneFacts facts(run, lane);
     const std::vector<RecordedReduction> found = recorded_reductions(facts);
     if (found.empty()) continue;
-    const RecordedReduction& worst = *std::max_element(
+    // Errors of a few numbers, such as a bias, are mostly chance.
+    const RecordedReduction& largest = *std::max_element(
         found.begin(), found.end(), [](const RecordedReduction& a, const RecordedReduction& b) {
-          const auto weight = [](const RecordedReduction& each) {
-            return std::pair(each.rows.back().broken, each.rows.back().error);
-          };
-          return weight(a) < weight(b);
+          return a.rows.back().n < b.rows.back().n;
         });
     text += fmt::format("{}, {}, {}: {}, step {}\n", file, run.lane(lane).name,
-                        text_of(facts, worst), facts.site(worst.site).name(), worst.step);
-    text += table_of(worst) + no_estimates(worst);
-    estimates = estimates || !worst.estimates.empty();
+                        text_of(facts, largest), facts.site(largest.site).name(), largest.step);
+    text += table_of(largest) + no_estimates(largest);
+    estimates = estimates || !largest.estimates.empty();
   }
   if (text.empty()) {
     return fmt::format("{}: no reductions. Train with --ranks to record them.\n", file);

@@ -10,7 +10,7 @@
 
 namespace halfscope {
 
-/// Returns a table for the worst variable of each lane with several ranks.
+/// Returns a table for the largest variable of each lane with several ranks.
 std::string reductions_text(const std::string& file, const RunView& run);
 /// Returns the array `reductions` of docs/reference/json.md: all variables.
 Json reductions_json(const RunView& run);

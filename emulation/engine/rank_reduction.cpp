@@ -45,6 +45,18 @@ void copy_past_caches(const T* in, T* out, int64_t n) {
 #endif
 }
 
+/// Asks for n numbers to be brought into the caches.
+template <class T>
+void prefetch(const T* x, int64_t n) {
+#if defined(__GNUC__)
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t i = 0; i < n; i += kLine) __builtin_prefetch(x + i);
+#else
+  static_cast<void>(x);
+  static_cast<void>(n);
+#endif
+}
+
 template <class T>
 void rank_gradients(KernelCall<T>& c) {
   const int64_t n = c.in_count(1), rank = static_cast<int64_t>(c.in[2][0]);
@@ -89,6 +101,11 @@ void rank_reduction(KernelCall<T>& c) {
         }
       });
       if (!is_sent_as_is) round(row);
+      // A ring needs the next place next. Its row is too far away for the processor to guess.
+      for_ranks_at((place + 1) % ranks, n, chunks, begin, end,
+                   [&](int64_t rank, int64_t first, int64_t last) {
+                     prefetch(stack + rank * n + first, last - first);
+                   });
     };
     const auto add = [&](T* __restrict__ own, const T* sent, bool stored) {
       for (int64_t i = 0; i < size; ++i) own[i] += sent[i];

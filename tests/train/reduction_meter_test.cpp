@@ -189,6 +189,8 @@ TEST(RankEstimate, ContinuesLostAdditions) {
   // Many lost additions with a small error: 0.01 at a share of 20%, so 0.01 * 4 at 40%.
   const std::vector<ReductionError> harmless{row_of(2, 1e-2, 100), row_of(8, 1e-2, 200)};
   EXPECT_LT(estimate_more_ranks(parse_reduction("ring"), kBf16, harmless)[1].most, 0.05);
+  const std::vector<ReductionError> first{row_of(2, 2e-3, 0), row_of(8, 2e-3, 10)};
+  EXPECT_NEAR(estimate_more_ranks(parse_reduction("ring"), kBf16, first)[1].lost, 0.02, 1e-9);
   const std::vector<ReductionError> steep{row_of(2, 1e-3, 100), row_of(8, 1e-3, 900)};
   EXPECT_EQ(estimate_more_ranks(parse_reduction("ring"), kBf16, steep).back().lost, 1.0);
 }
