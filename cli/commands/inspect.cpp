@@ -12,6 +12,7 @@
 #include "cli/args/network.h"
 #include "cli/args/setting.h"
 #include "cli/commands/command.h"
+#include "cli/tasks/inspect_ranks.h"
 #include "cli/tasks/inspect_tensors.h"
 #include "cli/terminal/lane_summary.h"
 #include "cli/terminal/network_summary.h"
@@ -63,7 +64,8 @@ int inspect_network(const std::string& file, const Settings& settings) {
   return 0;
 }
 
-int inspect_runs(const std::vector<std::string>& files, const Settings& settings) {
+int inspect_runs(const std::vector<std::string>& files, const Settings& settings, bool by_ranks) {
+  std::string reductions;
   std::vector<std::vector<std::string>> rows{
       {"run", "model", "data", "lane", "status", "steps", "last loss", "skipped", "test acc"}};
   Json runs = Json::array();
@@ -72,6 +74,11 @@ int inspect_runs(const std::vector<std::string>& files, const Settings& settings
     const RunInfo& info = run.info();
     if (settings.json) {
       runs.push_back(run_json(file, run));
+      if (by_ranks) runs.back()["reductions"] = reductions_json(run);
+      continue;
+    }
+    if (by_ranks) {
+      reductions += reductions_text(file, run);
       continue;
     }
     for (const LaneSummary& lane : lane_summaries(run)) {
@@ -83,6 +90,8 @@ int inspect_runs(const std::vector<std::string>& files, const Settings& settings
   }
   if (settings.json) {
     write_json(Json{{"schema", "halfscope.runs/1"}, {"version", kVersion}, {"runs", runs}});
+  } else if (by_ranks) {
+    write_out(reductions);
   } else {
     write_out(aligned(rows, {false, false, false, false, false, true, true, true, true}));
   }
@@ -97,7 +106,11 @@ void refuse_network_flags(const Settings& settings) {
 }
 
 int inspect(const CLI::App& app, const std::vector<std::string>& files, const Settings& settings,
-            const InspectOptions& options) {
+            const InspectOptions& options, bool by_ranks) {
+  const bool only_runs = std::none_of(files.begin(), files.end(), [](const std::string& file) {
+    return is_tensor_path(file) || is_network_file(file);
+  });
+  if (by_ranks && !only_runs) throw usage_error("--by-ranks is for run files", "leave it out");
   const auto tensors = std::find_if(files.begin(), files.end(), is_tensor_path);
   if (tensors != files.end()) {
     const auto other = std::find_if_not(files.begin(), files.end(), is_tensor_path);
@@ -116,7 +129,7 @@ int inspect(const CLI::App& app, const std::vector<std::string>& files, const Se
   const auto network = std::find_if(files.begin(), files.end(), is_network_file);
   if (network == files.end()) {
     refuse_network_flags(settings);
-    return inspect_runs(files, settings);
+    return inspect_runs(files, settings, by_ranks);
   }
   if (files.size() > 1)
     throw usage_error("inspect takes one ONNX file at a time",
@@ -140,6 +153,9 @@ void add_inspect(CLI::App& app, Invocation& call) {
             ->group(group::kArguments),
         {.files = "*.[ho][sn]*[ex]"});
   add_settings(*sub, kInspect);
+  auto by_ranks = std::make_shared<bool>(false);
+  sub->add_flag("--by-ranks", *by_ranks, "Show errors of gradient sums by number of ranks")
+      ->group(group::kOutput);
   auto options = std::make_shared<InspectOptions>();
   constexpr const char* kTensors = "Tensors";
   offer(sub->add_option("--format", options->formats,
@@ -159,10 +175,11 @@ void add_inspect(CLI::App& app, Invocation& call) {
       ->group(kTensors);
   add_output(*sub, "--csv", options->csv, "*.csv", "Write the table of tensors as CSV");
   add_force(*sub, options->force);
-  sub->callback([files, options, sub, &call] {
-    call.action = [files, options, sub] {
+  sub->callback([files, options, by_ranks, sub, &call] {
+    call.action = [files, options, by_ranks, sub] {
       const Settings settings = read_settings(*sub, kInspect);
-      return naming_keys(settings, [&] { return inspect(*sub, *files, settings, *options); });
+      return naming_keys(settings,
+                         [&] { return inspect(*sub, *files, settings, *options, *by_ranks); });
     };
   });
 }

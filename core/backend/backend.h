@@ -14,6 +14,7 @@
 #include "core/backend/step_queue.h"
 #include "core/error.h"
 #include "core/lower/lower.h"
+#include "core/numeric/formats/round.h"
 #include "core/numeric/statistics/tensor_stats.h"
 #include "core/numeric/sums/sum_diagnostics.h"
 
@@ -74,6 +75,11 @@ class Program {
   /// what happened in its sums and changes nothing. Returns nothing for other nodes, for
   /// accumulations without diagnostics, and for programs that cannot measure this.
   virtual std::optional<SumDiagnostics> diagnose(NodeId node) const = 0;
+
+  /// Rounds numbers in place, to nearest even, as round_to_format() does.
+  virtual void round(std::span<float> numbers, const FloatFormat& format) const {
+    for (float& x : numbers) x = round_to_format(x, format).value;
+  }
 
   /// Returns a description of the kernel that computes `node`'s product, or "" for other nodes and
   /// if the backend has only one.

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "core/observe/rank_check.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "core/numeric/formats/round.h"
+#include "core/observe/reduction_meter.h"
 #include "core/ops/rank_reduction.h"
 
 namespace halfscope {
 namespace {
-
-struct Distance {
-  double difference = 0.0, norm = 0.0;
-  void add(double x, double truth) {
-    difference += (x - truth) * (x - truth);
-    norm += truth * truth;
-  }
-  double error() const { return difference == 0.0 ? 0.0 : std::sqrt(difference / norm); }
-};
 
 /// One variable's gradients on all ranks, and their reduction.
 struct RankStack {
@@ -27,44 +19,16 @@ struct RankStack {
   const std::vector<float>* takes_part;  ///< by rank
 };
 
-ReductionError check_ranks(const RankStack& stack, int64_t ranks) {
-  ReductionError row;
-  row.ranks = ranks;
-  row.n = stack.n;
-  Reduction once = stack.how;
-  once.algorithm = Reduction::Algorithm::all_to_all;
-  const std::vector<RankAddition> chain = rank_additions(once.algorithm, ranks, 0);
-  const int64_t chunks = reduction_chunks(stack.how.algorithm, ranks);
-  Distance reduced, stored;
-  std::vector<float> terms(static_cast<size_t>(ranks)), copy;
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    const std::vector<RankAddition> additions = rank_additions(stack.how.algorithm, ranks, chunk);
-    const int64_t end = chunk_begin(stack.n, chunks, chunk + 1);
-    for (int64_t i = chunk_begin(stack.n, chunks, chunk); i < end; ++i) {
-      double mean = 0.0;
-      for (size_t rank = 0; rank < terms.size(); ++rank) {
-        const size_t place = rank * static_cast<size_t>(stack.n) + static_cast<size_t>(i);
-        terms[rank] = (*stack.takes_part)[rank] != 0.0f ? (*stack.rows)[place] : 0.0f;
-        mean += static_cast<double>(terms[rank]);
-      }
-      mean /= static_cast<double>(ranks);
-      if (!std::isfinite(mean)) continue;  // not caused by the reduction
-      copy = terms;
-      const double x =
-          static_cast<double>(reduce_element(stack.how, additions, stack.format, terms, &row));
-      if (std::isfinite(x)) {
-        reduced.add(x, mean);
-      } else {
-        ++row.broken;
-      }
-      const double best =
-          static_cast<double>(reduce_element(once, chain, stack.format, copy, nullptr));
-      if (std::isfinite(best)) stored.add(best, mean);
-    }
-  }
-  row.error = reduced.error();
-  row.stored = stored.error();
-  return row;
+ReductionError check_ranks(const RankStack& stack, int64_t ranks, const Program& program) {
+  const std::vector<float> zeros(static_cast<size_t>(stack.n), 0.0f);
+  ReductionMeter meter(stack.how, ranks, stack.n, [&](float* numbers, int64_t count) {
+    program.round(std::span(numbers, static_cast<size_t>(count)), stack.format);
+  });
+  meter.add(0, stack.n, [&](int64_t rank) {
+    const bool takes_part = (*stack.takes_part)[static_cast<size_t>(rank)] != 0.0f;
+    return takes_part ? stack.rows->data() + rank * stack.n : zeros.data();
+  });
+  return meter.result();
 }
 
 }  // namespace
@@ -112,7 +76,7 @@ std::vector<ReductionError> check_reductions(
     const RankStack stack{reduction_of(graph.node(reduced.producer)), reduced.format,
                           element_count(reduced.shape), &rows_of_ranks, &takes_part};
     for (int64_t ranks = 2;; ranks = std::min(2 * ranks, executable.ranks)) {
-      rows.push_back(check_ranks(stack, ranks));
+      rows.push_back(check_ranks(stack, ranks, program));
       rows.back().step = step;
       rows.back().site = site;
       if (ranks == executable.ranks) break;

@@ -19,7 +19,7 @@ std::vector<ReductionError> check_reductions(
 
 /// Returns the mean over terms[0 .. ranks) as the reduction delivers it for an element of `chunk`,
 /// with all hops in `format`. Counts the additions that changed nothing in `row`. Computes one
-/// element at a time; kernels are compared with it.
+/// element at a time; kernels and ReductionMeter are compared with it.
 float reduce_element(const Reduction& how, const std::vector<RankAddition>& additions,
                      const FloatFormat& format, std::vector<float>& terms, ReductionError* row);
 

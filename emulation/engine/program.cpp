@@ -170,6 +170,10 @@ class EngineProgram final : public Program {
     return diagnostics;
   }
 
+  void round(std::span<float> numbers, const FloatFormat& format) const override {
+    round_values(numbers.data(), numbers.data(), static_cast<int64_t>(numbers.size()), format);
+  }
+
   double read_scalar(ValueId value) const override {
     if (const auto wide = wide_.find(value); wide != wide_.end()) return wide->second;
     if (real_[at(value)] == nullptr)

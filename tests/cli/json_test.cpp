@@ -24,10 +24,9 @@ Words keys_of(const json& object) {
   return keys;
 }
 
-const Words kLaneKeys{"name",      "backend",       "reference",   "loss_scale",
-                      "steps",     "skipped",       "last_loss",   "last_loss_scale",
-                      "test_loss", "test_accuracy", "test_map50",  "ms_per_step",
-                      "problem"};
+const Words kLaneKeys{"name",       "backend",     "reference",       "loss_scale", "steps",
+                      "skipped",    "last_loss",   "last_loss_scale", "test_loss",  "test_accuracy",
+                      "test_map50", "ms_per_step", "problem"};
 
 void expect_keys(const json& object, Words keys) {
   std::sort(keys.begin(), keys.end());
@@ -98,6 +97,47 @@ TEST(CliJson, RunsAndALaneWithoutAResult) {
   EXPECT_THAT(table.out, HasSubstr(" nan "));
   EXPECT_EQ(table.out.find('%'), std::string::npos)
       << "no accuracy means anything here: " << table.out;
+}
+
+TEST(CliJson, ReductionsByRanks) {
+  const Bench bench;
+  result_of(bench,
+            training({"--ranks", "8", "--reduce", "ring:format=bf16", "--save-weights", "w.npz"}));
+  const json list = result_of(bench, {"inspect", "run.hscope", "--by-ranks", "--json"});
+  const json& all = list.at("runs").at(0).at("reductions");
+  ASSERT_EQ(all.size(), 8u) << "four variables in each lane";
+  const json& one = all.at(4);
+  expect_keys(one, {"lane", "reduction", "site", "step", "recorded", "estimated"});
+  EXPECT_EQ(all.at(0).at("reduction"), "ring:format=fp32") << "references reduce in fp32";
+  EXPECT_EQ(one.at("lane"), "mixed_float16");
+  EXPECT_EQ(one.at("reduction"), "ring:format=bf16");
+  ASSERT_EQ(one.at("recorded").size(), 3u) << "2, 4 and 8 ranks";
+  const json& recorded = one.at("recorded").at(2);
+  expect_keys(recorded, {"ranks", "error", "stored_error", "lost", "overflow"});
+  EXPECT_EQ(recorded.at("ranks"), 8);
+  EXPECT_GT(recorded.at("error"), 1e-4) << "a sum in bf16";
+  ASSERT_EQ(one.at("estimated").size(), 9u) << "16 to 4096";
+  const json& last = one.at("estimated").at(8);
+  expect_keys(last, {"ranks", "least_error", "most_error", "lost"});
+  EXPECT_EQ(last.at("ranks"), 4096);
+  EXPECT_GE(last.at("most_error"), last.at("least_error"));
+
+  const Outcome table = bench.run({"inspect", "run.hscope", "--by-ranks"});
+  EXPECT_EQ(table.code, 0);
+  EXPECT_THAT(table.out, HasSubstr("run.hscope, mixed_float16, ring:format=bf16: "));
+  EXPECT_THAT(table.out, HasSubstr("recorded"));
+  EXPECT_THAT(table.out, HasSubstr("Estimates are extrapolated"));
+  EXPECT_EQ(bench.run({"inspect", "w.npz", "--by-ranks"}).code, 2);
+}
+
+TEST(CliJson, FewRanksAndOneRankHaveNoEstimates) {
+  const Bench bench;
+  result_of(bench, training({"--ranks", "4"}));
+  EXPECT_THAT(bench.run({"inspect", "run.hscope", "--by-ranks"}).out,
+              HasSubstr("No estimate for more ranks: this needs a run with 8 ranks."));
+  result_of(bench, training({"--force"}));
+  EXPECT_EQ(bench.run({"inspect", "run.hscope", "--by-ranks"}).out,
+            "run.hscope: no reductions. Train with --ranks to record them.\n");
 }
 
 TEST(CliJson, TablesSayWhereAveragesWereEvaluated) {

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/numeric/formats/round.h"
+#include "core/numeric/sums/reduce_ranks.h"
 #include "tests/numeric/ranks_by_messages.h"
 
 namespace halfscope {
@@ -84,6 +85,46 @@ TEST(Reduction, EveryAlgorithmIsMessagePassing) {
           for (const int64_t n : {1, 5, 33}) {
             const RankBuffers gradients = normal_gradients(ranks, n, kFp32);
             EXPECT_EQ(reduce(how, gradients, *how.format), by_messages(how, gradients, *how.format))
+                << reduction_text(how) << ", " << ranks << " ranks, " << n << " elements";
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Blocks of seven elements, which begin and end within chunks.
+TEST(Reduction, BlocksHaveTheBitsOfChunks) {
+  for (const std::string& name : reduction_names()) {
+    for (const char* average : {"before", "after"}) {
+      for (const char* format : {"fp32", "bf16", "e4m3fn"}) {
+        const Reduction how = parse_reduction(name + ":format=" + format + ",average=" + average);
+        for (const int64_t ranks : {2, 3, 8, 13, 16}) {
+          for (const int64_t n : {1, 5, 33, 70}) {
+            const RankBuffers gradients = normal_gradients(ranks, n, kFp32);
+            const int64_t chunks = reduction_chunks(how.algorithm, ranks);
+            const auto additions = rank_additions(how.algorithm, ranks, 0);
+            std::vector<float> result(static_cast<size_t>(n));
+            for (int64_t begin = 0; begin < n; begin += 7) {
+              const int64_t end = std::min(n, begin + 7), size = end - begin;
+              const auto round = [&](float* row) {
+                for (int64_t i = 0; i < size; ++i) row[i] = stored(row[i], *how.format);
+              };
+              const auto load = [&](int64_t place, float* row) {
+                for_ranks_at(place, n, chunks, begin, end, [&](int64_t rank, int64_t a, int64_t b) {
+                  const float* const from = gradients[static_cast<size_t>(rank)].data();
+                  std::copy(from + a, from + b, row + (a - begin));
+                });
+                round(row);
+              };
+              const auto add = [&](float* own, const float* sent, bool stores) {
+                for (int64_t i = 0; i < size; ++i) own[i] += sent[i];
+                if (stores) round(own);
+              };
+              reduce_ranks<float>(how, additions, size, load, round, add, result.data() + begin);
+            }
+            for (float& x : result) x = stored(x, *how.format);
+            EXPECT_EQ(result, reduce(how, gradients, *how.format))
                 << reduction_text(how) << ", " << ranks << " ranks, " << n << " elements";
           }
         }
