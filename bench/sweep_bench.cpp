@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -126,5 +127,6 @@ int main(int argc, char** argv) {
       argc > 2 ? argv[2]
                : (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "halfscope");
   omp_set_num_threads(1);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   halfscope::run(std::max(trials, 5), program);
 }
