@@ -228,7 +228,7 @@ class StudyReader {
     }
   }
 
-  /// What is the same for all trials of a kind.
+  /// Fills in what no axis changes any more.
   void complete(Settings& settings) const {
     finish_settings(settings);
     if (!settings.is_given("every") && !settings.no_record) {

@@ -151,7 +151,7 @@ TEST(Sweep, HasTheSameResultsWithAnyNumberOfWorkers) {
   EXPECT_EQ(run_files(bench / "one").size(), 12u);
   EXPECT_THAT(leftovers(bench / "one"), IsEmpty());
   EXPECT_THAT(leftovers(bench / "three"), IsEmpty());
-  // What the study says of a trial is what its run file says, and a run of its command.
+  // A row of the study says what its run file says, and a run of its command.
   const StudyView study = StudyView::open(bench / "three");
   const TrialRow& row = study.trials()[2];
   const RunView run = RunView::open(bench / "three" / row.run);
