@@ -62,7 +62,7 @@ Spent spent(int who, const Work& work) {
 void write_study(const fs::path& file, int trials, int first_seed) {
   std::ofstream(file) << fmt::format(
       R"({{"schema": "halfscope.study/1", "baseline": null,
-           "settings": {{"model": "mlp:784-32-10", "batch": 32, "steps": 50,
+           "settings": {{"model": "mlp:784-32-10", "batch": 32, "steps": 140,
                          "optimizer": "sgd:lr=0.5"}},
            "axes": {{"plan": ["mixed_float16"], "seed": {{"from": {}, "to": {}}}}}}})",
       first_seed, first_seed + trials - 1);
