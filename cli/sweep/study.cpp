@@ -228,7 +228,7 @@ class StudyReader {
     }
   }
 
-  /// What is the same for all trials of a kind.
+  /// Fills in what no axis changes any more.
   void complete(Settings& settings) const {
     finish_settings(settings);
     if (!settings.is_given("every") && !settings.no_record) {
@@ -238,12 +238,31 @@ class StudyReader {
     change_paths(settings, [this](const std::string& path) { return resolved(path); });
     settings.plans.clear();
     settings.given.insert("lanes");
+    settings.from_file.insert("plan");
   }
 
   /// Throws Error where the settings do not fit together. Trials of a known kind do.
   void check(const StudyTrial& trial) {
     if (!checked_.insert(trial.kind).second) return;
-    naming_keys(trial.settings, [&] { train_config(trial.settings); });
+    try {
+      train_config(trial.settings);
+    } catch (const Error& error) {
+      throw named_in_study(trial, error);
+    }
+  }
+
+  bool is_full(const Settings& settings) {
+    const auto [found, is_new] = full_.emplace(TrialHasher::kind(settings), false);
+    if (is_new) {
+      found->second = naming_keys(
+          settings, [&] { return is_full_precision(plan_of(settings.lanes.at(0), settings)); });
+    }
+    return found->second;
+  }
+
+  /// Settings that a lane does not follow make no other training.
+  std::string hash_of(const Settings& settings) {
+    return hasher_.hash(is_full(settings) ? full_precision_settings(settings) : settings);
   }
 
   void add(StudyPlan& study, Settings settings, std::vector<int> places) {
@@ -251,7 +270,7 @@ class StudyReader {
     trial.settings = std::move(settings);
     trial.kind = TrialHasher::kind(trial.settings);
     check(trial);
-    trial.spec.hash = hasher_.hash(trial.settings);
+    trial.spec.hash = hash_of(trial.settings);
     trial.spec.places = std::move(places);
     study.trials.push_back(std::move(trial));
   }
@@ -301,12 +320,11 @@ class StudyReader {
     }
   }
 
-  Settings baseline_of(const Settings& trial) const {
+  Settings baseline_of(const Settings& trial) {
     Settings settings = trial;
     settings.lanes = {*baseline_};
     change_paths(settings, [this](const std::string& path) { return resolved(path); });
-    const Plan plan = naming_keys(settings, [&] { return plan_of(settings.lanes[0], settings); });
-    return is_full_precision(plan) ? full_precision_settings(settings) : settings;
+    return is_full(settings) ? full_precision_settings(settings) : settings;
   }
 
   /// Returns whether the setting of an axis is gone from a baseline.
@@ -329,7 +347,7 @@ class StudyReader {
       for (size_t axis = 0; axis < axes_.size(); ++axis) {
         if (is_stripped(axes_[axis], study.trials[i].settings, settings)) places[axis] = -1;
       }
-      const auto [found, is_new] = known.emplace(hasher_.hash(settings), study.trials.size());
+      const auto [found, is_new] = known.emplace(hash_of(settings), study.trials.size());
       if (is_new) {
         add(study, settings, places);
         study.trials.back().spec.baseline = true;
@@ -370,7 +388,8 @@ class StudyReader {
   int threads_ = 1;
   std::optional<LaneRequest> baseline_;
   TrialHasher hasher_;
-  std::set<std::string> checked_;
+  std::set<std::string> checked_;     // kinds
+  std::map<std::string, bool> full_;  // by kind: whether its plan is in full precision
 };
 
 }  // namespace
@@ -379,6 +398,12 @@ std::vector<TrialSpec> StudyPlan::specs() const {
   std::vector<TrialSpec> all;
   for (const StudyTrial& trial : trials) all.push_back(trial.spec);
   return all;
+}
+
+Error named_in_study(const StudyTrial& trial, const Error& error) {
+  std::vector<std::string> keys = error.settings();
+  std::replace(keys.begin(), keys.end(), std::string("lanes"), std::string("plan"));
+  return named(trial.settings, error.about(keys));
 }
 
 StudyPlan read_study(const std::string& file) { return StudyReader(file).read(); }
