@@ -10,13 +10,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -26,6 +24,7 @@
 #include "analysis/run_description.h"
 #include "analysis/run_schema.h"
 #include "analysis/run_view.h"
+#include "analysis/shared_file.h"
 #include "analysis/sqlite.h"
 #include "analysis/step_rows.h"
 #include "core/error.h"
@@ -42,10 +41,6 @@ using sqlite::Transaction;
 
 constexpr const char* kSideFiles[] = {"-wal", "-shm", "-journal"};
 
-/// Readers lock a run file for milliseconds, a writer for its whole life.
-constexpr int kLockAttempts = 50;
-constexpr std::chrono::milliseconds kLockPause{20};
-
 /// Larger than SQLite's 1000 pages: a checkpoint syncs the disk, so it should be rare.
 constexpr const char* kCheckpointPragma = "PRAGMA wal_autocheckpoint=4000";
 /// A reader that keeps its snapshot for long makes the WAL grow, because the WAL cannot restart
@@ -53,25 +48,11 @@ constexpr const char* kCheckpointPragma = "PRAGMA wal_autocheckpoint=4000";
 /// need.
 constexpr const char* kWalSizePragma = "PRAGMA journal_size_limit=20000000";
 
-/// Leaves WAL mode, which needs exclusive access. Returns false if another program has the file
-/// open.
-bool leave_wal_mode(Database& database) {
-  for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
-    if (attempt > 0) std::this_thread::sleep_for(kLockPause);
-    try {
-      if (database.query_text("PRAGMA journal_mode=DELETE") == "delete") return true;
-    } catch (const SqliteError& error) {
-      if (error.primary_code() != SQLITE_BUSY && error.primary_code() != SQLITE_LOCKED) throw;
-    }
-  }
-  return false;
-}
-
 bool is_in_use(const fs::path& file) {
   if (has_live_writer(file)) return true;
   try {
     Database database(file, Access::read_write);
-    return !leave_wal_mode(database);
+    return !sqlite::leave_wal_mode(database);
   } catch (const SqliteError&) {
     return false;  // not a database, damaged, read-only: nobody records into it
   }
@@ -450,7 +431,7 @@ class Recorder::Writer {
     statements_.reset();
     // While a program is reading, the file stays in WAL mode, which readers can read as well.
     database_->set_busy_timeout(0);
-    leave_wal_mode(*database_);
+    sqlite::leave_wal_mode(*database_);
     database_.reset();
     lock_.reset();
   }

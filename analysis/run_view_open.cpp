@@ -4,22 +4,20 @@
 // index or a size, and whatever does not fit is one Error.
 #include <fmt/format.h>
 #include <sqlite3.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "analysis/live_writer.h"
 #include "analysis/run_schema.h"
 #include "analysis/run_view.h"
+#include "analysis/shared_file.h"
 #include "analysis/sqlite.h"
 #include "core/data/stored_array.h"
 #include "core/error.h"
@@ -28,7 +26,6 @@ namespace halfscope {
 namespace {
 
 namespace fs = std::filesystem;
-using sqlite::Access;
 using sqlite::Database;
 using sqlite::SqliteError;
 using sqlite::Statement;
@@ -39,11 +36,6 @@ constexpr int64_t kLargestCount = int64_t{1} << 48;
 
 /// Upper limit of memory reserved because a file says so; more is allocated when needed.
 constexpr int64_t kLargestReserve = int64_t{1} << 30;
-constexpr uintmax_t kSmallestPage = 512;
-
-/// Half a second: a temporary journal disappears in milliseconds, even on a busy machine.
-constexpr int kJournalAttempts = 100;
-constexpr std::chrono::milliseconds kJournalPause{5};
 
 class Reader {
  public:
@@ -512,11 +504,7 @@ RunStatus true_status(Database& database, RunStatus status) {
   return now == status_name(RunStatus::running) ? RunStatus::died : status;
 }
 
-RunView read_file(const fs::path& file, Access access) {
-  Database database(file, access);
-  database.set_busy_timeout(5000);
-  // Finds inconsistent pages early, before their content is used.
-  database.execute("PRAGMA cell_size_check=ON");
+RunView read_run(Database& database) {
   try {
     Transaction transaction(database, Transaction::Kind::read);
     RunView view = Reader(database).read();
@@ -545,56 +533,20 @@ void check_is_file(const fs::path& file) {
     throw Error(fmt::format("cannot read '{}': {}", file.string(), error.message()),
                 "check the permissions of its folder");
   }
-  // SQLite takes a file of less than one page for an empty database.
   const uintmax_t size = fs::file_size(file, error);
-  if (!error && size > 0 && size < kSmallestPage) {
+  if (!error && size > 0 && size < sqlite::kSmallestPage) {
     throw usage_error(fmt::format("'{}' is not a run file", file.string()),
                       "pass a run file written by `halfscope train`");
   }
-}
-
-/// Reads a file that has a journal but no lock. Either its writer died while it turned the WAL into
-/// a plain file, and undoing that needs writing; or the file was replaced after it was opened, and
-/// the journal belongs to a run in progress, which undoing would break. Opening the file again
-/// finds its own journal, so the journal is undone only if every attempt shows the same.
-RunView read_beside_journal(const fs::path& file) {
-  for (int attempt = 0; attempt < kJournalAttempts; ++attempt) {
-    std::this_thread::sleep_for(kJournalPause);
-    try {
-      return read_file(file, Access::read_only);
-    } catch (const SqliteError& error) {
-      if (error.code() != SQLITE_READONLY_ROLLBACK) throw;
-    }
-  }
-  return read_file(file, Access::read_write);
-}
-
-bool has_wal(const fs::path& file) {
-  std::error_code error;
-  const uintmax_t size = fs::file_size(sqlite::side_file(file, "-wal"), error);
-  return !error && size > 0;
 }
 
 }  // namespace
 
 RunView RunView::open(const fs::path& file) {
   check_is_file(file);
-  try {
-    return read_file(file, Access::read_only);
-  } catch (const SqliteError& error) {
-    if (error.code() == SQLITE_READONLY_ROLLBACK) return read_beside_journal(file);
-    const bool cannot_share_wal =
-        error.primary_code() == SQLITE_CANTOPEN || error.primary_code() == SQLITE_READONLY;
-    if (!cannot_share_wal || ::access(file.c_str(), R_OK) != 0) throw;
-    // A file in WAL mode in a folder we may not write to, where SQLite cannot make its -shm.
-    if (has_wal(file)) {
-      throw Error(fmt::format("cannot read '{}': it was not closed, and its folder is read-only",
-                              file.string()),
-                  fmt::format("copy it together with {}-wal to a folder that you can write to",
-                              file.filename().string()));
-    }
-    return read_file(file, Access::immutable);
-  }
+  std::optional<RunView> view;
+  sqlite::read_snapshot(file, [&view](Database& database) { view = read_run(database); });
+  return std::move(*view);
 }
 
 }  // namespace halfscope

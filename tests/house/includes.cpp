@@ -65,8 +65,9 @@ constexpr auto kFolders = std::to_array<std::string_view>(
      "analysis", "analysis/export", "analysis/fixes", "analysis/rules", "analysis/spectrum",
      "analysis/audit", "analysis/cost", "analysis/causes", "analysis/plans", "analysis/proof",
      "analysis/diagnosis", "analysis/quantization", "analysis/gate", "analysis/report",
+     "analysis/study",
      //
-     "cli/terminal", "cli/args", "cli/tasks", "cli/commands", "cli",
+     "cli/terminal", "cli/args", "cli/tasks", "cli/sweep", "cli/commands", "cli",
      //
      "python/src",
      //
