@@ -59,7 +59,7 @@ std::vector<PlotTick> value_ticks(const PlotAxis& axis) {
 
 std::string plot_frame(const std::string& kind, const std::string& label,
                        const std::string& drawing, const std::vector<PlotTick>& ticks,
-                       const std::vector<std::string>& below) {
+                       const std::vector<std::string>& below, const std::string& over) {
   std::string html = fmt::format("<div class=\"plot{}\"><div class=\"y\">", kind);
   std::string grid, under;
   for (const auto& [y, text] : ticks) {
@@ -67,12 +67,13 @@ std::string plot_frame(const std::string& kind, const std::string& label,
     grid += fmt::format("<path class=\"grid\" d=\"M0 {:.1f}h1000\"/>", y);
   }
   for (const std::string& text : below) under += "<span>" + text + "</span>";
-  html += fmt::format(
-      "</div><svg viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\" "
-      "role=\"img\"><title>{}</title>{}{}</svg>"
-      "<div class=\"x\">{}</div></div>\n",
-      escape(label), grid, drawing, under);
-  return html;
+  const std::string picture = fmt::format(
+      "<svg viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\" role=\"img\">"
+      "<title>{}</title>{}{}</svg>",
+      escape(label), grid, drawing);
+  return html + "</div>" +
+         (over.empty() ? picture : "<div class=\"over\">" + picture + over + "</div>") +
+         "<div class=\"x\">" + under + "</div></div>\n";
 }
 
 }  // namespace halfscope::html

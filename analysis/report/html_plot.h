@@ -32,9 +32,10 @@ std::vector<PlotTick> value_ticks(const PlotAxis& axis);
 /// Returns 1, 2 or 5 times a power of ten, so that about `parts` such distances fill the span.
 double tick_distance(double span, double parts);
 
-/// Returns the chart. `kind` is "" or a class after a blank; `below` are the labels under it.
+/// Returns the chart. `kind` is "" or a class after a blank; `below` are the labels under it;
+/// `over` is HTML on top of the drawing, placed in percent, which is not stretched with it.
 std::string plot_frame(const std::string& kind, const std::string& label,
                        const std::string& drawing, const std::vector<PlotTick>& ticks,
-                       const std::vector<std::string>& below);
+                       const std::vector<std::string>& below, const std::string& over = "");
 
 }  // namespace halfscope::html

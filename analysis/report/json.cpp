@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "analysis/report/json_number.h"
 #include "analysis/report/report_parts.h"
 
 namespace halfscope {
@@ -11,14 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// JSON has no infinities and no NaN; the contract writes them as words.
-Json number(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0.0 ? "inf" : "-inf";
-  return value;
-}
-
-Json number(const std::optional<double>& value) { return value ? number(*value) : Json(nullptr); }
+using report::number;
 
 /// Returns null for NaN, which means "not measured" here.
 Json measured(double value) { return std::isnan(value) ? Json(nullptr) : number(value); }

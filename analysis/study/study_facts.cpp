@@ -35,10 +35,9 @@ std::optional<double> middle(std::vector<double> values) {
 /// Returns the loss of a curve at a step, between two points by linear interpolation; empty outside
 /// of the curve.
 std::optional<double> loss_at(const std::vector<CurvePoint>& curve, double step) {
-  const auto after =
-      std::lower_bound(curve.begin(), curve.end(), step, [](const CurvePoint& point, double at) {
-        return static_cast<double>(point.step) < at;
-      });
+  const auto after = std::lower_bound(
+      curve.begin(), curve.end(), step,
+      [](const CurvePoint& point, double at) { return static_cast<double>(point.step) < at; });
   if (after == curve.end()) return std::nullopt;
   const auto right = static_cast<double>(after->loss);
   if (static_cast<double>(after->step) == step) return right;
@@ -54,7 +53,8 @@ std::vector<LossBand> fan_of(const std::vector<const TrialRow*>& trials) {
   const TrialRow* longest = nullptr;
   for (const TrialRow* trial : trials) {
     if (trial->curve.empty()) continue;
-    if (longest == nullptr || trial->curve.back().step > longest->curve.back().step) longest = trial;
+    if (longest == nullptr || trial->curve.back().step > longest->curve.back().step)
+      longest = trial;
   }
   std::vector<LossBand> fan;
   if (longest == nullptr) return fan;
@@ -109,9 +109,8 @@ std::vector<FailReason> reasons_of(const std::vector<const TrialRow*>& trials) {
       reasons.push_back({text, 1});
     }
   }
-  std::stable_sort(reasons.begin(), reasons.end(), [](const FailReason& a, const FailReason& b) {
-    return a.trials > b.trials;
-  });
+  std::stable_sort(reasons.begin(), reasons.end(),
+                   [](const FailReason& a, const FailReason& b) { return a.trials > b.trials; });
   return reasons;
 }
 

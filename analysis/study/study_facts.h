@@ -42,8 +42,8 @@ struct StudyGroup {
   std::vector<int> places{};  ///< by axis; -1: the axis does not apply, or it is the seed
   std::vector<int> trials{};  ///< by column: index into StudyView::trials(), -1 without a trial
   int planned = 0, finished = 0, failing = 0;
-  int not_trained = 0;  ///< their command failed
-  Interval interval{};  ///< of the share of failing trials among the finished ones
+  int not_trained = 0;                ///< their command failed
+  Interval interval{};                ///< of the share of failing trials among the finished ones
   std::vector<FailReason> reasons{};  ///< the most frequent first
   // Medians over the finished trials. Empty if nothing was measured.
   std::optional<double> loss{}, test_loss{}, accuracy{}, bits{}, first_bad_step{};
@@ -62,8 +62,8 @@ struct StudyGroup {
 /// Everything that is said about a study.
 struct StudyFacts {
   Verdict verdict{};
-  std::string title{};          ///< the study's name, or the plans in it
-  int seed_axis = -1;           ///< index of the axis `seed`; -1 without one
+  std::string title{};                 ///< the study's name, or the plans in it
+  int seed_axis = -1;                  ///< index of the axis `seed`; -1 without one
   std::vector<std::string> columns{};  ///< its values; one empty text without the axis
   std::vector<StudyGroup> groups{};    ///< baselines first, then in the order of the study
   int cheapest = -1;  ///< the group that never failed with the fewest bits; -1 without one

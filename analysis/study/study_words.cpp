@@ -110,9 +110,9 @@ std::string not_trained_text(const StudyView& study, const StudyFacts& facts) {
   for (const TrialRow& trial : study.trials()) {
     if (trial.status == TrialStatus::failed) ++errors[trial.error];
   }
-  const auto most = std::max_element(errors.begin(), errors.end(), [](const auto& a, const auto& b) {
-    return a.second < b.second;
-  });
+  const auto most =
+      std::max_element(errors.begin(), errors.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
   std::string text = counted(facts.not_trained, "trial") + " could not be trained";
   if (most->first.empty()) return text + ".";
   if (most->second < facts.not_trained) text += fmt::format(", {} of them", most->second);
@@ -140,7 +140,11 @@ std::string seeds_text(const StudyFacts& facts, int part, int whole) {
 
 std::string fail_reason(const TrialRow& trial) {
   if (std::string text = cause_text(trial.cause, trial.cause_layer); !text.empty()) return text;
-  if (trial.first_bad) return place_text(*trial.first_bad) + " is the first to overflow or to become NaN";
+  if (std::isfinite(trial.loss) && trial.error.empty() && !trial.first_bad) {
+    return "its loss ends above the baseline's";
+  }
+  if (trial.first_bad)
+    return place_text(*trial.first_bad) + " is the first to overflow or to become NaN";
   return trial.why.empty() ? "its loss is wrong" : trial.why;
 }
 
@@ -244,8 +248,8 @@ Verdict judge(const StudyView& study, const StudyFacts& facts) {
   const std::string baseline = baseline_text(facts);
   if (failing.empty() && safe.empty()) {
     verdict.state = Verdict::State::inconclusive;
-    verdict.headline = facts.finished > 0        ? "Only baseline trials have finished so far."
-                       : facts.planned == 0      ? "This study has no trials."
+    verdict.headline = facts.finished > 0   ? "Only baseline trials have finished so far."
+                       : facts.planned == 0 ? "This study has no trials."
                        : facts.not_trained > 0 && facts.waiting() == 0
                            ? "No trial could be trained."
                            : "No trial has finished yet.";
