@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kLogFrom = 2.0;         ///< gaps above this make the axis logarithmic
 constexpr double kLeastRatio = 1e-3;     ///< of loss / baseline's loss; losses may be negative
-constexpr double kTimesTheStart = 10.0;  ///< losses above this multiple of the first are cut off
+constexpr double kTimesTheStart = 1.5;  ///< losses above this multiple of the first are cut off
 
 double ratio_of(double gap) { return std::max(1.0 + gap, kLeastRatio); }
 

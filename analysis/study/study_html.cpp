@@ -18,7 +18,7 @@ using html::escape;
 using html::prose;
 
 constexpr std::string_view kStyleOfStudies = R"css(
-table.heat th[scope=row]{max-width:17em;overflow-wrap:anywhere}
+table.heat tbody th{min-width:9.5em;max-width:17em;overflow-wrap:anywhere}
 table.heat th small{display:block;color:var(--good)}tr.base th{font-weight:400}
 .heat td.strip{width:40%;min-width:180px}.heat td.strip svg{width:100%;height:24px;display:block}
 .heat .ends{display:flex;justify-content:space-between}
@@ -30,9 +30,11 @@ table.heat th small{display:block;color:var(--good)}tr.base th{font-weight:400}
 .q0{fill:var(--bar);fill-opacity:.26}.q1{fill:var(--bar);fill-opacity:.52}.q2{fill:var(--bar)}
 .f1{fill:var(--lost)}.f2{fill:var(--bad)}.nt{fill:var(--soft);fill-opacity:.45}
 .wt{fill:none;stroke:var(--soft);stroke-opacity:.55;stroke-dasharray:2 2}
-.xm,.sm,.wt{vector-effect:non-scaling-stroke}.xm,.sm{fill:none;stroke:var(--bg);stroke-width:1.8}
+.strip a:hover path,.strip a:focus-visible path{stroke:var(--ink);stroke-width:2}
+.xm,.sm,.wt,.strip path{vector-effect:non-scaling-stroke}.xm,.sm{fill:none;stroke:var(--bg);stroke-width:1.8}
 .map-key svg{height:14px;width:14px}
 .plot .over{position:relative}.plot.pareto svg{height:260px}
+.plot.pareto{grid-template-columns:5em 1fr}
 .over>i{position:absolute;width:12px;height:12px;margin:-6px 0 0 -6px}
 .over .pl{position:absolute;font-size:.82rem;font-weight:620;transform:translate(9px,-118%);
 white-space:nowrap}.over .pl.r{transform:translate(-9px,-118%)}

@@ -60,8 +60,11 @@ std::string strip_of(const StudyView& study, const StudyFacts& facts, const Stud
     const std::string style = cell_style(trial, study.info().tolerance);
     const std::string title =
         with_text ? "<title>" + escape(cell_text(facts, trial, column)) + "</title>" : "";
-    cells += fmt::format("<g>{}<path class=\"{}\" d=\"M{} .3h9.4v8.8h-9.4z\"/>{}</g>", title, style,
-                         x + 0.3, cell_mark(style, x));
+    // A click leads to the trial's row, if the table has it.
+    const bool linked = with_text && static_cast<size_t>(trial.trial) < kTrialRows;
+    cells += fmt::format("<{}>{}<path class=\"{}\" d=\"M{} .3h9.4v8.8h-9.4z\"/>{}</{}>",
+                         linked ? fmt::format("a href=\"#trial-{}\"", trial.trial) : "g", title,
+                         style, x + 0.3, cell_mark(style, x), linked ? "a" : "g");
   }
   return fmt::format(
       "<svg viewBox=\"0 0 {} 9.4\" preserveAspectRatio=\"none\" role=\"img\"><title>{}: {}"

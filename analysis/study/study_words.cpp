@@ -24,11 +24,11 @@ std::string cause_text(const std::string& rule_id, const std::string& layer) {
   constexpr std::pair<Mechanism, const char*> kShort[] = {
       {Mechanism::forward_overflow, "{} overflows"},
       {Mechanism::gradient_overflow, "gradients of {} overflow"},
-      {Mechanism::forward_flush, "outputs of {} underflow to 0"},
-      {Mechanism::gradient_flush, "gradients of {} underflow to 0"},
+      {Mechanism::forward_flush, "outputs of {} underflow"},
+      {Mechanism::gradient_flush, "gradients of {} underflow"},
       {Mechanism::stalled_sum, "sums in {} stop growing"},
       {Mechanism::lost_update, "updates of {} are lost"},
-      {Mechanism::flushed_state, "the optimizer state of {} underflows to 0"}};
+      {Mechanism::flushed_state, "the optimizer state of {} underflows"}};
   for (const auto& [mechanism, text] : kShort) {
     if (mechanism == rule->mechanism && !layer.empty()) {
       return fmt::format(fmt::runtime(text), layer);
@@ -75,8 +75,9 @@ std::string failing_sentence(const StudyFacts& facts, const Groups& failing, siz
     return fmt::format("{} and {} in {}.", fails_in(facts, *failing[0]), failing[1]->name,
                        seeds_text(facts, failing[1]->failing, failing[1]->finished));
   }
-  return fmt::format("{} of {} {}s fail in some {}s: {}{}.", failing.size(), judged, facts.noun,
-                     facts.unit(), fails_in(facts, *failing[0]), because(facts, *failing[0]));
+  return fmt::format("{} of {} {}s fail in some {}s, {} most often: in {} of {}{}.", failing.size(),
+                     judged, facts.noun, facts.unit(), failing[0]->name, failing[0]->failing,
+                     failing[0]->finished, because(facts, *failing[0]));
 }
 
 /// Returns the second sentence: what can be used.
