@@ -15,6 +15,7 @@
 
 #include "analysis/output_file.h"
 #include "core/error.h"
+#include "core/hash.h"
 
 namespace halfscope {
 namespace {
@@ -26,13 +27,6 @@ constexpr const char* kSchema = "halfscope.kernel-order/1";
 /// Our files are far smaller, so larger ones are not ours.
 constexpr uintmax_t kMostBytes = uintmax_t{4} << 20;
 constexpr int64_t kMostNodes = 1 << 20;
-
-/// Returns the FNV-1a hash, 64 bits, which names the file. The file contains the key itself.
-uint64_t hash_of(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3u;
-  return hash;
-}
 
 /// Returns a count or an index of nodes; -1 for anything else.
 int node_of(const Json& json) {
@@ -117,8 +111,9 @@ std::optional<ProbedOrder> order_from_json(const std::string& text, const std::s
   }
 }
 
+/// The file contains the key itself, in case two keys have the same hash.
 fs::path OrderFiles::file(const std::string& key) const {
-  return folder_ / "kernel-orders" / fmt::format("{:016x}.json", hash_of(key));
+  return folder_ / "kernel-orders" / fmt::format("{:016x}.json", fnv1a(key));
 }
 
 std::optional<ProbedOrder> OrderFiles::find(const std::string& key) {

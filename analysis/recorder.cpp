@@ -104,16 +104,22 @@ class Recorder::Writer {
     try {
       database_.emplace(file, Access::read_write);
       database_->set_busy_timeout(5000);
-      database_->execute("PRAGMA journal_mode=WAL");
-      database_->execute("PRAGMA synchronous=NORMAL");
-      database_->execute(kCheckpointPragma);
-      database_->execute(kWalSizePragma);
+      if (options.private_until_end) {
+        database_->execute("PRAGMA journal_mode=OFF");
+        database_->execute("PRAGMA synchronous=OFF");
+        database_->execute("PRAGMA locking_mode=EXCLUSIVE");
+      } else {
+        database_->execute("PRAGMA journal_mode=WAL");
+        database_->execute("PRAGMA synchronous=NORMAL");
+        database_->execute(kCheckpointPragma);
+        database_->execute(kWalSizePragma);
+      }
       Transaction transaction(*database_, Transaction::Kind::write);
       database_->execute(fmt::format("PRAGMA application_id={}", kApplicationId).c_str());
       database_->execute(fmt::format("PRAGMA user_version={}", kSchemaVersion).c_str());
       database_->execute(kSchemaSql);
       transaction.commit();
-      lock_.emplace().acquire(file);
+      if (!options.private_until_end) lock_.emplace().acquire(file);
     } catch (...) {
       remove_files();
       throw;

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/gate/gate.h"
+#include "core/hash.h"
 
 namespace halfscope {
 namespace {
@@ -29,14 +30,7 @@ std::string about_rule(const GateCheck& check) {
   return "The measure " + check.of + " exceeds a limit of the gate, or was not measured.";
 }
 
-/// Returns the FNV-1a hash, 64 bits, in hexadecimal digits.
-std::string fingerprint(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  }
-  return fmt::format("{:016x}", hash);
-}
+std::string fingerprint(const std::string& text) { return fmt::format("{:016x}", fnv1a(text)); }
 
 /// Returns a file name as a URI reference (RFC 3986); absolute names become "file:///...".
 std::string uri_of(const std::string& file) {

@@ -147,18 +147,21 @@ void read_config(Settings& settings, const std::set<std::string>& replaced) {
   Settings unused = settings;
   for (const auto& [key, value] : json.items()) {
     if (key == "schema") continue;
-    const Setting& setting = setting_named(file, key, settings.command);
-    if (value.is_null()) continue;
-    const bool used = !replaced.contains(key);
-    try {
-      read_value(setting, used ? settings : unused, value);
-    } catch (const Error& error) {
-      throw error_of_keys(file, {key}, error);
-    }
-    if (!used) continue;
-    settings.given.insert(key);
-    settings.from_file.insert(key);
+    read_config_key(replaced.contains(key) ? unused : settings, file, key, value);
   }
+}
+
+void read_config_key(Settings& settings, const std::string& file, const std::string& key,
+                     const Json& value) {
+  const Setting& setting = setting_named(file, key, settings.command);
+  if (value.is_null()) return;
+  try {
+    read_value(setting, settings, value);
+  } catch (const Error& error) {
+    throw error_of_keys(file, {key}, error);
+  }
+  settings.given.insert(key);
+  settings.from_file.insert(key);
 }
 
 Commands config_command(const std::string& file) {

@@ -15,6 +15,11 @@ namespace halfscope {
 /// only checked. Throws Error (usage) that names the file and the key.
 void read_config(Settings& settings, const std::set<std::string>& replaced);
 
+/// Reads the value of one key as configuration files have it. Throws Error (usage) that names the
+/// file and the key.
+void read_config_key(Settings& settings, const std::string& file, const std::string& key,
+                     const Json& value);
+
 /// Returns the command that the configuration file is for. Throws Error (usage) if it says neither
 /// `train` nor `run`.
 Commands config_command(const std::string& file);

@@ -274,6 +274,29 @@ std::vector<LaneConfig> lanes_of(const Settings& settings) {
   return with_references(std::move(lanes));
 }
 
+Settings full_precision_settings(Settings settings) {
+  settings.fp32.clear();
+  settings.accumulation.reset();
+  settings.fuse = false;
+  settings.loss_scale.reset();
+  // Mistakes with a loss scale, which such a lane does not have.
+  settings.clip_before_unscale = settings.unscale_only = false;
+  settings.accumulate_grads.reset();
+  settings.optimizer_state.reset();
+  settings.optimizer_compute.reset();
+  settings.clip_format.reset();
+  settings.schedule.format.reset();
+  if (settings.average) {
+    settings.average->format.reset();
+    settings.average->compute.reset();
+  }
+  if (settings.reduction) {
+    settings.reduction->format.reset();
+    if (*settings.reduction == Reduction{}) settings.reduction.reset();
+  }
+  return settings;
+}
+
 ErrorSampling error_sampling(const Settings& settings) {
   const char* off = settings.no_errors   ? "--no-errors"
                     : settings.no_record ? "--no-record"

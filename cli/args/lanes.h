@@ -34,6 +34,9 @@ std::vector<LaneRequest> lane_requests(const Settings& settings);
 Plan plan_of(const LaneRequest& lane, const Settings& settings);
 /// Returns the lanes with every setting applied. Throws Error (usage).
 std::vector<LaneConfig> lanes_of(const Settings& settings);
+/// Returns the settings without those that a lane in full precision does not follow: --fp32,
+/// --loss-scale, formats of sums and updates ...
+Settings full_precision_settings(Settings settings);
 /// Returns which tensors to compare, and when. Throws Error (usage).
 ErrorSampling error_sampling(const Settings& settings);
 

@@ -93,8 +93,7 @@ Settings read_rows(Commands command, const OptionOf& option_of, const std::strin
     if (has(*row)) read_option(settings, *row, *option_of(*row));
   }
   if (!network.empty()) settings.model = network;
-  take_case_settings(settings);
-  fold_learning_rate(settings);
+  finish_settings(settings);
   return settings;
 }
 
@@ -148,6 +147,11 @@ void add_settings(CLI::App& app, Commands command) {
     CLI::Option* option = add_option(app, *row);
     if (row->value.name != nullptr) option->default_str(list_text(row->value.texts(defaults)));
   }
+}
+
+void finish_settings(Settings& settings) {
+  take_case_settings(settings);
+  fold_learning_rate(settings);
 }
 
 Settings read_settings(const CLI::App& app, Commands command) {

@@ -70,6 +70,11 @@ void add_settings(CLI::App& app, Commands command);
 /// and the key.
 Settings read_settings(const CLI::App& app, Commands command);
 
+/// Completes settings of which every flag and every key of a file was read: takes what the
+/// network's case of the zoo says of the others, and gives the learning rate to the optimizer.
+/// Throws Error (usage).
+void finish_settings(Settings& settings);
+
 /// Help text of a command for a setting of other commands.
 struct Shown {
   const char* flag;

@@ -78,13 +78,14 @@ void print_lost(const Trainer& trainer, const Settings& settings) {
 
 }  // namespace
 
-RecordedTraining::RecordedTraining(const Settings& settings, const std::string& command_line)
-    : settings_(settings), config_(train_config(settings)) {
+RecordedTraining::RecordedTraining(const Settings& settings, const std::string& command_line,
+                                   std::shared_ptr<const Dataset> data)
+    : settings_(settings), config_(train_config(settings)), data_(std::move(data)) {
   config_.init = read_initial_weights(settings);
   if (settings.threads > 0) omp_set_num_threads(settings.threads);
-  data_ = load_training_data(settings);
-  attach_network(config_, settings, data_, &network_);
-  trainer_ = make_trainer(config_, data_, settings.init);
+  if (data_ == nullptr) data_ = std::make_shared<Dataset>(load_training_data(settings));
+  attach_network(config_, settings, *data_, &network_);
+  trainer_ = make_trainer(config_, *data_, settings.init);
   info_ = trainer_->describe();
   info_.data = settings.data;
   info_.command = command_line;
@@ -104,7 +105,12 @@ void RecordedTraining::run() {
 
   const std::atomic<bool>& stop = catch_stop_signals();
   Recorder recorder(settings_.out, {.force = settings_.force});
-  Summary summary(recorder);
+  run(recorder, stop);
+  if (settings_.kernels) print_launches(trainer_->entry_launches());
+}
+
+void RecordedTraining::run(TapSink& sink, const std::atomic<bool>& stop) {
+  Summary summary(sink);
   summary.begin(info_);
   const auto start = std::chrono::steady_clock::now();
   {
@@ -118,7 +124,6 @@ void RecordedTraining::run() {
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   seconds_ = elapsed.count();
-  if (settings_.kernels) print_launches(trainer_->entry_launches());
   lanes_.assign(summary.lanes().begin(), summary.lanes().end());
   status_ = summary.status();
   steps_done_ = summary.steps_done();

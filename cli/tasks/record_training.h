@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// A training that is recorded, from its settings to the end of its run file: what `train` and
-// `diagnose` do alike.
+// A training that is recorded, from its settings to the end of its run file: what `train`,
+// `diagnose` and `sweep` do alike.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,14 +21,18 @@ namespace halfscope {
 
 class RecordedTraining {
  public:
-  /// Prepares everything up to the first step. `command_line` repeats it. Throws Error.
-  RecordedTraining(const Settings& settings, const std::string& command_line);
+  /// Prepares everything up to the first step. `command_line` repeats it. `data` is
+  /// load_training_data() of these settings, which is done here if it is null. Throws Error.
+  RecordedTraining(const Settings& settings, const std::string& command_line,
+                   std::shared_ptr<const Dataset> data = nullptr);
   RecordedTraining(const RecordedTraining&) = delete;
   RecordedTraining& operator=(const RecordedTraining&) = delete;
 
   /// Trains into the run file `settings.out`, with a progress line; ends early on Ctrl-C. Throws
   /// Error, but not for lanes that are lost.
   void run();
+  /// Trains without a file, reporting to `sink`, until `stop` is true.
+  void run(TapSink& sink, const std::atomic<bool>& stop);
 
   const Trainer& trainer() const { return *trainer_; }
   int lane_count() const { return static_cast<int>(config_.lanes.size()); }
@@ -42,7 +47,7 @@ class RecordedTraining {
  private:
   Settings settings_;
   TrainConfig config_;
-  Dataset data_;
+  std::shared_ptr<const Dataset> data_;
   NetworkSummary network_;
   std::unique_ptr<Trainer> trainer_;
   RunInfo info_;

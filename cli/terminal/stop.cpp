@@ -17,6 +17,7 @@ namespace halfscope {
 namespace {
 
 std::atomic<bool> g_stop{false};
+std::atomic<const char*> g_work{"this step"};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may not take a lock");
 
 /// To the terminal, from a signal handler.
@@ -40,7 +41,9 @@ void remove_names() {
 
 void on_signal(int) {
   if (!g_stop.exchange(true)) {
-    say("\r\033[Kfinishing this step; Ctrl-C again ends at once");
+    say("\r\033[Kfinishing ");
+    say(g_work.load());
+    say("; Ctrl-C again ends at once");
     return;
   }
   // The second Ctrl-C ends the program the hard way; what was committed stays.
@@ -51,7 +54,8 @@ void on_signal(int) {
 
 }  // namespace
 
-const std::atomic<bool>& catch_stop_signals() {
+const std::atomic<bool>& catch_stop_signals(const char* work) {
+  g_work = work;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
   // nohup ignores it, and means it.

@@ -8,8 +8,9 @@
 
 namespace halfscope {
 
-/// True once the user asked to stop. From now on SIGINT, SIGTERM and SIGHUP ask for that.
-const std::atomic<bool>& catch_stop_signals();
+/// True once the user asked to stop. From now on SIGINT, SIGTERM and SIGHUP ask for that. `work`, a
+/// constant, says on the terminal what is finished first.
+const std::atomic<bool>& catch_stop_signals(const char* work = "this step");
 
 /// A folder for files that nobody asked for: made here, removed with all that is in it when this
 /// ends, also by an exception or a second Ctrl-C. Throws Error if it cannot be made.

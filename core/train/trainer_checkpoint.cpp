@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/near_miss.h"
 #include "core/ops/ops.h"
 #include "core/policy/policy.h"
@@ -12,13 +13,8 @@
 namespace halfscope {
 namespace {
 
-/// FNV-1a, truncated to the bits that a double represents exactly, to compare set-ups of
-/// checkpoints.
-double text_hash(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-  return static_cast<double>(hash >> 12);
-}
+/// Truncated to the bits that a double represents exactly, to compare set-ups of checkpoints.
+double text_hash(const std::string& text) { return static_cast<double>(fnv1a(text) >> 12); }
 
 /// Checks that the state of delayed scaling is one that it could have written.
 void check_scale_states(const std::string& lane, const Graph& graph, const LaneCheckpoint& saved) {

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+#include "analysis/study/trial_file.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "analysis/run_schema.h"
+#include "analysis/shared_file.h"
+#include "analysis/study/trial_summary.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using sqlite::Access;
+using sqlite::Database;
+using sqlite::Statement;
+using sqlite::Transaction;
+
+constexpr const char* kTrialKey = "trial";  // of the table meta
+
+/// JSON has no infinities and NaNs.
+json number(double value) {
+  if (std::isfinite(value)) return value;
+  if (std::isnan(value)) return nullptr;
+  return value > 0.0 ? "inf" : "-inf";
+}
+
+double number_in(const json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (value == "inf") return INFINITY;
+  return value == "-inf" ? -INFINITY : std::nan("");
+}
+
+json curve_json(const std::vector<CurvePoint>& curve) {
+  json flat = json::array();
+  for (const CurvePoint& point : curve) {
+    flat.push_back(number(static_cast<double>(point.step)));
+    flat.push_back(number(static_cast<double>(point.loss)));
+  }
+  return flat;
+}
+
+std::vector<CurvePoint> curve_in(const json& flat) {
+  std::vector<CurvePoint> curve;
+  for (size_t i = 0; i + 1 < flat.size() && curve.size() < kMostCurvePoints; i += 2) {
+    curve.push_back(
+        {static_cast<float>(number_in(flat[i])), static_cast<float>(number_in(flat[i + 1]))});
+  }
+  return curve;
+}
+
+std::optional<TrialStatus> status_named(const std::string& name) {
+  for (const TrialStatus each : {TrialStatus::waiting, TrialStatus::done, TrialStatus::failed}) {
+    if (name == trial_status_name(each)) return each;
+  }
+  return std::nullopt;
+}
+
+/// Throws json::exception where the text has another form.
+std::optional<TrialResult> result_in(const std::string& hash, const json& from) {
+  if (from.at("hash") != hash) return std::nullopt;
+  const std::optional<TrialStatus> status = status_named(from.at("status").get<std::string>());
+  if (!status) return std::nullopt;
+  TrialResult result;
+  result.status = *status;
+  result.error = from.at("error");
+  result.steps = from.at("steps");
+  result.skipped = from.at("skipped");
+  result.loss = number_in(from.at("loss"));
+  result.test_loss = number_in(from.at("test_loss"));
+  result.accuracy = number_in(from.at("accuracy"));
+  if (const json& bad = from.at("first_bad"); !bad.is_null()) {
+    result.first_bad = {bad.at("step"), bad.at("layer"), bad.at("role")};
+  }
+  result.cause = from.at("cause");
+  result.cause_layer = from.at("cause_layer");
+  result.headline = from.at("headline");
+  result.bits = number_in(from.at("bits"));
+  result.curve = curve_in(from.at("curve"));
+  result.seconds = number_in(from.at("seconds"));
+  return result;
+}
+
+/// Returns the stored text; "" if there is none.
+std::string stored_text(const fs::path& run) {
+  std::string text;
+  sqlite::read_snapshot(run, [&text](Database& database) {
+    Transaction transaction(database, Transaction::Kind::read);
+    check_schema(database);
+    text = database.query_text("SELECT value FROM meta WHERE key='trial'");
+    transaction.commit();
+  });
+  return text;
+}
+
+}  // namespace
+
+std::string trial_json(const std::string& hash, const TrialResult& result) {
+  json bad = nullptr;
+  if (result.first_bad) {
+    bad = {{"step", result.first_bad->step},
+           {"layer", result.first_bad->layer},
+           {"role", result.first_bad->role}};
+  }
+  const json all{{"hash", hash},
+                 {"status", trial_status_name(result.status)},
+                 {"error", result.error},
+                 {"steps", result.steps},
+                 {"skipped", result.skipped},
+                 {"loss", number(result.loss)},
+                 {"test_loss", number(result.test_loss)},
+                 {"accuracy", number(result.accuracy)},
+                 {"first_bad", bad},
+                 {"cause", result.cause},
+                 {"cause_layer", result.cause_layer},
+                 {"headline", result.headline},
+                 {"bits", number(result.bits)},
+                 {"curve", curve_json(result.curve)},
+                 {"seconds", number(result.seconds)}};
+  return all.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::optional<TrialResult> parse_trial(const std::string& hash, const std::string& text) {
+  try {
+    return result_in(hash, json::parse(text));
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
+void store_trial(const fs::path& run, const std::string& hash, const TrialResult& result) {
+  Database database(run, Access::read_write);
+  database.execute("PRAGMA journal_mode=OFF");
+  database.execute("PRAGMA synchronous=OFF");
+  Transaction transaction(database, Transaction::Kind::write);
+  Statement insert(database, "INSERT OR REPLACE INTO meta VALUES(?1,?2)");
+  insert.bind(1, std::string_view(kTrialKey));
+  insert.bind(2, std::string_view(trial_json(hash, result)));
+  insert.run();
+  transaction.commit();
+}
+
+std::optional<TrialResult> stored_trial(const fs::path& run, const std::string& hash) {
+  std::error_code missing;
+  if (!fs::is_regular_file(run, missing)) return std::nullopt;
+  try {
+    if (const std::string text = stored_text(run); !text.empty()) return parse_trial(hash, text);
+    TrialResult result = summarize_trial(RunView::open(run));
+    if (result.status != TrialStatus::done) return std::nullopt;
+    return result;
+  } catch (const Error&) {
+    return std::nullopt;  // cut off by a power failure, say
+  }
+}
+
+}  // namespace halfscope

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+// `halfscope sweep`: many trainings, on the processors of this machine or one command at a time
+// under another program's control.
+#include <fmt/format.h>
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "analysis/study/study_file.h"
+#include "cli/args/arguments.h"
+#include "cli/commands/command.h"
+#include "cli/sweep/deal.h"
+#include "cli/sweep/local_workers.h"
+#include "cli/sweep/study.h"
+#include "cli/sweep/study_folder.h"
+#include "cli/sweep/sweep_progress.h"
+#include "cli/sweep/sweep_summary.h"
+#include "cli/sweep/trial_task.h"
+#include "cli/terminal/output.h"
+#include "cli/terminal/stop.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostWorkers = 1024;
+constexpr size_t kHashDigits = 16;
+
+struct SweepFlags {
+  std::string study, out, trial;
+  int workers = 0;  ///< 0: as many as the processors have room for
+  bool print_trials = false, collect = false, json = false, quiet = false;
+  bool serve = false;  ///< this process is a worker
+};
+
+StudyView view_of(const Study& study, const std::vector<TrialResult>& results) {
+  std::vector<TrialRow> rows(results.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    static_cast<TrialSpec&>(rows[i]) = study.trials[i].spec;
+    static_cast<TrialResult&>(rows[i]) = results[i];
+  }
+  return {study.info, std::move(rows)};
+}
+
+/// Prints what the study says now. Throws Error if trials failed.
+int conclude_sweep(const Study& study, const std::vector<TrialResult>& results,
+                   const SweepFlags& flags, const std::string& folder) {
+  const StudyView view = view_of(study, results);
+  if (flags.json) {
+    write_json(sweep_json(view, folder));
+  } else if (!flags.quiet) {
+    write_out(sweep_text(view, folder, text_style(STDOUT_FILENO).width));
+  }
+  if (const std::optional<Error> error = sweep_error(view)) throw Error(*error);
+  return 0;
+}
+
+int workers_for(const SweepFlags& flags, int threads, size_t missing) {
+  const int usual = std::max(1, omp_get_num_procs() / threads);
+  const int wanted = flags.workers > 0 ? flags.workers : usual;
+  return static_cast<int>(std::min<size_t>(static_cast<size_t>(wanted), missing));
+}
+
+void train_missing(const Study& study, const StudyFolder& folder, StudyFile& file,
+                   std::vector<TrialResult>& results, const SweepFlags& flags) {
+  const auto missing = static_cast<size_t>(
+      std::count_if(results.begin(), results.end(),
+                    [](const TrialResult& each) { return each.status != TrialStatus::done; }));
+  if (missing == 0) return;
+  // Another attempt.
+  for (TrialResult& each : results) {
+    if (each.status == TrialStatus::failed) each = {};
+  }
+  const std::atomic<bool>& stop = catch_stop_signals("the running trials");
+  SweepProgress progress(results.size() - missing, results.size(), flags.quiet);
+  LocalWorkers workers(workers_for(flags, study.threads, missing), kOwnProgram,
+                       {"sweep", "--serve"});
+  const Deal deal{study, folder,
+                  file,  results,
+                  stop,  [&](size_t done, size_t failed) {
+                    progress.show(done, failed); }};
+  deal_trials(deal, workers);
+}
+
+int run_sweep(const Study& study, const StudyFolder& folder, const SweepFlags& flags) {
+  folder.make();
+  folder.check_is_of(study);
+  std::vector<TrialResult> results = folder.results(study);
+  {
+    StudyFile file(folder.study_file(), study.info, study.specs());
+    for (size_t i = 0; i < results.size(); ++i) {
+      const bool known = results[i].status == TrialStatus::done ||
+                         (flags.collect && results[i].status == TrialStatus::failed);
+      if (known) file.write(static_cast<int>(i), results[i]);
+    }
+    file.commit();
+    if (!flags.collect) train_missing(study, folder, file, results, flags);
+  }
+  folder.remove_leftovers();
+  return conclude_sweep(study, results, flags, folder.path().string());
+}
+
+/// Returns the trial with this number or hash. Throws Error (usage).
+int find_trial(const Study& study, const std::string& text) {
+  if (text.size() != kHashDigits) {
+    return static_cast<int>(parse_integer("--trial", text, 0, study.trials.size() - 1));
+  }
+  for (size_t i = 0; i < study.trials.size(); ++i) {
+    if (study.trials[i].spec.hash == text) return static_cast<int>(i);
+  }
+  throw usage_error("--trial " + text + ": the study has no such trial",
+                    "the study or a file that it reads has changed: print its trials again");
+}
+
+int run_trial(const Study& study, const StudyFolder& folder, const SweepFlags& flags) {
+  const int number = find_trial(study, flags.trial);
+  const Trial& trial = study.trials[static_cast<size_t>(number)];
+  folder.make();
+  const std::string name = fmt::format("trial {} ({})", number, trial.spec.hash);
+  if (folder.has_run(trial) &&
+      folder.results(study)[static_cast<size_t>(number)].status == TrialStatus::done) {
+    if (!flags.quiet) write_out(name + " is already finished\n");
+    return 0;
+  }
+  catch_stop_signals("this trial");
+  const TrialTask task = task_of(study, number, folder.path(), TrialTask::Work::train);
+  const TrialAnswer answer = TrialTrainer().do_task(task);
+  if (answer.error) throw answer.error->with_text(name + ": " + answer.error->what());
+  if (!flags.quiet) {
+    write_out(fmt::format("{}: loss {}, {} steps, {} skipped\n", name,
+                          table_number(answer.result.loss), answer.result.steps,
+                          answer.result.skipped));
+  }
+  return 0;
+}
+
+/// Returns the program as it can be started from any folder.
+std::string program_word(const std::string& line) { return line.substr(0, line.find(' ')); }
+
+int print_trials(const Study& study, const StudyFolder& folder, const std::string& program) {
+  std::string text;
+  for (const Trial& trial : study.trials) {
+    if (folder.has_run(trial)) continue;
+    text +=
+        fmt::format("{} sweep {} --out {} --trial {}\n", program, shell_quoted(study.file.string()),
+                    shell_quoted(folder.path().string()), trial.spec.hash);
+  }
+  write_out(text);
+  return 0;
+}
+
+void check_sweep_flags(const SweepFlags& flags) {
+  const int actions = int{flags.print_trials} + int{flags.collect} + int{!flags.trial.empty()};
+  if (actions > 1) {
+    throw usage_error("--print-trials, --collect and --trial exclude each other",
+                      "leave out all but one of them");
+  }
+  if (flags.workers > 0 && actions > 0) {
+    throw usage_error("--workers is for a sweep of all trials", "leave it out");
+  }
+  if (flags.json && (flags.print_trials || !flags.trial.empty())) {
+    throw usage_error("--json is for a sweep of all trials and --collect", "leave it out");
+  }
+}
+
+int sweep(const SweepFlags& flags) {
+  if (flags.serve) {
+    TrialTrainer trainer;
+    return serve_messages(trainer);
+  }
+  check_sweep_flags(flags);
+  const Study study = read_study(flags.study);
+  const StudyFolder folder(
+      fs::absolute(flags.out.empty() ? usual_folder(flags.study) : fs::path(flags.out))
+          .lexically_normal());
+  if (flags.print_trials) return print_trials(study, folder, "halfscope");
+  if (!flags.trial.empty()) return run_trial(study, folder, flags);
+  return run_sweep(study, folder, flags);
+}
+
+}  // namespace
+
+void add_sweep(CLI::App& app, Invocation& call) {
+  auto flags = std::make_shared<SweepFlags>();
+  CLI::App* sub = app.add_subcommand("sweep", "Train a study: plans x seeds x any setting");
+  sub->footer(
+      "Example:  halfscope sweep study.json --workers 8\n"
+      "          halfscope sweep study.json --print-trials | parallel -j 8");
+  offer(sub->add_option("study", flags->study, "Study: its settings and axes (JSON)")
+            ->type_name("STUDY"),
+        {.files = "*.json"});
+  offer(
+      sub->add_option("--out", flags->out, "Folder of the study [STUDY without .json, and -study]")
+          ->type_name("FOLDER")
+          ->group(group::kCommon),
+      {.folders_after = {""}});
+  add_integer(*sub, "--workers", flags->workers, 1, kMostWorkers,
+              "Trainings at once [processors divided by the study's \"threads\"]")
+      ->group(group::kCommon);
+  sub->add_flag("--print-trials", flags->print_trials,
+                "Print a command for each trial that is not finished, and exit")
+      ->group(group::kCommon);
+  sub->add_flag("--collect", flags->collect,
+                "Read the trials that other programs have run, and train nothing")
+      ->group(group::kCommon);
+  sub->add_option("--trial", flags->trial, "Train this trial only, unless it is finished")
+      ->type_name("N|HASH")
+      ->group(group::kCommon);
+  sub->add_flag("--json", flags->json, "Print the result as JSON")->group(group::kOutput);
+  sub->add_flag("--quiet", flags->quiet, "Print no progress and no table")->group(group::kOutput);
+  sub->add_flag("--serve", flags->serve)->group("");  // how a sweep starts its workers
+  sub->callback([flags, &call] {
+    call.action = [flags] {
+      if (flags->study.empty() && !flags->serve) {
+        throw usage_error("sweep needs a study", "halfscope sweep study.json");
+      }
+      return sweep(*flags);
+    };
+  });
+}
+
+}  // namespace halfscope
