@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -98,6 +99,9 @@ std::optional<double> trial_gap(const TrialRow& trial);
 // The reports.
 /// `folder` is the way from the page to the study's folder, for links: "" or "../study/".
 std::string study_html(const StudyView& study, const StudyFacts& facts, const std::string& folder);
+/// Returns that way.
+std::string study_links_from(const std::filesystem::path& page,
+                             const std::filesystem::path& study_file);
 std::string study_markdown(const StudyView& study, const StudyFacts& facts);
 std::string study_markdown_summary(const StudyView& study, const StudyFacts& facts);
 std::string study_json(const StudyView& study, const StudyFacts& facts);

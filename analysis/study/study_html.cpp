@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <system_error>
 
 #include "analysis/loss_gap.h"
 #include "analysis/report/html_page.h"
@@ -174,6 +175,17 @@ constexpr std::pair<const char*, const char*> kStudySections[] = {
     {"definitions", "Definitions"}, {"reproduce", "Reproduce"}};
 
 }  // namespace
+
+std::string study_links_from(const std::filesystem::path& page,
+                             const std::filesystem::path& study_file) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path from = fs::weakly_canonical(fs::absolute(page, ignored).parent_path(), ignored);
+  const fs::path folder =
+      fs::weakly_canonical(fs::absolute(study_file, ignored).parent_path(), ignored);
+  const fs::path way = folder.lexically_relative(from);
+  return way.empty() || way == "." ? "" : way.string() + "/";
+}
 
 std::string study_html(const StudyView& study, const StudyFacts& facts, const std::string& folder) {
   namespace parts = study_html_parts;

@@ -13,10 +13,9 @@ namespace halfscope {
 namespace {
 
 using StudyJson = nlohmann::ordered_json;
-using report::number;
 
 StudyJson number_or_null(double value) {
-  return std::isnan(value) ? StudyJson(nullptr) : number(value);
+  return std::isnan(value) ? StudyJson(nullptr) : report::number(value);
 }
 
 StudyJson text_if_any(const std::string& text) {
@@ -41,11 +40,11 @@ StudyJson fan_json(const std::vector<LossBand>& fan) {
                  {"trials", StudyJson::array()}};
   for (const LossBand& band : fan) {
     json["step"].push_back(static_cast<int64_t>(band.step));
-    json["min"].push_back(number(band.low));
-    json["lower_quartile"].push_back(number(band.lower_quartile));
-    json["median"].push_back(number(band.median));
-    json["upper_quartile"].push_back(number(band.upper_quartile));
-    json["max"].push_back(number(band.high));
+    json["min"].push_back(report::number(band.low));
+    json["lower_quartile"].push_back(report::number(band.lower_quartile));
+    json["median"].push_back(report::number(band.median));
+    json["upper_quartile"].push_back(report::number(band.upper_quartile));
+    json["max"].push_back(report::number(band.high));
     json["trials"].push_back(band.trials);
   }
   return json;
@@ -67,13 +66,13 @@ StudyJson group_json(const StudyView& study, const StudyFacts& facts, size_t ind
   for (const FailReason& reason : group.reasons) {
     json["reasons"].push_back({{"text", reason.text}, {"trials", reason.trials}});
   }
-  json["loss"] = number(group.loss);
-  json["gap"] = number(group.gap);
-  json["least_gap"] = number(group.least_gap);
-  json["worst_gap"] = number(group.worst_gap);
-  json["test_loss"] = number(group.test_loss);
-  json["accuracy"] = number(group.accuracy);
-  json["bits"] = number(group.bits);
+  json["loss"] = report::number(group.loss);
+  json["gap"] = report::number(group.gap);
+  json["least_gap"] = report::number(group.least_gap);
+  json["worst_gap"] = report::number(group.worst_gap);
+  json["test_loss"] = report::number(group.test_loss);
+  json["accuracy"] = report::number(group.accuracy);
+  json["bits"] = report::number(group.bits);
   json["pareto"] = group.on_front;
   json["cheapest"] = static_cast<int>(index) == facts.cheapest;
   json["first_layers"] = StudyJson::array();
@@ -82,7 +81,7 @@ StudyJson group_json(const StudyView& study, const StudyFacts& facts, size_t ind
                                     {"role", layer.role},
                                     {"trials", layer.trials},
                                     {"failing", layer.failing},
-                                    {"median_step", number(layer.median_step)}});
+                                    {"median_step", report::number(layer.median_step)}});
   }
   json["losses"] = fan_json(group.fan);
   return json;
@@ -101,8 +100,8 @@ StudyJson trial_json(const StudyView& study, const StudyFacts& facts, const Tria
   json["why"] = trial.fails ? StudyJson(fail_reason(trial)) : text_if_any(trial.error);
   json["steps"] = trial.steps;
   json["skipped"] = trial.skipped;
-  json["loss"] = trial.done() ? number(trial.loss) : StudyJson(nullptr);
-  json["gap"] = number(trial_gap(trial));
+  json["loss"] = trial.done() ? report::number(trial.loss) : StudyJson(nullptr);
+  json["gap"] = report::number(trial_gap(trial));
   json["test_loss"] = number_or_null(trial.test_loss);
   json["accuracy"] = number_or_null(trial.accuracy);
   json["first_bad"] = trial.first_bad ? StudyJson{{"step", trial.first_bad->step},
@@ -143,7 +142,7 @@ std::string study_json(const StudyView& study, const StudyFacts& facts) {
   json["trials_failing"] = facts.failing;
   json["trials_not_trained"] = facts.not_trained;
   json["baseline"] = text_if_any(study.info().baseline);
-  json["tolerance"] = number(study.info().tolerance);
+  json["tolerance"] = report::number(study.info().tolerance);
   json["axes"] = StudyJson::array();
   for (const StudyAxis& axis : study.axes()) {
     json["axes"].push_back({{"name", axis.name}, {"values", axis.values}});

@@ -10,25 +10,9 @@
 #include "core/error.h"
 
 namespace halfscope {
-namespace {
-
-namespace fs = std::filesystem;
-
-/// Returns the way from the page to the study's folder, for links to run files: "" or "../study/".
-std::string folder_from(const std::string& page, const fs::path& study_file) {
-  std::error_code ignored;
-  const fs::path from =
-      page == kStandardOutput ? fs::current_path() : fs::absolute(page, ignored).parent_path();
-  const fs::path folder = fs::absolute(study_file, ignored).parent_path();
-  const fs::path way =
-      fs::weakly_canonical(folder, ignored).lexically_relative(fs::weakly_canonical(from, ignored));
-  return way.empty() || way == "." ? "" : way.string() + "/";
-}
-
-}  // namespace
 
 void report_study(const StudyReportOptions& options) {
-  const fs::path file = study_file_of(options.study);
+  const std::filesystem::path file = study_file_of(options.study);
   check_distinct({file.string(), options.html, options.md, options.json, options.csv});
   bool writes = false;
   for (const std::string& result : {options.html, options.md, options.json, options.csv}) {
@@ -44,7 +28,8 @@ void report_study(const StudyReportOptions& options) {
   const auto write = [&](const std::string& result, const auto& text) {
     if (!result.empty()) write_result(result, text(), options.force);
   };
-  write(options.html, [&] { return study_html(study, facts, folder_from(options.html, file)); });
+  write(options.html,
+        [&] { return study_html(study, facts, study_links_from(options.html, file)); });
   write(options.md, [&] { return study_markdown(study, facts); });
   write(options.json, [&] { return study_json(study, facts); });
   write(options.csv, [&] { return study_csv(study, facts); });

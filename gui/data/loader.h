@@ -22,9 +22,9 @@ class FileLoader {
  public:
   struct State {
     std::shared_ptr<const Model> model{};  ///< null until the first one is there
-    std::string error{}, hint{};              ///< of the last attempt; "" if it went well
-    bool loading = true;                      ///< a first model, or rules and report, are under way
-    int64_t generation = 0;                   ///< counts what was published
+    std::string error{}, hint{};           ///< of the last attempt; "" if it went well
+    bool loading = true;                   ///< a first model, or rules and report, are under way
+    int64_t generation = 0;                ///< counts what was published
   };
 
   /// Starts following `file`. Calls `wake` from its thread whenever there is something new.

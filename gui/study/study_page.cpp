@@ -44,10 +44,10 @@ void take_keys(const StudyFrame& frame) {
   const int selected = frame.selected();
   if (selected < 0) return;
   if (named_key_pressed(ImGuiKey_Enter)) frame.open(selected);
-  const int row = named_key_pressed(ImGuiKey_DownArrow, true) -
-                  named_key_pressed(ImGuiKey_UpArrow, true);
-  const int column = named_key_pressed(ImGuiKey_RightArrow, true) -
-                     named_key_pressed(ImGuiKey_LeftArrow, true);
+  const int row =
+      named_key_pressed(ImGuiKey_DownArrow, true) - named_key_pressed(ImGuiKey_UpArrow, true);
+  const int column =
+      named_key_pressed(ImGuiKey_RightArrow, true) - named_key_pressed(ImGuiKey_LeftArrow, true);
   if (row == 0 && column == 0) return;
   const std::vector<StudyGroup>& groups = frame.facts().groups;
   const int group = frame.facts().group_of(selected);
@@ -120,17 +120,16 @@ void draw_study_head(const StudyFrame& frame) {
   const std::string more = plain_text(facts.verdict.more);
   const char* badge = verdict_badge(facts.verdict.state, false, frame.fonts.unicode);
   const bool unfinished = facts.waiting() > 0;
-  const std::string progress = fmt::format("{} of {} trials finished", facts.finished,
-                                           facts.planned);
-  const float progress_width =
-      unfinished ? text_width(frame.fonts.text, progress) + 2 * pad : 0.0f;
+  const std::string progress =
+      fmt::format("{} of {} trials finished", facts.finished, facts.planned);
+  const float progress_width = unfinished ? text_width(frame.fonts.text, progress) + 2 * pad : 0.0f;
   const float text_x = start.x + 2.5f * pad + text_width(frame.fonts.bold, badge);
   const float room = std::max(start.x + width - pad - progress_width - text_x, 120 * scale);
   ImGui::PushFont(frame.fonts.bold);
   const ImVec2 head = ImGui::CalcTextSize(headline.c_str(), nullptr, false, room);
   ImGui::PopFont();
-  const ImVec2 rest = more.empty() ? ImVec2{0, 0}
-                                   : ImGui::CalcTextSize(more.c_str(), nullptr, false, room);
+  const ImVec2 rest =
+      more.empty() ? ImVec2{0, 0} : ImGui::CalcTextSize(more.c_str(), nullptr, false, room);
   const float gap = more.empty() ? 0.0f : 3 * scale;
   const float height =
       std::max(head.y + gap + rest.y, unfinished ? ImGui::GetTextLineHeight() + 12 * scale : 0.0f) +

@@ -14,9 +14,9 @@ namespace halfscope::gui {
 
 /// What a user has chosen on the page.
 struct StudyState {
-  std::string trial{};           ///< hash of the selected trial; "": the default
-  std::string scrolled_to{};     ///< the trial that the map has scrolled to
-  int page = 0;                  ///< of a narrow window
+  std::string trial{};        ///< hash of the selected trial; "": the default
+  std::string scrolled_to{};  ///< the trial that the map has scrolled to
+  int page = 0;               ///< of a narrow window
 };
 
 struct StudyFrame {
