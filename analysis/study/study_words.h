@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The words of a study's facts: names of its groups, its verdict. Private to analysis/study.
+// The words of a study: names of its groups, its verdict, and short texts for reports and the
+// viewer.
 #pragma once
 
 #include "analysis/study/study_facts.h"

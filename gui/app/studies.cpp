@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "analysis/rules/text.h"
 #include "gui/app/app.h"
 #include "gui/study/study_page.h"
 #include "gui/widgets/track.h"
@@ -72,9 +73,8 @@ void App::draw_study_page() {
 
 void App::draw_study_status() {
   const StudyFacts& facts = study_->facts();
-  const std::string text =
-      fmt::format("{}   {} of {} trials finished{}", facts.title, facts.finished, facts.planned,
-                  study_error_.empty() ? "" : ", no longer readable");
+  const std::string text = fmt::format("{}   {}{}", facts.title, counted(facts.planned, "trial"),
+                                       study_error_.empty() ? "" : ", no longer readable");
   const float left = ImGui::GetWindowWidth() - ImGui::CalcTextSize(text.c_str()).x - 12 * scale();
   if (left > ImGui::GetCursorPosX()) ImGui::SetCursorPosX(left);
   ImGui::PushStyleColor(ImGuiCol_Text, study_error_.empty() ? theme_->soft : theme_->bad);

@@ -43,7 +43,7 @@ void name_x_axis(const StudyFrame& frame, const ChartArea& area, std::string_vie
               frame.theme.soft, text);
 }
 
-/// Fills between two lines of a fan, piece by piece.
+/// Fills between two lines of a fan.
 void fill_band(Plot& plot, const std::vector<LossBand>& fan, double LossBand::*lower,
                double LossBand::*upper, ImU32 color) {
   const auto place = [&](const LossBand& band, double LossBand::*line) {
@@ -53,13 +53,12 @@ void fill_band(Plot& plot, const std::vector<LossBand>& fan, double LossBand::*l
     return ImVec2{plot.x().pixel(band.step), std::clamp(std::isfinite(y) ? y : plot.max().y,
                                                         plot.min().y - 4.0f, plot.max().y + 4.0f)};
   };
-  for (size_t i = 0; i + 1 < fan.size(); ++i) {
-    const ImVec2 corners[] = {place(fan[i], upper), place(fan[i + 1], upper),
-                              place(fan[i + 1], lower), place(fan[i], lower)};
-    if (corners[0].y < corners[3].y || corners[1].y < corners[2].y) {
-      plot.canvas().polygon(corners, color);
-    }
+  std::vector<ImVec2> above, below;
+  for (const LossBand& band : fan) {
+    above.push_back(place(band, upper));
+    below.push_back(place(band, lower));
   }
+  plot.canvas().band(above, below, color);
 }
 
 template <class PointAt>
@@ -159,10 +158,10 @@ void name_points(const StudyFrame& frame, Plot& plot, std::vector<CostPoint> poi
     const std::string name = fitted(frame.group(point.group).name, &small, 150 * unit);
     const float width = text_width(&small, name);
     const ImVec2 at{plot.x().pixel(point.bits), plot.y().pixel(point.place)};
-    const ImVec2 places[] = {{at.x + 9 * unit, at.y - height / 2},
-                             {at.x - 9 * unit - width, at.y - height / 2},
-                             {at.x - width / 2, at.y - height - 8 * unit},
-                             {at.x - width / 2, at.y + 8 * unit}};
+    const ImVec2 places[] = {{at.x - width / 2, at.y - height - 8 * unit},
+                             {at.x - width / 2, at.y + 8 * unit},
+                             {at.x + 9 * unit, at.y - height / 2},
+                             {at.x - 9 * unit - width, at.y - height / 2}};
     for (const ImVec2& place : places) {
       const ChartArea box{place, {place.x + width, place.y + height}};
       const bool inside = box.min.x >= plot.min().x && box.max.x <= plot.max().x &&

@@ -14,13 +14,14 @@
 namespace halfscope::gui {
 namespace {
 
-/// Draws a value under its name, on the left half or the right half of the window.
+/// Draws a value under its name, on a half of the window or on all of it.
+enum class Half : uint8_t { left, right, both };
 void draw_value(const StudyFrame& frame, const char* path, const char* name,
-                const std::string& value, ImU32 color, bool right) {
+                const std::string& value, ImU32 color, Half place) {
   const float half = ImGui::GetWindowContentRegionMax().x / 2;
-  if (right) ImGui::SameLine(half);
+  if (place == Half::right) ImGui::SameLine(half);
   ImGui::BeginGroup();
-  const float width = half - 12 * frame.scale;
+  const float width = place == Half::both ? 0.0f : half - 12 * frame.scale;
   label(std::string(path) + "/name", name, frame.fonts.small, frame.theme.soft, width);
   label(path, value, frame.fonts.bold, color, width);
   ImGui::EndGroup();
@@ -82,19 +83,19 @@ void draw_study_trial(const StudyFrame& frame) {
   if (trial.done()) {
     draw_wrapped("study/trial/headline", plain_text(trial.headline), theme.soft);
     ImGui::Dummy({0, 2 * frame.scale});
-    draw_value(frame, "study/trial/loss", "loss", number_text(trial.loss), theme.ink, false);
-    draw_value(frame, "study/trial/gap", "gap to the baseline",
-               trial.baseline ? "-" : study_gap_text(trial_gap(trial)), theme.ink, true);
-    draw_value(frame, "study/trial/accuracy", "accuracy", number_text(trial.accuracy), theme.ink,
-               false);
-    draw_value(frame, "study/trial/steps", "steps, skipped",
-               fmt::format("{}, {}", grouped(trial.steps), grouped(trial.skipped)), theme.ink,
-               true);
+    const auto value = [&](const char* path, const char* name, const std::string& text,
+                           Half place) { draw_value(frame, path, name, text, theme.ink, place); };
+    value("study/trial/loss", "loss", short_number(trial.loss), Half::left);
+    value("study/trial/gap", "gap to the baseline",
+          trial.baseline ? "-" : study_gap_text(trial_gap(trial)), Half::right);
+    value("study/trial/accuracy", "accuracy", number_text(trial.accuracy), Half::left);
+    value("study/trial/steps", "steps, skipped",
+          fmt::format("{}, {}", grouped(trial.steps), grouped(trial.skipped)), Half::right);
     const std::string first = trial.first_bad
                                   ? fmt::format("{} ({}), step {}", trial.first_bad->layer,
                                                 trial.first_bad->role, trial.first_bad->step)
                                   : std::string("none");
-    draw_value(frame, "study/trial/first", "first overflow", first, theme.ink, false);
+    value("study/trial/first", "first overflow", first, Half::both);
   }
   ImGui::Dummy({0, 3 * frame.scale});
   if (trial.done()) {
@@ -148,7 +149,9 @@ void draw_study_layers(const StudyFrame& frame) {
       const std::string path = fmt::format("study/layer/{}/{}", g, i);
       ImGui::TableNextRow();
       ImGui::TableNextColumn();
-      if (ui::selectable(path, group.name.c_str(), static_cast<int>(g) == selected, {0, 0},
+      const std::string name =
+          fitted(group.name, frame.fonts.text, ImGui::GetContentRegionAvail().x);
+      if (ui::selectable(path, name.c_str(), static_cast<int>(g) == selected, {0, 0},
                          ImGuiSelectableFlags_SpanAllColumns)) {
         const auto found = std::find_if(group.trials.begin(), group.trials.end(), [&](int index) {
           if (index < 0) return false;

@@ -16,14 +16,16 @@
 namespace halfscope::gui {
 namespace {
 
-constexpr float kRow = 26.0f, kLeastCell = 5.0f, kMostCell = 44.0f;  ///< at scale 1
+constexpr float kRow = 26.0f, kLeastCell = 5.0f, kMostCell = 60.0f;  ///< at scale 1
 constexpr float kMarkedCell = 11.0f;  ///< smaller cells have no cross, only their color
 constexpr float kInterval = 76.0f;    ///< width of the bar of an interval
+constexpr float kLeastWhy = 120.0f;   ///< less room is too little for reasons
 
 /// Widths of the columns, left to right.
 struct MapColumns {
   float names = 0.0f, counts = 0.0f, shares = 0.0f, cell = 0.0f;
-  float cells_left = 0.0f;  ///< from the left edge
+  float cells_left = 0.0f;            ///< from the left edge
+  float why_left = 0.0f, why = 0.0f;  ///< reasons, where cells leave room; else 0 wide
 };
 
 /// Draws what distinguishes a cell without color: a cross if it fails, a stroke if it could not be
@@ -94,6 +96,18 @@ void draw_legend_of_map(const StudyFrame& frame) {
     ImGui::Dummy({width, box});
     track_item(std::string("study/key/") + entry.name, entry.text);
   }
+  if (frame.facts().cheapest < 0) return;
+  const std::string cheapest = "cheapest that never failed";
+  const float width = box + 4 * unit + text_width(frame.fonts.small, cheapest);
+  flow(width, 14 * unit);
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  draw_mark(canvas, PlotMark::diamond, {at.x + box / 2, at.y + box / 2}, 4 * unit,
+            frame.theme.good);
+  canvas.text(*frame.fonts.small,
+              {at.x + box + 4 * unit, at.y + (box - font_size(*frame.fonts.small)) / 2},
+              frame.theme.soft, cheapest);
+  ImGui::Dummy({width, box});
+  track_item("study/key/cheapest", cheapest);
 }
 
 void show_cell_tip(const StudyFrame& frame, const TrialRow& trial) {
@@ -127,7 +141,8 @@ void draw_row_head(const StudyFrame& frame, Canvas& canvas, int index, ImVec2 at
   }
   track_rect(fmt::format("study/row/{}", index), at, {at.x + columns.names, at.y + row},
              group.name);
-  const std::string count = fmt::format("{} of {}", group.failing, group.finished);
+  const std::string count =
+      group.finished == 0 ? "-" : fmt::format("{} of {}", group.failing, group.finished);
   ImFont& small = *frame.fonts.small;
   const float count_right = at.x + columns.names + columns.counts - 10 * unit;
   canvas.text(small, {count_right - text_width(&small, count), middle - font_size(small) / 2},
@@ -161,6 +176,9 @@ MapColumns columns_of(const StudyFrame& frame, float room) {
   const auto count = static_cast<float>(frame.facts().columns.size());
   columns.cell = std::clamp((room - columns.cells_left - 14 * unit) / count, kLeastCell * unit,
                             kMostCell * unit);
+  columns.why_left = columns.cells_left + count * columns.cell + 14 * unit;
+  const float rest = room - columns.why_left - 8 * unit;
+  columns.why = rest > kLeastWhy * unit ? rest : 0.0f;
   return columns;
 }
 
@@ -174,6 +192,7 @@ void draw_map_head(const StudyFrame& frame, Canvas& canvas, ImVec2 at, const Map
   const char* counts = "failing";
   write(columns.names + columns.counts - 10 * frame.scale - text_width(&small, counts), counts);
   if (columns.shares > 0.0f) write(columns.names + columns.counts, "95% interval");
+  if (columns.why > 0.0f) write(columns.why_left, "why");
   if (frame.facts().seed_axis < 0) return write(columns.cells_left, "trial");
   const std::vector<std::string>& seeds = frame.facts().columns;
   float free_from = -1.0f;
@@ -204,7 +223,9 @@ void draw_study_map(const StudyFrame& frame) {
   const float head = ImGui::GetTextLineHeight() + 2 * unit;
   const auto groups = static_cast<float>(facts.groups.size());
   const auto seeds = static_cast<float>(facts.columns.size());
-  const ImVec2 size{columns.cells_left + seeds * columns.cell + 2 * unit, head + groups * row};
+  const float cells_right = columns.cells_left + seeds * columns.cell + 2 * unit;
+  const ImVec2 size{columns.why > 0.0f ? columns.why_left + columns.why : cells_right,
+                    head + groups * row};
   ImGui::InvisibleButton("##map", size);
   track_item("study/map", title);
   const bool over = ImGui::IsItemHovered();
@@ -235,6 +256,12 @@ void draw_study_map(const StudyFrame& frame) {
                   3 * unit);
     }
     draw_row_head(frame, canvas, g, at, columns);
+    if (columns.why > 0.0f) {
+      const std::string why = study_words::reasons_text(facts.groups[static_cast<size_t>(g)]);
+      ImFont& small = *frame.fonts.small;
+      canvas.text(small, {at.x + columns.why_left, at.y + (row - font_size(small)) / 2},
+                  frame.theme.soft, fitted(why, &small, columns.why));
+    }
     for (int c = 0; c < static_cast<int>(trials.size()); ++c) {
       const float left = at.x + columns.cells_left + static_cast<float>(c) * columns.cell;
       const int index = trials[static_cast<size_t>(c)];
@@ -260,7 +287,7 @@ void draw_study_map(const StudyFrame& frame) {
     show_cell_tip(frame, frame.trial(pointed));
     if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) frame.select(pointed);
     if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) frame.open(pointed);
-  } else if (over && pointed_row >= 0 && pointed_column < 0 &&
+  } else if (over && pointed_row >= 0 && (pointed_column < 0 || mouse.x > start.x + cells_right) &&
              pointed_row < static_cast<int>(facts.groups.size())) {
     const StudyGroup& group = facts.groups[static_cast<size_t>(pointed_row)];
     PlotTip tip(group.name);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/study/study_words.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
@@ -117,7 +118,12 @@ void draw_study_head(const StudyFrame& frame) {
   const ImVec2 start = ImGui::GetCursorScreenPos();
   const float width = ImGui::GetContentRegionAvail().x;
   const std::string headline = plain_text(facts.verdict.headline);
-  const std::string more = plain_text(facts.verdict.more);
+  std::string more = plain_text(facts.verdict.more);
+  // The bar says the same.
+  if (const std::string said = study_words::progress_text(facts);
+      !said.empty() && more.starts_with(said)) {
+    more.erase(0, std::min(more.size(), said.size() + 1));
+  }
   const char* badge = verdict_badge(facts.verdict.state, false, frame.fonts.unicode);
   const bool unfinished = facts.waiting() > 0;
   const std::string progress =
