@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <system_error>
 
 #include "analysis/study/study_file.h"
 #include "cli/args/arguments.h"
@@ -39,7 +40,7 @@ struct SweepFlags {
   bool serve = false;  ///< this process is a worker
 };
 
-StudyView view_of(const Study& study, const std::vector<TrialResult>& results) {
+StudyView view_of(const StudyPlan& study, const std::vector<TrialResult>& results) {
   std::vector<TrialRow> rows(results.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     static_cast<TrialSpec&>(rows[i]) = study.trials[i].spec;
@@ -49,7 +50,7 @@ StudyView view_of(const Study& study, const std::vector<TrialResult>& results) {
 }
 
 /// Prints what the study says now. Throws Error if trials failed.
-int conclude_sweep(const Study& study, const std::vector<TrialResult>& results,
+int conclude_sweep(const StudyPlan& study, const std::vector<TrialResult>& results,
                    const SweepFlags& flags, const std::string& folder) {
   const StudyView view = view_of(study, results);
   if (flags.json) {
@@ -67,7 +68,7 @@ int workers_for(const SweepFlags& flags, int threads, size_t missing) {
   return static_cast<int>(std::min<size_t>(static_cast<size_t>(wanted), missing));
 }
 
-void train_missing(const Study& study, const StudyFolder& folder, StudyFile& file,
+void train_missing(const StudyPlan& study, const StudyFolder& folder, StudyFile& file,
                    std::vector<TrialResult>& results, const SweepFlags& flags) {
   const auto missing = static_cast<size_t>(
       std::count_if(results.begin(), results.end(),
@@ -88,7 +89,7 @@ void train_missing(const Study& study, const StudyFolder& folder, StudyFile& fil
   deal_trials(deal, workers);
 }
 
-int run_sweep(const Study& study, const StudyFolder& folder, const SweepFlags& flags) {
+int run_sweep(const StudyPlan& study, const StudyFolder& folder, const SweepFlags& flags) {
   folder.make();
   folder.check_is_of(study);
   std::vector<TrialResult> results = folder.results(study);
@@ -107,7 +108,7 @@ int run_sweep(const Study& study, const StudyFolder& folder, const SweepFlags& f
 }
 
 /// Returns the trial with this number or hash. Throws Error (usage).
-int find_trial(const Study& study, const std::string& text) {
+int find_trial(const StudyPlan& study, const std::string& text) {
   if (text.size() != kHashDigits) {
     return static_cast<int>(parse_integer("--trial", text, 0, study.trials.size() - 1));
   }
@@ -118,9 +119,9 @@ int find_trial(const Study& study, const std::string& text) {
                     "the study or a file that it reads has changed: print its trials again");
 }
 
-int run_trial(const Study& study, const StudyFolder& folder, const SweepFlags& flags) {
+int run_trial(const StudyPlan& study, const StudyFolder& folder, const SweepFlags& flags) {
   const int number = find_trial(study, flags.trial);
-  const Trial& trial = study.trials[static_cast<size_t>(number)];
+  const StudyTrial& trial = study.trials[static_cast<size_t>(number)];
   folder.make();
   const std::string name = fmt::format("trial {} ({})", number, trial.spec.hash);
   if (folder.has_run(trial) &&
@@ -140,12 +141,17 @@ int run_trial(const Study& study, const StudyFolder& folder, const SweepFlags& f
   return 0;
 }
 
-/// Returns the program as it can be started from any folder.
-std::string program_word(const std::string& line) { return line.substr(0, line.find(' ')); }
+/// Returns this program's file, so that the commands need no search path.
+std::string program_file() {
+  std::error_code error;
+  const fs::path file = fs::read_symlink(kOwnProgram, error);
+  return error ? "halfscope" : file.string();
+}
 
-int print_trials(const Study& study, const StudyFolder& folder, const std::string& program) {
+int print_trials(const StudyPlan& study, const StudyFolder& folder) {
+  const std::string program = shell_quoted(program_file());
   std::string text;
-  for (const Trial& trial : study.trials) {
+  for (const StudyTrial& trial : study.trials) {
     if (folder.has_run(trial)) continue;
     text +=
         fmt::format("{} sweep {} --out {} --trial {}\n", program, shell_quoted(study.file.string()),
@@ -175,11 +181,11 @@ int sweep(const SweepFlags& flags) {
     return serve_messages(trainer);
   }
   check_sweep_flags(flags);
-  const Study study = read_study(flags.study);
+  const StudyPlan study = read_study(flags.study);
   const StudyFolder folder(
       fs::absolute(flags.out.empty() ? usual_folder(flags.study) : fs::path(flags.out))
           .lexically_normal());
-  if (flags.print_trials) return print_trials(study, folder, "halfscope");
+  if (flags.print_trials) return print_trials(study, folder);
   if (!flags.trial.empty()) return run_trial(study, folder, flags);
   return run_sweep(study, folder, flags);
 }

@@ -18,7 +18,7 @@ namespace halfscope {
 inline constexpr int kTrialAttempts = 3;
 
 struct Deal {
-  const Study& study;
+  const StudyPlan& study;
   const StudyFolder& folder;
   StudyFile& file;
   std::vector<TrialResult>& results;  ///< by trial; those that are not done are trained

@@ -60,13 +60,13 @@ class StudyReader {
  public:
   explicit StudyReader(const std::string& file) : name_(file), file_(fs::absolute(file)) {}
 
-  Study read() {
+  StudyPlan read() {
     read_file();
     base_ = default_settings(kTrain);
     base_.lanes.clear();
     base_.config = name_;  // which errors name
     read_settings();
-    Study study{.file = file_, .info = info_, .threads = threads_};
+    StudyPlan study{.file = file_, .info = info_, .threads = threads_};
     expand(study);
     add_baselines(study);
     finish(study);
@@ -241,13 +241,13 @@ class StudyReader {
   }
 
   /// Throws Error where the settings do not fit together. Trials of a known kind do.
-  void check(const Trial& trial) {
+  void check(const StudyTrial& trial) {
     if (!checked_.insert(trial.kind).second) return;
     naming_keys(trial.settings, [&] { train_config(trial.settings); });
   }
 
-  void add(Study& study, Settings settings, std::vector<int> places) {
-    Trial trial;
+  void add(StudyPlan& study, Settings settings, std::vector<int> places) {
+    StudyTrial trial;
     trial.settings = std::move(settings);
     trial.kind = TrialHasher::kind(trial.settings);
     check(trial);
@@ -256,7 +256,7 @@ class StudyReader {
     study.trials.push_back(std::move(trial));
   }
 
-  void expand(Study& study) {
+  void expand(StudyPlan& study) {
     std::vector<int> places(axes_.size(), 0);
     // settings[i] has the values of the first i axes.
     std::vector<Settings> settings(axes_.size() + 1, base_);
@@ -280,7 +280,7 @@ class StudyReader {
     }
   }
 
-  std::string words(const Study& study, const Trial& trial) const {
+  std::string words(const StudyPlan& study, const StudyTrial& trial) const {
     std::string text;
     for (size_t axis = 0; axis < axes_.size(); ++axis) {
       text +=
@@ -290,7 +290,7 @@ class StudyReader {
     return text;
   }
 
-  void check_different(const Study& study) const {
+  void check_different(const StudyPlan& study) const {
     std::map<std::string, size_t> seen;
     for (size_t i = 0; i < study.trials.size(); ++i) {
       const auto [found, is_new] = seen.emplace(study.trials[i].spec.hash, i);
@@ -318,7 +318,7 @@ class StudyReader {
     return now != row->value.texts(trial) && now == row->value.texts(defaults_);
   }
 
-  void add_baselines(Study& study) {
+  void add_baselines(StudyPlan& study) {
     if (!baseline_) return;
     const size_t trials = study.trials.size();
     std::map<std::string, size_t> known;
@@ -346,8 +346,8 @@ class StudyReader {
     }
   }
 
-  static void finish(Study& study) {
-    for (Trial& trial : study.trials) {
+  static void finish(StudyPlan& study) {
+    for (StudyTrial& trial : study.trials) {
       trial.spec.run = "trials/" + trial.spec.hash + ".hscope";
       trial.spec.command = "halfscope train";
       for (const auto& words :
@@ -375,12 +375,12 @@ class StudyReader {
 
 }  // namespace
 
-std::vector<TrialSpec> Study::specs() const {
+std::vector<TrialSpec> StudyPlan::specs() const {
   std::vector<TrialSpec> all;
-  for (const Trial& trial : trials) all.push_back(trial.spec);
+  for (const StudyTrial& trial : trials) all.push_back(trial.spec);
   return all;
 }
 
-Study read_study(const std::string& file) { return StudyReader(file).read(); }
+StudyPlan read_study(const std::string& file) { return StudyReader(file).read(); }
 
 }  // namespace halfscope

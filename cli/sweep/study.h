@@ -12,18 +12,18 @@
 namespace halfscope {
 
 /// A trial with everything that its training needs. It has one lane; files have absolute names.
-struct Trial {
+struct StudyTrial {
   TrialSpec spec{};
   Settings settings{};
   /// The same for trials that differ in their seed only.
   std::string kind{};
 };
 
-struct Study {
+struct StudyPlan {
   std::filesystem::path file{};  ///< absolute
   StudyInfo info{};
   int threads = 1;  ///< of each trial
-  std::vector<Trial> trials{};
+  std::vector<StudyTrial> trials{};
 
   /// Returns what StudyFile takes.
   std::vector<TrialSpec> specs() const;
@@ -33,7 +33,7 @@ struct Study {
 /// and the last one fastest, then the baselines. Throws Error, of kind usage for whatever the file
 /// says wrong: unknown keys, an axis without values, settings that do not fit together, trials that
 /// are the same.
-Study read_study(const std::string& file);
+StudyPlan read_study(const std::string& file);
 
 /// Statistics are recorded at about this many steps of a trial, unless the study has `every`.
 inline constexpr int64_t kStudyRecordedSteps = 50;

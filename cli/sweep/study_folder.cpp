@@ -75,7 +75,7 @@ void StudyFolder::make() const {
   }
 }
 
-void StudyFolder::check_is_of(const Study& study) const {
+void StudyFolder::check_is_of(const StudyPlan& study) const {
   std::error_code ignored;
   if (!fs::exists(study_file(), ignored) || fs::file_size(study_file(), ignored) == 0) return;
   const StudyView there = StudyView::open(study_file());
@@ -86,7 +86,7 @@ void StudyFolder::check_is_of(const Study& study) const {
         "choose another folder with --out: results of different versions do not mix");
   }
   std::set<std::string> hashes;
-  for (const Trial& trial : study.trials) hashes.insert(trial.spec.hash);
+  for (const StudyTrial& trial : study.trials) hashes.insert(trial.spec.hash);
   const auto is_ours = [&](const TrialRow& row) { return hashes.contains(row.hash); };
   if (there.trials().empty() ||
       std::any_of(there.trials().begin(), there.trials().end(), is_ours)) {
@@ -105,16 +105,16 @@ std::set<std::string> StudyFolder::files() const {
   return names;
 }
 
-bool StudyFolder::has_run(const Trial& trial) const {
+bool StudyFolder::has_run(const StudyTrial& trial) const {
   std::error_code ignored;
   return fs::is_regular_file(folder_ / trial.spec.run, ignored);
 }
 
-std::vector<TrialResult> StudyFolder::results(const Study& study) const {
+std::vector<TrialResult> StudyFolder::results(const StudyPlan& study) const {
   const std::set<std::string> there = files();
   const std::map<std::string, TrialResult> known = known_results(study_file());
   std::vector<TrialResult> results;
-  for (const Trial& trial : study.trials) {
+  for (const StudyTrial& trial : study.trials) {
     TrialResult& result = results.emplace_back();
     const fs::path run = folder_ / trial.spec.run;
     if (there.contains(run.filename().string())) {

@@ -31,12 +31,12 @@ class StudyFolder {
   void make() const;
   /// Throws Error, of kind usage if the folder has a study without any of these trials, or one that
   /// another version of the program made.
-  void check_is_of(const Study& study) const;
+  void check_is_of(const StudyPlan& study) const;
   /// Returns whether the trial has a run file, without reading it.
-  bool has_run(const Trial& trial) const;
+  bool has_run(const StudyTrial& trial) const;
   /// Returns the results of all trials, in the order of the study. Trials that failed have the
   /// status `failed`.
-  std::vector<TrialResult> results(const Study& study) const;
+  std::vector<TrialResult> results(const StudyPlan& study) const;
   /// Removes what killed processes have left of trials that are finished now.
   void remove_leftovers() const;
 

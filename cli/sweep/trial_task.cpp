@@ -92,8 +92,8 @@ TrialTask TrialTask::parse(const std::string& text) {
   }
 }
 
-TrialTask task_of(const Study& study, int trial, const fs::path& folder, TrialTask::Work work) {
-  const Trial& which = study.trials.at(static_cast<size_t>(trial));
+TrialTask task_of(const StudyPlan& study, int trial, const fs::path& folder, TrialTask::Work work) {
+  const StudyTrial& which = study.trials.at(static_cast<size_t>(trial));
   TrialTask task{.work = work,
                  .trial = trial,
                  .hash = which.spec.hash,

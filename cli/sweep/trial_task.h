@@ -34,7 +34,7 @@ struct TrialTask {
   /// Throws Error for other texts.
   static TrialTask parse(const std::string& text);
 };
-TrialTask task_of(const Study& study, int trial, const std::filesystem::path& folder,
+TrialTask task_of(const StudyPlan& study, int trial, const std::filesystem::path& folder,
                   TrialTask::Work work);
 
 struct TrialAnswer {

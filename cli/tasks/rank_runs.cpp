@@ -133,20 +133,20 @@ SharedSites shared_sites(const std::vector<RunView>& ranks) {
 }
 
 /// The first tensor of a rank that is not finite.
-struct FirstBadStep {
+struct FirstBadRank {
   int64_t step = 0;
   int site = 0;
   size_t rank = 0;
 };
 
 /// Returns the earliest of all ranks; in the same step, the earliest in the order of execution.
-std::optional<FirstBadStep> find_first_bad(const std::vector<RunView>& ranks) {
-  std::optional<FirstBadStep> first;
+std::optional<FirstBadRank> find_first_bad(const std::vector<RunView>& ranks) {
+  std::optional<FirstBadRank> first;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     for (const StepRow& row : ranks[rank].steps(0)) {
       if (row.first_bad < 0) continue;
       if (!first || std::tie(row.step, row.first_bad) < std::tie(first->step, first->site)) {
-        first = FirstBadStep{row.step, row.first_bad, rank};
+        first = FirstBadRank{row.step, row.first_bad, rank};
       }
       break;
     }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// Local workers: messages, deaths, and the line about progress.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+
+#include "cli/sweep/local_workers.h"
+#include "cli/sweep/sweep_progress.h"
+#include "cli/sweep/trial_task.h"
+#include "core/error.h"
+
+namespace halfscope {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+WorkerEvent next(LocalWorkers& workers) {
+  for (int tries = 0; tries < 300; ++tries) {
+    if (const std::optional<WorkerEvent> event = workers.wait(milliseconds(100))) return *event;
+  }
+  ADD_FAILURE() << "no event";
+  return {};
+}
+
+std::string check_of(const std::string& batch) {
+  TrialTask task{.work = TrialTask::Work::check, .hash = "h"};
+  task.words = {"--model", "mlp:784-16-10", "--batch", batch, "--lanes", "float32"};
+  return task.text();
+}
+
+TEST(LocalWorkers, AnswerEveryMessage) {
+  LocalWorkers workers(2, HALFSCOPE_PROGRAM, {"sweep", "--serve"});
+  EXPECT_EQ(workers.size(), 2);
+  EXPECT_EQ(workers.name(1), "local 2");
+  EXPECT_FALSE(workers.wait(milliseconds(1)));
+  workers.give(0, check_of("16"));
+  workers.give(1, check_of("100000"));
+  std::vector<TrialAnswer> answers(2);
+  for (int i = 0; i < 2; ++i) {
+    const WorkerEvent event = next(workers);
+    EXPECT_EQ(event.kind, WorkerEvent::Kind::result);
+    answers[static_cast<size_t>(event.worker)] = TrialAnswer::parse("h", event.message);
+  }
+  EXPECT_FALSE(answers[0].error);
+  ASSERT_TRUE(answers[1].error);
+  EXPECT_EQ(answers[1].error->kind(), ErrorKind::usage);
+  EXPECT_THAT(answers[1].error->what(), HasSubstr("100000"));
+  EXPECT_THAT(answers[1].error->settings(), testing::ElementsAre("batch"));
+}
+
+TEST(LocalWorkers, AreReplacedWhenTheyDie) {
+  LocalWorkers workers(1, "/bin/sh", {"-c", "read -r x; kill -9 $$"});
+  for (int death = 0; death < 4; ++death) {
+    workers.give(0, "a message\n");
+    const WorkerEvent event = next(workers);
+    EXPECT_EQ(event.kind, WorkerEvent::Kind::died);
+    EXPECT_EQ(event.message, "signal 9 (Killed)");
+  }
+  workers.give(0, "a message\n");
+  EXPECT_THROW(next(workers), Error) << "nothing gets better";
+  LocalWorkers missing(1, "/no/such/program", {});
+  EXPECT_EQ(next(missing).message, "exit code 127");
+}
+
+// A busy worker would never end by itself.
+TEST(LocalWorkers, AreEndedEvenIfTheyAreBusy) {
+  LocalWorkers workers(1, "/bin/sh", {"-c", "read -r x; sleep 1000"});
+  workers.give(0, "a message\n");
+  EXPECT_FALSE(workers.wait(milliseconds(100)));
+}
+
+TEST(TrialTask, ReturnsWhatWasWritten) {
+  const TrialTask task{.work = TrialTask::Work::train,
+                       .trial = 3,
+                       .hash = "0123",
+                       .command = "halfscope train",
+                       .words = {"--model", "a b\n"},
+                       .run = "/x/0123.hscope",
+                       .threads = 2};
+  const std::string text = task.text();
+  EXPECT_EQ(text.find('\0'), std::string::npos);
+  const TrialTask read = TrialTask::parse(text);
+  EXPECT_EQ(read.work, TrialTask::Work::train);
+  EXPECT_EQ(read.trial, 3);
+  EXPECT_EQ(read.words, task.words);
+  EXPECT_EQ(read.run, task.run);
+  EXPECT_EQ(read.threads, 2);
+  EXPECT_THROW(TrialTask::parse("{}"), Error);
+  EXPECT_THROW(TrialAnswer::parse("0123", "{}"), Error);
+}
+
+TEST(SweepProgress, SaysWhatIsLeft) {
+  EXPECT_EQ(sweep_progress_text({.done = 0, .trials = 40}, 80), "0/40 trials");
+  EXPECT_EQ(sweep_progress_text({.done = 10, .trials = 40, .seconds = 5.0}, 80),
+            "10/40 trials  15s left  2 trials/s");
+  // 5 of the 10 were there before, and one failed: 6 in 12 s, 29 are left.
+  EXPECT_EQ(sweep_progress_text(
+                {.done = 10, .failed = 1, .trials = 40, .seconds = 24.0, .done_before = 5}, 80),
+            "10/40 trials  1 failed  1m56s left  4s a trial");
+  EXPECT_EQ(sweep_progress_text({.done = 10, .trials = 40, .seconds = 5.0}, 24),
+            "10/40 trials  15s left");
+}
+
+}  // namespace
+}  // namespace halfscope
