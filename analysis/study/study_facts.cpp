@@ -126,6 +126,7 @@ void summarize(const StudyView& study, StudyGroup& group) {
     done.push_back(&trial);
     ++group.finished;
     group.failing += trial.fails ? 1 : 0;
+    group.ahead += trial.gap < -study.info().tolerance ? 1 : 0;
   }
   group.interval = wilson_interval(group.failing, group.finished);
   group.reasons = reasons_of(done);
@@ -210,6 +211,15 @@ void group_trials(const StudyView& study, StudyFacts& facts) {
 double StudyGroup::failing_share() const noexcept {
   if (finished == 0) return std::nan("");
   return static_cast<double>(failing) / static_cast<double>(finished);
+}
+
+bool StudyGroup::may_be_noise(const StudyView& study) const {
+  if (baseline || failing == 0 || 2 * ahead < failing) return false;
+  return std::none_of(trials.begin(), trials.end(), [&](int index) {
+    if (index < 0) return false;
+    const TrialRow& trial = study.trials()[static_cast<size_t>(index)];
+    return trial.fails && (!std::isfinite(trial.loss) || !trial.error.empty());
+  });
 }
 
 int StudyFacts::group_of(int trial) const noexcept {

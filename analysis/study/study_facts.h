@@ -43,7 +43,10 @@ struct StudyGroup {
   std::vector<int> places{};  ///< by axis; -1: the axis does not apply, or it is the seed
   std::vector<int> trials{};  ///< by column: index into StudyView::trials(), -1 without a trial
   int planned = 0, finished = 0, failing = 0;
-  int not_trained = 0;                ///< their command failed
+  int not_trained = 0;  ///< their command failed
+  /// Finished trials whose loss ends further below the baseline's than the tolerance. If they are
+  /// about as many as the failing ones, gaps are the noise of training rather than precision.
+  int ahead = 0;
   Interval interval{};                ///< of the share of failing trials among the finished ones
   std::vector<FailReason> reasons{};  ///< the most frequent first
   // Medians over the finished trials. Empty if nothing was measured.
@@ -56,6 +59,9 @@ struct StudyGroup {
   std::vector<FirstLayer> first_layers{};  ///< most frequent first
 
   int waiting() const noexcept { return planned - finished - not_trained; }
+  /// Returns whether its failures may be noise: all have finite losses, and at least half as many
+  /// trials end as far below the baseline.
+  bool may_be_noise(const StudyView& study) const;
   /// Returns the share of failing trials; NaN if none has finished.
   double failing_share() const noexcept;
 };

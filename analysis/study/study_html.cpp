@@ -140,6 +140,11 @@ std::string study_definitions(const StudyView& study, const StudyFacts& facts) {
       "Fails", fmt::format("The loss is not finite, the training stopped, or the gap is above {}.",
                            percent(study.info().tolerance)));
   text += html::definition(
+      "Noise",
+      "Losses of short trainings differ by chance, in both directions. If the failing trials of a "
+      "group have finite losses, and at least half as many end as far below the baseline, their "
+      "gaps may be noise.");
+  text += html::definition(
       "95% interval",
       "Wilson's score interval of the share of failing trials (E. B. Wilson, JASA 22, 1927), "
       "without continuity correction. It also holds for few trials and for none or all failing.");

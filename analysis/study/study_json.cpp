@@ -60,6 +60,8 @@ StudyJson group_json(const StudyView& study, const StudyFacts& facts, size_t ind
   json["finished"] = group.finished;
   json["failing"] = group.failing;
   json["not_trained"] = group.not_trained;
+  json["ahead"] = group.ahead;
+  json["may_be_noise"] = group.may_be_noise(study);
   json["failing_share"] = number_or_null(group.failing_share());
   json["interval"] = {group.interval.low, group.interval.high};
   json["reasons"] = StudyJson::array();

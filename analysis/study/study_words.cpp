@@ -133,6 +133,21 @@ std::string baseline_text(const StudyFacts& facts) {
                      seeds_text(facts, failing, finished));
 }
 
+/// Returns which groups differ from the baseline in both directions; "" if none does.
+std::string noise_text(const StudyView& study, const StudyFacts& facts) {
+  std::vector<std::string> names;
+  for (const StudyGroup& group : facts.groups) {
+    if (!group.may_be_noise(study)) continue;
+    names.push_back(
+        fmt::format("{} in {}", group.name, seeds_text(facts, group.ahead, group.finished)));
+  }
+  if (names.empty()) return "";
+  return fmt::format(
+      "Some losses also end more than {} below the baseline's: {}. These gaps may "
+      "be the noise of training, so train longer or raise the tolerance.",
+      percent(study.info().tolerance), name_list(names));
+}
+
 }  // namespace
 
 std::string seeds_text(const StudyFacts& facts, int part, int whole) {
@@ -141,12 +156,15 @@ std::string seeds_text(const StudyFacts& facts, int part, int whole) {
 
 std::string fail_reason(const TrialRow& trial) {
   if (std::string text = cause_text(trial.cause, trial.cause_layer); !text.empty()) return text;
-  if (std::isfinite(trial.loss) && trial.error.empty() && !trial.first_bad) {
-    return "its loss ends above the baseline's";
+  if (!trial.error.empty()) return trial.why;
+  // A first overflow that no rule complains about may be harmless: it explains no finite loss.
+  const bool explains = !trial.cause.empty() || !std::isfinite(trial.loss);
+  if (trial.first_bad && explains) {
+    return place_text(*trial.first_bad) + " is the first to overflow or to become NaN" +
+           (2 * trial.skipped > trial.steps ? ", and most steps are skipped" : "");
   }
-  if (trial.first_bad)
-    return place_text(*trial.first_bad) + " is the first to overflow or to become NaN";
-  return trial.why.empty() ? "its loss is wrong" : trial.why;
+  if (std::isfinite(trial.loss)) return "its loss ends above the baseline's";
+  return "its loss is not finite";
 }
 
 std::string study_gap_text(const std::optional<double>& gap) {
@@ -247,6 +265,7 @@ Verdict judge(const StudyView& study, const StudyFacts& facts) {
   const std::string progress = progress_text(facts);
   const std::string broken = not_trained_text(study, facts);
   const std::string baseline = baseline_text(facts);
+  const std::string noise = noise_text(study, facts);
   if (failing.empty() && safe.empty()) {
     verdict.state = Verdict::State::inconclusive;
     verdict.headline = facts.finished > 0   ? "Only baseline trials have finished so far."
@@ -283,7 +302,7 @@ Verdict judge(const StudyView& study, const StudyFacts& facts) {
       reasons = fmt::format("{}: {}. {}: {}.", failing[0]->name, reasons_text(*failing[0]),
                             failing[1]->name, reasons_text(*failing[1]));
     }
-    verdict.more = joined({progress, reasons, luck, broken, baseline});
+    verdict.more = joined({progress, reasons, noise, luck, broken, baseline});
   }
   verdict.text = joined({verdict.headline, verdict.more});
   return verdict;

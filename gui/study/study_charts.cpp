@@ -123,7 +123,7 @@ std::vector<CostPoint> cost_points(const StudyFrame& frame, const GapAxis& gaps)
   for (size_t i = 0; i < frame.facts().groups.size(); ++i) {
     const StudyGroup& group = frame.facts().groups[i];
     if (!group.bits || !group.gap) continue;
-    // What is not finite has a strip above the axis.
+    // Gaps that are not finite have a strip above the axis.
     points.push_back({static_cast<int>(i), *group.bits,
                       std::isfinite(*group.gap) ? gaps.place(*group.gap) : kNotFinite});
   }

@@ -16,7 +16,8 @@
 namespace halfscope::gui {
 namespace {
 
-constexpr float kRow = 26.0f, kLeastCell = 5.0f, kMostCell = 60.0f;  ///< at scale 1
+constexpr float kRow = 26.0f, kMostRow = 40.0f, kLeastCell = 5.0f,
+                kMostCell = 60.0f;    ///< at scale 1
 constexpr float kMarkedCell = 11.0f;  ///< smaller cells have no cross, only their color
 constexpr float kInterval = 76.0f;    ///< width of the bar of an interval
 constexpr float kLeastWhy = 120.0f;   ///< less room is too little for reasons
@@ -25,6 +26,7 @@ constexpr float kLeastWhy = 120.0f;   ///< less room is too little for reasons
 struct MapColumns {
   float names = 0.0f, counts = 0.0f, shares = 0.0f, cell = 0.0f;
   float cells_left = 0.0f;            ///< from the left edge
+  float row = 0.0f;                   ///< height of a row
   float why_left = 0.0f, why = 0.0f;  ///< reasons, where cells leave room; else 0 wide
 };
 
@@ -128,7 +130,7 @@ void draw_row_head(const StudyFrame& frame, Canvas& canvas, int index, ImVec2 at
                    const MapColumns& columns) {
   const StudyGroup& group = frame.group(index);
   const Theme& theme = frame.theme;
-  const float unit = frame.scale, row = kRow * unit;
+  const float unit = frame.scale, row = columns.row;
   const float middle = at.y + row / 2;
   const bool cheapest = index == frame.facts().cheapest;
   ImFont& font = group.baseline ? *frame.fonts.text : *frame.fonts.bold;
@@ -162,9 +164,11 @@ void draw_row_head(const StudyFrame& frame, Canvas& canvas, int index, ImVec2 at
              study_words::share_text(group));
 }
 
-MapColumns columns_of(const StudyFrame& frame, float room) {
+MapColumns columns_of(const StudyFrame& frame, float room, float height) {
   const float unit = frame.scale;
   MapColumns columns;
+  columns.row = std::clamp(height / static_cast<float>(frame.facts().groups.size()), kRow * unit,
+                           kMostRow * unit);
   for (const StudyGroup& group : frame.facts().groups) {
     ImFont* font = group.baseline ? frame.fonts.text : frame.fonts.bold;
     columns.names = std::max(columns.names, text_width(font, group.name) + 26 * unit);
@@ -211,16 +215,18 @@ void draw_map_head(const StudyFrame& frame, Canvas& canvas, ImVec2 at, const Map
 }  // namespace
 
 void draw_study_map(const StudyFrame& frame) {
-  const float unit = frame.scale, row = kRow * unit;
+  const float unit = frame.scale;
   const StudyFacts& facts = frame.facts();
   const std::string title = fmt::format("{} by {}", facts.noun == "plan" ? "Plans" : "Combinations",
                                         facts.seed_axis >= 0 ? "seeds" : "trial");
   label("study/map/title", title, frame.fonts.bold, frame.theme.ink);
   draw_legend_of_map(frame);
   ImGui::BeginChild("rows", {0, 0}, false, ImGuiWindowFlags_HorizontalScrollbar);
-  const MapColumns columns = columns_of(frame, ImGui::GetContentRegionAvail().x);
-  const ImVec2 start = ImGui::GetCursorScreenPos();
   const float head = ImGui::GetTextLineHeight() + 2 * unit;
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const MapColumns columns = columns_of(frame, room.x, room.y - head - 2 * unit);
+  const float row = columns.row;
+  const ImVec2 start = ImGui::GetCursorScreenPos();
   const auto groups = static_cast<float>(facts.groups.size());
   const auto seeds = static_cast<float>(facts.columns.size());
   const float cells_right = columns.cells_left + seeds * columns.cell + 2 * unit;

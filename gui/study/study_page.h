@@ -12,7 +12,7 @@
 
 namespace halfscope::gui {
 
-/// What a user has chosen on the page.
+/// The choices of a user on the page.
 struct StudyState {
   std::string trial{};        ///< hash of the selected trial; "": the default
   std::string scrolled_to{};  ///< the trial that the map has scrolled to

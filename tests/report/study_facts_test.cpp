@@ -204,6 +204,49 @@ TEST(StudyFacts, AStudyInWhichNothingFailsIsHealthyOnceItIsFinished) {
   EXPECT_EQ(one.verdict.headline, "a fails in none of 2 seeds so far.");
 }
 
+TEST(StudyFacts, AFirstOverflowIsAReasonOnlyIfARuleSaysSo) {
+  TrialRow trial;
+  finish_trial(trial, 2.0, 16.0);
+  trial.why = "its loss is 100% above the baseline's";
+  trial.first_bad = {0, "fc2", "activation_grad"};
+  EXPECT_EQ(fail_reason(trial), "its loss ends above the baseline's");
+  trial.cause = "first_non_finite";
+  EXPECT_EQ(fail_reason(trial), "fc2 (activation_grad) is the first to overflow or to become NaN");
+  trial.skipped = 90;
+  EXPECT_EQ(fail_reason(trial),
+            "fc2 (activation_grad) is the first to overflow or to become NaN, and most steps are "
+            "skipped");
+  trial.cause = "gradient_underflow";
+  trial.cause_layer = "conv1";
+  EXPECT_EQ(fail_reason(trial), "gradients of conv1 underflow");
+  trial.cause = "lost_updates";
+  trial.cause_layer = "";
+  EXPECT_EQ(fail_reason(trial), "updates are smaller than half an ulp of the weights");
+  trial = {};
+  finish_trial(trial, std::nan(""), 16.0);
+  EXPECT_EQ(fail_reason(trial), "its loss is not finite");
+  trial.error = "the scaler gave up";
+  trial.why = "its training stopped: the scaler gave up";
+  EXPECT_EQ(fail_reason(trial), "its training stopped: the scaler gave up");
+}
+
+TEST(StudyFacts, GapsInBothDirectionsMayBeNoise) {
+  // Gaps of a: 2 of +10%, 1 of -10%, 1 of 0; of b: 2 of +10%, 2 of 0.
+  const StudyFacts facts =
+      make_study_facts(made_study({"a", "b"}, 4, [](TrialRow& trial, int plan, int seed) {
+        const double below = plan == 0 && seed == 2 ? 0.9 : 1.0;
+        finish_trial(trial, plan < 0 ? 1.0 : seed < 2 ? 1.1 : below, 16.0);
+        trial.first_bad = {1, "fc2", "weight_grad"};
+      }));
+  EXPECT_EQ(facts.groups[1].ahead, 1);
+  EXPECT_EQ(facts.groups[2].ahead, 0);
+  EXPECT_THAT(facts.verdict.more,
+              HasSubstr("Some losses also end more than 5% below the baseline's: a in 1 of 4 "
+                        "seeds. These gaps may be the noise of training"));
+  EXPECT_EQ(facts.groups[1].reasons[0].text, "its loss ends above the baseline's")
+      << "a first overflow explains no finite loss";
+}
+
 TEST(StudyFacts, ABaselineThatFailsAndTrialsThatCannotRunAreSaid) {
   const StudyFacts facts =
       make_study_facts(made_study({"a"}, 3, [](TrialRow& trial, int plan, int seed) {
