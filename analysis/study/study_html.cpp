@@ -19,9 +19,9 @@ using html::escape;
 using html::prose;
 
 constexpr std::string_view kStyleOfStudies = R"css(
-table.heat tbody th{min-width:9.5em;max-width:17em;overflow-wrap:anywhere}
+table.heat tbody th{width:16em;min-width:9.5em;overflow-wrap:anywhere}
 table.heat th small{display:block;color:var(--good)}tr.base th{font-weight:400}
-.heat td.strip{width:40%;min-width:180px}.heat td.strip svg{width:100%;height:24px;display:block}
+.heat td.strip{width:34%;min-width:180px}.heat td.strip svg{width:100%;height:24px;display:block}
 .heat .ends{display:flex;justify-content:space-between}
 .heat td.share{width:13em;white-space:nowrap}.heat td.share span{font-size:.84rem;color:var(--soft)}
 .heat td.why{font-size:.87rem;min-width:11em;overflow-wrap:anywhere}

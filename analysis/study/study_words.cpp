@@ -66,14 +66,23 @@ std::string luck_text(const StudyFacts& facts, const StudyGroup& group) {
 
 using Groups = std::vector<const StudyGroup*>;
 
+/// Returns whether all failing trials of the groups have the same reason.
+bool have_one_reason(const Groups& failing) {
+  return std::all_of(failing.begin(), failing.end(), [&](const StudyGroup* group) {
+    return group->reasons.size() == 1 && group->reasons[0].text == failing[0]->reasons[0].text;
+  });
+}
+
 /// Returns the first sentence: what fails how often, and why.
 std::string failing_sentence(const StudyFacts& facts, const Groups& failing, size_t judged) {
   if (failing.size() == 1) {
     return fails_in(facts, *failing[0]) + because(facts, *failing[0]) + ".";
   }
   if (failing.size() == 2) {
-    return fmt::format("{} and {} in {}.", fails_in(facts, *failing[0]), failing[1]->name,
-                       seeds_text(facts, failing[1]->failing, failing[1]->finished));
+    const std::string& name = failing[1]->name;
+    const std::string second = seeds_text(facts, failing[1]->failing, failing[1]->finished);
+    return fmt::format("{} and {} in {}{}.", fails_in(facts, *failing[0]), name, second,
+                       have_one_reason(failing) ? because(facts, *failing[0]) : "");
   }
   return fmt::format("{} of {} {}s fail in some {}s, {} most often: in {} of {}{}.", failing.size(),
                      judged, facts.noun, facts.unit(), failing[0]->name, failing[0]->failing,
@@ -298,7 +307,7 @@ Verdict judge(const StudyView& study, const StudyFacts& facts) {
       luck = luck_text(facts, facts.groups[static_cast<size_t>(facts.cheapest)]);
     }
     std::string reasons;
-    if (failing.size() == 2) {
+    if (failing.size() == 2 && !have_one_reason(failing)) {
       reasons = fmt::format("{}: {}. {}: {}.", failing[0]->name, reasons_text(*failing[0]),
                             failing[1]->name, reasons_text(*failing[1]));
     }

@@ -184,9 +184,17 @@ TEST(StudyFacts, AStudyInWhichAllFailIsBroken) {
       }));
   EXPECT_EQ(facts.verdict.state, Verdict::State::broken);
   EXPECT_EQ(facts.verdict.headline,
+            "a fails in 3 of 3 seeds and b in 3 of 3 seeds because its loss ends above the "
+            "baseline's. No plan is safe.");
+  EXPECT_EQ(facts.verdict.more, "");
+  const StudyFacts other =
+      make_study_facts(made_study({"a", "b"}, 3, [](TrialRow& trial, int plan, int) {
+        finish_trial(trial, plan < 0 ? 1.0 : plan == 0 ? 2.0 : std::nan(""), 16.0);
+      }));
+  EXPECT_EQ(other.verdict.headline,
             "a fails in 3 of 3 seeds and b in 3 of 3 seeds. No plan is safe.");
-  EXPECT_EQ(facts.verdict.more,
-            "a: its loss ends above the baseline's. b: its loss ends above the baseline's.");
+  EXPECT_EQ(other.verdict.more,
+            "a: its loss ends above the baseline's. b: its loss is not finite.");
 }
 
 TEST(StudyFacts, AStudyInWhichNothingFailsIsHealthyOnceItIsFinished) {
