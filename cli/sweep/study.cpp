@@ -246,12 +246,26 @@ class StudyReader {
     naming_keys(trial.settings, [&] { train_config(trial.settings); });
   }
 
+  bool is_full(const Settings& settings) {
+    const auto [found, is_new] = full_.emplace(TrialHasher::kind(settings), false);
+    if (is_new) {
+      found->second = naming_keys(
+          settings, [&] { return is_full_precision(plan_of(settings.lanes.at(0), settings)); });
+    }
+    return found->second;
+  }
+
+  /// Settings that a lane does not follow make no other training.
+  std::string hash_of(const Settings& settings) {
+    return hasher_.hash(is_full(settings) ? full_precision_settings(settings) : settings);
+  }
+
   void add(StudyPlan& study, Settings settings, std::vector<int> places) {
     StudyTrial trial;
     trial.settings = std::move(settings);
     trial.kind = TrialHasher::kind(trial.settings);
     check(trial);
-    trial.spec.hash = hasher_.hash(trial.settings);
+    trial.spec.hash = hash_of(trial.settings);
     trial.spec.places = std::move(places);
     study.trials.push_back(std::move(trial));
   }
@@ -301,12 +315,11 @@ class StudyReader {
     }
   }
 
-  Settings baseline_of(const Settings& trial) const {
+  Settings baseline_of(const Settings& trial) {
     Settings settings = trial;
     settings.lanes = {*baseline_};
     change_paths(settings, [this](const std::string& path) { return resolved(path); });
-    const Plan plan = naming_keys(settings, [&] { return plan_of(settings.lanes[0], settings); });
-    return is_full_precision(plan) ? full_precision_settings(settings) : settings;
+    return is_full(settings) ? full_precision_settings(settings) : settings;
   }
 
   /// Returns whether the setting of an axis is gone from a baseline.
@@ -329,7 +342,7 @@ class StudyReader {
       for (size_t axis = 0; axis < axes_.size(); ++axis) {
         if (is_stripped(axes_[axis], study.trials[i].settings, settings)) places[axis] = -1;
       }
-      const auto [found, is_new] = known.emplace(hasher_.hash(settings), study.trials.size());
+      const auto [found, is_new] = known.emplace(hash_of(settings), study.trials.size());
       if (is_new) {
         add(study, settings, places);
         study.trials.back().spec.baseline = true;
@@ -370,7 +383,8 @@ class StudyReader {
   int threads_ = 1;
   std::optional<LaneRequest> baseline_;
   TrialHasher hasher_;
-  std::set<std::string> checked_;
+  std::set<std::string> checked_;     // kinds
+  std::map<std::string, bool> full_;  // by kind: whether its plan is in full precision
 };
 
 }  // namespace

@@ -28,7 +28,9 @@ PlanSummary summarize_plan(std::string plan, bool baseline,
     summary.failed += trial->status == TrialStatus::failed ? 1 : 0;
     summary.failing += trial->fails ? 1 : 0;
     if (std::isfinite(trial->loss)) losses.push_back(trial->loss);
-    if (trial->first_bad) ++layers[trial->first_bad->layer];
+    // A loss scaler may overflow now and then in trainings that do not fail.
+    const std::string& layer = trial->first_bad ? trial->first_bad->layer : trial->cause_layer;
+    if (trial->fails && !layer.empty()) ++layers[layer];
   }
   summary.median_loss = losses.empty() ? std::nan("") : median(std::move(losses));
   for (const auto& [layer, count] : layers) {

@@ -19,9 +19,10 @@ struct PlanSummary {
   size_t trials = 0, done = 0, failed = 0;
   size_t failing = 0;        ///< finished trials that fail (TrialRow::fails)
   double median_loss = 0.0;  ///< of finished trials with a finite loss; NaN without one
-  /// The layer in which a value overflows or is not finite first, in most trials; "" if in none.
+  /// The layer in which a value overflows or is not finite first, in most failing trials; ""
+  /// without any.
   std::string first_layer{};
-  size_t first_trials = 0;  ///< trials in which it is that layer
+  size_t first_trials = 0;  ///< failing trials in which it is that layer
 };
 
 /// Returns a row per plan: the baselines, then the plans in the order of their axis.

@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/models/zoo/zoo.h"
+#include "core/numeric/formats/rng.h"
 #include "core/policy/policy.h"
 
 namespace halfscope {
@@ -134,8 +135,9 @@ const std::string& TrialHasher::canonical(const Settings& settings) {
 }
 
 std::string TrialHasher::hash(const Settings& settings) {
-  return fmt::format("{:016x}",
-                     fnv1a(fmt::format("{} seed {}", canonical(settings), settings.seed)));
+  // Mixed once more, or the hashes of neighbouring seeds would look alike.
+  return fmt::format(
+      "{:016x}", splitmix64(fnv1a(fmt::format("{} seed {}", canonical(settings), settings.seed))));
 }
 
 }  // namespace halfscope

@@ -65,16 +65,20 @@ TEST(StudyExpansion, IsTheListWrittenByHand) {
   EXPECT_THAT(
       lines,
       ElementsAre(
-          HasSubstr("--seed 3 --lanes mixed_float16 --loss-scale none 0 0 0 base 8"),
-          HasSubstr("--seed 7 --lanes mixed_float16 --loss-scale none 0 0 1 base 9"),
-          HasSubstr("--seed 3 --lanes mixed_float16 --loss-scale dynamic:1024 0 1 0 base 8"),
-          HasSubstr("--seed 7 --lanes mixed_float16 --loss-scale dynamic:1024 0 1 1 base 9"),
-          HasSubstr("--seed 3 --lanes mixed_bfloat16 --loss-scale none 1 0 0 base 8"),
-          HasSubstr("--seed 7 --lanes mixed_bfloat16 --loss-scale none 1 0 1 base 9"),
-          HasSubstr("--seed 3 --lanes mixed_bfloat16 --loss-scale dynamic:1024 1 1 0 base 8"),
-          HasSubstr("--seed 7 --lanes mixed_bfloat16 --loss-scale dynamic:1024 1 1 1 base 9"),
-          HasSubstr("--seed 3 --lanes float32 -1 -1 0 base -1"),
-          HasSubstr("--seed 7 --lanes float32 -1 -1 1 base -1")));
+          HasSubstr("--seed 3 --no-eval --lanes mixed_float16 --loss-scale none 0 0 0 base 8"),
+          HasSubstr("--seed 7 --no-eval --lanes mixed_float16 --loss-scale none 0 0 1 base 9"),
+          HasSubstr(
+              "--seed 3 --no-eval --lanes mixed_float16 --loss-scale dynamic:1024 0 1 0 base 8"),
+          HasSubstr(
+              "--seed 7 --no-eval --lanes mixed_float16 --loss-scale dynamic:1024 0 1 1 base 9"),
+          HasSubstr("--seed 3 --no-eval --lanes mixed_bfloat16 --loss-scale none 1 0 0 base 8"),
+          HasSubstr("--seed 7 --no-eval --lanes mixed_bfloat16 --loss-scale none 1 0 1 base 9"),
+          HasSubstr(
+              "--seed 3 --no-eval --lanes mixed_bfloat16 --loss-scale dynamic:1024 1 1 0 base 8"),
+          HasSubstr(
+              "--seed 7 --no-eval --lanes mixed_bfloat16 --loss-scale dynamic:1024 1 1 1 base 9"),
+          HasSubstr("--seed 3 --no-eval --lanes float32 -1 -1 0 base -1"),
+          HasSubstr("--seed 7 --no-eval --lanes float32 -1 -1 1 base -1")));
   EXPECT_THAT(study.trials[0].spec.command, HasSubstr("--model mlp:784-16-10 --data digits"));
   const std::vector<std::string> all = hashes_of(study);
   EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 10u);

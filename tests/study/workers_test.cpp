@@ -67,7 +67,7 @@ TEST(LocalWorkers, AreReplacedWhenTheyDie) {
 
 // A busy worker would never end by itself.
 TEST(LocalWorkers, AreEndedEvenIfTheyAreBusy) {
-  LocalWorkers workers(1, "/bin/sh", {"-c", "read -r x; sleep 1000"});
+  LocalWorkers workers(1, "/bin/sh", {"-c", "read -r x; exec sleep 1000"});
   workers.give(0, "a message\n");
   EXPECT_FALSE(workers.wait(milliseconds(100)));
 }
