@@ -105,7 +105,7 @@ class Recorder::Writer {
       database_.emplace(file, Access::read_write);
       database_->set_busy_timeout(5000);
       if (options.private_until_end) {
-        database_->execute("PRAGMA journal_mode=OFF");
+        database_->execute("PRAGMA journal_mode=MEMORY");
         database_->execute("PRAGMA synchronous=OFF");
         database_->execute("PRAGMA locking_mode=EXCLUSIVE");
       } else {

@@ -20,7 +20,7 @@ class Recorder : public TapSink {
     bool force = false;           ///< replace an existing file, unless a program has it open
     WindowList::Limits limits{};  ///< of docs/reference/files.md; tests take smaller ones
     /// Nobody reads the file before it is complete, and a crash may leave it damaged. Saves the
-    /// time of a journal and of waiting for the disk.
+    /// time of writing a journal and of waiting for the disk.
     bool private_until_end = false;
   };
 

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "analysis/format_limits.h"
 #include "analysis/rules/absorbed.h"
@@ -299,8 +302,34 @@ bool is_loss_scale(const SiteInfo& site) {
   return site.role == Role::input && site.tensor.starts_with("loss_scale");
 }
 
+namespace {
+
+/// Rules ask for the same few plans many times, and reading one takes longer than most rules.
+template <typename Value>
+class Remembered {
+ public:
+  /// Returns make(text), from the last few texts.
+  template <typename Make>
+  const Value& get(const std::string& text, const Make& make) {
+    for (const auto& [known, value] : values_) {
+      if (known == text) return value;
+    }
+    constexpr size_t kMost = 8;
+    if (values_.size() == kMost) values_.pop_front();
+    return values_.emplace_back(text, make(text)).second;
+  }
+
+ private:
+  std::deque<std::pair<std::string, Value>> values_;
+};
+
+}  // namespace
+
 std::string plan_text(const std::string& plan_json, const std::string& pointer) {
-  const auto plan = nlohmann::json::parse(plan_json, nullptr, false);
+  thread_local Remembered<nlohmann::json> plans;
+  const nlohmann::json& plan = plans.get(plan_json, [](const std::string& text) {
+    return nlohmann::json::parse(text, nullptr, false);
+  });
   const nlohmann::json::json_pointer place(pointer);
   return plan.contains(place) && plan[place].is_string() ? plan[place].get<std::string>() : "";
 }
@@ -319,12 +348,17 @@ namespace {
 
 /// Returns the lane's plan; if it cannot be read, a plan as wide as the lane's layers.
 Plan readable_plan(const LaneInfo& lane) {
-  Plan plan;
-  try {
-    plan = plan_from_json(lane.plan_json);
-  } catch (const Error&) {
-    if (!full_precision_lane(lane)) plan.defaults.read = plan.defaults.write = kFp16;
-  }
+  thread_local Remembered<std::optional<Plan>> plans;
+  const std::optional<Plan>& known =
+      plans.get(lane.plan_json, [](const std::string& text) -> std::optional<Plan> {
+        try {
+          return plan_from_json(text);
+        } catch (const Error&) {
+          return std::nullopt;
+        }
+      });
+  Plan plan = known.value_or(Plan{});
+  if (!known && !full_precision_lane(lane)) plan.defaults.read = plan.defaults.write = kFp16;
   plan.double_precision = plan.double_precision || lane.backend == "float64";
   return plan;
 }

@@ -134,7 +134,7 @@ std::optional<TrialResult> parse_trial(const std::string& hash, const std::strin
 
 void store_trial(const fs::path& run, const std::string& hash, const TrialResult& result) {
   Database database(run, Access::read_write);
-  database.execute("PRAGMA journal_mode=OFF");
+  database.execute("PRAGMA journal_mode=MEMORY");
   database.execute("PRAGMA synchronous=OFF");
   Transaction transaction(database, Transaction::Kind::write);
   Statement insert(database, "INSERT OR REPLACE INTO meta VALUES(?1,?2)");

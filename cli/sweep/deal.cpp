@@ -10,7 +10,6 @@
 #include <optional>
 #include <set>
 
-#include "cli/args/config_file.h"
 #include "cli/sweep/trial_task.h"
 
 namespace halfscope {
@@ -119,7 +118,7 @@ class Dealer {
   /// Whatever is not a mistake in the study is left to the training, which says so of its trial.
   void take_check(int trial, const TrialAnswer& answer) {
     if (!answer.error || answer.error->kind() != ErrorKind::usage) return;
-    throw named(deal_.study.trials[static_cast<size_t>(trial)].settings, *answer.error);
+    throw named_in_study(deal_.study.trials[static_cast<size_t>(trial)], *answer.error);
   }
 
   void take_death(int trial, const std::string& how, Work work) {

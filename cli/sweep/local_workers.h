@@ -49,7 +49,7 @@ class LocalWorkers final : public TrialWorkers {
 /// The name under which this program can be started again, even if its file was replaced.
 inline constexpr const char* kOwnProgram = "/proc/self/exe";
 
-/// What such a process does: answers messages until the socket is closed. Returns the exit code.
+/// The work of such a process: answers messages until the socket is closed. Returns the exit code.
 int serve_messages(TrialServer& server);
 
 }  // namespace halfscope

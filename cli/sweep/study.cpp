@@ -228,7 +228,7 @@ class StudyReader {
     }
   }
 
-  /// What is the same for all trials of a kind.
+  /// Fills in what no axis changes any more.
   void complete(Settings& settings) const {
     finish_settings(settings);
     if (!settings.is_given("every") && !settings.no_record) {
@@ -238,12 +238,17 @@ class StudyReader {
     change_paths(settings, [this](const std::string& path) { return resolved(path); });
     settings.plans.clear();
     settings.given.insert("lanes");
+    settings.from_file.insert("plan");
   }
 
   /// Throws Error where the settings do not fit together. Trials of a known kind do.
   void check(const StudyTrial& trial) {
     if (!checked_.insert(trial.kind).second) return;
-    naming_keys(trial.settings, [&] { train_config(trial.settings); });
+    try {
+      train_config(trial.settings);
+    } catch (const Error& error) {
+      throw named_in_study(trial, error);
+    }
   }
 
   bool is_full(const Settings& settings) {
@@ -393,6 +398,12 @@ std::vector<TrialSpec> StudyPlan::specs() const {
   std::vector<TrialSpec> all;
   for (const StudyTrial& trial : trials) all.push_back(trial.spec);
   return all;
+}
+
+Error named_in_study(const StudyTrial& trial, const Error& error) {
+  std::vector<std::string> keys = error.settings();
+  std::replace(keys.begin(), keys.end(), std::string("lanes"), std::string("plan"));
+  return named(trial.settings, error.about(keys));
 }
 
 StudyPlan read_study(const std::string& file) { return StudyReader(file).read(); }

@@ -8,6 +8,7 @@
 
 #include "analysis/study/study_view.h"
 #include "cli/args/settings.h"
+#include "core/error.h"
 
 namespace halfscope {
 
@@ -34,6 +35,9 @@ struct StudyPlan {
 /// says wrong: unknown keys, an axis without values, settings that do not fit together, trials that
 /// are the same.
 StudyPlan read_study(const std::string& file);
+
+/// Returns the error with the name of the study file and of the key that caused it, if one did.
+Error named_in_study(const StudyTrial& trial, const Error& error);
 
 /// Statistics are recorded at about this many steps of a trial, unless the study has `every`.
 inline constexpr int64_t kStudyRecordedSteps = 50;

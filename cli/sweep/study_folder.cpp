@@ -134,7 +134,7 @@ std::vector<TrialResult> StudyFolder::results(const StudyPlan& study) const {
 void StudyFolder::remove_leftovers() const {
   const std::set<std::string> there = files();
   for (const std::string& name : there) {
-    if (!name.ends_with(".partial") || !there.contains(hash_in(name) + ".hscope")) continue;
+    if (name.find(".partial") == name.npos || !there.contains(hash_in(name) + ".hscope")) continue;
     std::error_code ignored;
     fs::remove(folder_ / kTrials / name, ignored);
   }

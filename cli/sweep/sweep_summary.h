@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What `sweep` prints at its end: a table of plans, and the same as JSON.
+// The text that `sweep` prints at its end: a table of plans, and the same as JSON.
 #pragma once
 
 #include <optional>

@@ -36,7 +36,7 @@ class TrialWorkers {
   virtual void stop(int worker) = 0;
 };
 
-/// What a worker does: returns the answer to a message. MPI ranks and local processes call it for
+/// The work of a worker: returns the answer to a message. MPI ranks and local processes call it for
 /// every message that they receive.
 class TrialServer {
  public:

@@ -54,7 +54,8 @@ TEST(SweepErrors, NamesTheMistakeInAStudy) {
       {text_with(R"(, "plan": "float16")", plan), "cannot be among the settings", "axis"},
       {text_with(R"(, "threads": 0)", plan), "\"threads\" must be a whole number", ""},
       {text_with("", plan + R"(, "threads": [1])"), "\"threads\" cannot be an axis", "settings"},
-      {text_with("", R"("plan": ["mixed_flot16"])"), "mixed_flot16", "mixed_float16"},
+      {text_with("", R"("plan": ["mixed_flot16"])"),
+       "s.json: \"plan\": no plan named 'mixed_flot16'", "mixed_float16"},
       {text_with("", plan + R"(, "batch": [16, "x"])"), "\"batch\": x: not a whole number", ""},
       {text_with("", plan + R"(, "seed": [1, 2, 1])"),
        "two trials are the same training: plan mixed_float16, seed 1; and plan mixed_float16, "
@@ -75,6 +76,7 @@ TEST(SweepErrors, NamesTheMistakeInAStudy) {
     write_study(bench, each.text);
     const Outcome outcome = bench.run({"sweep", "s.json"});
     expect_refusal(outcome, 2, each.what, each.hint);
+    std::filesystem::remove(bench / "s-study/study.sqlite");
     EXPECT_FALSE(std::filesystem::exists(bench / "s-study/trials") &&
                  !std::filesystem::is_empty(bench / "s-study/trials"))
         << "something was trained";

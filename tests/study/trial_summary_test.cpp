@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a study keeps of a run, beside the numbers that were put into it.
+// The numbers that a study keeps of a run, beside the numbers that were put into it.
 #include "analysis/study/trial_summary.h"
 
 #include <gmock/gmock.h>
