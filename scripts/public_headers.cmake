@@ -5,7 +5,7 @@
 cmake_minimum_required(VERSION 3.25)
 
 # Only the sources of the library include these.
-set(internal "^(core/(c_api|onnx)/|emulation/(engine|gemm|measure)/|gpu/|analysis/(run_description|run_schema|shared_file|sqlite|step_rows|study/study_schema)\\.h)")
+set(internal "^(core/(c_api|onnx)/|emulation/(engine|gemm|measure)/|gpu/|analysis/(report/json_number|run_description|run_schema|shared_file|sqlite|step_rows|study/study_schema)\\.h)")
 set(but "^(core/onnx/(import|export)\\.h|emulation/gemm/gemm\\.h|gpu/(backends|cuda_backend|device_info)\\.h|emulation/measure/(measure|format_losses)\\.h)$")
 
 file(GLOB_RECURSE files RELATIVE ${SOURCE} ${SOURCE}/core/*.h ${SOURCE}/core/*.inc ${SOURCE}/emulation/*.h

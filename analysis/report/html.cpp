@@ -221,39 +221,25 @@ std::string reproduce(const Report& report) {
       commands);
 }
 
-std::string contents(const std::string& body) {
-  // Only what the page really has.
-  std::string links;
-  const std::pair<const char*, const char*> entries[] = {{"cause", "Cause"},
-                                                         {"actions", "What to do"},
-                                                         {"proof", "Proof"},
-                                                         {"run", "Run"},
-                                                         {"layers", "Layers"},
-                                                         {"curves", "Curves"},
-                                                         {"events", "Findings"},
-                                                         {"lanes", "Lanes"},
-                                                         {"errors", "Errors"},
-                                                         {"kernels", "Kernels"},
-                                                         {"definitions", "Definitions"},
-                                                         {"reproduce", "Reproduce"}};
-  for (const auto& [id, text] : entries) {
-    if (body.find(fmt::format(" id=\"{}\"", id)) == std::string::npos) continue;
-    links += fmt::format("<a href=\"#{}\">{}</a>\n", id, text);
-  }
-  return "<nav aria-label=\"Contents\">\n" + links + "</nav>\n";
-}
+constexpr std::pair<const char*, const char*> kSections[] = {{"cause", "Cause"},
+                                                             {"actions", "What to do"},
+                                                             {"proof", "Proof"},
+                                                             {"run", "Run"},
+                                                             {"layers", "Layers"},
+                                                             {"curves", "Curves"},
+                                                             {"events", "Findings"},
+                                                             {"lanes", "Lanes"},
+                                                             {"errors", "Errors"},
+                                                             {"kernels", "Kernels"},
+                                                             {"definitions", "Definitions"},
+                                                             {"reproduce", "Reproduce"}};
 
 }  // namespace
 
 std::string report_html(const Report& report) {
-  const std::string top = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-      "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-      "<title>HalfScope: {} on {}, {}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n",
-      escape(report.run.model), escape(report.run.data), verdict_name(report.verdict.state),
-      html::kStyle);
+  const std::string top =
+      html::page_begin(fmt::format("HalfScope: {} on {}, {}", report.run.model, report.run.data,
+                                   verdict_name(report.verdict.state)));
   const std::string hero = html::spectrum_section(report);
   const std::string before = html::diagnosis_section(report) + html::actions_section(report) +
                              html::proof_section(report) + run_card(report);
@@ -262,8 +248,8 @@ std::string report_html(const Report& report) {
   const std::string body =
       before +
       html::layer_section(report, top.size() + hero.size() + before.size() + after.size()) + after;
-  return top + head(report) + hero + html::lane_cards(report) + contents(body) + body +
-         fmt::format("</main>\n<script>{}</script>\n</body>\n</html>\n", html::kScript);
+  return top + head(report) + hero + html::lane_cards(report) + html::contents(kSections, body) +
+         body + html::page_end();
 }
 
 }  // namespace halfscope

@@ -9,36 +9,21 @@
 #include <iterator>
 
 #include "analysis/report/html_parts.h"
+#include "analysis/report/html_plot.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope::html {
 namespace {
 
-/// Size in the drawing's own units, which the page stretches to fit.
-constexpr double kWidth = 1000.0;
-constexpr double kChartHeight = 100.0;
-constexpr double kTop = 12.0;  ///< strip above the curves for steps without a value
 constexpr size_t kCurveLanes = 8;
 constexpr size_t kCurvePoints = 400;
-constexpr double kLogRange = 30.0;  ///< wider spans use a logarithmic axis
-
-struct Axis {
-  double low = 0.0, high = 1.0;
-  bool log = false;
-
-  double position(double value) const {
-    const double t = log ? (std::log(value) - std::log(low)) / (std::log(high) - std::log(low))
-                         : (value - low) / (high - low);
-    return kChartHeight - std::clamp(t, 0.0, 1.0) * (kChartHeight - kTop);
-  }
-};
 
 std::string lane_class(size_t lane) { return fmt::format("c{} d{}", lane % 4, lane % 4); }
 
 struct Steps {
   int64_t first = 0, last = 1;
   double position(int64_t step) const {
-    return kWidth * static_cast<double>(step - first) / static_cast<double>(last - first);
+    return kPlotWidth * static_cast<double>(step - first) / static_cast<double>(last - first);
   }
 };
 
@@ -86,7 +71,7 @@ std::vector<const StepRow*> thin_curve(const std::vector<StepRow>& rows,
 
 /// Returns a curve with gaps where values are not finite. `stairs` keeps each value until the next
 /// one.
-std::string curve(const LaneReport& lane, size_t index, const Steps& steps, const Axis& axis,
+std::string curve(const LaneReport& lane, size_t index, const Steps& steps, const PlotAxis& axis,
                   bool stairs, const std::function<double(const StepRow&)>& value) {
   std::string path;
   bool pen_down = false;
@@ -115,7 +100,7 @@ std::string curve(const LaneReport& lane, size_t index, const Steps& steps, cons
 std::string strip(const LaneReport& lane, const Steps& steps, const char* what,
                   const std::function<bool(const StepRow&)>& marked) {
   std::string marks;
-  const double step_width = kWidth / static_cast<double>(steps.last - steps.first);
+  const double step_width = kPlotWidth / static_cast<double>(steps.last - steps.first);
   for (size_t i = 0; i < lane.rows.size(); ++i) {
     if (!marked(lane.rows[i])) continue;
     const size_t begin = i;
@@ -137,28 +122,16 @@ std::string strip(const LaneReport& lane, const Steps& steps, const char* what,
     marks += fmt::format(
         "<path class=\"gone\" d=\"M{:.1f} 5h{:.1f}\"><title>{}: {} at {}"
         "</title></path>",
-        x, std::min(width, kWidth - x + 1.0), escape(lane.name), what, when);
+        x, std::min(width, kPlotWidth - x + 1.0), escape(lane.name), what, when);
   }
   return marks;
 }
 
-std::string frame(const std::string& kind, const std::string& label, const std::string& drawing,
-                  const std::vector<std::pair<double, std::string>>& ticks, const Steps& steps) {
-  std::string html = fmt::format("<div class=\"plot{}\"><div class=\"y\">", kind);
-  std::string grid;
-  for (const auto& [y, text] : ticks) {
-    html += fmt::format("<span style=\"top:{:.1f}%\">{}</span>", y, text);
-    grid += fmt::format("<path class=\"grid\" d=\"M0 {:.1f}h1000\"/>", y);
-  }
-  html += fmt::format(
-      "</div><svg viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\" "
-      "role=\"img\"><title>{}</title>{}{}</svg>"
-      "<div class=\"x\"><span>step {}</span><span>{}</span><span>{}</span></div>"
-      "</div>\n",
-      escape(label), grid, drawing, steps.first,
-      steps.last - steps.first > 2 ? std::to_string((steps.first + steps.last) / 2) : "",
-      steps.last);
-  return html;
+/// Returns the labels under a chart over steps.
+std::vector<std::string> step_labels(const Steps& steps) {
+  const bool middle = steps.last - steps.first > 2;
+  return {fmt::format("step {}", steps.first),
+          middle ? std::to_string((steps.first + steps.last) / 2) : "", std::to_string(steps.last)};
 }
 
 /// Returns the lanes in drawing order. The reference comes last, so that its dashes stay visible on
@@ -234,16 +207,6 @@ std::string legend(const Report& report, const std::vector<size_t>& drawn,
   return html;
 }
 
-/// Returns 1, 2 or 5 times a power of ten, so that about `parts` such distances fill the span.
-double tick_distance(double span, double parts) {
-  const double raw = span / parts;
-  const double power = std::pow(10.0, std::floor(std::log10(raw)));
-  for (double factor : {1.0, 2.0, 5.0}) {
-    if (factor * power >= raw) return factor * power;
-  }
-  return 10.0 * power;
-}
-
 }  // namespace
 
 std::string lane_swatch(size_t lane) {
@@ -264,25 +227,8 @@ std::string loss_chart(const Report& report) {
       high = std::max(high, row.loss);
     }
   }
-  Axis axis;
-  std::vector<std::pair<double, std::string>> ticks;
-  if (low <= high) {
-    axis.log = low > 0.0 && high / low > kLogRange;
-    axis.low = axis.log ? low : std::min(0.0, low);
-    axis.high = high > axis.low ? high : axis.low + 1.0;
-    if (axis.log) {
-      const int every = std::max(1, static_cast<int>(std::log10(high / low) / 4.0));
-      for (int e = static_cast<int>(std::ceil(std::log10(low))); std::pow(10.0, e) <= high;
-           e += every) {
-        ticks.emplace_back(axis.position(std::pow(10.0, e)), short_number(std::pow(10.0, e)));
-      }
-    } else {
-      const double distance = tick_distance(axis.high - axis.low, 4.0);
-      for (double v = std::ceil(axis.low / distance) * distance; v <= axis.high; v += distance) {
-        ticks.emplace_back(axis.position(v), fmt::format("{:.3g}", v));
-      }
-    }
-  }
+  const PlotAxis axis = value_axis(low, high);
+  const std::vector<PlotTick> ticks = low <= high ? value_ticks(axis) : std::vector<PlotTick>{};
   std::string drawing;
   std::vector<int> strong;
   if (report.focus >= 0) strong = healthy_siblings(report, report.focus);
@@ -296,7 +242,7 @@ std::string loss_chart(const Report& report) {
     drawing += strip(lane, steps, "loss NaN or infinite", loss_gone);
   }
   return fmt::format("<figure><h3>Loss{}</h3>\n", axis.log ? ", logarithmic" : "") +
-         frame("", "Loss of every lane over the steps", drawing, ticks, steps) +
+         plot_frame("", "Loss of every lane over the steps", drawing, ticks, step_labels(steps)) +
          legend(report, first_lanes(report),
                 marked_lanes(report, "loss NaN or infinite", loss_gone)) +
          "<figcaption>How to read it: the mean loss of each batch, without the loss scale. All "
@@ -324,9 +270,9 @@ std::string scale_chart(const Report& report) {
     }
   }
   if (scaled.empty()) return "";
-  Axis axis{0.5, 2.0, true};
+  PlotAxis axis{0.5, 2.0, true};
   if (low <= high) axis = {low / 2.0, high * 2.0, true};
-  std::vector<std::pair<double, std::string>> ticks;
+  std::vector<PlotTick> ticks;
   const int first = static_cast<int>(std::ceil(std::log2(axis.low)));
   const int last = static_cast<int>(std::floor(std::log2(axis.high)));
   const int every = std::max(1, (last - first + 3) / 4);
@@ -341,8 +287,8 @@ std::string scale_chart(const Report& report) {
   }
   std::sort(scaled.begin(), scaled.end());
   return "<figure><h3>Loss scale</h3>\n" +
-         frame(" low", "Loss scale of the lanes that use one, over the steps", drawing, ticks,
-               steps) +
+         plot_frame(" low", "Loss scale of the lanes that use one, over the steps", drawing, ticks,
+                    step_labels(steps)) +
          legend(report, scaled, marked_lanes(report, "step skipped", was_skipped)) +
          "<figcaption>How to read it: a dynamic loss scale halves when a gradient overflows, and "
          "that step is skipped. A few halvings at the start are normal. If it keeps falling, the "
@@ -362,17 +308,17 @@ std::string learning_rate_chart(const Report& report) {
     }
   }
   if (!(low < high)) return "";
-  const Axis axis{0.0, high, false};
-  std::vector<std::pair<double, std::string>> ticks;
+  const PlotAxis axis{0.0, high, false};
+  std::vector<PlotTick> ticks;
   const double distance = tick_distance(high, 3.0);
   for (double v = 0.0; v <= high; v += distance) {
     ticks.emplace_back(axis.position(v), fmt::format("{:.3g}", v));
   }
   return "<figure><h3>Learning rate</h3>\n" +
-         frame(" low", "Learning rate over the steps",
-               curve(report.lanes[lane], lane, steps, axis, true,
-                     [](const StepRow& row) { return row.learning_rate; }),
-               ticks, steps) +
+         plot_frame(" low", "Learning rate over the steps",
+                    curve(report.lanes[lane], lane, steps, axis, true,
+                          [](const StepRow& row) { return row.learning_rate; }),
+                    ticks, step_labels(steps)) +
          "<figcaption>It is the same for all lanes.</figcaption></figure>\n";
 }
 

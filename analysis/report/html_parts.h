@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "analysis/report/html_page.h"
 #include "analysis/report/report.h"
 
 namespace halfscope::html {
@@ -18,29 +19,11 @@ namespace halfscope::html {
 inline constexpr size_t kDrawingBudget = 1'500'000;
 
 // html_text.cpp
-/// Returns text for element content and attribute values. Control characters become U+FFFD.
-std::string escape(std::string_view text);
-/// Does the same for sentences: 2^-10 gets a raised exponent, -> becomes an arrow.
-std::string prose(std::string_view text);
-/// Returns text for ids and links: keeps letters, digits, '-', '.', '/', ':', encodes others as
-/// _XX.
-std::string anchor(std::string_view text);
 /// Returns "layer-conv2" for layers of the lane in focus, "layer-LANE-conv2" for others.
 std::string layer_anchor(const Report& report, int lane, const std::string& path);
 /// Returns `text` escaped, as a link if the page has a row for the layer.
 std::string layer_link(const Report& report, int lane, const std::string& path,
                        const std::string& text);
-/// Returns a word with a shape, because colour alone must not carry the meaning.
-std::string tag(const std::string& kind, const std::string& word);
-/// Returns "1.04", "NaN", or a dash if it was not measured.
-std::string value_text(const std::optional<double>& value);
-/// Opens a box that scrolls sideways and can be reached by keyboard.
-std::string scroll_begin(const std::string& label);
-/// Returns long text to copy, folded away under a summary.
-std::string copy_block(const std::string& summary, const std::string& text, bool open);
-
-extern const std::string_view kStyle;   // html_style.cpp: the style sheet
-extern const std::string_view kScript;  // sorts tables, copies text; the page works without it
 
 // html_actions.cpp
 std::string actions_section(const Report& report);

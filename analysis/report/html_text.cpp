@@ -97,4 +97,32 @@ std::string copy_block(const std::string& summary, const std::string& text, bool
       open ? " open" : "", escape(summary), escape(text));
 }
 
+std::string definition(std::string_view name, const std::string& value) {
+  return fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", escape(name), value);
+}
+
+std::string page_begin(const std::string& title, std::string_view more_style) {
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+      "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+      "<title>{}</title>\n<style>{}{}</style>\n</head>\n<body>\n<main>\n",
+      escape(title), kStyle, more_style);
+}
+
+std::string page_end() {
+  return fmt::format("</main>\n<script>{}</script>\n</body>\n</html>\n", kScript);
+}
+
+std::string contents(std::span<const std::pair<const char*, const char*>> sections,
+                     const std::string& body) {
+  std::string links;
+  for (const auto& [id, text] : sections) {
+    if (body.find(fmt::format(" id=\"{}\"", id)) == std::string::npos) continue;
+    links += fmt::format("<a href=\"#{}\">{}</a>\n", id, text);
+  }
+  return "<nav aria-label=\"Contents\">\n" + links + "</nav>\n";
+}
+
 }  // namespace halfscope::html

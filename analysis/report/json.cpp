@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "analysis/report/json_number.h"
 #include "analysis/report/report_parts.h"
 
 namespace halfscope {
@@ -11,17 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// JSON has no infinities and no NaN; the contract writes them as words.
-Json number(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0.0 ? "inf" : "-inf";
-  return value;
-}
-
-Json number(const std::optional<double>& value) { return value ? number(*value) : Json(nullptr); }
-
 /// Returns null for NaN, which means "not measured" here.
-Json measured(double value) { return std::isnan(value) ? Json(nullptr) : number(value); }
+Json measured(double value) { return std::isnan(value) ? Json(nullptr) : report::number(value); }
 
 Json object_of(const std::string& text) {
   Json value = Json::parse(text, nullptr, false);
@@ -62,8 +54,8 @@ Json harm_json(const Harm& harm) {
     json["items"].push_back({{"result", harm_name(item.of)},
                              {"name", item.name},
                              {"step", item.step >= 0 ? Json(item.step) : Json(nullptr)},
-                             {"error", number(item.error)},
-                             {"tolerance", number(item.tolerance)},
+                             {"error", report::number(item.error)},
+                             {"tolerance", report::number(item.tolerance)},
                              {"severe", item.severe},
                              {"text", item.text}});
   }
@@ -84,14 +76,14 @@ Json lane_json(const Report& report, size_t index) {
   json["steps"] = lane.steps;
   json["skipped"] = lane.skipped;
   json["last_skipped"] = lane.last_skipped >= 0 ? Json(lane.last_skipped) : Json(nullptr);
-  json["first_loss"] = number(lane.first_loss);
-  json["last_loss"] = number(lane.last_loss);
-  json["loss_gap"] = number(lane.loss_gap);
+  json["first_loss"] = report::number(lane.first_loss);
+  json["last_loss"] = report::number(lane.last_loss);
+  json["loss_gap"] = report::number(lane.loss_gap);
   json["loss_scaling"] = text_or_null(lane.loss_scaling);
-  json["last_loss_scale"] = number(lane.last_loss_scale);
-  json["test_loss"] = number(lane.test_loss);
-  json["test_accuracy"] = report.run.detects ? Json(nullptr) : number(lane.test_accuracy);
-  json["test_map50"] = report.run.detects ? number(lane.test_accuracy) : Json(nullptr);
+  json["last_loss_scale"] = report::number(lane.last_loss_scale);
+  json["test_loss"] = report::number(lane.test_loss);
+  json["test_accuracy"] = report.run.detects ? Json(nullptr) : report::number(lane.test_accuracy);
+  json["test_map50"] = report.run.detects ? report::number(lane.test_accuracy) : Json(nullptr);
   json["plan"] = object_of(lane.plan_json);
   const std::string& proof = report.lane_proofs[index];
   json["proof"] = proof.empty() ? Json(nullptr) : object_of(proof);
@@ -102,13 +94,13 @@ Json finding_json(const Report& report, size_t index) {
   const Finding& finding = report.findings[index];
   Json evidence = Json::object();
   for (const auto& [key, value] : finding.evidence) {
-    evidence[key] = std::holds_alternative<double>(value) ? number(std::get<double>(value))
+    evidence[key] = std::holds_alternative<double>(value) ? report::number(std::get<double>(value))
                                                           : Json(std::get<std::string>(value));
   }
   Json action;
   action["kind"] = action_name(finding.action.edit);
   action["layers"] = finding.action.layers;
-  action["loss_scale"] = number(finding.action.edit.loss_scale());
+  action["loss_scale"] = report::number(finding.action.edit.loss_scale());
   action["text"] = finding.action.text;
 
   Json json;
@@ -131,8 +123,8 @@ Json cost_json(const std::optional<Cost>& cost) {
   Json json;
   json["weight_bytes"] = cost->weight_bytes;
   json["activation_bytes"] = cost->activation_bytes;
-  json["weight_share"] = number(cost->weight_share);
-  json["multiply_share"] = number(cost->multiply_share);
+  json["weight_share"] = report::number(cost->weight_share);
+  json["multiply_share"] = report::number(cost->multiply_share);
   json["followers"] = cost->followers;
   return json;
 }
@@ -142,7 +134,7 @@ Json action_json(const Report& report, const ActionReport& action) {
   json["kind"] = action_name(action.edit);
   json["lane"] = lane_name(report, action.lane);
   json["layers"] = action.edit.fp32_layers();
-  json["loss_scale"] = number(action.edit.loss_scale());
+  json["loss_scale"] = report::number(action.edit.loss_scale());
   json["text"] = action.text;
   json["effect"] = action.effect;
   json["cost"] = cost_json(action.cost);
@@ -167,11 +159,11 @@ Json site_json(const SiteReport& site) {
   json["subnormal"] = site.subnormal;
   json["non_finite"] = site.non_finite();
   json["lost"] = site.lost;
-  json["max_abs"] = number(site.max_abs);
-  json["min_abs"] = number(site.min_abs);
-  json["rms"] = number(site.rms);
-  json["headroom_bits"] = number(site.headroom_bits);
-  json["headroom_down_bits"] = number(site.headroom_down_bits);
+  json["max_abs"] = report::number(site.max_abs);
+  json["min_abs"] = report::number(site.min_abs);
+  json["rms"] = report::number(site.rms);
+  json["headroom_bits"] = report::number(site.headroom_bits);
+  json["headroom_down_bits"] = report::number(site.headroom_down_bits);
   json["exponents"] = std::move(exponents);
   return json;
 }
@@ -206,12 +198,12 @@ Json errors_json(const Report& report, const ErrorReport& errors) {
     each["n"] = site.n;
     each["differing"] = site.differing;
     each["sign_flips"] = site.sign_flips;
-    each["total"] = number(site.total);
-    each["worst_total"] = number(site.worst_total);
-    each["local_fp32"] = number(site.local_fp32);
-    each["local_fp64"] = number(site.local_fp64);
-    each["inherited"] = number(site.inherited);
-    each["max_ulps"] = number(site.max_ulps);
+    each["total"] = report::number(site.total);
+    each["worst_total"] = report::number(site.worst_total);
+    each["local_fp32"] = report::number(site.local_fp32);
+    each["local_fp64"] = report::number(site.local_fp64);
+    each["inherited"] = report::number(site.inherited);
+    each["max_ulps"] = report::number(site.max_ulps);
     each["ulps"] = site.ulps;
     json["sites"].push_back(std::move(each));
   }
@@ -228,7 +220,7 @@ Json sums_json(const Report& report, const SumReport& sums) {
   json["sums"] = sums.counts.sums;
   json["products"] = sums.counts.products;
   json["swamped"] = sums.counts.swamped;
-  json["largest"] = number(sums.counts.largest);
+  json["largest"] = report::number(sums.counts.largest);
   json["overflowed"] = sums.counts.overflowed;
   json["first_overflow"] =
       sums.counts.first_overflow >= 0 ? Json(sums.counts.first_overflow) : Json(nullptr);
@@ -249,7 +241,7 @@ Json kernels_json(const Report& report, const KernelReport& kernels) {
     each["samples"] = site.samples;
     each["n"] = site.n;
     each["differing"] = site.differing;
-    each["max_ulps"] = number(site.max_ulps);
+    each["max_ulps"] = report::number(site.max_ulps);
     each["worst"] = text_or_null(site.worst);
     each["beyond"] = site.beyond ? Json(*site.beyond) : Json(nullptr);
     each["kernel"] = text_or_null(site.kernel);
@@ -266,7 +258,7 @@ Json event_json(const Report& report, const EventReport& event) {
   Json json;
   json["lane"] = lane_name(report, event.lane);
   json["step"] = event.step;
-  json["loss_scale"] = event.loss_scale > 0.0 ? number(event.loss_scale) : Json(nullptr);
+  json["loss_scale"] = event.loss_scale > 0.0 ? report::number(event.loss_scale) : Json(nullptr);
   json["chain"] = Json::array();
   for (const EventLink& link : event.links) {
     json["chain"].push_back({{"name", link.name}, {"note", text_or_null(link.note)}});
@@ -282,10 +274,11 @@ Json steps_json(const LaneReport& lane, bool inference) {
   }
   for (const StepRow& row : lane.rows) {
     json["step"].push_back(row.step);
-    json["loss"].push_back(inference ? measured(row.loss) : number(row.loss));
-    json["loss_scale"].push_back(number(row.loss_scale));
+    json["loss"].push_back(inference ? measured(row.loss) : report::number(row.loss));
+    json["loss_scale"].push_back(report::number(row.loss_scale));
     json["skipped"].push_back(row.skipped ? 1 : 0);
-    json["grad_norm"].push_back(inference ? measured(row.grad_norm) : number(row.grad_norm));
+    json["grad_norm"].push_back(inference ? measured(row.grad_norm)
+                                          : report::number(row.grad_norm));
     json["accuracy"].push_back(measured(row.accuracy));
     json["learning_rate"].push_back(measured(row.learning_rate));
   }
@@ -301,7 +294,7 @@ Json recommendation_json(const Report& report) {
   json["lane"] = lane_name(report, advice.lane);
   json["layers"] = advice.edit.fp32_layers();
   json["plan"] = object_of(advice.plan_json);
-  json["loss_scale"] = number(advice.edit.loss_scale());
+  json["loss_scale"] = report::number(advice.edit.loss_scale());
   json["text"] = advice.text;
   const LaneReport* cure = report::cure_with(report, advice.lane, advice.edit.fp32_layers());
   json["cured_by"] = cure != nullptr ? Json(cure->name) : Json(nullptr);

@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/report/markdown_text.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope {
 namespace {
+
+using markdown::code;
+using markdown::plain;
 
 constexpr size_t kLanesShown = 8;
 constexpr size_t kFindingsShown = 8;
@@ -17,57 +21,6 @@ constexpr size_t kFindingsBesideCause = 5;  ///< where a diagnosis sums them up
 constexpr size_t kLayersShown = 8;
 constexpr size_t kErrorsShown = 2;
 constexpr size_t kSumsShown = 3;
-
-bool is_control(char c) { return (c >= 0 && c < ' ') || c == 0x7f; }
-
-/// Returns text for a line or a table cell, escaped so that nothing in it acts as markup.
-std::string plain(const std::string& text) {
-  std::string out;
-  for (char c : text) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '|':
-      case '*':
-      case '_':
-      case '`':
-      case '[':
-      case ']':
-      case '\\':
-      case '#':
-      case '~':
-        out += '\\';
-        out += c;
-        break;
-      default:
-        out += is_control(c) ? ' ' : c;
-    }
-  }
-  return out;
-}
-
-/// Returns a code span. A backtick inside would end it.
-std::string code(const std::string& text) {
-  std::string out = "`";
-  for (char c : text) {
-    if (c == '`')
-      out += '\'';
-    else if (c == '|')
-      out += "\\|";  // a table splits cells before it reads code spans
-    else if (is_control(c))
-      out += ' ';
-    else
-      out += c;
-  }
-  return out + "`";
-}
 
 const std::string& lane_of(const Report& report, int lane) {
   return report.lanes[static_cast<size_t>(lane)].name;

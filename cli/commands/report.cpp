@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// `halfscope report`: a run explained, as HTML, Markdown, JSON or CSV, its tables as CSV, a folder
-// for TensorBoard, and a gate for continuous integration, as text, JSON, JUnit and SARIF.
+// `halfscope report`: a run or a study explained, as HTML, Markdown, JSON or CSV; of a run also its
+// tables as CSV, a folder for TensorBoard, and a gate for continuous integration, as text, JSON,
+// JUnit and SARIF.
 #include "analysis/report/report.h"
 
 #include <fmt/format.h>
@@ -15,8 +16,10 @@
 #include "analysis/export/tensorboard.h"
 #include "analysis/gate/gate.h"
 #include "analysis/rules/rules.h"
+#include "analysis/study/study_view.h"
 #include "cli/args/arguments.h"
 #include "cli/commands/command.h"
+#include "cli/tasks/study_report.h"
 #include "cli/terminal/output.h"
 #include "core/error.h"
 
@@ -112,7 +115,40 @@ void write_event_files(const ReportOptions& options, const RunView& run, LazyRep
   write_tensorboard(run, findings, options.tensorboard);
 }
 
+/// Refuses what a study does not have.
+int report_of_study(const ReportOptions& options) {
+  const std::pair<const char*, const std::string&> of_runs[] = {
+      {"--steps", options.steps},
+      {"--stats", options.stats},
+      {"--sums", options.sums},
+      {"--kernels", options.kernels},
+      {"--tensorboard", options.tensorboard},
+      {"--gate", options.gate},
+      {"--baseline", options.baseline},
+      {"--junit", options.junit},
+      {"--sarif", options.sarif},
+      {"--fail-on", options.fail_on}};
+  for (const auto& [flag, value] : of_runs) {
+    if (value.empty()) continue;
+    throw usage_error(fmt::format("{} does not apply to a study", flag),
+                      "use it on the run file of one trial");
+  }
+  report_study({.study = options.run,
+                .html = options.html,
+                .md = options.md,
+                .json = options.json,
+                .csv = options.csv,
+                .force = options.force,
+                .quiet = options.quiet,
+                .summary = options.summary});
+  return 0;
+}
+
 int report_command(const ReportOptions& options) {
+  if (options.summary && options.quiet) {
+    throw usage_error("--summary and --quiet exclude each other", "leave out one of them");
+  }
+  if (is_study(options.run)) return report_of_study(options);
   const ResultFile results[] = {{options.html, report_html},
                                 {options.md, report_markdown},
                                 {options.json, report_json},
@@ -142,9 +178,6 @@ int report_command(const ReportOptions& options) {
     check_tensorboard_folder(options.tensorboard, options.force);
   }
   check_distinct(files);
-  if (options.summary && options.quiet) {
-    throw usage_error("--summary and --quiet exclude each other", "leave out one of them");
-  }
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
   const std::optional<Gate> gate = gate_of(options);
   const RunView run = RunView::open(options.run);
@@ -172,16 +205,20 @@ int report_command(const ReportOptions& options) {
 
 void add_report(CLI::App& app, Invocation& call) {
   auto options = std::make_shared<ReportOptions>();
-  CLI::App* sub = app.add_subcommand("report", "Explain a run as HTML, Markdown, JSON or CSV");
+  CLI::App* sub =
+      app.add_subcommand("report", "Explain a run or a study as HTML, Markdown, JSON or CSV");
   sub->footer(
       "Example:  halfscope report run.hscope --html report.html\n"
-      "          halfscope report run.hscope --gate gate.json --baseline main.hscope");
-  add_run_file(*sub, options->run);
+      "          halfscope report run.hscope --gate gate.json --baseline main.hscope\n"
+      "          halfscope report my-study --html report.html");
+  add_run_file(*sub, options->run)
+      ->description("Run file, or the folder of a study (`halfscope sweep`)");
   add_output(*sub, "--html", options->html, "*.html", "Write one self-contained page");
   add_output(*sub, "--md", options->md, "*.md",
              "Write Markdown, short enough for a pull request [printed]");
   add_output(*sub, "--json", options->json, "*.json", "Write everything as JSON, for programs");
-  add_output(*sub, "--csv", options->csv, "*.csv", "Write the table of layers");
+  add_output(*sub, "--csv", options->csv, "*.csv",
+             "Write the table of layers, or of a study's trials");
   const auto table = [&](const char* flag, std::string& file, const char* rows) {
     add_output(*sub, flag, file, "*.csv", rows)->group("Tables, as CSV");
   };

@@ -86,9 +86,9 @@ const std::vector<AppAction>& app_actions() {
       {"Run", "Try the edited plan", "Ctrl+T", [](App& app) { app.try_plan(); }, true},
       {"Run", "Stop the training", "", [](App& app) { app.stop_trial(); }, false},
       {"Run", "Save the edited plan ...", "Ctrl+S", [](App& app) { app.choose_plan(); }, true},
-      {"Run", "Close run", "Ctrl+W", [](App& app) { app.close_run(); }, true},
+      {"Run", "Close run", "Ctrl+W", [](App& app) { app.close_run(); }, false},
       {"Run", "Quit", "Ctrl+Q", [](App& app) { app.quit(); }, false},
-      {"Export", "HTML report ...", "Ctrl+E", [](App& app) { app.choose_report(); }, true},
+      {"Export", "HTML report ...", "Ctrl+E", [](App& app) { app.choose_report(); }, false},
       {"Export", "Window as PNG ...", "Ctrl+I", [](App& app) { app.choose_picture(); }, false},
       {"Export", "Share card ...", "", [](App& app) { app.choose_share_card(); }, true},
       {"Export", "Spectrum as SVG ...", "",
@@ -146,6 +146,7 @@ const std::vector<AppAction>& app_actions() {
       {"View", "Smaller text", "Ctrl+-", [](App& app) { app.scale_by(1.0f / 1.1f); }, false},
       {"View", "Default text size", "Ctrl+0", [](App& app) { app.scale_by(0.0f); }, false},
       {"View", "Dark or light theme", "Ctrl+D", [](App& app) { app.toggle_theme(); }, false},
+      {"Go", "Study of this run", "U", [](App& app) { app.show_study(); }, false},
       {"Go", "Back", "Alt+Left", [](App& app) { app.back(); }, true},
       {"Go", "Forward", "Alt+Right", [](App& app) { app.forward(); }, true},
       {"Go", "Previous step", "[", [](App& app) { app.step_by(-1); }, true},
@@ -209,7 +210,12 @@ void App::choose_added_run() {
 }
 
 void App::choose_report() {
-  if (!run_ || !run_->report()) return;
+  dialog_study_ = shows_study() ? study_ : nullptr;
+  if (dialog_study_) {
+    purpose_ = Purpose::save_report;
+    return dialog_.open("Save the report", ".html", true, "study.html");
+  }
+  if (!has_run() || !run_->report()) return;
   hold_for_dialog();
   purpose_ = Purpose::save_report;
   dialog_.open("Save the report", ".html", true,

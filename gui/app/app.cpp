@@ -47,6 +47,8 @@ void App::remember() {
 }
 
 void App::open(const std::string& file) {
+  if (is_study(file)) return open_study(file);
+  on_study_ = false;
   remember();
   retire(std::move(run_loader_));
   run_loader_ = std::make_unique<Loader>(file, options_.wake);
@@ -132,8 +134,10 @@ void App::show(std::shared_ptr<const RunModel> run, std::shared_ptr<const RunMod
 }
 
 void App::close_run() {
+  if (on_study_) return close_study();
   remember();
-  show(nullptr);
+  on_study_ = has_study();
+  show(nullptr, nullptr);
   remove_added_runs();
   view_ = {};
   history_ = {};
@@ -237,6 +241,7 @@ void App::picture_saved(const std::string& file, const std::string& problem) {
 }
 
 std::string App::title() const {
+  if (shows_study()) return study_->facts().title + " - HalfScope";
   return run_ ? name_of(run_->file()) + " - HalfScope" : std::string("HalfScope");
 }
 
@@ -323,7 +328,11 @@ void App::save(const std::string& file) {
       draw_share_card_to(file);
       return;
     case Purpose::save_report:
-      write_output_file(file, report_html(*dialog_run_->report()), true);
+      write_output_file(file,
+                        dialog_study_ ? study_html(dialog_study_->view(), dialog_study_->facts(),
+                                                   study_links_from(file, dialog_study_->file()))
+                                      : report_html(*dialog_run_->report()),
+                        true);
       break;
     case Purpose::save_plan:
       write_output_file(file, edited_plan(dialog_lane_, dialog_edits_) + "\n", true);
@@ -364,6 +373,7 @@ void App::drop(const std::vector<std::string>& files) {
   if (files.empty()) return;
   dialog_.close();
   open(files[0]);
+  if (on_study_) return;  // it has runs enough
   if (files.size() > 1) open_baseline(files[1]);
   for (size_t i = 2; i < files.size(); ++i) add_run(files[i]);
 }
@@ -378,11 +388,12 @@ void App::retire(std::unique_ptr<Loader> loader) {
 void App::frame() {
   std::erase_if(retired_, [](const auto& loader) { return loader->stopped(); });
   poll_models();
+  poll_study();
   poll_card();
   view_.begin_frame();
   lab_.moving = false;  // its tabs set it while they are drawn
   handle_keys();
-  if (run_) play(view_, *run_, static_cast<double>(ImGui::GetIO().DeltaTime), play_clock_);
+  if (has_run()) play(view_, *run_, static_cast<double>(ImGui::GetIO().DeltaTime), play_clock_);
 
   const ImGuiViewport& viewport = *ImGui::GetMainViewport();
   ImGui::SetNextWindowPos(viewport.Pos);
@@ -397,7 +408,9 @@ void App::frame() {
     return;
   }
   draw_menu_bar();
-  if (run_ && run_->lane_count() > 0) {
+  if (shows_study()) {
+    draw_study_page();
+  } else if (!on_study_ && run_ && run_->lane_count() > 0) {
     draw_run();
   } else {
     draw_welcome();
@@ -420,7 +433,7 @@ void App::frame() {
   std::vector<Request> requests;
   requests.swap(requests_);
   for (const Request& request : requests) answer(request);
-  if (!ImGui::IsAnyMouseDown() && run_) history_.note(view_);
+  if (!ImGui::IsAnyMouseDown() && has_run()) history_.note(view_);
 }
 
 void App::make_demo() {

@@ -23,6 +23,7 @@
 #include "gui/panels/panel.h"
 #include "gui/state/settings.h"
 #include "gui/state/view_state.h"
+#include "gui/study/study_page.h"
 #include "gui/widgets/textures.h"
 #include "gui/widgets/theme.h"
 
@@ -40,7 +41,8 @@ class App {
   App(const App&) = delete;
   App& operator=(const App&) = delete;
 
-  /// Opens a run file and closes the others. A running trial continues.
+  /// Opens a run file and closes the others, or a study. A running trial continues, and a study
+  /// stays open behind the runs of its trials.
   void open(const std::string& file);
   void open_baseline(const std::string& file);
   /// Adds the loss of another run to the loss chart.
@@ -50,7 +52,8 @@ class App {
   /// compare it with, and more that only add their loss.
   void drop(const std::vector<std::string>& files);
   /// Shows models that are already loaded, as in tests.
-  void show(std::shared_ptr<const RunModel> run, std::shared_ptr<const RunModel> baseline = {});
+  void show(std::shared_ptr<const RunModel> run, std::shared_ptr<const RunModel> baseline);
+  void show(std::shared_ptr<const StudyModel> study);
 
   /// Prepares a frame, before NewFrame. Returns true if the font atlas is new and must be uploaded.
   bool prepare(float display_scale);
@@ -78,13 +81,16 @@ class App {
   Settings& settings() noexcept { return settings_; }
   const RunModel* run() const noexcept { return run_.get(); }
   const RunModel* baseline() const noexcept { return baseline_.get(); }
+  const StudyModel* study() const noexcept { return study_.get(); }
+  StudyState& study_state() noexcept { return study_state_; }
+  bool shows_study() const noexcept { return on_study_ && study_ != nullptr; }
   /// Draws the share card instead of everything else, once the run's report is there.
   void show_share_card() noexcept { share_card_ = true; }
   const Trial* trial() const noexcept { return trial_.get(); }
   FloatLab& lab() noexcept { return lab_; }
   /// Returns why the run file cannot be read, and what to do; "" if it can be.
-  const std::string& load_error() const noexcept { return load_error_; }
-  const std::string& load_hint() const noexcept { return load_hint_; }
+  const std::string& load_error() const noexcept { return on_study_ ? study_error_ : load_error_; }
+  const std::string& load_hint() const noexcept { return on_study_ ? study_hint_ : load_hint_; }
   /// Returns true while the run to compare with or an added one is still being read.
   bool reads_others() const;
   /// Returns why one of those cannot be read, and what to do; empty if all can be.
@@ -151,9 +157,18 @@ class App {
   /// Shows the steps in which the selected tensor, else the layer, has values of the heatmap's
   /// kind.
   void zoom_to_selection();
-  bool has_run() const noexcept { return run_ != nullptr; }
+  /// Goes back to the study that is open, if there is one.
+  void show_study();
+  /// Returns whether a run is on the screen.
+  bool has_run() const noexcept { return run_ != nullptr && !on_study_; }
+  bool has_study() const noexcept { return study_ != nullptr || study_loader_ != nullptr; }
 
  private:
+  void open_study(const std::string& file);
+  void close_study();
+  void poll_study();
+  void draw_study_page();
+  void draw_study_status();
   void poll_models();
   void poll_added_runs();
   std::vector<const Loader*> others() const;
@@ -227,6 +242,13 @@ class App {
   std::string load_error_, load_hint_, baseline_error_;
   bool loading_ = false;
   std::vector<std::unique_ptr<Loader>> retired_;  ///< that still read
+  std::unique_ptr<StudyLoader> study_loader_;
+  std::vector<std::unique_ptr<StudyLoader>> retired_studies_;  ///< that still read
+  std::shared_ptr<const StudyModel> study_;
+  StudyState study_state_;
+  int64_t study_generation_ = -1;
+  std::string study_error_, study_hint_;
+  bool on_study_ = false;  ///< its page is shown, or will be once it is read
   std::unique_ptr<Trial> trial_;
   std::vector<std::unique_ptr<Trial>> ending_;  ///< that were asked to stop
   enum class Leaving : uint8_t { no, asking, stopping };
@@ -252,6 +274,7 @@ class App {
   Purpose purpose_ = Purpose::open_run;
   // Subject of the open dialog: another run may be open when it is answered.
   std::shared_ptr<const RunModel> dialog_run_;
+  std::shared_ptr<const StudyModel> dialog_study_;
   LaneInfo dialog_lane_{};
   PlanEdit dialog_edits_{};
   std::string text_;  ///< what save_text will write

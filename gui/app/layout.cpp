@@ -99,19 +99,31 @@ void App::draw_menu_bar() {
 }
 
 void App::draw_screen_choice() {
-  if (!run_) return;
+  if (!run_ && !study_) return;
   ImGui::SameLine(0, 18 * scale());
-  if (ui::segment("screen/spectrum", "Spectrum", view_.screen == Screen::spectrum))
-    view_.screen = Screen::spectrum;
+  if (study_) {
+    if (ui::segment("screen/study", "Study", on_study_)) on_study_ = true;
+    ui::tip("All trainings of the study (U goes back to them).");
+    if (!run_) return;
+    ImGui::SameLine(0, 3 * scale());
+  }
+  const auto choose = [this](Screen screen) {
+    view_.screen = screen;
+    on_study_ = false;
+  };
+  if (ui::segment("screen/spectrum", "Spectrum", !on_study_ && view_.screen == Screen::spectrum)) {
+    choose(Screen::spectrum);
+  }
   ui::tip("The whole network as one picture (V switches).");
   ImGui::SameLine(0, 3 * scale());
-  if (ui::segment("screen/details", "Details", view_.screen == Screen::details))
-    view_.screen = Screen::details;
+  if (ui::segment("screen/details", "Details", !on_study_ && view_.screen == Screen::details))
+    choose(Screen::details);
   ui::tip("Layers, heatmap, histograms, recommendations and events (V switches).");
 }
 
 void App::draw_status() {
-  if (!run_) return;
+  if (shows_study()) return draw_study_status();
+  if (!run_ || on_study_) return;
   const std::string file = std::filesystem::path(run_->file()).filename().string();
   const RunInfo& info = run_->view().info();
   std::string against;
@@ -487,11 +499,14 @@ void App::draw_welcome() {
                    "See which layer fails in reduced precision, why, and how to fix it.");
   ImGui::PopStyleColor();
   ImGui::Dummy({0, 12 * unit});
-  if (!load_error_.empty()) {
+  if (!load_error().empty()) {
     ImGui::PushStyleColor(ImGuiCol_Text, theme_->bad);
-    ui::text_wrapped("welcome/error", load_error_);
+    ui::text_wrapped("welcome/error", load_error());
     ImGui::PopStyleColor();
-    if (!load_hint_.empty()) ui::text_wrapped("welcome/hint", load_hint_);
+    if (!load_hint().empty()) ui::text_wrapped("welcome/hint", load_hint());
+    ImGui::Dummy({0, 12 * unit});
+  } else if (on_study_) {
+    ui::text("welcome/loading", "Reading " + study_loader_->file());
     ImGui::Dummy({0, 12 * unit});
   } else if (run_loader_ && loading_) {
     ui::text("welcome/loading", trial_ && trial_->running()
@@ -513,7 +528,7 @@ void App::draw_welcome() {
     ImGui::PopTextWrapPos();
     ImGui::PopStyleColor();
   };
-  line("welcome/open", "Open a run ...", "or drop a .hscope file onto the window",
+  line("welcome/open", "Open a run ...", "or drop a .hscope file or a study's folder",
        [this] { choose_run(); });
   line("welcome/demo", "Train a demo run", "a small network that fails in fp16",
        [this] { make_demo(); });

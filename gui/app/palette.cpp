@@ -129,7 +129,7 @@ void App::draw_palette() {
     palette_row_ = 0;
   }
   std::vector<Entry> found;
-  for (Entry& entry : entries_of(*this, run_.get(), selection())) {
+  for (Entry& entry : entries_of(*this, has_run() ? run_.get() : nullptr, selection())) {
     std::optional<FuzzyMatch> match = fuzzy_match(entry.text, palette_text_);
     if (!match) continue;
     entry.score = match->score;

@@ -336,7 +336,8 @@ void Line::run() {
 
 void wait_for_run(const ScriptStage& stage, bool with_report) {
   const auto ready = [&] {
-    const RunModel* run = stage.app.run();
+    if (stage.app.shows_study()) return true;
+    const RunModel* run = stage.app.has_run() ? stage.app.run() : nullptr;
     return run != nullptr && (!with_report || run->report() != nullptr) &&
            !stage.app.reads_others();
   };

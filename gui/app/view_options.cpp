@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "analysis/output_file.h"
+#include "analysis/study/study_view.h"
 #include "core/error.h"
 
 namespace halfscope::gui {
@@ -38,7 +39,8 @@ std::optional<std::pair<int, int>> parse_size(const std::string& text) {
 
 void add_view_options(CLI::App& app, ViewOptions& options) {
   app.add_option("run", options.runs,
-                 "Run file to open, a second one to compare it with, and more whose loss is added")
+                 "Run file to open, a second one to compare it with, and more whose loss is added; "
+                 "or the folder of a study")
       ->expected(0, -1)  // too many get an answer in words
       ->type_name("RUN");
   app.add_option("--lab", options.lab,
@@ -98,6 +100,15 @@ void check_view_options(ViewOptions& options) {
       throw Error(fmt::format("cannot open '{}': file not found", file),
                   "record a run with `halfscope train --out RUN`");
     }
+  }
+  for (size_t i = 0; i < options.runs.size(); ++i) {
+    if (!is_study(options.runs[i])) continue;
+    if (!options.share.empty()) {
+      throw usage_error("--share needs a run, but '" + options.runs[i] + "' is a study",
+                        "pass the run file of one trial");
+    }
+    if (options.runs.size() == 1) continue;
+    throw usage_error("a study is opened alone", "remove '" + options.runs[i == 0 ? 1 : i] + "'");
   }
   for (const std::string& picture : {options.screenshot, options.share}) {
     if (!picture.empty()) check_picture(options, picture);

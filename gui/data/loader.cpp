@@ -44,18 +44,21 @@ Signature signature_of(const std::string& file) {
 
 }  // namespace
 
-Loader::Loader(std::string file, std::function<void()> wake)
+template <class Model>
+FileLoader<Model>::FileLoader(std::string file, std::function<void()> wake)
     : file_(std::move(file)), wake_(std::move(wake)), thread_([this] {
         follow();
         stopped_ = true;
       }) {}
 
-Loader::~Loader() {
+template <class Model>
+FileLoader<Model>::~FileLoader() {
   ask_to_stop();
   thread_.join();
 }
 
-void Loader::ask_to_stop() {
+template <class Model>
+void FileLoader<Model>::ask_to_stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -63,12 +66,14 @@ void Loader::ask_to_stop() {
   stop_signal_.notify_all();
 }
 
-Loader::State Loader::state() const {
+template <class Model>
+typename FileLoader<Model>::State FileLoader<Model>::state() const {
   const std::lock_guard lock(mutex_);
   return state_;
 }
 
-void Loader::publish(std::shared_ptr<const RunModel> model, bool loading) {
+template <class Model>
+void FileLoader<Model>::publish(std::shared_ptr<const Model> model, bool loading) {
   {
     const std::lock_guard lock(mutex_);
     state_.model = std::move(model);
@@ -80,7 +85,8 @@ void Loader::publish(std::shared_ptr<const RunModel> model, bool loading) {
   if (wake_) wake_();
 }
 
-void Loader::fail(const std::string& error, const std::string& hint) {
+template <class Model>
+void FileLoader<Model>::fail(const std::string& error, const std::string& hint) {
   {
     const std::lock_guard lock(mutex_);
     state_.loading = false;
@@ -92,17 +98,28 @@ void Loader::fail(const std::string& error, const std::string& hint) {
   if (wake_) wake_();
 }
 
-void Loader::load_once() {
+template <>
+void FileLoader<RunModel>::read() {
+  auto view = std::make_shared<const RunView>(RunView::open(file_));
+  // Publish a first model at once and the rules' report a little later. Never replace a model with
+  // a verdict by one without.
+  if (!state().model) publish(RunModel::make(file_, view, false), true);
+  {
+    const std::lock_guard lock(mutex_);
+    if (stop_) return;
+  }
+  publish(RunModel::make(file_, view, true), false);
+}
+
+template <>
+void FileLoader<StudyModel>::read() {
+  publish(StudyModel::make(file_, StudyView::open(file_)), false);
+}
+
+template <class Model>
+void FileLoader<Model>::load_once() {
   try {
-    auto view = std::make_shared<const RunView>(RunView::open(file_));
-    // Publish a first model at once and the rules' report a little later. Never replace a model
-    // with a verdict by one without.
-    if (!state().model) publish(RunModel::make(file_, view, false), true);
-    {
-      const std::lock_guard lock(mutex_);
-      if (stop_) return;
-    }
-    publish(RunModel::make(file_, view, true), false);
+    read();
   } catch (const Error& error) {
     fail(error.what(), error.hint());
   } catch (const std::bad_alloc&) {
@@ -113,7 +130,8 @@ void Loader::load_once() {
   }
 }
 
-void Loader::follow() {
+template <class Model>
+void FileLoader<Model>::follow() {
   Signature seen;
   bool first = true, was_live = false;
   Clock::duration pause = kPoll;
@@ -141,5 +159,8 @@ void Loader::follow() {
     if (stop_signal_.wait_for(lock, pause, [this] { return stop_; })) return;
   }
 }
+
+template class FileLoader<RunModel>;
+template class FileLoader<StudyModel>;
 
 }  // namespace halfscope::gui

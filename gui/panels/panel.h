@@ -111,6 +111,10 @@ const Finding* worst_finding(const Report& report) noexcept;
 /// Selects the lane, layer, tensor and step of the finding.
 void go_to_finding(ViewState& view, const RunModel& run, const Finding& finding);
 
+/// Returns the state as words and a shape, so that it does not depend on colour alone. `early`: a
+/// healthy run has few steps.
+const char* verdict_badge(Verdict::State state, bool early, bool unicode);
+
 /// Returns the number of rows in the list of recommendations.
 size_t recommendation_count(const Frame& frame);
 

@@ -15,8 +15,17 @@ namespace {
 
 constexpr const char* kTry = "Try the fix";
 
-/// Returns the state as words and a shape, so that it does not depend on colour alone.
-const char* badge(Verdict::State state, bool early, bool unicode) {
+/// Returns the text, or its beginning with "..." if it is wider than `width`.
+std::string beginning_of(ImFont& font, const std::string& text, float width) {
+  if (text_size(font, text).x <= width) return text;
+  std::string shorter = text;
+  while (!shorter.empty() && text_size(font, shorter + "...").x > width) shorter.pop_back();
+  return shorter + "...";
+}
+
+}  // namespace
+
+const char* verdict_badge(Verdict::State state, bool early, bool unicode) {
   switch (state) {
     case Verdict::State::healthy:
       if (early) return unicode ? "\u25cb healthy so far" : "o healthy so far";
@@ -32,16 +41,6 @@ const char* badge(Verdict::State state, bool early, bool unicode) {
   }
   return "";
 }
-
-/// Returns the text, or its beginning with "..." if it is wider than `width`.
-std::string beginning_of(ImFont& font, const std::string& text, float width) {
-  if (text_size(font, text).x <= width) return text;
-  std::string shorter = text;
-  while (!shorter.empty() && text_size(font, shorter + "...").x > width) shorter.pop_back();
-  return shorter + "...";
-}
-
-}  // namespace
 
 const Finding* worst_finding(const Report& report) noexcept {
   const Finding* worst = nullptr;
@@ -127,7 +126,7 @@ void draw_verdict(const Frame& frame) {
   const ImU32 ink = promise ? theme.verdict(verdict.state) : theme.accent;
   const ImU32 ground = promise ? theme.verdict_soft(verdict.state) : theme.accent_soft;
   ImGui::PushFont(frame.fonts.bold);
-  const char* state = badge(verdict.state, early, frame.fonts.unicode);
+  const char* state = verdict_badge(verdict.state, early, frame.fonts.unicode);
   const float badge_width = ImGui::CalcTextSize(state).x;
   const bool narrow = width < 520 * scale;
   const float button_width =

@@ -39,19 +39,23 @@ void Canvas::polygon(std::span<const ImVec2> points, ImU32 color) {
 }
 
 void Canvas::area(std::span<const ImVec2> line, float base, ImU32 color) {
-  if (line.size() < 2) return;
-  const int pieces = static_cast<int>(line.size()) - 1;
+  std::vector<ImVec2> below(line.begin(), line.end());
+  for (ImVec2& point : below) point.y = base;
+  band(line, below, color);
+}
+
+void Canvas::band(std::span<const ImVec2> above, std::span<const ImVec2> below, ImU32 color) {
+  if (above.size() < 2 || below.size() != above.size()) return;
+  const int pieces = static_cast<int>(above.size()) - 1;
   const ImVec2 white = list_._Data->TexUvWhitePixel;
   list_.PrimReserve(6 * pieces, 4 * pieces);
-  for (size_t i = 0; i + 1 < line.size(); ++i) {
-    const ImVec2 left = line[i], right = line[i + 1];
-    list_.PrimQuadUV(left, right, {right.x, base}, {left.x, base}, white, white, white, white,
+  for (size_t i = 0; i + 1 < above.size(); ++i) {
+    list_.PrimQuadUV(above[i], above[i + 1], below[i + 1], below[i], white, white, white, white,
                      color);
   }
   if (target_ == nullptr) return;
-  std::vector<ImVec2> outline(line.begin(), line.end());
-  outline.push_back({line.back().x, base});
-  outline.push_back({line.front().x, base});
+  std::vector<ImVec2> outline(above.begin(), above.end());
+  outline.insert(outline.end(), below.rbegin(), below.rend());
   target_->svg.polygon(outline, color);
 }
 

@@ -34,6 +34,8 @@ class Canvas {
   void polygon(std::span<const ImVec2> points, ImU32 color);
   /// Fills between a line that runs to the right and the height `base`.
   void area(std::span<const ImVec2> line, float base, ImU32 color);
+  /// Fills between two lines that run to the right, with as many points at the same places.
+  void band(std::span<const ImVec2> above, std::span<const ImVec2> below, ImU32 color);
   void circle(ImVec2 center, float radius, ImU32 color);
   /// Draws one line of text with its top left corner at `place`, rounded to whole pixels.
   void text(ImFont& font, ImVec2 place, ImU32 color, std::string_view text, bool bold = false);

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "analysis/recorder.h"
+#include "analysis/study/study_file.h"
 #include "gui/app/child_process.h"
 #include "tests/analysis/sample_run.h"
+#include "tests/report/study_fixtures.h"
 
 #define STBI_ONLY_PNG
 #define STB_IMAGE_IMPLEMENTATION
@@ -99,6 +101,28 @@ TEST_F(ViewProgram, WritesAPictureOfARun) {
   EXPECT_GT(picture.colors(), 100u) << "text, bars and a heatmap";
   EXPECT_EQ(picture.at(999, 350, 3), 255);
   EXPECT_GT(picture.at(3, 350, 0), 200) << "light ground";
+}
+
+TEST_F(ViewProgram, AStudyIsOpenedAlone) {
+  if (const std::string why = no_opengl(); !why.empty()) GTEST_SKIP() << why;
+  const StudyView study = test::sample_study();
+  const std::vector<TrialSpec> specs(study.trials().begin(), study.trials().end());
+  const std::string file = (folder_ / "study.sqlite").string();
+  {
+    StudyFile writer(file, study.info(), specs);
+    for (const TrialRow& trial : study.trials()) writer.write(trial.trial, trial);
+    writer.commit();
+  }
+  const auto picture_file = folder_ / "study.png";
+  const Outcome outcome = view({file, "--screenshot", picture_file.string()});
+  ASSERT_EQ(outcome.code, 0) << outcome.said;
+  EXPECT_GT(read_picture(picture_file).colors(), 100u) << "cells, lines and text";
+  const Outcome two = view({file, run_, "--screenshot", (folder_ / "two.png").string()});
+  EXPECT_EQ(two.code, 2);
+  EXPECT_THAT(two.said, HasSubstr("a study is opened alone"));
+  const Outcome card = view({file, "--share", (folder_ / "card.png").string()});
+  EXPECT_EQ(card.code, 2);
+  EXPECT_THAT(card.said, HasSubstr("--share needs a run"));
 }
 
 TEST_F(ViewProgram, AShareCardHasTheSizeOfLinkPictures) {

@@ -71,8 +71,8 @@ constexpr auto kFolders = std::to_array<std::string_view>(
      //
      "python/src",
      //
-     "gui/data", "gui/state", "gui/widgets", "gui/lab", "gui/panels", "gui/app", "gui/web/standard",
-     "gui/web", "gui"});
+     "gui/data", "gui/state", "gui/widgets", "gui/lab", "gui/panels", "gui/study", "gui/app",
+     "gui/web/standard", "gui/web", "gui"});
 
 /// A header belongs to a library if it starts with one of `headers`. It may be included by files
 /// whose path matches one of `places`: "analysis/" is a folder, "core/policy/*.cpp" its sources

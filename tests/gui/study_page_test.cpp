@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT
+// The page of a study without a window: what it says of every kind of study, and what clicks and
+// keys do.
+#include "gui/study/study_page.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <thread>
+
+#include "analysis/recorder.h"
+#include "analysis/study/study_file.h"
+#include "tests/analysis/sample_run.h"
+#include "tests/gui/app_driver.h"
+#include "tests/report/study_fixtures.h"
+
+namespace halfscope::gui {
+namespace {
+
+using test::finish_trial;
+using test::made_study;
+using testing::HasSubstr;
+
+class StudyUser : public AppDriver {
+ public:
+  explicit StudyUser(StudyView study, std::string file = "study/study.sqlite") {
+    app().show(StudyModel::make(std::move(file), std::move(study)));
+    frame(3);
+  }
+  std::string selected() {
+    const std::string& hash = app().study_state().trial;
+    const int trial = app().study()->find(hash);
+    if (trial < 0) return "";
+    return trial_name(app().study()->view(), app().study()->facts(),
+                      app().study()->view().trials()[static_cast<size_t>(trial)]);
+  }
+};
+
+TEST(StudyPage, SaysWhatTheReportSays) {
+  StudyUser user(test::sample_study());
+  const StudyFacts& facts = user.app().study()->facts();
+  EXPECT_EQ(user.text("study/headline"), facts.verdict.headline);
+  EXPECT_EQ(user.text("study/more"), facts.verdict.more);
+  EXPECT_EQ(user.text("study/row/1"), "mixed_float16");
+  EXPECT_EQ(user.text("study/count/1"), "7 of 10");
+  EXPECT_EQ(user.text("study/share/1"), "70% (39.7% to 89.2%)");
+  EXPECT_EQ(user.text("study/cell/1/0"), "fails");
+  EXPECT_EQ(user.text("study/cell/1/9"), "ok");
+  EXPECT_EQ(user.text("study/layer/1/0/tensor"), "conv2 (activation)");
+  EXPECT_EQ(user.text("study/layer/1/0/trials"), "7 of 10");
+  EXPECT_EQ(user.text("study/layer/1/0/step"), "43");
+  EXPECT_FALSE(user.has("study/progress")) << "all have finished";
+  EXPECT_EQ(user.text("status/study"), "plans by seeds   40 trials");
+  EXPECT_EQ(user.app().title(), "plans by seeds - HalfScope");
+}
+
+TEST(StudyPage, BeginsWithATrialThatFails) {
+  StudyUser user(test::sample_study());
+  EXPECT_EQ(user.text("study/trial/title"), "mixed_float16, seed 1");
+  EXPECT_THAT(user.text("study/trial/result"), HasSubstr("fails"));
+  EXPECT_EQ(user.text("study/trial/why"), "conv2 overflows");
+  EXPECT_EQ(user.text("study/fan/title"), "Losses of mixed_float16");
+}
+
+TEST(StudyPage, AClickOnACellSelectsItsTrial) {
+  StudyUser user(test::sample_study());
+  user.click("study/cell/2/4");
+  user.frame(2);
+  EXPECT_EQ(user.selected(), "mixed_bfloat16, seed 5");
+  EXPECT_EQ(user.text("study/trial/gap"), "+2%");
+  EXPECT_EQ(user.text("study/fan/title"), "Losses of mixed_bfloat16");
+  user.hover("study/cell/1/6");
+  user.frame(2);
+  EXPECT_THAT(user.text("study/map/tip"), HasSubstr("mixed_float16, seed 7"));
+  EXPECT_THAT(user.text("study/map/tip"), HasSubstr("gap +200%"));
+}
+
+TEST(StudyPage, ArrowsMoveTheSelection) {
+  StudyUser user(test::sample_study());
+  user.press_named(ImGuiKey_RightArrow);
+  EXPECT_EQ(user.selected(), "mixed_float16, seed 2");
+  user.press_named(ImGuiKey_DownArrow);
+  EXPECT_EQ(user.selected(), "mixed_bfloat16, seed 2");
+  user.press_named(ImGuiKey_LeftArrow);
+  user.press_named(ImGuiKey_LeftArrow);
+  EXPECT_EQ(user.selected(), "mixed_bfloat16, seed 1") << "the edge stops it";
+  user.press_named(ImGuiKey_UpArrow);
+  user.press_named(ImGuiKey_UpArrow);
+  EXPECT_EQ(user.selected(), "float32 (baseline), seed 1");
+}
+
+TEST(StudyPage, PointsRowsAndLayersSelectTheirGroup) {
+  StudyUser user(test::sample_study());
+  user.click("study/point/3");
+  user.frame(2);
+  EXPECT_EQ(user.selected(), "int8_like, seed 1");
+  user.click("study/row/2");
+  user.frame(2);
+  EXPECT_EQ(user.selected(), "mixed_bfloat16, seed 1");
+  user.click("study/layer/1/0");
+  user.frame(2);
+  EXPECT_EQ(user.selected(), "mixed_float16, seed 1");
+}
+
+TEST(StudyPage, CopiesTheCommandOfATrial) {
+  StudyUser user(test::sample_study());
+  user.click("study/copy");
+  user.frame(2);
+  EXPECT_THAT(ImGui::GetClipboardText(),
+              HasSubstr("halfscope train --plan mixed_float16 --seed 1 --out trials/"));
+}
+
+TEST(StudyPage, ShowsHowMuchOfAStudyIsFinished) {
+  StudyUser none(test::partial_study(0));
+  EXPECT_EQ(none.text("study/headline"), "No trial has finished yet.");
+  EXPECT_EQ(none.text("study/progress"), "0 of 40 trials finished");
+  EXPECT_EQ(none.text("study/cost/empty"), "No trial has finished yet.");
+  EXPECT_EQ(none.text("study/layers/empty"), "No trial has finished yet.");
+  EXPECT_TRUE(none.has("study/trial/waiting"));
+  EXPECT_FALSE(none.has("study/open")) << "it has no run yet";
+  StudyUser some(test::partial_study(3));
+  EXPECT_EQ(some.text("study/progress"), "12 of 40 trials finished");
+  EXPECT_EQ(some.text("study/cell/2/2"), "ok");
+  EXPECT_EQ(some.text("study/cell/2/3"), "waiting");
+}
+
+TEST(StudyPage, DrawsEveryKindOfStudyInEverySize) {
+  const auto all_nan = [](TrialRow& trial, int, int) {
+    finish_trial(trial, std::nan(""), 16.0);
+    for (CurvePoint& point : trial.curve) point.loss = std::nanf("");
+  };
+  const auto baselines = [](TrialRow& trial, int plan, int) {
+    if (plan < 0) finish_trial(trial, 1.0, 32.0);
+  };
+  const auto failed = [](TrialRow& trial, int, int) {
+    trial.status = TrialStatus::failed;
+    trial.error = "not enough memory";
+  };
+  const auto good = [](TrialRow& trial, int, int) { finish_trial(trial, 1.0, 16.0); };
+  const StudyView studies[] = {
+      test::sample_study(),
+      test::partial_study(1),
+      made_study({"a", "b"}, 3, all_nan),
+      made_study({"a"}, 1, baselines),
+      made_study({"a"}, 2, failed),
+      made_study({std::string(300, 'x'), "\x1b[31m\xff<b>%s%n"}, 200, good),
+      made_study(std::vector<std::string>(60, "p"), 2, good),
+      StudyView({}, {})};
+  for (const StudyView& study : studies) {
+    for (const ImVec2 size : {ImVec2{1440, 900}, ImVec2{640, 400}, ImVec2{970, 500}}) {
+      StudyUser user(study);
+      ImGui::GetIO().DisplaySize = size;
+      for (int page = 0; page < 5; ++page) {
+        user.app().study_state().page = page;
+        user.frame(2);
+      }
+      EXPECT_TRUE(user.has("study/headline"));
+    }
+  }
+}
+
+TEST(StudyPage, SmallWindowsShowOnePartAtATime) {
+  StudyUser user(test::sample_study());
+  ImGui::GetIO().DisplaySize = {700, 420};
+  user.frame(2);
+  EXPECT_TRUE(user.has("study/map"));
+  EXPECT_FALSE(user.has("study/cost"));
+  user.click("study/part/Cost");
+  user.frame(2);
+  EXPECT_TRUE(user.has("study/cost"));
+  EXPECT_FALSE(user.has("study/map"));
+}
+
+TEST(StudyPage, ColorsTellFailingFromWaiting) {
+  StudyUser user(test::partial_study(7));
+  std::vector<Request> requests;
+  const StudyFrame frame{.state = user.app().study_state(),
+                         .study = *user.app().study(),
+                         .theme = dark_theme(),
+                         .fonts = user.fonts(),
+                         .scale = 1.0f,
+                         .requests = requests};
+  const ImU32 broken = trial_color(frame, frame.trial(0)),
+              above = trial_color(frame, frame.trial(6));
+  EXPECT_EQ(broken, dark_theme().bad) << "NaN";
+  EXPECT_EQ(above, dark_theme().lost) << "three times the loss";
+  EXPECT_NE(trial_color(frame, frame.trial(10)), trial_color(frame, frame.trial(9)));
+}
+
+// --- Files -------------------------------------------------------------------------------------
+
+/// A study with a folder: the run of the first trial is there.
+class StudyFolderTest : public testing::Test {
+ protected:
+  void write(const StudyView& study) {
+    std::vector<TrialSpec> specs(study.trials().begin(), study.trials().end());
+    StudyFile file(folder_ / "study.sqlite", study.info(), specs);
+    for (const TrialRow& trial : study.trials()) {
+      if (trial.status != TrialStatus::waiting) file.write(trial.trial, trial);
+    }
+    file.commit();
+  }
+  void write_run(const StudyView& study, int trial) {
+    const std::filesystem::path run = folder_ / study.trials()[static_cast<size_t>(trial)].run;
+    std::filesystem::create_directories(run.parent_path());
+    Recorder recorder(run.string());
+    test::send_run(recorder, test::sample_info(), 8);
+  }
+  static bool wait_for(AppDriver& user, const std::function<bool()>& ready) {
+    for (int i = 0; i < 1000; ++i) {
+      user.frame();
+      if (ready()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(StudyFolderTest, OpensAndFollowsAStudyThatIsStillRunning) {
+  write(test::partial_study(3));
+  AppDriver user;
+  user.app().open((folder_ / "").string());
+  ASSERT_TRUE(wait_for(user, [&] { return user.app().shows_study(); }));
+  user.frame(2);
+  EXPECT_EQ(user.text("study/progress"), "12 of 40 trials finished");
+  user.click("study/cell/2/1");
+  user.frame();
+  const std::string selected = user.app().study_state().trial;
+  write(test::sample_study());
+  ASSERT_TRUE(wait_for(user, [&] { return user.app().study()->facts().finished == 40; }));
+  user.frame(2);
+  EXPECT_FALSE(user.has("study/progress"));
+  EXPECT_EQ(user.app().study_state().trial, selected) << "the selection stays";
+}
+
+TEST_F(StudyFolderTest, ADoubleClickOpensTheRunAndUGoesBack) {
+  const StudyView study = test::sample_study();
+  write(study);
+  write_run(study, 0);
+  AppDriver user;
+  user.app().open((folder_ / "study.sqlite").string());
+  ASSERT_TRUE(wait_for(user, [&] { return user.app().shows_study(); }));
+  user.frame(2);
+  user.double_click_at(user.item("study/cell/1/0").center());
+  ASSERT_TRUE(wait_for(user, [&] { return user.app().has_run(); }));
+  user.frame(2);
+  EXPECT_TRUE(user.app().run()->file().ends_with("0000000000002000.hscope"));
+  EXPECT_FALSE(user.has("study/map"));
+  EXPECT_TRUE(user.has("screen/study"));
+  user.press(letter_key('U'));
+  user.frame(2);
+  EXPECT_TRUE(user.has("study/map"));
+  EXPECT_FALSE(user.app().has_run()) << "keys of the run do nothing here";
+  user.click("screen/details");
+  user.frame(2);
+  EXPECT_TRUE(user.has("verdict/headline"));
+  user.app().close_run();
+  user.frame(2);
+  EXPECT_TRUE(user.has("study/map")) << "closing the run goes back to its study";
+  user.app().close_run();
+  user.frame(2);
+  EXPECT_TRUE(user.has("welcome/title"));
+}
+
+TEST_F(StudyFolderTest, EnterOpensTheSelectedRun) {
+  const StudyView study = test::sample_study();
+  write(study);
+  write_run(study, 0);
+  AppDriver user;
+  user.app().open((folder_ / "study.sqlite").string());
+  ASSERT_TRUE(wait_for(user, [&] { return user.app().shows_study(); }));
+  user.frame(2);
+  user.press_named(ImGuiKey_Enter);
+  EXPECT_TRUE(wait_for(user, [&] { return user.app().has_run(); }));
+}
+
+TEST_F(StudyFolderTest, ARunThatIsGoneIsSaidAndTheStudyStaysOpen) {
+  write(test::sample_study());
+  AppDriver user;
+  user.app().open((folder_ / "study.sqlite").string());
+  ASSERT_TRUE(wait_for(user, [&] { return user.app().shows_study(); }));
+  user.frame(2);
+  user.click("study/open");
+  ASSERT_TRUE(wait_for(user, [&] { return !user.app().load_error().empty(); }));
+  user.frame(2);
+  EXPECT_THAT(user.text("welcome/error"), HasSubstr("0000000000002000.hscope"));
+  user.click("screen/study");
+  user.frame(2);
+  EXPECT_TRUE(user.has("study/map"));
+}
+
+}  // namespace
+}  // namespace halfscope::gui

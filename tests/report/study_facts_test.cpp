@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: MIT
+// The facts of a study against values worked out by hand, and intervals against published ones.
+#include "analysis/study/study_facts.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "analysis/study/gap_axis.h"
+#include "tests/report/study_fixtures.h"
+
+namespace halfscope::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(WilsonInterval, AgreesWithPublishedValues) {
+  struct Case {
+    int hits, trials;
+    double low, high;
+  };
+  // R. G. Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in
+  // Medicine 17, 1998, table I, method 3, to its four digits.
+  for (const Case& each : {Case{81, 263, 0.2553, 0.3662}, Case{15, 148, 0.0624, 0.1605},
+                           Case{0, 20, 0.0, 0.1611}, Case{1, 29, 0.0061, 0.1718}}) {
+    const Interval interval = wilson_interval(each.hits, each.trials);
+    EXPECT_NEAR(interval.low, each.low, 5.1e-5) << each.hits;
+    EXPECT_NEAR(interval.high, each.high, 5.1e-5) << each.hits;
+  }
+  // scipy.stats.binomtest(k, n).proportion_ci(0.95, 'wilson'), SciPy 1.15.
+  for (const Case& each :
+       {Case{0, 1, 0.0, 0.793450685622763}, Case{1, 1, 0.206549314377237, 1.0},
+        Case{0, 10, 0.0, 0.277532799862889}, Case{10, 10, 0.722467200137111, 1.0},
+        Case{3, 10, 0.107791267406301, 0.603221852538855},
+        Case{7, 10, 0.396778147461145, 0.892208732593699},
+        Case{5, 20, 0.111861701407666, 0.468700877618744},
+        Case{500, 1000, 0.469069600368104, 0.530930399631896}}) {
+    const Interval interval = wilson_interval(each.hits, each.trials);
+    EXPECT_NEAR(interval.low, each.low, 1e-14) << each.hits << " of " << each.trials;
+    EXPECT_NEAR(interval.high, each.high, 1e-14) << each.hits << " of " << each.trials;
+  }
+  EXPECT_EQ(wilson_interval(0, 0).low, 0.0);
+  EXPECT_EQ(wilson_interval(0, 0).high, 1.0);
+}
+
+TEST(StudyFacts, CountsWhatFailsInWhichGroup) {
+  const StudyView study = sample_study();
+  const StudyFacts facts = make_study_facts(study);
+  ASSERT_EQ(facts.groups.size(), 4u);
+  EXPECT_EQ(facts.groups[0].name, "float32 (baseline)");
+  EXPECT_TRUE(facts.groups[0].baseline);
+  EXPECT_EQ(facts.groups[1].name, "mixed_float16");
+  EXPECT_EQ(facts.planned, 40);
+  EXPECT_EQ(facts.finished, 40);
+  EXPECT_EQ(facts.failing, 7);
+  EXPECT_EQ(facts.groups[1].failing, 7);
+  EXPECT_DOUBLE_EQ(facts.groups[1].failing_share(), 0.7);
+  EXPECT_NEAR(facts.groups[1].interval.low, 0.396778147461145, 1e-14);
+  EXPECT_EQ(facts.groups[2].failing, 0);
+  ASSERT_EQ(facts.groups[1].reasons.size(), 1u);
+  EXPECT_EQ(facts.groups[1].reasons[0].text, "conv2 overflows");
+  EXPECT_EQ(facts.groups[1].reasons[0].trials, 7);
+  // Gaps of mixed_float16: 6 infinite, one of 2, three of 0. The middle two are infinite.
+  EXPECT_EQ(facts.groups[1].gap, std::numeric_limits<double>::infinity());
+  EXPECT_DOUBLE_EQ(*facts.groups[1].least_gap, 0.0);
+  EXPECT_NEAR(*facts.groups[2].gap, 0.02, 1e-12);
+  EXPECT_NEAR(*facts.groups[3].worst_gap, 0.04, 1e-12);
+  // Losses of mixed_bfloat16: 1.02 * (1, 1.01 ... 1.09); the median is 1.02 * 1.045.
+  EXPECT_NEAR(*facts.groups[2].loss, 1.02 * 1.045, 1e-12);
+  EXPECT_EQ(facts.group_of(0), 1);
+  EXPECT_EQ(facts.group_of(39), 0);
+}
+
+TEST(StudyFacts, TheFrontHasWhatNothingElseBeats) {
+  const StudyFacts facts = make_study_facts(sample_study());
+  EXPECT_TRUE(facts.groups[0].on_front) << "the baseline has no gap";
+  EXPECT_FALSE(facts.groups[1].on_front) << "it fails";
+  EXPECT_TRUE(facts.groups[2].on_front);
+  EXPECT_TRUE(facts.groups[3].on_front);
+  EXPECT_EQ(facts.cheapest, 3);
+  // One more plan, as wide as mixed_bfloat16 and with a larger gap.
+  const StudyView beaten = made_study({"a", "b"}, 2, [](TrialRow& trial, int plan, int) {
+    finish_trial(trial, plan < 0 ? 1.0 : plan == 0 ? 1.01 : 1.02, plan < 0 ? 32.0 : 16.0);
+  });
+  const StudyFacts more = make_study_facts(beaten);
+  EXPECT_TRUE(more.groups[1].on_front);
+  EXPECT_FALSE(more.groups[2].on_front);
+}
+
+TEST(StudyFacts, FansHaveTheQuantilesOfTheLosses) {
+  // Losses at the end: 1, 2, 3, 4, 5; numpy.percentile gives 1, 2, 3, 4, 5.
+  const StudyView study = made_study(
+      {"a"}, 5, [](TrialRow& trial, int, int seed) { finish_trial(trial, 1.0 + seed, 16.0); });
+  const StudyFacts facts = make_study_facts(study);
+  const LossBand& end = facts.groups[1].fan.back();
+  EXPECT_EQ(facts.groups[1].fan.size(), 100u);
+  EXPECT_EQ(end.step, 99.0);
+  EXPECT_EQ(end.low, 1.0);
+  EXPECT_EQ(end.lower_quartile, 2.0);
+  EXPECT_EQ(end.median, 3.0);
+  EXPECT_EQ(end.upper_quartile, 4.0);
+  EXPECT_EQ(end.high, 5.0);
+  EXPECT_EQ(end.trials, 5);
+  // numpy.percentile([1, 2, 3, 4], [25, 50, 75]) is 1.75, 2.5, 3.25.
+  const StudyFacts four = make_study_facts(made_study(
+      {"a"}, 4, [](TrialRow& trial, int, int seed) { finish_trial(trial, 1.0 + seed, 16.0); }));
+  const LossBand& last = four.groups[1].fan.back();
+  EXPECT_DOUBLE_EQ(last.lower_quartile, 1.75);
+  EXPECT_DOUBLE_EQ(last.median, 2.5);
+  EXPECT_DOUBLE_EQ(last.upper_quartile, 3.25);
+}
+
+TEST(StudyFacts, LossesThatAreNotFiniteCountAsInfinite) {
+  const StudyFacts facts = make_study_facts(sample_study());
+  const std::vector<LossBand>& fan = facts.groups[1].fan;
+  EXPECT_TRUE(std::isfinite(fan[39].high));
+  EXPECT_TRUE(std::isinf(fan[40].high));
+  EXPECT_TRUE(std::isinf(fan[40].median)) << "6 of 10";
+  EXPECT_TRUE(std::isfinite(fan[40].lower_quartile));
+}
+
+TEST(StudyFacts, ATrainingThatStoppedIsInTheFanUntilThen) {
+  const StudyView study = made_study({"a"}, 2, [](TrialRow& trial, int plan, int seed) {
+    finish_trial(trial, 1.0, 16.0);
+    if (plan != 0 || seed != 0) return;
+    // Fewer points: steps 0, 10 ... 50, on the same line.
+    std::vector<CurvePoint> curve;
+    for (size_t step = 0; step <= 50; step += 10) curve.push_back(trial.curve[step]);
+    trial.curve = curve;
+    trial.error = "the scaler gave up";
+    trial.steps = 51;
+  });
+  const StudyFacts facts = make_study_facts(study);
+  const std::vector<LossBand>& fan = facts.groups[1].fan;
+  EXPECT_EQ(facts.groups[1].failing, 1);
+  ASSERT_EQ(fan.size(), 100u);
+  EXPECT_EQ(fan[50].trials, 2);
+  EXPECT_EQ(fan[51].trials, 1);
+  EXPECT_NEAR(fan[25].low, fan[25].high, 1e-6) << "between two points the curve is straight";
+}
+
+TEST(StudyFacts, NamesTheLayerThatOverflowsFirst) {
+  const StudyFacts facts = make_study_facts(sample_study());
+  ASSERT_EQ(facts.groups[1].first_layers.size(), 1u);
+  const FirstLayer& layer = facts.groups[1].first_layers[0];
+  EXPECT_EQ(layer.layer, "conv2");
+  EXPECT_EQ(layer.role, "activation");
+  EXPECT_EQ(layer.trials, 7);
+  EXPECT_EQ(layer.failing, 7);
+  EXPECT_EQ(layer.median_step, 43.0) << "40 to 46";
+}
+
+TEST(StudyFacts, TheHeadlineNamesWhatFailsWhyAndWhatToUse) {
+  const StudyFacts facts = make_study_facts(sample_study());
+  EXPECT_EQ(facts.verdict.state, Verdict::State::attention);
+  EXPECT_EQ(facts.verdict.headline,
+            "mixed_float16 fails in 7 of 10 seeds because conv2 overflows. The cheapest plan that "
+            "never failed is int8_like.");
+  EXPECT_EQ(facts.verdict.more,
+            "0 failures in 10 seeds still allow a failure rate of up to 27.8% (95% confidence).");
+}
+
+TEST(StudyFacts, SaysHowMuchOfAStudyIsFinished) {
+  const StudyFacts none = make_study_facts(partial_study(0));
+  EXPECT_EQ(none.verdict.headline, "No trial has finished yet.");
+  EXPECT_EQ(none.verdict.more, "0 of 40 trials finished.");
+  EXPECT_EQ(none.verdict.state, Verdict::State::inconclusive);
+  const StudyFacts some = make_study_facts(partial_study(3));
+  EXPECT_THAT(some.verdict.headline, HasSubstr("mixed_float16 fails in 3 of 3 seeds"));
+  EXPECT_THAT(some.verdict.more, HasSubstr("12 of 40 trials finished."));
+  const StudyFacts baselines =
+      make_study_facts(made_study({"a"}, 4, [](TrialRow& trial, int plan, int) {
+        if (plan < 0) finish_trial(trial, 1.0, 32.0);
+      }));
+  EXPECT_EQ(baselines.verdict.headline, "Only baseline trials have finished so far.");
+  EXPECT_EQ(baselines.cheapest, -1);
+}
+
+TEST(StudyFacts, AStudyInWhichAllFailIsBroken) {
+  const StudyFacts facts =
+      make_study_facts(made_study({"a", "b"}, 3, [](TrialRow& trial, int plan, int) {
+        finish_trial(trial, plan < 0 ? 1.0 : 2.0, 16.0);
+      }));
+  EXPECT_EQ(facts.verdict.state, Verdict::State::broken);
+  EXPECT_EQ(facts.verdict.headline,
+            "a fails in 3 of 3 seeds and b in 3 of 3 seeds because its loss ends above the "
+            "baseline's. No plan is safe.");
+  EXPECT_EQ(facts.verdict.more, "");
+  const StudyFacts other =
+      make_study_facts(made_study({"a", "b"}, 3, [](TrialRow& trial, int plan, int) {
+        finish_trial(trial, plan < 0 ? 1.0 : plan == 0 ? 2.0 : std::nan(""), 16.0);
+      }));
+  EXPECT_EQ(other.verdict.headline,
+            "a fails in 3 of 3 seeds and b in 3 of 3 seeds. No plan is safe.");
+  EXPECT_EQ(other.verdict.more,
+            "a: its loss ends above the baseline's. b: its loss is not finite.");
+}
+
+TEST(StudyFacts, AStudyInWhichNothingFailsIsHealthyOnceItIsFinished) {
+  const auto good = [](TrialRow& trial, int plan, int) {
+    finish_trial(trial, 1.0, plan < 0 ? 32.0 : 16.0 - plan);
+  };
+  const StudyFacts facts = make_study_facts(made_study({"a", "b"}, 3, good));
+  EXPECT_EQ(facts.verdict.state, Verdict::State::healthy);
+  EXPECT_EQ(facts.verdict.headline, "No plan fails in any seed. The cheapest plan is b.");
+  const StudyFacts one =
+      make_study_facts(made_study({"a"}, 3, [&](TrialRow& trial, int plan, int seed) {
+        if (seed < 2) good(trial, plan, seed);
+      }));
+  EXPECT_EQ(one.verdict.state, Verdict::State::inconclusive);
+  EXPECT_EQ(one.verdict.headline, "a fails in none of 2 seeds so far.");
+}
+
+TEST(StudyFacts, AFirstOverflowIsAReasonOnlyIfARuleSaysSo) {
+  TrialRow trial;
+  finish_trial(trial, 2.0, 16.0);
+  trial.why = "its loss is 100% above the baseline's";
+  trial.first_bad = {0, "fc2", "activation_grad"};
+  EXPECT_EQ(fail_reason(trial), "its loss ends above the baseline's");
+  trial.cause = "first_non_finite";
+  EXPECT_EQ(fail_reason(trial), "fc2 (activation_grad) is the first to overflow or to become NaN");
+  trial.skipped = 90;
+  EXPECT_EQ(fail_reason(trial),
+            "fc2 (activation_grad) is the first to overflow or to become NaN, and most steps are "
+            "skipped");
+  trial.cause = "gradient_underflow";
+  trial.cause_layer = "conv1";
+  EXPECT_EQ(fail_reason(trial), "gradients of conv1 underflow");
+  trial.cause = "lost_updates";
+  trial.cause_layer = "";
+  EXPECT_EQ(fail_reason(trial), "updates are smaller than half an ulp of the weights");
+  trial = {};
+  finish_trial(trial, std::nan(""), 16.0);
+  EXPECT_EQ(fail_reason(trial), "its loss is not finite");
+  trial.error = "the scaler gave up";
+  trial.why = "its training stopped: the scaler gave up";
+  EXPECT_EQ(fail_reason(trial), "its training stopped: the scaler gave up");
+}
+
+TEST(StudyFacts, GapsInBothDirectionsMayBeNoise) {
+  // Gaps of a: 2 of +10%, 1 of -10%, 1 of 0; of b: 2 of +10%, 2 of 0.
+  const StudyFacts facts =
+      make_study_facts(made_study({"a", "b"}, 4, [](TrialRow& trial, int plan, int seed) {
+        const double below = plan == 0 && seed == 2 ? 0.9 : 1.0;
+        finish_trial(trial, plan < 0 ? 1.0 : seed < 2 ? 1.1 : below, 16.0);
+        trial.first_bad = {1, "fc2", "weight_grad"};
+      }));
+  EXPECT_EQ(facts.groups[1].ahead, 1);
+  EXPECT_EQ(facts.groups[2].ahead, 0);
+  EXPECT_THAT(facts.verdict.more,
+              HasSubstr("Some losses also end more than 5% below the baseline's: a in 1 of 4 "
+                        "seeds. These gaps may be the noise of training"));
+  EXPECT_EQ(facts.groups[1].reasons[0].text, "its loss ends above the baseline's")
+      << "a first overflow explains no finite loss";
+}
+
+TEST(StudyFacts, ABaselineThatFailsAndTrialsThatCannotRunAreSaid) {
+  const StudyFacts facts =
+      make_study_facts(made_study({"a"}, 3, [](TrialRow& trial, int plan, int seed) {
+        finish_trial(trial, plan < 0 && seed == 0 ? std::nan("") : 1.0, 16.0);
+        if (plan == 0 && seed == 1) {
+          trial.status = TrialStatus::failed;
+          trial.error = "not enough memory";
+        }
+      }));
+  EXPECT_THAT(facts.verdict.more, HasSubstr("The baseline itself fails in 1 of 3 seeds"));
+  EXPECT_THAT(facts.verdict.more, HasSubstr("1 trial could not be trained: not enough memory."));
+  EXPECT_EQ(facts.groups[1].not_trained, 1);
+  EXPECT_EQ(facts.groups[1].finished, 2);
+}
+
+TEST(StudyFacts, CombinationsOfOtherAxesAreRows) {
+  StudyInfo info;
+  info.baseline = "float32";
+  info.axes = {{"plan", {"p"}}, {"loss_scale", {"none", "dynamic:65536"}}, {"seed", {"5", "6"}}};
+  std::vector<TrialRow> rows;
+  for (int scale = 0; scale < 2; ++scale) {
+    for (int seed = 0; seed < 2; ++seed) {
+      TrialRow row;
+      row.places = {0, scale, seed};
+      row.base = 4 + seed;
+      finish_trial(row, scale == 0 && seed == 1 ? 2.0 : 1.0, 16.0);
+      rows.push_back(row);
+    }
+  }
+  for (int seed = 0; seed < 2; ++seed) {
+    TrialRow row;
+    row.baseline = true;
+    row.places = {-1, -1, seed};
+    finish_trial(row, 1.0, 32.0);
+    rows.push_back(row);
+  }
+  const StudyFacts facts = make_study_facts(StudyView(info, rows));
+  ASSERT_EQ(facts.groups.size(), 3u);
+  EXPECT_EQ(facts.noun, "combination");
+  EXPECT_EQ(facts.groups[0].name, "float32 (baseline)");
+  EXPECT_EQ(facts.groups[1].name, "loss scale none");
+  EXPECT_EQ(facts.groups[2].name, "loss scale dynamic:65536");
+  EXPECT_EQ(facts.groups[1].failing, 1);
+  EXPECT_EQ(facts.columns, (std::vector<std::string>{"5", "6"}));
+  EXPECT_THAT(facts.verdict.headline,
+              HasSubstr("loss scale none fails in 1 of 2 seeds because its loss ends above"));
+  EXPECT_THAT(facts.verdict.headline, HasSubstr("Only loss scale dynamic:65536 never failed."));
+}
+
+TEST(GapAxis, HasAPlaceForEveryGapAndRoundTicks) {
+  const StudyFacts facts = make_study_facts(sample_study());
+  const GapAxis axis(facts, 0.05);
+  EXPECT_LT(axis.place(0.0), axis.place(0.02));
+  EXPECT_LT(axis.place(0.02), axis.place(0.04));
+  for (const double gap : axis.ticks()) EXPECT_TRUE(axis.shows(gap)) << gap;
+  EXPECT_THAT(axis.ticks(), testing::Contains(0.0));
+  EXPECT_EQ(axis.place(1e9), 1.0);
+  const FanRange range = fan_range(facts);
+  EXPECT_EQ(range.first, 0.0);
+  EXPECT_EQ(range.last, 99.0);
+  EXPECT_LE(range.low, 1.0);
+  EXPECT_GT(fan_range(make_study_facts(partial_study(0))).low,
+            fan_range(make_study_facts(partial_study(0))).high);
+}
+
+}  // namespace
+}  // namespace halfscope::test
