@@ -133,8 +133,7 @@ int run_trial(const StudyPlan& study, const StudyFolder& folder, const SweepFlag
   const StudyTrial& trial = study.trials[static_cast<size_t>(number)];
   folder.make();
   const std::string name = fmt::format("trial {} ({})", number, trial.spec.hash);
-  if (folder.has_run(trial) &&
-      folder.results(study)[static_cast<size_t>(number)].status == TrialStatus::done) {
+  if (folder.is_finished(trial)) {
     if (!flags.quiet) write_out(name + " is already finished\n");
     return 0;
   }
@@ -161,7 +160,7 @@ int print_trials(const StudyPlan& study, const StudyFolder& folder) {
   const std::string program = shell_quoted(program_file());
   std::string text;
   for (const StudyTrial& trial : study.trials) {
-    if (folder.has_run(trial)) continue;
+    if (folder.is_finished(trial)) continue;
     text +=
         fmt::format("{} sweep {} --out {} --trial {}\n", program, shell_quoted(study.file.string()),
                     shell_quoted(folder.path().string()), trial.spec.hash);

@@ -105,9 +105,8 @@ std::set<std::string> StudyFolder::files() const {
   return names;
 }
 
-bool StudyFolder::has_run(const StudyTrial& trial) const {
-  std::error_code ignored;
-  return fs::is_regular_file(folder_ / trial.spec.run, ignored);
+bool StudyFolder::is_finished(const StudyTrial& trial) const {
+  return stored_trial(folder_ / trial.spec.run, trial.spec.hash).has_value();
 }
 
 std::vector<TrialResult> StudyFolder::results(const StudyPlan& study) const {

@@ -32,8 +32,8 @@ class StudyFolder {
   /// Throws Error, of kind usage if the folder has a study without any of these trials, or one that
   /// another version of the program made.
   void check_is_of(const StudyPlan& study) const;
-  /// Returns whether the trial has a run file, without reading it.
-  bool has_run(const StudyTrial& trial) const;
+  /// Returns whether the trial's run file is there and complete.
+  bool is_finished(const StudyTrial& trial) const;
   /// Returns the results of all trials, in the order of the study. Trials that failed have the
   /// status `failed`.
   std::vector<TrialResult> results(const StudyPlan& study) const;

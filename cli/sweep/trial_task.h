@@ -57,7 +57,7 @@ class TrialTrainer final : public TrialServer {
   std::shared_ptr<const Dataset> data_for(const Settings& settings);
   TrialResult train(const TrialTask& task, const Settings& settings);
 
-  /// Those of the last few trials, by the settings that load them.
+  /// The last few that were needed, by the settings that load them.
   std::deque<std::pair<std::string, std::shared_ptr<const Dataset>>> data_;
 };
 

@@ -19,7 +19,7 @@
 #include "analysis/run_view.h"
 #include "analysis/study/study_view.h"
 #include "core/error.h"
-#include "tests/cli/program.h"
+#include "tests/cli/terminal.h"
 
 namespace halfscope {
 namespace {
@@ -365,6 +365,16 @@ TEST(Sweep, GoesOnWithoutTrialsThatCannotBeTrained) {
   study = StudyView::open(bench / "other");
   EXPECT_EQ(study.trials()[0].status, TrialStatus::failed);
   EXPECT_EQ(study.trials()[1].status, TrialStatus::waiting);
+}
+
+TEST(Sweep, ShowsItsProgressOnATerminal) {
+  const Bench bench;
+  write_text(bench / "s.json", study_of(300, 2));
+  const std::string drawn = test::on_terminal(bench, {"sweep", "s.json", "--workers", "1"}, 60);
+  if (drawn.empty()) GTEST_SKIP() << "no pseudo-terminal here";
+  EXPECT_THAT(drawn, HasSubstr("0/6 trials"));
+  EXPECT_THAT(drawn, testing::ContainsRegex("[1-5]/6 trials  [0-9]+s left"));
+  EXPECT_EQ(test::on_terminal(bench, {"sweep", "s.json", "--quiet"}, 60), "");
 }
 
 // A training that overflows is a result.
