@@ -9,6 +9,7 @@
 #include "analysis/rules/text.h"
 #include "analysis/study/gap_axis.h"
 #include "gui/study/study_page.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 

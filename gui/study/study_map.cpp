@@ -10,6 +10,7 @@
 #include "analysis/rules/text.h"
 #include "analysis/study/study_words.h"
 #include "gui/study/study_page.h"
+#include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
 #include "gui/widgets/track.h"
 
