@@ -23,7 +23,7 @@ namespace {
 
 /// Messages repeat names from files, which must not act on a terminal.
 int fail(const std::string& what, const std::string& hint, int code) {
-  if (prints_errors()) {
+  if (is_first_process() || !rank_prefix().empty()) {
     std::cerr << "halfscope: " << rank_prefix() << printable_name(what) << '\n';
     if (!hint.empty()) std::cerr << "hint: " << printable_name(hint) << '\n';
   }
@@ -95,6 +95,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {  // check_arguments() missed it
     throw usage_error(e.what(), "see halfscope --help");
   }
+  const std::string command = words.empty() ? "" : words[0];
+  if (command != "train" && command != "diagnose" && command != "sweep") refuse_job(command);
   return call.action();
 }
 

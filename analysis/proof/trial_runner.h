@@ -84,7 +84,7 @@ inline int trials_at_once(const Backend* backend, const SearchOptions& search) {
 /// Reports the progress of trials. Calls never overlap; steps of several trials may alternate.
 class SharedProgress {
  public:
-  explicit SharedProgress(const ProofProgress& report) : report_(report) {}
+  explicit SharedProgress(ProofProgress report) : report_(std::move(report)) {}
 
   /// Returns the number of a trial that begins.
   int begin() { return ++count_; }
@@ -96,7 +96,7 @@ class SharedProgress {
   }
 
  private:
-  const ProofProgress& report_;
+  const ProofProgress report_;
   std::atomic<int> count_{0};
   mutable std::mutex mutex_;
 };

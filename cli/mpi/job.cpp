@@ -24,6 +24,8 @@ namespace fs = std::filesystem;
 MpiJob* joined = nullptr;
 bool began = false;  ///< begin_together() has succeeded
 
+constexpr const char* kIgnore = "HALFSCOPE_MPI";
+
 /// Returns a number that a launcher has set; 0 without one.
 int number_in(const char* variable) {
   const char* text = std::getenv(variable);
@@ -37,13 +39,22 @@ struct Launched {
   int processes;
 };
 
+/// Throws Error (usage) for a launcher that no module supports.
 std::optional<Launched> launched() {
+  const char* wish = std::getenv(kIgnore);
+  if (wish != nullptr && std::string_view(wish) == "off") return std::nullopt;
   if (const int size = number_in("OMPI_COMM_WORLD_SIZE"); size > 0) {
     return Launched{"Open MPI", "halfscope_openmpi.so", size};
   }
   // Hydra, which starts MPICH and its relatives, and Slurm with --mpi=pmi2.
   if (const int size = number_in("PMI_SIZE"); size > 0) {
     return Launched{"MPICH", "halfscope_mpich.so", size};
+  }
+  // Slurm with --mpi=pmix.
+  if (std::getenv("PMIX_RANK") != nullptr && number_in("SLURM_STEP_NUM_TASKS") != 1) {
+    throw usage_error("this launcher of MPI programs is not supported",
+                      "start the processes with mpirun, or set HALFSCOPE_MPI=off if each process "
+                      "does different work");
   }
   return std::nullopt;
 }
@@ -105,8 +116,18 @@ MpiJob* mpi_job() {
   return joined;
 }
 
+void refuse_job(const std::string& command) {
+  const std::optional<Launched> job = launched();
+  if (!job || job->processes < 2) return;
+  throw usage_error(
+      fmt::format("'{}' runs in one process, but {} started {}", command, job->by, job->processes),
+      "start it without mpirun");
+}
+
 int leave_mpi_job(int code, bool failed) {
-  if (joined == nullptr) return code;
+  // Before they join, processes have the same errors. A launcher may kill all at the first exit
+  // code that is not 0, so only the process that prints the error has one.
+  if (joined == nullptr) return failed && !is_first_process() ? 0 : code;
   std::fflush(nullptr);
   if (failed && began) joined->abort(code);
   joined->finish();
@@ -117,9 +138,8 @@ void leave_together() { began = false; }
 
 std::string rank_prefix() { return began ? fmt::format("rank {}: ", joined->rank()) : ""; }
 
-bool prints_errors() {
-  const bool first = number_in("OMPI_COMM_WORLD_RANK") == 0 && number_in("PMI_RANK") == 0;
-  return joined != nullptr || first;
+bool is_first_process() {
+  return number_in("OMPI_COMM_WORLD_RANK") == 0 && number_in("PMI_RANK") == 0;
 }
 
 int threads_of_process() {
@@ -168,6 +188,8 @@ void begin_together(MpiJob& job, const std::function<void()>& prepare,
                     comma_ranks(others), others.size() == 1 ? "has" : "have", what, job.rank()),
         "start all processes on the same files and with the same program");
   }
+  throw usage_error("the processes do not run the same program",
+                    "start all processes on the same files and with the same program");
 }
 
 }  // namespace halfscope

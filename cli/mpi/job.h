@@ -32,9 +32,13 @@ class MpiJob : public Exchange {
   virtual void finish() = 0;
 };
 
-/// Returns the job that this process belongs to; null if it was started alone. The first call joins
-/// the job. Throws Error (usage) if this build cannot join it.
+/// Returns the job that this process belongs to; null if it was started alone, and if the variable
+/// HALFSCOPE_MPI is "off". The first call joins the job. Throws Error (usage) if this build cannot
+/// join it.
 MpiJob* mpi_job();
+
+/// Throws Error (usage) in a job of several processes, for a command that only works in one.
+void refuse_job(const std::string& command);
 
 /// Leaves the job, if this process has joined one. `failed`: this process has failed, so the others
 /// are ended, unless begin_together() failed in all of them. Returns `code`.
@@ -45,9 +49,9 @@ void leave_together();
 
 /// Returns "rank 2: " for the errors of a process that fails while the others go on, else "".
 std::string rank_prefix();
-/// Returns whether this process prints its errors. Before processes join their job they have the
-/// same errors, so the first one prints them.
-bool prints_errors();
+/// Returns whether this is the first process of its job, or alone. Before processes join their job
+/// they have the same errors, which the first one prints.
+bool is_first_process();
 
 /// Returns how many threads a process of a job should use: its processors, divided among the
 /// processes that share them.

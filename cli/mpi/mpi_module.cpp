@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <mutex>
@@ -26,6 +27,12 @@ class Job final : public MpiJob {
   Job() {
     int level = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level);
+    if (level < MPI_THREAD_SERIALIZED) {
+      std::fprintf(stderr,
+                   "halfscope: this MPI library does not support threads\n"
+                   "hint: use one that was built with MPI_THREAD_SERIALIZED\n");
+      MPI_Abort(MPI_COMM_WORLD, 2);
+    }
     MPI_Comm_rank(MPI_COMM_WORLD, &process_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
   }

@@ -199,7 +199,7 @@ class OpenedProof final : public ServedProof {
             .plan = request_.original, .scaler = request_.scaler, .backend = request_.backend} {
     request_.search.evidence = &run_;
     request_.search.lane = lane;
-    runner_ = training_trials(request_, again_.data, progress_, catch_stop_signals());
+    runner_ = training_trials(request_, again_.data, {}, catch_stop_signals());
   }
   TrialRunner& runner() override { return *runner_; }
   const LaneConfig& original() const override { return original_; }
@@ -209,7 +209,6 @@ class OpenedProof final : public ServedProof {
   TrainingAgain again_;
   ProofRequest request_;
   LaneConfig original_;
-  ProofProgress progress_{};
   std::unique_ptr<TrialRunner> runner_;
 };
 

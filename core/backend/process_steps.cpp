@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "core/exchange/rank_means.h"
 
@@ -146,6 +147,7 @@ void ProcessSteps::write(const std::vector<ValueId>& variables, std::span<const 
 }
 
 void ProcessSteps::share_stats() {
+  static_assert(std::is_trivially_copyable_v<TensorStats>);
   const size_t taps = executable_.taps.size();
   std::vector<TensorStats> own;
   for (const std::vector<TensorStats>& each : own_stats_) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "core/numeric/formats/round.h"
 #include "core/observe/reduction_meter.h"
 #include "core/ops/rank_reduction.h"
 
@@ -32,28 +31,6 @@ ReductionError check_ranks(const RankStack& stack, int64_t ranks, const Program&
 }
 
 }  // namespace
-
-float reduce_element(const Reduction& how, const std::vector<RankAddition>& additions,
-                     const FloatFormat& format, std::vector<float>& terms, ReductionError* row) {
-  const float ranks = static_cast<float>(terms.size());
-  const bool after = how.average == Reduction::Average::after;
-  const bool stores_each = how.algorithm != Reduction::Algorithm::all_to_all;
-  const auto stored = [&](float x) { return round_to_format(x, format).value; };
-  for (float& term : terms) {
-    term = stored(term);
-    if (!after) term = stored(term / ranks);
-  }
-  for (const RankAddition& addition : additions) {
-    float& to = terms[static_cast<size_t>(addition.to)];
-    const float own = to, sent = terms[static_cast<size_t>(addition.from)];
-    to = stores_each ? stored(own + sent) : own + sent;
-    if (row == nullptr || own == 0.0f || sent == 0.0f) continue;
-    ++row->additions;
-    row->swamped += to == own || to == sent ? 1 : 0;
-  }
-  const float sum = terms[additions.empty() ? 0 : static_cast<size_t>(additions.back().to)];
-  return stored(after ? sum / ranks : sum);
-}
 
 std::vector<ReductionError> check_reductions(
     int64_t step, const Executable& executable, const Program& program,

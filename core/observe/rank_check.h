@@ -17,10 +17,4 @@ std::vector<ReductionError> check_reductions(
     int64_t step, const Executable& executable, const Program& program,
     const std::function<std::vector<float>(const ReducedGradient&)>& gradients);
 
-/// Returns the mean over terms[0 .. ranks) as the reduction delivers it for an element of `chunk`,
-/// with all hops in `format`. Counts the additions that changed nothing in `row`. Computes one
-/// element at a time; kernels and ReductionMeter are compared with it.
-float reduce_element(const Reduction& how, const std::vector<RankAddition>& additions,
-                     const FloatFormat& format, std::vector<float>& terms, ReductionError* row);
-
 }  // namespace halfscope

@@ -42,7 +42,7 @@ TEST(CliErrors, WordsAndFlags) {
       {
           {{}, 2, "a command is required", "--help"},
           {{"trian"}, 2, "unknown command 'trian'", "did you mean train?"},
-          {{"frobnicate"}, 2, "unknown command 'frobnicate'", "commands: train, run, diagnose"},
+          {{"frobnicate"}, 2, "unknown command 'frobnicate'", "commands: train, run, sweep, diagnose"},
           {{"--verison"}, 2, "unknown flag '--verison'", "did you mean --version?"},
           {{"--model", "lenet"}, 2, "unknown flag '--model'", "halfscope train --model"},
           {{"--nothing"}, 2, "unknown flag '--nothing'"},

@@ -19,6 +19,31 @@
 namespace halfscope {
 namespace {
 
+/// Returns the mean over terms[0 .. ranks) as the reduction delivers it for an element of `chunk`,
+/// with all hops in `format`. Counts the additions that changed nothing in `row`. Computes one
+/// element at a time; kernels and ReductionMeter are compared with it.
+float reduce_element(const Reduction& how, const std::vector<RankAddition>& additions,
+                     const FloatFormat& format, std::vector<float>& terms, ReductionError* row) {
+  const float ranks = static_cast<float>(terms.size());
+  const bool after = how.average == Reduction::Average::after;
+  const bool stores_each = how.algorithm != Reduction::Algorithm::all_to_all;
+  const auto stored = [&](float x) { return round_to_format(x, format).value; };
+  for (float& term : terms) {
+    term = stored(term);
+    if (!after) term = stored(term / ranks);
+  }
+  for (const RankAddition& addition : additions) {
+    float& to = terms[static_cast<size_t>(addition.to)];
+    const float own = to, sent = terms[static_cast<size_t>(addition.from)];
+    to = stores_each ? stored(own + sent) : own + sent;
+    if (row == nullptr || own == 0.0f || sent == 0.0f) continue;
+    ++row->additions;
+    row->swamped += to == own || to == sent ? 1 : 0;
+  }
+  const float sum = terms[additions.empty() ? 0 : static_cast<size_t>(additions.back().to)];
+  return stored(after ? sum / ranks : sum);
+}
+
 constexpr int64_t kElements = 200;
 
 /// Numbers that any language can make: 24 bits of splitmix64(rank 2^32 + element), moved so that
