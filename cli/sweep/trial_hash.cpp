@@ -18,6 +18,7 @@
 #include "core/hash.h"
 #include "core/models/zoo/zoo.h"
 #include "core/numeric/formats/rng.h"
+#include "core/onnx/import.h"
 #include "core/policy/policy.h"
 
 namespace halfscope {
@@ -101,6 +102,11 @@ std::string TrialHasher::contents(const std::string& path) {
     }
   } else {
     hash = hash_file(path, hash);
+    if (is_network_file(path)) {
+      for (const fs::path& file : external_files(path)) {
+        hash = hash_file(file, fnv1a(fmt::format("{}\n", fs::file_size(file)), hash));
+      }
+    }
   }
   return known = fmt::format("{:016x}", hash);
 }

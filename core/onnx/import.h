@@ -80,6 +80,11 @@ struct OnnxImport {
 std::map<std::string, std::string> onnx_input_types(std::span<const uint8_t> bytes,
                                                     const std::string& name);
 
+/// Returns the files beside a model that have weights of it (external data), in order and each
+/// once. Throws Error if the model is not a valid ONNX file, or refers to a file outside its
+/// folder.
+std::vector<std::filesystem::path> external_files(const std::filesystem::path& file);
+
 /// Imports a file. Throws Error naming the node if the file is damaged or needs something that is
 /// not supported; code in the file is never executed.
 OnnxImport read_onnx(const std::filesystem::path& file, const ImportOptions& options = {});

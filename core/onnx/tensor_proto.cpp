@@ -136,13 +136,15 @@ void decode_bytes(std::span<const uint8_t> bytes, KnownTensor& tensor) {
   }
 }
 
-/// External data: the file's bytes at offset, length of them. The path may not leave the folder.
-std::vector<uint8_t> external_bytes(const ::onnx::TensorProto& proto,
-                                    const std::filesystem::path& folder, uint64_t wanted,
-                                    const std::string& what) {
+/// External data in a file: `length` bytes from `offset`, or as many as the shape needs.
+struct ExternalData {
   std::string location;
   uint64_t offset = 0;
   std::optional<uint64_t> length;
+};
+
+ExternalData external_data(const ::onnx::TensorProto& proto, const std::string& what) {
+  ExternalData data;
   for (const ::onnx::StringStringEntryProto& entry : proto.external_data()) {
     const auto number = [&] {
       size_t used = 0;
@@ -156,10 +158,16 @@ std::vector<uint8_t> external_bytes(const ::onnx::TensorProto& proto,
         throw Error(what + ": " + entry.key() + " of its external data is not a number");
       return value;
     };
-    if (entry.key() == "location") location = entry.value();
-    if (entry.key() == "offset") offset = number();
-    if (entry.key() == "length") length = number();
+    if (entry.key() == "location") data.location = entry.value();
+    if (entry.key() == "offset") data.offset = number();
+    if (entry.key() == "length") data.length = number();
   }
+  return data;
+}
+
+/// Returns the path of an external file. It may not leave the folder.
+std::filesystem::path external_path(const std::string& location,
+                                    const std::filesystem::path& folder, const std::string& what) {
   const std::filesystem::path relative(location);
   bool leaves = location.empty() || relative.is_absolute() || relative.has_root_path() ||
                 location.find('\\') != location.npos || location.find('\0') != location.npos;
@@ -175,26 +183,36 @@ std::vector<uint8_t> external_bytes(const ::onnx::TensorProto& proto,
       leaves = end.first != base.end();
     }
   }
-  location = printable(location);  // for messages
   if (leaves) {
-    throw Error(
-        what + ": its external data file '" + location + "' is outside the folder of the model",
-        "put the data file into the folder of the model, and refer to it by its name");
+    throw Error(what + ": its external data file '" + printable(location) +
+                    "' is outside the folder of the model",
+                "put the data file into the folder of the model, and refer to it by its name");
   }
   if (failed || !std::filesystem::is_regular_file(base / relative, failed)) {
-    throw Error(what + ": cannot read its external data file '" + location + "'",
+    throw Error(what + ": cannot read its external data file '" + printable(location) + "'",
                 "put the data file into the folder of the model");
   }
-  const uint64_t size = std::filesystem::file_size(base / relative, failed);
-  if (failed || offset > size || wanted > size - offset || length.value_or(wanted) != wanted) {
-    throw Error(what + ": its external data file '" + location + "' does not contain " +
-                std::to_string(wanted) + " bytes at offset " + std::to_string(offset));
+  return base / relative;
+}
+
+std::vector<uint8_t> external_bytes(const ::onnx::TensorProto& proto,
+                                    const std::filesystem::path& folder, uint64_t wanted,
+                                    const std::string& what) {
+  const ExternalData data = external_data(proto, what);
+  const std::filesystem::path file = external_path(data.location, folder, what);
+  const std::string shown = printable(data.location);
+  std::error_code failed;
+  const uint64_t size = std::filesystem::file_size(file, failed);
+  if (failed || data.offset > size || wanted > size - data.offset ||
+      data.length.value_or(wanted) != wanted) {
+    throw Error(what + ": its external data file '" + shown + "' does not contain " +
+                std::to_string(wanted) + " bytes at offset " + std::to_string(data.offset));
   }
-  std::ifstream in(base / relative, std::ios::binary);
-  in.seekg(static_cast<std::streamoff>(offset));
+  std::ifstream in(file, std::ios::binary);
+  in.seekg(static_cast<std::streamoff>(data.offset));
   std::vector<uint8_t> bytes(wanted);
   in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(wanted));
-  if (!in) throw Error(what + ": cannot read its external data file '" + location + "'");
+  if (!in) throw Error(what + ": cannot read its external data file '" + shown + "'");
   return bytes;
 }
 
@@ -321,6 +339,13 @@ KnownTensor read_tensor(const ::onnx::TensorProto& proto, const std::filesystem:
     decode_fields(proto, *row, tensor, what);
   }
   return tensor;
+}
+
+std::optional<std::filesystem::path> external_file(const ::onnx::TensorProto& proto,
+                                                   const std::filesystem::path& folder,
+                                                   const std::string& what) {
+  if (proto.data_location() != ::onnx::TensorProto::EXTERNAL) return std::nullopt;
+  return external_path(external_data(proto, what).location, folder, what);
 }
 
 void write_tensor(const KnownTensor& tensor, const std::string& name, ::onnx::TensorProto& proto) {

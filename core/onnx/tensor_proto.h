@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "core/onnx/known_tensor.h"
@@ -15,6 +16,12 @@ namespace halfscope::onnx_files {
 /// `folder` or below. Throws Error naming `what`.
 KnownTensor read_tensor(const ::onnx::TensorProto& proto, const std::filesystem::path& folder,
                         const std::string& what);
+
+/// Returns the file with the external data of a tensor, nothing if its data is in the model. Throws
+/// Error naming `what` if the file is not in `folder` or below.
+std::optional<std::filesystem::path> external_file(const ::onnx::TensorProto& proto,
+                                                   const std::filesystem::path& folder,
+                                                   const std::string& what);
 
 /// Writes raw little-endian bytes of type FLOAT, FLOAT16, BFLOAT16, an 8-bit float, INT64, INT32,
 /// INT8, INT4 or BOOL.

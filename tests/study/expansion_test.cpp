@@ -9,6 +9,7 @@
 
 #include "cli/sweep/study.h"
 #include "core/error.h"
+#include "core/onnx/proto.h"
 #include "core/policy/policy.h"
 #include "tests/cli/program.h"
 
@@ -196,6 +197,43 @@ TEST(TrialHash, CoversTheDataThatIsRead) {
   EXPECT_EQ(hash("text:other/b.txt,sequence=8"), first);
   EXPECT_NE(hash("text:c.txt,sequence=8"), first);
   EXPECT_NE(hash("text:a.txt,sequence=16"), first);
+}
+
+void store_outside(::onnx::TensorProto& tensor, const std::string& file) {
+  tensor.set_name("weights");
+  tensor.set_data_location(::onnx::TensorProto::EXTERNAL);
+  ::onnx::StringStringEntryProto& location = *tensor.add_external_data();
+  location.set_key("location");
+  location.set_value(file);
+}
+
+TEST(TrialHash, CoversTheWeightsBesideANetwork) {
+  const Bench bench;
+  ::onnx::ModelProto model;
+  store_outside(*model.mutable_graph()->add_initializer(), "a.bin");
+  store_outside(*model.mutable_graph()->add_initializer(), "a.bin");
+  // In a branch of a node, as a constant.
+  ::onnx::GraphProto& branch = *model.mutable_graph()->add_node()->add_attribute()->mutable_g();
+  store_outside(*branch.add_node()->add_attribute()->mutable_t(), "b.bin");
+  write(bench / "net.onnx", model.SerializeAsString());
+  const auto hash = [&](const std::string& first, const std::string& second) {
+    write(bench / "a.bin", first);
+    write(bench / "b.bin", second);
+    return hashes_of(study_of(bench, study_text(R"("model": "net.onnx", "steps": 1)",
+                                                R"("plan": ["mixed_float16"])")))[0];
+  };
+  const std::string first = hash("1234", "56");
+  EXPECT_EQ(hash("1234", "56"), first);
+  EXPECT_NE(hash("1235", "56"), first);
+  EXPECT_NE(hash("1234", "57"), first);
+  EXPECT_NE(hash("123", "456"), first);
+  std::filesystem::remove(bench / "b.bin");
+  try {
+    read_study((bench / "s.json").string());
+    ADD_FAILURE() << "a file is missing";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("cannot read its external data file 'b.bin'"));
+  }
 }
 
 TEST(StudyExpansion, TakesPlansThatAreWrittenOut) {
