@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
@@ -157,6 +158,39 @@ std::string noise_text(const StudyView& study, const StudyFacts& facts) {
       percent(study.info().tolerance), name_list(names));
 }
 
+/// Returns, by group of baselines and by axis, the places of the group and of the trials that are
+/// compared with it.
+std::map<size_t, std::vector<std::set<int>>> places_compared(const StudyView& study,
+                                                             const StudyFacts& facts) {
+  std::map<int, size_t> group_of;
+  std::map<size_t, std::vector<std::set<int>>> places;
+  const auto add = [&](size_t group, const std::vector<int>& more) {
+    auto& axes = places[group];
+    axes.resize(more.size());
+    for (size_t axis = 0; axis < more.size(); ++axis) axes[axis].insert(more[axis]);
+  };
+  for (size_t group = 0; group < facts.groups.size(); ++group) {
+    if (!facts.groups[group].baseline) continue;
+    add(group, facts.groups[group].places);
+    for (const int trial : facts.groups[group].trials) group_of[trial] = group;
+  }
+  for (const TrialRow& trial : study.trials()) {
+    if (!trial.base) continue;
+    const auto base = group_of.find(*trial.base);
+    if (base != group_of.end()) add(base->second, trial.places);
+  }
+  return places;
+}
+
+/// Returns these values of an axis: "tree:format=bf16 and tree:format=fp16".
+std::string axis_values_text(const StudyAxis& axis, const std::set<int>& places) {
+  std::vector<std::string> values;
+  for (const int place : places) {
+    if (place >= 0) values.push_back(axis.values[static_cast<size_t>(place)]);
+  }
+  return name_list(values, 3);
+}
+
 }  // namespace
 
 std::string seeds_text(const StudyFacts& facts, int part, int whole) {
@@ -216,8 +250,11 @@ void add_names(const StudyView& study, StudyFacts& facts) {
     if (!is_plan) varying.push_back(axis);
   }
   facts.noun = varying.empty() ? "plan" : "combination";
+  // Several values of an axis may share a baseline, which is then named after all of them.
+  const auto compared = places_compared(study, facts);
   std::vector<std::string> plans;
-  for (StudyGroup& group : facts.groups) {
+  for (size_t i = 0; i < facts.groups.size(); ++i) {
+    StudyGroup& group = facts.groups[i];
     const auto first = std::find_if(group.trials.begin(), group.trials.end(),
                                     [](int trial) { return trial >= 0; });
     const TrialRow& trial = study.trials()[static_cast<size_t>(*first)];
@@ -232,7 +269,11 @@ void add_names(const StudyView& study, StudyFacts& facts) {
       std::string setting = study.axes()[axis].name;
       std::replace(setting.begin(), setting.end(), '_', ' ');
       if (!name.empty()) name += ", ";
-      name += setting + " " + study.value(trial, axis);
+      const auto others = compared.find(i);
+      name +=
+          setting + " " +
+          (others == compared.end() ? study.value(trial, axis)
+                                    : axis_values_text(study.axes()[axis], others->second[axis]));
     }
     if (name.empty()) name = "all trials";
     group.name = group.baseline ? name + " (baseline)" : name;
