@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "analysis/study/study_words.h"
@@ -180,22 +181,26 @@ void find_front(StudyFacts& facts) {
   }
 }
 
-/// Puts each trial into its group and column.
+/// Puts each trial into one group and column.
 void group_trials(const StudyView& study, StudyFacts& facts) {
-  std::map<std::pair<bool, std::vector<int>>, size_t> known;
+  using Places = std::vector<int>;
+  std::map<std::tuple<bool, Places, int>, size_t> known;
+  // Trials of which even the seed is the same: each has a group for itself.
+  std::map<std::tuple<bool, Places, size_t>, int> copies;
   const std::span<const TrialRow> trials = study.trials();
   for (size_t i = 0; i < trials.size(); ++i) {
-    std::vector<int> places = trials[i].places;
+    const bool baseline = trials[i].baseline;
+    Places places = trials[i].places;
     size_t column = 0;
     if (facts.seed_axis >= 0) {
       int& place = places[static_cast<size_t>(facts.seed_axis)];
       column = static_cast<size_t>(std::max(std::exchange(place, -1), 0));
     }
-    const auto [entry, is_new] =
-        known.try_emplace({trials[i].baseline, places}, facts.groups.size());
+    const int copy = copies[{baseline, places, column}]++;
+    const auto [entry, is_new] = known.try_emplace({baseline, places, copy}, facts.groups.size());
     if (is_new) {
       StudyGroup group;
-      group.baseline = trials[i].baseline;
+      group.baseline = baseline;
       group.places = std::move(places);
       group.trials.assign(facts.columns.size(), -1);
       facts.groups.push_back(std::move(group));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
@@ -13,14 +14,14 @@
 namespace halfscope {
 namespace {
 
-/// Returns the mechanism of a rule in half a sentence; "" if the rule only shows that something is
-/// wrong.
+/// Returns why a rule fires, in half a sentence: "conv2 overflows". Returns "" for rules that do
+/// not know why.
 std::string cause_text(const std::string& rule_id, const std::string& layer) {
   Finding finding;
   finding.rule = rule_id;
   const Rule* rule = rule_of(finding);
   if (rule == nullptr || rule->mechanism == Mechanism::unknown) return "";
-  // The layer as the subject, where a few words say it all.
+  // Short texts that begin with the layer, for the mechanisms that have one.
   constexpr std::pair<Mechanism, const char*> kShort[] = {
       {Mechanism::forward_overflow, "{} overflows"},
       {Mechanism::gradient_overflow, "gradients of {} overflow"},
@@ -43,7 +44,8 @@ std::string place_text(const FirstBad& bad) {
   return bad.role.empty() ? bad.layer : fmt::format("{} ({})", bad.layer, bad.role);
 }
 
-/// Returns " because conv2 overflows", or with how many trials say so if not all do.
+/// Returns " because conv2 overflows", or ", in 3 of them because conv2 overflows" if the other
+/// trials fail for other reasons.
 std::string because(const StudyFacts& facts, const StudyGroup& group) {
   const FailReason& first = group.reasons.front();
   if (first.trials == group.failing) return " because " + first.text;
@@ -58,8 +60,8 @@ std::string fails_in(const StudyFacts& facts, const StudyGroup& group) {
                      seeds_text(facts, group.failing, group.finished));
 }
 
-/// Returns how bad the luck of a group without failures may have been.
-std::string luck_text(const StudyFacts& facts, const StudyGroup& group) {
+/// Returns how large the failure rate of a group without failures may still be.
+std::string hidden_rate_text(const StudyFacts& facts, const StudyGroup& group) {
   return fmt::format("0 failures in {} still allow a failure rate of up to {} (95% confidence).",
                      counted(group.finished, facts.unit()), percent(group.interval.high));
 }
@@ -89,7 +91,7 @@ std::string failing_sentence(const StudyFacts& facts, const Groups& failing, siz
                      failing[0]->finished, because(facts, *failing[0]));
 }
 
-/// Returns the second sentence: what can be used.
+/// Returns the second sentence: which groups never failed, or the cheapest of them.
 std::string safe_sentence(const StudyFacts& facts, const Groups& safe, bool any_fails) {
   if (safe.empty()) return fmt::format("No {} is safe.", facts.noun);
   if (facts.cheapest < 0) {
@@ -142,7 +144,8 @@ std::string baseline_text(const StudyFacts& facts) {
                      seeds_text(facts, failing, finished));
 }
 
-/// Returns which groups differ from the baseline in both directions; "" if none does.
+/// Returns which groups fail in some trials but end as far below the baseline in others, so that
+/// both may be noise; "" if none does.
 std::string noise_text(const StudyView& study, const StudyFacts& facts) {
   std::vector<std::string> names;
   for (const StudyGroup& group : facts.groups) {
@@ -157,6 +160,39 @@ std::string noise_text(const StudyView& study, const StudyFacts& facts) {
       percent(study.info().tolerance), name_list(names));
 }
 
+/// Returns, by group of baselines and by axis, the places of the group and of the trials that are
+/// compared with it.
+std::map<size_t, std::vector<std::set<int>>> places_compared(const StudyView& study,
+                                                             const StudyFacts& facts) {
+  std::map<int, size_t> group_of;
+  std::map<size_t, std::vector<std::set<int>>> places;
+  const auto add = [&](size_t group, const std::vector<int>& more) {
+    auto& axes = places[group];
+    axes.resize(more.size());
+    for (size_t axis = 0; axis < more.size(); ++axis) axes[axis].insert(more[axis]);
+  };
+  for (size_t group = 0; group < facts.groups.size(); ++group) {
+    if (!facts.groups[group].baseline) continue;
+    add(group, facts.groups[group].places);
+    for (const int trial : facts.groups[group].trials) group_of[trial] = group;
+  }
+  for (const TrialRow& trial : study.trials()) {
+    if (!trial.base) continue;
+    const auto base = group_of.find(*trial.base);
+    if (base != group_of.end()) add(base->second, trial.places);
+  }
+  return places;
+}
+
+/// Returns these values of an axis: "tree:format=bf16 and tree:format=fp16".
+std::string axis_values_text(const StudyAxis& axis, const std::set<int>& places) {
+  std::vector<std::string> values;
+  for (const int place : places) {
+    if (place >= 0) values.push_back(axis.values[static_cast<size_t>(place)]);
+  }
+  return name_list(values, 3);
+}
+
 }  // namespace
 
 std::string seeds_text(const StudyFacts& facts, int part, int whole) {
@@ -166,7 +202,8 @@ std::string seeds_text(const StudyFacts& facts, int part, int whole) {
 std::string fail_reason(const TrialRow& trial) {
   if (std::string text = cause_text(trial.cause, trial.cause_layer); !text.empty()) return text;
   if (!trial.error.empty()) return trial.why;
-  // A first overflow that no rule complains about may be harmless: it explains no finite loss.
+  // An overflow that no rule reports may be harmless. It explains a loss that is not finite, but
+  // not one that is only too high.
   const bool explains = !trial.cause.empty() || !std::isfinite(trial.loss);
   if (trial.first_bad && explains) {
     return place_text(*trial.first_bad) + " is the first to overflow or to become NaN" +
@@ -216,8 +253,11 @@ void add_names(const StudyView& study, StudyFacts& facts) {
     if (!is_plan) varying.push_back(axis);
   }
   facts.noun = varying.empty() ? "plan" : "combination";
+  // Several values of an axis may share a baseline, which is then named after all of them.
+  const auto compared = places_compared(study, facts);
   std::vector<std::string> plans;
-  for (StudyGroup& group : facts.groups) {
+  for (size_t i = 0; i < facts.groups.size(); ++i) {
+    StudyGroup& group = facts.groups[i];
     const auto first = std::find_if(group.trials.begin(), group.trials.end(),
                                     [](int trial) { return trial >= 0; });
     const TrialRow& trial = study.trials()[static_cast<size_t>(*first)];
@@ -225,14 +265,18 @@ void add_names(const StudyView& study, StudyFacts& facts) {
     if (!name.empty() && std::find(plans.begin(), plans.end(), name) == plans.end()) {
       plans.push_back(name);
     }
-    // A plan that never varies only repeats itself.
+    // With one plan in all groups its name would only be repeated.
     if (!plan_varies && !varying.empty() && !group.baseline) name.clear();
     for (const size_t axis : varying) {
       if (group.places[axis] < 0) continue;
       std::string setting = study.axes()[axis].name;
       std::replace(setting.begin(), setting.end(), '_', ' ');
       if (!name.empty()) name += ", ";
-      name += setting + " " + study.value(trial, axis);
+      const auto others = compared.find(i);
+      name +=
+          setting + " " +
+          (others == compared.end() ? study.value(trial, axis)
+                                    : axis_values_text(study.axes()[axis], others->second[axis]));
     }
     if (name.empty()) name = "all trials";
     group.name = group.baseline ? name + " (baseline)" : name;
@@ -284,7 +328,7 @@ Verdict judge(const StudyView& study, const StudyFacts& facts) {
                            : "No trial has finished yet.";
     verdict.more = joined({progress, broken, baseline});
   } else if (failing.empty()) {
-    // A promise only once everything has been tried.
+    // Healthy only after every trial has been trained.
     verdict.state = facts.waiting() > 0 || facts.not_trained > 0 ? Verdict::State::inconclusive
                                                                  : Verdict::State::healthy;
     const char* so_far = facts.waiting() > 0 ? " so far" : "";
@@ -297,21 +341,21 @@ Verdict judge(const StudyView& study, const StudyFacts& facts) {
     const auto least = std::min_element(
         safe.begin(), safe.end(),
         [](const StudyGroup* a, const StudyGroup* b) { return a->finished < b->finished; });
-    verdict.more = joined({progress, luck_text(facts, **least), broken, baseline});
+    verdict.more = joined({progress, hidden_rate_text(facts, **least), broken, baseline});
   } else {
     verdict.state = safe.empty() ? Verdict::State::broken : Verdict::State::attention;
     verdict.headline = joined({failing_sentence(facts, failing, failing.size() + safe.size()),
                                safe_sentence(facts, safe, true)});
-    std::string luck;
+    std::string hidden;
     if (facts.cheapest >= 0) {
-      luck = luck_text(facts, facts.groups[static_cast<size_t>(facts.cheapest)]);
+      hidden = hidden_rate_text(facts, facts.groups[static_cast<size_t>(facts.cheapest)]);
     }
     std::string reasons;
     if (failing.size() == 2 && !have_one_reason(failing)) {
       reasons = fmt::format("{}: {}. {}: {}.", failing[0]->name, reasons_text(*failing[0]),
                             failing[1]->name, reasons_text(*failing[1]));
     }
-    verdict.more = joined({progress, reasons, noise, luck, broken, baseline});
+    verdict.more = joined({progress, reasons, noise, hidden, broken, baseline});
   }
   verdict.text = joined({verdict.headline, verdict.more});
   return verdict;

@@ -329,11 +329,40 @@ class StudyReader {
 
   /// Returns whether the setting of an axis is gone from a baseline.
   bool is_stripped(const Axis& axis, const Settings& trial, const Settings& baseline) const {
-    if (axis.key == "plan") return true;
     const Setting* row = find_setting(kTrain, axis.key);
     if (row == nullptr) return false;
     const auto now = row->value.texts(baseline);
     return now != row->value.texts(trial) && now == row->value.texts(defaults_);
+  }
+
+  /// Returns whether a trial has the same baseline as those that differ from it in one axis alone.
+  bool is_shared(size_t axis, size_t trial, const StudyPlan& study,
+                 const std::vector<size_t>& bases) const {
+    size_t stride = 1;
+    for (size_t i = axis + 1; i < axes_.size(); ++i) stride *= axes_[i].values.size();
+    const auto place = static_cast<size_t>(study.trials[trial].spec.places[axis]);
+    const size_t first = trial - place * stride;
+    for (size_t value = 0; value < axes_[axis].values.size(); ++value) {
+      if (bases[first + value * stride] != bases[trial]) return false;
+    }
+    return true;
+  }
+
+  /// Returns the places of a trial's baseline. Axes that do not change it have none. Others keep
+  /// the trial's place: it keeps baselines apart even where two values share one of them.
+  std::vector<int> places_of_base(size_t trial, const StudyPlan& study,
+                                  const std::vector<size_t>& bases) const {
+    std::vector<int> places = study.trials[trial].spec.places;
+    const Settings& settings = study.trials[trial].settings;
+    const Settings& baseline = study.trials[bases[trial]].settings;
+    for (size_t axis = 0; axis < axes_.size(); ++axis) {
+      const bool applies =
+          axes_[axis].key != "plan" &&
+          (axes_[axis].values.size() > 1 ? !is_shared(axis, trial, study, bases)
+                                         : !is_stripped(axes_[axis], settings, baseline));
+      if (!applies) places[axis] = -1;
+    }
+    return places;
   }
 
   void add_baselines(StudyPlan& study) {
@@ -341,26 +370,20 @@ class StudyReader {
     const size_t trials = study.trials.size();
     std::map<std::string, size_t> known;
     for (size_t i = 0; i < trials; ++i) known.emplace(study.trials[i].spec.hash, i);
+    std::vector<size_t> bases;            // by trial
+    std::vector<size_t> first_with_base;  // by baseline that is added here
     for (size_t i = 0; i < trials; ++i) {
       const Settings settings = baseline_of(study.trials[i].settings);
-      std::vector<int> places = study.trials[i].spec.places;
-      for (size_t axis = 0; axis < axes_.size(); ++axis) {
-        if (is_stripped(axes_[axis], study.trials[i].settings, settings)) places[axis] = -1;
-      }
       const auto [found, is_new] = known.emplace(hash_of(settings), study.trials.size());
-      if (is_new) {
-        add(study, settings, places);
-        study.trials.back().spec.baseline = true;
-      }
-      const size_t base = found->second;
-      if (base == i) continue;
-      study.trials[i].spec.base = static_cast<int>(base);
-      if (!study.trials[base].spec.baseline) continue;
-      // An axis with several values for one baseline does not change it.
-      std::vector<int>& common = study.trials[base].spec.places;
-      for (size_t axis = 0; axis < common.size(); ++axis) {
-        if (common[axis] != places[axis]) common[axis] = -1;
-      }
+      bases.push_back(found->second);
+      if (bases[i] != i) study.trials[i].spec.base = static_cast<int>(bases[i]);
+      if (!is_new) continue;
+      add(study, settings, {});
+      study.trials.back().spec.baseline = true;
+      first_with_base.push_back(i);
+    }
+    for (size_t i = 0; i < first_with_base.size(); ++i) {
+      study.trials[trials + i].spec.places = places_of_base(first_with_base[i], study, bases);
     }
   }
 

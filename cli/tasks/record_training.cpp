@@ -168,7 +168,7 @@ void RecordedTraining::run(TapSink& sink, const std::atomic<bool>& stop) {
     try {
       trainer_->run(&summary, std::ref(progress), stop);
     } catch (const Error&) {
-      // Without any lane left the run has ended, and is told like others.
+      // After the last lane has failed, the run has ended: it is reported as any other.
       if (summary.status() == RunStatus::running) throw;
     }
   }

@@ -18,6 +18,7 @@ namespace {
 
 constexpr float kAxisLabels = 18.0f;  ///< height of the labels under a plot
 constexpr float kNear = 12.0f;        ///< the pointer is on a point within this distance
+constexpr float kNameDrop = 8.0f;     ///< from a point down to a name under it
 constexpr double kNotFinite = 1.06;   ///< place of gaps that are not finite, above all others
 
 /// The rest of the window, without the margins for labels.
@@ -142,37 +143,73 @@ void show_cost_tip(const StudyFrame& frame, const StudyGroup& group) {
   tip.show(frame.look(), "study/cost/tip");
 }
 
-/// Draws names beside points where there is room, the front first.
+/// Returns the points of the Pareto front from left to right.
+std::vector<CostPoint> front_of(const StudyFrame& frame, const std::vector<CostPoint>& points) {
+  std::vector<CostPoint> front;
+  for (const CostPoint& point : points) {
+    if (frame.group(point.group).on_front) front.push_back(point);
+  }
+  std::sort(front.begin(), front.end(),
+            [](const CostPoint& a, const CostPoint& b) { return a.bits < b.bits; });
+  return front;
+}
+
+/// Returns whether the straight line from a to b, which is not left of a, crosses the box.
+bool line_crosses(const ChartArea& box, ImVec2 a, ImVec2 b) {
+  const float left = std::max(a.x, box.min.x), right = std::min(b.x, box.max.x);
+  if (left > right) return false;
+  const float slope = b.x > a.x ? (b.y - a.y) / (b.x - a.x) : 0.0f;
+  const auto [top, bottom] = std::minmax({a.y + slope * (left - a.x), a.y + slope * (right - a.x)});
+  return bottom >= box.min.y && top <= box.max.y;
+}
+
+/// Draws names beside points where there is room, the front first. Names keep off the front's line.
 void name_points(const StudyFrame& frame, Plot& plot, std::vector<CostPoint> points) {
   std::stable_sort(points.begin(), points.end(), [&](const CostPoint& a, const CostPoint& b) {
     return frame.group(a.group).on_front > frame.group(b.group).on_front;
   });
   ImFont& small = *frame.fonts.small;
   const float unit = frame.scale, height = font_size(small);
+  const auto pixel_of = [&](const CostPoint& point) {
+    return ImVec2{plot.x().pixel(point.bits), plot.y().pixel(point.place)};
+  };
+  std::vector<ImVec2> line;
+  for (const CostPoint& point : front_of(frame, points)) line.push_back(pixel_of(point));
   std::vector<ChartArea> taken;
   for (const CostPoint& point : points) {
-    const ImVec2 at{plot.x().pixel(point.bits), plot.y().pixel(point.place)};
+    const ImVec2 at = pixel_of(point);
     taken.push_back({{at.x - 6 * unit, at.y - 6 * unit}, {at.x + 6 * unit, at.y + 6 * unit}});
   }
-  for (size_t i = 0; i < points.size(); ++i) {
-    const CostPoint& point = points[i];
+  const auto is_free = [&](const ChartArea& box) {
+    for (size_t i = 1; i < line.size(); ++i) {
+      if (line_crosses(box, line[i - 1], line[i])) return false;
+    }
+    return box.min.x >= plot.min().x && box.max.x <= plot.max().x && box.min.y >= plot.min().y &&
+           box.max.y <= plot.max().y &&
+           std::none_of(taken.begin(), taken.end(), [&](const ChartArea& other) {
+             return box.min.x < other.max.x && box.max.x > other.min.x && box.min.y < other.max.y &&
+                    box.max.y > other.min.y;
+           });
+  };
+  for (const CostPoint& point : points) {
     const std::string name = fitted(frame.group(point.group).name, &small, 150 * unit);
     const float width = text_width(&small, name);
-    const ImVec2 at{plot.x().pixel(point.bits), plot.y().pixel(point.place)};
-    const ImVec2 places[] = {{at.x - width / 2, at.y - height - 8 * unit},
-                             {at.x - width / 2, at.y + 8 * unit},
+    const ImVec2 at = pixel_of(point);
+    const float above = at.y - height - 8 * unit, below = at.y + kNameDrop * unit;
+    const float right = at.x - 6 * unit, left = at.x + 6 * unit - width;
+    const ImVec2 places[] = {{at.x - width / 2, above},
+                             {at.x - width / 2, below},
                              {at.x + 9 * unit, at.y - height / 2},
-                             {at.x - 9 * unit - width, at.y - height / 2}};
+                             {at.x - 9 * unit - width, at.y - height / 2},
+                             {right, above},
+                             {left, above},
+                             {right, below},
+                             {left, below}};
     for (const ImVec2& place : places) {
       const ChartArea box{place, {place.x + width, place.y + height}};
-      const bool inside = box.min.x >= plot.min().x && box.max.x <= plot.max().x &&
-                          box.min.y >= plot.min().y && box.max.y <= plot.max().y;
-      const bool free = std::none_of(taken.begin(), taken.end(), [&](const ChartArea& other) {
-        return box.min.x < other.max.x && box.max.x > other.min.x && box.min.y < other.max.y &&
-               box.max.y > other.min.y;
-      });
-      if (!inside || !free) continue;
+      if (!is_free(box)) continue;
       plot.text(place, frame.theme.ink, name);
+      track_rect(fmt::format("study/name/{}", point.group), box.min, box.max, name);
       taken.push_back(box);
       break;
     }
@@ -181,12 +218,7 @@ void name_points(const StudyFrame& frame, Plot& plot, std::vector<CostPoint> poi
 
 void draw_cost_points(const StudyFrame& frame, Plot& plot, const std::vector<CostPoint>& points,
                       const GapAxis& gaps) {
-  std::vector<CostPoint> front;
-  for (const CostPoint& point : points) {
-    if (frame.group(point.group).on_front) front.push_back(point);
-  }
-  std::sort(front.begin(), front.end(),
-            [](const CostPoint& a, const CostPoint& b) { return a.bits < b.bits; });
+  const std::vector<CostPoint> front = front_of(frame, points);
   draw_loss_line(plot, front.size(), frame.theme.good, 1.5f, [&](size_t i) {
     return PlotPoint{front[i].bits, front[i].place};
   });
@@ -252,10 +284,13 @@ void draw_study_cost(const StudyFrame& frame) {
   std::vector<std::pair<double, std::string>> ticks;
   for (const double gap : gaps.ticks()) ticks.emplace_back(gaps.place(gap), study_gap_text(gap));
   if (infinite) ticks.emplace_back(kNotFinite, "not finite");
-  const Axis y{.low = -0.06,
-               .high = infinite ? kNotFinite + 0.08 : 1.06,
-               .from = area.max.y,
-               .to = area.min.y};
+  const double top = infinite ? kNotFinite + 0.08 : 1.06;
+  // Room for a name under the lowest point.
+  const double height = std::max(1.0, static_cast<double>(area.max.y - area.min.y));
+  const double under =
+      std::min(0.4, static_cast<double>(font_size(small) + (kNameDrop + 2) * frame.scale) / height);
+  const Axis y{
+      .low = -top * under / (1.0 - under), .high = top, .from = area.max.y, .to = area.min.y};
   Canvas outside;
   for (const auto& [place, text] : ticks) {
     outside.text(small,

@@ -6,10 +6,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <thread>
+#include <vector>
 
 #include "analysis/recorder.h"
 #include "analysis/study/study_file.h"
@@ -103,6 +105,39 @@ TEST(StudyPage, PointsRowsAndLayersSelectTheirGroup) {
   user.click("study/layer/1/0");
   user.frame(2);
   EXPECT_EQ(user.selected(), "mixed_float16, seed 1");
+}
+
+TEST(StudyPage, TheFrontCrossesNoName) {
+  // The same gaps as in the sample, and a front that is nearly level.
+  const StudyView level = made_study({"a plan", "b plan"}, 2, [](TrialRow& trial, int plan, int) {
+    finish_trial(trial, plan == 1 ? 1.001 : 1.0, plan < 0 ? 32.0 : plan == 0 ? 24.0 : 16.0);
+  });
+  for (const StudyView& study : {test::sample_study(), level}) {
+    StudyUser user(study);
+    std::vector<ImVec2> front;
+    const StudyFacts& facts = user.app().study()->facts();
+    for (size_t i = 0; i < facts.groups.size(); ++i) {
+      if (!facts.groups[i].on_front) continue;
+      front.push_back(user.item(fmt::format("study/point/{}", i)).center());
+      EXPECT_TRUE(user.has(fmt::format("study/name/{}", i))) << facts.groups[i].name;
+    }
+    ASSERT_GE(front.size(), 2u);
+    std::sort(front.begin(), front.end(), [](ImVec2 a, ImVec2 b) { return a.x < b.x; });
+    for (size_t group = 0; group < facts.groups.size(); ++group) {
+      const std::string path = fmt::format("study/name/{}", group);
+      if (!user.has(path)) continue;
+      const auto name = user.item(path);
+      for (size_t i = 1; i < front.size(); ++i) {
+        for (int k = 0; k <= 1000; ++k) {
+          const float share = static_cast<float>(k) / 1000.0f;
+          const float x = front[i - 1].x + share * (front[i].x - front[i - 1].x);
+          const float y = front[i - 1].y + share * (front[i].y - front[i - 1].y);
+          ASSERT_FALSE(x > name.min.x && x < name.max.x && y > name.min.y && y < name.max.y)
+              << name.text;
+        }
+      }
+    }
+  }
 }
 
 TEST(StudyPage, CopiesTheCommandOfATrial) {

@@ -4,7 +4,9 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
+#include <vector>
 
 #include "analysis/study/gap_axis.h"
 #include "tests/report/study_fixtures.h"
@@ -302,6 +304,61 @@ TEST(StudyFacts, CombinationsOfOtherAxesAreRows) {
   EXPECT_THAT(facts.verdict.headline,
               HasSubstr("loss scale none fails in 1 of 2 seeds because its loss ends above"));
   EXPECT_THAT(facts.verdict.headline, HasSubstr("Only loss scale dynamic:65536 never failed."));
+}
+
+/// Holds that every trial has a cell, and no two trials have the same one.
+void expect_each_trial_once(const StudyView& study, const StudyFacts& facts) {
+  std::vector<int> seen(study.trials().size(), 0);
+  for (const StudyGroup& group : facts.groups) {
+    for (const int trial : group.trials) {
+      if (trial >= 0) ++seen[static_cast<size_t>(trial)];
+    }
+  }
+  EXPECT_THAT(seen, testing::Each(1));
+  EXPECT_EQ(facts.planned, static_cast<int>(seen.size()));
+}
+
+/// Four ways to reduce, of which two share a baseline, times two seeds. `places` are those of the
+/// two kinds of baselines on the axis.
+StudyView study_of_reductions(std::array<int, 2> places) {
+  StudyInfo info;
+  info.baseline = "float32";
+  info.axes = {
+      {"plan", {"p"}}, {"reduce", {"a:bf16", "a:fp16", "b:bf16", "b:fp16"}}, {"seed", {"5", "6"}}};
+  std::vector<TrialRow> rows;
+  for (int trial = 0; trial < 8; ++trial) {
+    TrialRow row;
+    row.places = {0, trial / 2, trial % 2};
+    row.base = 8 + trial / 4 * 2 + trial % 2;
+    finish_trial(row, 1.0, 16.0);
+    rows.push_back(row);
+  }
+  for (int trial = 0; trial < 4; ++trial) {
+    TrialRow row;
+    row.baseline = true;
+    row.places = {-1, places[static_cast<size_t>(trial / 2)], trial % 2};
+    finish_trial(row, 1.0, 32.0);
+    rows.push_back(row);
+  }
+  return StudyView(info, rows);
+}
+
+TEST(StudyFacts, EveryTrialIsInOneGroup) {
+  const StudyView study = study_of_reductions({0, 2});
+  const StudyFacts facts = make_study_facts(study);
+  expect_each_trial_once(study, facts);
+  ASSERT_EQ(facts.groups.size(), 6u);
+  EXPECT_EQ(facts.groups[0].name, "float32, reduce a:bf16 and a:fp16 (baseline)");
+  EXPECT_EQ(facts.groups[1].name, "float32, reduce b:bf16 and b:fp16 (baseline)");
+  EXPECT_EQ(facts.groups[0].trials, (std::vector<int>{8, 9}));
+  EXPECT_EQ(facts.groups[1].trials, (std::vector<int>{10, 11}));
+  EXPECT_EQ(facts.groups[5].name, "reduce b:fp16");
+  // Places that do not tell baselines apart hide none.
+  const StudyView alike = study_of_reductions({-1, -1});
+  expect_each_trial_once(alike, make_study_facts(alike));
+  for (const StudyView& each : {sample_study(), partial_study(3)}) {
+    expect_each_trial_once(each, make_study_facts(each));
+  }
 }
 
 TEST(GapAxis, HasAPlaceForEveryGapAndRoundTicks) {

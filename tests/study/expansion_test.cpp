@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 
+#include "analysis/study/study_facts.h"
 #include "cli/sweep/study.h"
 #include "core/error.h"
 #include "core/onnx/proto.h"
@@ -115,6 +116,31 @@ TEST(StudyExpansion, BaselinesFollowTheAxesThatChangeThem) {
   ASSERT_EQ(none.trials.size(), 1u);
   EXPECT_EQ(none.trials[0].spec.base, std::nullopt);
   EXPECT_EQ(none.info.baseline, "");
+}
+
+TEST(StudyExpansion, BaselinesThatSomeValuesShareStayApart) {
+  const Bench bench;
+  // A lane in full precision follows the order of the sums over ranks, not their format.
+  const StudyPlan study = study_of(
+      bench, study_text(kSmall, R"("plan": ["mixed_float16", "mixed_bfloat16"], "ranks": [2],
+        "reduce": ["tree:format=bf16", "tree:format=fp16", "halving:format=bf16",
+                   "halving:format=fp16"], "seed": [1, 2])"));
+  ASSERT_EQ(study.trials.size(), 16u + 4u);
+  for (size_t i = 0; i < 16; ++i) {
+    EXPECT_EQ(study.trials[i].spec.base, static_cast<int>(16 + i % 8 / 4 * 2 + i % 2)) << i;
+  }
+  EXPECT_THAT(study.trials[16].spec.places, ElementsAre(-1, 0, 0, 0));
+  EXPECT_THAT(study.trials[17].spec.places, ElementsAre(-1, 0, 0, 1));
+  EXPECT_THAT(study.trials[18].spec.places, ElementsAre(-1, 0, 2, 0));
+  EXPECT_THAT(study.trials[19].spec.places, ElementsAre(-1, 0, 2, 1));
+  std::vector<TrialRow> rows;
+  for (const TrialSpec& spec : study.specs()) rows.push_back({spec, {}});
+  const StudyView view(study.info, rows);
+  const StudyFacts facts = make_study_facts(view);
+  EXPECT_EQ(facts.planned, 20);
+  EXPECT_EQ(facts.groups[0].name,
+            "float32, reduce tree:format=bf16 and tree:format=fp16 (baseline)");
+  for (int trial = 0; trial < 20; ++trial) EXPECT_GE(facts.group_of(trial), 0) << trial;
 }
 
 TEST(StudyExpansion, ATrialMayBeTheBaselineOfOthers) {
