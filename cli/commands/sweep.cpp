@@ -79,10 +79,6 @@ void train_missing(const StudyPlan& study, const StudyFolder& folder, StudyFile&
       std::count_if(results.begin(), results.end(),
                     [](const TrialResult& each) { return each.status != TrialStatus::done; }));
   if (missing == 0) return;
-  // Another attempt.
-  for (TrialResult& each : results) {
-    if (each.status == TrialStatus::failed) each = {};
-  }
   const std::atomic<bool>& stop = catch_stop_signals("the running trials");
   SweepProgress progress(results.size() - missing, results.size(), flags.quiet);
   std::optional<LocalWorkers> local;

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "cli/sweep/trial_task.h"
 
@@ -29,7 +30,14 @@ class Dealer {
         workers_(workers),
         running_(static_cast<size_t>(workers.size())),
         deaths_(deal.study.trials.size(), 0) {
-    for (const TrialResult& each : deal_.results) count(each.status);
+    for (size_t i = 0; i < deal_.results.size(); ++i) {
+      TrialResult& result = deal_.results[i];
+      if (result.status == TrialStatus::failed) {
+        failed_before_.insert(static_cast<int>(i));
+        result = {};
+      }
+      count(result.status);
+    }
   }
 
   void run() {
@@ -40,17 +48,20 @@ class Dealer {
   }
 
  private:
-  /// Baselines come first, so that the first trials can be compared with something.
+  /// Baselines come first, so that the first trials can be compared with something; trials that
+  /// failed before come last, since they may fail again and cost a worker.
   std::deque<int> missing() {
     std::deque<int> trials;
-    for (const bool baseline : {true, false}) {
-      for (size_t i = 0; i < deal_.results.size(); ++i) {
-        const bool due = deal_.results[i].status != TrialStatus::done;
-        if (due && deal_.study.trials[i].spec.baseline == baseline) {
-          trials.push_back(static_cast<int>(i));
-        }
-      }
+    for (size_t i = 0; i < deal_.results.size(); ++i) {
+      if (deal_.results[i].status != TrialStatus::done) trials.push_back(static_cast<int>(i));
     }
+    std::stable_sort(trials.begin(), trials.end(), [this](int a, int b) {
+      const auto rank = [this](int trial) {
+        return std::pair(failed_before_.contains(trial),
+                         !deal_.study.trials[static_cast<size_t>(trial)].spec.baseline);
+      };
+      return rank(a) < rank(b);
+    });
     return trials;
   }
 
@@ -145,6 +156,7 @@ class Dealer {
   std::deque<int> waiting_;
   std::vector<std::optional<int>> running_;  // by worker
   std::vector<int> deaths_;                  // by trial
+  std::set<int> failed_before_;              // trials
   size_t done_ = 0, failed_ = 0;
   Clock::time_point committed_ = Clock::now();
 };

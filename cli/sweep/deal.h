@@ -21,8 +21,9 @@ struct Deal {
   const StudyPlan& study;
   const StudyFolder& folder;
   StudyFile& file;
-  std::vector<TrialResult>& results;  ///< by trial; those that are not done are trained
-  const std::atomic<bool>& stop;      ///< once true, running trials are finished and no more begin
+  /// By trial. Those that are not done are trained, those that failed before at the end.
+  std::vector<TrialResult>& results;
+  const std::atomic<bool>& stop;  ///< once true, running trials are finished and no more begin
   /// Called after every trial, and now and then between them.
   std::function<void(size_t done, size_t failed)> progress;
 };

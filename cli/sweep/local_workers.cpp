@@ -21,8 +21,8 @@ namespace halfscope {
 namespace {
 
 constexpr char kEnd = '\0';  // of a message
-/// A worker that ends this often in a row without an answer will not get better.
-constexpr int kMostDeaths = 5;
+/// A process that ends this often in a row before it is ready will not get better.
+constexpr int kMostFailedStarts = 5;
 
 Error cannot_start(int number) {
   return Error("cannot start a worker: " + std::generic_category().message(number),
@@ -96,7 +96,7 @@ LocalWorkers::~LocalWorkers() {
   for (int worker = 0; worker < size(); ++worker) stop(worker);
   for (const Process& worker : workers_) {
     if (worker.id <= 0) continue;
-    if (worker.busy) kill(worker.id, SIGKILL);
+    if (!worker.task.empty()) kill(worker.id, SIGKILL);
     reap(worker.id);
   }
 }
@@ -121,34 +121,49 @@ void LocalWorkers::start(Process& worker) {
   worker.id = child;
   worker.socket = ends[0];
   worker.received.clear();
+  worker.ready = false;
 }
 
 std::string LocalWorkers::name(int worker) const { return fmt::format("local {}", worker + 1); }
 
 void LocalWorkers::give(int worker, const std::string& message) {
   Process& process = workers_.at(static_cast<size_t>(worker));
-  process.busy = true;
+  process.task = message + kEnd;
   // If the worker has just died, wait() says so.
-  static_cast<void>(send_all(process.socket, message + kEnd));
+  static_cast<void>(send_all(process.socket, process.task));
+}
+
+void LocalWorkers::start_again(int number, const std::string& how) {
+  Process& worker = workers_[static_cast<size_t>(number)];
+  if (++worker.failed_starts >= kMostFailedStarts) {
+    throw Error(fmt::format("worker {} did not start in {} attempts: {}", number + 1,
+                            worker.failed_starts, how),
+                "use fewer --workers if memory is short");
+  }
+  start(worker);
+  if (!worker.task.empty()) static_cast<void>(send_all(worker.socket, worker.task));
 }
 
 std::optional<WorkerEvent> LocalWorkers::read_from(int number) {
   Process& worker = workers_[static_cast<size_t>(number)];
   if (receive_some(worker.socket, worker.received)) {
     std::optional<std::string> message = take_message(worker.received);
+    if (message && !worker.ready) {
+      worker.ready = true;
+      worker.failed_starts = 0;
+      message = take_message(worker.received);
+    }
     if (!message) return std::nullopt;
-    worker.deaths = 0;
-    worker.busy = false;
+    worker.task.clear();
     return WorkerEvent{number, WorkerEvent::Kind::result, std::move(*message)};
   }
   close(std::exchange(worker.socket, -1));
-  worker.busy = false;
   const std::string how = reap(std::exchange(worker.id, -1));
-  if (++worker.deaths >= kMostDeaths) {
-    throw Error(
-        fmt::format("worker {} ended {} times in a row: {}", number + 1, worker.deaths, how),
-        "use fewer --workers if memory is short");
+  if (!worker.ready) {
+    start_again(number, how);
+    return std::nullopt;
   }
+  worker.task.clear();
   start(worker);
   return WorkerEvent{number, WorkerEvent::Kind::died, how};
 }
@@ -172,6 +187,8 @@ void LocalWorkers::stop(int number) {
 
 int serve_messages(TrialServer& server) {
   std::string received;
+  // First of all: it is ready.
+  if (!send_all(STDIN_FILENO, std::string_view(&kEnd, 1))) return 0;
   while (receive_some(STDIN_FILENO, received)) {
     while (const std::optional<std::string> message = take_message(received)) {
       if (!send_all(STDIN_FILENO, server.answer(*message) + kEnd)) return 0;

@@ -16,7 +16,8 @@ namespace halfscope {
 class LocalWorkers final : public TrialWorkers {
  public:
   /// Starts `count` processes of `program` with these arguments, each of which calls
-  /// serve_messages(). Throws Error if that fails.
+  /// serve_messages(). Throws Error if that fails, as wait() does for a process that ends again and
+  /// again before it is ready.
   LocalWorkers(int count, std::string program, std::vector<std::string> arguments);
   /// Ends them, at once if they are busy.
   ~LocalWorkers() override;
@@ -34,11 +35,14 @@ class LocalWorkers final : public TrialWorkers {
     pid_t id = -1;
     int socket = -1;  ///< -1: stopped
     std::string received{};
-    bool busy = false;  ///< has a message that it has not answered
-    int deaths = 0;     ///< in a row, without an answer
+    std::string task{};     ///< a message that it has not answered
+    bool ready = false;     ///< has sent its first message, which is empty
+    int failed_starts = 0;  ///< in a row
   };
 
   void start(Process& worker);
+  /// After it ended before it was ready, which is no fault of its task. `how` says how it ended.
+  void start_again(int worker, const std::string& how);
   std::optional<WorkerEvent> read_from(int worker);
 
   std::string program_;

@@ -10,6 +10,7 @@
 #include "cli/sweep/sweep_progress.h"
 #include "cli/sweep/trial_task.h"
 #include "core/error.h"
+#include "tests/cli/program.h"
 
 namespace halfscope {
 namespace {
@@ -51,23 +52,52 @@ TEST(LocalWorkers, AnswerEveryMessage) {
   EXPECT_THAT(answers[1].error->settings(), testing::ElementsAre("batch"));
 }
 
+/// A worker in the shell: it says that it is ready, takes a message and runs `script`.
+std::vector<std::string> shell_worker(const std::string& script) {
+  return {"-c", "printf '\\0' >&0; read -r x; " + script};
+}
+
+// As often as it takes: the process that deals the trials counts the deaths of each.
 TEST(LocalWorkers, AreReplacedWhenTheyDie) {
-  LocalWorkers workers(1, "/bin/sh", {"-c", "read -r x; kill -9 $$"});
-  for (int death = 0; death < 4; ++death) {
+  LocalWorkers workers(1, "/bin/sh", shell_worker("kill -9 $$"));
+  for (int death = 0; death < 12; ++death) {
     workers.give(0, "a message\n");
     const WorkerEvent event = next(workers);
     EXPECT_EQ(event.kind, WorkerEvent::Kind::died);
     EXPECT_EQ(event.message, "signal 9 (Killed)");
   }
+}
+
+TEST(LocalWorkers, AreGivenUpIfTheyDoNotStart) {
+  for (const bool with_task : {false, true}) {
+    LocalWorkers missing(1, "/no/such/program", {});
+    if (with_task) missing.give(0, "a message\n");
+    try {
+      next(missing);
+      ADD_FAILURE() << "nothing gets better";
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "worker 1 did not start in 5 attempts: exit code 127");
+    }
+  }
+}
+
+// The first two starts fail, and the task is still answered.
+TEST(LocalWorkers, KeepTheirTaskIfAStartFails) {
+  const test::Bench bench;
+  const std::string count = (bench / "count").string();
+  LocalWorkers workers(1, "/bin/sh",
+                       {"-c", "echo x >>" + count + "; test $(wc -l <" + count +
+                                  ") -gt 2 || exit 1; printf '\\0' >&0; read -r x; "
+                                  "printf '%s\\0' \"$x\" >&0; read -r x"});
   workers.give(0, "a message\n");
-  EXPECT_THROW(next(workers), Error) << "nothing gets better";
-  LocalWorkers missing(1, "/no/such/program", {});
-  EXPECT_EQ(next(missing).message, "exit code 127");
+  const WorkerEvent event = next(workers);
+  EXPECT_EQ(event.kind, WorkerEvent::Kind::result);
+  EXPECT_EQ(event.message, "a message");
 }
 
 // A busy worker would never end by itself.
 TEST(LocalWorkers, AreEndedEvenIfTheyAreBusy) {
-  LocalWorkers workers(1, "/bin/sh", {"-c", "read -r x; exec sleep 1000"});
+  LocalWorkers workers(1, "/bin/sh", shell_worker("exec sleep 1000"));
   workers.give(0, "a message\n");
   EXPECT_FALSE(workers.wait(milliseconds(100)));
 }
