@@ -96,10 +96,12 @@ void train_missing(const StudyPlan& study, const StudyFolder& folder, StudyFile&
 int run_sweep(const StudyPlan& study, const StudyFolder& folder, const SweepFlags& flags,
               TrialWorkers* ranks = nullptr) {
   folder.make();
-  folder.check_is_of(study);
-  std::vector<TrialResult> results = folder.results(study);
+  std::vector<TrialResult> results;
   {
-    StudyFile file(folder.study_file(), study.info, study.specs());
+    StudyFile file(folder.study_file(), study.info, study.specs(), [&] {
+      folder.check_is_of(study);
+      results = folder.results(study);
+    });
     for (size_t i = 0; i < results.size(); ++i) {
       const bool known = results[i].status == TrialStatus::done ||
                          (flags.collect && results[i].status == TrialStatus::failed);
