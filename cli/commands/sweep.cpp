@@ -130,6 +130,7 @@ int run_trial(const StudyPlan& study, const StudyFolder& folder, const SweepFlag
   const int number = find_trial(study, flags.trial);
   const StudyTrial& trial = study.trials[static_cast<size_t>(number)];
   folder.make();
+  folder.check_is_of(study);
   const std::string name = fmt::format("trial {} ({})", number, trial.spec.hash);
   if (folder.is_finished(trial)) {
     if (!flags.quiet) write_out(name + " is already finished\n");
@@ -155,10 +156,13 @@ std::string program_file() {
 }
 
 int print_trials(const StudyPlan& study, const StudyFolder& folder) {
+  folder.check_is_of(study);
   const std::string program = shell_quoted(program_file());
+  const std::vector<TrialResult> results = folder.results(study);
   std::string text;
-  for (const StudyTrial& trial : study.trials) {
-    if (folder.is_finished(trial)) continue;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const StudyTrial& trial = study.trials[i];
+    if (results[i].status == TrialStatus::done) continue;
     text +=
         fmt::format("{} sweep {} --out {} --trial {}\n", program, shell_quoted(study.file.string()),
                     shell_quoted(folder.path().string()), trial.spec.hash);
