@@ -61,7 +61,7 @@ int conclude_sweep(const StudyPlan& study, const std::vector<TrialResult>& resul
   } else if (!flags.quiet) {
     write_out(sweep_text(view, folder, text_style(STDOUT_FILENO).width));
   }
-  if (const std::optional<Error> error = sweep_error(view)) throw Error(*error);
+  if (const std::optional<Error> error = sweep_error(view, folder)) throw Error(*error);
   return 0;
 }
 
