@@ -56,7 +56,8 @@ std::span<const uint8_t> bytes_of(const std::vector<CurvePoint>& curve) {
 
 class StudyFile::Writer {
  public:
-  Writer(const fs::path& file, const StudyInfo& info, std::span<const TrialSpec> trials) {
+  Writer(const fs::path& file, const StudyInfo& info, std::span<const TrialSpec> trials,
+         const std::function<void()>& before_replacing) {
     const bool empty = prepare_study_file(file);
     database_.emplace(file, Access::read_write);
     database_->set_busy_timeout(5000);
@@ -67,11 +68,15 @@ class StudyFile::Writer {
       Transaction transaction(*database_, Transaction::Kind::write);
       database_->execute(fmt::format("PRAGMA application_id={}", kStudyApplicationId).c_str());
       database_->execute(fmt::format("PRAGMA user_version={}", kStudySchemaVersion).c_str());
-      if (empty) database_->execute(kStudySchemaSql);
+      if (database_->query_integer("SELECT COUNT(*) FROM sqlite_master") == 0) {
+        database_->execute(kStudySchemaSql);
+        write_study(info, trials);  // readers never see a study without trials
+      }
       transaction.commit();
     }
     // Nothing was replaced so far, so a study that another process writes is still whole.
     lock(file);
+    if (before_replacing) before_replacing();
     transaction_.emplace(*database_, Transaction::Kind::write);
     write_study(info, trials);
     update_.emplace(*database_,
@@ -192,10 +197,10 @@ class StudyFile::Writer {
   std::optional<Statement> update_;
 };
 
-StudyFile::StudyFile(const fs::path& file, const StudyInfo& info,
-                     std::span<const TrialSpec> trials) {
+StudyFile::StudyFile(const fs::path& file, const StudyInfo& info, std::span<const TrialSpec> trials,
+                     const std::function<void()>& before_replacing) {
   try {
-    writer_ = std::make_unique<Writer>(file, info, trials);
+    writer_ = std::make_unique<Writer>(file, info, trials, before_replacing);
   } catch (const SqliteError& error) {
     throw study_error(error, file);
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -14,10 +15,11 @@ namespace halfscope {
 class StudyFile {
  public:
   /// Opens the file, or creates it if it does not exist, and replaces its contents by this study
-  /// without results. Throws Error if the file cannot be written, is not a study file or is being
-  /// written by another process.
+  /// without results. Calls `before_replacing` when no other process can write the file any more
+  /// and nothing of it has been replaced; the file stays as it was if that throws. Throws Error if
+  /// the file cannot be written, is not a study file or is being written by another process.
   StudyFile(const std::filesystem::path& file, const StudyInfo& info,
-            std::span<const TrialSpec> trials);
+            std::span<const TrialSpec> trials, const std::function<void()>& before_replacing = {});
   /// Commits, and closes the file as one plain file.
   ~StudyFile();
   StudyFile(const StudyFile&) = delete;

@@ -7,11 +7,10 @@
 #include "core/error.h"
 
 namespace halfscope {
-namespace {
 
-constexpr const char* kStudyHint = "pass the folder of a study, as `halfscope sweep` makes it";
-
-}  // namespace
+const char* const kNoStudyHint =
+    "pass the folder of a study; if this is one, delete study.sqlite, then run "
+    "`halfscope sweep STUDY --collect`";
 
 const char* const kStudySchemaSql = R"sql(
 CREATE TABLE study(name TEXT NOT NULL, json TEXT NOT NULL, version TEXT NOT NULL, baseline TEXT,
@@ -28,7 +27,7 @@ CREATE TABLE trials(trial INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE,
 void check_study_schema(sqlite::Database& database) {
   const std::string file = database.file().string();
   if (database.query_integer("PRAGMA application_id") != kStudyApplicationId) {
-    throw usage_error(fmt::format("'{}' is not a study file", file), kStudyHint);
+    throw usage_error(fmt::format("'{}' is not a study file", file), kNoStudyHint);
   }
   const int64_t version = database.query_integer("PRAGMA user_version");
   if (version == kStudySchemaVersion) return;
@@ -41,15 +40,15 @@ void check_study_schema(sqlite::Database& database) {
 Error study_error(const sqlite::SqliteError& error, const std::filesystem::path& file) {
   switch (error.primary_code()) {
     case SQLITE_NOTADB:
-      return usage_error(fmt::format("'{}' is not a study file", file.string()), kStudyHint);
+      return usage_error(fmt::format("'{}' is not a study file", file.string()), kNoStudyHint);
     case SQLITE_ERROR:  // it is a database, but its tables are others
     case SQLITE_CORRUPT:
     case SQLITE_FORMAT:
     case SQLITE_MISMATCH:
     case SQLITE_TOOBIG:
       return Error(fmt::format("'{}' is damaged", file.string()),
-                   "delete it, and make it again with `halfscope sweep STUDY --collect`: the run "
-                   "files of the trials are enough");
+                   "delete study.sqlite, then run `halfscope sweep STUDY --collect`: the run files "
+                   "of the trials are enough");
     default:
       return error;
   }

@@ -15,6 +15,9 @@ inline constexpr int64_t kStudySchemaVersion = 1;
 /// The CREATE TABLE statements; a test compares them with docs/reference/sweep.md.
 extern const char* const kStudySchemaSql;
 
+/// For a file that is not a study file. It may have been one.
+extern const char* const kNoStudyHint;
+
 /// Throws Error if `database` is not a study file or has another schema version than this program;
 /// of kind `usage` if the user should pass another file.
 void check_study_schema(sqlite::Database& database);

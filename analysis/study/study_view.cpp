@@ -139,8 +139,7 @@ void check_is_study_file(const fs::path& file) {
   }
   const uintmax_t size = fs::file_size(file, error);
   if (fs::is_regular_file(status) && !error && size >= sqlite::kSmallestPage) return;
-  throw usage_error(fmt::format("'{}' is not a study file", file.string()),
-                    "pass the folder of a study, as `halfscope sweep` makes it");
+  throw usage_error(fmt::format("'{}' is not a study file", file.string()), kNoStudyHint);
 }
 
 /// The loss that gaps are divided by.
@@ -255,6 +254,8 @@ fs::path study_file_of(const fs::path& file_or_folder) {
 bool is_study(const fs::path& file_or_folder) noexcept {
   try {
     const fs::path file = study_file_of(file_or_folder);
+    // Even if it is damaged: the name is enough to say so in words about studies.
+    if (file.filename() == kStudyFileName && fs::exists(file)) return true;
     check_is_study_file(file);
     sqlite::read_snapshot(file, check_study_schema);
     return true;

@@ -136,8 +136,8 @@ class StudyView {
 
 /// Returns the study file that a file or a folder stands for.
 std::filesystem::path study_file_of(const std::filesystem::path& file_or_folder);
-/// Returns whether that is a folder with a study file, or a file with a study file's mark. Does not
-/// throw.
+/// Returns whether that is a folder with a study file, which may be damaged, or a file with a study
+/// file's name or mark. Does not throw.
 bool is_study(const std::filesystem::path& file_or_folder) noexcept;
 
 }  // namespace halfscope

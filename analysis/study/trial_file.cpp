@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "analysis/study/trial_file.h"
 
+#include <array>
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
-#include <system_error>
+#include <string_view>
 
 #include "analysis/run_schema.h"
 #include "analysis/shared_file.h"
@@ -19,6 +21,11 @@ using sqlite::Access;
 using sqlite::Database;
 using sqlite::Statement;
 using sqlite::Transaction;
+
+// In SQLite's file format.
+constexpr std::string_view kFileStart("SQLite format 3\0", 16);
+constexpr size_t kHeaderBytes = 100;
+constexpr uintmax_t kLargestPage = 65536;  // written as 1
 
 constexpr const char* kTrialKey = "trial";  // of the table meta
 
@@ -144,9 +151,29 @@ void store_trial(const fs::path& run, const std::string& hash, const TrialResult
   transaction.commit();
 }
 
+bool is_whole_run_file(const fs::path& run) noexcept {
+  try {
+    if (!fs::is_regular_file(run)) return false;
+    std::ifstream stream(run, std::ios::binary);
+    std::array<char, kHeaderBytes> header{};
+    if (!stream.read(header.data(), header.size()) ||
+        !std::string_view(header.data(), header.size()).starts_with(kFileStart)) {
+      return false;
+    }
+    const auto number = [&header](size_t at, size_t bytes) {
+      uintmax_t value = 0;
+      for (size_t i = 0; i < bytes; ++i) value = value << 8U | static_cast<uint8_t>(header[at + i]);
+      return value;
+    };
+    const uintmax_t page = number(16, 2), pages = number(28, 4);
+    return pages > 0 && fs::file_size(run) >= pages * (page == 1 ? kLargestPage : page);
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 std::optional<TrialResult> stored_trial(const fs::path& run, const std::string& hash) {
-  std::error_code missing;
-  if (!fs::is_regular_file(run, missing)) return std::nullopt;
+  if (!is_whole_run_file(run)) return std::nullopt;
   try {
     if (const std::string text = stored_text(run); !text.empty()) return parse_trial(hash, text);
     TrialResult result = summarize_trial(RunView::open(run));

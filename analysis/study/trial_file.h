@@ -20,6 +20,9 @@ std::optional<TrialResult> parse_trial(const std::string& hash, const std::strin
 void store_trial(const std::filesystem::path& run, const std::string& hash,
                  const TrialResult& result);
 
+/// Returns whether a run file has as many bytes as its header says. Reads the header only.
+bool is_whole_run_file(const std::filesystem::path& run) noexcept;
+
 /// Returns the result of a trial by its run file: the stored one, or that of the run itself if
 /// `train` wrote the file. Returns nothing if the file is missing, incomplete, damaged or of
 /// another trial, so that the trial has to be trained again.

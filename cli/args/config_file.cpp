@@ -116,8 +116,7 @@ const Setting& setting_named(const std::string& file, const std::string& key, Co
 
 }  // namespace
 
-Json read_json(const std::string& file) {
-  constexpr int kDeepest = 32;  // what walks the JSON may be recursive
+std::string read_json_text(const std::string& file) {
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) {
     throw usage_error(file + " is a folder, not a configuration file");
@@ -127,11 +126,15 @@ Json read_json(const std::string& file) {
     throw Error(
         "cannot read '" + file + "'" + (std::filesystem::exists(file) ? "" : ": file not found"),
         "check the path and its permissions");
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+Json parse_json(const std::string& file, const std::string& text) {
+  constexpr int kDeepest = 32;  // what walks the JSON may be recursive
   const auto check = [&file](int depth, Json::parse_event_t, Json&) {
     if (depth > kDeepest) throw usage_error(file + ": the JSON is nested too deeply");
     return true;
   };
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
   Json json = Json::parse(text, check, false);
   if (const std::string twice = repeated_key(text); !twice.empty()) {
     throw usage_error(
@@ -140,6 +143,8 @@ Json read_json(const std::string& file) {
   }
   return json;
 }
+
+Json read_json(const std::string& file) { return parse_json(file, read_json_text(file)); }
 
 void read_config(Settings& settings, const std::set<std::string>& replaced) {
   const std::string file = settings.config;

@@ -24,8 +24,14 @@ void read_config_key(Settings& settings, const std::string& file, const std::str
 /// `train` nor `run`.
 Commands config_command(const std::string& file);
 
-/// Returns the JSON in a file, "discarded" if it is not JSON. Throws Error, of kind usage if it is
-/// nested too deeply.
+/// Returns the text of a JSON file. Throws Error, of kind usage if it is a folder.
+std::string read_json_text(const std::string& file);
+
+/// Returns the JSON in the text of a file, "discarded" if it is not JSON. Throws Error (usage) that
+/// names the file if it is nested too deeply or gives a key twice.
+Json parse_json(const std::string& file, const std::string& text);
+
+/// Returns both in one.
 Json read_json(const std::string& file);
 
 /// Returns the settings in the form of a configuration file. It includes defaults and the JSON of

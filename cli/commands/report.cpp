@@ -6,9 +6,11 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <sstream>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -148,7 +150,16 @@ int report_command(const ReportOptions& options) {
   if (options.summary && options.quiet) {
     throw usage_error("--summary and --quiet exclude each other", "leave out one of them");
   }
-  if (is_study(options.run)) return report_of_study(options);
+  std::error_code error;
+  const auto type = std::filesystem::status(options.run, error).type();
+  if (type == std::filesystem::file_type::not_found) {
+    throw Error(fmt::format("cannot read '{}': file not found", options.run),
+                "`halfscope train --out FILE` writes a run file, `halfscope sweep` the folder of a "
+                "study");
+  }
+  if (type == std::filesystem::file_type::directory || is_study(options.run)) {
+    return report_of_study(options);
+  }
   const ResultFile results[] = {{options.html, report_html},
                                 {options.md, report_markdown},
                                 {options.json, report_json},

@@ -61,7 +61,7 @@ int conclude_sweep(const StudyPlan& study, const std::vector<TrialResult>& resul
   } else if (!flags.quiet) {
     write_out(sweep_text(view, folder, text_style(STDOUT_FILENO).width));
   }
-  if (const std::optional<Error> error = sweep_error(view)) throw Error(*error);
+  if (const std::optional<Error> error = sweep_error(view, folder)) throw Error(*error);
   return 0;
 }
 
@@ -96,10 +96,12 @@ void train_missing(const StudyPlan& study, const StudyFolder& folder, StudyFile&
 int run_sweep(const StudyPlan& study, const StudyFolder& folder, const SweepFlags& flags,
               TrialWorkers* ranks = nullptr) {
   folder.make();
-  folder.check_is_of(study);
-  std::vector<TrialResult> results = folder.results(study);
+  std::vector<TrialResult> results;
   {
-    StudyFile file(folder.study_file(), study.info, study.specs());
+    StudyFile file(folder.study_file(), study.info, study.specs(), [&] {
+      folder.check_is_of(study);
+      results = folder.results(study);
+    });
     for (size_t i = 0; i < results.size(); ++i) {
       const bool known = results[i].status == TrialStatus::done ||
                          (flags.collect && results[i].status == TrialStatus::failed);
@@ -128,6 +130,7 @@ int run_trial(const StudyPlan& study, const StudyFolder& folder, const SweepFlag
   const int number = find_trial(study, flags.trial);
   const StudyTrial& trial = study.trials[static_cast<size_t>(number)];
   folder.make();
+  folder.check_is_of(study);
   const std::string name = fmt::format("trial {} ({})", number, trial.spec.hash);
   if (folder.is_finished(trial)) {
     if (!flags.quiet) write_out(name + " is already finished\n");
@@ -153,10 +156,13 @@ std::string program_file() {
 }
 
 int print_trials(const StudyPlan& study, const StudyFolder& folder) {
+  folder.check_is_of(study);
   const std::string program = shell_quoted(program_file());
+  const std::vector<TrialResult> results = folder.results(study);
   std::string text;
-  for (const StudyTrial& trial : study.trials) {
-    if (folder.is_finished(trial)) continue;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const StudyTrial& trial = study.trials[i];
+    if (results[i].status == TrialStatus::done) continue;
     text +=
         fmt::format("{} sweep {} --out {} --trial {}\n", program, shell_quoted(study.file.string()),
                     shell_quoted(folder.path().string()), trial.spec.hash);

@@ -4,8 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -32,11 +31,6 @@ struct Axis {
   std::string key;
   std::vector<Json> values;
 };
-
-std::string file_text(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 /// "mixed_float16", "7", "true", "dynamic:65536"; of lists "conv1,conv2", of plans their name.
 std::string compact(const Json& value) {
@@ -79,7 +73,12 @@ class StudyReader {
   }
 
   void read_file() {
-    json_ = read_json(name_);
+    if (std::error_code ignored; fs::is_directory(file_, ignored)) {
+      throw usage_error(fmt::format("'{}' is a folder, not a study", name_),
+                        "pass the JSON file of a study");
+    }
+    info_.json = read_json_text(name_);
+    json_ = parse_json(name_, info_.json);
     if (!json_.is_object()) refuse("not a JSON object", "see docs/reference/sweep.md");
     if (!json_.contains("schema") || json_["schema"] != kStudySchema) {
       throw usage_error(fmt::format("{} does not say \"schema\": \"{}\"", name_, kStudySchema),
@@ -92,7 +91,6 @@ class StudyReader {
       refuse("unknown key \"" + visible_name(key) + "\"",
              did_you_mean(key, keys, "keys: " + comma_list(keys)));
     }
-    info_.json = file_text(file_);
     info_.version = HALFSCOPE_VERSION;
     info_.name = text_of("name", "");
     read_baseline();
@@ -132,6 +130,10 @@ class StudyReader {
                did_you_mean(name, keys, "keys: " + comma_list(keys)));
       }
       if (!value.is_number_integer()) refuse(where + "\"" + name + "\" must be a whole number");
+      constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+      if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{kMost}) {
+        refuse(fmt::format("{}\"{}\" must be at most {}", where, name, kMost));
+      }
     }
     if (!json.contains("from") || !json.contains("to")) {
       refuse(where + "a range needs \"from\" and \"to\"", "write {\"from\": 1, \"to\": 20}");
@@ -139,13 +141,15 @@ class StudyReader {
     const auto from = json["from"].get<int64_t>(), to = json["to"].get<int64_t>();
     const int64_t step = json.contains("step") ? json["step"].get<int64_t>() : 1;
     if (step < 1) refuse(where + "\"step\" must be at least 1");
-    std::vector<Json> values;
-    for (int64_t value = from; value <= to; value += step) {
-      values.emplace_back(value);
-      if (static_cast<int64_t>(values.size()) > kMostTrials) {
-        refuse(where + "more than a million values", "divide the study");
-      }
+    if (to < from) return {};
+    // The distance of two int64 may need all bits.
+    const uint64_t distance = static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
+    const uint64_t steps = distance / static_cast<uint64_t>(step);
+    if (steps >= static_cast<uint64_t>(kMostTrials)) {
+      refuse(where + "more than a million values", "divide the study");
     }
+    std::vector<Json> values{from};
+    for (int64_t value = from; values.size() <= steps;) values.emplace_back(value += step);
     return values;
   }
 

@@ -68,7 +68,12 @@ void write_trial_error(const fs::path& run, const std::string& what) noexcept {
 void StudyFolder::make() const {
   std::error_code error;
   fs::create_directories(folder_ / kTrials, error);
-  if (error) throw unwritable(folder_, error.message());
+  if (error) {
+    const fs::path trials = folder_ / kTrials;
+    std::error_code ignored;
+    const bool in_the_way = fs::exists(trials, ignored) && !fs::is_directory(trials, ignored);
+    throw unwritable(in_the_way ? trials : folder_, error.message());
+  }
   for (const fs::path& each : {folder_, folder_ / kTrials}) {
     if (access(each.c_str(), W_OK | X_OK) == 0) continue;
     throw unwritable(each, std::generic_category().message(errno));
@@ -118,8 +123,9 @@ std::vector<TrialResult> StudyFolder::results(const StudyPlan& study) const {
     const fs::path run = folder_ / trial.spec.run;
     if (there.contains(run.filename().string())) {
       const auto found = known.find(trial.spec.hash);
+      const bool is_known = found != known.end() && is_whole_run_file(run);
       const std::optional<TrialResult> stored =
-          found != known.end() ? found->second : stored_trial(run, trial.spec.hash);
+          is_known ? found->second : stored_trial(run, trial.spec.hash);
       if (stored) result = *stored;
     }
     if (result.status == TrialStatus::done) continue;

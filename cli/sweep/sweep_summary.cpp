@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <utility>
 
 #include "analysis/loss_gap.h"
 #include "analysis/rules/text.h"
+#include "cli/sweep/study_folder.h"
 #include "cli/terminal/lane_summary.h"
 #include "core/data/stored_array.h"
 
@@ -82,10 +84,9 @@ std::string sweep_text(const StudyView& study, const std::string& folder, size_t
       {"plan", "trials", "fail", "share", "loss", "first failing layer"}};
   for (const PlanSummary& plan : summarize_plans(study)) rows.push_back(table_row(plan));
   std::string text = aligned(rows, {false, true, true, true, true, false}, width);
-  const size_t waiting = study.count(TrialStatus::waiting);
-  if (waiting > 0) {
+  if (study.count(TrialStatus::waiting) > 0) {
     text += fmt::format("{} of {} trials finished; the same command continues\n",
-                        study.trials().size() - waiting, study.trials().size());
+                        study.count(TrialStatus::done), study.trials().size());
   }
   return text + "study: " + folder + "\n";
 }
@@ -123,15 +124,16 @@ Json sweep_json(const StudyView& study, const std::string& folder) {
   return json;
 }
 
-std::optional<Error> sweep_error(const StudyView& study) {
+std::optional<Error> sweep_error(const StudyView& study, const std::string& folder) {
   const size_t failed = study.count(TrialStatus::failed);
   if (failed == 0) return std::nullopt;
   const auto first =
       std::find_if(study.trials().begin(), study.trials().end(),
                    [](const TrialRow& row) { return row.status == TrialStatus::failed; });
-  return Error(fmt::format("{} of {} trials failed, the first with: {}", failed,
+  const std::string file = error_file(std::filesystem::path(folder) / first->run).string();
+  return Error(fmt::format("{} of {} trials could not be trained, the first: {}", failed,
                            study.trials().size(), first->error),
-               "run the same command again to try them once more");
+               fmt::format("see {}, and run the same command again to try them once more", file));
 }
 
 }  // namespace halfscope

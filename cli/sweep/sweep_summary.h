@@ -28,13 +28,13 @@ struct PlanSummary {
 /// Returns a row per plan: the baselines, then the plans in the order of their axis.
 std::vector<PlanSummary> summarize_plans(const StudyView& study);
 
-/// Returns the table, and a line on trials that are missing or failed.
+/// Returns the table, and a line on trials that are missing.
 std::string sweep_text(const StudyView& study, const std::string& folder, size_t width);
 
 /// Returns the JSON halfscope.sweep/1.
 Json sweep_json(const StudyView& study, const std::string& folder);
 
-/// Returns the error that ends a sweep in which trials failed; nothing if none did.
-std::optional<Error> sweep_error(const StudyView& study);
+/// Returns the error that ends a sweep in which trials could not be trained; nothing if all could.
+std::optional<Error> sweep_error(const StudyView& study, const std::string& folder);
 
 }  // namespace halfscope

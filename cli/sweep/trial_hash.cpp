@@ -70,21 +70,27 @@ std::string changed_data(const std::string& spec,
   return result + spec.substr(from);
 }
 
-}  // namespace
+bool exists(const std::string& file) {
+  std::error_code ignored;
+  return fs::exists(file, ignored);
+}
 
-bool is_plan_file(const LaneRequest& lane) {
+/// Returns whether a lane's plan is the name of a file, as it is or as `changed`.
+bool is_plan_file(const LaneRequest& lane, const std::string& changed) {
   const std::string& plan = lane.plan;
   if (lane.spelled_out || zoo::is_zoo(plan) || plan == kAsExported || is_tf_amp(plan)) return false;
   if (needs_network(plan) || preset_plan(plan)) return false;
   // A name that is misspelt stays as it is, for the error that says so.
-  std::error_code ignored;
-  return plan.find('/') != plan.npos || plan.ends_with(".json") || fs::exists(plan, ignored);
+  return plan.find('/') != plan.npos || plan.ends_with(".json") || exists(plan) || exists(changed);
 }
+
+}  // namespace
 
 void change_paths(Settings& settings,
                   const std::function<std::string(const std::string&)>& change) {
   for (LaneRequest& lane : settings.lanes) {
-    if (is_plan_file(lane)) lane.plan = change(lane.plan);
+    const std::string changed = change(lane.plan);
+    if (is_plan_file(lane, changed)) lane.plan = changed;
   }
   if (is_network_file(settings.model)) settings.model = change(settings.model);
   if (!settings.init.empty()) settings.init = change(settings.init);

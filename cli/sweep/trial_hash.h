@@ -13,11 +13,9 @@
 namespace halfscope {
 
 /// Replaces every file and folder that the settings of a training read: plans, network, initial
-/// weights, data. `change` gets a name and returns the new one.
+/// weights, data. `change` gets a name and returns the new one; of plans it gets the names of
+/// presets, too.
 void change_paths(Settings& settings, const std::function<std::string(const std::string&)>& change);
-
-/// Returns whether a lane's plan is the name of a file.
-bool is_plan_file(const LaneRequest& lane);
 
 class TrialHasher {
  public:

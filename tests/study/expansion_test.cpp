@@ -262,6 +262,36 @@ TEST(TrialHash, CoversTheWeightsBesideANetwork) {
   }
 }
 
+TEST(StudyExpansion, FindsAPlanFileWithoutAnEndingBesideTheStudy) {
+  const Bench bench;
+  std::filesystem::create_directories(bench / "sub");
+  write(bench / "sub/myplan",
+        R"({"schema": "halfscope.plan/1", "name": "mine", "default": {"read": "fp16"}})");
+  const StudyPlan study =
+      study_of(bench, study_text(kSmall, R"("plan": ["myplan", "mixed_float16"])"), "sub/s.json");
+  EXPECT_THAT(study.trials[0].spec.command, HasSubstr((bench / "sub/myplan").string()));
+  EXPECT_THAT(study.trials[1].spec.command, HasSubstr("--lanes mixed_float16"));
+}
+
+TEST(StudyExpansion, RangesReachTheLargestNumber) {
+  const Bench bench;
+  const auto values = [&](const std::string& range) {
+    return study_of(bench, study_text(kSmall, R"("plan": ["mixed_float16"], "seed": )" + range))
+        .info.axes[1]
+        .values;
+  };
+  EXPECT_THAT(values(R"({"from": 1, "to": 9223372036854775807, "step": 9223372036854775807})"),
+              ElementsAre("1"));
+  try {
+    values(R"({"from": 9223372036854775805, "to": 9223372036854775807})");
+    ADD_FAILURE() << "no seed is that large";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("\"seed\": 9223372036854775805: out of range"));
+  }
+  EXPECT_THAT(values(R"({"from": 1, "to": 8, "step": 3})"), ElementsAre("1", "4", "7"));
+  EXPECT_THAT(values(R"({"from": 5, "to": 5})"), ElementsAre("5"));
+}
+
 TEST(StudyExpansion, TakesPlansThatAreWrittenOut) {
   const Bench bench;
   const StudyPlan study =

@@ -177,6 +177,34 @@ TEST(StudyFile, AnotherWriterIsRefusedAndChangesNothing) {
   EXPECT_EQ(StudyView::open(folder.path()).count(TrialStatus::done), 1u);
 }
 
+// The old contents can be read, and nobody else writes, before they are replaced.
+TEST(StudyFile, IsReadUnderItsLock) {
+  const TemporaryFolder folder;
+  const auto path = folder / "study.sqlite";
+  const auto open = [&](const std::function<void()>& before) {
+    const StudyFile file(path, sample_study(), sample_specs(), before);
+  };
+  size_t calls = 0;
+  open([&] {
+    ++calls;
+    EXPECT_EQ(StudyView::open(path).trials().size(), 6u) << "a new file is a study";
+    EXPECT_EQ(StudyView::open(path).count(TrialStatus::waiting), 6u);
+  });
+  {
+    StudyFile file(path, sample_study(), sample_specs());
+    file.write(0, done(1.0));
+  }
+  EXPECT_THROW(open([] { throw Error("another study"); }), Error);
+  open([&] {
+    ++calls;
+    EXPECT_EQ(StudyView::open(path).count(TrialStatus::done), 1u) << "not replaced yet";
+    EXPECT_THROW(open([] { ADD_FAILURE() << "two writers"; }), Error);
+    EXPECT_EQ(StudyView::open(path).count(TrialStatus::done), 1u);
+  });
+  EXPECT_EQ(calls, 2u);
+  EXPECT_EQ(StudyView::open(path).count(TrialStatus::done), 0u);
+}
+
 // By hand: gap = (loss - base) / base, but at least 1% of the first loss of the base, 2, below.
 TEST(StudyView, JudgesTrialsByTheirBaseline) {
   std::vector<TrialRow> rows(6);

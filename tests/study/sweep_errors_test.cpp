@@ -46,6 +46,13 @@ TEST(SweepErrors, NamesTheMistakeInAStudy) {
       {text_with("", plan + R"(, "seed": {"from": 3})"), "a range needs \"from\" and \"to\"", ""},
       {text_with("", plan + R"(, "seed": {"form": 3})"), "unknown key \"form\"",
        "did you mean from?"},
+      {text_with("", plan + R"(, "seed": {"from": 1, "to": 18446744073709551615})"),
+       "axis \"seed\": \"to\" must be at most 9223372036854775807", ""},
+      {text_with("", plan + R"(, "seed": {"from": -9223372036854775808,
+                                          "to": 9223372036854775807})"),
+       "axis \"seed\": more than a million values", "divide"},
+      {text_with("", plan + R"(, "seed": {"from": 0, "to": 1000000})"),
+       "axis \"seed\": more than a million values", "divide"},
       {text_with("", plan + R"(, "seed": 3)"), "must be a list of values or a range", ""},
       {text_with("", plan + R"(, "sed": [1])"), "unknown key \"sed\"", "did you mean seed?"},
       {text_with(R"(, "sed": 1)", plan), "unknown key \"sed\"", "did you mean seed?"},
@@ -86,6 +93,7 @@ TEST(SweepErrors, NamesTheMistakeInAStudy) {
 TEST(SweepErrors, NamesFilesThatAreMissing) {
   const Bench bench;
   expect_refusal(bench.run({"sweep", "none.json"}), 3, "cannot read 'none.json': file not found");
+  expect_refusal(bench.run({"sweep", "."}), 2, "'.' is a folder, not a study", "study");
   write_study(bench, text_with(R"(, "init": "w.npz")", R"("plan": ["mixed_float16"])"));
   expect_refusal(bench.run({"sweep", "s.json"}), 3, "w.npz': No such file or directory");
   write_study(bench, text_with("", R"("plan": ["p.json"])"));
@@ -100,7 +108,12 @@ TEST(SweepErrors, RefusesFoldersThatAreNotOfThisStudy) {
                  "cannot write to the folder", "--out");
   ASSERT_EQ(bench.run({"sweep", "s.json", "--quiet"}).code, 0);
   write_study(bench, text_with(R"(, "batch": 32)", R"("plan": ["mixed_float16"], "seed": [1, 2])"));
-  expect_refusal(bench.run({"sweep", "s.json"}), 2, "is the folder of another study", "--out");
+  for (const std::vector<std::string>& action :
+       {std::vector<std::string>{}, {"--print-trials"}, {"--trial", "0"}, {"--collect"}}) {
+    std::vector<std::string> words{"sweep", "s.json"};
+    words.insert(words.end(), action.begin(), action.end());
+    expect_refusal(bench.run(words), 2, "is the folder of another study", "--out");
+  }
   write_study(bench, text_with("", R"("plan": ["mixed_float16"], "seed": [2, 3])"));
   EXPECT_EQ(bench.run({"sweep", "s.json", "--quiet"}).code, 0) << "the same study with other seeds";
   std::ofstream(bench / "s-study/study.sqlite") << std::string(5000, 'x');
@@ -109,6 +122,32 @@ TEST(SweepErrors, RefusesFoldersThatAreNotOfThisStudy) {
   EXPECT_EQ(bench.run({"sweep", "s.json", "--collect", "--quiet"}).code, 0);
   std::filesystem::resize_file(bench / "s-study/study.sqlite", 6000);
   expect_refusal(bench.run({"sweep", "s.json"}), 3, "is damaged", "--collect");
+}
+
+TEST(SweepErrors, SaysWhichFileOfTheFolderIsInTheWay) {
+  const Bench bench;
+  write_study(bench, text_with("", R"("plan": ["mixed_float16"])"));
+  std::filesystem::create_directory(bench / "s-study");
+  std::ofstream(bench / "s-study/trials") << "x";
+  expect_refusal(bench.run({"sweep", "s.json"}), 2,
+                 "'" + (bench / "s-study/trials").string() + "': Not a directory", "--out");
+}
+
+TEST(SweepErrors, AReportSpeaksOfStudies) {
+  const Bench bench;
+  expect_refusal(bench.run({"report", "none"}), 3, "cannot read 'none': file not found",
+                 "`halfscope sweep`");
+  std::filesystem::create_directory(bench / "empty");
+  expect_refusal(bench.run({"report", "empty"}), 3,
+                 "cannot read 'empty/study.sqlite': file not found", "`halfscope sweep`");
+  write_study(bench, text_with("", R"("plan": ["mixed_float16"], "seed": [1, 2])"));
+  ASSERT_EQ(bench.run({"sweep", "s.json", "--quiet"}).code, 0);
+  std::filesystem::resize_file(bench / "s-study/study.sqlite", 6000);
+  const std::string hint = "delete study.sqlite, then run `halfscope sweep STUDY --collect`";
+  expect_refusal(bench.run({"report", "s-study"}), 3, "'s-study/study.sqlite' is damaged", hint);
+  std::ofstream(bench / "s-study/study.sqlite") << std::string(5000, 'x');
+  expect_refusal(bench.run({"report", "s-study"}), 2, "'s-study/study.sqlite' is not a study file",
+                 hint);
 }
 
 TEST(SweepErrors, RefusesFlagsThatExcludeEachOther) {

@@ -185,14 +185,18 @@ TEST(Sweep, RepeatsNothingAndTakesMoreSeeds) {
   for (const auto& [file, time] : times) EXPECT_EQ(more.at(file), time) << file;
   ASSERT_EQ(bench.run({"sweep", "s.json", "--out", "fresh", "--quiet"}).code, 0);
   EXPECT_EQ(contents_of(bench / "study"), contents_of(bench / "fresh"));
-  // A trial that could not be trained is tried again.
-  const fs::path first = run_files(bench / "study")[0];
+  // A trial that could not be trained is tried again, after those that have not been tried.
+  const fs::path first = run_files(bench / "study")[0], second = run_files(bench / "study")[1];
   fs::remove(first);
   fs::remove(second);
   write_text(fs::path(first).replace_extension(".error"), "out of memory\n");
   const Outcome failed = bench.run({"sweep", "s.json", "--out", "study", "--collect"});
   EXPECT_EQ(failed.code, 3);
-  EXPECT_THAT(failed.err, HasSubstr("1 of 9 trials failed, the first with: out of memory"));
+  EXPECT_THAT(failed.err,
+              HasSubstr("1 of 9 trials could not be trained, the first: out of memory"));
+  EXPECT_THAT(failed.err, HasSubstr("hint: see " + first.parent_path().string() + "/" +
+                                    first.stem().string() + ".error, and run"));
+  EXPECT_THAT(failed.out, HasSubstr("7 of 9 trials finished;")) << "neither failed nor waiting";
   EXPECT_EQ(StudyView::open(bench / "study").count(TrialStatus::failed), 1u);
   ASSERT_EQ(bench.run({"sweep", "s.json", "--out", "study", "--quiet", "--workers", "1"}).code, 0);
   EXPECT_LT(fs::last_write_time(second), fs::last_write_time(first));
@@ -207,6 +211,31 @@ TEST(Sweep, RepeatsNothingAndTakesMoreSeeds) {
   EXPECT_EQ(run_files(bench / "study").size(), 8u);
   ASSERT_EQ(bench.run({"sweep", "s.json", "--out", "study", "--quiet"}).code, 0);
   EXPECT_EQ(contents_of(bench / "study"), contents_of(bench / "fresh"));
+}
+
+// Whatever study.sqlite says of it.
+TEST(Sweep, TrainsATrialAgainWhoseRunFileIsCutOff) {
+  const Bench bench;
+  write_text(bench / "s.json", study_of(20, 2));
+  ASSERT_EQ(bench.run({"sweep", "s.json", "--out", "study", "--quiet"}).code, 0);
+  const std::string contents = contents_of(bench / "study");
+  const std::vector<fs::path> runs = run_files(bench / "study");
+  const auto size = fs::file_size(runs[2]);
+  for (const uintmax_t left : {size - 1, uintmax_t{100}, uintmax_t{0}}) {
+    fs::resize_file(runs[2], left);
+    const std::string lines =
+        bench.run({"sweep", "s.json", "--out", "study", "--print-trials"}).out;
+    ASSERT_EQ(lines_of(lines).size(), 1u) << left;
+    EXPECT_THAT(lines, HasSubstr("--trial " + runs[2].stem().string()));
+    const Outcome collected = bench.run({"sweep", "s.json", "--out", "study", "--collect"});
+    EXPECT_THAT(collected.out, HasSubstr("5 of 6 trials finished"));
+    const auto times = times_of(bench / "study");
+    ASSERT_EQ(bench.run({"sweep", "s.json", "--out", "study", "--quiet"}).code, 0);
+    for (const auto& [file, time] : times_of(bench / "study")) {
+      EXPECT_EQ(times.at(file) == time, file != runs[2]) << file;
+    }
+    EXPECT_EQ(contents_of(bench / "study"), contents);
+  }
 }
 
 TEST(Sweep, SurvivesWorkersThatAreKilled) {
@@ -351,9 +380,9 @@ TEST(Sweep, GoesOnWithoutTrialsThatCannotBeTrained) {
   const std::string limited = "ulimit -v 1500000 && halfscope sweep s.json --workers 1";
   EXPECT_EQ(WEXITSTATUS(shell(bench, limited)), 3);
   const std::string said = test::text_of(bench / "shell.txt");
-  EXPECT_THAT(said, HasSubstr("halfscope: 1 of 2 trials failed, the first with: "));
+  EXPECT_THAT(said, HasSubstr("halfscope: 1 of 2 trials could not be trained, the first: "));
   EXPECT_THAT(said, HasSubstr("out of memory"));
-  EXPECT_THAT(said, HasSubstr("hint: run the same command again"));
+  EXPECT_THAT(said, HasSubstr(".error, and run the same command again"));
   StudyView study = StudyView::open(bench / "s-study");
   EXPECT_EQ(study.trials()[0].status, TrialStatus::failed);
   EXPECT_THAT(study.trials()[0].error, HasSubstr("out of memory"));
@@ -367,6 +396,25 @@ TEST(Sweep, GoesOnWithoutTrialsThatCannotBeTrained) {
   study = StudyView::open(bench / "other");
   EXPECT_EQ(study.trials()[0].status, TrialStatus::failed);
   EXPECT_EQ(study.trials()[1].status, TrialStatus::waiting);
+}
+
+// The system ends the workers of two trials as soon as they have used a second of a processor.
+TEST(Sweep, GoesOnAfterTrialsThatKillTheirWorkers) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "with the address sanitizer, a second is too little for any trial";
+#endif
+  const Bench bench;
+  write_text(bench / "s.json", R"({"schema": "halfscope.study/1", "baseline": null,
+    "settings": {"model": "mlp:784-16-10", "batch": 16, "no_record": true, "no_eval": true},
+    "axes": {"plan": ["mixed_float16"], "steps": [1000000, 1000001, 2]}})");
+  const std::string limited = "ulimit -t 1 && halfscope sweep s.json --workers 1";
+  EXPECT_EQ(WEXITSTATUS(shell(bench, limited)), 3);
+  StudyView study = StudyView::open(bench / "s-study");
+  for (const size_t deadly : {0u, 1u}) {
+    EXPECT_EQ(study.trials()[deadly].status, TrialStatus::failed);
+    EXPECT_THAT(study.trials()[deadly].error, HasSubstr("its worker died 3 times: signal"));
+  }
+  EXPECT_EQ(study.trials()[2].status, TrialStatus::done);
 }
 
 TEST(Sweep, ShowsItsProgressOnATerminal) {
