@@ -22,7 +22,8 @@ class StudyModel {
   const std::string& file() const noexcept { return file_; }
   const StudyView& view() const noexcept { return view_; }
   const StudyFacts& facts() const noexcept { return facts_; }
-  /// A writer that dies leaves nothing to notice: the file changes, or it does not.
+  /// A FileLoader reads live files again now and then, as a run whose writer has died looks
+  /// different without a change of its file. A study does not.
   bool live() const noexcept { return false; }
   /// Returns the path of a trial's run file.
   std::string run_file(const TrialRow& trial) const {
