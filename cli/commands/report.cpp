@@ -146,20 +146,27 @@ int report_of_study(const ReportOptions& options) {
   return 0;
 }
 
+/// A report may also be wanted of a study, so hints name both.
+RunView open_run(const std::string& file) {
+  std::error_code error;
+  const auto type = std::filesystem::status(file, error).type();
+  if (type == std::filesystem::file_type::not_found) {
+    throw Error(fmt::format("cannot read '{}': file not found", file),
+                "`halfscope train --out FILE` writes a run file, `halfscope sweep` the folder of a "
+                "study");
+  }
+  if (type == std::filesystem::file_type::directory) {
+    throw usage_error(fmt::format("'{}' is a folder without a study", file),
+                      "pass the run file in it, or a folder that `halfscope sweep` has made");
+  }
+  return RunView::open(file);
+}
+
 int report_command(const ReportOptions& options) {
   if (options.summary && options.quiet) {
     throw usage_error("--summary and --quiet exclude each other", "leave out one of them");
   }
-  std::error_code error;
-  const auto type = std::filesystem::status(options.run, error).type();
-  if (type == std::filesystem::file_type::not_found) {
-    throw Error(fmt::format("cannot read '{}': file not found", options.run),
-                "`halfscope train --out FILE` writes a run file, `halfscope sweep` the folder of a "
-                "study");
-  }
-  if (type == std::filesystem::file_type::directory || is_study(options.run)) {
-    return report_of_study(options);
-  }
+  if (is_study(options.run)) return report_of_study(options);
   const ResultFile results[] = {{options.html, report_html},
                                 {options.md, report_markdown},
                                 {options.json, report_json},
@@ -191,7 +198,7 @@ int report_command(const ReportOptions& options) {
   check_distinct(files);
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
   const std::optional<Gate> gate = gate_of(options);
-  const RunView run = RunView::open(options.run);
+  const RunView run = open_run(options.run);
   LazyReport report(run);
   std::optional<GateResult> judged;
   if (gate) judged = gate_result(options, *gate, run, report);

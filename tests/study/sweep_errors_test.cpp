@@ -138,8 +138,9 @@ TEST(SweepErrors, AReportSpeaksOfStudies) {
   expect_refusal(bench.run({"report", "none"}), 3, "cannot read 'none': file not found",
                  "`halfscope sweep`");
   std::filesystem::create_directory(bench / "empty");
-  expect_refusal(bench.run({"report", "empty"}), 3,
-                 "cannot read 'empty/study.sqlite': file not found", "`halfscope sweep`");
+  expect_refusal(bench.run({"report", "empty"}), 2, "'empty' is a folder without a study",
+                 "`halfscope sweep`");
+  expect_refusal(bench.run({"report", "none", "--html", "nowhere/r.html"}), 2, "nowhere");
   write_study(bench, text_with("", R"("plan": ["mixed_float16"], "seed": [1, 2])"));
   ASSERT_EQ(bench.run({"sweep", "s.json", "--quiet"}).code, 0);
   std::filesystem::resize_file(bench / "s-study/study.sqlite", 6000);
