@@ -446,25 +446,6 @@ TEST(Sweep, ATrainingThatFailsIsNotAnError) {
   EXPECT_EQ(study.trials()[0].skipped, 60) << "every gradient overflows";
   EXPECT_TRUE(study.trials()[0].fails);
   ASSERT_TRUE(study.trials()[0].first_bad);
-// The system ends the workers of two trials as soon as they have used a second of a processor.
-TEST(Sweep, GoesOnAfterTrialsThatKillTheirWorkers) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "with the address sanitizer, a second is too little for any trial";
-#endif
-  const Bench bench;
-  write_text(bench / "s.json", R"({"schema": "halfscope.study/1", "baseline": null,
-    "settings": {"model": "mlp:784-16-10", "batch": 16, "no_record": true, "no_eval": true},
-    "axes": {"plan": ["mixed_float16"], "steps": [1000000, 1000001, 2]}})");
-  const std::string limited = "ulimit -t 1 && halfscope sweep s.json --workers 1";
-  EXPECT_EQ(WEXITSTATUS(shell(bench, limited)), 3);
-  StudyView study = StudyView::open(bench / "s-study");
-  for (const size_t deadly : {0u, 1u}) {
-    EXPECT_EQ(study.trials()[deadly].status, TrialStatus::failed);
-    EXPECT_THAT(study.trials()[deadly].error, HasSubstr("its worker died 3 times: signal"));
-  }
-  EXPECT_EQ(study.trials()[2].status, TrialStatus::done);
-}
-
   EXPECT_FALSE(study.trials()[0].cause.empty());
 }
 
