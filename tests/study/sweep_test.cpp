@@ -419,8 +419,9 @@ TEST(Sweep, GoesOnAfterTrialsThatKillTheirWorkers) {
 
 TEST(Sweep, ShowsItsProgressOnATerminal) {
   const Bench bench;
-  write_text(bench / "s.json", study_of(300, 2));
-  const std::string drawn = test::on_terminal(bench, {"sweep", "s.json", "--workers", "1"}, 60);
+  // Long enough for several lines on any machine.
+  write_text(bench / "s.json", study_of(1500, 2));
+  const std::string drawn = test::on_terminal(bench, {"sweep", "s.json", "--workers", "1"}, 120);
   if (drawn.empty()) GTEST_SKIP() << "no pseudo-terminal here";
   EXPECT_THAT(drawn, HasSubstr("0/6 trials"));
   EXPECT_THAT(drawn, testing::ContainsRegex("[1-5]/6 trials  [0-9]+s left"));
