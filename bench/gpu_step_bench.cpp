@@ -29,6 +29,7 @@
 #include "bench/networks.h"
 #include "bench/other_program.h"
 #include "core/error.h"
+#include "core/observe/null_sink.h"
 #include "core/policy/policy.h"
 #include "core/train/trainer.h"
 
@@ -57,17 +58,6 @@ struct Options {
   static constexpr int64_t kFewer = 6, kLeastSteps = 5;
 };
 
-/// Receives the statistics and drops them, so that only their transfer from the device is timed.
-class Forgetful final : public TapSink {
- public:
-  void begin(const RunInfo&) override {}
-  void step(int, const StepRow&, std::span<const TensorStats>) override {}
-  void eval(int, const EvalRow&) override {}
-  void error(int, const SiteError&) override {}
-  void sums(int, const SiteSums&) override {}
-  void end(RunEnd) override {}
-};
-
 struct Step {
   double ms = 0.0;
   int64_t bytes = 0;  ///< on the device
@@ -90,7 +80,7 @@ Step our_step(const Options& options, const Workload& work, const std::string& p
   if (needs_loss_scaling(plan)) lane.scaler = parse_loss_scale("dynamic");
   config.lanes = {lane};
   Trainer trainer(config, data);
-  Forgetful sink;
+  NullSink sink;  // so that only the transfer of the statistics is timed
   const std::atomic<bool> stop{false};
   std::vector<double> times;
   auto last = std::chrono::steady_clock::now();

@@ -32,6 +32,7 @@
 #include "core/models/loss.h"
 #include "core/models/models.h"
 #include "core/numeric/formats/rng.h"
+#include "core/observe/null_sink.h"
 #include "core/onnx/export.h"
 #include "core/onnx/import.h"
 #include "core/policy/policy.h"
@@ -53,16 +54,6 @@ struct Settings {
 };
 
 float number(uint64_t i) { return static_cast<float>(splitmix64(i) >> 40) * 0x1p-23f - 1.0f; }
-
-class Nowhere final : public TapSink {
- public:
-  void begin(const RunInfo&) override {}
-  void step(int, const StepRow&, std::span<const TensorStats>) override {}
-  void eval(int, const EvalRow&) override {}
-  void error(int, const SiteError&) override {}
-  void sums(int, const SiteSums&) override {}
-  void end(RunEnd) override {}
-};
 
 /// Returns the bytes that a backend has to keep for a lane: all values of its graph that do not
 /// share another's memory.
@@ -291,7 +282,7 @@ double step_time(const Dataset& data, const std::vector<std::string>& plans, boo
   config.errors.enabled = compares;
   config.errors.every = compares ? 1 : 0;
   Trainer trainer(config, data);
-  Nowhere sink;
+  NullSink sink;
   std::vector<double> times;
   auto last = std::chrono::steady_clock::now();
   const std::atomic<bool> stop{false};

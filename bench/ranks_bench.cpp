@@ -24,6 +24,7 @@
 
 #include "analysis/recorder.h"
 #include "bench/networks.h"
+#include "bench/open_end.h"
 #include "bench/other_program.h"
 #include "bench/rank_errors.h"
 #include "core/policy/policy.h"
@@ -34,24 +35,6 @@
 
 namespace halfscope {
 namespace {
-
-/// A training that goes on in several turns. Passes on what is recorded, but no end.
-class OpenEnd final : public TapSink {
- public:
-  explicit OpenEnd(TapSink& next) : next_(next) {}
-  void begin(const RunInfo& run) override { next_.begin(run); }
-  void step(int lane, const StepRow& row, std::span<const TensorStats> stats) override {
-    next_.step(lane, row, stats);
-  }
-  void eval(int, const EvalRow&) override {}
-  void error(int lane, const SiteError& error) override { next_.error(lane, error); }
-  void sums(int lane, const SiteSums& sums) override { next_.sums(lane, sums); }
-  void reduction(int lane, const ReductionError& error) override { next_.reduction(lane, error); }
-  void end(RunEnd) override {}
-
- private:
-  TapSink& next_;
-};
 
 enum class Kind { plain, recorded, compared };
 
@@ -77,7 +60,7 @@ class Contender {
     }
     trainer_ = std::make_unique<Trainer>(config, data_);
     recorder_ = std::make_unique<Recorder>(file_, Recorder::Options{.force = true});
-    sink_ = std::make_unique<OpenEnd>(*recorder_);
+    sink_ = std::make_unique<OpenEnd>(recorder_.get());
     sink_->begin(trainer_->describe());
     run(1);  // warm-up
   }

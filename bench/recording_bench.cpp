@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "analysis/recorder.h"
+#include "bench/open_end.h"
 #include "core/numeric/formats/rng.h"
 #include "core/policy/policy.h"
 #include "core/train/trainer.h"
@@ -46,29 +47,6 @@ Dataset make_noise() {
     data.train.pixels.push_back(static_cast<uint8_t>(splitmix64(i << 20)));
   return data;
 }
-
-/// Passes on steps but no evaluations and no end, because the run continues over several turns.
-class OpenEnd final : public TapSink {
- public:
-  explicit OpenEnd(TapSink* next) : next_(next) {}
-  void begin(const RunInfo& run) override {
-    if (next_ != nullptr) next_->begin(run);
-  }
-  void step(int lane, const StepRow& row, std::span<const TensorStats> stats) override {
-    if (next_ != nullptr) next_->step(lane, row, stats);
-  }
-  void eval(int, const EvalRow&) override {}
-  void error(int lane, const SiteError& error) override {
-    if (next_ != nullptr) next_->error(lane, error);
-  }
-  void sums(int lane, const SiteSums& sums) override {
-    if (next_ != nullptr) next_->sums(lane, sums);
-  }
-  void end(RunEnd) override {}
-
- private:
-  TapSink* next_;
-};
 
 class Contender {
  public:

@@ -34,7 +34,7 @@ std::string definition(std::string_view name, const std::string& value);
 std::string page_begin(const std::string& title, std::string_view more_style = {});
 /// Returns the end of the page, from </main> on.
 std::string page_end();
-/// Returns links to those of the sections (id, text) that `body` has.
+/// Returns links to the sections (id, text) that `body` contains.
 std::string contents(std::span<const std::pair<const char*, const char*>> sections,
                      const std::string& body);
 

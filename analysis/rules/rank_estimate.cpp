@@ -13,8 +13,8 @@ namespace halfscope {
 namespace {
 
 /// In a chain, a share s of lost additions adds an error of up to this many s^2: the lost terms are
-/// the smallest ones, so their part of the sum grows like the square of their number. The factor is
-/// that of the ring in bf16 in docs/scale.md.
+/// the smallest ones, so their part of the sum grows like the square of their number. The factor
+/// fits the ring in bf16 in docs/scale.md.
 constexpr double kLostFactor = 2.0;
 
 /// Shares of lost additions in docs/scale.md grow about like the square root of the ranks.
@@ -50,8 +50,8 @@ struct ErrorGrowth {
   double sq(double ranks) const { return once + each * ranks; }
 };
 
-/// Fits by least squares of relative deviations. Only chains grow. `factor` is that of the error by
-/// lost additions, which counts apart.
+/// Fits by least squares of relative deviations. Only chains grow. `factor` says how
+/// much error lost additions add, which is not fitted.
 ErrorGrowth fit_error(std::span<const ReductionError> rows, bool grows, double factor) {
   double w = 0.0, wx = 0.0, wxx = 0.0, wy = 0.0, wxy = 0.0;
   for (const ReductionError& row : rows) {

@@ -25,9 +25,9 @@ struct RankEstimate {
   double lost = 0.0;  ///< share of additions that change nothing
 };
 
-/// Returns estimates for each power of two above the rows' ranks, up to `most`. `rows` are those of
-/// one variable and step, by number of ranks; `format` is what is sent. Returns nothing if the rows
-/// are too few or a sum overflowed, which no growth explains.
+/// Returns estimates for each power of two above the rows' ranks, up to `most`. `rows` belong
+/// to one variable and step, by number of ranks; numbers are sent in `format`. Returns nothing if
+/// the rows are too few or a sum overflowed, which no growth explains.
 std::vector<RankEstimate> estimate_more_ranks(const Reduction& how, const FloatFormat& format,
                                               std::span<const ReductionError> rows,
                                               int64_t most = kMostRanks);

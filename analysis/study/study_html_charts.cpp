@@ -20,7 +20,7 @@ using html::PlotAxis;
 using html::PlotTick;
 
 constexpr size_t kFansDrawn = 24;
-constexpr double kStripHeight = 5.0;  ///< of marks for what is not finite, from the top
+constexpr double kStripHeight = 5.0;  ///< at the top, with marks for losses that are not finite
 /// Labels nearer than this, in percent of the chart, become one.
 constexpr double kNearX = 3.0, kNearY = 6.0;
 

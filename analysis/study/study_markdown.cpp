@@ -32,7 +32,7 @@ std::string study_head(const StudyView& study, const StudyFacts& facts) {
               ? "A trial fails if its loss is not finite or its training stops.\n"
               : fmt::format(
                     "A trial fails if its loss is not finite, its training stops, or its "
-                    "loss ends more than {} above that of {} with the same {}.\n",
+                    "loss ends more than {} above the loss of {} with the same {}.\n",
                     percent(study.info().tolerance), markdown::plain(study.info().baseline),
                     facts.unit());
   return text;

@@ -23,9 +23,9 @@ void store_trial(const std::filesystem::path& run, const std::string& hash,
 /// Returns whether a run file has as many bytes as its header says. Reads the header only.
 bool is_whole_run_file(const std::filesystem::path& run) noexcept;
 
-/// Returns the result of a trial by its run file: the stored one, or that of the run itself if
-/// `train` wrote the file. Returns nothing if the file is missing, incomplete, damaged or of
-/// another trial, so that the trial has to be trained again.
+/// Returns the result of a trial from its run file. If `train` wrote the file, it contains no
+/// result, which is then computed from the run. Returns nothing if the file is missing, incomplete
+/// or damaged, or belongs to another trial: the trial has to be trained again.
 std::optional<TrialResult> stored_trial(const std::filesystem::path& run, const std::string& hash);
 
 }  // namespace halfscope

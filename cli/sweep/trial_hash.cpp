@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the hash of a file's bytes after those of `start`.
+/// Returns `start` extended by a file's bytes: the hash of everything so far.
 uint64_t hash_file(const fs::path& file, uint64_t start) {
   errno = 0;
   std::ifstream stream(file, std::ios::binary);

@@ -15,6 +15,7 @@
 #include "cli/terminal/progress.h"
 #include "cli/terminal/stop.h"
 #include "core/hash.h"
+#include "core/observe/null_sink.h"
 #include "core/policy/policy.h"
 #include "emulation/isa.h"
 
@@ -67,17 +68,6 @@ class Summary final : public TapSink {
   TapSink& next_;
   std::vector<LaneSummary> lanes_;
   RunStatus status_ = RunStatus::running;
-};
-
-/// For processes that train but do not record.
-class Unrecorded final : public TapSink {
- public:
-  void begin(const RunInfo&) override {}
-  void step(int, const StepRow&, std::span<const TensorStats>) override {}
-  void eval(int, const EvalRow&) override {}
-  void error(int, const SiteError&) override {}
-  void sums(int, const SiteSums&) override {}
-  void end(RunEnd) override {}
 };
 
 template <class T>
@@ -153,7 +143,7 @@ void RecordedTraining::run() {
     Recorder recorder(settings_.out, {.force = settings_.force});
     run(recorder, stop);
   } else {
-    Unrecorded unrecorded;
+    NullSink unrecorded;
     run(unrecorded, stop);
   }
   if (settings_.kernels) print_launches(trainer_->entry_launches());
