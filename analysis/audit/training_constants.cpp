@@ -96,7 +96,7 @@ class TrainingAudit {
     if ((steps - 1) % every != 0) visit_rate(steps - 1, steps);
   }
   void visit_rate(int64_t step, int64_t steps) {
-    const double rate = optimizer_.learning_rate * rate_factor(training_.schedule, step, steps);
+    const double rate = learning_rate(training_.schedule, optimizer_.learning_rate, step, steps);
     visit_rounded_rate(step, steps, rate);
     least_rate_ = std::min(least_rate_, rate);
     most_rate_ = std::max(most_rate_, rate);

@@ -122,6 +122,21 @@ SettingValue random_seed() {
   return value;
 }
 
+SettingValue parameter_groups() {
+  return {.name = "GROUP",
+          .many = true,
+          .read = [](Settings& s, const std::string&,
+                     const std::string& text) { s.groups.push_back(parse_parameter_group(text)); },
+          .texts =
+              [](const Settings& s) {
+                Texts texts;
+                for (const ParameterGroup& each : s.groups) {
+                  texts.push_back(parameter_group_text(each));
+                }
+                return texts;
+              }};
+}
+
 SettingValue learning_rate() {
   return parsed(
       "X", &Settings::learning_rate,
@@ -231,8 +246,8 @@ std::vector<Setting> network_rows() {
        "Image scaling: unit (0 to 1), raw (0 to 255) or MEAN/DEVIATION [the data set's]",
        text("HOW", &Settings::normalize), Kept::settings, Offer{.words = {"unit", "raw"}}},
       {"--labels", kRun | kQuantize, kNetwork,
-       "Class of each sample or pixel, to print accuracies: a .npy or .npz", text("FILE", &Settings::labels),
-       Kept::settings, Offer{.files = "*.np[yz]"}},
+       "Class of each sample or pixel, to print accuracies: a .npy or .npz",
+       text("FILE", &Settings::labels), Kept::settings, Offer{.files = "*.np[yz]"}},
       {"--limit", kRun | kQuantize, group::kCommon,
        "Number of samples to run, from the first [all]", whole(&Settings::limit, 1, kMostSamples),
        Kept::settings},
@@ -291,9 +306,11 @@ std::vector<Setting> training_rows() {
       {"--lr", kTrain | kPlanTraining, group::kCommon,
        "Learning rate [0.1 for sgd, 0.01 for rmsprop, 0.001 for adam and adamw]", learning_rate(),
        Kept::file},
+      {"--param-group", kTrain, kTraining, "lr or weight_decay of some weights (repeatable)",
+       parameter_groups(), Kept::settings},
       {"--schedule", kTrain | kPlanTraining, kTraining, "Rate schedule (see `help optimizers`)",
        parsed("S", &Settings::schedule, parse_schedule, schedule_text), Kept::settings,
-       Offer{.words = {"constant", "step:every=", "cosine", "linear", "onecycle"}}},
+       Offer{.words = {"constant", "step:every=", "cosine", "linear", "onecycle", "file:"}}},
       {"--clip-norm", kTrain | kPlanTraining, kTraining,
        "Clip gradients to this 2-norm [no clipping]", real(&Settings::clip_norm, kMostReal),
        Kept::settings},

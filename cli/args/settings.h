@@ -76,6 +76,7 @@ struct Settings {
   int64_t steps = 200;
   int64_t batch = 0;  ///< 0: as many as suits the command
   Optimizer optimizer = parse_optimizer("sgd");
+  std::vector<ParameterGroup> groups{};
   std::optional<double> learning_rate{};  ///< only while settings are read; then in `optimizer`
   std::optional<FloatFormat> optimizer_state{}, optimizer_compute{}, clip_format{},
       accumulate_grads{};

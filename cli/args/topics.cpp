@@ -196,7 +196,7 @@ std::string optimizers_text() {
       options = fmt::format("alpha={}, momentum={}, eps={}, ", optimizer.alpha, optimizer.momentum,
                             optimizer.eps);
     } else {
-      options = fmt::format("momentum={}, ", optimizer.momentum);
+      options = fmt::format("momentum={}, nesterov={}, ", optimizer.momentum, optimizer.nesterov);
     }
     rows.push_back({name, shortest(optimizer.learning_rate),
                     options + fmt::format("weight_decay={}", optimizer.weight_decay)});
@@ -204,6 +204,8 @@ std::string optimizers_text() {
   return "Options follow the name after a colon: NAME:OPTION=VALUE,OPTION=VALUE\n\n"
          "Optimizers and their defaults (--optimizer):\n" +
          table_of(rows) +
+         "\nSettings of some weights (--param-group, repeatable; the first match applies):\n"
+         "  GLOB:lr=X,weight_decay=X     other values for weights whose name matches\n"
          "\nLearning-rate schedules (--schedule):\n"
          "  constant                     the same rate in every step\n"
          "  step:every=N,gamma=0.1       times gamma every N steps\n"
@@ -211,15 +213,17 @@ std::string optimizers_text() {
          "  linear:floor=0               a straight line to floor times the rate\n"
          "  onecycle:div=25,final_div=10000,start=0.3,anneal=cos\n"
          "                               up from 1/div, then down (PyTorch's OneCycleLR)\n"
-         "All schedules take format=F, the format that rates are computed in. All except\n"
-         "onecycle take warmup=N: the rate rises over the first N steps.\n\n"
+         "  file:FILE                    the rate of each step: a .npy file of one array\n"
+         "All schedules but file take format=F, the format that rates are computed in. All\n"
+         "but onecycle and file take warmup=N: the rate rises over the first N steps.\n\n"
          "Moving averages of the weights (--ema): DECAY, with options after a colon:\n"
          "  format=F      format of the averages [the variable's]\n"
          "  compute=F     format of the arithmetic [fp32]\n"
          "  form=average  d e + (1 - d) w [lerp: e + (1 - d) (w - e)]\n\n"
          "Examples:\n"
-         "  halfscope train --optimizer sgd:momentum=0.9,weight_decay=1e-4\n"
+         "  halfscope train --optimizer sgd:momentum=0.9,nesterov=true,weight_decay=1e-4\n"
          "  halfscope train --optimizer adamw --lr 3e-4\n"
+         "  halfscope train --optimizer adamw --param-group '*.bias:weight_decay=0'\n"
          "  halfscope train --schedule cosine:warmup=20\n"
          "  halfscope train --schedule step:every=50,gamma=0.5\n"
          "  halfscope train --ema 0.999:format=bf16,compute=bf16\n";

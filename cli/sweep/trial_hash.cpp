@@ -93,7 +93,9 @@ void change_paths(Settings& settings,
     if (is_plan_file(lane, changed)) lane.plan = changed;
   }
   if (is_network_file(settings.model)) settings.model = change(settings.model);
-  if (!settings.init.empty()) settings.init = change(settings.init);
+  for (std::string* file : {&settings.init, &settings.schedule.file}) {
+    if (!file->empty()) *file = change(*file);
+  }
   settings.data = changed_data(settings.data, change);
 }
 
@@ -135,8 +137,13 @@ const std::string& TrialHasher::canonical(const Settings& settings) {
   Settings named = settings;
   named.lanes.clear();  // plans are in the JSON with all they say
   change_paths(named, [this](const std::string& path) { return contents(path); });
-  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, std::string>>{
-           {"model", named.model}, {"data", named.data}, {"init", named.init}}) {
+  const std::string rates =
+      named.schedule.file.empty() ? std::string() : schedule_text(named.schedule);
+  for (const auto& [key, value] :
+       std::initializer_list<std::pair<const char*, std::string>>{{"model", named.model},
+                                                                  {"data", named.data},
+                                                                  {"init", named.init},
+                                                                  {"schedule", rates}}) {
     if (!value.empty()) json[key] = value;
   }
   for (Json& lane : json["lanes"]) {

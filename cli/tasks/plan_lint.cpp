@@ -49,6 +49,7 @@ int plan_lint(const std::string& name, const Settings& settings) {
     training->config.model = settings.model;
     training->config.optimizer = settings.optimizer;
     training->config.schedule = settings.schedule;
+    about({"schedule"}, [&] { read_rates(training->config.schedule); });
     training->config.clip_norm = settings.clip_norm;
     training->config.clip_before_unscale = settings.clip_before_unscale;
     training->config.unscale_only = settings.unscale_only;

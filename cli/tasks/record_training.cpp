@@ -128,7 +128,7 @@ std::string RecordedTraining::facts() const {
     for (const std::string& word : words) settings += word + " ";
   }
   return fmt::format("version={}\nsettings={:016x}\nnetwork={:016x}\ndata set={:016x}\n",
-                     HALFSCOPE_VERSION, fnv1a(settings), network,
+                     HALFSCOPE_VERSION, hash_of(config_.schedule.rates, fnv1a(settings)), network,
                      hash_of(data_->test, hash_of(data_->train, 0)));
 }
 

@@ -85,9 +85,11 @@ TrainConfig train_config(const Settings& settings) {
   config.loss = settings.loss;
   config.running_variance = settings.running_variance;
   config.optimizer = settings.optimizer;
+  config.groups = settings.groups;
   config.batch = settings.batch;
   config.steps = settings.steps;
   config.schedule = settings.schedule;
+  about({"schedule"}, [&] { read_rates(config.schedule); });
   config.clip_norm = settings.clip_norm;
   config.clip_before_unscale = settings.clip_before_unscale;
   config.unscale_only = settings.unscale_only;
@@ -126,7 +128,7 @@ std::vector<std::string> input_files(const Settings& settings) {
     }
     files.push_back(lane.plan);
   }
-  for (const std::string& file : {settings.init, settings.config}) {
+  for (const std::string& file : {settings.init, settings.config, settings.schedule.file}) {
     if (!file.empty()) files.push_back(file);
   }
   if (is_network_file(settings.model)) files.push_back(settings.model);

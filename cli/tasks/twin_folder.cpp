@@ -36,8 +36,11 @@ constexpr const char* kAgain = "write the folder again with save_twin() of the P
 constexpr int64_t kMostSteps = 1'000'000;
 
 /// The flags that a twin may set. Files of others have no effect on its folder.
-constexpr std::array kFlags{"--model", "--data",       "--loss",   "--optimizer", "--batch",
-                            "--steps", "--no-shuffle", "--frozen", "--schedule"};
+constexpr std::array kFlags{"--model",    "--data",      "--loss",       "--optimizer",
+                            "--batch",    "--steps",     "--no-shuffle", "--frozen",
+                            "--schedule", "--clip-norm", "--param-group"};
+/// Begins a schedule whose rates are in a file.
+constexpr std::string_view kRates = "file:";
 
 /// Twins moved by one ulp show how sensitive the training is. PyTorch sums in another order, which
 /// is a few such errors in every operation.
@@ -96,8 +99,11 @@ void read_arguments(TwinFolder& twin, const Json& json) {
       if (i + 1 == json.size() || !json[i + 1].is_string()) throw bad(flag + " has no value");
       value = json[++i].get<std::string>();
     }
-    const bool file = flag == "--model" || flag == "--data";
-    twin.settings.emplace_back(flag, file ? file_inside(twin, value) : value);
+    if (flag == "--model" || flag == "--data") value = file_inside(twin, value);
+    if (flag == "--schedule" && value.starts_with(kRates)) {
+      value = std::string(kRates) + file_inside(twin, value.substr(kRates.size()));
+    }
+    twin.settings.emplace_back(flag, value);
   }
   for (const char* flag : {"--model", "--data", "--loss", "--optimizer", "--batch"}) {
     const auto is_it = [&](const auto& each) { return each.first == flag; };
@@ -265,10 +271,12 @@ Settings twin_settings(const CLI::App& app, const TwinFolder& twin) {
                                    flag, twin.folder),
                        "leave it out");
   };
-  const auto other = [](const std::string& flag, unsigned commands) {
+  const auto other = [&](const std::string& flag, unsigned commands) {
     const bool own = std::find(kFlags.begin(), kFlags.end(), flag) != kFlags.end();
-    return commands == kRun || flag == "--config" || flag == "--lr" ||
-           (own && flag != "--steps" && flag != "--frozen");
+    const bool sets = std::any_of(twin.settings.begin(), twin.settings.end(),
+                                  [&](const auto& each) { return each.first == flag; });
+    const bool open = flag == "--steps" || flag == "--frozen" || (flag == "--clip-norm" && !sets);
+    return commands == kRun || flag == "--config" || flag == "--lr" || (own && !open);
   };
   if (const std::optional<std::string> flag = given_recording_flag(app, other)) {
     throw refuse(*flag);

@@ -19,9 +19,9 @@
 #include "core/lower/plan_paths.h"
 #include "core/lower/rank_gradients.h"
 #include "core/lower/result_range.h"
-#include "core/lower/rounded_steps.h"
 #include "core/lower/same_formats.h"
 #include "core/lower/sites.h"
+#include "core/lower/update_nodes.h"
 #include "core/near_miss.h"
 #include "core/ops/ops.h"
 
@@ -362,59 +362,6 @@ ValueId main_input(const Model& model, const Expanded& expanded,
     if (expanded.graph.value(input.value).type == ElementType::real) return input.value;
   }
   return kNone;
-}
-
-/// Adds clipping, updates and averages of the variables at `trained`, given their gradients.
-void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec, UpdateScalars used,
-               const std::vector<size_t>& trained, std::vector<ValueId> gradients, SiteNames& names,
-               std::vector<ValueId>& targets) {
-  Graph& graph = out.graph;
-  const bool clips = spec.clips && plan.clip != kFp32;
-  std::vector<std::string> paths;
-  for (const size_t i : trained) paths.push_back(graph.variables()[i].path);
-  if (spec.divides_by_scale) divide_by_scale(graph, gradients, paths, used);
-  if (clips) {
-    out.clip_limit = graph.add_input("clip_limit", {});
-    const ClippedGradients all =
-        add_clipping(graph, gradients, paths, used.inverse_scale, out.clip_limit, plan);
-    for (size_t i = 0; i < trained.size(); ++i) {
-      names[all.unscaled[i]] = {paths[i], "_grad_unscaled", Role::weight_grad, Phase::update};
-      names[all.clipped[i]] = {paths[i], "_grad_clipped", Role::weight_grad, Phase::update};
-    }
-    names[all.norm] = {"clipping.norm", "", Role::weight_grad, Phase::update};
-    gradients = all.clipped;
-  }
-  if (clips) used.inverse_scale = used.clip = graph.add_constant(1.0f);
-  for (size_t i = 0; i < trained.size(); ++i) {
-    const Variable variable = graph.variables()[trained[i]];
-    const FloatFormat stored = graph.value(variable.value).format;
-    const FloatFormat state = plan.state.value_or(spec.state_format.value_or(stored));
-    const Update update =
-        plan.update_compute == kFp32
-            ? add_update(graph, trained[i], gradients[i], spec.optimizer, used, state)
-            : add_rounded_update(graph, trained[i], gradients[i], spec.optimizer, used, state,
-                                 plan.update_compute, clips, spec.clips);
-    names[update.value] = {variable.path, "_update", Role::update, Phase::update};
-    for (const auto& [value, suffix] : update.states) {
-      names[value] = {variable.path, "_" + suffix, Role::state, Phase::update};
-    }
-    if (update.unscaled != kNone) {
-      names[update.unscaled] = {variable.path, "_grad_unscaled", Role::weight_grad, Phase::update};
-    }
-    if (update.decay != kNone) {
-      graph.value(graph.node(graph.value(update.decay).producer).outputs[0]).rounding =
-          plan.storage_rounding;
-      names[update.decay] = {variable.path, "_decay_update", Role::update, Phase::update};
-    }
-    targets.push_back(update.value);
-    if (!spec.average) continue;
-    const AverageValues average = add_weight_average(
-        graph, trained[i], *spec.average, plan.average.value_or(stored), plan.average_compute);
-    names[average.next] = {variable.path, "_ema", Role::state, Phase::update};
-    names[average.update] = {variable.path, "_ema_update", Role::update, Phase::update};
-    targets.push_back(average.update);
-    out.averages.push_back({variable.path, variable.value, average.average});
-  }
 }
 
 }  // namespace

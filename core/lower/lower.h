@@ -68,6 +68,13 @@ struct TrainingSpec {
   /// The ranks are processes: the graph has one rank's gradients, and gets their means from
   /// outside.
   bool exchanged = false;
+  std::vector<ParameterGroup> groups{};  ///< of variables, with other settings of the optimizer
+};
+
+/// The learning rate of variables whose group has a rate of its own.
+struct GroupRate {
+  double rate = 0.0;      ///< ParameterGroup::learning_rate
+  ValueId value = kNone;  ///< written by the caller, as Executable::learning_rate
 };
 
 /// One variable's gradients on all ranks, and their reduction.
@@ -104,6 +111,7 @@ struct Executable {
   std::vector<NamedValue> inputs;         ///< inputs of the network and its loss that are used
   ValueId input = kNone, labels = kNone;  ///< two of `inputs`
   ValueId loss_scale = kNone, inverse_scale = kNone, learning_rate = kNone;
+  std::vector<GroupRate> group_rates;
   ValueId clip = kNone;  ///< factor on unscaled gradients, 1 without clipping
   /// The largest norm, where the graph itself computes that factor in a format of the plan.
   ValueId clip_limit = kNone;

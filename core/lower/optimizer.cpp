@@ -11,16 +11,18 @@
 #include "core/key_values.h"
 #include "core/near_miss.h"
 #include "core/number_text.h"
+#include "core/plan/plan.h"
 
 namespace halfscope {
 namespace {
 
-double parse_number(std::string_view text, std::string_view what) {
+double parse_number(std::string_view text, std::string_view what,
+                    const std::string& setting = "optimizer") {
   double value = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= 0.0) ||
       !std::isfinite(value)) {
-    throw usage_error("optimizer: " + std::string(what) + "=" + std::string(text) +
+    throw usage_error(setting + ": " + std::string(what) + "=" + std::string(text) +
                       " is not a number >= 0");
   }
   return value;
@@ -31,6 +33,16 @@ struct Option {
   double Optimizer::*field;
   double below;  ///< the value must be smaller
 };
+
+constexpr const char* kNesterov = "nesterov";
+constexpr const char* kDecay = "weight_decay";
+
+bool parse_switch(std::string_view text, std::string_view what) {
+  if (text == "true" || text == "1") return true;
+  if (text == "false" || text == "0") return false;
+  throw usage_error("optimizer: " + std::string(what) + "=" + std::string(text) +
+                    " is neither true nor false");
+}
 
 struct Kind {
   Optimizer::Kind kind;
@@ -47,7 +59,7 @@ const std::vector<Kind>& kinds() {
   static const Option beta1{"beta1", &Optimizer::beta1, 1.0},
       beta2{"beta2", &Optimizer::beta2, 1.0};
   static const Option eps{"eps", &Optimizer::eps, kAny}, alpha{"alpha", &Optimizer::alpha, 1.0};
-  static const Option decay{"weight_decay", &Optimizer::weight_decay, kAny};
+  static const Option decay{kDecay, &Optimizer::weight_decay, kAny};
   static const std::vector<Kind> all{
       {Optimizer::Kind::sgd, "sgd", 0.1, 0.0, {momentum, decay}},
       {Optimizer::Kind::adam, "adam", 0.001, 0.0, {beta1, beta2, eps, decay}},
@@ -70,6 +82,7 @@ std::string known_options(const Kind& kind) {
   for (const Option& option : kind.options) {
     text += std::string(", ") + option.key + (std::isfinite(option.below) ? " (below 1)" : "");
   }
+  if (kind.kind == Optimizer::Kind::sgd) text += std::string(", ") + kNesterov;
   return text;
 }
 
@@ -88,6 +101,10 @@ Optimizer parse_optimizer(std::string_view text) {
   }
   Optimizer optimizer = defaults_of(*kind);
   for (const auto& [key, number, item] : key_values(text, "optimizer", known_options(*kind))) {
+    if (key == kNesterov && kind->kind == Optimizer::Kind::sgd) {
+      optimizer.nesterov = parse_switch(number, key);
+      continue;
+    }
     const double value = parse_number(number, key);
     if (key == "lr") {
       optimizer.learning_rate = value;
@@ -99,6 +116,10 @@ Optimizer parse_optimizer(std::string_view text) {
       throw usage_error("optimizer: " + item + " is not valid for " + name, known_options(*kind));
     }
     optimizer.*(option->field) = value;
+  }
+  if (optimizer.nesterov && optimizer.momentum == 0.0) {
+    throw usage_error("optimizer: nesterov needs a momentum",
+                      "write, for example, sgd:momentum=0.9,nesterov=true");
   }
   return optimizer;
 }
@@ -113,7 +134,62 @@ std::string optimizer_text(const Optimizer& optimizer) {
     if (value != defaults.*(option.field))
       text += "," + std::string(option.key) + "=" + number_text(value);
   }
+  if (optimizer.nesterov) text += std::string(",") + kNesterov + "=true";
   return text;
+}
+
+ParameterGroup parse_parameter_group(std::string_view text) {
+  const std::string example = "write, for example, '*.bias:weight_decay=0'";
+  const size_t colon = text.rfind(':');
+  if (colon == text.npos || colon == 0) {
+    throw usage_error("parameter group '" + std::string(text) + "' is not GLOB:OPTION=VALUE",
+                      example);
+  }
+  ParameterGroup group{.glob = std::string(text.substr(0, colon))};
+  const std::string what = "parameter group '" + group.glob + "'";
+  const std::vector<std::string> known{"lr", kDecay};
+  for (const auto& [key, number, item] : key_values(text.substr(colon), what, example)) {
+    if (key != "lr" && key != kDecay) {
+      throw usage_error(what + " has no option '" + key + "'",
+                        did_you_mean(key, known, "options: " + comma_list(known)));
+    }
+    (key == "lr" ? group.learning_rate : group.weight_decay) = parse_number(number, key, what);
+  }
+  if (!group.learning_rate && !group.weight_decay) {
+    throw usage_error(what + " changes nothing", example);
+  }
+  return group;
+}
+
+std::string parameter_group_text(const ParameterGroup& group) {
+  std::string text = group.glob;
+  char separator = ':';
+  const auto option = [&](const char* key, const std::optional<double>& value) {
+    if (!value) return;
+    text += separator + std::string(key) + "=" + number_text(*value);
+    separator = ',';
+  };
+  option("lr", group.learning_rate);
+  option(kDecay, group.weight_decay);
+  return text;
+}
+
+const ParameterGroup* group_of(std::span<const ParameterGroup> groups, const Variable& variable) {
+  const auto found = std::find_if(groups.begin(), groups.end(), [&](const ParameterGroup& group) {
+    return glob_match(group.glob, variable.path) ||
+           (!variable.alias.empty() && glob_match(group.glob, variable.alias));
+  });
+  return found != groups.end() ? &*found : nullptr;
+}
+
+Optimizer optimizer_of(const Optimizer& optimizer, std::span<const ParameterGroup> groups,
+                       const Variable& variable) {
+  Optimizer result = optimizer;
+  if (const ParameterGroup* const group = group_of(groups, variable)) {
+    result.learning_rate = group->learning_rate.value_or(result.learning_rate);
+    result.weight_decay = group->weight_decay.value_or(result.weight_decay);
+  }
+  return result;
 }
 
 namespace {
@@ -157,6 +233,13 @@ class UpdateBuilder {
     return outputs;
   }
 
+  std::vector<ValueId> add(const char* op, std::vector<ValueId> inputs,
+                           const Attributes& attributes) {
+    std::vector<ValueId> outputs = graph_.add(op, path_, std::move(inputs), attributes);
+    graph_.node(graph_.value(outputs[0]).producer).phase = Phase::update;
+    return outputs;
+  }
+
   /// Adds the node that updates the variable itself.
   Update finish(const char* op, std::vector<ValueId> inputs, const Attributes& attributes) {
     const std::vector<ValueId> outputs = add(op, std::move(inputs), attributes);
@@ -167,13 +250,6 @@ class UpdateBuilder {
   }
 
  private:
-  std::vector<ValueId> add(const char* op, std::vector<ValueId> inputs,
-                           const Attributes& attributes) {
-    std::vector<ValueId> outputs = graph_.add(op, path_, std::move(inputs), attributes);
-    graph_.node(graph_.value(outputs[0]).producer).phase = Phase::update;
-    return outputs;
-  }
-
   Graph& graph_;
   size_t variable_;
   Variable target_;
@@ -206,6 +282,10 @@ Update add_update(Graph& graph, size_t variable, ValueId gradient, const Optimiz
       if (optimizer.momentum != 0.0) {
         const Attributes attributes = decay_and({{"momentum", optimizer.momentum}});
         inputs.push_back(b.add_moved("Momentum", b.gradient(), {"momentum"}, attributes)[0]);
+        // g' + momentum * v' is Momentum once more, of the momentum that has moved.
+        if (optimizer.nesterov) {
+          inputs.back() = b.add("Momentum", with(b.gradient(), {inputs.back()}), attributes)[0];
+        }
       }
       return b.finish("SgdUpdate", inputs, decay);
     }

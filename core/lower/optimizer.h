@@ -3,6 +3,8 @@
 // variables they need (core/ops/training.cpp has the formulas).
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +19,7 @@ struct Optimizer {
   Kind kind = Kind::sgd;
   double learning_rate = 0.1;
   double momentum = 0.0;              ///< sgd, rmsprop
+  bool nesterov = false;              ///< sgd: the gradient plus momentum times the new momentum
   double weight_decay = 0.0;          ///< L2, added to the gradient; adamw applies it separately
   double beta1 = 0.9, beta2 = 0.999;  ///< adam, adamw
   double eps = 1e-8;                  ///< adam, adamw, rmsprop
@@ -26,12 +29,32 @@ struct Optimizer {
 };
 
 /// Parses "sgd", "adam", "adamw" or "rmsprop", with options after a colon:
-/// "sgd:lr=0.05,momentum=0.9". The defaults are PyTorch's, except sgd's learning rate, which is
-/// 0.1. Throws Error (usage).
+/// "sgd:lr=0.05,momentum=0.9,nesterov=true". The defaults are PyTorch's, except sgd's learning
+/// rate, which is 0.1. Throws Error (usage).
 Optimizer parse_optimizer(std::string_view text);
 /// Returns the text that parse_optimizer reads: the learning rate and every value that is not a
 /// default.
 std::string optimizer_text(const Optimizer& optimizer);
+
+/// Settings of some variables that differ from the optimizer's (PyTorch's parameter groups).
+struct ParameterGroup {
+  std::string glob;  ///< matches paths of variables, or their names in the imported file
+  std::optional<double> learning_rate{}, weight_decay{};
+
+  friend bool operator==(const ParameterGroup&, const ParameterGroup&) = default;
+};
+
+/// Parses "*.bias:weight_decay=0" or "head.*:lr=0.01,weight_decay=0". The glob ends at the last
+/// colon. Throws Error (usage).
+ParameterGroup parse_parameter_group(std::string_view text);
+/// Returns the text that parse_parameter_group() reads.
+std::string parameter_group_text(const ParameterGroup& group);
+
+/// Returns the first group that the variable belongs to, or null.
+const ParameterGroup* group_of(std::span<const ParameterGroup> groups, const Variable& variable);
+/// Returns the optimizer with the settings of the variable's group.
+Optimizer optimizer_of(const Optimizer& optimizer, std::span<const ParameterGroup> groups,
+                       const Variable& variable);
 
 /// Scalars that the caller writes before each update.
 struct UpdateScalars {

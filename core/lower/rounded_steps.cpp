@@ -175,7 +175,10 @@ Update add_rounded_update(Graph& graph, size_t variable, ValueId gradient,
   };
   switch (optimizer.kind) {
     case Optimizer::Kind::sgd: {
-      const ValueId direction = optimizer.momentum != 0.0 ? move_momentum(g) : g;
+      ValueId direction = optimizer.momentum != 0.0 ? move_momentum(g) : g;
+      if (optimizer.nesterov) {
+        direction = round("Add", {g, round.times(direction, optimizer.momentum)});
+      }
       return b.finish(w, round("Mul", {direction, scalars.learning_rate}));
     }
     case Optimizer::Kind::adam:

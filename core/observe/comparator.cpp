@@ -194,8 +194,8 @@ Comparator::Comparator(const Executable& lane, const Executable& other, int othe
   std::map<std::string, size_t> others;
   for (size_t i = 0; i < other.taps.size(); ++i) others[other.taps[i].site.name()] = i;
   // Values written by the caller are not results: a loss scale differs by choice.
-  const std::set<ValueId> written{lane.loss_scale, lane.inverse_scale, lane.learning_rate,
-                                  lane.clip};
+  std::set<ValueId> written{lane.loss_scale, lane.inverse_scale, lane.learning_rate, lane.clip};
+  for (const GroupRate& each : lane.group_rates) written.insert(each.value);
   for (size_t i = 0; i < lane.taps.size(); ++i) {
     const Tap& tap = lane.taps[i];
     const auto found = others.find(tap.site.name());

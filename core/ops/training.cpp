@@ -18,6 +18,7 @@
 // Momentum(w, g, inverse_scale, clip, v): momentum * v + g'
 // SgdUpdate(w, g, inverse_scale, clip, learning_rate[, v']) -> w', update
 //   update = -(learning_rate * (v' or g')); w' = w + update     (torch.optim.SGD)
+//   Nesterov's momentum passes momentum * v' + g' as v'.
 // AdamMoments(w, g, inverse_scale, clip, m, v) -> m', v'
 //   m' = b1 m + (1 - b1) g'; v' = b2 v + (1 - b2) g'^2
 // AdamUpdate(w, m', v', learning_rate, correction_1, correction_2) -> w', update

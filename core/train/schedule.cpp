@@ -7,6 +7,8 @@
 #include <numbers>
 #include <vector>
 
+#include "core/data/npz.h"
+#include "core/data/tensor_file.h"
 #include "core/error.h"
 #include "core/key_values.h"
 #include "core/near_miss.h"
@@ -29,7 +31,8 @@ const std::vector<Name>& names() {
       {Schedule::Kind::step, "step", {"every", "gamma", "warmup", "format"}},
       {Schedule::Kind::cosine, "cosine", {"floor", "warmup", "format"}},
       {Schedule::Kind::linear, "linear", {"floor", "warmup", "format"}},
-      {Schedule::Kind::onecycle, "onecycle", {"div", "final_div", "start", "anneal", "format"}}};
+      {Schedule::Kind::onecycle, "onecycle", {"div", "final_div", "start", "anneal", "format"}},
+      {Schedule::Kind::file, "file", {}}};
   return all;
 }
 
@@ -103,6 +106,13 @@ Schedule parse_schedule(std::string_view text) {
   }
   Schedule schedule;
   schedule.kind = found->kind;
+  if (schedule.kind == Schedule::Kind::file) {
+    if (colon == text.npos || colon + 1 == text.size()) {
+      throw usage_error("schedule: file has no name", "write, for example, file:rates.npy");
+    }
+    schedule.file = text.substr(colon + 1);  // may contain any character
+    return schedule;
+  }
   const std::string known = "options of " + name + ": " + comma_list(found->options);
   for (const auto& [key, value, item] : key_values(text, "schedule", known)) {
     if (std::find(found->options.begin(), found->options.end(), key) == found->options.end()) {
@@ -119,9 +129,37 @@ Schedule parse_schedule(std::string_view text) {
   return schedule;
 }
 
+void read_rates(Schedule& schedule) {
+  if (schedule.kind != Schedule::Kind::file) return;
+  const std::string& file = schedule.file;
+  const auto bad = [&](const std::string& what) {
+    return usage_error("schedule: '" + file + "' " + what,
+                       "write one array with the learning rate of each step, for example by "
+                       "numpy.save('rates.npy', rates)");
+  };
+  NamedDoubleTensors arrays;
+  if (tensor_file_kind(file) == TensorFileKind::npy) {
+    arrays["rates"] = read_npy_double(file);
+  } else {
+    arrays = read_tensors_double(file);
+  }
+  if (arrays.size() != 1) throw bad("has " + std::to_string(arrays.size()) + " arrays");
+  DoubleTensor& rates = arrays.begin()->second;
+  if (rates.shape.size() != 1 || rates.data.empty()) {
+    throw bad("has an array of shape " + to_string(rates.shape) + ", not one rate for each step");
+  }
+  for (size_t step = 0; step < rates.data.size(); ++step) {
+    if (std::isfinite(rates.data[step]) && rates.data[step] >= 0.0) continue;
+    throw bad("has the learning rate " + number_text(rates.data[step]) + " in step " +
+              std::to_string(step));
+  }
+  schedule.rates = std::move(rates.data);
+}
+
 std::string schedule_text(const Schedule& schedule) {
   const Schedule defaults;
   std::string text = names()[static_cast<size_t>(schedule.kind)].name;
+  if (schedule.kind == Schedule::Kind::file) return text + ":" + schedule.file;
   char separator = ':';
   const auto option = [&](const char* key, double value, double fallback) {
     if (value == fallback) return;
@@ -149,10 +187,18 @@ namespace {
 template <class Round>
 class Rates {
  public:
-  Rates(const Schedule& schedule, double rate, int64_t steps, const Round& round)
-      : schedule_(schedule), rate_(round(rate)), steps_(steps), round_(round) {}
+  Rates(const Schedule& schedule, double rate, int64_t steps, const Round& round, double base)
+      : schedule_(schedule),
+        rate_(round(rate)),
+        steps_(steps),
+        round_(round),
+        share_(rate == base ? 1.0 : round(rate / base)) {}
 
   double at(int64_t step) const {
+    if (schedule_.kind == Schedule::Kind::file) {
+      const size_t last = schedule_.rates.size() - 1;
+      return round_(round_(schedule_.rates[std::min(static_cast<size_t>(step), last)]) * share_);
+    }
     if (schedule_.kind == Schedule::Kind::onecycle) return onecycle(step);
     const int64_t warmup = schedule_.warmup;
     const double factor = step < warmup ? round_(count(step + 1) / count(warmup))
@@ -210,25 +256,22 @@ class Rates {
   double rate_;
   int64_t steps_;
   const Round& round_;
+  double share_;  ///< of the rates in a file
 };
 
 }  // namespace
 
 double learning_rate(const Schedule& schedule, double rate, int64_t step, int64_t steps,
-                     const FloatFormat& format) noexcept {
+                     const FloatFormat& format, double base) noexcept {
   if (format == kFp32) {
     const auto exact = [](double x) { return x; };
-    return Rates(schedule, rate, steps, exact).at(step);
+    return Rates(schedule, rate, steps, exact, base).at(step);
   }
   // Doubles have more than twice the bits of any format, so each operation is rounded only once.
   const auto rounded = [&](double x) {
     return static_cast<double>(round_to_format(x, format).value);
   };
-  return Rates(schedule, rate, steps, rounded).at(step);
-}
-
-double rate_factor(const Schedule& schedule, int64_t step, int64_t steps) noexcept {
-  return learning_rate(schedule, 1.0, step, steps);
+  return Rates(schedule, rate, steps, rounded, base).at(step);
 }
 
 bool depends_on_length(const Schedule& schedule) noexcept {

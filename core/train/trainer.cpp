@@ -52,6 +52,7 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
       lanes_(
           LaneSet::Work::training, [this] { settle(); }, config.exchange) {
   check_data();
+  check_schedule();
   NamedTensors weights = take_starting_weights(model_, config_.seed, config_.init);
   free_tensors(config_.init);
   for (const LaneConfig& lane_config : config_.lanes) {
@@ -59,6 +60,7 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
     if (!feed_) {
       feed_.emplace(lane.executable, data_);
       check_feed(lane.executable);
+      check_groups(lane.executable);
     }
     lanes_.set_up(lane, step_, [&] {
       lane.program = lane_config.backend->compile(lane.executable);
@@ -79,6 +81,7 @@ TrainingSpec Trainer::spec_of(const LaneConfig& lane) const {
   const Plan& plan = lane.plan;
   TrainingSpec spec{config_.optimizer,    config_.micro_batches, config_.sum_format,
                     config_.state_format, config_.average,       config_.clip_norm > 0.0};
+  spec.groups = config_.groups;
   spec.divides_by_scale = divides_by_scale(lane.scaler);
   spec.ranks = config_.ranks;
   spec.exchanged = config_.exchange != nullptr;
@@ -278,9 +281,9 @@ void Trainer::begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& i
   lane.spent = std::chrono::steady_clock::now() - start;
 }
 
-double Trainer::learning_rate(const Lane& lane, int64_t step) const {
-  return halfscope::learning_rate(config_.schedule, config_.optimizer.learning_rate, step,
-                                  config_.steps, lane.config.plan.schedule);
+double Trainer::learning_rate(const Lane& lane, int64_t step, double rate) const {
+  return halfscope::learning_rate(config_.schedule, rate, step, config_.steps,
+                                  lane.config.plan.schedule, config_.optimizer.learning_rate);
 }
 
 /// Updates or skips, and sets the next loss scale.
@@ -289,6 +292,9 @@ void Trainer::end_step(Lane& lane, int64_t step, bool record) {
   const Executable& exe = lane.executable;
   if (exe.clip_limit != kNone) lane.program->write_scalar(exe.clip_limit, config_.clip_norm);
   lane.program->write_scalar(exe.learning_rate, learning_rate(lane, step));
+  for (const GroupRate& group : exe.group_rates) {
+    lane.program->write_scalar(group.value, learning_rate(lane, step, group.rate));
+  }
   lane.steps->update(record);
   lane.steps->close();
   lane.spent += std::chrono::steady_clock::now() - start;

@@ -38,6 +38,7 @@ struct TrainConfig {
   /// Settings of such a network; only used to tell set-ups apart in checkpoints.
   std::string loss{}, running_variance{};
   Optimizer optimizer;
+  std::vector<ParameterGroup> groups{};  ///< the first one that matches a variable applies
   int64_t batch = 128;
   /// Micro-batches that a batch is split into; their gradients are summed in `sum_format`, by
   /// default the format of each variable.
@@ -166,7 +167,14 @@ class Trainer {
   bool probes_at(int64_t step) const;
   void probe(size_t lane, int64_t step, const std::vector<int64_t>& indices);
   void tell_deviations();
-  double learning_rate(const Lane& lane, int64_t step) const;
+  double learning_rate(const Lane& lane, int64_t step) const {
+    return learning_rate(lane, step, config_.optimizer.learning_rate);
+  }
+  /// `rate`: of the optimizer or a group.
+  double learning_rate(const Lane& lane, int64_t step, double rate) const;
+  /// Throws Error (usage) if a group matches no variable that is trained.
+  void check_groups(const Executable& executable) const;
+  void check_schedule() const;
   void write_checkpoint() const;
   bool stops(const std::atomic<bool>& stop) const;
   void resume_replicas(Lane& lane, const Checkpoint& checkpoint) const;

@@ -66,7 +66,11 @@ std::map<std::string, double> Trainer::setup() const {
   setup["model"] = text_hash(config_.model);
   setup["data"] = text_hash(data_.name);
   setup["optimizer"] = text_hash(optimizer_text(config_.optimizer));
+  for (const ParameterGroup& group : config_.groups) {
+    setup["group," + parameter_group_text(group)] = 1.0;
+  }
   setup["schedule"] = text_hash(schedule_text(config_.schedule));
+  // Rates after the last step may be missing, or not decided yet.
   setup["clip_norm"] = config_.clip_norm;
   if (config_.clip_before_unscale) setup["clip_before_unscale"] = 1.0;
   if (config_.unscale_only) setup["unscale_only"] = 1.0;

@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 from halfscope._core import Error
 
-KNOWN = ("nn.CrossEntropyLoss, nn.MSELoss and nn.BCEWithLogitsLoss with their default options, or "
-         "None if the model returns the loss")
+KNOWN = ("nn.CrossEntropyLoss, nn.MSELoss and nn.BCEWithLogitsLoss with their default options "
+         "(and label_smoothing), or None if the model returns the loss")
 _OWN = "own"
 _KINDS = {nn.CrossEntropyLoss: "cross-entropy", nn.MSELoss: "mse", nn.BCEWithLogitsLoss: "bce"}
 _FUNCTIONS = {F.cross_entropy: "cross-entropy", F.mse_loss: "mse",
@@ -30,14 +30,19 @@ def kind_of(loss_fn):
     if kind is None:
         raise Error(f"loss {type(loss_fn).__name__} is not supported. Supported: {KNOWN}")
     changed = [name for name, usual in (("reduction", "mean"), ("weight", None),
-                                        ("pos_weight", None), ("label_smoothing", 0.0),
-                                        ("ignore_index", -100))
+                                        ("pos_weight", None), ("ignore_index", -100))
                if getattr(loss_fn, name, usual) is not usual
                and getattr(loss_fn, name, usual) != usual]
     if changed:
         raise Error(f"option {changed[0]} of {type(loss_fn).__name__} is not supported. Let the "
                     "model return the loss, and pass loss_fn=None")
     return kind
+
+
+def options_of(loss_fn):
+    """Returns what follows the name of a loss in the words of `halfscope train`."""
+    smoothing = getattr(loss_fn, "label_smoothing", 0.0)
+    return f",smoothing={smoothing!r}" if smoothing else ""
 
 
 class Batch:
@@ -88,7 +93,7 @@ class Wrapped:
         self.arrays = arrays  # names of a batch's tensors
         self.names = arrays if in_graph else arrays[:-1]
         self.outputs = ["loss" if in_graph else "output"]
-        self.loss = "loss" if in_graph else loss
+        self.loss = "loss" if in_graph else loss + options_of(loss_fn)
 
     def loss_of(self, batch, model=None):
         """Returns the loss of a batch, by the model or a copy of it."""

@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from halfscope import _losses, _onnx
+from halfscope import _losses, _onnx, _training
 from halfscope._core import Error, __version__
 
 SCHEMA = "halfscope.twin/1"
 # twin.json is removed first and written last: a folder without it is not a twin.
-_FILES = ("twin.json", "net.onnx", "net.onnx.data", "data.npz")
+_FILES = ("twin.json", "net.onnx", "net.onnx.data", "data.npz", "rates.npy")
 
 
-def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, fresh=False, steps=60,
-              overwrite=False):
+def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, clip_norm=None,
+              fresh=False, steps=60, overwrite=False):
     """Writes network, batches, settings and fp32 losses to a folder; returns its path.
 
     The model, the optimizer and PyTorch's random numbers stay as they are: everything is done on a
@@ -34,8 +34,9 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, fre
         if the model returns the loss.
     batches: (x, y) each, of equal shapes; x is a tensor, a tuple of arguments or a dict of keyword
         arguments. Only x without loss_fn.
-    scheduler: the learning-rate schedule, a torch.optim.lr_scheduler.StepLR that steps once after
-        each optimizer step. The twin begins at its start.
+    scheduler: the learning-rate schedule, any of torch.optim.lr_scheduler that steps without
+        arguments, once after each optimizer step. The twin begins at its start.
+    clip_norm: what the script passes to torch.nn.utils.clip_grad_norm_ before each step.
     fresh: starts the optimizer from zeros although it has state. Without it, state is an error.
     steps: optimizer steps for which losses are recorded. Batches start again after the last one.
     Raises Error if something cannot be exported. Nothing is guessed.
@@ -47,8 +48,11 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, fre
     if steps < 1:
         raise Error(f"steps={steps}: train at least 1 step")
     names = {id(value): name for name, value in model.named_parameters()}
-    text, make_optimizer, trained = optimizer_text(optimizer, names)
-    schedule, make_scheduler = schedule_text(scheduler, optimizer)
+    text, make_optimizer, trained = _training.optimizer_text(optimizer, names)
+    groups = _training.group_texts(optimizer, names)
+    rates = _training.schedule_rates(scheduler, optimizer, steps)
+    if clip_norm is not None and not 0.0 < clip_norm < float("inf"):
+        raise Error(f"clip_norm={clip_norm}: pass a number above 0, or None without clipping")
     if optimizer.state and not fresh:
         states = sorted({name for each in optimizer.state.values() for name in each} - {"step"})
         raise Error(f"the optimizer has state ({', '.join(states) or 'a step count'}), which a twin "
@@ -57,7 +61,7 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, fre
     batches = _batches(batches, loss, steps)
     folder = _free_folder(folder, overwrite)
     with tempfile.TemporaryDirectory() as part:  # an error leaves an older twin as it is
-        training = _Training(text, make_optimizer, trained, schedule, make_scheduler, steps)
+        training = _Training(text, make_optimizer, trained, groups, rates, clip_norm, steps)
         note = _write(model, loss, loss_fn, optimizer, training, batches, Path(part))
         folder.mkdir(parents=True, exist_ok=True)
         for name in _FILES:
@@ -76,8 +80,9 @@ class _Training:
     optimizer: str        #: for --optimizer
     make_optimizer: Callable
     trained: list         #: names of parameters
-    schedule: str         #: for --schedule; "" without one
-    make_scheduler: Callable
+    groups: list          #: for --param-group
+    rates: list           #: by step, of each group of the optimizer; empty if they never change
+    clip_norm: float      #: None without clipping
     steps: int
 
 
@@ -86,7 +91,8 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
     notes = []
     if optimizer.state:
         notes.append("the state of the optimizer: the twin starts from zeros")
-    notes.append("gradient clipping and loss scaling of your script")
+    notes.append("loss scaling of your script" if training.clip_norm else
+                 "loss scaling of your script, and gradient clipping unless clip_norm= is given")
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), \
             torch.autocast("cpu", enabled=False):
         twin = _copy(model, notes)
@@ -104,91 +110,24 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
     arguments = ["--model", "net.onnx", "--data", "data.npz", "--loss", wrapped.loss,
                  "--optimizer", training.optimizer, "--batch", str(batches[0].size),
                  "--steps", str(training.steps), "--no-shuffle"]
-    if training.schedule:
-        arguments += ["--schedule", training.schedule]
+    if training.rates:
+        np.save(folder / "rates.npy", np.array([each[0] for each in training.rates]))
+        arguments += ["--schedule", "file:rates.npy"]
+    if training.clip_norm:
+        arguments += ["--clip-norm", repr(float(training.clip_norm))]
+    for group in training.groups:
+        arguments += ["--param-group", group]
     for name in rest:
         arguments += ["--frozen", name]
     document = {
-        "schema": SCHEMA, "files": {"network": "net.onnx", "data": "data.npz"},
+        "schema": SCHEMA, "files": {"network": "net.onnx", "data": "data.npz",
+                                    **({"rates": "rates.npy"} if training.rates else {})},
         "arguments": arguments, "losses": losses, "outputs": outputs, "nodes": exported.nodes,
         "left_out": notes,
         "exporter": exported.exporter,
         "versions": {"halfscope": __version__, "torch": torch.__version__}}
     (folder / "twin.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
     return exported.note
-
-
-def schedule_text(scheduler, optimizer):
-    """Returns the text for --schedule, and a function that makes the same schedule for another
-    optimizer, which returns None without one."""
-    if scheduler is None:
-        if any("initial_lr" in group for group in optimizer.param_groups):
-            raise Error("a learning-rate schedule belongs to the optimizer. Pass it as scheduler=, "
-                        "or pass an optimizer without one")
-        return "", lambda made: None
-    kind = type(scheduler).__name__
-    if type(scheduler) is not torch.optim.lr_scheduler.StepLR:
-        raise Error(f"schedule {kind} is not supported. Supported: StepLR, or an optimizer with a "
-                    "constant learning rate")
-    if scheduler.optimizer is not optimizer:
-        raise Error("the schedule belongs to another optimizer. Pass the optimizer that it changes")
-    if scheduler.last_epoch != 0:
-        raise Error(f"schedule {kind} is at step {scheduler.last_epoch}, and a twin begins at its "
-                    "start. Pass the schedule before its first step")
-    every, gamma = scheduler.step_size, scheduler.gamma
-    return (f"step:every={every},gamma={gamma!r}",
-            lambda made: torch.optim.lr_scheduler.StepLR(made, every, gamma))
-
-
-def optimizer_text(optimizer, names):
-    """Returns the text for --optimizer, a function that makes the same optimizer for other
-    parameters, and the names of the parameters that it trains."""
-    kind = next((name for name, each in (("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam),
-                                         ("sgd", torch.optim.SGD), ("rmsprop", torch.optim.RMSprop))
-                 if type(optimizer) is each), None)
-    if kind is None:
-        raise Error(f"optimizer {type(optimizer).__name__} is not supported. Use one of "
-                    "torch.optim.SGD, Adam, AdamW and RMSprop for the twin")
-    groups = [{key: value for key, value in group.items() if key != "params"}
-              for group in optimizer.param_groups]
-    if any(group != groups[0] for group in groups):
-        raise Error("the optimizer has parameter groups with different settings. Use one group, or "
-                    "groups with equal settings, for the twin")
-    group = groups[0]
-    for option in ("dampening", "nesterov", "maximize", "amsgrad", "centered"):
-        if group.get(option):
-            raise Error(f"option {option} of {type(optimizer).__name__} is not supported. "
-                        "Leave it out for the twin")
-    if kind == "adam" and group.get("decoupled_weight_decay"):
-        kind = "adamw"
-    values = {"lr": group["lr"]}
-    if "betas" in group:
-        values["beta1"], values["beta2"] = group["betas"]
-    for key in ("alpha", "eps", "momentum", "weight_decay"):
-        if key in group:
-            values[key] = group[key]
-    values = {key: float(value) for key, value in values.items()}
-    trained = []
-    for each in (each for group in optimizer.param_groups for each in group["params"]):
-        if id(each) not in names:
-            raise Error("the optimizer trains a parameter that the model does not have. Pass the "
-                        "optimizer of this model")
-        if each.requires_grad:
-            trained.append(names[id(each)])
-    if not trained:
-        raise Error("the optimizer trains no parameter of the model")
-    text = kind + ":" + ",".join(f"{key}={value!r}" for key, value in values.items())
-    cls = type(optimizer)
-    settings = {key: value for key, value in group.items()
-                if key not in ("initial_lr", "fused", "foreach", "capturable")}
-    settings["lr"] = values["lr"]
-
-    def make(parameters):
-        made = cls(parameters, lr=values["lr"])
-        for each in made.param_groups:
-            each.update(settings)
-        return made
-    return text, make, trained
 
 
 def _batches(batches, loss, steps):
@@ -287,21 +226,23 @@ def _outputs(twin, wrapped, batch, nodes):
 def _train(twin, wrapped, batches, training):
     """Returns the losses of fp32 training."""
     wanted = set(training.trained)
-    parameters = []
+    parameters = {}
     for name, value in twin.named_parameters():
         value.requires_grad_(name in wanted)
         if name in wanted:
-            parameters.append(value)
+            parameters[name] = value
     optimizer = training.make_optimizer(parameters)
-    scheduler = training.make_scheduler(optimizer)
     losses = []
     for step in range(training.steps):
         optimizer.zero_grad()
         loss = wrapped.loss_of(batches[step % len(batches)])
         loss.backward()
+        if training.clip_norm:
+            nn.utils.clip_grad_norm_(parameters.values(), training.clip_norm)
+        if training.rates:
+            for group, rate in zip(optimizer.param_groups, training.rates[step]):
+                group["lr"] = rate
         optimizer.step()
-        if scheduler is not None:
-            scheduler.step()
         losses.append(float(loss.detach()))
         if not np.isfinite(losses[-1]):
             raise Error(f"the fp32 loss is {losses[-1]} in step {step}. Find out why fp32 fails "

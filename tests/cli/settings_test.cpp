@@ -41,6 +41,7 @@ const std::map<std::string, std::string>& samples() {
       {"steps", "17"},
       {"optimizer", "adam:lr=0.003,beta1=0.8"},
       {"schedule", "cosine:floor=0.1,warmup=5"},
+      {"param_group", "*.bias:lr=0.5,weight_decay=0"},
       {"clip_norm", "0.25"},
       {"micro_batches", "4"},
       {"accumulate_grads", "fp16"},

@@ -22,8 +22,9 @@ using namespace test;  // NOLINT: trainings of these tests
 class Training : public OnCandidate {};
 
 TEST_P(Training, StepsOfEveryOptimizerAreTheEmulators) {
-  for (const char* optimizer : {"sgd:lr=0.1", "sgd:momentum=0.9,weight_decay=0.01", "adam",
-                                "adamw:weight_decay=0.1", "rmsprop", "rmsprop:momentum=0.5"}) {
+  for (const char* optimizer :
+       {"sgd:lr=0.1", "sgd:momentum=0.9,weight_decay=0.01", "sgd:momentum=0.9,nesterov=true",
+        "adam", "adamw:weight_decay=0.1", "rmsprop", "rmsprop:momentum=0.5"}) {
     for (const char* preset : {"float32", "mixed_float16", "float16"}) {
       SCOPED_TRACE(std::string(optimizer) + " " + preset);
       run_lockstep(preset_plan(preset).value(), optimizer, candidate());
@@ -158,6 +159,7 @@ TEST_P(Training, TrainingsEndWithTheSameWeights) {
       base.batch = 8;
       base.steps = 3;
       base.optimizer = parse_optimizer(each.optimizer);
+      base.groups = {parse_parameter_group("*.bias:lr=0.05,weight_decay=0.1")};
       base.evaluate = true;
       TrainConfig other = base;
       other.lanes[0].backend = &candidate();

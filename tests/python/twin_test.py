@@ -119,6 +119,11 @@ class Repeats(Case):
             self.assertIn("fc1.bias", self.document()["arguments"])
             self.check()
 
+    def test_smoothed_labels(self):
+        self.save(Mlp(), nn.CrossEntropyLoss(label_smoothing=0.2), batches((8, 20), 5, 3), steps=10)
+        self.assertIn("cross-entropy,smoothing=0.2", self.document()["arguments"])
+        self.check()
+
     def test_losses_are_those_of_a_plain_loop(self):
         model = Mlp()
         data = list(batches((8, 20), 5, 3))
@@ -134,15 +139,70 @@ class Repeats(Case):
         self.assertEqual(self.document()["losses"], wanted)
 
 
-    def test_step_schedule(self):
-        model = Mlp()
-        optimizer = torch.optim.SGD(model.parameters(), 0.5, momentum=0.9)
-        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 4, 0.25)
-        self.save(model, data=batches((8, 20), 5, 3), optimizer=optimizer, scheduler=scheduler,
-                  steps=20)
-        self.assertIn("step:every=4,gamma=0.25", self.document()["arguments"])
-        self.assertEqual(scheduler.last_epoch, 0)
+    def compare(self, model, data, make_optimizer, make_scheduler, steps=20, **more):
+        """Saves a twin; its losses must be those of a loop that somebody would write, and
+        HalfScope must repeat them."""
+        start = copy.deepcopy(model)
+        optimizer = make_optimizer(model)
+        scheduler = make_scheduler(optimizer)
+        before = copy.deepcopy(optimizer.state_dict())
+        self.save(model, data=data, optimizer=optimizer, scheduler=scheduler, steps=steps,
+                  overwrite=True, **more)
+        self.assertEqual(optimizer.state_dict(), before)
+        if scheduler is not None:
+            self.assertEqual(scheduler.last_epoch, 0)
+        optimizer = make_optimizer(start)
+        scheduler = make_scheduler(optimizer)
+        wanted = []
+        for step in range(steps):
+            loss = F.cross_entropy(start(data[step % len(data)][0]), data[step % len(data)][1])
+            optimizer.zero_grad()
+            loss.backward()
+            if "clip_norm" in more:
+                nn.utils.clip_grad_norm_(start.parameters(), more["clip_norm"])
+            optimizer.step()
+            if scheduler is not None:
+                scheduler.step()
+            wanted.append(float(loss.detach()))
+        self.assertEqual(self.document()["losses"], wanted)
         self.check()
+
+    def test_schedules(self):
+        rates = torch.optim.lr_scheduler
+        data = list(batches((8, 20), 5, 3))
+        made = (lambda o: rates.StepLR(o, 4, 0.25), lambda o: rates.MultiStepLR(o, [3, 9], 0.1),
+                lambda o: rates.CosineAnnealingLR(o, 20), lambda o: rates.ExponentialLR(o, 0.9),
+                lambda o: rates.LambdaLR(o, lambda step: min(1.0, step / 5)),
+                lambda o: rates.OneCycleLR(o, 0.5, total_steps=21, cycle_momentum=False),
+                lambda o: rates.SequentialLR(o, [rates.LinearLR(o, 0.1, total_iters=5),
+                                                 rates.CosineAnnealingLR(o, 15)], [5]))
+        for make in made:
+            with self.subTest(make=make):
+                self.compare(Mlp(), data, lambda model: torch.optim.SGD(
+                    model.parameters(), 0.5, momentum=0.9), make)
+
+    def test_parameter_groups_nesterov_and_clipping(self):
+        data = list(batches((8, 20), 5, 3))
+
+        def adamw(model):
+            biases = [value for name, value in model.named_parameters() if name.endswith("bias")]
+            weights = [value for name, value in model.named_parameters() if name.endswith("weight")]
+            return torch.optim.AdamW([{"params": weights, "weight_decay": 0.5},
+                                      {"params": biases, "weight_decay": 0.0, "lr": 0.02}], 0.01)
+
+        self.compare(Mlp(), data, adamw, lambda o: None)
+        self.assertIn("*.bias:lr=0.02,weight_decay=0.0", self.document()["arguments"])
+        self.compare(Mlp(), data, adamw, lambda o: torch.optim.lr_scheduler.LambdaLR(
+            o, lambda step: (step + 1) / 20), clip_norm=0.05)
+
+        def sgd(model):
+            return torch.optim.SGD([{"params": [model.fc1.weight]},
+                                    {"params": [model.fc1.bias, *model.fc2.parameters()],
+                                     "lr": 0.02}], 0.1, momentum=0.9, nesterov=True)
+
+        self.compare(Mlp(), data, sgd, lambda o: None)
+        for group in ("*.bias:lr=0.02", "fc2.weight:lr=0.02"):
+            self.assertIn(group, self.document()["arguments"])
 
 
 class Judges(Case):
@@ -220,23 +280,36 @@ class Refuses(Case):
         parameters = list(model.parameters())
         self.refuse("Adagrad is not supported", model, data=data,
                     optimizer=torch.optim.Adagrad(parameters))
-        self.refuse("nesterov", model, data=data,
-                    optimizer=torch.optim.SGD(parameters, 0.1, momentum=0.9, nesterov=True))
-        self.refuse("different settings", model, data=data, optimizer=torch.optim.SGD(
-            [{"params": parameters[:1], "lr": 0.1}, {"params": parameters[1:], "lr": 0.2}]))
+        self.refuse("amsgrad", model, data=data,
+                    optimizer=torch.optim.Adam(parameters, amsgrad=True))
+        self.refuse("different momentum", model, data=data, optimizer=torch.optim.SGD(
+            [{"params": parameters[:1], "momentum": 0.9}, {"params": parameters[1:]}], 0.1))
+        self.refuse("clip_norm=0", model, data=data, clip_norm=0)
         self.refuse("loss L1Loss is not supported. Supported: nn.CrossEntropyLoss", model,
                     nn.L1Loss(), data)
-        self.refuse("label_smoothing", model, nn.CrossEntropyLoss(label_smoothing=0.1), data)
+        self.refuse("ignore_index", model, nn.CrossEntropyLoss(ignore_index=0), data)
         used = torch.optim.Adam(parameters)
         model(data[0][0]).sum().backward()
         used.step()
         self.refuse(r"state \(exp_avg, exp_avg_sq\), which a twin cannot take over", model,
                     data=data, optimizer=used)
         planned = torch.optim.SGD(parameters, 0.1)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(planned, 10)
+        rates = torch.optim.lr_scheduler
+        schedule = rates.CosineAnnealingLR(planned, 10)
+        planned.step()
         self.refuse("schedule belongs to the optimizer", model, data=data, optimizer=planned)
-        self.refuse("CosineAnnealingLR is not supported", model, data=data, optimizer=planned,
+        schedule.step()
+        self.refuse("CosineAnnealingLR is at step 1", model, data=data, optimizer=planned,
                     scheduler=schedule)
+        planned = torch.optim.SGD(parameters, 0.1)
+        self.refuse("depends on results", model, data=data, optimizer=planned,
+                    scheduler=rates.ReduceLROnPlateau(planned))
+        planned = torch.optim.SGD(parameters, 0.1, momentum=0.9)
+        self.refuse("also changes momentum", model, data=data, optimizer=planned,
+                    scheduler=rates.OneCycleLR(planned, 0.5, total_steps=70))
+        planned = torch.optim.SGD([{"params": parameters[:1]}, {"params": parameters[1:]}], 0.1)
+        self.refuse("groups differently", model, data=data, optimizer=planned,
+                    scheduler=rates.LambdaLR(planned, [lambda step: 1.0, lambda step: 0.5**step]))
         self.refuse("no batches", model, data=[])
         self.refuse("equal shapes", model, data=[data[0], (data[0][0][:4], data[0][1][:4])])
         nn.init.constant_(model.fc2.weight, 1e38)

@@ -9,6 +9,7 @@
 
 #include "analysis/study/study_facts.h"
 #include "cli/sweep/study.h"
+#include "core/data/npz.h"
 #include "core/error.h"
 #include "core/onnx/proto.h"
 #include "core/policy/policy.h"
@@ -223,6 +224,18 @@ TEST(TrialHash, CoversTheDataThatIsRead) {
   EXPECT_EQ(hash("text:other/b.txt,sequence=8"), first);
   EXPECT_NE(hash("text:c.txt,sequence=8"), first);
   EXPECT_NE(hash("text:a.txt,sequence=16"), first);
+}
+
+TEST(TrialHash, CoversTheRatesOfASchedule) {
+  const Bench bench;
+  const auto hash = [&](const std::string& file, double last) {
+    write_npz_double(bench / file, {{"rates", {{4}, {0.4, 0.3, 0.2, last}}}});
+    return hashes_of(study_of(bench, study_text(kSmall + R"(, "schedule": "file:)" + file + "\"",
+                                                R"("plan": ["mixed_float16"])")))[0];
+  };
+  const std::string first = hash("a.npz", 0.1);
+  EXPECT_EQ(hash("b.npz", 0.1), first);
+  EXPECT_NE(hash("a.npz", 0.05), first);
 }
 
 void store_outside(::onnx::TensorProto& tensor, const std::string& file) {

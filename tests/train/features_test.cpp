@@ -164,7 +164,7 @@ TEST(Clipping, ActsOnUnscaledGradients) {
 
 TEST(Schedule, FactorsAreTheFormulas) {
   const auto at = [](const char* text, int64_t step, int64_t steps = 100) {
-    return rate_factor(parse_schedule(text), step, steps);
+    return learning_rate(parse_schedule(text), 1.0, step, steps);
   };
   EXPECT_EQ(at("constant", 99), 1.0);
   EXPECT_EQ(at("step:every=30,gamma=0.5", 29), 1.0);
@@ -183,7 +183,7 @@ TEST(Schedule, FactorsAreTheFormulas) {
 // torch.optim.lr_scheduler.OneCycleLR(sgd, max_lr=1, total_steps=20) and with other arguments.
 TEST(Schedule, OneCycleIsTorchs) {
   const auto at = [](const char* text, int64_t step) {
-    return rate_factor(parse_schedule(text), step, 20);
+    return learning_rate(parse_schedule(text), 1.0, step, 20);
   };
   EXPECT_NEAR(at("onecycle", 0), 0.040000000000000036, 1e-15);
   EXPECT_NEAR(at("onecycle", 1), 0.1316718427000253, 1e-15);

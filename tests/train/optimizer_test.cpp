@@ -49,7 +49,7 @@ TEST(Optimizer, TextReadsBack) {
   for (const char* text :
        {"sgd:lr=0.1", "adam:lr=0.001", "adamw:lr=0.001", "adamw:lr=0.002,eps=1e-06,weight_decay=0",
         "rmsprop:lr=0.01", "rmsprop:lr=0.1,alpha=0.9,momentum=0.5,eps=1e-06,weight_decay=0.01",
-        "sgd:lr=0.05,momentum=0.9,weight_decay=1e-04",
+        "sgd:lr=0.05,momentum=0.9,weight_decay=1e-04", "sgd:lr=0.1,momentum=0.9,nesterov=true",
         "adam:lr=0.001,beta1=0.8,beta2=0.99,eps=1e-06,weight_decay=0.01"}) {
     EXPECT_EQ(optimizer_text(parse_optimizer(text)), text);
   }
@@ -77,10 +77,57 @@ TEST(Optimizer, ErrorsNameTheOption) {
                {"adam:momentum=0.9", "momentum=0.9 is not valid for adam"},
                {"adam:beta1=1", "beta1=1 is not valid for adam"},
                {"adam:beta2=1.5", "beta2=1.5 is not valid for adam"},
+               {"sgd:nesterov=true", "nesterov needs a momentum"},
+               {"sgd:momentum=0.9,nesterov=yes", "nesterov=yes is neither true nor false"},
+               {"adam:nesterov=true", "nesterov=true is not"},
                {"sgd:lr=-1", "lr=-1 is not a number >= 0"}};
   for (const auto& each : table) {
     try {
       parse_optimizer(each.text);
+      ADD_FAILURE() << "accepted: " << each.text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_NE(std::string(error.what()).find(each.message), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(ParameterGroups, TextReadsBack) {
+  for (const char* text :
+       {"*.bias:weight_decay=0", "fc?:lr=0.5", "dense/kernel:0:lr=0.01,weight_decay=0.1"}) {
+    EXPECT_EQ(parameter_group_text(parse_parameter_group(text)), text);
+  }
+  EXPECT_EQ(parse_parameter_group("dense/kernel:0:lr=0.01").glob, "dense/kernel:0");
+}
+
+TEST(ParameterGroups, FirstMatchAppliesToPathsAndNamesInFiles) {
+  const std::vector<ParameterGroup> groups{parse_parameter_group("fc1.*:weight_decay=0"),
+                                           parse_parameter_group("*.bias:lr=0.5"),
+                                           parse_parameter_group("old:lr=0.25")};
+  const Optimizer base = parse_optimizer("adamw");
+  const auto of = [&](const char* path, const char* alias) {
+    return optimizer_of(base, groups, {.path = path, .alias = alias});
+  };
+  EXPECT_EQ(of("fc1.bias", "").weight_decay, 0.0);
+  EXPECT_EQ(of("fc1.bias", "").learning_rate, base.learning_rate);
+  EXPECT_EQ(of("fc2.bias", "").learning_rate, 0.5);
+  EXPECT_EQ(of("fc2.bias", "").weight_decay, 0.01);
+  EXPECT_EQ(of("fc2.weight", "old").learning_rate, 0.25);
+  EXPECT_EQ(of("fc2.weight", ""), base);
+}
+
+TEST(ParameterGroups, ErrorsSayWhatIsWrong) {
+  const struct {
+    const char *text, *message;
+  } table[] = {{"fc1", "'fc1' is not GLOB:OPTION=VALUE"},
+               {":lr=1", "':lr=1' is not GLOB:OPTION=VALUE"},
+               {"fc1:", "'' is not KEY=VALUE"},
+               {"fc1:rate=1", "parameter group 'fc1' has no option 'rate'"},
+               {"fc1:lr=x", "parameter group 'fc1': lr=x is not a number >= 0"},
+               {"fc1:lr=1,lr=2", "lr"}};
+  for (const auto& each : table) {
+    try {
+      parse_parameter_group(each.text);
       ADD_FAILURE() << "accepted: " << each.text;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::usage);

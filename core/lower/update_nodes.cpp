@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#include "core/lower/update_nodes.h"
+
+#include <string>
+
+#include "core/lower/rounded_steps.h"
+#include "core/lower/weight_average.h"
+
+namespace halfscope {
+namespace {
+
+/// Returns the input for the learning rate of a variable's optimizer.
+ValueId rate_input(Executable& out, const Optimizer& base, const Optimizer& optimizer) {
+  if (optimizer.learning_rate == base.learning_rate) return out.learning_rate;
+  for (const GroupRate& each : out.group_rates) {
+    if (each.rate == optimizer.learning_rate) return each.value;
+  }
+  const std::string name = "learning_rate_" + std::to_string(out.group_rates.size() + 1);
+  out.group_rates.push_back({optimizer.learning_rate, out.graph.add_input(name, {})});
+  return out.group_rates.back().value;
+}
+
+}  // namespace
+
+void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec, UpdateScalars used,
+               const std::vector<size_t>& trained, std::vector<ValueId> gradients, SiteNames& names,
+               std::vector<ValueId>& targets) {
+  Graph& graph = out.graph;
+  const bool clips = spec.clips && plan.clip != kFp32;
+  std::vector<std::string> paths;
+  for (const size_t i : trained) paths.push_back(graph.variables()[i].path);
+  if (spec.divides_by_scale) divide_by_scale(graph, gradients, paths, used);
+  if (clips) {
+    out.clip_limit = graph.add_input("clip_limit", {});
+    const ClippedGradients all =
+        add_clipping(graph, gradients, paths, used.inverse_scale, out.clip_limit, plan);
+    for (size_t i = 0; i < trained.size(); ++i) {
+      names[all.unscaled[i]] = {paths[i], "_grad_unscaled", Role::weight_grad, Phase::update};
+      names[all.clipped[i]] = {paths[i], "_grad_clipped", Role::weight_grad, Phase::update};
+    }
+    names[all.norm] = {"clipping.norm", "", Role::weight_grad, Phase::update};
+    gradients = all.clipped;
+  }
+  if (clips) used.inverse_scale = used.clip = graph.add_constant(1.0f);
+  for (size_t i = 0; i < trained.size(); ++i) {
+    const Variable variable = graph.variables()[trained[i]];
+    const FloatFormat stored = graph.value(variable.value).format;
+    const FloatFormat state = plan.state.value_or(spec.state_format.value_or(stored));
+    const Optimizer optimizer = optimizer_of(spec.optimizer, spec.groups, variable);
+    used.learning_rate = rate_input(out, spec.optimizer, optimizer);
+    const Update update = plan.update_compute == kFp32
+                              ? add_update(graph, trained[i], gradients[i], optimizer, used, state)
+                              : add_rounded_update(graph, trained[i], gradients[i], optimizer, used,
+                                                   state, plan.update_compute, clips, spec.clips);
+    names[update.value] = {variable.path, "_update", Role::update, Phase::update};
+    for (const auto& [value, suffix] : update.states) {
+      names[value] = {variable.path, "_" + suffix, Role::state, Phase::update};
+    }
+    if (update.unscaled != kNone) {
+      names[update.unscaled] = {variable.path, "_grad_unscaled", Role::weight_grad, Phase::update};
+    }
+    if (update.decay != kNone) {
+      graph.value(graph.node(graph.value(update.decay).producer).outputs[0]).rounding =
+          plan.storage_rounding;
+      names[update.decay] = {variable.path, "_decay_update", Role::update, Phase::update};
+    }
+    targets.push_back(update.value);
+    if (!spec.average) continue;
+    const AverageValues average = add_weight_average(
+        graph, trained[i], *spec.average, plan.average.value_or(stored), plan.average_compute);
+    names[average.next] = {variable.path, "_ema", Role::state, Phase::update};
+    names[average.update] = {variable.path, "_ema_update", Role::update, Phase::update};
+    targets.push_back(average.update);
+    out.averages.push_back({variable.path, variable.value, average.average});
+  }
+}
+
+}  // namespace halfscope

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// Checks of a training's settings before it starts.
+#include <algorithm>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/near_miss.h"
+#include "core/train/trainer.h"
+
+namespace halfscope {
+
+void Trainer::check_groups(const Executable& executable) const {
+  constexpr size_t kShown = 8;
+  std::set<std::string> moved;  // states of the optimizer are among them
+  for (const Variable& variable : executable.graph.variables()) {
+    if (variable.next != kNone) moved.insert(variable.path);
+  }
+  std::vector<const Variable*> trained;
+  std::vector<std::string> paths;
+  for (const Variable& variable : model_.graph.variables()) {
+    if (variable.buffer || !moved.contains(variable.path)) continue;
+    trained.push_back(&variable);
+    paths.push_back(variable.path);
+  }
+  for (const ParameterGroup& group : config_.groups) {
+    const std::span<const ParameterGroup> alone(&group, 1);
+    const auto belongs = [&](const Variable* each) { return group_of(alone, *each) != nullptr; };
+    if (std::any_of(trained.begin(), trained.end(), belongs)) continue;
+    const std::vector<std::string> first(
+        paths.begin(), paths.begin() + static_cast<int64_t>(std::min(kShown, paths.size())));
+    throw usage_error(
+        "parameter group '" + group.glob + "' matches no weight that is trained",
+        did_you_mean(group.glob, paths,
+                     "weights: " + comma_list(first) + (paths.size() > kShown ? " ..." : "")))
+        .about({"param_group"});
+  }
+}
+
+void Trainer::check_schedule() const {
+  const Schedule& schedule = config_.schedule;
+  if (schedule.kind != Schedule::Kind::file) return;
+  const int64_t rates = static_cast<int64_t>(schedule.rates.size());
+  if (rates < config_.steps) {
+    throw usage_error("schedule: '" + schedule.file + "' has " + std::to_string(rates) +
+                          " learning rates, too few for " + std::to_string(config_.steps) +
+                          " steps",
+                      "use --steps " + std::to_string(rates) + ", or a file with more rates")
+        .about({"schedule", "steps"});
+  }
+  const bool scales = std::any_of(config_.groups.begin(), config_.groups.end(),
+                                  [](const auto& group) { return group.learning_rate; });
+  if (scales && config_.optimizer.learning_rate == 0.0) {
+    throw usage_error(
+        "the rates of the schedule are for the optimizer's lr, which is 0, so rates of groups "
+        "cannot "
+        "be derived from them",
+        "use an lr above 0 with --optimizer")
+        .about({"schedule", "optimizer", "param_group"});
+  }
+}
+
+}  // namespace halfscope

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: MIT
+"""Optimizers and learning-rate schedules of a twin, in the words of `halfscope train`."""
+import copy
+import fnmatch
+import warnings
+
+import torch
+
+from halfscope._core import Error
+
+
+def schedule_rates(scheduler, optimizer, steps):
+    """Returns the learning rates of the optimizer's groups in each step; nothing without a
+    schedule. The schedule stays as it is."""
+    if scheduler is None:
+        if any("initial_lr" in group for group in optimizer.param_groups):
+            raise Error("a learning-rate schedule belongs to the optimizer. Pass it as scheduler=, "
+                        "or pass an optimizer without one")
+        return []
+    kind = type(scheduler).__name__
+    if not isinstance(scheduler, torch.optim.lr_scheduler.LRScheduler):
+        raise Error(f"schedule {kind} is not one of torch.optim.lr_scheduler. Pass one that steps "
+                    "once after each step of the optimizer")
+    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        raise Error(f"schedule {kind} depends on results, and a twin's rates must be known "
+                    "before it trains. Pass another schedule")
+    if scheduler.optimizer is not optimizer:
+        raise Error("the schedule belongs to another optimizer. Pass the optimizer that it changes")
+    if scheduler.last_epoch != 0:
+        raise Error(f"schedule {kind} is at step {scheduler.last_epoch}, and a twin begins at its "
+                    "start. Pass the schedule before its first step")
+    stand_in = _stand_in(optimizer)
+    try:
+        made = copy.deepcopy(scheduler, {id(optimizer): stand_in})
+    except Exception as fault:
+        raise Error(f"schedule {kind} cannot be copied: {fault}. Pass one whose functions can be "
+                    "copied") from fault
+    before = [_without(group, "lr", "params") for group in stand_in.param_groups]
+    rates = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the optimizer takes no steps
+        for _ in range(steps):
+            rates.append([float(group["lr"]) for group in stand_in.param_groups])
+            made.step()
+    for old, group in zip(before, stand_in.param_groups):
+        changed = [key for key, value in old.items() if group[key] != value]
+        if changed:
+            raise Error(f"schedule {kind} also changes {changed[0]}, which the twin cannot repeat. "
+                        "Pass one that changes the learning rate only (cycle_momentum=False)")
+    base = [float(group["initial_lr"]) for group in stand_in.param_groups]
+    if base[0] == 0.0:
+        raise Error("the learning rate of the first parameter group is 0. Pass an optimizer that "
+                    "begins with another one")
+    for step, each in enumerate(rates):
+        expected = [each[0] * rate / base[0] for rate in base]
+        if any(abs(own - rate) > 1e-9 * max(abs(rate), abs(own))
+               for own, rate in zip(each, expected)):
+            raise Error(f"schedule {kind} changes the parameter groups differently (step {step}), "
+                        "and the twin has one schedule. Use the same schedule for all groups")
+    return rates
+
+
+def _without(group, *keys):
+    return {key: value for key, value in group.items() if key not in keys}
+
+
+def _stand_in(optimizer):
+    """Returns an optimizer with the same settings, for parameters that nobody needs."""
+    made = torch.optim.SGD([{"params": [torch.zeros(1)]} for _ in optimizer.param_groups], 1.0)
+    made.defaults.update(optimizer.defaults)
+    for own, group in zip(made.param_groups, optimizer.param_groups):
+        own.update(_without(group, "params"))
+    return made
+
+
+def group_texts(optimizer, names):
+    """Returns a text for --param-group for each set of parameters whose learning rate or weight
+    decay is not the first group's."""
+    def settings(group):
+        return (float(group.get("initial_lr", group["lr"])), float(group.get("weight_decay", 0.0)))
+
+    first = settings(optimizer.param_groups[0])
+    trained = {names[id(value)]: settings(group) for group in optimizer.param_groups
+               for value in group["params"] if id(value) in names and value.requires_grad}
+    texts = []
+    for wanted in dict.fromkeys(trained.values()):
+        changed = [f"{key}={value!r}" for key, value, usual in
+                   zip(("lr", "weight_decay"), wanted, first) if value != usual]
+        if not changed:
+            continue
+        members = [name for name, each in trained.items() if each == wanted]
+        texts += [f"{glob}:{','.join(changed)}" for glob in _globs(members, trained)]
+    return texts
+
+
+def _globs(members, names):
+    """Returns patterns that match these names and none of the others: "*.bias" where all that end
+    so are members."""
+    globs = []
+    for name in members:
+        ending = "*." + name.rpartition(".")[2]
+        alike = [each for each in names if fnmatch.fnmatchcase(each, ending)]
+        glob = ending if "." in name and set(alike) <= set(members) else name
+        if glob not in globs:
+            globs.append(glob)
+    return globs
+
+
+def optimizer_text(optimizer, names):
+    """Returns the text for --optimizer, a function that makes the same optimizer for other
+    parameters, and the names of the parameters that it trains."""
+    kind = next((name for name, each in (("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam),
+                                         ("sgd", torch.optim.SGD), ("rmsprop", torch.optim.RMSprop))
+                 if type(optimizer) is each), None)
+    if kind is None:
+        raise Error(f"optimizer {type(optimizer).__name__} is not supported. Use one of "
+                    "torch.optim.SGD, Adam, AdamW and RMSprop for the twin")
+    groups = [{key: value for key, value in group.items() if key != "params"}
+              for group in optimizer.param_groups]
+    # Schedules keep numbers of their own in groups.
+    own = [key for key in optimizer.defaults if key not in ("lr", "weight_decay")]
+    different = [key for key in own if any(group[key] != groups[0][key] for group in groups)]
+    if different:
+        raise Error(f"the optimizer has parameter groups with different {different[0]}, and the "
+                    "twin's can differ in lr and weight_decay only. Use one value for all groups")
+    group = groups[0]
+    for option in ("dampening", "maximize", "amsgrad", "centered"):
+        if group.get(option):
+            raise Error(f"option {option} of {type(optimizer).__name__} is not supported. "
+                        "Leave it out for the twin")
+    if kind == "adam" and group.get("decoupled_weight_decay"):
+        kind = "adamw"
+    values = {"lr": group.get("initial_lr", group["lr"])}
+    if "betas" in group:
+        values["beta1"], values["beta2"] = group["betas"]
+    for key in ("alpha", "eps", "momentum", "weight_decay"):
+        if key in group:
+            values[key] = group[key]
+    values = {key: float(value) for key, value in values.items()}
+    trained = []
+    for each in (each for group in optimizer.param_groups for each in group["params"]):
+        if id(each) not in names:
+            raise Error("the optimizer trains a parameter that the model does not have. Pass the "
+                        "optimizer of this model")
+        if each.requires_grad:
+            trained.append(names[id(each)])
+    if not trained:
+        raise Error("the optimizer trains no parameter of the model")
+    text = kind + ":" + ",".join(f"{key}={value!r}" for key, value in values.items())
+    if group.get("nesterov"):
+        text += ",nesterov=true"
+    cls = type(optimizer)
+    members = [[names[id(value)] for value in group["params"] if value.requires_grad]
+               for group in optimizer.param_groups]
+
+    def make(parameters):
+        """parameters: by name."""
+        made = cls([{"params": [parameters[name] for name in each]} for each in members],
+                   lr=values["lr"])
+        for each, settings in zip(made.param_groups, groups):
+            each.update(_without(settings, "initial_lr", "fused", "foreach", "capturable"))
+            each["lr"] = float(settings.get("initial_lr", settings["lr"]))
+        return made
+    return text, make, trained
