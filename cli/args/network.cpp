@@ -78,6 +78,11 @@ NetworkOptions network_options(const Settings& settings) {
           .untied = settings.untied};
 }
 
+void tell_once(const std::string& network, const std::string& note) {
+  static std::set<std::string> told;  // a training reads the file several times
+  if (told.insert(network + note).second) fmt::print(stderr, "note: {}: {}\n", network, note);
+}
+
 OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOptions& options) {
   check_network_exists(file.string());
   OnnxImport import = about({"model", "network", "dimension"}, [&] {
@@ -91,11 +96,9 @@ OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOpt
     throw batch_error(file.string(), import, options.batch, samples_at_once(import));
   }
   if (options.quiet) return import;
-  static std::set<std::string> told;  // a training reads the file several times
-  for (const std::string& note : import.notes) {
-    if (told.insert(note).second) fmt::print(stderr, "note: {}: {}\n", file.string(), note);
-  }
+  for (const std::string& note : import.notes) tell_once(file.string(), note);
   if (!options.trains) return import;
+  static std::set<std::string> told;
   bool doubtful = false;
   for (const ImportDoubt& doubt : import.doubts) {
     if (!told.insert(doubt.name + doubt.why).second) continue;
@@ -195,7 +198,9 @@ void describe_samples(const Dataset& data, NetworkOptions& options) {
   for (const SampleArray& array : arrays) {
     if (!is_answer(array)) {
       options.sample_shape = array.sample_shape;
-    } else if (!array.integers.empty() && !counted) {
+    } else if (!array.integers.empty()) {
+      if (array.name != "targets") options.label_shape = array.sample_shape;
+      if (counted) continue;
       options.classes =
           int64_t{*std::max_element(array.integers.begin(), array.integers.end())} + 1;
     }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,7 +25,8 @@ struct NetworkOptions {
   /// For built-in networks; see describe_samples().
   Shape sample_shape{};
   int64_t classes = 0;
-  bool images = false;  ///< the data are images, whose classes are known
+  bool images = false;                 ///< the data are images, whose classes are known
+  std::optional<Shape> label_shape{};  ///< of one sample's labels, if the data are known
   /// Other dimensions that a file leaves open, by name.
   std::map<std::string, int64_t> dimensions{};
   /// As in ImportOptions.
@@ -61,6 +63,9 @@ Model load_network(const std::string& spec, const NetworkOptions& options);
 
 /// Name of the plan for the formats of an ONNX file's own tensors.
 inline constexpr const char* kAsExported = "as_exported";
+
+/// Prints a note about a network to standard error, once.
+void tell_once(const std::string& network, const std::string& note);
 
 /// Loads a network file with all its details, and prints its notes once. Throws Error, of kind
 /// usage if no input's first dimension is the given batch.

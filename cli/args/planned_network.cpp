@@ -34,8 +34,10 @@ Model planned_network(const Settings& settings) {
   Model network = load_network(settings.model, wanted);
   if (!file || !settings.loss.empty()) {
     about({"loss"}, [&] {
-      add_loss(network,
-               parse_loss(settings.loss.empty() ? usual_loss(settings.model) : settings.loss));
+      LossSpec loss =
+          parse_loss(settings.loss.empty() ? usual_loss(settings.model) : settings.loss);
+      loss.label_shape = wanted.label_shape;
+      for (const std::string& note : add_loss(network, loss)) tell_once(settings.model, note);
     });
   }
   return network;

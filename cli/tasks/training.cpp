@@ -180,9 +180,10 @@ void attach_network(TrainConfig& config, const Settings& settings, const Dataset
         .about({"model"});
   }
   describe_samples(data, wanted);
-  const LossSpec loss = about({"loss"}, [&] {
+  LossSpec loss = about({"loss"}, [&] {
     return parse_loss(settings.loss.empty() ? "cross-entropy" : settings.loss);
   });
+  loss.label_shape = wanted.label_shape;
   config.build = [model = settings.model, wanted, loss, file, summary,
                   variance = settings.running_variance](int64_t batch) {
     NetworkOptions sized = wanted;
@@ -194,7 +195,12 @@ void attach_network(TrainConfig& config, const Settings& settings, const Dataset
       if (summary != nullptr) *summary = summary_of(import, model, samples_at_once(import));
       return std::move(import.model);
     });
-    about({"loss"}, [&] { add_loss(network, loss); });
+    about({"loss"}, [&] {
+      for (const std::string& note : add_loss(network, loss)) {
+        if (!sized.quiet) tell_once(model, note);
+        if (summary != nullptr) summary->notes.push_back(note);
+      }
+    });
     set_variance(network, variance);
     return network;
   };

@@ -2,12 +2,16 @@
 // Model: a network as a graph, with named values for training and inference.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "core/graph/graph.h"
 
 namespace halfscope {
+
+/// Label of rows that do not count, unless a loss names another one: the default of PyTorch.
+inline constexpr int32_t kIgnoredLabel = -100;
 
 struct NamedValue {
   std::string name;
@@ -21,7 +25,8 @@ struct Model {
   ValueId input = kNone;   ///< real, [batch, ...]; if missing, the first real input
   ValueId labels = kNone;  ///< index, [rows of logits]
   ValueId logits = kNone;  ///< [rows, classes]; without logits there is no accuracy
-  ValueId loss = kNone;    ///< scalar; without a loss only inference is possible
+  int32_t ignored_label = kIgnoredLabel;
+  ValueId loss = kNone;  ///< scalar; without a loss only inference is possible
   /// First of the nodes that compute the loss from the network's outputs. They compute in fp32
   /// unless a rule names their path, and always in evaluations. kNone: the loss consists of
   /// ordinary nodes.

@@ -426,6 +426,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
   out.graph = std::move(expanded.graph);
   Graph& graph = out.graph;
   if (model.labels != kNone) out.labels = expanded(model.labels);
+  out.ignored_label = model.ignored_label;
   if (classifies) out.logits = expanded(model.logits);
   out.loss = expanded(model.loss);
   const size_t model_variables = graph.variables().size();

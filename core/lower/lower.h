@@ -110,6 +110,7 @@ struct Executable {
   // Written by the caller.
   std::vector<NamedValue> inputs;         ///< inputs of the network and its loss that are used
   ValueId input = kNone, labels = kNone;  ///< two of `inputs`
+  int32_t ignored_label = kIgnoredLabel;  ///< Model::ignored_label
   ValueId loss_scale = kNone, inverse_scale = kNone, learning_rate = kNone;
   std::vector<GroupRate> group_rates;
   ValueId clip = kNone;  ///< factor on unscaled gradients, 1 without clipping

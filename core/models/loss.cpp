@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -19,18 +21,70 @@ constexpr std::pair<std::string_view, LossSpec::Kind> kKinds[] = {
     {"mse", LossSpec::Kind::mse},
     {"bce", LossSpec::Kind::bce},
     {"detection", LossSpec::Kind::detection}};
-constexpr std::string_view kSmoothing = ",smoothing=";
 
-/// Reads the smoothing of the loss `text`: a number from 0 to below 1.
-double smoothing_in(std::string_view text, std::string_view number) {
-  double smoothing = -1.0;
-  const auto [end, error] =
-      std::from_chars(number.data(), number.data() + number.size(), smoothing);
-  const bool whole = error == std::errc() && end == number.data() + number.size();
-  if (whole && smoothing >= 0.0 && smoothing < 1.0) return smoothing;
-  throw usage_error("loss '" + std::string(text) + "': '" + std::string(number) +
-                        "' is not a smoothing from 0 to below 1",
-                    "write, for example, cross-entropy,smoothing=0.1");
+/// Reads the number of an option of the loss `text` as a whole.
+template <class Number>
+std::optional<Number> number_in(std::string_view number) {
+  Number value{};
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (error != std::errc() || end != number.data() + number.size()) return std::nullopt;
+  return value;
+}
+
+Error bad_option(std::string_view text, std::string_view number, const char* is_not,
+                 const char* example) {
+  return usage_error(
+      "loss '" + std::string(text) + "': '" + std::string(number) + "' is not " + is_not,
+      std::string("write, for example, ") + example);
+}
+
+void read_smoothing(LossSpec& spec, std::string_view text, std::string_view number) {
+  const auto smoothing = number_in<double>(number);
+  if (!smoothing || !(*smoothing >= 0.0 && *smoothing < 1.0)) {
+    throw bad_option(text, number, "a smoothing from 0 to below 1", "cross-entropy,smoothing=0.1");
+  }
+  spec.smoothing = *smoothing;
+}
+
+void read_axis(LossSpec& spec, std::string_view text, std::string_view number) {
+  const auto axis = number_in<int64_t>(number);
+  if (!axis) throw bad_option(text, number, "the number of a dimension", "cross-entropy,axis=1");
+  spec.axis = *axis;
+}
+
+void read_ignored(LossSpec& spec, std::string_view text, std::string_view number) {
+  const auto label = number_in<int32_t>(number);
+  if (!label) throw bad_option(text, number, "a label", "cross-entropy,ignore=255");
+  spec.ignored = *label;
+}
+
+void read_scores(LossSpec& spec, std::string_view, std::string_view) { spec.scores = true; }
+
+/// An option at the end of a loss: ",NAME" or ",NAME=NUMBER".
+struct LossOption {
+  std::string_view name;
+  void (*read)(LossSpec& spec, std::string_view text, std::string_view number);
+  bool takes_number = true, of_bce = false;
+};
+constexpr LossOption kOptions[] = {{"smoothing", read_smoothing},
+                                   {"axis", read_axis},
+                                   {"ignore", read_ignored},
+                                   {"logits", read_scores, false, true}};
+
+/// Reads the last option of `name` into `spec` and cuts it off; returns null without one.
+const LossOption* take_option(LossSpec& spec, std::string_view text, std::string_view& name) {
+  const size_t comma = name.rfind(',');
+  if (comma == name.npos) return nullptr;
+  const std::string_view written = name.substr(comma + 1);
+  for (const LossOption& option : kOptions) {
+    if (!written.starts_with(option.name)) continue;
+    const std::string_view rest = written.substr(option.name.size());
+    if (option.takes_number ? !rest.starts_with('=') : !rest.empty()) continue;
+    option.read(spec, text, option.takes_number ? rest.substr(1) : rest);
+    name = name.substr(0, comma);
+    return &option;
+  }
+  return nullptr;
 }
 
 const NamedValue& output_named(const Model& model, const std::string& name) {
@@ -86,32 +140,87 @@ void smooth_labels(Model& model, double smoothing) {
                     add("Mul", "even", {uniform, factor(-smoothing)})});
 }
 
-void add_cross_entropy(Model& model, const NamedValue& output, double smoothing) {
-  Graph& graph = model.graph;
-  ValueId scores = output.value;
-  // The loss has its own, more accurate softmax.
-  if (const NodeId made_by = graph.value(scores).producer;
-      made_by != kNone && graph.node(made_by).op == "Softmax" &&
-      !zeroes_masked_lines(graph.node(made_by))) {
-    scores = graph.node(made_by).inputs[0];
+/// Returns the dimension of scores of this shape that counts classes.
+int64_t class_axis(const NamedValue& output, const Shape& shape, const LossSpec& spec,
+                   std::vector<std::string>& notes) {
+  const auto rank = static_cast<int64_t>(shape.size());
+  if (spec.axis) {
+    const int64_t axis = *spec.axis < 0 ? *spec.axis + rank : *spec.axis;
+    if (axis >= 1 && axis < rank) return axis;
+    throw usage_error("cross-entropy cannot find classes in dimension " +
+                          std::to_string(*spec.axis) + " of output '" + output.name +
+                          "' of shape " + to_string(shape),
+                      "use axis=1 to axis=" + std::to_string(rank - 1));
   }
-  const Shape shape = graph.value(scores).shape;
-  if (shape.size() < 2 || shape.size() > 3 || graph.value(scores).type != ElementType::real) {
+  const int64_t usual = rank == 3 ? 2 : 1;
+  if (!spec.label_shape) return usual;
+  std::vector<int64_t> fitting;
+  for (int64_t axis = 1; axis < rank; ++axis) {
+    Shape rest(shape.begin() + 1, shape.end());
+    rest.erase(rest.begin() + axis - 1);
+    if (rest == *spec.label_shape) fitting.push_back(axis);
+  }
+  if (fitting.empty()) return usual;
+  if (std::find(fitting.begin(), fitting.end(), usual) == fitting.end()) return fitting.front();
+  if (fitting.size() > 1) {
+    const int64_t other = fitting.front() == usual ? fitting.back() : fitting.front();
+    notes.push_back("output '" + output.name + "' of shape " + to_string(shape) +
+                    " counts classes in dimension " + std::to_string(usual) + " or " +
+                    std::to_string(other) + "; the loss takes " + std::to_string(usual) +
+                    "; --loss cross-entropy,axis=" + std::to_string(other) + " takes the other");
+  }
+  return usual;
+}
+
+/// Returns the operand of the output if that is a Softmax over this dimension, and says so; else
+/// the output. The loss has its own, more accurate softmax.
+ValueId scores_of(const Graph& graph, const NamedValue& output, int64_t axis,
+                  std::vector<std::string>& notes) {
+  const NodeId made_by = graph.value(output.value).producer;
+  if (made_by == kNone) return output.value;
+  const Node& node = graph.node(made_by);
+  if (node.op != "Softmax" || zeroes_masked_lines(node)) return output.value;
+  const auto rank = static_cast<int64_t>(graph.value(output.value).shape.size());
+  const int64_t along = int_attribute(node, "axis", -1);
+  if ((along < 0 ? along + rank : along) != axis) return output.value;
+  notes.push_back("output '" + output.name +
+                  "' is a Softmax, so the cross-entropy reads its operand; PyTorch's "
+                  "CrossEntropyLoss takes another softmax of it, as --loss cross-entropy,logits "
+                  "does");
+  return node.inputs[0];
+}
+
+void add_cross_entropy(Model& model, const NamedValue& output, const LossSpec& spec,
+                       std::vector<std::string>& notes) {
+  Graph& graph = model.graph;
+  const Shape shape = graph.value(output.value).shape;
+  if (shape.size() < 2 || graph.value(output.value).type != ElementType::real) {
     throw usage_error(
         "cross-entropy cannot use output '" + output.name + "' of shape " + to_string(shape),
-        "name an output of shape [samples, classes] or [samples, positions, classes]");
+        "name an output of shape [samples, classes], [samples, positions, classes] or [samples, "
+        "classes, height, width]");
   }
+  const int64_t axis = class_axis(output, shape, spec, notes);
+  ValueId scores = spec.scores ? output.value : scores_of(graph, output, axis, notes);
   check_name_free(model, "labels");
-  const int64_t classes = shape.back(), rows = element_count(shape) / std::max<int64_t>(classes, 1);
+  const int64_t classes = shape[static_cast<size_t>(axis)];
+  const int64_t rows = element_count(shape) / std::max<int64_t>(classes, 1);
   model.labels = graph.add_input("labels", {rows}, ElementType::index);
+  model.ignored_label = spec.ignored;
   model.first_loss_node = static_cast<NodeId>(graph.nodes().size());
-  if (shape.size() == 3) {
+  if (axis + 1 < static_cast<int64_t>(shape.size())) {
+    std::vector<int64_t> order(shape.size());
+    std::iota(order.begin(), order.end(), int64_t{0});
+    std::rotate(order.begin() + axis, order.begin() + axis + 1, order.end());
+    scores = graph.add1("Transpose", "loss/classes_last", {scores}, {{"perm", order}});
+  }
+  if (shape.size() > 2) {
     scores = graph.add1("Reshape", "loss/rows", {scores}, {{"shape", Shape{rows, classes}}});
   }
   model.logits = scores;
-  model.loss = graph.add1("SoftmaxCrossEntropyLoss", smoothing > 0.0 ? "loss/labels" : "loss",
+  model.loss = graph.add1("SoftmaxCrossEntropyLoss", spec.smoothing > 0.0 ? "loss/labels" : "loss",
                           {scores, model.labels});
-  if (smoothing > 0.0) smooth_labels(model, smoothing);
+  if (spec.smoothing > 0.0) smooth_labels(model, spec.smoothing);
 }
 
 /// Adds an input for targets of the output's shape, and begins the loss.
@@ -133,13 +242,17 @@ void add_mean_squares(Model& model, const NamedValue& output) {
   model.loss = model.graph.add1("MeanSquaredError", "loss", {output.value, targets});
 }
 
-void add_binary_cross_entropy(Model& model, const NamedValue& output) {
+void add_binary_cross_entropy(Model& model, const NamedValue& output, bool scores,
+                              std::vector<std::string>& notes) {
   Graph& graph = model.graph;
   const ValueId t = add_targets(model, output, "bce");
   ValueId x = output.value;
   if (const NodeId made_by = graph.value(x).producer;
-      made_by != kNone && graph.node(made_by).op == "Sigmoid") {
+      !scores && made_by != kNone && graph.node(made_by).op == "Sigmoid") {
     x = graph.node(made_by).inputs[0];
+    notes.push_back("output '" + output.name +
+                    "' is a Sigmoid, so bce reads its operand, like PyTorch's BCELoss; "
+                    "BCEWithLogitsLoss takes another sigmoid of it, as --loss bce,logits does");
   }
   const auto add = [&](const char* op, const char* name, std::vector<ValueId> inputs) {
     return graph.add1(op, std::string("loss/") + name, std::move(inputs));
@@ -208,18 +321,20 @@ void train_batch_normalizations(Model& model) {
 LossSpec parse_loss(std::string_view text) {
   LossSpec spec;
   std::string_view name = text;
-  if (const size_t option = name.find(kSmoothing); option != name.npos) {
-    spec.smoothing = smoothing_in(text, name.substr(option + kSmoothing.size()));
-    name = name.substr(0, option);
-  }
+  std::vector<const LossOption*> options;
+  while (const LossOption* option = take_option(spec, text, name)) options.push_back(option);
   for (const auto& [kind_name, kind] : kKinds) {
     const bool with_output = name.starts_with(kind_name) && name.size() > kind_name.size() + 1 &&
                              name[kind_name.size()] == ':';
     if (name != kind_name && !with_output) continue;
     spec.kind = kind;
     if (with_output) spec.output = name.substr(kind_name.size() + 1);
-    if (spec.smoothing > 0.0 && kind != LossSpec::Kind::cross_entropy) {
-      throw usage_error("loss '" + std::string(text) + "': only cross-entropy has smoothing",
+    for (const LossOption* option : options) {
+      const bool fits =
+          kind == LossSpec::Kind::cross_entropy || (kind == LossSpec::Kind::bce && option->of_bce);
+      if (fits) continue;
+      throw usage_error("loss '" + std::string(text) + "': only cross-entropy " +
+                            (option->of_bce ? "and bce have " : "has ") + std::string(option->name),
                         "leave it out");
     }
     return spec;
@@ -232,18 +347,23 @@ LossSpec parse_loss(std::string_view text) {
   return {.kind = LossSpec::Kind::output, .output = std::string(text)};
 }
 
-void add_loss(Model& model, const LossSpec& spec) {
+std::vector<std::string> add_loss(Model& model, const LossSpec& spec) {
   train_batch_normalizations(model);
+  std::vector<std::string> notes;
   const NamedValue output = output_named(model, spec.output);
   switch (spec.kind) {
     case LossSpec::Kind::cross_entropy:
-      return add_cross_entropy(model, output, spec.smoothing);
+      add_cross_entropy(model, output, spec, notes);
+      break;
     case LossSpec::Kind::mse:
-      return add_mean_squares(model, output);
+      add_mean_squares(model, output);
+      break;
     case LossSpec::Kind::bce:
-      return add_binary_cross_entropy(model, output);
+      add_binary_cross_entropy(model, output, spec.scores, notes);
+      break;
     case LossSpec::Kind::detection:
-      return add_detection(model, output);
+      add_detection(model, output);
+      break;
     case LossSpec::Kind::output: {
       const Value value = model.graph.value(output.value);
       if (element_count(value.shape) != 1 || value.type != ElementType::real) {
@@ -256,6 +376,7 @@ void add_loss(Model& model, const LossSpec& spec) {
                                                           {{"shape", std::vector<int64_t>{}}});
     }
   }
+  return notes;
 }
 
 void set_running_variance(Model& model, RunningVariance variance) {

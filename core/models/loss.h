@@ -2,8 +2,11 @@
 // Losses for networks without one.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/graph/model.h"
 
@@ -20,32 +23,40 @@ struct LossSpec {
   Kind kind = Kind::cross_entropy;
   std::string output{};    ///< which one; by default the first
   double smoothing = 0.0;  ///< of the labels, for cross_entropy
+  /// Dimension of the scores that counts classes, for cross_entropy; negative: from the last.
+  std::optional<int64_t> axis{};
+  int32_t ignored = kIgnoredLabel;  ///< label of rows that do not count, for cross_entropy
+  /// The output contains scores, even if it is a Softmax or a Sigmoid.
+  bool scores = false;
+  std::optional<Shape> label_shape{};  ///< of one sample's labels, if the data are known
 
   friend bool operator==(const LossSpec&, const LossSpec&) = default;
 };
 
 /// Parses "cross-entropy", "mse", "bce" or "detection", each optionally with an output after a
-/// colon
-/// ("mse:reconstruction"), cross-entropy also with ",smoothing=0.1" at its end; or the name of a
-/// scalar output that is the loss. Throws Error (usage).
+/// colon ("mse:reconstruction") and with options at the end: ",smoothing=0.1", ",axis=1",
+/// ",ignore=255" of cross-entropy and ",logits" of cross-entropy and bce; or the name of a scalar
+/// output that is the loss. Throws Error (usage).
 LossSpec parse_loss(std::string_view text);
 
 /// Adds this loss to the model and switches batch normalizations whose running statistics are
 /// variables to training mode (their own momentum, the sample's variance, as PyTorch). The nodes of
 /// the loss are "loss" and "loss/...", in fp32 unless a plan names them.
-///   cross_entropy  output [n, c] with a new input "labels" [n], or [n, t, c] with n * t labels
-///                  (row-major), one per row; if the output is a Softmax, its input is used
-///                  With smoothing s, (1 - s) times this plus s times the mean over all classes of
-///                  -log softmax, as PyTorch's label_smoothing (Szegedy et al. 2016)
+///   cross_entropy  output [n, c] with a new input "labels" [n]. With more dimensions, one of them
+///                  counts classes and the others, in their order, make rows with a label each:
+///                  `axis`, else the one that leaves the shape of the labels, else dimension 1, or
+///                  2 of three. If the output is a Softmax over it, its input is used With
+///                  smoothing s, (1 - s) times this plus s times the mean over all classes of -log
+///                  softmax, as PyTorch's label_smoothing (Szegedy et al. 2016)
 ///   mse            output of any shape with a new input "targets" of that shape
 ///   bce            the same; the mean of (1 - t) x - log(sigmoid(x)), as PyTorch's
 ///                  binary_cross_entropy_with_logits. If the output is a Sigmoid, its input is used
 ///   detection      outputs [n, anchors, classes] and [n, anchors, 4], logits and codes of boxes,
-///   with
-///                  new inputs; see add_detection_loss()
+///                  with new inputs; see add_detection_loss()
 ///   output         an output of one element
-/// Throws Error (usage) if the model has no such output or it does not fit.
-void add_loss(Model& model, const LossSpec& spec);
+/// Throws Error (usage) if the model has no such output or it does not fit. Returns notes for the
+/// user where the loss may not be what is meant.
+std::vector<std::string> add_loss(Model& model, const LossSpec& spec);
 
 /// Variance of a batch that running variances of batch normalizations are updated with.
 enum class RunningVariance : uint8_t {

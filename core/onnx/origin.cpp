@@ -6,6 +6,7 @@
 #include <charconv>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "core/onnx/node_order.h"
 
@@ -40,19 +41,34 @@ std::string called_function(std::string_view text) {
   return std::string(name.substr(0, name.find('.')));
 }
 
-/// The third argument of a call of an embedding, "(args = (%p_weight, %tokens, 0), kwargs"; -1
-/// without one.
-int64_t padding_row(std::string_view call) {
-  const size_t begin = call.find("(args = (");
-  if (begin == std::string_view::npos) return -1;
-  std::string_view list = call.substr(begin, call.find(')', begin) - begin);
-  for (int i = 0; i < 2; ++i) {
-    const size_t comma = list.find(", ");
-    if (comma == std::string_view::npos) return -1;
-    list.remove_prefix(comma + 2);
+/// Positional arguments of a call as they are written: "%x", "[2, 2]", "None" of
+/// "(args = (%x, [2, 2], None), kwargs = {})".
+std::vector<std::string> written_arguments(std::string_view call) {
+  constexpr std::string_view kArguments = "(args = (";
+  const size_t begin = call.find(kArguments);
+  std::vector<std::string> written;
+  if (begin == std::string_view::npos) return written;
+  int depth = 0;
+  std::string argument;
+  for (const char c : call.substr(begin + kArguments.size())) {
+    if (c == '(' || c == '[') ++depth;
+    if ((c == ')' || c == ']') && depth-- == 0) break;
+    if (c == ',' && depth == 0) {
+      written.push_back(std::exchange(argument, {}));
+    } else if (c != ' ' || !argument.empty()) {
+      argument += c;
+    }
   }
+  if (!argument.empty()) written.push_back(argument);
+  return written;
+}
+
+/// The row that an embedding says is padding; -1 without one.
+int64_t padding_row(const std::vector<std::string>& arguments) {
+  if (arguments.size() < 3) return -1;
+  const std::string& text = arguments[2];
   int64_t row = -1;
-  const auto [end, error] = std::from_chars(list.data(), list.data() + list.size(), row);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), row);
   return error == std::errc() && row >= 0 ? row : -1;
 }
 
@@ -288,8 +304,11 @@ NodeOrigin origin_of(const ::onnx::NodeProto& node) {
       origin.arguments.assign(names.begin() + 1, names.end());
     }
     if (const std::string what = called_function(found->second); !what.empty()) origin.what = what;
-    if (origin.what == "embedding") origin.padding_row = padding_row(found->second);
+    origin.written = written_arguments(found->second);
+    if (origin.what == "embedding") origin.padding_row = padding_row(origin.written);
   }
+  if (const auto found = notes.find("pkg.torch.onnx.stack_trace"); found != notes.end())
+    origin.in_region = found->second.starts_with("File \"<eval_with_key>");
   origin.rewritten = notes.contains("pkg.onnxscript.rewriter.rule_name");
   if (origin.known) return origin;
   // "/layer1/conv/Conv_1": the last part is the operator. Other tools write paths, too, but without

@@ -70,6 +70,17 @@ bool is_recurrent(const Use& use) {
   return op == "LSTM" || op == "GRU" || op == "RNN";
 }
 
+/// An argument of a call that ONNX's operator lacks: exporters leave it out without a word.
+struct LostArgument {
+  std::string_view call;
+  size_t position;
+  std::string_view usual, name;
+};
+constexpr std::array kLostArguments{LostArgument{"cross_entropy_loss", 5, "0.0", "label_smoothing"},
+                                    LostArgument{"avg_pool2d", 6, "None", "divisor_override"},
+                                    LostArgument{"avg_pool3d", 6, "None", "divisor_override"},
+                                    LostArgument{"embedding", 3, "False", "scale_grad_by_freq"}};
+
 class Marked {
  public:
   Marked(ReadingWork& work, const Signature& signature) : work_(work), signature_(signature) {}
@@ -89,7 +100,10 @@ class Marked {
     join_forms();
     note_read();
     restore_biases();
+    hold_undeclared();
     doubt_detached();
+    doubt_regions();
+    doubt_lost_arguments();
     report_lost();
   }
 
@@ -350,6 +364,11 @@ class Marked {
   void check_fold(const Use& use, const std::string& source) {
     std::vector<std::string> steps = signature_.folded_from.at(use.stored);
     steps.push_back(use.stored);
+    if (has_centred_rows(*use.tensor)) {
+      work_.doubt(printable(source), "the exporter normalized it to " + printable(use.stored) +
+                                         ", and that tensor trains in its place");
+      return;
+    }
     bool picks = false;
     for (const std::string& step : steps) {
       if (is_numbered(step) || signature_.kinds.contains(step)) continue;
@@ -431,6 +450,45 @@ class Marked {
     }
   }
 
+  /// Keeps the parameters constant that the user's list leaves out: the metadata does not say which
+  /// ones require a gradient.
+  void hold_undeclared() {
+    if (!work_.declared) return;
+    for (Use& use : work_.uses) {
+      const std::string name = use.reading.identity;
+      if (use.trains() && signature_.is_parameter(name) && !work_.declared->contains(name))
+        work_.hold(use, "not in the file's list of parameters");
+    }
+  }
+
+  /// Adds doubts for parameters in a region that dynamo traced apart. The file does not say why.
+  void doubt_regions() {
+    for (const Use& use : work_.uses) {
+      if (!use.trains() || !use.origin->in_region) continue;
+      work_.doubt(use.reading.name,
+                  "it is read under torch.no_grad() or torch.autocast(), and ONNX files do not say "
+                  "which; if it does not train, use --frozen " +
+                      use.reading.name);
+    }
+  }
+
+  void doubt_lost_arguments() {
+    for (const ::onnx::NodeProto& node : work_.file.graph().node()) {
+      const NodeOrigin& origin = work_.origins.at(&node);
+      for (const LostArgument& lost : kLostArguments) {
+        if (origin.what != lost.call || origin.written.size() <= lost.position ||
+            origin.written[lost.position] == lost.usual) {
+          continue;
+        }
+        const std::string argument =
+            std::string(lost.name) + "=" + printable(origin.written[lost.position]);
+        work_.doubt(origin.module.empty() ? describe(node) : origin.module,
+                    "the network calls " + origin.what + " with " + argument +
+                        ", which ONNX cannot express, so the file computes without it");
+      }
+    }
+  }
+
   /// Restores biases of zeros that rewriters dropped, because they would not train.
   void restore_biases() {
     for (const ::onnx::NodeProto& node : work_.file.graph().node()) {
@@ -451,15 +509,19 @@ class Marked {
 
   void report_lost() {
     std::set<std::string> normalizing;
+    std::vector<std::string> folded;
     for (const ::onnx::NodeProto& node : work_.file.graph().node()) {
       const NodeOrigin& origin = work_.origins.at(&node);
       if (origin.what.find("batch_norm") == std::string::npos ||
           node.op_type() == "BatchNormalization") {
         continue;
       }
-      for (std::string& name : arguments_of(origin)) normalizing.insert(std::move(name));
+      std::vector<std::string> read = arguments_of(origin);
+      // Without parameters, nothing is lost but the normalization itself.
+      if (read.empty() && origin.rewritten && is_weight_input(node.op_type(), 1))
+        folded.push_back(origin.module.empty() ? describe(node) : origin.module);
+      for (std::string& name : read) normalizing.insert(std::move(name));
     }
-    std::vector<std::string> folded;
     for (const auto& [name, kind] : signature_.kinds) {
       if (kind != TensorKind::parameter || read_.contains(name) || restored_.contains(name))
         continue;

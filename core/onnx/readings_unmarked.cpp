@@ -44,6 +44,8 @@ class Unmarked {
     join_transposed();
     find_folded_batch_norms();
     doubt_frozen_batch_norms();
+    doubt_fixed_batch_norms();
+    doubt_straight_through();
     report_lost();
     if (work_.from_tensorflow && !work_.declared) doubt_tensorflow(work_);
   }
@@ -98,7 +100,7 @@ class Unmarked {
                       shown);
     } else if (numbered && is_computed_weight(use)) {
       work_.doubt(shown, "the exporter computed it, perhaps from several parameters");
-    } else if (may_be_parameter_or_buffer(use, weight, numbered)) {
+    } else if (may_be_parameter_or_buffer(use, numbered)) {
       work_.doubt(shown,
                   "the file does not say whether it is a parameter or a buffer; if it is a "
                   "buffer, use --frozen " +
@@ -126,10 +128,11 @@ class Unmarked {
   }
 
   /// Returns whether a tensor may be a parameter or a buffer: it is not named like the weight of a
-  /// layer, and is read where any tensor may be.
-  bool may_be_parameter_or_buffer(const Use& use, bool weight, bool numbered) const {
+  /// layer, which matters less than where it is read: networks multiply by fixed matrices and
+  /// convolve with fixed filters, too.
+  bool may_be_parameter_or_buffer(const Use& use, bool numbered) const {
     const std::string name = use.copy.substr(use.copy.rfind('.') + 1);
-    return work_.from_torch && !weight && !numbered && name.find("weight") == std::string::npos &&
+    return work_.from_torch && !numbered && name.find("weight") == std::string::npos &&
            name.find("bias") == std::string::npos;
   }
 
@@ -172,6 +175,31 @@ class Unmarked {
                 "the statistics of each batch");
   }
 
+  static bool trains_statistics(const NodeProto& node) {
+    return node.op_type() == "BatchNormalization" &&
+           std::any_of(node.attribute().begin(), node.attribute().end(), [](const auto& each) {
+             return each.name() == "training_mode" && each.i() != 0;
+           });
+  }
+
+  /// Adds doubts for scales and biases of batch normalizations in eval() beside others that train:
+  /// networks that keep their statistics often freeze these and the layers before them, too.
+  void doubt_fixed_batch_norms() {
+    const auto& nodes = work_.file.graph().node();
+    if (work_.declared || std::none_of(nodes.begin(), nodes.end(), trains_statistics)) return;
+    for (const Use& use : work_.uses) {
+      const NodeProto& node = *use.node;
+      if (!use.trains() || node.op_type() != "BatchNormalization" || trains_statistics(node))
+        continue;
+      const std::string shown = use.reading.name.empty() ? printable(use.copy) : use.reading.name;
+      work_.doubt(
+          shown,
+          "its batch normalization is in eval(), so it may be frozen, and layers before it, "
+          "too; if it is, use --frozen " +
+              shown);
+    }
+  }
+
   void report_lost() {
     if (!work_.declared) return;
     std::set<std::string> read;
@@ -183,6 +211,32 @@ class Unmarked {
       work_.doubt(printable(name),
                   "no node reads this parameter; either the network does not use it, or the "
                   "exporter replaced it by a constant");
+    }
+  }
+
+  bool is_class_weight(const Use& use) const {
+    const std::string& op = use.node->op_type();
+    return use.input == 2 && (op == "SoftmaxCrossEntropyLoss" || op == "NegativeLogLikelihoodLoss");
+  }
+
+  /// Adds doubts for sums that add and subtract the same value: only straight-through estimators
+  /// such as x + (round(x) - x).detach() write them, and TorchScript leaves the detach() out.
+  void doubt_straight_through() {
+    if (!work_.from_torch) return;
+    for (const NodeProto& node : work_.file.graph().node()) {
+      if (node.op_type() != "Add" || node.input_size() != 2) continue;
+      for (int i = 0; i < 2; ++i) {
+        const NodeProto* difference = work_.maker(node.input(i));
+        if (difference == nullptr || difference->op_type() != "Sub" ||
+            difference->input_size() != 2 || difference->input(1) != node.input(1 - i)) {
+          continue;
+        }
+        const std::string& module = work_.origins.at(&node).module;
+        work_.doubt(module.empty() ? describe(node) : module,
+                    "it adds and subtracts " + printable(node.input(1 - i)) +
+                        ", as straight-through estimators do with detach(); ONNX files cannot "
+                        "express detach(), so gradients flow through both");
+      }
     }
   }
 
@@ -217,6 +271,7 @@ class Unmarked {
       return "a number";
     }
     if (is_mask(tensor)) return "a mask";
+    if (is_class_weight(use)) return "weights of classes";
     if (is_frozen_norm(use) || frozen_.contains(use.copy))
       return "part of a frozen batch normalization";
     if (!work_.from_torch || !follows_formula(tensor)) return "";

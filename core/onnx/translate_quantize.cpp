@@ -4,12 +4,16 @@
 //   QuantizeLinear(x, scale, zero)    Clip(Round(x / scale) + zero), whatever the plan
 //   DequantizeLinear(q, scale, zero)  (q - zero) * scale; of known codes, fold_movement.cpp
 //
+// The gradient passes through the rounding and stops where the Clip cuts off, as in PyTorch's fake
+// quantization: the derivative of the rounding is zero, and nothing before it would train.
+//
 // 8-bit floats are only divided and multiplied. The type of the quotient says how the file rounds
 // it, and the plan as_exported rounds to that type, as it does for a Cast.
 #include <optional>
 #include <utility>
 
 #include "core/onnx/translate.h"
+#include "core/ops/straight_through.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -106,7 +110,7 @@ void quantize_linear(Translation& t) {
   const std::optional<Range> range = range_of(type);
   if (!range) throw t.error("codes of " + type_name(type) + " are not supported");
   ValueId codes = t.add_step("Div", {t.real(0), scale(t)}, {}, "scaled");
-  codes = t.add_step("Round", {codes}, {}, "rounded");
+  codes = t.add_step("Round", {codes}, {{kStraightThrough, int64_t{1}}}, "rounded");
   if (const ValueId zero = zero_point(t); zero != kNone) {
     codes = t.add_step("Add", {codes, zero}, {}, "shifted");
   }

@@ -272,6 +272,24 @@ std::shared_ptr<const KnownTensor> undo(const KnownTensor& tensor,
   return result;
 }
 
+bool has_centred_rows(const KnownTensor& tensor) {
+  constexpr int64_t kFewest = 4;
+  constexpr double kRounding = 1e-5;  // of the mean magnitude
+  if (!tensor.real() || tensor.shape.size() < 2 || tensor.shape[0] < 2) return false;
+  const int64_t length = tensor.count() / tensor.shape[0];
+  if (length < kFewest) return false;
+  for (int64_t row = 0; row < tensor.shape[0]; ++row) {
+    double sum = 0.0, size = 0.0;
+    for (int64_t i = 0; i < length; ++i) {
+      const double x = tensor.reals[static_cast<size_t>(row * length + i)];
+      sum += x;
+      size += std::fabs(x);
+    }
+    if (!(size > 0.0) || std::fabs(sum) > kRounding * size) return false;
+  }
+  return true;
+}
+
 int64_t find_zero_row(const KnownTensor& table) {
   if (!table.real() || table.shape.size() != 2 || table.shape[0] < kFewestRowsOfTable) return -1;
   const int64_t size = table.shape[1];

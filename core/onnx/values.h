@@ -51,6 +51,10 @@ std::shared_ptr<const KnownTensor> undo(const KnownTensor& tensor,
 /// Returns the only row of a table that is zero; -1 if there is none or more than one.
 int64_t find_zero_row(const KnownTensor& table);
 
+/// Returns whether each slice along the first axis has a mean of zero, up to rounding, as in
+/// weights that were normalized. Slices of fewer than four elements say nothing.
+bool has_centred_rows(const KnownTensor& tensor);
+
 /// Returns whether the tensor only repeats the other one along its leading dimensions.
 bool is_spread(const KnownTensor& tensor, const KnownTensor& of);
 

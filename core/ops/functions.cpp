@@ -6,7 +6,8 @@
 // Sigmoid and Tanh it reads (dy, y), as in PyTorch. Sin and Cos are each other's gradients.
 //   Max, Min     the gradient goes to the winner, half of it to each of two equals
 //   Pow          0 for the base where the exponent is 0, and for the exponent of 0^b, b >= 0
-//   Abs          dy * Sign(x);  Sign, Floor, Ceil and Round let no gradient through
+//   Abs          dy * Sign(x);  Sign, Floor, Ceil and Round let no gradient through, except for a
+//                Round with the attribute kStraightThrough
 //   LeakyRelu, PRelu, Elu at 0: the derivative from the left; Clip and HardSigmoid: their corners
 //   let no gradient through
 // Gelu and Swish are composites: stagewise Gelu is x / sqrt(2), Erf, + 1, * x, * 0.5, or, with
@@ -15,6 +16,7 @@
 
 #include "core/ops/definitions.h"
 #include "core/ops/samples.h"
+#include "core/ops/straight_through.h"
 
 namespace halfscope::ops {
 namespace {
@@ -68,6 +70,11 @@ Gradients of_output(GradientContext& c) {
 }
 
 Gradients none(GradientContext&) { return {kNone}; }
+
+Gradients round_gradient(GradientContext& c) {
+  const bool passes = int_attribute(c.node(), kStraightThrough, 0) != 0;
+  return {passes ? c.output_gradient(0) : kNone};
+}
 
 Gradients abs_gradient(GradientContext& c) {
   return {c.add("Mul", {c.output_gradient(0), c.add("Sign", {c.input(0)})})};
@@ -231,7 +238,7 @@ const std::vector<OpDef>& functions() {
                            {.written = true, .read = 1, .attributes = {{"alpha", 0.01}}}),
       unary<fn::Mish>(of_input<fn::MishGrad>),
       unary<fn::Reciprocal>(of_output<fn::ReciprocalGrad>, same_in_onnx(), Autocast::fp32),
-      unary<fn::Round>(none),
+      unary<fn::Round>(round_gradient),
       unary<fn::Sigmoid>(of_output<fn::SigmoidGrad>),
       unary<fn::Sign>(none),
       unary<fn::Sin>(sin_gradient),

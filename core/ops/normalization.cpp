@@ -9,6 +9,8 @@
 // BatchNormalizationGrad(dy, x, scale, mean, inverse_deviation) -> dx, dscale, dbias:
 //   h = (x - mean) * inverse_deviation;  dbias = sum dy;  dscale = sum dy * h
 //   dx = scale * inverse_deviation * (dy - dbias / n - h * dscale / n)   (Ioffe and Szegedy 2015)
+// With training_mode 0, the gradient consists of primitives: dx = dy * scale / sqrt(var + epsilon),
+// dscale = sum dy * (x - mean) / sqrt(var + epsilon), dbias = sum dy.
 // Fused, the statistics and sums are computed in double and the rest in fp32, as cuDNN's kernels
 // use fp32 parameters and statistics with fp16 activations.
 #include "core/ops/definitions.h"
@@ -37,8 +39,32 @@ std::vector<OutputType> infer_grad(const Graph& graph, const Node& node) {
   return {{graph.value(node.inputs[1]).shape}, {channels}, {channels}};
 }
 
+/// Gradients for fixed statistics: the output is linear in x.
+std::vector<ValueId> inference_gradient(GradientContext& c) {
+  const Shape x = c.input_shape(0);
+  Shape channels(x.size(), 1);
+  channels[1] = x[1];
+  const ValueId dy = c.output_gradient(0);
+  const double epsilon = real_attribute(c.node(), "epsilon", 1e-5);
+  const ValueId shifted =
+      c.add("Add", {c.input(4), c.graph().add_constant(static_cast<float>(epsilon))});
+  const ValueId deviation = c.add("Sqrt", {shifted});
+  std::vector<ValueId> result(5, kNone);  // no gradients for the statistics
+  if (c.needed(0)) {
+    const ValueId slope = c.add("Div", {c.input(1), deviation});
+    result[0] = c.add("Mul", {dy, c.reshape(slope, channels)});
+  }
+  if (c.needed(1)) {
+    const ValueId centred = c.add("Sub", {c.input(0), c.reshape(c.input(3), channels)});
+    const ValueId normal = c.add("Div", {centred, c.reshape(deviation, channels)});
+    result[1] = c.reshape(c.unbroadcast(c.add("Mul", {dy, normal}), channels), {x[1]});
+  }
+  if (c.needed(2)) result[2] = c.reshape(c.unbroadcast(dy, channels), {x[1]});
+  return result;
+}
+
 std::vector<ValueId> gradient(GradientContext& c) {
-  check_node(c.node(), c.node().outputs.size() == 5, "has a gradient in training mode only");
+  if (c.node().outputs.size() == 1) return inference_gradient(c);
   std::vector<ValueId> result =
       c.add_all("BatchNormalizationGrad",
                 {c.output_gradient(0), c.input(0), c.input(1), c.output(3), c.output(4)});

@@ -155,9 +155,11 @@ void Feed::check_labels(const Executable& executable, const Split& split, int64_
     const bool array = sources_[i].kind == Source::Kind::array;
     if (array && split.arrays.empty()) continue;
     for (const int32_t label : array ? split.arrays[sources_[i].array].integers : split.labels) {
-      if (label >= 0 && label < classes) continue;
+      if ((label >= 0 && label < classes) || label == executable.ignored_label) continue;
       throw Error("label " + std::to_string(label) + " in the data set '" + data +
-                  "' is not in 0.." + std::to_string(classes - 1));
+                      "' is not in 0.." + std::to_string(classes - 1),
+                  "use --loss cross-entropy,ignore=" + std::to_string(label) +
+                      " if such labels do not count");
     }
   }
 }
@@ -207,6 +209,9 @@ void Feed::write(const Executable& executable, Program& program, const Split& sp
     if (executable.graph.value(value).type == ElementType::index) {
       integers_.assign(count, value == executable.labels ? -1 : 0);
       gather(source, split, indices, integers_);
+      // Losses and accuracies do not count negative labels.
+      if (value == executable.labels)
+        std::replace(integers_.begin(), integers_.end(), executable.ignored_label, -1);
       program.write(value, integers_);
       continue;
     }

@@ -30,11 +30,11 @@ class Feed {
   bool has_batch_axis() const noexcept { return has_batch_axis_; }
 
   /// Writes these samples, at most batch(), to all inputs. A batch that is not full is padded with
-  /// zeros, its labels with -1.
+  /// zeros, its labels with -1. Labels that do not count become -1, too.
   void write(const Executable& executable, Program& program, const Split& split,
              std::span<const int64_t> indices);
 
-  /// Throws Error naming the first label of the split that is not in 0 .. classes - 1.
+  /// Throws Error naming the first label of the split that is not in 0 .. classes - 1 and counts.
   void check_labels(const Executable& executable, const Split& split, int64_t classes,
                     const std::string& data) const;
 

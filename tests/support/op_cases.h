@@ -112,11 +112,13 @@ inline std::vector<OpCase> gradient_cases() {
   }
   for (const Shape& shape : {Shape{2, 3, 3, 2}, Shape{4, 2}, Shape{3, 1, 2}}) {
     const Shape channels{shape[1]};
-    list.push_back(
-        {"",
-         "BatchNormalization",
-         {real(shape), real(channels), real(channels), real(channels), positive(channels)},
-         {{"training_mode", int64_t{1}}, {"epsilon", 0.125}}});
+    for (const int64_t training : {1, 0}) {
+      list.push_back(
+          {"",
+           "BatchNormalization",
+           {real(shape), real(channels), real(channels), real(channels), positive(channels)},
+           {{"training_mode", training}, {"epsilon", 0.125}}});
+    }
   }
   list.push_back({"", "GlobalAveragePool", {real({2, 3, 4, 5})}});
   list.push_back({"", "GlobalAveragePool", {real({2, 3, 5})}});

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -354,12 +355,182 @@ TEST(AnyNetwork, LossesThatDoNotFitAreUsageErrors) {
               HasSubstr("'1' is not a smooth"));
   EXPECT_THAT(refused(regression(4), "cross-entropy,smoothing="), HasSubstr("'' is not a smooth"));
   EXPECT_THAT(refused(regression(4), "mse,smoothing=0.1"), HasSubstr("only cross-entropy has"));
+  EXPECT_THAT(refused(regression(4), "bce,axis=1"), HasSubstr("only cross-entropy has axis"));
+  EXPECT_THAT(refused(regression(4), "mse,logits"), HasSubstr("cross-entropy and bce have logits"));
+  EXPECT_THAT(refused(regression(4), "cross-entropy,ignore=x"), HasSubstr("'x' is not a label"));
+  EXPECT_THAT(refused(regression(4), "cross-entropy,axis="), HasSubstr("'' is not the number"));
   Model vector = regression(4);
   vector.outputs[0].value = vector.graph.variables()[1].value;  // fc1.bias
   EXPECT_THAT(refused(vector, "cross-entropy"), HasSubstr("of shape [8]"));
   Model taken = regression(4);
   taken.graph.add_input("targets", {4, 2});
   EXPECT_THAT(refused(taken, "mse"), HasSubstr("already has an input 'targets'"));
+}
+
+/// A network whose output is its input times a weight of one, and the loss of the first step.
+struct ScoreCase {
+  Shape scores;  // of one sample
+  Shape labels;
+  std::string loss;
+  const char* last = "";  // an operator behind the product, over `softmax_axis`
+  int64_t softmax_axis = -1;
+};
+
+Model scored(const Shape& sample, int64_t batch, const ScoreCase& each) {
+  Model model;
+  model.name = "scored";
+  Graph& graph = model.graph;
+  Shape shape = sample;
+  shape.insert(shape.begin(), batch);
+  const ValueId x = graph.add_input("x", shape);
+  const ValueId w = graph.add_variable("w", {1}, {});
+  model.initial["w"] = {{1}, {1.0f}};
+  ValueId y = graph.add1("Mul", "mul", {x, w});
+  if (*each.last != 0) {
+    Attributes attributes;
+    if (std::string(each.last) == "Softmax") attributes["axis"] = each.softmax_axis;
+    y = graph.add1(each.last, "last", {y}, attributes);
+  }
+  model.outputs = {{"y", y}};
+  return model;
+}
+
+double noise(int64_t i) { return std::sin(1.7 * static_cast<double>(i) + 0.3); }
+
+/// Trains one step of two samples; labels count from `first` on.
+test::Result train_scored(const ScoreCase& each, std::vector<int32_t> labels,
+                          std::vector<std::string>* notes = nullptr) {
+  Dataset data{.name = "samples", .sample_shape = {}, .train = {}, .test = {}};
+  SampleArray x{.name = "x", .sample_shape = each.scores, .samples = 2};
+  for (int64_t i = 0; i < 2 * element_count(each.scores); ++i)
+    x.reals.push_back(static_cast<float>(noise(i)));
+  SampleArray y{.name = "labels", .sample_shape = each.labels, .samples = 2};
+  y.integers = std::move(labels);
+  data.train.arrays = {x, y};
+  TrainConfig config = test::config("unused", "float64", "none");
+  config.build = [&](int64_t batch) {
+    Model model = scored(each.scores, batch, each);
+    LossSpec spec = parse_loss(each.loss);
+    spec.label_shape = each.labels;
+    std::vector<std::string> said = add_loss(model, spec);
+    if (notes != nullptr) *notes = std::move(said);
+    return model;
+  };
+  config.batch = 2;
+  config.steps = 1;
+  config.shuffle = false;
+  return test::train(config, data);
+}
+
+/// Mean cross-entropy of scores [2, before, classes, after] by hand; labels [2, before, after].
+double cross_entropy_by_hand(int64_t before, int64_t classes, int64_t after,
+                             const std::vector<int32_t>& labels, int32_t ignored) {
+  double total = 0.0;
+  int64_t count = 0, row = 0;
+  for (int64_t outer = 0; outer < 2 * before; ++outer) {
+    for (int64_t inner = 0; inner < after; ++inner, ++row) {
+      const int32_t label = labels[static_cast<size_t>(row)];
+      if (label == ignored) continue;
+      const auto score = [&](int64_t c) {
+        const int64_t at = (outer * classes + c) * after + inner;
+        return static_cast<double>(static_cast<float>(noise(at)));
+      };
+      double sum = 0.0;
+      for (int64_t c = 0; c < classes; ++c) sum += std::exp(score(c));
+      total += std::log(sum) - score(label);
+      ++count;
+    }
+  }
+  return total / static_cast<double>(count);
+}
+
+// PyTorch has the classes in dimension 1. The shape of the labels says which dimension it is; where
+// it fits two, the option decides, and a note says so.
+TEST(AnyNetwork, ClassesAreInAnyDimension) {
+  const auto labels = [](int64_t count, int32_t classes) {
+    std::vector<int32_t> list;
+    for (int64_t i = 0; i < count; ++i)
+      list.push_back(static_cast<int32_t>(7 * i + i / 3) % classes);
+    return list;
+  };
+  const auto first_loss = [](const ScoreCase& each, const std::vector<int32_t>& list) {
+    return train_scored(each, list).seen.rows.at(0).loss;
+  };
+  const std::vector<int32_t> pixels = labels(2 * 3 * 5, 4), words = labels(2 * 6, 4),
+                             square = labels(2 * 4, 4);
+  EXPECT_NEAR(first_loss({{4, 3, 5}, {3, 5}, "cross-entropy"}, pixels),
+              cross_entropy_by_hand(1, 4, 15, pixels, -100), 1e-12);
+  EXPECT_NEAR(first_loss({{3, 5, 4}, {3, 5}, "cross-entropy"}, pixels),
+              cross_entropy_by_hand(15, 4, 1, pixels, -100), 1e-12);
+  EXPECT_NEAR(first_loss({{4, 6}, {6}, "cross-entropy"}, words),
+              cross_entropy_by_hand(1, 4, 6, words, -100), 1e-12);
+  EXPECT_NEAR(first_loss({{6, 4}, {6}, "cross-entropy"}, words),
+              cross_entropy_by_hand(6, 4, 1, words, -100), 1e-12);
+  std::vector<std::string> notes;
+  const double last =
+      train_scored({{4, 4}, {4}, "cross-entropy"}, square, &notes).seen.rows.at(0).loss;
+  EXPECT_NEAR(last, cross_entropy_by_hand(4, 4, 1, square, -100), 1e-12);
+  EXPECT_THAT(notes, testing::ElementsAre(HasSubstr("in dimension 2 or 1; the loss takes 2")));
+  const double second =
+      train_scored({{4, 4}, {4}, "cross-entropy,axis=1"}, square, &notes).seen.rows.at(0).loss;
+  EXPECT_NEAR(second, cross_entropy_by_hand(1, 4, 4, square, -100), 1e-12);
+  EXPECT_THAT(notes, testing::IsEmpty());
+  EXPECT_THROW(first_loss({{4, 4}, {4}, "cross-entropy,axis=3"}, square), Error);
+}
+
+// Rows with PyTorch's label -100, or the one that is named, do not count.
+TEST(AnyNetwork, IgnoredLabelsDoNotCount) {
+  const auto first_loss = [](const std::string& loss, const std::vector<int32_t>& list) {
+    return train_scored({{6, 4}, {6}, loss}, list).seen.rows.at(0);
+  };
+  std::vector<int32_t> labels{0, 1, -100, 3, 2, -100, 1, 1, 0, -100, 2, 3};
+  EXPECT_NEAR(first_loss("cross-entropy", labels).loss,
+              cross_entropy_by_hand(6, 4, 1, labels, -100), 1e-12);
+  const double accuracy = first_loss("cross-entropy", labels).accuracy;
+  std::replace(labels.begin(), labels.end(), -100, 255);
+  const StepRow named = first_loss("cross-entropy,ignore=255", labels);
+  EXPECT_NEAR(named.loss, cross_entropy_by_hand(6, 4, 1, labels, 255), 1e-12);
+  EXPECT_EQ(named.accuracy, accuracy);
+  try {
+    first_loss("cross-entropy", labels);
+    ADD_FAILURE() << "255 is no class";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("label 255"));
+    EXPECT_THAT(error.hint(), HasSubstr("cross-entropy,ignore=255"));
+  }
+}
+
+// A Softmax or Sigmoid in front of the loss is part of the loss, and a note says so; with `logits`
+// the loss takes another one. A Softmax over another dimension is no part of it.
+TEST(AnyNetwork, ProbabilitiesAsOutputs) {
+  const std::vector<int32_t> labels{0, 1, 2, 3, 2, 0, 1, 1};
+  std::vector<std::string> notes;
+  const auto first_loss = [&](const char* loss, int64_t axis) {
+    return train_scored({{4, 4}, {4}, loss, "Softmax", axis}, labels, &notes).seen.rows.at(0).loss;
+  };
+  EXPECT_NEAR(first_loss("cross-entropy,axis=2", 2), cross_entropy_by_hand(4, 4, 1, labels, -100),
+              1e-12);
+  EXPECT_THAT(notes, testing::ElementsAre(HasSubstr("is a Softmax")));
+  const double twice = first_loss("cross-entropy,axis=2,logits", 2);
+  EXPECT_THAT(notes, testing::IsEmpty());
+  double by_hand = 0.0;
+  for (int64_t row = 0; row < 8; ++row) {
+    double sum = 0.0, again = 0.0;
+    std::vector<double> p;
+    for (int64_t c = 0; c < 4; ++c)
+      p.push_back(std::exp(static_cast<double>(static_cast<float>(noise(row * 4 + c)))));
+    for (const double each : p) sum += each;
+    for (double& each : p) again += std::exp(each /= sum);
+    by_hand += (std::log(again) - p[static_cast<size_t>(labels[static_cast<size_t>(row)])]) / 8.0;
+  }
+  EXPECT_NEAR(twice, by_hand, 1e-12);
+  const double other = first_loss("cross-entropy,axis=2", 1);
+  EXPECT_THAT(notes, testing::IsEmpty());
+  EXPECT_EQ(other, first_loss("cross-entropy,axis=2,logits", 1));
+  Model model = scored({4}, 2, {{4}, {}, "", "Sigmoid"});
+  EXPECT_THAT(add_loss(model, parse_loss("bce")), testing::ElementsAre(HasSubstr("is a Sigmoid")));
+  Model same = scored({4}, 2, {{4}, {}, "", "Sigmoid"});
+  EXPECT_THAT(add_loss(same, parse_loss("bce,logits")), testing::IsEmpty());
 }
 
 TEST(AnyNetwork, AFileKeepsItsWeightsAndCheckpointsTellLossesApart) {
