@@ -9,8 +9,9 @@ from torch.nn import functional as F
 from halfscope._core import Error
 
 KNOWN = ("nn.CrossEntropyLoss, nn.MSELoss and nn.BCEWithLogitsLoss with their default options "
-         "(and label_smoothing), or None if the model returns the loss")
+         "(and label_smoothing and ignore_index), or None if the model returns the loss")
 _OWN = "own"
+_IGNORED = -100  # of nn.CrossEntropyLoss, and of `halfscope train`
 _KINDS = {nn.CrossEntropyLoss: "cross-entropy", nn.MSELoss: "mse", nn.BCEWithLogitsLoss: "bce"}
 _FUNCTIONS = {F.cross_entropy: "cross-entropy", F.mse_loss: "mse",
               F.binary_cross_entropy_with_logits: "bce"}
@@ -30,7 +31,7 @@ def kind_of(loss_fn):
     if kind is None:
         raise Error(f"loss {type(loss_fn).__name__} is not supported. Supported: {KNOWN}")
     changed = [name for name, usual in (("reduction", "mean"), ("weight", None),
-                                        ("pos_weight", None), ("ignore_index", -100))
+                                        ("pos_weight", None))
                if getattr(loss_fn, name, usual) is not usual
                and getattr(loss_fn, name, usual) != usual]
     if changed:
@@ -39,10 +40,14 @@ def kind_of(loss_fn):
     return kind
 
 
-def options_of(loss_fn):
-    """Returns what follows the name of a loss in the words of `halfscope train`."""
+def options_of(loss_fn, batch):
+    """Returns what follows "cross-entropy" in the words of `halfscope train`."""
     smoothing = getattr(loss_fn, "label_smoothing", 0.0)
-    return f",smoothing={smoothing!r}" if smoothing else ""
+    ignored = getattr(loss_fn, "ignore_index", _IGNORED)
+    # PyTorch's classes are dimension 1, and an output that is a softmax is scores like any other.
+    return (",logits" + (",axis=1" if batch.targets.dim() > 1 else "") +
+            (f",smoothing={smoothing!r}" if smoothing else "") +
+            (f",ignore={ignored}" if ignored != _IGNORED else ""))
 
 
 class Batch:
@@ -88,12 +93,12 @@ def _plain(value):
 class Wrapped:
     """What the exporter and the training call, and the names of its inputs."""
 
-    def __init__(self, model, loss, loss_fn, in_graph, arrays):
+    def __init__(self, model, loss, loss_fn, in_graph, arrays, options):
         self.model, self.kind, self.loss_fn, self.in_graph = model, loss, loss_fn, in_graph
         self.arrays = arrays  # names of a batch's tensors
         self.names = arrays if in_graph else arrays[:-1]
         self.outputs = ["loss" if in_graph else "output"]
-        self.loss = "loss" if in_graph else loss + options_of(loss_fn)
+        self.loss = "loss" if in_graph else loss + options
 
     def loss_of(self, batch, model=None):
         """Returns the loss of a batch, by the model or a copy of it."""
@@ -124,17 +129,18 @@ def attach(model, loss, loss_fn, batch):
 
     arrays = _names(cls, batch, in_graph)
     model.__class__ = type(cls.__name__, (cls,), {"forward": forward, "__module__": cls.__module__})
-    wrapped = Wrapped(model, loss, loss_fn, in_graph, arrays)
+    options = ""
     if loss == "cross-entropy":
-        # Shapes that HalfScope and PyTorch read alike.
-        if batch.targets.is_floating_point() or batch.targets.dim() != 1:
-            raise Error(f"cross-entropy has targets of shape {tuple(batch.targets.shape)} and type "
-                        f"{batch.targets.dtype}, not one class for each row of scores. Let the "
-                        "model return the loss, and pass loss_fn=None")
-        if (batch.targets < 0).any():
+        if batch.targets.is_floating_point():
+            raise Error(f"cross-entropy has targets of type {batch.targets.dtype}, which are "
+                        "probabilities and not classes. Let the model return the loss, and pass "
+                        "loss_fn=None")
+        ignored = getattr(loss_fn, "ignore_index", _IGNORED)
+        if (batch.targets[batch.targets != ignored] < 0).any():
             raise Error("targets contain negative classes. Let the model return the loss, and pass "
                         "loss_fn=None")
-    return wrapped
+        options = options_of(loss_fn, batch)
+    return Wrapped(model, loss, loss_fn, in_graph, arrays, options)
 
 
 def scalar_of(result):

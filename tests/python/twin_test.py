@@ -121,7 +121,22 @@ class Repeats(Case):
 
     def test_smoothed_labels(self):
         self.save(Mlp(), nn.CrossEntropyLoss(label_smoothing=0.2), batches((8, 20), 5, 3), steps=10)
-        self.assertIn("cross-entropy,smoothing=0.2", self.document()["arguments"])
+        self.assertIn("cross-entropy,logits,smoothing=0.2", self.document()["arguments"])
+        self.check()
+
+    def test_a_label_for_every_pixel(self):
+        model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 5, 1))
+        data = [(torch.randn(4, 3, 6, 5), torch.randint(0, 5, (4, 6, 5))) for _ in range(3)]
+        for _, labels in data:
+            labels[:, :2] = 255
+        self.save(model, nn.CrossEntropyLoss(ignore_index=255), data, steps=10)
+        self.check()
+
+    def test_an_output_that_is_already_a_softmax(self):
+        class Twice(Mlp):
+            def forward(self, x):
+                return super().forward(x).softmax(1)
+        self.save(Twice(), data=batches((8, 20), 5, 3), steps=10)
         self.check()
 
     def test_losses_are_those_of_a_plain_loop(self):
@@ -287,7 +302,8 @@ class Refuses(Case):
         self.refuse("clip_norm=0", model, data=data, clip_norm=0)
         self.refuse("loss L1Loss is not supported. Supported: nn.CrossEntropyLoss", model,
                     nn.L1Loss(), data)
-        self.refuse("ignore_index", model, nn.CrossEntropyLoss(ignore_index=0), data)
+        self.refuse("weight", model, nn.CrossEntropyLoss(weight=torch.ones(5)), data)
+        self.refuse("probabilities", model, data=[(data[0][0], torch.rand(8, 5))])
         used = torch.optim.Adam(parameters)
         model(data[0][0]).sum().backward()
         used.step()
