@@ -26,7 +26,8 @@ constexpr const char* gpu_backend_name(GpuProducts products) noexcept {
 /// Returns whether this program was built with CUDA and can use a driver and a device.
 bool cuda_is_ready();
 
-/// Returns the backend that runs the whole graph on the first NVIDIA device: fp32 containers,
+/// Returns the backend that runs the whole graph on an NVIDIA device, the first one unless
+/// choose_device() (gpu/processes.h) has chosen another: fp32 containers,
 /// rounded to their formats by the same functions as in the emulator; statistics are counted on the
 /// device. Throws Error (usage) that says what is missing: CUDA in this build, a driver, or a
 /// device.

@@ -2,7 +2,10 @@
 // cuda_backend() for builds with nvcc.
 #include "gpu/cuda_backend.h"
 
+#include <cuda_runtime_api.h>
 #include <fmt/format.h>
+
+#include <optional>
 
 #include "core/error.h"
 #include "gpu/backends.h"
@@ -12,23 +15,31 @@
 namespace halfscope {
 namespace {
 
+/// Returns the device that this thread's lanes run on, or nothing without a usable one.
+std::optional<GpuDevice> current_device(const GpuReport& report) {
+  int index = 0;
+  if (cudaGetDevice(&index) != cudaSuccess) return std::nullopt;
+  const auto at = static_cast<size_t>(index);
+  return at < report.devices.size() ? std::optional(report.devices[at]) : std::nullopt;
+}
+
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(GpuProducts products) : products_(products) {}
   const char* name() const noexcept override { return gpu_backend_name(products_); }
   std::vector<Accumulation> known_orders() const override {
-    const GpuReport report = query_gpus();
-    if (products_ == GpuProducts::own || report.devices.empty()) return {};
-    return gpu::library_orders(report.devices[0].major, report.devices[0].minor);
+    const std::optional<GpuDevice> device = current_device(query_gpus());
+    if (products_ == GpuProducts::own || !device) return {};
+    return gpu::library_orders(device->major, device->minor);
   }
   std::string kernel_identity() const override {
     const GpuReport report = query_gpus();
-    if (report.devices.empty()) return "";
-    const GpuDevice& device = report.devices[0];
+    const std::optional<GpuDevice> device = current_device(report);
+    if (!device) return "";
     return fmt::format(
         "{}, compute capability {}.{}, {} SMs; driver {}, runtime {}; cuBLASLt {}, "
         "cuDNN {}",
-        device.name, device.major, device.minor, device.sm_count, report.driver.text(),
+        device->name, device->major, device->minor, device->sm_count, report.driver.text(),
         report.runtime.text(), report.cublas_lt.text(), report.cudnn.text());
   }
   std::unique_ptr<Program> compile(const Executable& executable) const override {

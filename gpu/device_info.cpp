@@ -111,8 +111,8 @@ std::vector<std::string> describe(const GpuReport& report) {
                                    : "no driver";
     lines.push_back(fmt::format("CUDA toolkit {}, runtime {}, {}", report.toolkit.text(),
                                 report.runtime.text(), driver));
-    lines.push_back(
-        fmt::format("cuBLASLt {}, cuDNN {}", report.cublas_lt.text(), report.cudnn.text()));
+    lines.push_back(fmt::format("cuBLASLt {}, cuDNN {}, NCCL {}", report.cublas_lt.text(),
+                                report.cudnn.text(), report.nccl.text()));
   }
   for (size_t i = 0; i < report.devices.size(); ++i) {
     describe_device(i, report.devices[i], lines);

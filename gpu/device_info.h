@@ -51,6 +51,7 @@ struct GpuReport {
   GpuVersion driver;     ///< the newest CUDA version the driver supports
   GpuVersion cublas_lt;  ///< the library found at run time
   GpuVersion cudnn;      ///< same
+  GpuVersion nccl;       ///< same
   std::vector<GpuDevice> devices;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // query_gpus() for builds with the CUDA toolkit. The runtime is linked statically and finds the
-// driver on its own. cuBLASLt and cuDNN are opened by name, so that the program starts on machines
-// without them.
+// driver on its own. cuBLASLt, cuDNN and NCCL are opened by name, so that the program starts on
+// machines without them.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "gpu/device_info.h"
+#include "gpu/libraries/nccl.h"
 
 namespace halfscope {
 namespace {
@@ -51,6 +52,7 @@ GpuReport query_gpus() {
   report.cublas_lt = decode_library_version(library_version(
       "libcublasLt.so." + std::to_string(report.toolkit.major), "cublasLtGetVersion"));
   report.cudnn = decode_library_version(library_version("libcudnn.so.9", "cudnnGetVersion"));
+  report.nccl = decode_library_version(gpu::nccl_version());
 
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
@@ -66,7 +68,7 @@ GpuReport query_gpus() {
         failure != cudaSuccess) {
       report.problem = cudaGetErrorString(failure);
       static_cast<void>(cudaGetLastError());
-      if (i == 0) report.state = GpuState::failed;  // the device that lanes run on
+      if (i == 0) report.state = GpuState::failed;  // the device that most lanes run on
       continue;
     }
     report.devices.push_back({.name = properties.name,

@@ -23,6 +23,7 @@
 #include "core/error.h"
 #include "core/train/lane_setup.h"
 #include "emulation/isa.h"
+#include "gpu/processes.h"
 
 namespace halfscope {
 namespace {
@@ -111,6 +112,14 @@ Settings settings_of_process(Settings settings, const MpiJob& job) {
   return settings;
 }
 
+/// Connects the GPUs of the processes if there are lanes on them.
+DeviceConnection connect_lanes(const RecordedTraining& training, MpiJob& job, bool quiet) {
+  if (!training.has_device_lanes()) return {};
+  DeviceConnection connection = connect_devices(job);
+  if (!quiet) fmt::print(stderr, "note: {}\n", connection.text);
+  return connection;
+}
+
 /// Writes the last lane's weights. Returns false if that lane failed.
 bool write_weights(const Trainer& trainer, int lane, const Settings& settings) {
   if (!trainer.has_lane(static_cast<size_t>(lane))) {
@@ -145,6 +154,7 @@ int train(const Settings& given, const std::string& command_line,
     train_config(settings);  // reports bad settings before any work
     active_isa();            // likewise a bad HALFSCOPE_ISA
     if (records) check_training_files(settings);
+    if (job != nullptr) choose_device(local_rank());
     prepared.emplace(settings, command_line, nullptr, job);
   };
   if (job == nullptr) {
@@ -153,6 +163,8 @@ int train(const Settings& given, const std::string& command_line,
     begin_together(*job, prepare, [&] { return prepared->facts(); });
   }
   RecordedTraining& training = *prepared;
+  const DeviceConnection connection =
+      job == nullptr ? DeviceConnection{} : connect_lanes(training, *job, settings.quiet);
   started();
   training.run();
   if (!records) {

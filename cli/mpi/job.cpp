@@ -142,6 +142,11 @@ bool is_first_process() {
   return number_in("OMPI_COMM_WORLD_RANK") == 0 && number_in("PMI_RANK") == 0;
 }
 
+int local_rank() {
+  return std::max({number_in("OMPI_COMM_WORLD_LOCAL_RANK"), number_in("MPI_LOCALRANKID"),
+                   number_in("SLURM_LOCALID")});
+}
+
 int threads_of_process() {
   const int64_t processors = omp_get_num_procs();  // that this process may use
   const int64_t all = std::max<int64_t>(std::thread::hardware_concurrency(), processors);

@@ -131,6 +131,7 @@ nlohmann::ordered_json gpu_json(const GpuReport& gpus) {
   json["driver"] = version_json(gpus.driver);
   json["cublas_lt"] = version_json(gpus.cublas_lt);
   json["cudnn"] = version_json(gpus.cudnn);
+  json["nccl"] = version_json(gpus.nccl);
   json["devices"] = nlohmann::ordered_json::array();
   for (const GpuDevice& device : gpus.devices) {
     const std::string capability = fmt::format("{}.{}", device.major, device.minor);

@@ -16,6 +16,7 @@
 #include "cli/terminal/stop.h"
 #include "core/hash.h"
 #include "core/observe/null_sink.h"
+#include "core/observe/recording.h"
 #include "core/policy/policy.h"
 #include "emulation/isa.h"
 
@@ -112,6 +113,11 @@ RecordedTraining::RecordedTraining(const Settings& settings, const std::string& 
   info_.threads = omp_get_max_threads();
   info_.isa = isa_name(active_isa());
   if (!settings.resume.empty()) trainer_->resume(load_checkpoint(settings.resume));
+}
+
+bool RecordedTraining::has_device_lanes() const {
+  return std::any_of(config_.lanes.begin(), config_.lanes.end(),
+                     [](const LaneConfig& lane) { return has_own_kernels(lane.backend->name()); });
 }
 
 std::string RecordedTraining::facts() const {

@@ -41,6 +41,8 @@ class RecordedTraining {
 
   const Trainer& trainer() const { return *trainer_; }
   int lane_count() const { return static_cast<int>(config_.lanes.size()); }
+  /// Returns whether a lane runs on a GPU.
+  bool has_device_lanes() const;
   const NetworkSummary& network() const { return network_; }
   std::span<const LaneSummary> lanes() const { return lanes_; }
   RunStatus status() const { return status_; }

@@ -13,6 +13,7 @@
 
 #include "core/backend/step_queue.h"
 #include "core/error.h"
+#include "core/exchange/exchange.h"
 #include "core/lower/lower.h"
 #include "core/numeric/formats/round.h"
 #include "core/numeric/statistics/tensor_stats.h"
@@ -80,6 +81,10 @@ class Program {
   virtual void round(std::span<float> numbers, const FloatFormat& format) const {
     for (float& x : numbers) x = round_to_format(x, format).value;
   }
+
+  /// Computes the means of the ranks' gradients as exchange_gradients() does (process_steps.h), on
+  /// the device that has the gradients. Returns false if the program leaves that to its caller.
+  virtual bool exchange_means(Exchange& /*exchange*/, bool /*measured*/) { return false; }
 
   /// Returns a description of the kernel that computes `node`'s product, or "" for other nodes and
   /// if the backend has only one.

@@ -160,13 +160,6 @@ void Trainer::check_data() const {
         .about({"batch", "ranks", "micro_batches"});
   }
   check_exchange();
-  for (const LaneConfig& lane : config_.lanes) {
-    if (config_.ranks == 1 || !has_own_kernels(lane.backend->name())) continue;
-    throw usage_error("lane " + lane.name() + ": backend '" + std::string(lane.backend->name()) +
-                          "' cannot simulate ranks",
-                      "use the backend 'emulated', or leave out --ranks")
-        .about({"ranks", "backend", "lanes"});
-  }
   if (config_.micro_batches < 1 || config_.batch % config_.micro_batches != 0) {
     throw usage_error("a batch of " + std::to_string(config_.batch) + " cannot be split into " +
                           std::to_string(config_.micro_batches) + " equal micro-batches",

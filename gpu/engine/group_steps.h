@@ -19,10 +19,10 @@ const U* uploaded(const NodeCall<X, T>& c, const std::vector<U>& data) {
   return memory;
 }
 
-/// Makes the step of all bodies, which must be independent of each other. Group is ItemGroup or
-/// BlockGroup.
-template <template <class> class Group, class X, class T, class Body>
-Step group_step(const NodeCall<X, T>& c, const std::vector<Body>& bodies) {
+/// Makes one body of several, which must be independent of each other. Group is ItemGroup or
+/// BlockGroup. `upload` copies a table to the device and returns where.
+template <template <class> class Group, class Body, class Upload>
+Group<Body> group_of(const std::vector<Body>& bodies, const Upload& upload) {
   std::vector<GroupBlock> plan;
   for (size_t i = 0; i < bodies.size(); ++i) {
     const int64_t blocks = Group<Body>::blocks_of(bodies[i]);
@@ -30,8 +30,14 @@ Step group_step(const NodeCall<X, T>& c, const std::vector<Body>& bodies) {
       plan.push_back({static_cast<int32_t>(i), static_cast<int32_t>(block)});
     }
   }
-  return blocks_step(*c.executor, Group<Body>{uploaded(c, bodies), uploaded(c, plan),
-                                              static_cast<int64_t>(plan.size())});
+  return Group<Body>{upload(bodies), upload(plan), static_cast<int64_t>(plan.size())};
+}
+
+/// Makes the step of all bodies.
+template <template <class> class Group, class X, class T, class Body>
+Step group_step(const NodeCall<X, T>& c, const std::vector<Body>& bodies) {
+  return blocks_step(
+      *c.executor, group_of<Group>(bodies, [&](const auto& table) { return uploaded(c, table); }));
 }
 
 /// Makes the step of the body that make(call) returns, for this node and all that run with it.

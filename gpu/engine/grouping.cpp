@@ -51,8 +51,8 @@ struct Place {
 
 bool runs_in_groups(std::string_view op) {
   constexpr std::string_view kOps[] = {
-      "GradientSum", "Momentum", "AdamMoments", "SquareAverage", "RmsMomentum",
-      "SgdUpdate",   "Assign",   "RmsUpdate",   "AdamUpdate",    "WeightAverage"};
+      "GradientSum", "Momentum",  "AdamMoments", "SquareAverage", "RmsMomentum",   "SgdUpdate",
+      "Assign",      "RmsUpdate", "AdamUpdate",  "WeightAverage", "RankGradients", "RankReduction"};
   return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -17,6 +18,7 @@
 #include "core/backend/backend.h"
 #include "core/ops/dropout.h"
 #include "gpu/engine/calls.h"
+#include "gpu/engine/device_means.h"
 #include "gpu/engine/device_steps.h"
 #include "gpu/engine/function_tables.h"
 #include "gpu/engine/program_memory.h"
@@ -29,11 +31,16 @@ namespace halfscope::gpu {
 template <class X>
 class DeviceProgram final : public Program {
  public:
-  /// Without a library, our own kernels compute every product.
+  /// Returns the link to the devices of the other processes, or null.
+  using Connect = std::function<std::unique_ptr<DeviceLink>(const Exchange&)>;
+
+  /// Without a library, our own kernels compute every product. Without `connect`, and where it
+  /// returns null, gradients of ranks travel through the host.
   DeviceProgram(const Executable& executable, std::unique_ptr<X> executor,
-                std::unique_ptr<ProductLibrary> library = nullptr)
+                std::unique_ptr<ProductLibrary> library = nullptr, Connect connect = nullptr)
       : executable_(executable),
         executor_(std::move(executor)),
+        connect_(std::move(connect)),
         library_(library == nullptr ? nullptr
                                     : std::make_unique<SharedProducts>(std::move(library))),
         taps_(*executor_, executable_),
@@ -144,6 +151,15 @@ class DeviceProgram final : public Program {
         .sum_sq = maker_.wide_place(executable_.gradient_norm)};
     return std::make_unique<DeviceSteps<X>>(*executor_, executable_, taps_, std::move(parts), rules,
                                             micro_batches, measures);
+  }
+
+  bool exchange_means(Exchange& exchange, bool measured) override {
+    if (means_ == nullptr || &means_->exchange() != &exchange) {
+      means_ = std::make_unique<DeviceMeans<X>>(*executor_, executable_, memory_, exchange,
+                                                connect_ ? connect_(exchange) : nullptr);
+    }
+    means_->run(measured);
+    return true;
   }
 
   Tensor read(ValueId value) const override {
@@ -316,6 +332,7 @@ class DeviceProgram final : public Program {
 
   const Executable executable_;
   std::unique_ptr<X> executor_;
+  Connect connect_;
   std::unique_ptr<ProductLibrary> library_;
   Scratch scratch_;
   const LibraryCall library_call_{library_.get(), &scratch_};
@@ -323,6 +340,7 @@ class DeviceProgram final : public Program {
   TapCounters<X> taps_;
   ProgramMemory<X> memory_;
   CallMaker<X> maker_;
+  std::unique_ptr<DeviceMeans<X>> means_;
   std::map<ValueId, std::vector<IndexUse>> index_uses_;
   std::map<NodeId, std::pair<ValueId, IndexUse>> made_indices_;  ///< by the node that uses them
   std::array<std::array<std::vector<Call>, kEntryCount>, kWays> calls_;  ///< by way

@@ -7,6 +7,7 @@
 #include "gpu/bodies/updates.h"
 #include "gpu/engine/group_steps.h"
 #include "gpu/engine/node_call.h"
+#include "gpu/engine/rank_reduction_steps.h"
 
 namespace halfscope::gpu {
 
@@ -256,6 +257,8 @@ Step update_step(const NodeCall<X, T>& c) {
   static constexpr StepRow<X, T> kRows[] = {
       {"GradientNorm", norm_step<X, T>},
       {"GradientSum", gradient_sum_step<X, T>},
+      {"RankGradients", rank_gradients_step<X, T>},
+      {"RankReduction", rank_reduction_step<X, T>},
       {"Momentum", momentum_step<X, T>},
       {"AdamMoments", adam_moments_step<X, T>},
       {"SquareAverage", square_average_step<X, T>},

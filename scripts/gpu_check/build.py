@@ -11,7 +11,8 @@ from .sources import ROOT, build_jobs
 from .stop import FAILED, Stop
 
 PROGRAMS = ("halfscope", "gpu_test", "gpu_step_bench", "gpu_layer_bench")
-HEADERS = {"CUBLASLT": "cublasLt.h", "CUDNN": "cudnn_version.h"}
+HEADERS = {"CUBLASLT": "cublasLt.h", "CUDNN": "cudnn_version.h", "NCCL": "nccl.h"}
+OPTIONAL = {"NCCL"}
 
 
 def configure_arguments(folder: Path, arch: str) -> list[str]:
@@ -80,6 +81,8 @@ def build(folder: Path, arch: str) -> None:
     except OSError as error:
         raise Stop(FAILED, f"cannot start cmake: {error.strerror}", hint) from error
     for name, header in HEADERS.items():
+        if name in OPTIONAL:
+            continue
         if not cache_entry(folder, f"HALFSCOPE_{name}_INCLUDE").startswith("/"):
             raise Stop(FAILED, f"{header} was not found, so the programs would not use its library",
                        f"install its headers, or set -DHALFSCOPE_{name}_INCLUDE in {folder}")

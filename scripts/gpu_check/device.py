@@ -85,11 +85,11 @@ def _text_and_libraries(binaries: Binaries) -> tuple[str, list[Path]]:
 
 
 def examine(binaries: Binaries) -> Device:
-    """Puts cuBLASLt and cuDNN on the library path if the loader does not find them."""
+    """Puts cuBLASLt, cuDNN and NCCL on the library path if the loader does not find them."""
     gpu = _gpu(binaries)
     major = str(gpu.get("toolkit") or "").split(".")[0]
     names = {"cublas_lt": ("cuBLASLt", f"libcublasLt.so{'.' + major if major else ''}"),
-             "cudnn": ("cuDNN", "libcudnn.so.9")}
+             "cudnn": ("cuDNN", "libcudnn.so.9"), "nccl": ("NCCL", "libnccl.so.2")}
     for key, (_, library) in names.items():
         folder = find_library(library) if not gpu.get(key) else None
         if folder is not None:

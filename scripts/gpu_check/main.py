@@ -88,7 +88,8 @@ def check(arguments: Arguments) -> int:
     other = gpu.mismatch(device, str(binaries.info.get("architecture", "")))
     if other:
         notes.append(f"note: {other}")
-    notes += [f"not checked: products by {label}, because {why}"
+    work_of = {"NCCL": "messages"}
+    notes += [f"not checked: {work_of.get(label, 'products')} by {label}, because {why}"
               for label, why in device.missing.items()]
     evidence.state.update(doctor=device.text, libraries=device.libraries, notes=notes)
     say(f"{device.name}, compute capability {device.capability}")

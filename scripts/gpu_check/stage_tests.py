@@ -17,7 +17,7 @@ TITLE = "Tests on the device, by operator"
 MOST_PROCESSES = 16
 GROUP_SECONDS = 300.0
 LIST_SECONDS = 60.0
-DEVICE_SUITES = ("CudaBackend", "LibrariesOnDevice", "MmaOnDevice", "CudnnProbe")
+DEVICE_SUITES = ("CudaBackend", "LibrariesOnDevice", "MmaOnDevice", "CudnnProbe", "NcclOnDevice")
 MOST_DIFFERENCES = 60  # in the Markdown; the JSON has all
 
 

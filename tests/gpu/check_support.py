@@ -177,7 +177,7 @@ class WithStandIns(unittest.TestCase):
         return f"printf '{row}\\n' >> \"$HALFSCOPE_BITS_TABLE\""
 
     def doctor(self, **members: Any) -> None:
-        gpu = {"state": "ready", "toolkit": "13.0", "cublas_lt": "13.1", "cudnn": "9.19",
+        gpu = {"state": "ready", "toolkit": "13.0", "cublas_lt": "13.1", "cudnn": "9.19", "nccl": "2.28.9",
                "devices": [{"name": DEVICE, "compute_capability": "9.0"}], **members}
         self.put("doctor.json", json.dumps({"gpu": gpu}))
 

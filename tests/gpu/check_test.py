@@ -95,11 +95,12 @@ class Device(WithStandIns):
         self.assertIn("GLIBC_2.99 not found", self.check(1))
 
     def test_a_library_that_is_missing_is_told(self) -> None:
-        self.doctor(cudnn=None)
+        self.doctor(cudnn=None, nccl=None)
         out = self.check(0, "--stage", "tests")
-        line = "not checked: products by cuDNN, because libcudnn.so.9 was not found"
-        self.assertIn(line, out)
-        self.assertIn(line, self.markdown())
+        for line in ("not checked: products by cuDNN, because libcudnn.so.9 was not found",
+                     "not checked: messages by NCCL, because libnccl.so.2 was not found"):
+            self.assertIn(line, out)
+            self.assertIn(line, self.markdown())
         self.assertIn("cuBLASLt 13.1 from", self.markdown())
 
     def test_another_device_has_a_report_of_its_own(self) -> None:

@@ -303,8 +303,6 @@ class Coverage : public testing::Environment {
     if (filter != "*" && !filter.starts_with('-')) return;
     for (const OpDef& def : op_table()) {
       if (def.always_expands) continue;  // reaches no backend
-      const std::string name = def.name;
-      if (name == "RankGradients" || name == "RankReduction") continue;  // on the processor only
       EXPECT_TRUE(compared_operators().contains(def.name))
           << def.name << " was compared by no test";
     }

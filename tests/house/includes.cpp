@@ -79,7 +79,7 @@ constexpr auto kFolders = std::to_array<std::string_view>(
 /// at any depth, anything else one file. Tests and benchmarks may include everything.
 struct Library {
   std::string_view name;
-  std::array<std::string_view, 10> headers;
+  std::array<std::string_view, 11> headers;
   std::array<std::string_view, 8> places;
 };
 
@@ -87,7 +87,7 @@ struct Library {
 constexpr std::array<Library, 21> kLibraries{{
     {"SQLite", {"sqlite3"}, {"analysis/", "cli/tasks/doctor.cpp"}},
     {"CUDA",
-     {"cuda", "cublas", "cudnn", "nvrtc", "nvml", "mma.h", "cooperative_groups", "cub/",
+     {"cuda", "cublas", "cudnn", "nccl", "nvrtc", "nvml", "mma.h", "cooperative_groups", "cub/",
       "driver_types.h", "nvtx3/"},
      {"gpu/"}},
     {"Eigen",

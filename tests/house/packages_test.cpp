@@ -32,6 +32,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Package{"cuBLAS", "gpu/libraries/cublas_lt.cpp", "cublasLtMatmul"},
                     Package{"cuDNN", "gpu/libraries/cudnn.cpp",
                             "CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR"},
+                    Package{"NCCL", "gpu/libraries/nccl.cpp", "ncclSend"},
                     Package{"Eigen", "emulation/engine/double_sums.cpp", "Eigen::Map"},
                     Package{"ImGui", "gui/app/layout.cpp", "ImGui::BeginMenuBar("},
                     Package{"GLFW", "gui/app/window.cpp", "glfwCreateWindow("},

@@ -291,5 +291,66 @@ TEST(OnSimulatedDevice, ANetworkRunsInTheLanesThatFit) {
   EXPECT_EQ(bench.run({"report", "run.hscope", "--md", "r.md"}).code, 0);
 }
 
+/// Two processes with a device each, with one that they share, and ranks of one program: weights
+/// have the bits of the emulator's ranks, and the run files hold the same.
+TEST(OnSimulatedDevice, RanksTrainWithTheBitsOfTheEmulator) {
+  constexpr const char* kLauncher = "/usr/bin/mpirun.openmpi";
+  const std::filesystem::path module =
+      std::filesystem::path(HALFSCOPE_PROGRAM).parent_path() / "halfscope_openmpi.so";
+  if (!std::filesystem::exists(kLauncher)) GTEST_SKIP() << kLauncher << " is not installed";
+  if (!std::filesystem::exists(module)) GTEST_SKIP() << module << " was not built";
+  Bench bench;
+  const auto training = [](const std::string& lanes, const std::string& name) {
+    return std::vector<std::string>{"train",
+                                    "--model",
+                                    "mlp:784-16-10",
+                                    "--batch",
+                                    "16",
+                                    "--steps",
+                                    "6",
+                                    "--lanes",
+                                    lanes,
+                                    "--every",
+                                    "2",
+                                    "--no-eval",
+                                    "--reduce",
+                                    "ring:format=bf16",
+                                    "--out",
+                                    name + ".hscope",
+                                    "--save-weights",
+                                    name + ".npz"};
+  };
+  const std::string own = "cuda-own:float32,cuda-own:mixed_float16";
+  const auto alone = [&](const std::string& lanes, const std::string& name) {
+    std::vector<std::string> words = training(lanes, name);
+    words.insert(words.end(), {"--ranks", "2", "--quiet"});
+    const Outcome outcome = bench.run(words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+  };
+  const auto launched = [&](const std::string& name, const std::string& environment) {
+    std::vector<std::string> words{"--oversubscribe", "--mca", "btl", "self,vader", "-n", "2",
+                                   HALFSCOPE_PROGRAM};
+    for (const std::string& word : training(own, name)) words.push_back(word);
+    bench.program = kLauncher;
+    const Outcome outcome = bench.run(words,
+                                      "OMPI_ALLOW_RUN_AS_ROOT=1\n"
+                                      "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n" +
+                                          environment);
+    bench.program = HALFSCOPE_PROGRAM;
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(text_of(bench / (name + ".npz")), text_of(bench / "emulated.npz")) << name;
+    const Outcome diff = bench.run({"diff", name + ".hscope", "device.hscope"});
+    EXPECT_EQ(diff.code, 0) << diff.out;
+    return outcome.err;
+  };
+  alone("float32,mixed_float16", "emulated");
+  alone(own, "device");
+  EXPECT_EQ(text_of(bench / "device.npz"), text_of(bench / "emulated.npz"));
+  EXPECT_THAT(launched("shared", ""),
+              HasSubstr("pass through the host: ranks 0 and 1 share a GPU, which NCCL refuses"));
+  EXPECT_THAT(launched("apart", "HALFSCOPE_SIMULATED_DEVICES=2"),
+              HasSubstr("note: gradients of lanes on GPUs "));
+}
+
 }  // namespace
 }  // namespace halfscope::test

@@ -31,6 +31,7 @@ Device::Device() {
   if (const char* const text = std::getenv("HALFSCOPE_SIMULATED_LOST_AFTER")) {
     until_lost = std::atoll(text);
   }
+  if (const char* const text = std::getenv("HALFSCOPE_SIMULATED_DEVICES")) count = std::atoi(text);
   if (const char* const text = std::getenv("HALFSCOPE_SIMULATED_REFUSES")) {
     const std::string what = text;
     refused = what == "launch"        ? InCapture::launch
@@ -324,6 +325,7 @@ void check_argument_bytes(const void* argument, size_t bytes, const char* type, 
 }
 
 void limit_memory(int64_t bytes) { device().memory = bytes; }
+void list_devices(int count) { device().count = count; }
 void refuse(InCapture what) { device().refused = what; }
 void lose_after(int64_t launches) { device().until_lost = launches; }
 Launches launches() { return device().launches; }

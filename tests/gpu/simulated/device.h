@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A device in software, with those interfaces of the CUDA runtime, cuBLASLt and cuDNN that gpu/
-// uses, so that the sources of the backend cuda run without a GPU. It is strict where a GPU is, and
-// also where a GPU may be:
+// A device in software, with those interfaces of the CUDA runtime, cuBLASLt, cuDNN and NCCL that
+// gpu/ uses, so that the sources of the backend cuda run without a GPU. It is strict where a GPU
+// is, and also where a GPU may be:
 //
 //   - work on a stream runs when someone waits for it, and not before;
 //   - a kernel gets only device memory, and the host cannot access that;
@@ -76,6 +76,9 @@ void check_argument(T argument, Pointers& memory) {
 
 /// The device has so much memory from now on; HALFSCOPE_SIMULATED_MEMORY says it from the start.
 void limit_memory(int64_t bytes);
+/// The runtime lists so many devices from now on, which all share this one's memory;
+/// HALFSCOPE_SIMULATED_DEVICES says it from the start.
+void list_devices(int count);
 /// Makes every call fail after this many more launches. HALFSCOPE_SIMULATED_LOST_AFTER does so from
 /// the start.
 void lose_after(int64_t launches);

@@ -47,6 +47,8 @@ void pin(std::byte* memory, size_t bytes) {
 Access read_of(const void* memory) { return {allocation_of(memory), false}; }
 Access write_to(const void* memory) { return {allocation_of(memory), true}; }
 
+thread_local int current_index = 0;
+
 bool is_pinned(const void* host, size_t bytes) {
   const auto* const at = static_cast<const std::byte*>(host);
   auto after = device().pinned.upper_bound(at);
@@ -63,18 +65,25 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   ALIVE();
-  *count = 1;
+  *count = device().count;
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* index) {
   ALIVE();
-  *index = 0;
+  *index = current_index;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int index) {
+  ALIVE();
+  if (index < 0 || index >= device().count) return said(cudaErrorInvalidDevice);
+  current_index = index;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   ALIVE();
-  if (index != 0) return said(cudaErrorInvalidDevice);
+  if (index < 0 || index >= device().count) return said(cudaErrorInvalidDevice);
   *properties = {};
+  properties->pciBusID = index;
   std::strcpy(properties->name, "simulated device");
   properties->major = 9;
   properties->totalGlobalMem = static_cast<size_t>(device().memory);

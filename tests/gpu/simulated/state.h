@@ -90,6 +90,7 @@ struct Device {
   Transfers transfers{};
   InCapture refused = InCapture::nothing;
   int64_t graphs = 0;  ///< of both kinds, not destroyed yet
+  int count = 1;       ///< devices that the runtime lists; they are all this one
   uint64_t draw = 1;
   int64_t clock = 0;  ///< ms: kernels that ran, and what pinning memory took
   int open = 0;       ///< holders of access to the arena
