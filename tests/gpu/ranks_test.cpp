@@ -28,7 +28,7 @@ const Recipe kRecipes[] = {
     {"tree:format=bf16", "dynamic:4e6"},
     {"tree:format=fp16,average=after", "dynamic:5e5"},
     {"halving:format=e5m2", "dynamic:4e6"},
-    {"halving:average=after", "dynamic:4e6"},
+    {"halving:average=after", "dynamic:5e5"},
     {"all-to-all:format=bf16", "dynamic:4e6"},
     {"all-to-all:format=e4m3fn,average=after", "dynamic:8e3"},
 };
