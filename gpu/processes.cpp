@@ -34,7 +34,7 @@ bool is_off() {
   return wish != nullptr && std::string_view(wish) == "off";
 }
 
-/// What a process tells the others.
+/// The news of one process for the others.
 struct Told {
   std::string version;  ///< of NCCL: "2.28.9", "off", or "not found"
   std::string place;    ///< of its device
@@ -60,6 +60,7 @@ std::string objection(const std::vector<Told>& ranks) {
 }  // namespace
 
 void choose_device(int local_rank) {
+  if (local_rank == 0) return;  // device 0 is everyone's first
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
     static_cast<void>(cudaGetLastError());  // whoever needs a device will say what is missing

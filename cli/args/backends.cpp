@@ -3,12 +3,14 @@
 
 #include <algorithm>
 
+#include "cli/mpi/job.h"
 #include "cli/terminal/output.h"
 #include "core/error.h"
 #include "core/near_miss.h"
 #include "core/policy/policy.h"
 #include "emulation/backends.h"
 #include "gpu/backends.h"
+#include "gpu/processes.h"
 
 namespace halfscope {
 
@@ -35,7 +37,9 @@ const Backend& backend_for(const Plan& plan, const std::string& name) {
   if (plan.double_precision) return float64_backend();
   check_backend_name(name);
   for (const GpuProducts products : kGpuProducts) {
-    if (name == gpu_backend_name(products)) return cuda_backend(products);
+    if (name != gpu_backend_name(products)) continue;
+    choose_device(local_rank());
+    return cuda_backend(products);
   }
   return emulation_backend();
 }

@@ -154,7 +154,6 @@ int train(const Settings& given, const std::string& command_line,
     train_config(settings);  // reports bad settings before any work
     active_isa();            // likewise a bad HALFSCOPE_ISA
     if (records) check_training_files(settings);
-    if (job != nullptr) choose_device(local_rank());
     prepared.emplace(settings, command_line, nullptr, job);
   };
   if (job == nullptr) {

@@ -44,7 +44,7 @@ struct Trained {
   std::vector<NamedTensors> weights;  ///< by lane
 };
 
-inline void run(const TrainConfig& config, const Dataset& data, Trained& into) {
+inline void train_into(const TrainConfig& config, const Dataset& data, Trained& into) {
   Trainer trainer(config, data);
   const std::atomic<bool> stop{false};
   trainer.run(&into.sink, {}, stop);
@@ -53,7 +53,15 @@ inline void run(const TrainConfig& config, const Dataset& data, Trained& into) {
   }
 }
 
-inline bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+inline bool same_or_nan(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+inline void expect_same_evaluations(const RankCollector& a, const RankCollector& b) {
+  ASSERT_EQ(a.seen.evals.size(), b.seen.evals.size());
+  for (size_t i = 0; i < a.seen.evals.size(); ++i) {
+    EXPECT_EQ(a.seen.evals[i].loss, b.seen.evals[i].loss);
+    EXPECT_EQ(a.seen.evals[i].accuracy, b.seen.evals[i].accuracy);
+  }
+}
 
 /// Expects the events of two trainings to be the same, bit for bit.
 inline void expect_same_events(const RankCollector& a, const RankCollector& b) {
@@ -78,22 +86,24 @@ inline void expect_same_events(const RankCollector& a, const RankCollector& b) {
   ASSERT_EQ(a.seen.deviations.size(), b.seen.deviations.size());
   for (size_t i = 0; i < a.seen.deviations.size(); ++i) {
     EXPECT_EQ(a.seen.deviations[i].second.name, b.seen.deviations[i].second.name);
-    EXPECT_TRUE(same(a.seen.deviations[i].second.error, b.seen.deviations[i].second.error));
-    EXPECT_TRUE(same(a.seen.deviations[i].second.spread, b.seen.deviations[i].second.spread));
+    EXPECT_TRUE(same_or_nan(a.seen.deviations[i].second.error, b.seen.deviations[i].second.error));
+    EXPECT_TRUE(
+        same_or_nan(a.seen.deviations[i].second.spread, b.seen.deviations[i].second.spread));
   }
   EXPECT_EQ(a.spreads.size(), b.spreads.size());
   EXPECT_EQ(a.seen.ends, b.seen.ends);
 }
 
-/// Compares a training of processes, on every rank, with ranks that the emulator simulates.
+/// Compares a training of processes, on every rank, with ranks that the emulator simulates. Returns
+/// the steps of the first lane.
 /// `backend` runs the lanes of the processes that are not in double; null: the emulator does. Each
 /// thread calls `prepare` before its training.
-inline void expect_simulated(TrainConfig config, int ranks, const Dataset& data,
-                             const Backend* backend = nullptr,
-                             const std::function<void(Exchange&)>& prepare = {}) {
+inline std::vector<StepRow> expect_simulated(TrainConfig config, int ranks, const Dataset& data,
+                                             const Backend* backend = nullptr,
+                                             const std::function<void(Exchange&)>& prepare = {}) {
   config.ranks = ranks;
   Trained expected;
-  run(config, data, expected);
+  train_into(config, data, expected);
   std::vector<Trained> found(static_cast<size_t>(ranks));
   for (LaneConfig& lane : config.lanes) {
     if (backend != nullptr && !lane.plan.double_precision) lane.backend = backend;
@@ -103,19 +113,19 @@ inline void expect_simulated(TrainConfig config, int ranks, const Dataset& data,
     if (prepare) prepare(exchange);
     TrainConfig own = config;
     own.exchange = &exchange;
-    run(own, data, found[static_cast<size_t>(exchange.rank())]);
+    train_into(own, data, found[static_cast<size_t>(exchange.rank())]);
   });
   for (const Trained& each : found) {
     for (size_t lane = 0; lane < config.lanes.size(); ++lane) {
       expect_same_weights(each.weights[lane], expected.weights[lane]);
     }
-    ASSERT_EQ(each.sink.seen.evals.size(), expected.sink.seen.evals.size());
-    for (size_t i = 0; i < each.sink.seen.evals.size(); ++i) {
-      EXPECT_EQ(each.sink.seen.evals[i].loss, expected.sink.seen.evals[i].loss);
-      EXPECT_EQ(each.sink.seen.evals[i].accuracy, expected.sink.seen.evals[i].accuracy);
-    }
+    expect_same_evaluations(each.sink, expected.sink);
   }
   expect_same_events(found.back().sink, expected.sink);
+  const std::vector<StepRow>& rows = expected.sink.seen.rows;
+  std::vector<StepRow> first;
+  for (size_t i = 0; i < rows.size(); i += config.lanes.size()) first.push_back(rows[i]);
+  return first;
 }
 
 }  // namespace halfscope::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Those functions of NCCL that gpu/ uses. Ranks may be threads or processes of one computer, which
+// The functions of NCCL that gpu/ uses. Ranks may be threads or processes of one computer, which
 // send through sockets. A group of messages waits for earlier work on its stream, sends, waits for
 // the others' messages, and puts what arrived on the stream.
 #include <nccl.h>

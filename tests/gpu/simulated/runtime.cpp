@@ -346,11 +346,13 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) 
   *ms = static_cast<float>(end->time - begin->time);
   return cudaSuccess;
 }
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   ALIVE();
+  if (mode != cudaStreamCaptureModeThreadLocal) violated("a capture that restricts other threads");
   if (stream->capturing) return said(cudaErrorIllegalState);
   stream->captured.clear();
   stream->capturing = true;
+  stream->capturer = std::this_thread::get_id();
   stream->invalid = false;
   return cudaSuccess;
 }

@@ -13,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "tests/gpu/simulated/device.h"
@@ -43,6 +44,7 @@ struct CUstream_st {
   std::deque<halfscope::simulated::Work> waiting{}, captured{};
   halfscope::simulated::Clock clock{};  ///< before the next work that is put on it
   bool capturing = false, invalid = false, running = false;
+  std::thread::id capturer{};  ///< the thread whose calls the capture restricts
 };
 /// An event: how often it was put on a stream, and how often one got there.
 struct CUevent_st {
@@ -129,13 +131,13 @@ cudaError_t said(cudaError_t error);
   const std::lock_guard<std::recursive_mutex> lock(device().mutex); \
   if (device().lost != cudaSuccess) return said(device().lost)
 
-/// Calls that no capture allows.
-#define NOT_IN_CAPTURE()                            \
-  for (CUstream_st * each : device().streams) {     \
-    if (!each->capturing) continue;                 \
-    each->invalid = true;                           \
-    return said(cudaErrorStreamCaptureUnsupported); \
-  }                                                 \
+/// Calls that no capture of this thread allows.
+#define NOT_IN_CAPTURE()                                                            \
+  for (CUstream_st * each : device().streams) {                                     \
+    if (!each->capturing || each->capturer != std::this_thread::get_id()) continue; \
+    each->invalid = true;                                                           \
+    return said(cudaErrorStreamCaptureUnsupported);                                 \
+  }                                                                                 \
   static_cast<void>(0)
 
 /// Checks that the pinned memory that work reads is as it was when the work was put on its stream.
