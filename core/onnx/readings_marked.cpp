@@ -319,6 +319,9 @@ class Marked {
   void train(Use& use, const std::string& name) {
     work_.train(use, name);
     if (!is_folded(use)) return;
+    // A linear layer multiplies by the transpose of its weight.
+    use.reading.turned =
+        use.origin->what == "linear" && is_right_factor(use) && sources_of(use.stored).size() == 1;
     // Weights of two dimensions are at most transposed.
     use.reading.computed =
         !is_weight_input(use.node->op_type(), use.input) || use.tensor->shape.size() > 2;

@@ -135,7 +135,7 @@ TEST(FileLosses, LargestElementsInTheirOrder) {
   }
 }
 
-// A normalization without running statistics computes those of the batch before it.
+// A normalization without running statistics computes the statistics of the batch before it.
 TEST(FileLosses, NormalizationsByComputedStatistics) {
   const Tensor x{{2, 2, 2}, random_values(8, 4)};
   const std::vector<float> scale{2.0f, -1.0f}, bias{0.5f, 0.25f};
