@@ -173,8 +173,9 @@ std::vector<Setting> network_rows() {
       {"--model", kPlanNetwork | kOfTfGraph, kNetwork, "Network to plan: " + known,
        text("NAME", &Settings::model), Kept::nothing, networks},
       {"--loss", kTrain | kCost | kPlanNodes | kOfBuiltIn | kOfFiles, kNetwork,
-       "Loss: cross-entropy[,smoothing=S], mse, bce or detection, each with [:OUTPUT]; or an "
-       "output that is the loss [the usual one of built-in networks]",
+       "Loss: cross-entropy[,smoothing=S][,axis=N][,ignore=LABEL][,logits], mse, bce[,logits] or "
+       "detection, each with [:OUTPUT]; or an output that is the loss [the usual one of built-in "
+       "networks]",
        text("LOSS", &Settings::loss), Kept::settings,
        Offer{.words = {"cross-entropy", "mse", "bce", "detection"}}},
       {"--running-variance", kTrain, kNetwork,
@@ -231,8 +232,8 @@ std::vector<Setting> network_rows() {
        "Image scaling: unit (0 to 1), raw (0 to 255) or MEAN/DEVIATION [the data set's]",
        text("HOW", &Settings::normalize), Kept::settings, Offer{.words = {"unit", "raw"}}},
       {"--labels", kRun | kQuantize, kNetwork,
-       "Class of each sample or pixel, to print accuracies: a .npy or .npz", text("FILE", &Settings::labels),
-       Kept::settings, Offer{.files = "*.np[yz]"}},
+       "Class of each sample or pixel, to print accuracies: a .npy or .npz",
+       text("FILE", &Settings::labels), Kept::settings, Offer{.files = "*.np[yz]"}},
       {"--limit", kRun | kQuantize, group::kCommon,
        "Number of samples to run, from the first [all]", whole(&Settings::limit, 1, kMostSamples),
        Kept::settings},

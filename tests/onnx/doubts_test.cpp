@@ -76,6 +76,21 @@ TEST(Doubts, NormalizedWeightsAreDoubtful) {
   }
 }
 
+// Rows that start equal are one row only if some call repeated it: Mamba's rates start equal.
+TEST(Doubts, EqualRowsAreOneRowOnlyIfACallRepeatedThem) {
+  for (const bool expanded : {false, true}) {
+    DynamoFile file;
+    file.input("x", {3, 2}).output("y").floats("unsqueeze_3", {3, 2}, {1, 2, 1, 2, 1, 2});
+    file.signature({"m.rates"});
+    file.folded_from("unsqueeze_3", expanded ? "['m.rates', 'expand']" : "['m.rates', 'val_1']");
+    file.node("Mul", {"x", "unsqueeze_3"}, {"y"}, "node_mul");
+    file.call("m", "mul", "", {"m.rates"});
+    const OnnxImport import = file.import();
+    ASSERT_THAT(trained(import), ElementsAre("m.rates"));
+    EXPECT_EQ(element_count(import.parameters[0].shape), expanded ? 2 : 6);
+  }
+}
+
 /// A file with one call whose arguments are written like this.
 Names doubts_of_call(const std::string& what, const std::string& arguments,
                      const std::string& trace = "") {
