@@ -11,6 +11,7 @@
 #include "cli/args/zoo_case.h"
 #include "cli/terminal/network_summary.h"
 #include "core/error.h"
+#include "core/lower/weight_average.h"
 #include "core/models/models.h"
 #include "core/near_miss.h"
 #include "core/policy/policy.h"
@@ -76,6 +77,41 @@ NetworkOptions network_options(const Settings& settings) {
           .trainable = settings.trainable,
           .frozen = settings.frozen,
           .untied = settings.untied};
+}
+
+namespace {
+
+Tensor transposed(const Tensor& from) {
+  Tensor to{{from.shape[1], from.shape[0]}, std::vector<float>(from.data.size())};
+  const auto rows = static_cast<size_t>(from.shape[0]),
+             columns = static_cast<size_t>(from.shape[1]);
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t column = 0; column < columns; ++column)
+      to.data[column * rows + row] = from.data[row * columns + column];
+  }
+  return to;
+}
+
+std::string with_dots(std::string name) {
+  std::replace(name.begin(), name.end(), '/', '.');
+  return name;
+}
+
+}  // namespace
+
+void turn_weights(NamedTensors& weights, const Settings& settings) {
+  if (!is_network_file(settings.model) || weights.empty()) return;
+  NetworkOptions options = network_options(settings);
+  options.quiet = true;
+  std::set<std::string> turned;
+  for (const ImportParameter& parameter : load_network_file(settings.model, options).parameters) {
+    if (!parameter.turned) continue;
+    turned.insert(with_dots(parameter.name));
+    turned.insert(with_dots(average_path(parameter.name)));
+  }
+  for (auto& [name, tensor] : weights) {
+    if (tensor.shape.size() == 2 && turned.contains(with_dots(name))) tensor = transposed(tensor);
+  }
 }
 
 void tell_once(const std::string& network, const std::string& note) {

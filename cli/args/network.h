@@ -71,6 +71,11 @@ void tell_once(const std::string& network, const std::string& note);
 /// usage if no input's first dimension is the given batch.
 OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOptions& options);
 
+/// Transposes the weights that the network's file has the other way round than the framework it
+/// comes from (ImportParameter::turned): from the framework's form to the file's, and back. Names
+/// may separate scopes by dots or slashes, and may belong to averages.
+void turn_weights(NamedTensors& weights, const Settings& settings);
+
 /// Returns the error for a --batch other than the number of samples that the file takes at once:
 /// says whether the file or --dimension fixes it, and what to do.
 Error batch_error(const std::string& file, const OnnxImport& import, int64_t batch, int64_t takes);

@@ -9,6 +9,7 @@
 
 #include "analysis/output_file.h"
 #include "cli/args/config_file.h"
+#include "cli/args/network.h"
 #include "cli/args/setting.h"
 #include "cli/commands/command.h"
 #include "cli/mpi/job.h"
@@ -130,8 +131,10 @@ bool write_weights(const Trainer& trainer, int lane, const Settings& settings) {
     return false;
   }
   if (settings.save_weights.empty() && settings.save_ema.empty()) return true;
-  const NamedTensors averages = trainer.averages(lane);
+  NamedTensors averages = trainer.averages(lane);
   NamedTensors weights = trainer.weights(lane);
+  turn_weights(averages, settings);
+  turn_weights(weights, settings);
   if (!settings.save_ema.empty()) {
     NamedTensors averaged = averages;
     averaged.merge(NamedTensors(weights));  // what has no average, as it is

@@ -153,6 +153,7 @@ NamedTensors read_initial_weights(const Settings& settings) {
                           "initial weights must be finite");
       }
     }
+    turn_weights(weights, settings);
     return weights;
   });
 }

@@ -55,7 +55,7 @@ LossSpec parse_loss(std::string_view text);
 ///                  with new inputs; see add_detection_loss()
 ///   output         an output of one element
 /// Throws Error (usage) if the model has no such output or it does not fit. Returns notes for the
-/// user where the loss may not be what is meant.
+/// user where another loss may be meant.
 std::vector<std::string> add_loss(Model& model, const LossSpec& spec);
 
 /// Variance of a batch that running variances of batch normalizations are updated with.

@@ -36,6 +36,7 @@ struct ImportParameter {
   Shape shape;
   /// Nodes that read it; more than one if it is tied.
   std::vector<std::string> readers{};
+  bool turned = false;  ///< the file has the transpose of the parameter in named_parameters()
 };
 
 struct ImportOptions {

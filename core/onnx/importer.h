@@ -38,6 +38,7 @@ struct Binding {
   DataType type = DataType::float32;
   bool trainable = false;              ///< an initializer that trains
   bool frozen = false;                 ///< does not train, even as a weight
+  bool turned = false;                 ///< transpose of the user's parameter
   bool computed = false;               ///< computed by the exporter, so its elements may repeat
   std::string parameter{};             ///< the user's name: "layer1.0.conv1.weight"
   std::shared_ptr<Binding> form_of{};  ///< the parameter that it is computed from, see `form`
@@ -161,7 +162,7 @@ class Importer {
                            const std::vector<BindingPtr>& inputs, const std::string& prefix,
                            int output);
   std::string module_of(const ::onnx::NodeProto& node, const NodeOrigin& origin) const;
-  static void list_parameters(OnnxImport& result);
+  void list_parameters(OnnxImport& result) const;
   std::string variable_path(const std::string& wanted);
 
   ::onnx::ModelProto& file_;
@@ -183,6 +184,7 @@ class Importer {
   Readings readings_;
   ModuleOfPath modules_;
   std::map<std::string, BindingPtr> identities_;  ///< of readings
+  std::set<std::string> turned_;                  ///< variables of turned bindings
   std::map<std::string, DataType> node_types_;    ///< types that nodes write, by path
   std::map<DataType, int64_t> weight_types_;      ///< elements of trainable initializers
   std::vector<std::string> notes_;

@@ -70,6 +70,7 @@ ValueId Importer::variable(Binding& binding, const std::string& wanted) {
   weight_types_[known.type] += start.count();
   const ValueId value = model_.graph.add_variable(name, start.shape, {});
   model_.graph.variables().back().alias = printable(binding.name);
+  if (binding.turned) turned_.insert(name);
   starts_[name] = repeats ? std::make_shared<KnownTensor>(start) : binding.known;
   if (!repeats) return value;
   if (!repeats->kept.empty()) {
@@ -152,6 +153,7 @@ BindingPtr Importer::binding_of(const Reading& reading, const BindingPtr& stored
   binding->trainable = reading.trains == Trains::yes;
   binding->frozen = !binding->trainable;
   binding->computed = reading.computed;
+  binding->turned = reading.turned;
   binding->parameter = reading.name;
   if (!reading.is_form()) return binding;
   binding->form = reading;
@@ -161,7 +163,7 @@ BindingPtr Importer::binding_of(const Reading& reading, const BindingPtr& stored
     home.padding_row = -1;
   } else {
     // The base tensor has another name, or is not in the file.
-    home.transposed = home.spread = false;
+    home.transposed = home.spread = home.turned = false;
     home.functions.clear();
     home.computed = reading.computed && !reading.functions.empty();
     base->known = reading.functions.empty() ? initializers_.at(reading.stored) : reading.undone;
@@ -208,13 +210,16 @@ std::string Importer::module_of(const ::onnx::NodeProto& node, const NodeOrigin&
   return origin.rewritten || within ? owner : origin.module;
 }
 
-void Importer::list_parameters(OnnxImport& result) {
+void Importer::list_parameters(OnnxImport& result) const {
   const Graph& graph = result.model.graph;
   std::map<ValueId, ImportParameter*> by_value;
   result.parameters.reserve(graph.variables().size());
   for (const Variable& variable : graph.variables()) {
     if (variable.buffer) continue;
-    result.parameters.push_back({variable.path, variable.alias, graph.value(variable.value).shape});
+    result.parameters.push_back({.name = variable.path,
+                                 .file_name = variable.alias,
+                                 .shape = graph.value(variable.value).shape,
+                                 .turned = turned_.contains(variable.path)});
     by_value[variable.value] = &result.parameters.back();
   }
   for (const Node& node : graph.nodes()) {

@@ -28,6 +28,8 @@ struct Use {
 
 /// Returns whether an operator has its weights in this input.
 bool is_weight_input(const std::string& op, int input);
+/// Returns whether a node multiplies by this matrix from the right.
+bool is_right_factor(const Use& use);
 /// Returns "layer1.0" for "layer1.0.weight", and "" for "weight".
 std::string owner_of(const std::string& parameter);
 bool is_within(const std::string& module, const std::string& outer);

@@ -127,6 +127,10 @@ bool is_weight_input(const std::string& op, int input) {
   });
 }
 
+bool is_right_factor(const Use& use) {
+  return use.node->op_type() == "MatMul" && use.input == 1 && use.tensor->shape.size() == 2;
+}
+
 std::string owner_of(const std::string& parameter) {
   const size_t dot = parameter.rfind('.');
   return dot == std::string::npos ? "" : parameter.substr(0, dot);
@@ -293,6 +297,23 @@ static void note_padding_rows(ReadingWork& work) {
   }
 }
 
+/// Notes normalizations that several nodes share: here each node keeps its own statistics.
+static void note_shared_statistics(ReadingWork& work) {
+  std::map<std::string, std::vector<const ::onnx::NodeProto*>> readers;
+  for (const ::onnx::NodeProto& node : work.file.graph().node()) {
+    if (node.op_type() == "BatchNormalization" && node.input_size() > 3)
+      readers[node.input(3)].push_back(&node);
+  }
+  for (const auto& [name, nodes] : readers) {
+    if (nodes.size() < 2 || !work.initializers.contains(name)) continue;
+    const std::string& module = work.origins.at(nodes.front()).module;
+    work.result.notes.push_back(
+        (module.empty() ? describe(*nodes.front()) : module) + " is called " +
+        std::to_string(nodes.size()) +
+        " times; each call keeps its own running statistics, which evaluations use");
+  }
+}
+
 Readings find_readings(const ::onnx::ModelProto& file, const Initializers& initializers,
                        const Origins& origins, const ImportOptions& options) {
   ReadingWork work(file, initializers, origins);
@@ -305,6 +326,7 @@ Readings find_readings(const ::onnx::ModelProto& file, const Initializers& initi
   find_padding_rows(work);
   Wishes(work, options).apply();
   note_padding_rows(work);
+  note_shared_statistics(work);
   for (Use& use : work.uses) {
     if (use.reading.stored.empty()) use.reading.stored = use.stored;
     work.result.readings[{use.node, use.input}] = use.reading;

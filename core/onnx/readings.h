@@ -32,6 +32,7 @@ struct Reading {
   std::string name{};    ///< of the parameter: "layer1.0.conv1.weight"; "" if unknown
   Trains trains = Trains::no;
   bool transposed = false;  ///< transpose of the tensor that other readings of this identity read
+  bool turned = false;      ///< transpose of the parameter, which the file has in no other form
   bool computed = false;    ///< computed by the exporter, so its elements may repeat a parameter's
   bool spread = false;      ///< broadcast of the tensor of this identity
   /// Operators with which the exporter computed it from a parameter that starts as `undone`.

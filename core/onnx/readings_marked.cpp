@@ -36,6 +36,10 @@ constexpr std::array<std::string_view, 4> kPicks{"index", "embedding", "gather",
 /// Calls that take a part of a parameter or repeat it, which values that are all equal do not show.
 constexpr std::array<std::string_view, 7> kParts{"expand", "repeat", "select", "slice",
                                                  "split",  "chunk",  "unbind"};
+/// Calls whose results repeat elements, beside kPicks.
+constexpr std::array<std::string_view, 7> kRepeats{
+    "expand", "expand_as",    "repeat",          "repeat_interleave",
+    "tile",   "broadcast_to", "broadcast_in_dim"};
 /// Others after which a parameter trains as before: they move its elements or add a constant.
 constexpr std::array<std::string_view, 26> kHarmless{
     "transpose", "permute", "view",  "reshape", "unsqueeze", "squeeze",    "expand",
@@ -319,10 +323,23 @@ class Marked {
   void train(Use& use, const std::string& name) {
     work_.train(use, name);
     if (!is_folded(use)) return;
-    // Weights of two dimensions are at most transposed.
+    // A linear layer multiplies by the transpose of its weight.
+    use.reading.turned =
+        use.origin->what == "linear" && is_right_factor(use) && sources_of(use.stored).size() == 1;
+    // Weights of two dimensions are at most transposed. Others may start with equal rows, too.
     use.reading.computed =
-        !is_weight_input(use.node->op_type(), use.input) || use.tensor->shape.size() > 2;
+        (!is_weight_input(use.node->op_type(), use.input) || use.tensor->shape.size() > 2) &&
+        may_repeat(use.stored);
     if (!undo_functions(use, name)) check_fold(use, name);
+  }
+
+  bool may_repeat(const std::string& stored) const {
+    std::vector<std::string> steps = signature_.folded_from.at(stored);
+    steps.push_back(stored);
+    return std::any_of(steps.begin(), steps.end(), [](const std::string& step) {
+      const std::string call = without_number(step);
+      return is_one_of(kPicks, call) || is_one_of(kRepeats, call);
+    });
   }
 
   /// Recovers a parameter from a function of it, by its values.

@@ -74,6 +74,8 @@ class Unmarked {
     Reading& reading = use.reading;
     reading.trains = Trains::yes;
     reading.computed = numbered && !weight;
+    // TorchScript transposes the weights of linear layers that it writes as a MatMul.
+    reading.turned = work_.from_torch && numbered && is_right_factor(use);
     reading.identity = use.copy;
     if (!numbered) {
       if (work_.from_torch || has_owner(use)) reading.name = shown;

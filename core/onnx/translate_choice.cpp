@@ -75,19 +75,19 @@ void hard_max(Translation& t) {
   t.set(0, t.add("Reshape", {y}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
 }
 
-/// Computes ArgMin as ArgMax of the opposite values: -x for reals, and -1 - x for integers, because
-/// -x overflows for the smallest one.
+/// Returns values in the opposite order: -x for reals, and -1 - x for integers, because -x
+/// overflows for the smallest one.
+ValueId opposite(Translation& t) {
+  if (!t.is_index(0)) return t.add("Neg", {t.real(0)}, {}, "opposite");
+  const ValueId minus_one = t.graph().add_index_constant({}, {-1});
+  return t.add("Sub", {minus_one, t.index(0)}, {}, "opposite");
+}
+
+/// Computes ArgMin as ArgMax of the opposite values.
 void arg_min(Translation& t) {
   const int64_t axis = checked_axis(t.attributes().integer("axis", 0), t.shape(0).size(), t.what());
-  ValueId x = kNone;
-  if (t.is_index(0)) {
-    const ValueId minus_one = t.graph().add_index_constant({}, {-1});
-    x = t.add("Sub", {minus_one, t.index(0)}, {}, "opposite");
-  } else {
-    x = t.add("Neg", {t.real(0)}, {}, "opposite");
-  }
   const ValueId place =
-      t.add("ArgMax", {x},
+      t.add("ArgMax", {opposite(t)},
             {{"axis", axis},
              {"keepdims", t.attributes().integer("keepdims", 1)},
              {"select_last_index", t.attributes().integer("select_last_index", 0)}});
@@ -108,11 +108,13 @@ void top_k(Translation& t) {
     throw t.error("it picks or sorts " + std::to_string(counts[0]) + " elements, and at most " +
                   std::to_string(kMost) + " are supported");
   }
-  const ValueId x = t.real(0);
+  const ValueId x = t.any(0);
   const bool largest = t.attributes().integer("largest", 1) != 0;
-  ValueId left = largest ? x : t.add("Neg", {x}, {}, "opposite");
+  ValueId left = largest ? x : opposite(t);
   const ValueId places = counted(t, size, shape.size(), axis);
-  const ValueId gone = t.graph().add_constant(-std::numeric_limits<float>::infinity());
+  const ValueId gone = t.is_index(0)
+                           ? t.graph().add_index_constant({}, {std::numeric_limits<int32_t>::min()})
+                           : t.graph().add_constant(-std::numeric_limits<float>::infinity());
   std::vector<ValueId> picked;
   for (int64_t i = 0; i < counts[0]; ++i) {
     const std::string number = std::to_string(i);

@@ -199,7 +199,7 @@ class RowLosses {
     weights_ = t_.add("Where", {counted_, weights_, kNone}, {}, "counted_weights");
   }
 
-  /// Losses of probabilities of all classes: the mean is that of all rows, also with weights.
+  /// Losses of probabilities of all classes: the mean counts all rows alike, also with weights.
   void of_probabilities(ValueId targets) {
     ValueId products = t_.add("Mul", {targets, logs_}, {}, "products");
     if (t_.has(2)) products = t_.add("Mul", {products, t_.real(2)}, {}, "weighted");
@@ -222,7 +222,7 @@ class RowLosses {
     } else if (weights_ == kNone) {
       t_.set(0, t_.add("ReduceMean", {losses_}, all));
     } else {
-      // The quotient of means is that of sums, which could overflow.
+      // The quotient of the sums is the same, but they could overflow.
       const ValueId mean = t_.add("ReduceMean", {losses_}, all, "mean");
       t_.set(0, t_.add("Div", {mean, t_.add("ReduceMean", {weights_}, all, "share")}));
     }

@@ -8,12 +8,14 @@
 #include <optional>
 
 #include "core/data/npz.h"
+#include "core/data/tensor_file.h"
 #include "tests/cli/bad_inputs.h"
 #include "tests/onnx/network_support.h"
 
 namespace halfscope {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using Json = nlohmann::json;
 using test::Bench;
@@ -439,6 +441,32 @@ TEST(CliOnnx, TellsWhatIsWrong) {
   refused({"run", kNetwork, "--random-input", "1", "--lanes", "as_exported"}, 2,
           "as_exported is the plan of an ONNX file");
   refused({"train", "--model", "net.onnx", "--steps", "1"}, 2, "has no loss to train for");
+}
+
+// PyTorch's weight of a linear layer is the transpose of what the file has: --init reads it, and
+// --save-weights writes it, in PyTorch's form.
+TEST(CliOnnx, WeightsOfLinearLayersKeepTheFormOfPyTorch) {
+  const Bench bench;
+  test::FileBuilder file;
+  file.file().set_producer_name("pytorch");
+  file.input("x", {1, 2}).output("y").floats("onnx::MatMul_5", {2, 2}, {1, 2, 3, 4});
+  file.node("MatMul", {"x", "onnx::MatMul_5"}, {"y"}, "/fc/MatMul");
+  write_file(bench, "net.onnx", file);
+  write_npz(bench / "d.npz", {{"x", {{1, 2}, {1, 0}}}, {"targets", {{1, 2}, {0, 0}}}});
+  const Outcome saved = bench.run({"train", "--model", "net.onnx", "--loss", "mse", "--data",
+                                   "d.npz", "--lanes", "float32", "--steps", "1", "--batch", "1",
+                                   "--lr", "0", "--no-eval", "--quiet", "--save-weights", "w.npz"});
+  ASSERT_EQ(saved.code, 0) << saved.err;
+  EXPECT_THAT(read_tensors(bench / "w.npz").at("fc.weight").data, ElementsAre(1, 3, 2, 4));
+  write_npz(bench / "x.npz", {{"x", {{1, 2}, {1, 0}}}});
+  for (const bool again : {false, true}) {
+    Words words{"run",     "net.onnx", "--input", "x.npz",   "--lanes",
+                "float32", "--out",    "y.npz",   "--force", "--quiet"};
+    if (again) words.insert(words.end(), {"--init", "w.npz"});
+    const Outcome run = bench.run(words);
+    ASSERT_EQ(run.code, 0) << run.err;
+    EXPECT_THAT(read_tensors(bench / "y.npz").at("y").data, ElementsAre(1, 2));
+  }
 }
 
 // Two samples of 2 x 2 pixels and three classes; the scores are the input, a convolution by one.

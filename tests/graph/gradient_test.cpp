@@ -82,7 +82,7 @@ TEST(Gradient, OfARoundingPassesOnlyStraightThrough) {
     const std::optional<Tensor> gradient = program.gradient(0);
     EXPECT_EQ(gradient.has_value(), passes == 1);
     if (!gradient) continue;
-    // The loss of these programs is the sum of the outputs times fixed factors: that of Identity.
+    // The loss of these programs is the sum of the outputs times fixed factors, as for Identity.
     OpProgram same(float64_backend(), {"", "Identity", {real({2, 3})}});
     same.run();
     EXPECT_EQ(gradient->data, same.gradient(0)->data);

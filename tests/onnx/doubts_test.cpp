@@ -76,6 +76,21 @@ TEST(Doubts, NormalizedWeightsAreDoubtful) {
   }
 }
 
+// Rows that start equal are one row only if some call repeated it: Mamba's rates start equal.
+TEST(Doubts, EqualRowsAreOneRowOnlyIfACallRepeatedThem) {
+  for (const bool expanded : {false, true}) {
+    DynamoFile file;
+    file.input("x", {3, 2}).output("y").floats("unsqueeze_3", {3, 2}, {1, 2, 1, 2, 1, 2});
+    file.signature({"m.rates"});
+    file.folded_from("unsqueeze_3", expanded ? "['m.rates', 'expand']" : "['m.rates', 'val_1']");
+    file.node("Mul", {"x", "unsqueeze_3"}, {"y"}, "node_mul");
+    file.call("m", "mul", "", {"m.rates"});
+    const OnnxImport import = file.import();
+    ASSERT_THAT(trained(import), ElementsAre("m.rates"));
+    EXPECT_EQ(element_count(import.parameters[0].shape), expanded ? 2 : 6);
+  }
+}
+
 /// A file with one call whose arguments are written like this.
 Names doubts_of_call(const std::string& what, const std::string& arguments,
                      const std::string& trace = "") {
@@ -115,6 +130,35 @@ TEST(Doubts, ParametersInARegionWithoutGradientsAreDoubtful) {
               IsEmpty());
   EXPECT_THAT(doubts_of_call("linear", arguments, "File \"<eval_with_key>.9\", line 5, in forward"),
               ElementsAre(HasSubstr("m.weight: it is read under torch.no_grad()")));
+}
+
+// A linear layer of PyTorch multiplies by the transpose of its weight, which exporters compute.
+TEST(Doubts, TransposedWeightsAreKnown) {
+  const auto turned = [](const OnnxImport& import) {
+    Names names;
+    for (const ImportParameter& each : import.parameters) {
+      if (each.turned) names.push_back(each.name);
+    }
+    return names;
+  };
+  DynamoFile file;
+  file.input("x", {2, 3}).output("y");
+  file.floats("val_1", {3, 3}, random_values(9, 1)).floats("val_2", {3, 3}, random_values(9, 2));
+  file.signature({"a.weight", "b.w"});
+  file.folded_from("val_1", "['a.weight']");
+  file.folded_from("val_2", "['b.w']");
+  file.node("MatMul", {"x", "val_1"}, {"h"}, "node_linear");
+  file.call("a", "linear", "", {"a.weight"});
+  file.node("MatMul", {"h", "val_2"}, {"y"}, "node_matmul");
+  file.call("b", "matmul", "", {"b.w"});
+  EXPECT_THAT(turned(file.import()), ElementsAre("a.weight"));
+  ScriptFile script;
+  script.input("x", {2, 3}).output("y");
+  script.floats("onnx::MatMul_5", {3, 3}, random_values(9, 1));
+  script.floats("b.w", {3, 3}, random_values(9, 2));
+  script.node("MatMul", {"x", "onnx::MatMul_5"}, {"h"}, "/a/MatMul");
+  script.node("MatMul", {"h", "b.w"}, {"y"}, "/b/MatMul");
+  EXPECT_THAT(turned(script.import()), ElementsAre("a.weight"));
 }
 
 // A fixed matrix or filter is read where weights are.
@@ -158,6 +202,18 @@ TEST(Doubts, NormalizationsInEvalMayBeFrozen) {
   list.set_key("halfscope.parameters");
   list.set_value("n.weight\nn.bias");
   EXPECT_THAT(doubtful(file.import()), IsEmpty());
+}
+
+// PyTorch updates the statistics of a shared normalization in each call.
+TEST(Doubts, SharedNormalizationsAreNoted) {
+  ScriptFile file;
+  file.input("x", {4, 2}).output("y").floats("n.weight", {2}, random_values(2, 1));
+  for (const char* name : {"n.bias", "n.mean", "n.var"}) file.floats(name, {2}, {1, 2});
+  file.node("BatchNormalization", {"x", "n.weight", "n.bias", "n.mean", "n.var"}, {"h"},
+            "/n/BatchNormalization");
+  file.node("BatchNormalization", {"h", "n.weight", "n.bias", "n.mean", "n.var"}, {"y"},
+            "/n_1/BatchNormalization");
+  EXPECT_THAT(file.import().notes, ElementsAre(HasSubstr("n is called 2 times; each call keeps")));
 }
 
 TEST(Doubts, WeightsOfClassesDoNotTrain) {

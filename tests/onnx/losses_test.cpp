@@ -119,9 +119,10 @@ TEST(FileLosses, OfProbabilities) {
 
 TEST(FileLosses, LargestElementsInTheirOrder) {
   const Tensor x{{2, 4}, {3, 1, 4, 1, 5, 9, 2, 6}};
-  for (const bool largest : {true, false}) {
+  for (const int which : {0, 1, 2, 3}) {  // largest or smallest, of reals or of integers
+    const bool largest = which % 2 == 0;
     FileBuilder file;
-    file.input("x", {2, 4}).output("v").output("i").integers("k", {1}, {3});
+    file.input("x", {2, 4}, which < 2 ? 1 : 7).output("v").output("i").integers("k", {1}, {3});
     test::set_int(file.node("TopK", {"x", "k"}, {"v", "i"}, "top"), "largest", largest ? 1 : 0);
     const std::vector<Tensor> top =
         test::run(test::start(file.import().model, Plan{}), std::vector<Tensor>{x});
@@ -135,7 +136,7 @@ TEST(FileLosses, LargestElementsInTheirOrder) {
   }
 }
 
-// A normalization without running statistics computes those of the batch before it.
+// A normalization without running statistics computes the statistics of the batch before it.
 TEST(FileLosses, NormalizationsByComputedStatistics) {
   const Tensor x{{2, 2, 2}, random_values(8, 4)};
   const std::vector<float> scale{2.0f, -1.0f}, bias{0.5f, 0.25f};
