@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "analysis/skipped_steps.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "analysis/loss_gap.h"
 
 namespace halfscope {
@@ -49,6 +52,23 @@ bool skips_are_normal(const SkippedSteps& skipped, std::span<const StepRow> rows
   constexpr int64_t kRare = 100;
   return settled && skipped.calibration <= kLongestCalibration &&
          skipped.others <= (steps + kRare - 1) / kRare;
+}
+
+int64_t parting_step(std::span<const StepRow> rows, std::span<const StepRow> reference) {
+  constexpr size_t kBefore = 10;
+  constexpr double kSame = 0.01, kFew = 0.05;
+  const auto skips = [](const StepRow& row) { return row.skipped; };
+  const auto first = std::find_if(rows.begin(), rows.end(), skips);
+  const auto before = static_cast<size_t>(first - rows.begin());
+  const auto skipped = static_cast<double>(std::count_if(rows.begin(), rows.end(), skips));
+  if (first == rows.end() || before < kBefore || reference.size() != rows.size()) return -1;
+  if (skipped > kFew * static_cast<double>(rows.size())) return -1;
+  std::vector<double> gaps;
+  for (size_t i = 0; i < before; ++i) {
+    const double gap = std::fabs(rows[i].loss - reference[i].loss);
+    gaps.push_back(gap / std::fabs(reference[i].loss));
+  }
+  return median(std::move(gaps)) <= kSame ? first->step : -1;
 }
 
 }  // namespace halfscope

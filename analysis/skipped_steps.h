@@ -34,4 +34,9 @@ bool skips_are_normal(const SkippedSteps& skipped, std::span<const StepRow> rows
 /// steps than that needs.
 double calibration_gap(std::span<const StepRow> rows, std::span<const StepRow> reference);
 
+/// Returns the first skipped step from which on a training takes another path than its reference:
+/// at least ten steps before it have the reference's losses (within 1%, in the median), and few
+/// steps are skipped. -1 if there is none.
+int64_t parting_step(std::span<const StepRow> rows, std::span<const StepRow> reference);
+
 }  // namespace halfscope

@@ -8,6 +8,9 @@
 #include <set>
 
 #include "analysis/format_limits.h"
+#include "analysis/rules/error_source.h"
+#include "analysis/rules/loss_scale_window.h"
+#include "analysis/rules/lost_energy.h"
 #include "analysis/rules/text.h"
 #include "core/numeric/statistics/rates.h"
 #include "core/policy/policy.h"
@@ -218,27 +221,6 @@ std::optional<Suspect> clipped_at(const LaneFacts& lane, int node, int order,
                                      format_name(site.format), percent(share))};
 }
 
-/// Says which format of an operator causes its error: the first narrow one of sums, operands and
-/// outputs.
-std::string own_error_text(const LaneFacts& lane, const SiteInfo& site, const std::string& name,
-                           double error, bool sums_narrow) {
-  const std::string by = difference_by(error);
-  if (sums_narrow) {
-    return fmt::format("{} accumulates in {}, so its output differs from the exact one by {}", name,
-                       format_name(site.format), by);
-  }
-  for (const LayerInfo& layer : lane.info().layers) {
-    const bool reads_less = !full_precision(layer.read) && layer.read != site.format;
-    if (layer.path != site.path || site.phase != Phase::forward || !reads_less) continue;
-    return fmt::format(
-        "{} reads its operands in {}, so its output differs from the exact one by {}", name,
-        format_name(layer.read), by);
-  }
-  const std::string how =
-      full_precision(site.format) ? "" : " computed in " + format_name(site.format);
-  return fmt::format("{}{} differs from its exact value by {}", name, how, by);
-}
-
 /// Returns the reason for an output that is too far from the exact one.
 std::optional<Suspect> own_error(const LaneFacts& lane, int node) {
   const int order = lane.nodes()[static_cast<size_t>(node)].output_site;
@@ -309,6 +291,15 @@ std::optional<Suspect> lost_integers(const LaneFacts& lane, int node, int order)
                   site.path, short_number(static_cast<double>(stats.max_abs)),
                   format_name(site.format), short_number(end));
   return suspect;
+}
+
+/// Returns the share of a gradient's non-zero values that become 0; 0 if the gradient hardly needs
+/// them.
+double lost_share(const TensorStats& stats, const FloatFormat& format) {
+  if (stats.n == 0) return 0.0;
+  const double lost = flushed_energy_bound(stats, format);
+  const bool matters = lost > kFlushedEnergy * std::max(stats.sum_sq, lost);
+  return matters ? rates_of(stats, format).underflow : 0.0;
 }
 
 }  // namespace
@@ -441,7 +432,7 @@ std::vector<Suspect> backward_suspects(const LaneFacts& lane) {
     if (site.phase != Phase::backward || full_precision(site.format)) continue;
     const TensorStats& stats = total_of(lane, site.order);
     const SiteError* error = worst_error(lane, site.order);
-    const double share = stats.n > 0 ? rates_of(stats, site.format).underflow : 0.0;
+    const double share = lost_share(stats, site.format);
     const double local = error == nullptr ? 0.0 : local_error(*error);
     Suspect suspect{.node = lane.node_of(site.order), .site = site.order};
     if (stats.overflow > 0 && stats.n > stats.non_finite()) {
@@ -457,7 +448,7 @@ std::vector<Suspect> backward_suspects(const LaneFacts& lane) {
       suspect.mechanism = stalls ? Mechanism::stalled_sum : Mechanism::rounding;
       suspect.weight = std::min(1.0, local);
       suspect.text = own_error_text(lane, site, site.name(), local, stalls);
-    } else if (share >= 0.01) {
+    } else if (share > kFlushedShare) {
       suspect.mechanism = Mechanism::gradient_flush;
       suspect.weight = std::min(share, 0.9);
       suspect.text = fmt::format("{} underflows {}: {} of its values become 0", site.name(),

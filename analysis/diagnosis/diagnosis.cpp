@@ -220,7 +220,11 @@ class Diagnoser {
     for (const Mechanism sign : signs_of(kind)) {
       if (const Finding* finding = finding_of(sign)) return finding;
     }
-    return nullptr;
+    // Everything that is stored moves to fp32 with the weights.
+    const Finding* const worst = kind == FixKind::weights_fp32 ? worst_finding() : nullptr;
+    const std::optional<int> site =
+        worst == nullptr ? std::nullopt : lane_.run().find_site(result_.lane, worst->site);
+    return site && lane_.site(*site).role == Role::state ? worst : nullptr;
   }
 
   static bool is_about_scales(FixKind kind) {
@@ -261,8 +265,9 @@ class Diagnoser {
       result_.mechanism = mechanism_of(kind);
       finding = finding_behind(kind);
       // State that is 0 differs from state that cannot move; the rest are signs of it.
-      const bool flushed = finding != nullptr && mechanism_of(*finding) == Mechanism::flushed_state;
-      if (flushed) result_.mechanism = Mechanism::flushed_state;
+      const Mechanism shown = finding == nullptr ? Mechanism::unknown : mechanism_of(*finding);
+      const bool flushed = shown == Mechanism::flushed_state;
+      if (flushed || shown == Mechanism::forward_overflow) result_.mechanism = shown;
       if (finding == nullptr && is_about_scales(kind) && from_scales()) return true;
       if (finding == nullptr && kind == FixKind::loss_scale && from_gradients()) return true;
       if (finding == nullptr) {
@@ -302,7 +307,8 @@ class Diagnoser {
         add_root(lane_.nodes()[static_cast<size_t>(each)].path, finding.site);
       }
     }
-    if (!result_.root.empty()) return;
+    const bool is_setting = mechanism_of(finding) == Mechanism::configuration;
+    if (!result_.root.empty() || is_setting) return;
     for (const std::string& path : worst_variables(lane_)) add_root(path, "");
   }
 
@@ -388,7 +394,8 @@ class Diagnoser {
   }
 
   void judge() {
-    const bool known = result_.mechanism != Mechanism::unknown && !result_.root.empty();
+    const bool placed = !result_.root.empty() || result_.mechanism == Mechanism::configuration;
+    const bool known = result_.mechanism != Mechanism::unknown && placed;
     if (result_.verified) {
       result_.reasons.push_back(
           result_.fix.changes.size() > 1

@@ -184,6 +184,27 @@ void check_batch_norm(const Planned& planned, std::vector<Finding>& findings) {
   }
 }
 
+/// A layer keeps its weights in its own format if that contains the format of the storage.
+void check_storage(const Planned& planned, const Plan& plan, std::vector<Finding>& findings) {
+  const std::vector<Variable>& variables = planned.graph().variables();
+  if (!is_half(plan.storage) || variables.empty()) return;
+  const bool has_effect =
+      std::any_of(variables.begin(), variables.end(), [&](const Variable& variable) {
+        return planned.graph().value(variable.value).format == plan.storage;
+      });
+  if (has_effect) return;
+  const std::string format = format_name(plan.storage);
+  findings.push_back(finding(
+      "storage_without_effect", Severity::warning, "",
+      fmt::format(
+          "No weight is stored in {}, although \"storage\" asks for it. Layers that compute "
+          "in fp32 keep their weights in fp32.",
+          format),
+      fmt::format("Let the layers compute in {0}: \"default\": {{\"format\": \"{0}\"}}. Or remove "
+                  "\"storage\".",
+                  format)));
+}
+
 void check_loss(const Planned& planned, std::vector<Finding>& findings) {
   if (!planned.trains()) return;
   const ValueId loss = planned.executable().loss;
@@ -246,6 +267,7 @@ std::vector<Finding> lint_plan(const Model& model, const Plan& as_written,
   }
   if (planned.trains() && training) check_order(*training, findings);
   check_batch_norm(planned, findings);
+  check_storage(planned, plan, findings);
   check_loss(planned, findings);
   check_outputs(planned, plan, findings);
   lint::check_binary_cross_entropy(model, explained, findings);

@@ -77,7 +77,13 @@ Cause cause_in(const RunView& run, const Change& member) {
     std::optional<Suspect> found = examine(lane, static_cast<int>(node));
     if (found && (!worst || found->weight > worst->weight)) worst = std::move(found);
   }
-  if (!worst) {
+  // Gradients cannot make the loss of a batch wrong.
+  const Harm harm = harm_of(lane);
+  const bool in_forward =
+      std::any_of(harm.items.begin(), harm.items.end(), [](const HarmItem& item) {
+        return item.of == HarmItem::Of::output || item.of == HarmItem::Of::loss;
+      });
+  if (!worst && !in_forward) {
     for (Suspect& each : backward_suspects(lane)) {
       if (!is_of_member(each.node)) continue;
       worst = std::move(each);

@@ -9,6 +9,7 @@
 
 #include "analysis/format_limits.h"
 #include "analysis/proof/cost.h"
+#include "analysis/rules/loss_scale_window.h"
 #include "core/error.h"
 #include "core/ops/ops.h"
 #include "core/policy/policy.h"
@@ -286,6 +287,11 @@ class Searcher {
     constexpr double kFactor = 64.0, kMost = 0x1p24;
     const double now = static_cast<double>(steps.front().loss_scale);
     std::vector<double> scales;
+    // The scale that recorded magnitudes ask for comes first.
+    const std::optional<ScaleWindow> window = loss_scale_window(*evidence_);
+    if ((large || small) && window && window->scale > 0.0 && window->scale != now) {
+      scales.push_back(window->scale);
+    }
     for (double scale = now / kFactor, n = 0; large && scale >= 1.0 && n < 2; ++n) {
       scales.push_back(scale);
       scale /= kFactor;

@@ -180,9 +180,10 @@ class TrainingTrials final : public TrialRunner {
         : gap == 0.0     ? std::string("the loss equals fp32's")
                          : fmt::format("the loss stays within {} of fp32's", within_text(gap));
     if (explains) {
-      text += fmt::format(", {} of it because {} looked for a loss scale",
-                          percent(std::min(delay, gap)),
-                          counted(outcome.trial.calibration_skips, "skipped step"));
+      const std::string skips = counted(outcome.trial.calibration_skips, "skipped step");
+      text += delay >= gap ? fmt::format(", only because {} looked for a loss scale", skips)
+                           : fmt::format(", {} of it because {} looked for a loss scale",
+                                         percent(delay), skips);
     }
     return text;
   }

@@ -151,6 +151,8 @@ LaneReport report_lane(const RunView& run, int lane) {
     if (facts.has_loss()) {
       report.first_loss = rows.front().loss;
       report.last_loss = rows.back().loss;
+      const double end = end_loss(rows);
+      if (std::isfinite(end)) report.end_loss = end;
     }
     report.last_loss_scale = rows.back().loss_scale;
   }

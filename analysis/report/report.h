@@ -48,13 +48,14 @@ struct LaneReport {
   int64_t steps = 0, skipped = 0;
   int64_t last_skipped = -1;  ///< step of the last skipped update; -1 if none
   std::optional<double> first_loss, last_loss, last_loss_scale;  ///< empty without steps
+  std::optional<double> end_loss;  ///< median over the last fifth of the steps, if it is finite
   /// See loss_gap(); empty for the reference and without one.
   std::optional<double> loss_gap;
   /// Empty without evaluation; a lane whose loss is not finite there has no accuracy.
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;  ///< or what quality_name() says
-  std::vector<StepRow> rows;  ///< at most about kReportRows, but every skipped step
-  int64_t kept_every = 1;     ///< every kept_every-th step that was not skipped has a row
+  std::vector<StepRow> rows;            ///< at most about kReportRows, but every skipped step
+  int64_t kept_every = 1;               ///< every kept_every-th step that was not skipped has a row
   bool thinned() const noexcept { return kept_every > 1; }
 };
 

@@ -67,11 +67,19 @@ std::string health_words(const Report& report, const LaneReport& lane, bool earl
                            : "");
   }
   const char* final = report.status == RunStatus::complete ? "final loss" : "current loss";
-  const std::string loss = loss_text(*lane.last_loss);
+  std::string loss = loss_text(*lane.last_loss);
   if (reference == nullptr || !reference->last_loss) {
     return fmt::format(" is healthy{}: {} {}", so_far, final, loss);
   }
-  const std::string theirs = loss_text(*reference->last_loss);
+  std::string theirs = loss_text(*reference->last_loss);
+  // One batch says little where losses jump; the last fifth was compared.
+  constexpr double kFar = 0.1;
+  const double gap = std::fabs(*lane.last_loss - *reference->last_loss);
+  if (gap > kFar * std::fabs(*reference->last_loss) && lane.end_loss && reference->end_loss) {
+    final = "loss over the last fifth of the steps";
+    loss = loss_text(*lane.end_loss);
+    theirs = loss_text(*reference->end_loss);
+  }
   return theirs == loss
              ? fmt::format(" matches {}{}: {} {} in both", reference->name, so_far, final, loss)
              : fmt::format(" is healthy{}: {} {} ({}: {})", so_far, final, loss, reference->name,
@@ -210,13 +218,13 @@ Trouble trouble_of(const Report& report, int lane) {
   const Finding* cause = cause_of(report, lane);
   if (info.harm.items.empty()) return {cause != nullptr ? " because " + cause->mechanism : "", ""};
   const std::string& harm = info.harm.items.front().text;
-  if (cause != nullptr) return {" because " + cause->mechanism, sentence(capitalized(harm))};
   const std::optional<Diagnosis>& known = report.diagnosis;
   if (known && known->lane == lane && known->verified && !known->cause.empty() &&
-      known->mechanism != Mechanism::unknown) {
+      known->mechanism != Mechanism::unknown) {  // trials know more than rules
     return {" because " + known->cause.substr(0, known->cause.size() - 1),
             sentence(capitalized(harm))};
   }
+  if (cause != nullptr) return {" because " + cause->mechanism, sentence(capitalized(harm))};
   for (const Finding& finding : report.findings) {
     const auto unknown = finding.evidence.find("unknown_cause");
     if (finding.lane == lane && unknown != finding.evidence.end()) {

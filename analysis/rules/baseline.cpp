@@ -18,6 +18,16 @@ namespace {
 
 constexpr double kDiverged = 0.5;
 constexpr double kLearnedPart = 0.02;
+/// Batches of an untrained network differ by no more than this part of their loss.
+constexpr double kBatches = 0.1;
+/// A loss that was this many times the first one has lost whatever was learned.
+constexpr double kExploded = 100.0;
+
+bool has_exploded(std::span<const StepRow> rows) {
+  return std::any_of(rows.begin(), rows.end(), [&](const StepRow& row) {
+    return row.loss > kExploded * std::fabs(rows.front().loss);
+  });
+}
 
 size_t fifth(std::span<const StepRow> rows) {
   return std::min(rows.size(), std::max<size_t>(rows.size() / 5, 4));
@@ -81,8 +91,18 @@ double skipped_share(std::span<const StepRow> rows, std::span<const StepRow> ref
 
 bool has_learned(std::span<const StepRow> rows) {
   if (rows.empty() || !all_losses_finite(last_losses(rows))) return false;
-  const double first = std::max(median(first_losses(rows)), rows.front().loss);
-  return median(last_losses(rows)) < first - kLearnedPart * std::fabs(first);
+  // A loss that jumps up in the first steps and comes down again has won nothing.
+  const double first = rows.front().loss;
+  if (has_exploded(rows)) return median(last_losses(rows)) < first - kBatches * std::fabs(first);
+  const double start =
+      std::clamp(median(first_losses(rows)), first, first + kBatches * std::fabs(first));
+  return median(last_losses(rows)) < start - kLearnedPart * std::fabs(start);
+}
+
+bool has_risen(std::span<const StepRow> rows) {
+  if (rows.empty()) return false;
+  const double first = rows.front().loss;
+  return has_exploded(rows) || !(median(last_losses(rows)) <= first + kBatches * std::fabs(first));
 }
 
 bool has_diverged(std::span<const StepRow> rows) {

@@ -282,6 +282,21 @@ void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& find
                     .text = how + scale_text(scale) + "."};
 }
 
+/// Names the loss scale as the cause where a lower one is advised.
+void blame_scale(const LaneFacts& lane, const Course& course, const Start& start,
+                 Finding& finding) {
+  if (finding.action.text.empty() || start.row == nullptr) return;
+  const std::string scale = scale_text(start.row->loss_scale);
+  const bool starts = course.first_skipped > kCalibrationSkips;
+  finding.cause = Mechanism::loss_scale;
+  finding.mechanism = fmt::format("{}: {}",
+                                  !lane.scales_dynamically()
+                                      ? fmt::format("its loss scale of {} is too large", scale)
+                                  : starts ? "its loss scale starts far too high, at " + scale
+                                           : "its loss scale is too large at " + scale,
+                                  finding.mechanism);
+}
+
 /// Describes the updates that were skipped because a gradient overflowed.
 std::string skips_text(const Course& course, Severity severity, bool dynamic) {
   const std::string steps = counted(course.steps, "step");
@@ -389,6 +404,7 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
     finding.text = fmt::format("First non-finite value: {}. It spread through: {}. ",
                                finding.mechanism, chain);
     advise_lower_scale(lane, *start, finding);
+    blame_scale(lane, course, *start, finding);
   } else {
     finding.mechanism = fmt::format(
         "{} {}", loss_lost ? "the loss is NaN or infinite" : "the update was skipped", when);

@@ -73,7 +73,7 @@ void find_harm(const LaneFacts& lane, std::vector<Finding>& findings) {
   const Harm harm = harm_of(lane);
   if (harm.items.empty()) return;
   Finding finding = finding_of(lane, harm);
-  if (!cause_is_known(findings)) {
+  if (!cause_is_known(lane, harm, findings)) {
     const std::string unknown = "The cause was not found." + where_it_grows(lane, harm);
     finding.evidence["unknown_cause"] = unknown;
     finding.text += " " + unknown;
@@ -82,6 +82,41 @@ void find_harm(const LaneFacts& lane, std::vector<Finding>& findings) {
 }
 
 }  // namespace
+
+const char* harm_name(HarmItem::Of of) noexcept {
+  switch (of) {
+    case HarmItem::Of::output:
+      return "output";
+    case HarmItem::Of::loss:
+      return "loss";
+    case HarmItem::Of::gradient:
+      return "gradient";
+    case HarmItem::Of::weight:
+      return "weight";
+    case HarmItem::Of::average:
+      return "average";
+    case HarmItem::Of::buffer:
+      return "buffer";
+    case HarmItem::Of::training:
+      return "training";
+    case HarmItem::Of::test_loss:
+      return "test_loss";
+    case HarmItem::Of::accuracy:
+      return "accuracy";
+    case HarmItem::Of::steps:
+      return "steps";
+  }
+  return "unknown";
+}
+
+bool of_batch(const HarmItem& item) noexcept {
+  return item.of == HarmItem::Of::output || item.of == HarmItem::Of::loss ||
+         item.of == HarmItem::Of::gradient;
+}
+
+bool Harm::in_batches() const noexcept {
+  return !probed || std::any_of(items.begin(), items.end(), of_batch);
+}
 
 const Rule rule::harm{.id = "harm", .run = find_harm};
 

@@ -57,14 +57,19 @@ struct HarmItem {
     steps,  ///< all updates were skipped
   };
   Of of = Of::output;
-  std::string name{};      ///< name of the output or the variable
-  int64_t step = -1;       ///< where it first shows; -1: at the end
-  double error = 0.0;      ///< relative error; infinite if the result is not finite
-  double tolerance = 0.0;  ///< the tolerance that it exceeds
-  bool severe = false;     ///< the result is useless
-  bool unproven = false;   ///< its tolerance is a guess, because there were no twins
-  std::string text{};      ///< "its loss is NaN at the end", for a sentence about the lane
+  std::string name{};       ///< name of the output or the variable
+  int64_t step = -1;        ///< where it first shows; -1: at the end
+  double error = 0.0;       ///< relative error; infinite if the result is not finite
+  double tolerance = 0.0;   ///< the tolerance that it exceeds
+  bool severe = false;      ///< the result is useless
+  bool unproven = false;    ///< its tolerance is a guess, because there were no twins
+  bool from_start = false;  ///< of a batch: it was there before the first update of the weights
+  std::string text{};       ///< "its loss is NaN at the end", for a sentence about the lane
 };
+
+/// Returns whether the result was compared for equal weights: an output, or loss or gradient of one
+/// batch.
+bool of_batch(const HarmItem& item) noexcept;
 
 struct Harm {
   std::vector<HarmItem> items{};  ///< worst first; empty if none was found
@@ -83,6 +88,8 @@ struct Harm {
 
   bool none() const noexcept { return probed && items.empty(); }
   bool severe() const noexcept { return !items.empty() && items.front().severe; }
+  /// Returns whether a result is wrong for equal weights, or nothing was compared like that.
+  bool in_batches() const noexcept;
 };
 const char* harm_name(HarmItem::Of of) noexcept;  // "output"
 

@@ -51,7 +51,7 @@ double upper_median_of(std::vector<double> values) {
 /// All measurements of one result over the steps.
 struct Series {
   std::vector<double> errors, spreads;
-  int64_t broken = 0, n = 0, first_broken = -1, first = -1;
+  int64_t broken = 0, n = 0, first_broken = -1, first = -1, first_error = -1;
 };
 
 class Judge {
@@ -80,6 +80,10 @@ class Judge {
     }
     judge_evaluations();
     if (proof_clears(run_.proof(lane_.lane()))) believe_proof();
+    // Another path is not a useless one.
+    const bool parts = !lane_.inference() && harm_.probed && !harm_.in_batches() &&
+                       parting_step(lane_.steps(), run_.steps(reference_)) >= 0;
+    for (HarmItem& item : harm_.items) item.severe = item.severe && !(parts && is_finite(item));
     std::stable_sort(harm_.items.begin(), harm_.items.end(),
                      [](const HarmItem& a, const HarmItem& b) {
                        if (a.severe != b.severe) return a.severe;
@@ -141,19 +145,23 @@ class Judge {
       series.broken += each.broken;
       series.n += each.n;
       if (std::isnan(each.error)) continue;
+      if (series.first_error < 0) series.first_error = each.step;
       series.errors.push_back(each.error);
       series.spreads.push_back(each.spread);
     }
     std::vector<HarmItem> gradients;
+    const int64_t untrained = first_update();
     for (const auto& [key, series] : all) {
       const bool loss = key.first == Of::loss;
       if (series.broken > 0) {
+        const bool from_start = series.first_broken <= untrained;
         if (loss) {
           const int64_t step = lost_from(series.first_broken);
           add({.of = HarmItem::Of::loss,
                .step = step,
                .error = kInfinity,
                .severe = true,
+               .from_start = from_start,
                .text = fmt::format("its loss is {} {}, but float32's is finite",
                                    non_finite_word(loss_at(step)), since(step))});
         } else {
@@ -161,7 +169,8 @@ class Judge {
                                .name = key.second,
                                .step = series.first_broken,
                                .error = kInfinity,
-                               .severe = true});
+                               .severe = true,
+                               .from_start = from_start});
         }
         continue;
       }
@@ -174,13 +183,15 @@ class Judge {
       if (whole && error > doubt_from(floor, spread)) harm_.doubtful = true;
       if (!loss && key.second.empty()) gradient_spread_ = spread;
       if (error <= tolerance) continue;
-      HarmItem item{.of = loss ? HarmItem::Of::loss : HarmItem::Of::gradient,
-                    .name = key.second,
-                    .step = series.first,
-                    .error = error,
-                    .tolerance = tolerance,
-                    .severe = error >= (loss ? kSevereLoss : kSevereGradient),
-                    .text = ""};
+      HarmItem item{
+          .of = loss ? HarmItem::Of::loss : HarmItem::Of::gradient,
+          .name = key.second,
+          .step = series.first,
+          .error = error,
+          .tolerance = tolerance,
+          .severe = error >= (loss ? kSevereLoss : kSevereGradient),
+          .from_start = series.first_error <= untrained && series.errors.front() > tolerance,
+          .text = ""};
       if (loss) {
         item.text =
             "its loss on the same batch with the same weights " + difference_text(error, tolerance);
@@ -190,6 +201,15 @@ class Judge {
       }
     }
     if (!gradients.empty()) add(worst_gradient(gradients));
+  }
+
+  /// Returns the first step that changed the weights: up to its forward and backward pass they were
+  /// the initial ones.
+  int64_t first_update() const {
+    for (const StepRow& row : lane_.steps()) {
+      if (!row.skipped) return row.step;
+    }
+    return std::numeric_limits<int64_t>::max();
   }
 
   /// Returns one item that stands for all gradients.
@@ -214,6 +234,8 @@ class Judge {
                           : what + " " + difference_text(item.error, item.tolerance);
     return item;
   }
+
+  static bool is_finite(const HarmItem& item) { return std::isfinite(item.error); }
 
   /// Returns the step of the first loss that is not finite, at the latest `compared`: only some
   /// steps are compared with float32.
@@ -275,6 +297,8 @@ class Judge {
       return;
     }
     if (static_cast<int64_t>(rows.size()) < kLeastSteps) return;
+    // Where the reference learns nothing, it ends somewhere by chance. One that diverges is worse.
+    if (!has_learned(theirs) && !has_diverged(rows)) return;
     const Deviation* twins = find(Of::training);
     const double spread = twins != nullptr ? twins->spread : std::nan("");
     const bool proven = !std::isnan(spread);
@@ -303,7 +327,11 @@ class Judge {
                            : fmt::format("its loss over the last fifth of the steps {}",
                                          difference_text(gap, tolerance))});
     } else if (!proven && gap > kLossFloor) {
-      if (gap > kUnprovenGap) noisy_gap_ = gap;
+      if (gap > usual || (gap > kUnprovenGap && tolerance > usual)) {
+        lag_ = gap;
+      } else if (gap > kUnprovenGap) {
+        noisy_gap_ = gap;
+      }
       harm_.unchecked.push_back(fmt::format(
           "Its loss over the last fifth of the steps differs from float32's by {}. This run cannot "
           "show whether two correct runs differ as much.",
@@ -318,7 +346,11 @@ class Judge {
     // Twins skip nothing, so they do not show how far a correct run gets.
     const double skipped = skipped_share(lane_.steps(), run_.steps(reference_));
     const bool apart = error_of(Of::weight, "") > kApart;
-    const bool searches = skipped > 0.0 && static_cast<int64_t>(lane_.steps().size()) < kLeastSteps;
+    const std::span<const StepRow> theirs = run_.steps(reference_);
+    const bool is_short = static_cast<int64_t>(theirs.size()) < kLeastSteps;
+    const bool searches = skipped > 0.0 && is_short;
+    // The way of a reference that only gets worse is no measure.
+    const bool astray = !is_short && has_risen(theirs);
     for (const Deviation& each : deviations()) {
       if (each.of == Of::buffer) {
         if (each.broken == 0) continue;
@@ -345,7 +377,7 @@ class Judge {
             item(kInfinity, 0.0, true, what + " contains NaN or infinity, unlike in float32"));
         continue;
       }
-      if (searches || std::isnan(each.error) || std::isnan(each.ratio)) continue;
+      if (searches || astray || std::isnan(each.error) || std::isnan(each.ratio)) continue;
       // An average follows its variable: it may differ as much as that does.
       const double variable = average ? error_of(Of::weight, each.name) : std::nan("");
       const bool proven = !std::isnan(each.spread) || !std::isnan(variable);
@@ -449,6 +481,9 @@ class Judge {
       return;
     }
     if (!std::isfinite(own.accuracy) || !std::isfinite(other.accuracy)) return;
+    const std::span<const StepRow> theirs = run_.steps(reference_);
+    const bool trained = !lane_.inference() && static_cast<int64_t>(theirs.size()) >= kLeastSteps;
+    if (trained && !has_learned(theirs)) return;  // what it can do, it can by chance
     const double samples = static_cast<double>(std::max<int64_t>(run_.info().test_samples, 1));
     const double p = std::clamp(other.accuracy, 0.5 / samples, 1.0 - 0.5 / samples);
     const double chance = kChance * std::sqrt(2.0 * p * (1.0 - p) / samples);
@@ -484,12 +519,22 @@ class Judge {
                                      : harm_.unchecked.front();
     }
     if (nothing_narrowed() && !full_precision_plan(lane_.info())) {
-      return "Its plan rounds nothing in this network: every layer runs in fp32.";
+      return "Its plan rounds nothing in this network: every layer runs in fp32, and such layers "
+             "keep their weights in fp32.";
     }
     if (lane_.inference()) return "";
     if (twins_part_) {
       return "Even two float32 runs that start one ulp apart diverge completely, so losses prove "
              "nothing here.";
+    }
+    if (lag_ > 0.0) {
+      const auto rows = lane_.steps();
+      const auto skipped =
+          std::count_if(rows.begin(), rows.end(), [](const StepRow& row) { return row.skipped; });
+      return fmt::format(
+          "It skipped {} of {} while its loss scale came down from {}, and its loss is {} behind "
+          "float32's at the end. Start with a lower scale or train longer.",
+          skipped, counted(steps, "step"), scale_text(rows.front().loss_scale), percent(lag_));
     }
     if (noisy_gap_ > 0.0) {
       return fmt::format(
@@ -517,38 +562,13 @@ class Judge {
   int reference_;
   double floor_, cap_;
   bool twins_part_ = false;
-  double noisy_gap_ = 0.0;        ///< of the losses at the end, where the reference's jump about
+  double noisy_gap_ = 0.0;  ///< of the losses at the end, where the reference's jump about
+  double lag_ = 0.0;        ///< the same, where only steps are missing that looked for a loss scale
   double gradient_spread_ = 0.0;  ///< of all gradients, if measured
   Harm harm_;
 };
 
 }  // namespace
-
-const char* harm_name(HarmItem::Of of) noexcept {
-  switch (of) {
-    case HarmItem::Of::output:
-      return "output";
-    case HarmItem::Of::loss:
-      return "loss";
-    case HarmItem::Of::gradient:
-      return "gradient";
-    case HarmItem::Of::weight:
-      return "weight";
-    case HarmItem::Of::average:
-      return "average";
-    case HarmItem::Of::buffer:
-      return "buffer";
-    case HarmItem::Of::training:
-      return "training";
-    case HarmItem::Of::test_loss:
-      return "test_loss";
-    case HarmItem::Of::accuracy:
-      return "accuracy";
-    case HarmItem::Of::steps:
-      return "steps";
-  }
-  return "unknown";
-}
 
 Harm harm_of(const LaneFacts& lane) {
   if (is_reference(lane.run(), lane.lane())) return {};

@@ -35,14 +35,13 @@ std::string what_it_does(const LaneFacts& lane, const ErrorSource& source) {
     return fmt::format("{} is NaN or infinite in {}, although its operands are finite", what,
                        format);
   }
-  return fmt::format("{} computed in {} differs from its exact value by {}", what, format,
-                     difference_by(source.after));
+  return own_error_text(lane, site, what, source.after, false);
 }
 
 void find_local_error(const LaneFacts& lane, std::vector<Finding>& findings) {
-  if (cause_is_known(findings)) return;
   const Harm harm = harm_of(lane);
-  if (harm.items.empty()) return;
+  if (harm.items.empty() || cause_is_known(lane, harm, findings)) return;
+  if (!harm.in_batches()) return;  // operators that are right for equal weights are not the cause
   const std::optional<ErrorSource> source = makes_error(lane, harm);
   if (!source) return;
   const SiteInfo& site = lane.site(source->site);

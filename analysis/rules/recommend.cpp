@@ -31,12 +31,16 @@ std::string advised_name(const std::string& name) {
   return name.ends_with(kSuffix) ? name : name + kSuffix;
 }
 
-std::string sentence(const PlanEdit& edit, const LaneFacts& lane) {
+/// `of_state`: the optimizer's state is the reason for wider storage.
+std::string sentence(const PlanEdit& edit, const LaneFacts& lane, bool of_state) {
   const bool dynamic = lane.scales_dynamically();
   std::vector<std::string> parts;
   if (!edit.fp32_layers().empty())
     parts.push_back("keep " + name_list(edit.fp32_layers()) + " in fp32");
-  if (edit.has(FixKind::weights_fp32)) parts.push_back("keep fp32 master weights");
+  if (edit.has(FixKind::weights_fp32)) {
+    parts.emplace_back(of_state ? "keep fp32 master weights and optimizer state"
+                                : "keep fp32 master weights");
+  }
   if (edit.has(FixKind::buffers_on_step))
     parts.push_back("update running statistics only with the weights");
   if (edit.has(FixKind::schedule_fp32)) parts.push_back("compute the learning rate in fp32");
@@ -82,10 +86,14 @@ std::optional<Recommendation> recommend(const RunView& run, std::span<const Find
   }
   Recommendation advice{.lane = lane};
   PlanEdit& edit = advice.edit;
+  bool of_state = false;
   for (const Finding& finding : findings) {
+    const Rule* rule = rule_of(finding);
+    const bool counts = finding.lane == lane && finding.severity >= Severity::warning;
+    of_state =
+        of_state || (counts && rule != nullptr && rule->mechanism == Mechanism::flushed_state);
     // The first scale comes from the weightiest finding.
-    if (finding.lane == lane && finding.severity >= Severity::warning)
-      edit.add(finding.action.edit);
+    if (counts) edit.add(finding.action.edit);
   }
   if (edit.empty()) return std::nullopt;
   const LaneFacts facts(run, lane);
@@ -95,7 +103,7 @@ std::optional<Recommendation> recommend(const RunView& run, std::span<const Find
   Plan plan = edit.apply(plan_of(run.lane(lane)));
   if (edit.changes_plan()) plan.name = advised_name(run.lane(lane).name);
   advice.plan_json = plan_to_json(plan);
-  advice.text = sentence(edit, facts);
+  advice.text = sentence(edit, facts, of_state);
   return advice;
 }
 

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "analysis/rules/error_source.h"
 #include "analysis/rules/harm.h"
 
 namespace halfscope {
@@ -32,6 +33,19 @@ void demote_consequences(std::vector<Finding>& findings) {
       finding.severity = Severity::info;
       finding.action = {.text = root->explains};
     }
+  }
+}
+
+/// Turns findings about updates into remarks if they do not explain the worst result.
+void demote_later_faults(const LaneFacts& lane, std::vector<Finding>& findings) {
+  const Harm harm = harm_of(lane);
+  for (Finding& finding : findings) {
+    if (finding.severity < Severity::warning || may_explain(lane, harm, finding)) continue;
+    finding.severity = Severity::info;
+    finding.action.edit = {};
+    finding.text +=
+        " This is not the first problem: results are also wrong for equal weights. Fix that "
+        "first.";
   }
 }
 
@@ -102,6 +116,7 @@ std::vector<Finding> run_rules(const RunView& run) {
     std::vector<Finding> found;
     for (const Rule* rule : kRules) rule->run(facts, found);
     demote_consequences(found);
+    demote_later_faults(facts, found);
     demote_harmless(facts, found);
     sort_findings(run, lane, found);
     std::move(found.begin(), found.end(), std::back_inserter(all));

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// unsafe_buffers: running statistics that a skipped step has corrupted. A step whose gradients are
-// not finite is skipped, but where the forward pass itself updates its running means, the
-// infinities of that step stay in them and show at the next evaluation (PyTorch issues 88474 and
-// 90342).
+// unsafe_buffers: running statistics that a skipped step has corrupted, or that are larger than
+// their format's largest number. A step whose gradients are not finite is skipped, but where the
+// forward pass itself updates its running means, the infinities of that step stay in them and show
+// at the next evaluation (PyTorch issues 88474 and 90342).
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "analysis/format_limits.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 
@@ -18,6 +19,10 @@ constexpr const char* kCure =
 
 bool commits_always(const LaneInfo& lane) {
   return plan_text(lane.plan_json, "/variables/buffers") == "always";
+}
+
+bool is_buffer(const SiteInfo& site) {
+  return site.role == Role::state && site.phase == Phase::forward;
 }
 
 /// Returns skipped steps whose tensors were not recorded, as with --every N.
@@ -37,9 +42,7 @@ std::vector<int64_t> unseen_skips(const LaneFacts& lane) {
 /// Reports a risk: nothing bad was seen, but nothing was recorded.
 void suspect_unseen_skips(const LaneFacts& lane, std::vector<Finding>& findings) {
   const auto& sites = lane.info().sites;
-  const auto buffer = std::find_if(sites.begin(), sites.end(), [](const SiteInfo& site) {
-    return site.role == Role::state && site.phase == Phase::forward;
-  });
+  const auto buffer = std::find_if(sites.begin(), sites.end(), is_buffer);
   const std::vector<int64_t> steps = unseen_skips(lane);
   if (buffer == sites.end() || steps.empty()) return;
   Finding finding{.rule = "unsafe_buffers", .lane = lane.lane()};
@@ -60,13 +63,46 @@ void suspect_unseen_skips(const LaneFacts& lane, std::vector<Finding>& findings)
   findings.push_back(std::move(finding));
 }
 
+/// Reports finite statistics that do not fit their format, such as a variance above 65504.
+void find_large_buffers(const LaneFacts& lane, std::vector<Finding>& findings) {
+  std::vector<std::string> layers;
+  const SiteInfo* worst = nullptr;
+  for (const SiteInfo& site : lane.info().sites) {
+    const TensorStats& stats = lane.run().total(lane.lane(), site.order);
+    if (!is_buffer(site) || full_precision(site.format) || stats.overflow == 0) continue;
+    layers.push_back(site.path);
+    if (worst == nullptr || stats.max_abs > lane.run().total(lane.lane(), worst->order).max_abs) {
+      worst = &site;
+    }
+  }
+  if (worst == nullptr) return;
+  layers = lane.in_order(std::move(layers));
+  const double largest = lane.run().total(lane.lane(), worst->order).max_abs;
+  Finding finding{.rule = "unsafe_buffers", .lane = lane.lane()};
+  finding.severity = Severity::error;
+  finding.site = worst->name();
+  finding.layer = worst->path;
+  finding.cause = Mechanism::forward_overflow;
+  finding.mechanism = fmt::format("{} reaches {}, but the largest {} number is {}", worst->name(),
+                                  short_number(largest), format_name(worst->format),
+                                  short_number(worst->format.max_finite()));
+  finding.evidence = {{"layers", static_cast<double>(layers.size())}, {"largest", largest}};
+  finding.text = fmt::format(
+      "{}, so it becomes infinite. Training does not read it, but every evaluation does. A loss "
+      "scale does not help.",
+      finding.mechanism);
+  finding.action = keep_in_fp32(std::move(layers));
+  findings.push_back(std::move(finding));
+}
+
 void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings) {
+  find_large_buffers(lane, findings);
   if (!commits_always(lane.info())) return;
   std::vector<std::string> layers;
   int first_site = -1;
   int64_t first_step = -1;
   for (const SiteInfo& site : lane.info().sites) {
-    if (site.role != Role::state || site.phase != Phase::forward) continue;
+    if (!is_buffer(site)) continue;
     for (const RecordedStep& step : lane.recorded()) {
       if (!step.skipped || !step.is_bad(site.order)) continue;
       layers.push_back(site.path);

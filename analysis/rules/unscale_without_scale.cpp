@@ -75,6 +75,7 @@ void find_unscale_without_scale(const LaneFacts& lane, std::vector<Finding>& fin
 const Rule rule::unscale_without_scale{
     .id = "unscale_without_scale",
     .run = find_unscale_without_scale,
+    .mechanism = Mechanism::configuration,
     .explains = "Caused by the missing loss scale above. Fix that first.",
     .matters_without_harm = true,
     .of_numbers = false};

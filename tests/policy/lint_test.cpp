@@ -52,6 +52,16 @@ std::string texts(const std::vector<Finding>& findings) {
   return all;
 }
 
+TEST(PlanLint, StorageOfLayersInFp32HasNoEffect) {
+  Plan plan = preset_plan("float32").value();
+  plan.storage = kBf16;
+  const std::vector<Finding> findings = lint("mlp:784-32-10", plan);
+  ASSERT_NE(named(findings, "storage_without_effect"), nullptr) << texts(findings);
+  EXPECT_EQ(named(findings, "storage_without_effect")->severity, Severity::warning);
+  EXPECT_EQ(named(lint("mlp:784-32-10", preset_plan("bfloat16").value()), "storage_without_effect"),
+            nullptr);
+}
+
 TEST(PlanLint, PresetsInHealthySettingsHaveNoErrors) {
   for (const PresetInfo& info : presets()) {
     const std::string& preset = info.name;

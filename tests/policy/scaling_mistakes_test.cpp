@@ -77,6 +77,23 @@ TEST(ScalingMistakes, ClippingBeforeUnscalingIsSeenInTheUpdates) {
   }
 }
 
+// Adam's updates do not depend on the size of gradients. Its first moment does.
+TEST(ScalingMistakes, ClippingBeforeUnscalingIsSeenInAdamsMoments) {
+  const auto severity = [](const RunView& run) {
+    for (const Finding& finding : run_rules(run)) {
+      if (finding.rule == "clip_before_unscale") return finding.severity;
+    }
+    return Severity::info;
+  };
+  for (const char* optimizer : {"adam", "adamw:beta1=0.8"}) {
+    TrainConfig setup = training("mixed_float16", "dynamic:65536", optimizer);
+    setup.clip_norm = 1.0;
+    EXPECT_EQ(severity(record(setup)), Severity::info) << optimizer;
+    setup.clip_before_unscale = true;
+    EXPECT_EQ(severity(record(setup)), Severity::warning) << optimizer;
+  }
+}
+
 TEST(ScalingMistakes, UnscalingAloneMakesGradientsTooSmall) {
   TrainConfig setup = training("mixed_float16", "static:65536");
   const RunView right = record(setup);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Causes of harm: the operator whose own arithmetic causes it, the place where the error grows, and
-// skipped steps.
+// Causes of harm: the operator whose own arithmetic causes it, differences of rounded numbers, the
+// place where the error grows, and skipped steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include "analysis/rules/baseline.h"
 #include "analysis/rules/rules.h"
 #include "tests/report/harm_run.h"
+#include "tests/report/synthetic.h"
 
 namespace halfscope::test {
 namespace {
@@ -100,6 +101,82 @@ TEST(LocalError, IsNoneWhereTheResultsAreRight) {
   EXPECT_THAT(findings_of(run, "local_error"), IsEmpty());
 }
 
+// Weights went another way, but the operators are right.
+TEST(LocalError, IsNoCauseWhereResultsAreRightForEqualWeights) {
+  RunView run = harmed(0.001);
+  add_error(run, 0, 0.5, 0.5, 0.5);
+  run.add_deviation(
+      1,
+      {.step = 100, .of = Deviation::Of::weight, .name = "", .n = 9, .error = 0.9, .ratio = 0.4});
+  ASSERT_THAT(findings_of(run, "harm"), SizeIs(1));
+  EXPECT_THAT(findings_of(run, "local_error"), IsEmpty());
+}
+
+TEST(LocalError, NamesTheFormatThatOperandsAreReadIn) {
+  const HarmLane reads{.name = "tf32", .read_a = kTf32, .write_a = kFp32};
+  RunView run = trained_beside_float32(reads);
+  add_loss_error(run, 0.3);
+  add_error(run, 0, 0.5, 0.3, 0.3);
+  EXPECT_EQ(findings_of(run, "local_error").at(0).mechanism,
+            "a reads its operands in tf32, so its output differs from the exact one by 30%");
+}
+
+/// Adds statistics of an output with numbers of this size to both lanes.
+void add_size(RunView& run, int site, double size, int64_t subnormal = 0) {
+  TensorStats stats{.n = 4, .subnormal = subnormal, .max_abs = static_cast<float>(size)};
+  stats.sum_sq = 4.0 * size * size;
+  for (int lane = 0; lane < 2; ++lane) run.add_window(lane, site, {.step = 0, .stats = stats});
+}
+
+TEST(LocalError, SaysThatNumbersAreSubnormal) {
+  RunView run = harmed();
+  add_error(run, 0, 0.5, 0.3, 0.3);
+  add_size(run, 0, 1e-6, 3);
+  EXPECT_THAT(findings_of(run, "local_error").at(0).mechanism,
+              HasSubstr("75% of its numbers are subnormal, with few bits"));
+}
+
+/// a writes numbers `times` as large as the result of b, which subtracts something from them and is
+/// wrong by `error`.
+RunView subtracting(double times, double error, const char* op = "Sub") {
+  RunInfo info = trained_beside_float32(kFp16Lane).info();
+  for (LaneInfo& lane : info.lanes) lane.layers[1].op = op;
+  RunView run(std::move(info), RunStatus::complete);
+  for (int64_t step = 0; step < 100; ++step) {
+    for (int lane = 0; lane < 2; ++lane) {
+      run.add_step(lane, {.step = step, .loss = falling_loss(step)});
+    }
+  }
+  add_loss_error(run, 0.3);
+  add_size(run, 0, times);
+  add_size(run, 1, 1.0);
+  add_error(run, 0, 2e-4, 2e-4, 2e-4);
+  add_error(run, 1, error, 0.0, 0.0);
+  return run;
+}
+
+TEST(Cancellation, NamesTheNumbersThatWereRoundedBefore) {
+  const std::vector<Finding> found = findings_of(subtracting(1000.0, 0.2), "cancellation");
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].layer, "a");
+  EXPECT_EQ(found[0].severity, Severity::error);
+  EXPECT_EQ(found[0].mechanism,
+            "a rounds its output to fp16, and b cancels most of it: the result is 1000 times "
+            "smaller");
+  EXPECT_THAT(found[0].action.edit.fp32_layers(), testing::ElementsAre("a", "b"));
+  EXPECT_THAT(findings_of(subtracting(1000.0, 0.2), "harm").at(0).text,
+              testing::Not(HasSubstr("not found")));
+}
+
+TEST(Cancellation, NeedsADifferenceAndARoundingThatExplainsTheError) {
+  EXPECT_THAT(findings_of(subtracting(7.0, 0.2), "cancellation"), IsEmpty());
+  EXPECT_THAT(findings_of(subtracting(1000.0, 0.2, "Mul"), "cancellation"), IsEmpty());
+  // 0.4 * 1000 / 2^11 is 20%, less than three tenths of 70%.
+  EXPECT_THAT(findings_of(subtracting(1000.0, 0.7), "cancellation"), IsEmpty());
+  EXPECT_THAT(findings_of(subtracting(1000.0, 0.05), "cancellation"), IsEmpty())
+      << "the harm is much larger";
+}
+
 TEST(UnknownCause, SaysWhereTheErrorGrows) {
   EXPECT_THAT(findings_of(harmed(), "harm").at(0).text, EndsWith("The cause was not found."));
   RunView run = harmed();
@@ -159,6 +236,68 @@ TEST(SkippedSteps, ExplainNothingWhereTheyAreFewOrHarmIsElsewhere) {
   EXPECT_THAT(findings_of(far, "skipped_steps"), IsEmpty()) << "5% of the way is not 60%";
   EXPECT_THAT(findings_of(skipping(5, 100, 1.65), "skipped_steps"), IsEmpty())
       << "float32's loss was 1.49 times as large 20 steps before the end";
+}
+
+/// Step 60 has a gradient 30 times as large as others. The lane skips it and goes another way.
+RunView parting(double before) {
+  RunInfo info;
+  info.steps_planned = 100;
+  info.lanes = {harm_lane_info(kReferenceLane), harm_lane_info(kFp16Lane)};
+  info.lanes[1].loss_scale = "dynamic:65536";
+  RunView run(std::move(info), RunStatus::complete);
+  for (int64_t step = 0; step < 100; ++step) {
+    const double norm = step == 60 ? 30.0 : 1.0;
+    run.add_step(
+        0, {.step = step, .loss = falling_loss(step), .learning_rate = 0.1, .grad_norm = norm});
+    run.add_step(1, {.step = step,
+                     .loss = (step <= 60 ? before : 1.5) * falling_loss(step),
+                     .loss_scale = step <= 60 ? 65536.0 : 32768.0,
+                     .learning_rate = 0.1,
+                     .skipped = step == 60,
+                     .grad_norm = norm});
+  }
+  run.add_deviation(1,
+                    {.step = 0, .of = Deviation::Of::loss, .n = 1, .error = 0.0, .spread = 0.001});
+  run.add_deviation(
+      1,
+      {.step = 100, .of = Deviation::Of::weight, .name = "", .n = 9, .error = 0.9, .ratio = 0.4});
+  return run;
+}
+
+TEST(SkippedSteps, PartTrainingsAtASpikeThatFp32Takes) {
+  const RunView run = parting(1.0);
+  const std::vector<Finding> found = findings_of(run, "skipped_steps");
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].step, 60);
+  EXPECT_EQ(found[0].severity, Severity::warning) << "another way, not a useless one";
+  EXPECT_EQ(found[0].mechanism,
+            "it skips step 60, whose gradient overflows at loss scale 65536 (2^16) and is 30 times "
+            "as large as usual");
+  EXPECT_THAT(found[0].action.text, HasSubstr("Clip the norm of the gradients"));
+  EXPECT_EQ(findings_of(run, "harm").at(0).severity, Severity::warning);
+  EXPECT_THAT(findings_of(parting(1.1), "skipped_steps"), IsEmpty())
+      << "the losses differ before the step";
+}
+
+// The same numbers: weights that stand still, and a loss that is wrong for equal weights.
+TEST(LostUpdates, DoNotExplainALossThatIsWrongForEqualWeights) {
+  RunSpec spec = healthy_spec();
+  spec.lanes[1].storage = kFp16;
+  spec.lanes[1].update = -18.0;
+  const auto severity = [&](double loss, double moved) {
+    RunView run = make_run(spec);
+    add_loss_error(run, loss);
+    run.add_deviation(
+        1,
+        {.step = 20, .of = Deviation::Of::weight, .n = 10, .error = 1.0 - moved, .ratio = moved});
+    return findings_of(run, "lost_updates").at(0);
+  };
+  EXPECT_EQ(severity(0.0, 0.2).severity, Severity::warning);
+  EXPECT_EQ(severity(0.011, 0.2).severity, Severity::warning) << "the weights are further off";
+  const Finding finding = severity(0.5, 0.2);
+  EXPECT_EQ(finding.severity, Severity::info);
+  EXPECT_TRUE(finding.action.edit.empty());
+  EXPECT_THAT(finding.text, HasSubstr("This is not the first problem"));
 }
 
 TEST(SkippedShare, IsTheLargerOfStepsAndGradients) {

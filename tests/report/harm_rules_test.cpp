@@ -209,6 +209,12 @@ TEST(Baseline, LearnsIfTheLossEndsTwoPercentLower) {
   EXPECT_FALSE(has_learned({}));
   EXPECT_FALSE(has_diverged(rows(2.9)));
   EXPECT_TRUE(has_diverged(rows(3.1)));
+  // It jumps up at once and comes down to where it was.
+  std::vector<StepRow> spike = rows(2.3);
+  for (size_t i = 1; i < 30; ++i) spike[i].loss = 5.0;
+  EXPECT_FALSE(has_learned(spike));
+  EXPECT_TRUE(has_risen(spike));
+  EXPECT_FALSE(has_risen(rows(2.1)));
   EXPECT_EQ(first_losses(rows(1.0)), std::vector<double>(8, 2.0));
   EXPECT_EQ(last_losses(rows(1.0)), std::vector<double>(8, 1.0));
 }

@@ -274,6 +274,25 @@ TEST(Harm, ScatterOfTheReferenceExcusesAGap) {
   EXPECT_TRUE(harm_in(harm_training({{kReferenceLane, noisy}, {kFp16Lane, own}})).items.empty());
 }
 
+// A learning rate that is too large: both trainings end anywhere.
+TEST(Harm, AReferenceThatOnlyGetsWorseIsNoMeasure) {
+  const auto rises_to = [](double end) {
+    return [end](int64_t step) { return step == 0 ? 2.3 : end; };
+  };
+  const auto harm = [&](double reference, double own) {
+    RunView run =
+        harm_training({{kReferenceLane, rises_to(reference)}, {kFp16Lane, rises_to(own)}});
+    run.add_deviation(1, {.step = 100, .of = Of::weight, .n = 9, .error = 0.9, .ratio = 0.3});
+    run.add_eval(0, {.step = 100, .loss = reference, .accuracy = 0.162});
+    run.add_eval(1, {.step = 100, .loss = own, .accuracy = 0.1});
+    return harm_in(run);
+  };
+  EXPECT_THAT(harm(2.7, 3.1).items, IsEmpty());
+  EXPECT_THAT(harm(2.7, 3.1).inconclusive, HasSubstr("did not learn"));
+  EXPECT_FALSE(harm(2.7, 300.0).items.empty()) << "that is still worse";
+  EXPECT_FALSE(harm(1.0, 1.5).items.empty()) << "this one learns";
+}
+
 TEST(Harm, ALaneThatDoesNotLearnIsBroken) {
   const Harm harm = harm_in(
       harm_training({{kReferenceLane, falling_loss}, {kFp16Lane, [](int64_t) { return 2.3; }}}));

@@ -182,7 +182,8 @@ TEST(OptimizerState, ConsequencesAreDemotedAndWhatCameBeforeIsNot) {
 }
 
 /// A lane with a running mean that ends as its plan lets it.
-RunView buffers(const std::string& commit, bool skipped, const TensorStats& mean) {
+RunView buffers(const std::string& commit, bool skipped, const TensorStats& mean,
+                const FloatFormat& format = kFp32) {
   RunInfo info = make_run(healthy_spec()).info();
   LaneInfo& lane = info.lanes[1];
   auto plan = nlohmann::ordered_json::parse(lane.plan_json);
@@ -193,7 +194,7 @@ RunView buffers(const std::string& commit, bool skipped, const TensorStats& mean
                 .role = Role::state,
                 .phase = Phase::forward,
                 .op = "BatchNormalization",
-                .format = kFp32,
+                .format = format,
                 .shape = {4}};
   site.order = static_cast<int>(lane.sites.size());
   lane.sites.push_back(site);
@@ -223,6 +224,19 @@ TEST(UnsafeBuffers, ASkippedStepLeavesItsInfinities) {
   EXPECT_TRUE(of_rule(buffers("always", false, spoiled), "unsafe_buffers").empty())
       << "no step was skipped: the loss tells";
   EXPECT_TRUE(of_rule(buffers("always", true, kFine), "unsafe_buffers").empty());
+}
+
+// A variance of 250,000 in fp16. No step is skipped, and training does not read it.
+TEST(UnsafeBuffers, StatisticsAreLargerThanTheirFormat) {
+  const TensorStats large{.n = 4, .overflow = 2, .max_abs = 250000.0f};
+  const auto found = of_rule(buffers("", false, large, kFp16), "unsafe_buffers");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].severity, Severity::error);
+  EXPECT_EQ(found[0].cause, Mechanism::forward_overflow);
+  EXPECT_EQ(found[0].mechanism,
+            "conv2.running_mean reaches 250000, but the largest fp16 number is 65504");
+  EXPECT_THAT(found[0].action.edit.fp32_layers(), ElementsAre("conv2"));
+  EXPECT_TRUE(of_rule(buffers("", false, kFine, kFp16), "unsafe_buffers").empty());
 }
 
 TEST(UnsafeBuffers, ASkippedStepThatNobodyRecordedIsSuspect) {
