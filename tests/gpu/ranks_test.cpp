@@ -42,13 +42,6 @@ TrainConfig training(const Recipe& recipe) {
   return setup;
 }
 
-/// Expects that the first step was skipped and the last one was not.
-void expect_recovery(const std::vector<StepRow>& steps) {
-  ASSERT_FALSE(steps.empty());
-  EXPECT_TRUE(steps.front().skipped);
-  EXPECT_FALSE(steps.back().skipped);
-}
-
 TEST_P(Ranks, OfProcessesTrainWithTheBitsOfTheSimulation) {
   for (const Recipe& recipe : kRecipes) {
     for (const int ranks : {2, 3, 4}) {

@@ -94,10 +94,16 @@ inline void expect_same_events(const RankCollector& a, const RankCollector& b) {
   EXPECT_EQ(a.seen.ends, b.seen.ends);
 }
 
+/// Expects that the first step was skipped and the last one was not.
+inline void expect_recovery(const std::vector<StepRow>& steps) {
+  ASSERT_FALSE(steps.empty());
+  EXPECT_TRUE(steps.front().skipped);
+  EXPECT_FALSE(steps.back().skipped);
+}
+
 /// Compares a training of processes, on every rank, with ranks that the emulator simulates. Returns
-/// the steps of the first lane.
-/// `backend` runs the lanes of the processes that are not in double; null: the emulator does. Each
-/// thread calls `prepare` before its training.
+/// the steps of the first lane. `backend` runs the lanes of the processes that are not in double;
+/// null: the emulator does. Each thread calls `prepare` before its training.
 inline std::vector<StepRow> expect_simulated(TrainConfig config, int ranks, const Dataset& data,
                                              const Backend* backend = nullptr,
                                              const std::function<void(Exchange&)>& prepare = {}) {
