@@ -220,7 +220,9 @@ Trouble trouble_of(const Report& report, int lane) {
   const std::string& harm = info.harm.items.front().text;
   const std::optional<Diagnosis>& known = report.diagnosis;
   if (known && known->lane == lane && known->verified && !known->cause.empty() &&
-      known->mechanism != Mechanism::unknown) {  // trials know more than rules
+      known->mechanism != Mechanism::unknown &&
+      (cause == nullptr || known->cause != sentence(mechanism_text(known->mechanism)))) {
+    // Trials know more than rules, unless they only know which kind of change helps.
     return {" because " + known->cause.substr(0, known->cause.size() - 1),
             sentence(capitalized(harm))};
   }

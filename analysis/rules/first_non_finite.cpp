@@ -285,7 +285,9 @@ void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& find
 /// Names the loss scale as the cause where a lower one is advised.
 void blame_scale(const LaneFacts& lane, const Course& course, const Start& start,
                  Finding& finding) {
-  if (finding.action.text.empty() || start.row == nullptr) return;
+  if (finding.action.text.empty() || start.row == nullptr || start.record == nullptr) return;
+  // Updates do not depend on the scale, and infinite gradients may come from the operators.
+  if (!start.record->gradients_overflow || lane.site(start.site).phase != Phase::backward) return;
   const std::string scale = scale_text(start.row->loss_scale);
   const bool starts = course.first_skipped > kCalibrationSkips;
   finding.cause = Mechanism::loss_scale;
