@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <functional>
@@ -94,11 +95,13 @@ inline void expect_same_events(const RankCollector& a, const RankCollector& b) {
   EXPECT_EQ(a.seen.ends, b.seen.ends);
 }
 
-/// Expects that the first step was skipped and the last one was not.
+/// Expects that the first step was skipped and a later one was not.
 inline void expect_recovery(const std::vector<StepRow>& steps) {
   ASSERT_FALSE(steps.empty());
   EXPECT_TRUE(steps.front().skipped);
-  EXPECT_FALSE(steps.back().skipped);
+  EXPECT_TRUE(std::any_of(steps.begin(), steps.end(), [](const StepRow& row) {
+    return !row.skipped;
+  })) << "no step updates the weights, so nothing was compared";
 }
 
 /// Compares a training of processes, on every rank, with ranks that the emulator simulates. Returns
