@@ -58,7 +58,8 @@ bool may_explain(const LaneFacts& lane, const Harm& harm, const Finding& finding
   if (finding.cause == Mechanism::loss_scale && std::isfinite(worst.error)) return false;
   const std::optional<int> site = lane.run().find_site(lane.lane(), finding.site);
   if (!site || lane.site(*site).phase != Phase::update) return true;
-  // Weights that stand still change no result for equal weights; wrong ones may, later.
+  // Lost updates cannot make a result wrong that is compared at equal weights. Weights that were
+  // updated wrongly can, after the first update.
   const Rule* rule = rule_of(finding);
   const bool stands_still = rule != nullptr && rule->mechanism == Mechanism::lost_update;
   if (!stands_still && !worst.from_start) return true;

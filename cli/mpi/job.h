@@ -53,7 +53,7 @@ std::string rank_prefix();
 /// they have the same errors, which the first one prints.
 bool is_first_process();
 
-/// Returns the number of this process among those of its job on the same computer, from 0 on.
+/// Returns which process of the job this is on its computer, counted from 0.
 int local_rank();
 
 /// Returns how many threads a process of a job should use: its processors, divided among the

@@ -155,7 +155,8 @@ class Trainer {
   void check_exchange() const;
   void check_feed(const Executable& executable) const;
   int64_t test_samples() const;
-  std::map<std::string, double> setup() const;
+  /// `done`: steps whose learning rates must be the same.
+  std::map<std::string, double> setup(int64_t done) const;
   int64_t parts() const { return config_.ranks * config_.micro_batches; }
   void make_queue(Lane& lane) const;
   void run_rank(Lane& lane, int64_t step, int64_t rank, std::span<const int64_t> indices,

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/near_miss.h"
+#include "core/number_text.h"
 #include "core/ops/ops.h"
 #include "core/policy/policy.h"
 #include "core/train/trainer.h"
@@ -56,7 +57,7 @@ std::string replica_name(const std::string& lane, size_t rank) {
 
 }  // namespace
 
-std::map<std::string, double> Trainer::setup() const {
+std::map<std::string, double> Trainer::setup(int64_t done) const {
   std::map<std::string, double> setup{
       {"batch", static_cast<double>(config_.batch)},
       {"micro_batches", static_cast<double>(config_.micro_batches)},
@@ -66,11 +67,17 @@ std::map<std::string, double> Trainer::setup() const {
   setup["model"] = text_hash(config_.model);
   setup["data"] = text_hash(data_.name);
   setup["optimizer"] = text_hash(optimizer_text(config_.optimizer));
-  for (const ParameterGroup& group : config_.groups) {
-    setup["group," + parameter_group_text(group)] = 1.0;
+  std::string groups;
+  for (const ParameterGroup& group : config_.groups) groups += parameter_group_text(group) + '\n';
+  if (!groups.empty()) setup["param_group"] = text_hash(groups);
+  std::string schedule = schedule_text(config_.schedule);
+  if (config_.schedule.kind == Schedule::Kind::file) {  // the file may have moved, or become longer
+    schedule.clear();
+    for (int64_t step = 0; step < done; ++step) {
+      schedule += number_text(config_.schedule.rates[static_cast<size_t>(step)]) + '\n';
+    }
   }
-  setup["schedule"] = text_hash(schedule_text(config_.schedule));
-  // Rates after the last step may be missing, or not decided yet.
+  setup["schedule"] = text_hash(schedule);
   setup["clip_norm"] = config_.clip_norm;
   if (config_.clip_before_unscale) setup["clip_before_unscale"] = 1.0;
   if (config_.unscale_only) setup["unscale_only"] = 1.0;
@@ -106,7 +113,7 @@ Checkpoint Trainer::checkpoint() const {
   Checkpoint result;
   result.step = step_;
   result.stale_evaluations = stale_evaluations_;
-  result.setup = setup();
+  result.setup = setup(step_);
   for (size_t i = 0; i < lanes_.size(); ++i) {
     const Lane& lane = whole_lane(static_cast<int>(i));
     LaneCheckpoint& saved = result.lanes[lane.config.name()];
@@ -149,8 +156,8 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     throw usage_error("the checkpoint has no lane '" + name + "'",
                       "use its lanes: " + comma_list(names));
   }
-  std::map<std::string, double> wanted = setup();
-  for (const char* key : {"ranks", "reduce"}) {  // kept for several ranks only
+  std::map<std::string, double> wanted = setup(checkpoint.step);
+  for (const char* key : {"ranks", "reduce", "param_group"}) {  // kept only where there are any
     if (checkpoint.setup.contains(key)) wanted.try_emplace(key, 0.0);
   }
   for (const auto& [key, value] : wanted) {

@@ -38,7 +38,7 @@ struct RankRow {
   }
 };
 
-/// Item: element i of the mean, as reduce_rows() computes it. `additions` are those of chunk 0; a
+/// Item: element i of the mean, as reduce_rows() computes it. `additions` belong to chunk 0; a
 /// ring's other chunks move each rank on by the number of the chunk.
 template <class T>
 struct RankMean {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 
@@ -100,6 +101,48 @@ TEST(ParameterGroups, AGroupWithoutTrainedWeightsIsRefused) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     EXPECT_NE(std::string(error.what()).find("'fc4.*' matches no weight"), std::string::npos);
   }
+}
+
+/// Resumes a training of `first` after one step with the settings of `second`; returns what was
+/// wrong.
+std::string resumed(const TrainConfig& first, const TrainConfig& second) {
+  Collector seen;
+  const std::atomic<bool> never{false};
+  Trainer before(first, data());
+  before.run(&seen, {}, never);
+  Trainer after(second, data());
+  try {
+    after.resume(before.checkpoint());
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ParameterGroups, AResumedTrainingMustHaveTheSame) {
+  TrainConfig plain = one_step("sgd");
+  TrainConfig grouped = plain, other = plain;
+  grouped.groups = {parse_parameter_group("fc1.*:lr=0.25")};
+  other.groups = {parse_parameter_group("fc1.*:lr=0.5")};
+  EXPECT_EQ(resumed(grouped, grouped), "");
+  for (const auto& [first, second] :
+       {std::pair(&grouped, &plain), std::pair(&plain, &grouped), std::pair(&grouped, &other)}) {
+    EXPECT_EQ(resumed(*first, *second),
+              "the checkpoint was made with another value of param_group");
+  }
+}
+
+TEST(ParameterGroups, AResumedTrainingMustHaveHadTheSameRates) {
+  TrainConfig first = one_step("sgd");
+  first.schedule = parse_schedule("file:a.npy");
+  first.schedule.rates = {0.5};
+  TrainConfig longer = first, other = first;
+  longer.steps = 2;
+  longer.schedule.file = "b.npy";
+  longer.schedule.rates = {0.5, 0.25};
+  other.schedule.rates = {0.25};
+  EXPECT_EQ(resumed(first, longer), "");
+  EXPECT_EQ(resumed(first, other), "the checkpoint was made with another value of schedule");
 }
 
 // The first momentum is g, so the first step goes 1 + momentum times as far; torch.optim.SGD.

@@ -76,8 +76,8 @@ void check_argument(T argument, Pointers& memory) {
 
 /// The device has so much memory from now on; HALFSCOPE_SIMULATED_MEMORY says it from the start.
 void limit_memory(int64_t bytes);
-/// The runtime lists so many devices from now on, which all share this one's memory;
-/// HALFSCOPE_SIMULATED_DEVICES says it from the start.
+/// Makes the runtime list `count` devices, which share one memory. HALFSCOPE_SIMULATED_DEVICES does
+/// so from the start.
 void list_devices(int count);
 /// Makes every call fail after this many more launches. HALFSCOPE_SIMULATED_LOST_AFTER does so from
 /// the start.

@@ -76,7 +76,7 @@ bool move_on(Flow& flow) {
   return true;
 }
 
-/// Runs all flows; those of one socket and direction one after the other.
+/// Runs all flows. Two flows in the same direction of a socket run one after the other.
 bool run(std::vector<Flow>& flows) {
   for (;;) {
     std::vector<pollfd> waits;
