@@ -337,20 +337,6 @@ int64_t expect_whole_steps(const RunView& run) {
   return steps;
 }
 
-TemporaryFolder::TemporaryFolder() : TemporaryFolder(fs::temp_directory_path()) {}
-
-TemporaryFolder::TemporaryFolder(const fs::path& parent) {
-  std::string name = (parent / "halfscope-XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp " + name);
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  fs::permissions(path_, fs::perms::owner_all, ignored);
-  fs::remove_all(path_, ignored);
-}
-
 int in_child(const std::function<int()>& work) {
   const pid_t child = ::fork();
   if (child < 0) throw std::runtime_error("fork failed");

@@ -10,6 +10,7 @@
 
 #include "analysis/run_view.h"
 #include "core/observe/recording.h"
+#include "tests/temporary_folder.h"
 
 namespace halfscope::test {
 
@@ -41,21 +42,6 @@ void expect_same_run(const RunView& actual, const RunView& expected);
 /// Expects that all lanes have the same steps 0, 1, ... with all rows as sent by send_steps.
 /// Returns the number of steps.
 int64_t expect_whole_steps(const RunView& run);
-
-/// A temporary folder that is removed with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  explicit TemporaryFolder(const std::filesystem::path& parent);
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// Runs `work` in a forked process and returns what it returns; 1000 + signal if it was killed,
 /// 2000 if an exception left it.

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -18,32 +17,11 @@
 #include <vector>
 
 #include "core/error.h"
+#include "tests/temporary_folder.h"
 
 namespace halfscope::test {
 
 using Bytes = std::vector<uint8_t>;
-
-/// A temporary folder for the running test, removed at its end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    const testing::TestInfo& info = *testing::UnitTest::GetInstance()->current_test_info();
-    path_ = std::filesystem::path(testing::TempDir()) /
-            ("halfscope_" + std::string(info.test_suite_name()) + "_" + info.name() + "_" +
-             std::to_string(getpid()));  // two builds may be tested at the same time
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline void write_bytes(const std::filesystem::path& file, const Bytes& bytes) {
   std::ofstream stream(file, std::ios::binary | std::ios::trunc);

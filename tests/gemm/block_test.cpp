@@ -10,12 +10,12 @@
 #include "core/numeric/sums/accumulate.h"
 #include "emulation/gemm/block_product.h"
 #include "tests/gemm/oracles.h"
+#include "tests/special_values.h"
 
 namespace halfscope::testing {
 namespace {
 
 using Floats = std::vector<float>;
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 struct Product {
   int64_t m, n, k;

@@ -16,6 +16,7 @@
 #include "core/bodies/scaling.h"
 #include "core/ops/movement.h"
 #include "core/ops/ops.h"
+#include "tests/special_values.h"
 
 namespace halfscope {
 namespace {
@@ -23,9 +24,6 @@ namespace {
 using testing::ElementsAre;
 using Ints = std::vector<int32_t>;
 using Reals = std::vector<float>;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 TEST(Bodies, Arithmetic) {
   EXPECT_EQ(AddOp{}(1.5f, 2.0f), 3.5f);
@@ -63,7 +61,7 @@ TEST(Bodies, DeliveredResultsAreDrawnOnce) {
     EXPECT_EQ(stochastic(sign * 16777217.0, kFirst, 32), static_cast<float>(sign * 16908288.0));
     EXPECT_EQ(stochastic(sign * 16777217.0, kFirst - 1, 32), static_cast<float>(sign * 16777216.0));
     // Far beyond the largest number no draw stays there.
-    EXPECT_EQ(stochastic(sign * 1e60, 0, 8), static_cast<float>(sign) * kInfinity);
+    EXPECT_EQ(stochastic(sign * 1e60, 0, 8), static_cast<float>(sign) * kInf);
     // A quarter of the smallest subnormal number of bf16, 2^-133, and 2^-22 of it.
     EXPECT_EQ(stochastic(sign * 0x1p-135, 6, 3), static_cast<float>(sign * 0x1p-133));
     EXPECT_EQ(stochastic(sign * 0x1p-135, 5, 3), 0.0f);
@@ -100,7 +98,7 @@ TEST(Bodies, ComparisonsAndLogic) {
 
 TEST(Bodies, PositionsOfTheLargest) {
   // Lines along axis 1 of [2, 4, 2].
-  const Reals x{1, kNan, 5, 2, 5, kNan, -1, 9, -3, 0, -2, -0.0f, -2, kInfinity, -9, kNan};
+  const Reals x{1, kNan, 5, 2, 5, kNan, -1, 9, -3, 0, -2, -0.0f, -2, kInf, -9, kNan};
   const AxisLines lines{.count = 4, .size = 4, .stride = 2};
   for (const bool last : {false, true}) {
     Ints y(4, -1);
@@ -134,7 +132,7 @@ TEST(Bodies, IndicesAndReals) {
   for (int64_t i = 0; i < 4; ++i) to_real(i);
   EXPECT_THAT(reals, ElementsAre(0.0f, -7.0f, 2049.0f, 16777216.0f));
 
-  const Reals x{1.9f, -1.9f, -0.5f, 4e9f, -4e9f, kNan, kInfinity};
+  const Reals x{1.9f, -1.9f, -0.5f, 4e9f, -4e9f, kNan, kInf};
   Ints y(7);
   const RealToIndex<const float*> to_index{x.data(), y.data()};
   for (int64_t i = 0; i < 7; ++i) to_index(i);
@@ -198,7 +196,7 @@ TEST(Bodies, WindowsOfPools) {
             if (place < 0) continue;
             inside.push_back(place);
             const float x = plane[static_cast<size_t>(place)];
-            const float best = largest < 0 ? -kInfinity : plane[static_cast<size_t>(largest)];
+            const float best = largest < 0 ? -kInf : plane[static_cast<size_t>(largest)];
             if (largest < 0 || std::isnan(x) || x > best) largest = place;
           }
           s.for_window(p, q, [&](int64_t place) { visited.push_back(place); });
@@ -286,7 +284,7 @@ TEST(Bodies, StateOfDelayedScaling) {
   EXPECT_THAT(moved({64, 0, 7, 1, 1}, 1, max, 0), ElementsAre(448, 1, 1, 1, 1));
   // An unusable amax leaves the scale unchanged, or at 1. An invalid position counts as the first.
   EXPECT_THAT(moved({64, 1, 0, 0, 0}, 0, max, 0), ElementsAre(64, 2, 0, 0, 0));
-  EXPECT_THAT(moved({-1, 1, 0, 0, 0}, kInfinity, max, 0), ElementsAre(1, 2, 0, kInfinity, 0));
+  EXPECT_THAT(moved({-1, 1, 0, 0, 0}, kInf, max, 0), ElementsAre(1, 2, 0, kInf, 0));
   EXPECT_THAT(moved({64, kNan, 0, 0, 0}, 7, max, 0), ElementsAre(64, 1, 7, 0, 0));
   EXPECT_THAT(moved({64, 3, 0, 0, 0}, 7, max, 0), ElementsAre(64, 1, 7, 0, 0));
 }

@@ -17,15 +17,15 @@
 namespace halfscope {
 namespace {
 
-constexpr int64_t kRows = 400, kColumns = 250;
+constexpr int64_t kMaskRows = 400, kMaskColumns = 250;
 constexpr double kRatio = 0.3;
 
 /// scaled = input * weight (of ones), two dropouts of it, and the mean of their sum as the loss.
 Model model() {
   Model model;
   Graph& graph = model.graph;
-  model.input = graph.add_input("input", {kRows, kColumns});
-  const ValueId w = graph.add_variable("scaled.weight", {kColumns}, {});
+  model.input = graph.add_input("input", {kMaskRows, kMaskColumns});
+  const ValueId w = graph.add_variable("scaled.weight", {kMaskColumns}, {});
   const ValueId x = graph.add1("Mul", "scaled", {model.input, w});
   const auto drop = [&](const std::string& path) {
     return graph.add1("Dropout", path, {x}, {{"ratio", kRatio}, {"training_mode", int64_t{1}}});
@@ -41,8 +41,8 @@ class Lane {
   explicit Lane(const Plan& plan, float x = 3.0f) : exe_(lower(model(), plan, {})) {
     const Backend& backend = plan.double_precision ? float64_backend() : emulation_backend();
     program_ = backend.compile(exe_);
-    program_->write(exe_.graph.variables()[0].value, std::vector<float>(kColumns, 1.0f));
-    program_->write(exe_.input, std::vector<float>(kRows * kColumns, x));
+    program_->write(exe_.graph.variables()[0].value, std::vector<float>(kMaskColumns, 1.0f));
+    program_->write(exe_.input, std::vector<float>(kMaskRows * kMaskColumns, x));
     program_->write_scalar(exe_.loss_scale, 1.0);
   }
   std::vector<float> site(const std::string& name, Entry entry = Entry::grad, uint64_t seed = 1,
@@ -85,7 +85,7 @@ TEST(Dropout, DropsItsShareAndScalesTheRest) {
     ASSERT_TRUE(each == 0.0f || each == 3.0f * static_cast<float>(1.0 / 0.7)) << each;
   }
   // Five standard deviations of a binomial distribution.
-  const double deviation = std::sqrt(0.3 * 0.7 / (kRows * kColumns));
+  const double deviation = std::sqrt(0.3 * 0.7 / (kMaskRows * kMaskColumns));
   EXPECT_NEAR(share(dropped(y)), kRatio, 5 * deviation);
   // Neighbours are independent.
   const std::vector<bool> drops = dropped(y);
@@ -121,13 +121,13 @@ TEST(Dropout, GradientsGoWhereValuesWent) {
                            second = lane.site("second.activation");
   const std::vector<float> gradient = lane.site("gradient");
   // d loss / d weight[c] = sum over rows of input * (m1 + m2) / elements.
-  for (int64_t c = 0; c < kColumns; ++c) {
+  for (int64_t c = 0; c < kMaskColumns; ++c) {
     double expected = 0.0;
-    for (int64_t r = 0; r < kRows; ++r) {
-      const auto at = static_cast<size_t>(r * kColumns + c);
+    for (int64_t r = 0; r < kMaskRows; ++r) {
+      const auto at = static_cast<size_t>(r * kMaskColumns + c);
       expected += static_cast<double>(first[at]) + static_cast<double>(second[at]);
     }
-    expected /= kRows * kColumns;
+    expected /= kMaskRows * kMaskColumns;
     ASSERT_NEAR(static_cast<double>(gradient[static_cast<size_t>(c)]), expected, 1e-5 * expected);
   }
 }
@@ -137,8 +137,8 @@ TEST(Dropout, InferenceDropsNothing) {
   EXPECT_NEAR(lane.loss(Entry::eval), 6.0, 1e-6);
   const Executable exe = lower_inference(model(), Plan{});
   const auto program = emulation_backend().compile(exe);
-  program->write(exe.graph.variables()[0].value, std::vector<float>(kColumns, 1.0f));
-  program->write(exe.inputs[0].value, std::vector<float>(kRows * kColumns, 3.0f));
+  program->write(exe.graph.variables()[0].value, std::vector<float>(kMaskColumns, 1.0f));
+  program->write(exe.inputs[0].value, std::vector<float>(kMaskRows * kMaskColumns, 3.0f));
   program->run(Entry::eval, {});
   for (const float each : program->read(exe.outputs[0].value).data) ASSERT_EQ(each, 6.0f);
 }

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -13,15 +12,13 @@
 #include "core/lower/lower.h"
 #include "core/policy/policy.h"
 #include "emulation/backends.h"
+#include "tests/special_values.h"
 
 namespace halfscope {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// x * 256 ("large"), then times 1 / 256 ("small").
 Model scaled_and_back(int64_t count) {
@@ -52,12 +49,11 @@ std::vector<std::vector<float>> outputs_of(const Model& model, const Plan& plan,
 }
 
 TEST(Clamp, ResultsBeyondTheRangeBecomeTheLargestNumber) {
-  const std::vector<float> x{1.0f, 255.875f, 256.0f, -300.0f, kInfinity, -kInfinity};
+  const std::vector<float> x{1.0f, 255.875f, 256.0f, -300.0f, kInf, -kInf};
   const Model model = scaled_and_back(6);
   const auto plain = outputs_of(model, fp16_plan(), x);
   // 255.875 * 256 = 65504.
-  EXPECT_THAT(plain[0],
-              ElementsAre(256.0f, 65504.0f, kInfinity, -kInfinity, kInfinity, -kInfinity));
+  EXPECT_THAT(plain[0], ElementsAre(256.0f, 65504.0f, kInf, -kInf, kInf, -kInf));
   const auto clamped =
       outputs_of(model, fp16_plan(R"([{"path": "large", "overflow": "saturate"}])"), x);
   EXPECT_THAT(clamped[0], ElementsAre(256.0f, 65504.0f, 65504.0f, -65504.0f, 65504.0f, -65504.0f))
@@ -75,7 +71,7 @@ TEST(Clamp, IsTheNodesAloneAndCanBeTakenBack) {
   const Model model = scaled_and_back(1);
   const Plan both = fp16_plan(
       R"([{"path": "*", "overflow": "saturate"}, {"path": "large", "overflow": "as-format"}])");
-  EXPECT_EQ(outputs_of(model, both, {300.0f})[0][0], kInfinity);
+  EXPECT_EQ(outputs_of(model, both, {300.0f})[0][0], kInf);
   EXPECT_EQ(outputs_of(model, both, {300.0f})[1][0], 65504.0f) << "small clamps its infinity";
 }
 
@@ -117,7 +113,7 @@ TEST(Prescale, KeepsWhatWouldOverflow) {
   EXPECT_EQ(kept[0][1], 4096.0f);
   // 2^-16 * 256 = 2^-8, kept as 2^-12.
   EXPECT_EQ(kept[0][2], 0x1p-8f);
-  EXPECT_EQ(kept[0][3], kInfinity) << "5000 * 256 / 16 = 80000 is still too large";
+  EXPECT_EQ(kept[0][3], kInf) << "5000 * 256 / 16 = 80000 is still too large";
 }
 
 /// The same by hand: x times 2^-4 before, times 16 in the constant of the reader.
@@ -144,7 +140,7 @@ TEST(Prescale, ProductsReadTheirFormat) {
   model.outputs = {{"y", graph.add1("MatMul", "product", {large, w})}};
   const auto y =
       outputs_of(model, fp16_plan(R"([{"path": "large", "prescale": 0.0625}])"), {1000.0f, 1.0f});
-  EXPECT_EQ(y[0][0], kInfinity) << "256000 does not fit the operand's fp16";
+  EXPECT_EQ(y[0][0], kInf) << "256000 does not fit the operand's fp16";
 }
 
 TEST(Prescale, IsRefusedWhereFp32CouldNotHoldIt) {

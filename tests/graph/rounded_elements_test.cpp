@@ -9,7 +9,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <random>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "emulation/backends.h"
 #include "emulation/isa.h"
 #include "tests/numeric/enumerated_format.h"
+#include "tests/special_values.h"
 #include "tests/support/op_harness.h"
 
 namespace halfscope {
@@ -25,8 +25,6 @@ namespace {
 using test::OpProgram;
 using ::testing::ElementsAre;
 using testing::EnumeratedFormat;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 /// An integer that is not negative.
 class Integer {
@@ -261,7 +259,7 @@ void add_pairs(const EnumeratedFormat& format, int64_t count, std::vector<float>
         x = any(), y = any();
         break;
       case 4:  // quotients and products next to numbers of the format
-        x = std::nextafter(x, random() % 2 == 0 ? kInfinity : -kInfinity);
+        x = std::nextafter(x, random() % 2 == 0 ? kInf : -kInf);
         break;
       case 5:  // at the ends
         x = static_cast<float>(random() % 2 == 0 ? format.largest() : format.decode(1));
@@ -371,10 +369,10 @@ TEST(RoundedElementsByHand, RoundTheExactResult) {
   EXPECT_THAT(results("Mul", {kMost, -kMost}, {2, 2}, kBf16, RoundingMode::toward_zero),
               ElementsAre(kMost, -kMost));
   EXPECT_THAT(results("Add", {kMost, -kMost}, {kMost, -kMost}, kBf16, RoundingMode::up),
-              ElementsAre(kInfinity, -kMost));
+              ElementsAre(kInf, -kMost));
   EXPECT_THAT(results("Div", {kMost}, {0x1p-100f}, kBf16, RoundingMode::down), ElementsAre(kMost));
   EXPECT_THAT(results("Mul", {kMost}, {kMost}, kBf16, RoundingMode::nearest_away),
-              ElementsAre(kInfinity));
+              ElementsAre(kInf));
   // Below the smallest subnormal number of fp32, too.
   EXPECT_THAT(
       results("Mul", {0x1p-126f, -0x1p-126f}, {0x1p-126f, 0x1p-126f}, kBf16, RoundingMode::up),
@@ -404,14 +402,14 @@ TEST(RoundedElementsByHand, SignsOfZero) {
 TEST(RoundedElementsByHand, InfinitiesAndNotANumber) {
   for (const RoundingMode mode : kAllRoundingModes) {
     const std::vector<float> y =
-        results("Add", {kInfinity, -kInfinity, kInfinity, NAN}, {1, 1, -kInfinity, 1}, kBf16, mode);
-    EXPECT_EQ(y[0], kInfinity);
-    EXPECT_EQ(y[1], -kInfinity);
+        results("Add", {kInf, -kInf, kInf, NAN}, {1, 1, -kInf, 1}, kBf16, mode);
+    EXPECT_EQ(y[0], kInf);
+    EXPECT_EQ(y[1], -kInf);
     EXPECT_TRUE(std::isnan(y[2]) && std::isnan(y[3]));
     const std::vector<float> quotients =
-        results("Div", {1, -1, 0, kInfinity}, {0, 0, 0, kInfinity}, kFp16, mode);
-    EXPECT_EQ(quotients[0], kInfinity);
-    EXPECT_EQ(quotients[1], -kInfinity);
+        results("Div", {1, -1, 0, kInf}, {0, 0, 0, kInf}, kFp16, mode);
+    EXPECT_EQ(quotients[0], kInf);
+    EXPECT_EQ(quotients[1], -kInf);
     EXPECT_TRUE(std::isnan(quotients[2]) && std::isnan(quotients[3]));
     EXPECT_TRUE(std::isnan(results("Sqrt", {-1}, {}, kFp16, mode).at(0)));
   }
@@ -419,14 +417,13 @@ TEST(RoundedElementsByHand, InfinitiesAndNotANumber) {
 
 // Results below or above double's range are neither zero nor infinite.
 TEST(RoundedElementsByHand, ExponentialsBeyondDouble) {
-  EXPECT_THAT(
-      results("Exp", {1000, -1000, kInfinity, -kInfinity}, {}, kBf16, RoundingMode::toward_zero),
-      ElementsAre(0x1.fep127f, 0, kInfinity, 0));
-  EXPECT_THAT(results("Exp", {1000, -1000, -kInfinity}, {}, kBf16, RoundingMode::up),
-              ElementsAre(kInfinity, 0x1p-133f, 0));
+  EXPECT_THAT(results("Exp", {1000, -1000, kInf, -kInf}, {}, kBf16, RoundingMode::toward_zero),
+              ElementsAre(0x1.fep127f, 0, kInf, 0));
+  EXPECT_THAT(results("Exp", {1000, -1000, -kInf}, {}, kBf16, RoundingMode::up),
+              ElementsAre(kInf, 0x1p-133f, 0));
   EXPECT_THAT(
       results("Pow", {10, -10, 10, 0, 0}, {999, 999, -999, 2, -1}, kFp16, RoundingMode::odd),
-      ElementsAre(65504, -65504, 0x1p-24f, 0, kInfinity));
+      ElementsAre(65504, -65504, 0x1p-24f, 0, kInf));
 }
 
 // Without effect in fp32, where arithmetic rounds to nearest itself.

@@ -24,8 +24,8 @@
 namespace halfscope {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr int64_t kBatch = 6, kIn = 40, kHidden = 33, kClasses = 10;
 
@@ -307,7 +307,7 @@ TEST(ScaledOperands, BlocksLieAlongWhatIsSummed) {
                           "fc2.grad_operand_2 e4m3fn:sat mx:up", "fc2.weight_2 e4m3fn:sat mx:up",
                           "fc1.grad_operand e4m3fn:sat mx:up", "input.input_2 e4m3fn:sat mx:up"));
   const Executable squares = lower(small_model(), preset_plan("fp8_block").value(), {});
-  EXPECT_THAT(scaled_sites(squares), testing::Not(testing::Contains(HasSubstr("weight_2"))));
+  EXPECT_THAT(scaled_sites(squares), ::testing::Not(::testing::Contains(HasSubstr("weight_2"))));
 }
 
 /// The values that a product reads, of the operand whose codes are the site.

@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 using test::Operand;
 using test::OpProgram;
 
-const Json& cases() {
+const Json& vectors() {
   static const Json all = [] {
     std::ifstream file(std::string(HALFSCOPE_SOURCE_DIR) +
                        "/tests/oracle/vectors/structure_ops.json");
@@ -81,7 +81,7 @@ void expect_same(const Tensor& ours, const Tensor& theirs, double error, const s
 
 TEST(StructureVectors, ResultsAndGradientsArePyTorchs) {
   int compared = 0;
-  for (const Json& each : cases()) {
+  for (const Json& each : vectors()) {
     if (!each.contains("gradients")) continue;
     const std::string name = each["case"];
     SCOPED_TRACE(name);
@@ -108,7 +108,7 @@ TEST(StructureVectors, ResultsAndGradientsArePyTorchs) {
 // Read as elements of 0, 1, 2, ...
 TEST(StructureVectors, IndicesArePyTorchs) {
   int compared = 0;
-  for (const Json& each : cases()) {
+  for (const Json& each : vectors()) {
     if (each.contains("gradients")) continue;
     const std::string name = each["case"];
     SCOPED_TRACE(name);

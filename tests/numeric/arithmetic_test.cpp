@@ -8,7 +8,6 @@
 
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "tests/numeric/enumerated_format.h"
 #include "tests/numeric/exact_operation.h"
 #include "tests/numeric/operands.h"
+#include "tests/special_values.h"
 
 namespace halfscope {
 namespace {
@@ -28,9 +28,6 @@ using testing::Operands;
 using testing::Operation;
 using testing::run;
 using testing::same_value;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class Checker {
  public:

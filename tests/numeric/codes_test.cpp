@@ -8,19 +8,17 @@
 #include <Eigen/Core>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "core/numeric/scaling/ue8m0.h"
 #include "tests/numeric/enumerated_format.h"
+#include "tests/special_values.h"
 
 namespace halfscope {
 namespace {
 
 using testing::EnumeratedFormat;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 uint32_t bits_of(float x) { return std::bit_cast<uint32_t>(x); }
 

@@ -10,11 +10,10 @@
 #include <limits>
 #include <random>
 
+#include "tests/special_values.h"
+
 namespace halfscope {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// Same value and sign; any NaN is any other.
 ::testing::AssertionResult is(double got, double want) {

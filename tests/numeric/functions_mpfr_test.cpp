@@ -86,13 +86,13 @@ Real tanh_argument(const Real& x) {
 }
 Real one_minus_square(const Real& x) { return Real(1) - x * x; }
 
-struct Function {
+struct Definition {
   const char* name;
   std::function<double(double)> ours;
   std::function<Real(const Real&)> definition;
 };
 
-std::vector<Function> functions() {
+std::vector<Definition> functions() {
   const Real half(0.5), one(1);
   const auto slope_of_tanh_argument = [=](const Real& x) {
     return root_of(Real(2) / pi()) * (one + Real(3) * Real(fn::kGeluCubic) * x * x);
@@ -143,7 +143,7 @@ bool usable(float x) { return std::fabs(x) <= 4096 && x != 0; }
 
 TEST(FunctionsAgainstMpfr, HalfAndBfloatAreRoundedCorrectly) {
   for (const FloatFormat& format : {kBf16, kFp16}) {
-    for (const Function& f : functions()) {
+    for (const Definition& f : functions()) {
       int64_t wrong = 0;
       for (uint32_t code = 0; code < 0x10000; ++code) {
         const float x = decode(code, format);
@@ -163,7 +163,7 @@ TEST(FunctionsAgainstMpfr, HalfAndBfloatAreRoundedCorrectly) {
 
 TEST(FunctionsAgainstMpfr, SamplesOfFp32) {
   std::mt19937_64 random(3);
-  for (const Function& f : functions()) {
+  for (const Definition& f : functions()) {
     double worst = 0;
     for (int i = 0; i < 3000; ++i) {
       const double size = std::ldexp(1.0 + static_cast<double>(random() >> 12) * 0x1p-52,

@@ -13,6 +13,7 @@
 
 #include "core/numeric/formats/round.h"
 #include "tests/numeric/enumerated_format.h"
+#include "tests/special_values.h"
 
 namespace halfscope {
 namespace {
@@ -21,7 +22,6 @@ using testing::EnumeratedFormat;
 using testing::kDeterministicModes;
 using testing::same_value;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr Tininess kBothTininesses[] = {Tininess::after_rounding, Tininess::before_rounding};
 
 std::string test_name(const ::testing::TestParamInfo<const char*>& info) {

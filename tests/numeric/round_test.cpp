@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "tests/numeric/enumerated_format.h"
+#include "tests/special_values.h"
 
 namespace halfscope {
 namespace {
@@ -21,7 +22,6 @@ namespace {
 using testing::EnumeratedFormat;
 using testing::same_value;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr double kInfDouble = std::numeric_limits<double>::infinity();
 
 class RoundTest : public ::testing::TestWithParam<const char*> {

@@ -14,12 +14,10 @@
 #include "core/numeric/scaling/linear_quantization.h"
 #include "core/numeric/scaling/tensor_scale.h"
 #include "core/numeric/scaling/tensor_scaling.h"
+#include "tests/special_values.h"
 
 namespace halfscope {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 static_assert(quantize_linear(3.0f, {.scale = 2, .zero_point = 128}, kUint8) == 130);
 static_assert(quantize_linear(kNan, {.scale = 2, .zero_point = 5}, kUint8) == 5);
@@ -74,8 +72,8 @@ TEST(LinearQuantizationTest, RoundsHalfToEvenAndSaturates) {
     const int want = static_cast<int>(std::clamp(std::nearbyint(x), -128.0f, 127.0f));
     ASSERT_EQ(quantize_linear(x, one, kInt8), want) << x;
   }
-  EXPECT_EQ(quantize_linear(kInfinity, one, kInt8), 127);
-  EXPECT_EQ(quantize_linear(-kInfinity, one, kInt8Symmetric), -127);
+  EXPECT_EQ(quantize_linear(kInf, one, kInt8), 127);
+  EXPECT_EQ(quantize_linear(-kInf, one, kInt8Symmetric), -127);
   EXPECT_EQ(quantize_linear(3e38f, one, kUint4), 15);
 }
 
@@ -105,7 +103,7 @@ TEST(LinearQuantizationTest, DegenerateTensors) {
     const auto zeros = calibrate(std::vector<float>{0, 0, 0}, shape, symmetry, kInt8);
     EXPECT_EQ(zeros[0].scale, 1.0f);
     EXPECT_EQ(zeros[0].zero_point, 0);
-    const auto bad = calibrate(std::vector<float>{kNan, kInfinity, 1}, shape, symmetry, kInt8);
+    const auto bad = calibrate(std::vector<float>{kNan, kInf, 1}, shape, symmetry, kInt8);
     EXPECT_EQ(bad[0].scale, symmetry == Symmetry::symmetric ? 1.0f / 127 : 1.0f / 255);
   }
   EXPECT_EQ(asymmetric_quantization(-3e38f, 3e38f, kInt8).zero_point, 0);
@@ -206,7 +204,7 @@ TEST(TensorScalingTest, CurrentScale) {
   EXPECT_EQ(current_scale(3, kE4m3fn, ScaleGrid::power_of_two), 128.0f);
   EXPECT_EQ(current_scale(3.5f, kE4m3fn, ScaleGrid::power_of_two), 128.0f);
   EXPECT_EQ(current_scale(0, kE4m3fn), 1.0f);
-  EXPECT_EQ(current_scale(kInfinity, kE5m2), 1.0f);
+  EXPECT_EQ(current_scale(kInf, kE5m2), 1.0f);
   EXPECT_EQ(current_scale(kNan, kE5m2, ScaleGrid::any, 8), 8.0f);
   EXPECT_EQ(current_scale(1e-40f, kE4m3fn), std::numeric_limits<float>::max());
   EXPECT_EQ(current_scale(1e-40f, kE4m3fn, ScaleGrid::power_of_two), 0x1p127f);
@@ -273,7 +271,7 @@ TEST(TensorScalingTest, DelayedScaleIsTransformerEngines) {
         float amax = std::ldexp(1.0f + static_cast<float>(generator() % 1000) / 1000,
                                 static_cast<int>(generator() % 20) - 10);
         if (generator() % 20 == 0) amax = 0;
-        if (generator() % 50 == 0) amax = kInfinity;
+        if (generator() % 50 == 0) amax = kInf;
         scale.update(amax);
         ASSERT_EQ(scale.scale(), reference.step(amax)) << step;
       }
@@ -298,7 +296,7 @@ TEST(TensorScalingTest, DelayedScaleByHand) {
   EXPECT_EQ(scale.scale(), 32.0f);
   scale.update(kNan);
   EXPECT_EQ(scale.scale(), 32.0f);
-  scale.update(kInfinity);
+  scale.update(kInf);
   scale.update(3.5f);
   scale.update(3.5f);
   EXPECT_EQ(scale.scale(), 32.0f) << "the infinity is still there";

@@ -8,17 +8,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <random>
 #include <vector>
 
 #include "core/numeric/formats/round.h"
+#include "tests/special_values.h"
 
 namespace halfscope {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TensorStats measure_copy(const std::vector<float>& exact, const FloatFormat& format) {
   std::vector<float> rounded(exact.size());

@@ -5,15 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "tests/numeric/enumerated_format.h"
+#include "tests/special_values.h"
 
 namespace halfscope {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(UlpTest, DistanceIsTheDifferenceOfCodes) {
   for (const char* name :

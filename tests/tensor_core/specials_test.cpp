@@ -4,16 +4,14 @@
 
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "core/numeric/sums/tensor_core.h"
+#include "tests/special_values.h"
 
 namespace halfscope {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr uint32_t kInfBits = 0x7f800000, kMinusInfBits = 0xff800000, kNanBits = 0x7fffffff;
 
 struct Special {

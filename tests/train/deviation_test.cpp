@@ -13,6 +13,7 @@
 #include "core/models/loss.h"
 #include "core/models/models.h"
 #include "core/policy/policy.h"
+#include "tests/special_values.h"
 
 namespace halfscope {
 namespace {
@@ -20,7 +21,6 @@ namespace {
 using testing::Pair;
 using testing::UnorderedElementsAre;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 using Floats = std::vector<float>;
 

@@ -6,16 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <vector>
 
 #include "emulation/backends.h"
+#include "tests/special_values.h"
 
 namespace halfscope {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 using Values = std::vector<std::vector<float>>;  // of each gradient
 

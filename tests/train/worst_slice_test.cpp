@@ -5,15 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "core/train/runner.h"
+#include "tests/special_values.h"
 #include "tests/train/small_training.h"
 
 namespace halfscope {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
 using Floats = std::vector<float>;
 
 /// Ten samples of a large channel and a small one.

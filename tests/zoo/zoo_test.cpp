@@ -7,13 +7,12 @@
 #include <stdexcept>
 
 #include "core/models/zoo/plans.h"
+#include "tests/special_values.h"
 #include "tests/zoo/coverage.h"
 #include "tests/zoo/score.h"
 
 namespace halfscope::zoo {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 NamedTensors tensors(std::vector<float> values) {
   const Shape shape{static_cast<int64_t>(values.size())};
