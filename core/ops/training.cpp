@@ -7,7 +7,7 @@
 // GradientNorm(g_1, ..., g_n): sum of squares over all elements, in double; it is finite exactly if
 //   every element is. Element i of a chunk of 4096 goes to partial i % 16, the partials are added
 //   as a balanced tree; the sums of all chunks of all g in one row are added likewise, until one is
-//   left. With the attribute finite_only, any number that is finite exactly if every element is.
+//   left. With the attribute finite_only: 0 if every element is finite, else infinity.
 // GradientSum(sum, g, keep): keep ? sum + g : g
 // RankGradients(stack, g, rank): the stack of the ranks' gradients with row `rank` replaced by g.
 //   With the attribute folds, a backend may put sums of ranks into the stack instead, unless its
