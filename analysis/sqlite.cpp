@@ -8,6 +8,8 @@
 #include <limits>
 #include <system_error>
 
+#include "core/hash.h"
+
 namespace halfscope::sqlite {
 namespace {
 
@@ -212,6 +214,29 @@ std::span<const uint8_t> Statement::blob(int column) const {
 
 bool Statement::is_null(int column) const {
   return sqlite3_column_type(statement_, column) == SQLITE_NULL;
+}
+
+uint64_t Statement::hash_row(uint64_t start) const {
+  uint64_t hash = start;
+  const auto add = [&hash](const void* bytes, size_t size) {
+    hash = fnv1a({static_cast<const char*>(bytes), size}, hash);
+  };
+  const auto add_number = [&add](auto value) { add(&value, sizeof value); };
+  for (int column = 0; column < sqlite3_column_count(statement_); ++column) {
+    const int type = sqlite3_column_type(statement_, column);
+    add_number(static_cast<uint8_t>(type));
+    if (type == SQLITE_INTEGER) {
+      add_number(int64_t{sqlite3_column_int64(statement_, column)});
+    } else if (type == SQLITE_FLOAT) {
+      add_number(sqlite3_column_double(statement_, column));
+    } else if (type != SQLITE_NULL) {
+      const void* const bytes = sqlite3_column_blob(statement_, column);
+      const int64_t size = sqlite3_column_bytes(statement_, column);
+      add_number(size);
+      if (size > 0) add(bytes, static_cast<size_t>(size));
+    }
+  }
+  return hash;
 }
 
 Transaction::Transaction(Database& database, Kind kind) : database_(database) {

@@ -90,6 +90,8 @@ class Statement {
   std::string text(int column) const;
   std::span<const uint8_t> blob(int column) const;  ///< until the next step()
   bool is_null(int column) const;
+  /// Returns `start` extended by the types and values of the row: the hash of everything so far.
+  uint64_t hash_row(uint64_t start) const;
 
  private:
   void check(int code) const;

@@ -12,23 +12,17 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "analysis/recorder.h"
 #include "bench/networks.h"
-#include "bench/open_end.h"
 #include "bench/other_program.h"
 #include "bench/rank_errors.h"
+#include "bench/timed_training.h"
 #include "core/policy/policy.h"
-#include "core/train/trainer.h"
 #include "emulation/backends.h"
 #include "emulation/isa.h"
 #include "emulation/threads.h"
@@ -38,57 +32,29 @@ namespace {
 
 enum class Kind { plain, recorded, compared };
 
-class Contender {
- public:
-  Contender(const std::string& model, int64_t ranks, bool simulates, Kind kind)
-      : file_(std::filesystem::temp_directory_path() /
-              fmt::format("halfscope_ranks_{}{}.hscope", static_cast<int>(kind), simulates)) {
-    const Workload network = workload(model);
-    data_ = network.data(kSamples * ranks);
-    TrainConfig config;
-    config.model = model;
-    config.build = network.build;
-    config.optimizer = network.optimizer;
-    config.batch = kSamples * ranks;
-    (simulates ? config.ranks : config.micro_batches) = ranks;
-    config.steps = int64_t{1} << 40;
-    config.every = kind == Kind::plain ? 0 : 1;
-    config.evaluate = false;
-    config.errors = {.enabled = kind == Kind::compared, .every = 1, .pairs = {}};
-    for (const char* plan : {"float32", "mixed_bfloat16"}) {
-      config.lanes.push_back({*preset_plan(plan), {}, &emulation_backend()});
-    }
-    trainer_ = std::make_unique<Trainer>(config, data_);
-    recorder_ = std::make_unique<Recorder>(file_, Recorder::Options{.force = true});
-    sink_ = std::make_unique<OpenEnd>(recorder_.get());
-    sink_->begin(trainer_->describe());
-    run(1);  // warm-up
-  }
-  Contender(const Contender&) = delete;
-  Contender& operator=(const Contender&) = delete;
-  ~Contender() {
-    recorder_.reset();
-    std::filesystem::remove(file_);
-  }
+constexpr int64_t kSamples = 2;  // of a rank
 
-  /// Returns the seconds of processor time that a step takes.
-  double run(int64_t steps) {
-    std::atomic<bool> stop{false};
-    int64_t done = 0;
-    const std::clock_t start = std::clock();
-    trainer_->run(
-        sink_.get(), [&](const std::vector<StepRow>&) { stop = ++done == steps; }, stop);
-    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / static_cast<double>(steps);
+/// Returns a training with so many ranks, simulated or as micro-batches, after its first step.
+std::unique_ptr<TimedTraining> contender(const std::string& model, int64_t ranks, bool simulates,
+                                         Kind kind) {
+  const Workload network = workload(model);
+  TrainConfig config;
+  config.model = model;
+  config.build = network.build;
+  config.optimizer = network.optimizer;
+  config.batch = kSamples * ranks;
+  (simulates ? config.ranks : config.micro_batches) = ranks;
+  config.every = kind == Kind::plain ? 0 : 1;
+  config.errors = {.enabled = kind == Kind::compared, .every = 1, .pairs = {}};
+  for (const char* plan : {"float32", "mixed_bfloat16"}) {
+    config.lanes.push_back({*preset_plan(plan), {}, &emulation_backend()});
   }
-
- private:
-  static constexpr int64_t kSamples = 2;  ///< of a rank
-  std::filesystem::path file_;
-  Dataset data_;
-  std::unique_ptr<Trainer> trainer_;
-  std::unique_ptr<Recorder> recorder_;
-  std::unique_ptr<OpenEnd> sink_;
-};
+  const std::string name = fmt::format("ranks_{}{}", static_cast<int>(kind), simulates);
+  auto training = std::make_unique<TimedTraining>(config, network.data(kSamples * ranks), name,
+                                                  TimedTraining::Clock::processor);
+  training->run(1);
+  return training;
+}
 
 /// Seconds of a step, by turn.
 struct Times {
@@ -96,12 +62,14 @@ struct Times {
 };
 
 Times times_of(const std::string& model, int64_t ranks, Kind kind, int64_t steps, int turns) {
-  Contender parts(model, ranks, false, kind), simulated(model, ranks, true, kind);
+  const auto parts = contender(model, ranks, false, kind),
+             simulated = contender(model, ranks, true, kind);
   Times times;
   for (int turn = 0; turn < turns; ++turn) {
     for (int i = 0; i < 2; ++i) {
       const bool simulates = (turn + i) % 2 != 0;
-      (simulates ? times.ranks : times.parts).push_back((simulates ? simulated : parts).run(steps));
+      (simulates ? times.ranks : times.parts)
+          .push_back((simulates ? simulated : parts)->run(steps));
     }
   }
   return times;

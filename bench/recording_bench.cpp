@@ -9,20 +9,16 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "analysis/recorder.h"
-#include "bench/open_end.h"
+#include "bench/other_program.h"
+#include "bench/timed_training.h"
 #include "core/numeric/formats/rng.h"
 #include "core/policy/policy.h"
-#include "core/train/trainer.h"
 #include "emulation/backends.h"
 #include "emulation/isa.h"
 #include "emulation/threads.h"
@@ -31,11 +27,6 @@ namespace halfscope {
 namespace {
 
 constexpr int64_t kTurn = 10;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0.0 : values[values.size() / 2];
-}
 
 /// Returns noise in CIFAR-10's shape; the content of the pixels does not affect the time.
 Dataset make_noise() {
@@ -48,59 +39,26 @@ Dataset make_noise() {
   return data;
 }
 
-class Contender {
- public:
-  Contender(const std::string& model, const Dataset& data, int every, bool compares,
-            const char* name)
-      : file_(std::filesystem::temp_directory_path() /
-              fmt::format("halfscope_recording_{}.hscope", name)) {
-    TrainConfig config;
-    config.model = model;
-    config.steps = int64_t{1} << 40;
-    config.every = every;
-    config.evaluate = false;
-    config.errors = {.enabled = compares, .every = 1, .pairs = {}};
-    for (const char* plan : {"float32", "mixed_float16"}) {
-      LaneConfig lane{.plan = *preset_plan(plan), .scaler = {}, .backend = &emulation_backend()};
-      if (needs_loss_scaling(lane.plan)) lane.scaler = parse_loss_scale("dynamic");
-      config.lanes.push_back(lane);
-    }
-    trainer_ = std::make_unique<Trainer>(config, data);
-    // The plain run also writes its steps, so that only the statistics are measured.
-    recorder_ = std::make_unique<Recorder>(file_, Recorder::Options{.force = true});
-    sink_ = std::make_unique<OpenEnd>(recorder_.get());
-    sink_->begin(trainer_->describe());
+std::unique_ptr<TimedTraining> contender(const std::string& model, const Dataset& data, int every,
+                                         bool compares, const char* name) {
+  TrainConfig config;
+  config.model = model;
+  config.every = every;
+  config.errors = {.enabled = compares, .every = 1, .pairs = {}};
+  for (const char* plan : {"float32", "mixed_float16"}) {
+    LaneConfig lane{.plan = *preset_plan(plan), .scaler = {}, .backend = &emulation_backend()};
+    if (needs_loss_scaling(lane.plan)) lane.scaler = parse_loss_scale("dynamic");
+    config.lanes.push_back(lane);
   }
-  Contender(const Contender&) = delete;
-  Contender& operator=(const Contender&) = delete;
-  ~Contender() {
-    recorder_.reset();
-    std::filesystem::remove(file_);
-  }
-
-  /// Returns the seconds for `steps` steps.
-  double run(int64_t steps) {
-    std::atomic<bool> stop{false};
-    int64_t done = 0;
-    const auto start = std::chrono::steady_clock::now();
-    trainer_->run(
-        sink_.get(), [&](const std::vector<StepRow>&) { stop = ++done == steps; }, stop);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
-
- private:
-  std::filesystem::path file_;
-  std::unique_ptr<Trainer> trainer_;
-  std::unique_ptr<Recorder> recorder_;
-  std::unique_ptr<OpenEnd> sink_;
-};
+  return std::make_unique<TimedTraining>(config, data, std::string("recording_") + name,
+                                         TimedTraining::Clock::wall);
+}
 
 void measure(const std::string& model, const Dataset& data, int turns) {
-  std::array<std::unique_ptr<Contender>, 3> contenders{
-      std::make_unique<Contender>(model, data, 0, false, "plain"),
-      std::make_unique<Contender>(model, data, 1, false, "all"),
-      std::make_unique<Contender>(model, data, 10, false, "every10")};
-  for (const auto& contender : contenders) contender->run(kTurn);  // warm-up
+  std::array<std::unique_ptr<TimedTraining>, 3> contenders{
+      contender(model, data, 0, false, "plain"), contender(model, data, 1, false, "all"),
+      contender(model, data, 10, false, "every10")};
+  for (const auto& each : contenders) each->run(kTurn);  // warm-up
   std::vector<double> plain, all, every_10;
   for (int turn = 0; turn < turns; ++turn) {
     std::array<double, 3> seconds{};
@@ -108,14 +66,14 @@ void measure(const std::string& model, const Dataset& data, int turns) {
       const size_t who = (i + static_cast<size_t>(turn)) % 3;
       seconds[who] = contenders[who]->run(kTurn);
     }
-    plain.push_back(seconds[0] / static_cast<double>(kTurn));
+    plain.push_back(seconds[0]);
     all.push_back(seconds[1] / seconds[0]);
     every_10.push_back(seconds[2] / seconds[0]);
   }
-  for (auto& contender : contenders) contender.reset();
-  Contender comparing(model, data, 0, true, "compare");
-  comparing.run(1);
-  const double compared = comparing.run(3) / 3.0;
+  for (auto& each : contenders) each.reset();
+  const auto comparing = contender(model, data, 0, true, "compare");
+  comparing->run(1);
+  const double compared = comparing->run(3);
   fmt::print("{:<20} {:>10.2f} {:>12.3f} {:>12.3f} {:>14.1f}\n", model, 1e3 * median(plain),
              median(all), median(every_10), compared / median(plain));
   std::fflush(stdout);

@@ -69,7 +69,7 @@ void choose_device(int local_rank) {
   gpu::check_cuda(cudaSetDevice(local_rank % count), "device");
 }
 
-DeviceConnection connect_devices(Exchange& exchange) {
+DeviceConnection connect_devices(Exchange& exchange, std::chrono::milliseconds limit) {
   const std::string version = is_off() ? "off" : decode_library_version(gpu::nccl_version()).text();
   std::vector<Told> ranks;
   for (const std::string& told : all_gather_texts(exchange, version + "\n" + place_of_device())) {
@@ -78,7 +78,7 @@ DeviceConnection connect_devices(Exchange& exchange) {
   }
   DeviceConnection connection;
   std::string why = objection(ranks);
-  if (why.empty()) connection.nccl = gpu::connect_nccl(exchange, why);
+  if (why.empty()) connection.nccl = gpu::connect_nccl(exchange, why, limit);
   connection.text = connection.nccl != nullptr
                         ? fmt::format("gradients of lanes on GPUs are sent by NCCL {}", version)
                         : fmt::format("gradients of lanes on GPUs pass through the host: {}", why);

@@ -3,10 +3,12 @@
 // travel between them.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
 #include "core/exchange/exchange.h"
+#include "gpu/libraries/nccl.h"
 
 namespace halfscope {
 
@@ -23,8 +25,9 @@ struct DeviceConnection {
 };
 
 /// Connects the devices of all processes, each of which has chosen its own. All call this together,
-/// before lanes exchange gradients. With HALFSCOPE_NCCL=off in one of them, and if NCCL is missing
-/// or refuses their devices, gradients pass through the host.
-DeviceConnection connect_devices(Exchange& exchange);
+/// before lanes exchange gradients. With HALFSCOPE_NCCL=off in one of them, and if NCCL is missing,
+/// refuses their devices, or does not connect them within `limit`, gradients pass through the host.
+DeviceConnection connect_devices(Exchange& exchange,
+                                 std::chrono::milliseconds limit = gpu::kNcclLimit);
 
 }  // namespace halfscope

@@ -5,6 +5,6 @@
 namespace halfscope {
 
 void choose_device(int) {}
-DeviceConnection connect_devices(Exchange&) { return {}; }
+DeviceConnection connect_devices(Exchange&, std::chrono::milliseconds) { return {}; }
 
 }  // namespace halfscope

@@ -242,6 +242,24 @@ std::optional<double> trial_gap(const TrialRow& trial) {
   return std::isnan(trial.gap) ? std::nullopt : std::optional(trial.gap);
 }
 
+std::vector<StudyGroup> plan_groups(const StudyView& study) {
+  const std::optional<size_t> axis = study.find_axis("plan");
+  const size_t plans = axis ? study.axes()[*axis].values.size() : 0;
+  std::vector<StudyGroup> groups(1 + plans);
+  groups[0].name = study.info().baseline;
+  groups[0].baseline = true;
+  for (size_t plan = 0; plan < plans; ++plan)
+    groups[1 + plan].name = study.axes()[*axis].values[plan];
+  for (const TrialRow& trial : study.trials()) {
+    const int place = trial.baseline || !axis ? -1 : trial.places[*axis];
+    if (trial.baseline || place >= 0)
+      groups[static_cast<size_t>(1 + place)].trials.push_back(trial.trial);
+  }
+  if (groups[0].trials.empty()) groups.erase(groups.begin());
+  for (StudyGroup& group : groups) summarize(study, group);
+  return groups;
+}
+
 StudyFacts make_study_facts(const StudyView& study) {
   StudyFacts facts;
   if (const std::optional<size_t> axis = study.find_axis("seed")) {

@@ -89,6 +89,10 @@ struct StudyFacts {
 /// group has fewer bits and a smaller median gap.
 StudyFacts make_study_facts(const StudyView& study);
 
+/// Returns a group per plan, with its name, by the rules of make_study_facts(): the baselines, then
+/// the trials of each plan in the order of their axis, whatever else differs between them.
+std::vector<StudyGroup> plan_groups(const StudyView& study);
+
 /// Returns why a failing trial fails, in half a sentence: "conv2 overflows".
 std::string fail_reason(const TrialRow& trial);
 /// Returns "3 of 10 seeds".

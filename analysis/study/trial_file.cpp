@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT
 #include "analysis/study/trial_file.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <vector>
 
 #include "analysis/run_schema.h"
 #include "analysis/shared_file.h"
 #include "analysis/study/trial_summary.h"
 #include "core/error.h"
+#include "core/hash.h"
 
 namespace halfscope {
 namespace {
@@ -26,8 +30,6 @@ using sqlite::Transaction;
 constexpr std::string_view kFileStart("SQLite format 3\0", 16);
 constexpr size_t kHeaderBytes = 100;
 constexpr uintmax_t kLargestPage = 65536;  // written as 1
-
-constexpr const char* kTrialKey = "trial";  // of the table meta
 
 /// JSON has no infinities and NaNs.
 json number(double value) {
@@ -92,13 +94,39 @@ std::optional<TrialResult> result_in(const std::string& hash, const json& from) 
   return result;
 }
 
-/// Returns the stored text; "" if there is none.
+/// Returns the checksum of all that a recorder and store_trial() have written. `diagnose --verify`
+/// may add proofs later.
+std::string checksum_of(Database& database) {
+  std::vector<std::string> tables;
+  uint64_t hash = fnv1a("");
+  Statement schema(database, "SELECT tbl_name, type, name, rootpage, sql FROM sqlite_master");
+  while (schema.step()) {
+    hash = schema.hash_row(hash);
+    if (schema.text(1) == "table") tables.push_back(schema.text(0));
+  }
+  for (const std::string& table : tables) {
+    if (table == "proofs") continue;
+    std::string sql = "SELECT * FROM \"" + table + "\"";
+    if (table == "meta") sql += " WHERE key<>'checksum' AND key NOT LIKE 'trials.%'";
+    hash = fnv1a(table, hash);
+    Statement rows(database, sql.c_str());
+    while (rows.step()) hash = rows.hash_row(hash);
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+/// Returns the stored text; "" if there is none. Throws Error if the file is damaged.
 std::string stored_text(const fs::path& run) {
   std::string text;
   sqlite::read_snapshot(run, [&text](Database& database) {
     Transaction transaction(database, Transaction::Kind::read);
     check_schema(database);
     text = database.query_text("SELECT value FROM meta WHERE key='trial'");
+    // Runs that `train` has written have none.
+    const std::string sum = database.query_text("SELECT value FROM meta WHERE key='checksum'");
+    if (!sum.empty() && sum != checksum_of(database)) {
+      database.fail_damaged("its contents differ from their checksum");
+    }
     transaction.commit();
   });
   return text;
@@ -145,13 +173,20 @@ void store_trial(const fs::path& run, const std::string& hash, const TrialResult
   database.execute("PRAGMA synchronous=OFF");
   Transaction transaction(database, Transaction::Kind::write);
   Statement insert(database, "INSERT OR REPLACE INTO meta VALUES(?1,?2)");
-  insert.bind(1, std::string_view(kTrialKey));
-  insert.bind(2, std::string_view(trial_json(hash, result)));
-  insert.run();
+  const auto store = [&insert](std::string_view key, const std::string& value) {
+    insert.bind(1, key);
+    insert.bind(2, std::string_view(value));
+    insert.run();
+  };
+  store("trial", trial_json(hash, result));
+  store("checksum", checksum_of(database));
   transaction.commit();
 }
 
-bool is_whole_run_file(const fs::path& run) noexcept {
+namespace {
+
+/// Returns whether a run file has as many bytes as its header says. Reads the header only.
+bool is_whole(const fs::path& run) noexcept {
   try {
     if (!fs::is_regular_file(run)) return false;
     std::ifstream stream(run, std::ios::binary);
@@ -172,15 +207,17 @@ bool is_whole_run_file(const fs::path& run) noexcept {
   }
 }
 
+}  // namespace
+
 std::optional<TrialResult> stored_trial(const fs::path& run, const std::string& hash) {
-  if (!is_whole_run_file(run)) return std::nullopt;
+  if (!is_whole(run)) return std::nullopt;
   try {
     if (const std::string text = stored_text(run); !text.empty()) return parse_trial(hash, text);
     TrialResult result = summarize_trial(RunView::open(run));
     if (result.status != TrialStatus::done) return std::nullopt;
     return result;
   } catch (const Error&) {
-    return std::nullopt;  // cut off by a power failure, say
+    return std::nullopt;  // by a power failure, say, or a copy with errors
   }
 }
 

@@ -28,14 +28,14 @@ Error unwritable(const fs::path& folder, const std::string& why) {
 
 std::string hash_in(const std::string& file) { return file.substr(0, file.find('.')); }
 
-/// Returns the results that the study file has of finished trials, by hash.
-std::map<std::string, TrialResult> known_results(const fs::path& study_file) {
-  std::map<std::string, TrialResult> known;
+/// Returns who has trained the finished trials of the study file, by hash.
+std::map<std::string, std::string> known_workers(const fs::path& study_file) {
+  std::map<std::string, std::string> known;
   std::error_code ignored;
   if (!fs::exists(study_file, ignored) || fs::file_size(study_file, ignored) == 0) return known;
   const StudyView view = StudyView::open(study_file);
   for (const TrialRow& row : view.trials()) {
-    if (row.done()) known[row.hash] = row;
+    if (row.done()) known[row.hash] = row.worker;
   }
   return known;
 }
@@ -116,17 +116,17 @@ bool StudyFolder::is_finished(const StudyTrial& trial) const {
 
 std::vector<TrialResult> StudyFolder::results(const StudyPlan& study) const {
   const std::set<std::string> there = files();
-  const std::map<std::string, TrialResult> known = known_results(study_file());
+  const std::map<std::string, std::string> workers = known_workers(study_file());
   std::vector<TrialResult> results;
   for (const StudyTrial& trial : study.trials) {
     TrialResult& result = results.emplace_back();
     const fs::path run = folder_ / trial.spec.run;
     if (there.contains(run.filename().string())) {
-      const auto found = known.find(trial.spec.hash);
-      const bool is_known = found != known.end() && is_whole_run_file(run);
-      const std::optional<TrialResult> stored =
-          is_known ? found->second : stored_trial(run, trial.spec.hash);
-      if (stored) result = *stored;
+      const auto worker = workers.find(trial.spec.hash);
+      if (const auto stored = stored_trial(run, trial.spec.hash)) {
+        result = *stored;
+        if (worker != workers.end()) result.worker = worker->second;
+      }
     }
     if (result.status == TrialStatus::done) continue;
     if (const fs::path error = error_file(run); there.contains(error.filename().string())) {

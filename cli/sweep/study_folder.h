@@ -35,7 +35,8 @@ class StudyFolder {
   /// Returns whether the trial's run file is there and complete.
   bool is_finished(const StudyTrial& trial) const;
   /// Returns the results of all trials, in the order of the study. Trials that failed have the
-  /// status `failed`; trials whose run file is cut off are waiting, whatever the study file says.
+  /// status `failed`; trials whose run file is cut off or damaged are waiting, whatever the study
+  /// file says. Reads all run files.
   std::vector<TrialResult> results(const StudyPlan& study) const;
   /// Removes what killed processes have left of trials that are finished now.
   void remove_leftovers() const;

@@ -18,6 +18,7 @@
 #include "core/observe/null_sink.h"
 #include "core/observe/recording.h"
 #include "core/policy/policy.h"
+#include "core/train/content_hash.h"
 #include "emulation/isa.h"
 
 namespace halfscope {
@@ -76,14 +77,6 @@ uint64_t hash_of(const std::vector<T>& values, uint64_t start) {
   return fnv1a({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)}, start);
 }
 
-uint64_t hash_of(const Split& split, uint64_t start) {
-  start = hash_of(split.labels, hash_of(split.pixels, start));
-  for (const SampleArray& array : split.arrays) {
-    start = hash_of(array.integers, hash_of(array.reals, start));
-  }
-  return start;
-}
-
 /// Prints lanes that failed before the first step. Otherwise a long training would say so at its
 /// end.
 void print_lost(const Trainer& trainer, const Settings& settings) {
@@ -135,7 +128,7 @@ std::string RecordedTraining::facts() const {
   }
   return fmt::format("version={}\nsettings={:016x}\nnetwork={:016x}\ndata set={:016x}\n",
                      HALFSCOPE_VERSION, hash_of(config_.schedule.rates, fnv1a(settings)), network,
-                     hash_of(data_->test, hash_of(data_->train, 0)));
+                     hash_samples(data_->test, hash_samples(data_->train, 0)));
 }
 
 void RecordedTraining::run() {

@@ -5,10 +5,13 @@
 
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <string>
 #include <string_view>
 
 #include "cli/args/lanes.h"
 #include "cli/args/network.h"
+#include "cli/args/setting.h"
 #include "cli/args/zoo_case.h"
 #include "core/data/tensor_file.h"
 #include "core/error.h"
@@ -62,6 +65,18 @@ void set_variance(Model& network, const std::string& variance) {
   });
 }
 
+/// Returns the settings that decide what a network file or a data set becomes, if they are given.
+std::map<std::string, std::string> network_texts(const Settings& settings) {
+  std::map<std::string, std::string> texts;
+  for (const char* key :
+       {"loss", "running_variance", "normalize", "dimension", "trainable", "frozen", "untie"}) {
+    for (const std::string& text : find_setting(kTrain, key)->value.texts(settings)) {
+      texts[key] += text + '\n';
+    }
+  }
+  return texts;
+}
+
 /// Cases of the zoo have their losses.
 void attach_zoo(TrainConfig& config, const Settings& settings) {
   if (!settings.loss.empty()) {
@@ -82,8 +97,7 @@ TrainConfig train_config(const Settings& settings) {
   check_needs(settings);
   TrainConfig config;
   config.model = settings.model;
-  config.loss = settings.loss;
-  config.running_variance = settings.running_variance;
+  config.network = network_texts(settings);
   config.optimizer = settings.optimizer;
   config.groups = settings.groups;
   config.batch = settings.batch;

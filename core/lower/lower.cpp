@@ -492,7 +492,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
     }
     if (spec.ranks > 1) {
       rank_gradients.push_back(gradient);
-      gradient = add_rank_sum(out, i, gradient, sum_targets);
+      gradient = add_rank_sum(out, i, gradient, spec.micro_batches, sum_targets);
       names[gradient] = {variable.path, "_grad_reduced", Role::weight_grad, Phase::backward};
     }
     step_gradients.push_back(gradient);

@@ -125,7 +125,7 @@ struct Executable {
   ValueId loss = kNone, accuracy = kNone, logits = kNone;
   ValueId eval_loss = kNone, eval_accuracy = kNone;
   ValueId gradient_norm = kNone;  ///< sum of squares of all (scaled) weight gradients
-  ValueId rank_norm = kNone;      ///< the same for one rank's gradients
+  ValueId rank_norm = kNone;      ///< finite exactly if one rank's gradients are
 
   int64_t ranks = 1;
   Reduction reduction{};          ///< for several ranks

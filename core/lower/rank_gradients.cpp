@@ -18,7 +18,7 @@ void add_rank_inputs(Executable& out, const Plan& plan, const TrainingSpec& spec
       out.graph.add_input("rank_takes_part", {spec.exchanged ? int64_t{1} : spec.ranks});
 }
 
-ValueId add_rank_sum(Executable& out, size_t variable, ValueId gradient,
+ValueId add_rank_sum(Executable& out, size_t variable, ValueId gradient, int64_t parts,
                      std::vector<ValueId>& stores) {
   Graph& graph = out.graph;
   const std::string of = graph.variables()[variable].path;
@@ -33,11 +33,16 @@ ValueId add_rank_sum(Executable& out, size_t variable, ValueId gradient,
     graph.node(graph.value(result).producer).phase = Phase::update;
     return result;
   };
-  const ValueId stored = add("RankGradients", {stack, gradient, out.rank}, {});
+  const FloatFormat sent = out.reduction.format.value_or(format);
+  // Every part stores the sum so far, so only a rank without parts stores its gradient once.
+  const bool once = !out.exchanged && parts == 1;
+  Attributes attributes =
+      once ? folding_attributes(out.reduction) : reduction_attributes(out.reduction);
+  const ValueId stored = add("RankGradients", {stack, gradient, out.rank}, attributes);
+  graph.node(graph.value(stored).producer).plan.write = sent;
   graph.value(stack).format = graph.value(stored).format = format;
   graph.variables()[index].next = stored;
   stores.push_back(stored);
-  Attributes attributes = reduction_attributes(out.reduction);
   ValueId mean = kNone;
   if (out.exchanged) {
     attributes["exchanged"] = int64_t{1};
@@ -45,13 +50,14 @@ ValueId add_rank_sum(Executable& out, size_t variable, ValueId gradient,
   }
   const ValueId reduced = add("RankReduction", {out.exchanged ? mean : stored, out.rank_takes_part},
                               std::move(attributes));
-  graph.value(reduced).format = out.reduction.format.value_or(format);
+  graph.value(reduced).format = sent;
   out.reduced.push_back({of, stack, reduced, mean});
   return reduced;
 }
 
 ValueId add_rank_norm(Executable& out, const std::vector<ValueId>& gradients) {
-  out.rank_norm = out.graph.add1("GradientNorm", "metrics/rank_norm", gradients);
+  out.rank_norm =
+      out.graph.add1("GradientNorm", "metrics/rank_norm", gradients, {{"finite_only", int64_t{1}}});
   out.graph.node(out.graph.value(out.rank_norm).producer).phase = Phase::backward;
   return out.rank_norm;
 }

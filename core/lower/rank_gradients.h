@@ -14,11 +14,12 @@ namespace halfscope {
 void add_rank_inputs(Executable& out, const Plan& plan, const TrainingSpec& spec);
 
 /// Adds the stack and the mean for graph.variables()[variable]; `gradient` is its gradient on one
-/// rank. Returns the mean, and adds the value that stores a rank's gradient to `stores`.
-ValueId add_rank_sum(Executable& out, size_t variable, ValueId gradient,
+/// rank, and `parts` the number of micro-batches that it is summed from. Returns the mean, and adds
+/// the value that stores a rank's gradient to `stores`.
+ValueId add_rank_sum(Executable& out, size_t variable, ValueId gradient, int64_t parts,
                      std::vector<ValueId>& stores);
 
-/// Adds the sum of squares of one rank's gradients, which shows the rank whether all are finite.
+/// Adds a number that is finite exactly if all of one rank's gradients are.
 ValueId add_rank_norm(Executable& out, const std::vector<ValueId>& gradients);
 
 }  // namespace halfscope

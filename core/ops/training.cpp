@@ -7,9 +7,12 @@
 // GradientNorm(g_1, ..., g_n): sum of squares over all elements, in double; it is finite exactly if
 //   every element is. Element i of a chunk of 4096 goes to partial i % 16, the partials are added
 //   as a balanced tree; the sums of all chunks of all g in one row are added likewise, until one is
-//   left.
+//   left. With the attribute finite_only: 0 if every element is finite, else infinity.
 // GradientSum(sum, g, keep): keep ? sum + g : g
-// RankGradients(stack, g, rank): the stack of the ranks' gradients with row `rank` replaced by g
+// RankGradients(stack, g, rank): the stack of the ranks' gradients with row `rank` replaced by g.
+//   With the attribute folds, a backend may put sums of ranks into the stack instead, unless its
+//   values are kept; RankReduction then adds the rest, with the same bits. The node's plan.write is
+//   the format that is sent.
 // RankReduction(stack, takes_part): the mean over its rows as an all-reduce makes it
 //   (core/numeric/sums/reduction.h), attributes algorithm and average; what is sent and stored on
 //   the way is rounded to the result's format. Rows r with takes_part[r] = 0 count as zeros.
@@ -139,6 +142,16 @@ Reduction reduction_of(const Node& node) {
   reduction.average = static_cast<Reduction::Average>(int_attribute(node, "average", 0));
   return reduction;
 }
+
+Attributes folding_attributes(const Reduction& reduction) {
+  Attributes attributes = reduction_attributes(reduction);
+  const bool in_order = reduction.algorithm == Reduction::Algorithm::ring ||
+                        reduction.algorithm == Reduction::Algorithm::all_to_all;
+  attributes["folds"] = int64_t{in_order && reduction.vote == Reduction::Vote::all ? 1 : 0};
+  return attributes;
+}
+
+bool may_fold(const Node& node) { return int_attribute(node, "folds", 0) != 0; }
 
 bool is_exchanged(const Node& node) { return int_attribute(node, "exchanged", 0) != 0; }
 

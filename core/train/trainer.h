@@ -35,8 +35,9 @@ using ModelBuilder = std::function<Model(int64_t batch)>;
 struct TrainConfig {
   std::string model = "lenet";
   ModelBuilder build{};  ///< builds the network if it is not a built-in one
-  /// Settings of such a network; only used to tell set-ups apart in checkpoints.
-  std::string loss{}, running_variance{};
+  /// Settings of the network and the data that are not below, by key ("loss"); only used to say in
+  /// which of them a checkpoint differs.
+  std::map<std::string, std::string> network{};
   Optimizer optimizer;
   std::vector<ParameterGroup> groups{};  ///< the first one that matches a variable applies
   int64_t batch = 128;
@@ -196,6 +197,7 @@ class Trainer {
   int64_t step_ = 0;
   std::optional<Launched> launched_;
   int64_t stale_evaluations_ = 0;
+  mutable std::optional<uint64_t> samples_hash_{};  ///< computed for the first checkpoint
   // Receivers of the run; may be null.
   TapSink* sink_ = nullptr;
   const Progress* progress_ = nullptr;

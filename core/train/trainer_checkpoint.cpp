@@ -9,13 +9,64 @@
 #include "core/number_text.h"
 #include "core/ops/ops.h"
 #include "core/policy/policy.h"
+#include "core/train/content_hash.h"
 #include "core/train/trainer.h"
 
 namespace halfscope {
 namespace {
 
+// Keys of Checkpoint::setup that are not settings: of a lane, and what --model and --data stand
+// for.
+constexpr const char* kPlanOf = "plan of ";
+constexpr const char* kScaleOf = "loss scale of ";
+constexpr const char* kNetwork = "network";
+constexpr const char* kSamples = "samples";
+
 /// Truncated to the bits that a double represents exactly, to compare set-ups of checkpoints.
-double text_hash(const std::string& text) { return static_cast<double>(fnv1a(text) >> 12); }
+double kept_hash(uint64_t hash) { return static_cast<double>(hash >> 12); }
+double text_hash(const std::string& text) { return kept_hash(fnv1a(text)); }
+
+bool is_of_lane(const std::string& key) {
+  return key.starts_with(kPlanOf) || key.starts_with(kScaleOf);
+}
+
+/// "--clip-norm"
+std::string flag_of(std::string key) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  return "--" + key;
+}
+
+/// Throws Error (usage) if the settings of a checkpoint differ from those of the training that
+/// resumes. Lanes that the training does not have are left aside.
+void check_setup(const std::map<std::string, double>& saved,
+                 const std::map<std::string, double>& wanted) {
+  std::vector<std::string> texts, keys, contents;
+  const auto compare = [&](const std::string& key) {
+    const auto before = saved.find(key), now = wanted.find(key);
+    if (before != saved.end() && now != wanted.end() && before->second == now->second) return;
+    if (key == kNetwork || key == kSamples) {
+      contents.push_back(key == kNetwork ? "with another network in --model"
+                                         : "with other samples in --data");
+    } else if (is_of_lane(key)) {
+      texts.push_back("with another " + key);
+    } else {
+      keys.push_back(key);
+      texts.push_back(now == wanted.end()     ? "with " + flag_of(key) + " (missing here)"
+                      : before == saved.end() ? "without " + flag_of(key)
+                                              : "with another " + flag_of(key));
+    }
+  };
+  for (const auto& [key, unused] : wanted) compare(key);
+  for (const auto& [key, unused] : saved) {
+    if (!wanted.contains(key) && !is_of_lane(key)) compare(key);
+  }
+  // Settings say more than the contents that follow from them.
+  const std::vector<std::string>& differences = texts.empty() ? contents : texts;
+  if (differences.empty()) return;
+  throw usage_error("the checkpoint was made " + comma_list(differences),
+                    "resume with the arguments of the run that wrote it")
+      .about(keys);
+}
 
 /// Checks that the state of delayed scaling is one that it could have written.
 void check_scale_states(const std::string& lane, const Graph& graph, const LaneCheckpoint& saved) {
@@ -57,48 +108,59 @@ std::string replica_name(const std::string& lane, size_t rank) {
 
 }  // namespace
 
+/// Settings at their default are left out, so that a new setting fits old checkpoints.
 std::map<std::string, double> Trainer::setup(int64_t done) const {
-  std::map<std::string, double> setup{
-      {"batch", static_cast<double>(config_.batch)},
-      {"micro_batches", static_cast<double>(config_.micro_batches)},
-      {"seed", static_cast<double>(config_.seed)},
-      {"shuffle", config_.shuffle ? 1.0 : 0.0},
-      {"training_samples", static_cast<double>(data_.train.size())}};
-  setup["model"] = text_hash(config_.model);
-  setup["data"] = text_hash(data_.name);
-  setup["optimizer"] = text_hash(optimizer_text(config_.optimizer));
+  std::map<std::string, double> setup{{"batch", static_cast<double>(config_.batch)},
+                                      {"seed", static_cast<double>(config_.seed)}};
+  const auto put = [&](const std::string& key, const std::string& text) {
+    if (!text.empty()) setup[key] = text_hash(text);
+  };
+  const auto put_number = [&](const std::string& key, double value, double usual) {
+    if (value != usual) setup[key] = value;
+  };
+  put("model", config_.model);
+  for (const auto& [key, text] : config_.network) put(key, text);
+  put("data", data_.name);
+  put_number("no_shuffle", config_.shuffle ? 0.0 : 1.0, 0.0);
+  put_number("micro_batches", static_cast<double>(config_.micro_batches), 1.0);
+  put("accumulate_grads", config_.sum_format ? format_name(*config_.sum_format) : "");
+  put("optimizer", optimizer_text(config_.optimizer));
+  put("optimizer_state", config_.state_format ? format_name(*config_.state_format) : "");
   std::string groups;
   for (const ParameterGroup& group : config_.groups) groups += parameter_group_text(group) + '\n';
-  if (!groups.empty()) setup["param_group"] = text_hash(groups);
-  std::string schedule = schedule_text(config_.schedule);
+  put("param_group", groups);
+  put("schedule", schedule_text(config_.schedule));
   if (config_.schedule.kind == Schedule::Kind::file) {  // the file may have moved, or become longer
-    schedule.clear();
+    std::string rates = "file ";
     for (int64_t step = 0; step < done; ++step) {
-      schedule += number_text(config_.schedule.rates[static_cast<size_t>(step)]) + '\n';
+      rates += number_text(config_.schedule.rates[static_cast<size_t>(step)]) + '\n';
     }
-  }
-  setup["schedule"] = text_hash(schedule);
-  setup["clip_norm"] = config_.clip_norm;
-  if (config_.clip_before_unscale) setup["clip_before_unscale"] = 1.0;
-  if (config_.unscale_only) setup["unscale_only"] = 1.0;
-  setup["accumulate_grads"] =
-      config_.sum_format ? text_hash(format_name(*config_.sum_format)) : 0.0;
-  if (!config_.loss.empty()) setup["loss"] = text_hash(config_.loss);
-  if (!config_.running_variance.empty()) {
-    setup["running_variance"] = text_hash(config_.running_variance);
-  }
-  if (config_.ranks > 1) {
-    setup["ranks"] = static_cast<double>(config_.ranks);
-    setup["reduce"] = text_hash(reduction_text(config_.reduction));
-  }
-  if (config_.average) setup["ema"] = text_hash(weight_average_text(*config_.average));
-  if (config_.state_format) setup["state_format"] = text_hash(format_name(*config_.state_format));
-  for (const auto& lane : lanes_) {
-    const std::string& name = lane->config.name();
-    setup["plan of " + name] = text_hash(plan_to_json(lane->config.plan));
-    setup["loss scale of " + name] = text_hash(loss_scale_text(lane->config.scaler));
+    put("schedule", rates);
   }
   if (depends_on_length(config_.schedule)) setup["steps"] = static_cast<double>(config_.steps);
+  put_number("clip_norm", config_.clip_norm, 0.0);
+  put_number("clip_before_unscale", config_.clip_before_unscale ? 1.0 : 0.0, 0.0);
+  put_number("unscale_only", config_.unscale_only ? 1.0 : 0.0, 0.0);
+  put("ema", config_.average ? weight_average_text(*config_.average) : "");
+  if (config_.ranks > 1) {
+    setup["ranks"] = static_cast<double>(config_.ranks);
+    put("reduce", reduction_text(config_.reduction));
+  }
+  for (const auto& lane : lanes_) {
+    const std::string& name = lane->config.name();
+    put(kPlanOf + name, plan_to_json(lane->config.plan));
+    put(kScaleOf + name, loss_scale_text(lane->config.scaler));
+  }
+  const auto put_contents = [&](const char* key, uint64_t hash) { setup[key] = kept_hash(hash); };
+  put_contents(kNetwork, fnv1a(std::to_string(model_.loss), hash_structure(model_.graph)));
+  if (!samples_hash_) {
+    std::string scaling;
+    for (const std::vector<double>* list : {&data_.mean, &data_.deviation}) {
+      for (const double value : *list) scaling += number_text(value) + ' ';
+    }
+    samples_hash_ = hash_samples(data_.train, fnv1a(scaling));
+  }
+  put_contents(kSamples, *samples_hash_);
   return setup;
 }
 
@@ -156,18 +218,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     throw usage_error("the checkpoint has no lane '" + name + "'",
                       "use its lanes: " + comma_list(names));
   }
-  std::map<std::string, double> wanted = setup(checkpoint.step);
-  for (const char* key : {"ranks", "reduce", "param_group"}) {  // kept only where there are any
-    if (checkpoint.setup.contains(key)) wanted.try_emplace(key, 0.0);
-  }
-  for (const auto& [key, value] : wanted) {
-    const auto found = checkpoint.setup.find(key);
-    if (found == checkpoint.setup.end() || found->second != value) {
-      throw usage_error("the checkpoint was made with another value of " + key,
-                        "resume with the arguments of the run that wrote it")
-          .about({key});
-    }
-  }
+  check_setup(checkpoint.setup, setup(checkpoint.step));
   for (const auto& lane : lanes_) {
     const std::string& name = lane->config.name();
     const LaneCheckpoint& saved = checkpoint.lanes.at(name);

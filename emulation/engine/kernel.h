@@ -32,6 +32,7 @@ struct KernelCall {
   std::vector<int32_t*> index_out;
   RandomSource random{};  ///< draws of this run
   bool measured = false;  ///< statistics are requested in this run
+  bool keeps = true;      ///< every value must be what the graph says (Program::keep_values)
   bool unrounded =
       false;         ///< outputs are requested as for fp32, whatever their format in the graph
   int64_t lost = 0;  ///< set by update kernels if measured

@@ -100,11 +100,14 @@ class EngineProgram final : public Program {
 
   void set_random(uint64_t seed, uint64_t step) override { random_ = {seed, step}; }
 
+  void keep_values(bool keep) override { keeps_ = keep; }
+
   void run(Entry entry, std::span<TensorStats> stats) override {
     if (entry == executable_.forward && !stats.empty()) measure_sources(stats);
     for (Call& call : calls_[static_cast<size_t>(entry)]) {
       call.args.random = random_;
       call.args.measured = !stats.empty();
+      call.args.keeps = keeps_;
       call.args.lost = 0;
       call.args.wide.reset();
       if (call.kernel) call.kernel(call.args);
@@ -372,6 +375,7 @@ class EngineProgram final : public Program {
   std::array<std::vector<Call>, kEntryCount> calls_;
   std::map<ValueId, double> wide_;
   RandomSource random_;
+  bool keeps_ = true;
 };
 
 template <class T>

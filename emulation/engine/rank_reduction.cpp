@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Gradients of data-parallel ranks (formulas in core/ops/training.cpp). Elements are reduced in
 // blocks, of which a ring needs only two rows at a time: these fit into the first-level cache. The
-// Program does the final rounding.
+// Program does the final rounding. Where nobody reads the ranks' gradients, they are added as they
+// come.
 #include "core/ops/rank_reduction.h"
 
 #if defined(__x86_64__)
@@ -9,6 +10,8 @@
 #endif
 
 #include <algorithm>
+#include <bit>
+#include <type_traits>
 #include <vector>
 
 #include "core/numeric/sums/reduce_ranks.h"
@@ -57,12 +60,90 @@ void prefetch(const T* x, int64_t n) {
 #endif
 }
 
+void round_row(float* row, int64_t n, const FloatFormat& format) {
+  if (format != kFp32) round_array(row, row, n, format, TensorRounding{});
+}
+void round_row(double*, int64_t, const FloatFormat&) {}
+
+/// Adds ranks as soon as their gradients are there, so that most of the stack is never written.
+/// Chunk c of a ring begins with rank c + 1, the last chunk and all of an all-to-all with rank 0.
+/// The sum of the ranks from there on goes into the row of the last rank; lower ranks, which follow
+/// at the end, are stored. At rank r, [0, begin(r - 1)) and the last chunk are added to,
+/// [begin(r - 1), begin(r)) begins, and [begin(r), begin(last)) is stored.
 template <class T>
-void rank_gradients(KernelCall<T>& c) {
-  const int64_t n = c.in_count(1), rank = static_cast<int64_t>(c.in[2][0]);
-  const T* const gradient = c.in[1];
-  T* const row = c.out[0] + rank * n;
-  const bool stream = static_cast<size_t>(c.out_count(0)) * sizeof(T) >= kStreamFrom;
+class Folding {
+ public:
+  Folding(const KernelCall<T>& c, const FloatFormat& sent)
+      : how_(reduction_of(*c.node)),
+        sent_(sent),
+        ranks_(c.in_shape(0)[0]),
+        n_(c.in_count(0) / ranks_),
+        is_sent_as_is_(sent.contains(c.graph->value(c.node->inputs[0]).format)),
+        is_exact_(std::is_same_v<T, double> || sent == kFp32),
+        divided_(divides_after() ? Divided{true, 1, 1}
+                                 : Divided{std::has_single_bit(static_cast<uint64_t>(ranks_)),
+                                           static_cast<T>(ranks_), T{1} / static_cast<T>(ranks_)}) {
+  }
+
+  int64_t ranks() const { return ranks_; }
+  int64_t n() const { return n_; }
+  bool divides_after() const { return how_.average == Reduction::Average::after; }
+  /// Returns where a chunk that begins with rank `chunk` + 1 begins; of the last, where it begins.
+  int64_t begin(int64_t chunk) const {
+    if (how_.algorithm != Reduction::Algorithm::ring || chunk < 0) return 0;
+    return chunk_begin(n_, ranks_, chunk);
+  }
+  /// Rounds and divides gradients as reduce_ranks() does before it adds them.
+  void prepare(const T* gradient, T* row, int64_t size) const {
+    if (!is_sent_as_is_) {
+      std::copy_n(gradient, size, row);
+      round_row(row, size, sent_);
+      gradient = row;
+    }
+    const Divided divided = divided_;  // a copy: otherwise the row might overlap it
+    for (int64_t i = 0; i < size; ++i) row[i] = divided(gradient[i]);
+    if (!divides_after()) round_row(row, size, sent_);
+  }
+  /// Adds gradients of a rank to a sum, at most kReduceBlock of them. The last addition of the
+  /// first `unstored` ones is not rounded here.
+  void add(const T* __restrict__ gradient, T* __restrict__ sum, int64_t size,
+           int64_t unstored) const {
+    if (is_exact_) {
+      const Divided divided = divided_;
+      for (int64_t i = 0; i < size; ++i) sum[i] = divided(gradient[i]) + sum[i];
+      return;
+    }
+    alignas(64) T own[kReduceBlock];
+    prepare(gradient, own, size);
+    for (int64_t i = 0; i < size; ++i) sum[i] = own[i] + sum[i];
+    if (how_.algorithm == Reduction::Algorithm::all_to_all) return;
+    const int64_t skip = divides_after() ? 0 : unstored;
+    round_row(sum + skip, size - skip, sent_);
+  }
+
+ private:
+  /// A product with the inverse of a power of two has the bits of the quotient.
+  struct Divided {
+    bool is_power;
+    T divisor, inverse;
+    T operator()(T x) const { return is_power ? x * inverse : x / divisor; }
+  };
+
+  Reduction how_;
+  FloatFormat sent_;
+  int64_t ranks_, n_;
+  bool is_sent_as_is_;
+  bool is_exact_;  ///< nothing is rounded to a format
+  Divided divided_;
+};
+
+template <class T>
+bool folds(const KernelCall<T>& c) {
+  return !c.keeps && may_fold(*c.node);
+}
+
+template <class T>
+void store_gradients(const T* gradient, T* row, int64_t n, bool stream) {
   parallel_ranges(n, kGrain, [&](int64_t begin, int64_t end) {
     if (stream) {
       copy_past_caches(gradient + begin, row + begin, end - begin);
@@ -72,10 +153,57 @@ void rank_gradients(KernelCall<T>& c) {
   });
 }
 
-void round_row(float* row, int64_t n, const FloatFormat& format) {
-  if (format != kFp32) round_array(row, row, n, format, TensorRounding{});
+template <class T>
+void rank_gradients(KernelCall<T>& c) {
+  const int64_t n = c.in_count(1), rank = static_cast<int64_t>(c.in[2][0]);
+  const T* const gradient = c.in[1];
+  T* const row = c.out[0] + rank * n;
+  const bool stream = static_cast<size_t>(c.out_count(0)) * sizeof(T) >= kStreamFrom;
+  if (!folds(c)) return store_gradients(gradient, row, n, stream);
+  const Folding<T> folding(c, c.node->plan.write);
+  const int64_t last = folding.ranks() - 1;
+  T* const sum = c.out[0] + last * n;
+  const auto add = [&](int64_t first, int64_t end, bool is_last) {
+    parallel_ranges_in_vectors(end - first, kReduceBlock, [&](int64_t from, int64_t to) {
+      const int64_t at = first + from, size = to - from;
+      folding.add(gradient + at, sum + at, size, is_last ? size : 0);
+    });
+  };
+  const auto start = [&](int64_t first, int64_t end) {
+    folding.prepare(gradient + first, sum + first, end - first);
+  };
+  const int64_t started = folding.begin(rank - 1), stored = folding.begin(rank),
+                last_chunk = folding.begin(last);
+  add(0, started, false);
+  start(started, stored);
+  store_gradients(gradient + stored, row + stored, last_chunk - stored, stream);
+  if (rank == 0) {
+    start(last_chunk, n);
+  } else {
+    add(last_chunk, n, rank == last);
+  }
 }
-void round_row(double*, int64_t, const FloatFormat&) {}
+
+/// Adds the ranks that come after the last one.
+template <class T>
+void finish_folding(KernelCall<T>& c) {
+  const Folding<T> folding(c, c.out_format(0));
+  const int64_t n = folding.n(), last = folding.ranks() - 1, last_chunk = folding.begin(last);
+  const T *const stack = c.in[0], *const sum = stack + last * n;
+  T* const out = c.out[0];
+  parallel_ranges_in_vectors(n, kReduceBlock, [&](int64_t begin, int64_t end) {
+    std::copy(sum + begin, sum + end, out + begin);
+    const int64_t stop = std::min(end, last_chunk);
+    for (int64_t rank = 0; rank < last && folding.begin(rank) < stop; ++rank) {
+      const int64_t first = std::max(begin, folding.begin(rank));
+      const int64_t next = std::clamp(folding.begin(rank + 1), first, stop);
+      if (rank + 1 < last) prefetch(stack + (rank + 1) * n + next, stop - next);
+      // The elements up to `next` have this rank as their last one.
+      folding.add(stack + rank * n + first, out + first, stop - first, next - first);
+    }
+    if (folding.divides_after()) divide_by_ranks(out + begin, end - begin, folding.ranks());
+  });
+}
 
 template <class T>
 void rank_reduction(KernelCall<T>& c) {
@@ -84,6 +212,7 @@ void rank_reduction(KernelCall<T>& c) {
     std::copy_n(c.in[0], c.out_count(0), c.out[0]);
     return;
   }
+  if (folds(c)) return finish_folding(c);
   const int64_t n = c.out_count(0), ranks = c.in_shape(0)[0];
   const T *const stack = c.in[0], *const takes_part = c.in[1];
   const FloatFormat format = c.out_format(0);

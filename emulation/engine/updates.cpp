@@ -6,7 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -49,8 +53,31 @@ void append_chunk_sums(const T* x, int64_t n, std::vector<double>& sums) {
   });
 }
 
+/// Looks at exponents alone, as integers, which is several times faster than a sum in double.
+template <class T>
+bool all_finite(const T* x, int64_t n) {
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  constexpr Bits kExponent = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
+  std::atomic<bool> finite{true};
+  parallel_ranges_in_vectors(n, kGrain, [&finite, x](int64_t begin, int64_t end) {
+    Bits bad = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      bad |= (std::bit_cast<Bits>(x[i]) & kExponent) == kExponent ? Bits{1} : Bits{0};
+    }
+    if (bad != 0) finite = false;
+  });
+  return finite;
+}
+
 template <class T>
 void gradient_norm(KernelCall<T>& c) {
+  if (int_attribute(*c.node, "finite_only", 0) != 0) {
+    bool finite = true;
+    for (size_t i = 0; i < c.in.size(); ++i) finite = all_finite(c.in[i], c.in_count(i)) && finite;
+    c.out[0][0] = finite ? T{0} : std::numeric_limits<T>::infinity();
+    c.wide = static_cast<double>(c.out[0][0]);
+    return;
+  }
   std::vector<double> sums;
   for (size_t i = 0; i < c.in.size(); ++i) append_chunk_sums<true>(c.in[i], c.in_count(i), sums);
   while (sums.size() > 1) {

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "core/numeric/formats/round.h"
 #include "core/numeric/formats/tensor_rounding.h"
@@ -100,9 +101,11 @@ struct NormTotal {
   const double* total;  ///< null: nothing was added
   double* wide;
   Out<T> y;
+  bool finite_only;
 
   HS_HD void operator()(int64_t) const {
-    const double value = total != nullptr ? *total : 0.0;
+    double value = total != nullptr ? *total : 0.0;
+    if (finite_only) value = value - value == 0.0 ? 0.0 : std::numeric_limits<double>::infinity();
     if (wide != nullptr) *wide = value;
     *y = static_cast<T>(value);
   }

@@ -95,8 +95,9 @@ Step norm_step(const NodeCall<X, T>& c) {
     sums = totals;
     count = chunks;
   }
-  steps.push_back(
-      items_step(executor, 1, NormTotal<T>{count != 0 ? sums : nullptr, c.wide, c.out[0]}));
+  steps.push_back(items_step(executor, 1,
+                             NormTotal<T>{count != 0 ? sums : nullptr, c.wide, c.out[0],
+                                          int_attribute(*c.node, "finite_only", 0) != 0}));
   return in_turn(std::move(steps));
 }
 

@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 #include <nccl.h>
 
+#include <condition_variable>
 #include <exception>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "core/error.h"
 #include "gpu/libraries/cuda_error.cuh"
@@ -129,10 +131,44 @@ struct Scratchpad {
   }
 };
 
-/// Connects one rank. Throws Error.
-std::shared_ptr<Communicator> connected(int rank, int ranks, const ncclUniqueId& id) {
+/// A set-up in a thread that may outlive the wait for it.
+struct SetUp {
+  ncclComm_t comm = nullptr;
+  ncclResult_t result = ncclInProgress;
+  cudaError_t device = cudaSuccess;
+  std::mutex mutex{};
+  std::condition_variable done{};
+};
+
+/// Connects one rank. Throws Error, also after `limit`: some mistakes in a network or a firewall
+/// make NCCL wait forever. Its call cannot be ended, so it stays in a thread. A communicator that
+/// it makes later is not destroyed, because that would wait for the other ranks.
+std::shared_ptr<Communicator> connected(int rank, int ranks, const ncclUniqueId& id,
+                                        std::chrono::milliseconds limit) {
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "device");
+  const auto set_up = std::make_shared<SetUp>();
+  std::thread([set_up, device, rank, ranks, id, init = nccl().init] {
+    ncclComm_t comm = nullptr;
+    const cudaError_t chosen = cudaSetDevice(device);  // a new thread begins with device 0
+    const ncclResult_t result =
+        chosen == cudaSuccess ? init(&comm, ranks, id, rank) : ncclUnhandledCudaError;
+    const std::lock_guard<std::mutex> lock(set_up->mutex);
+    set_up->comm = comm;
+    set_up->device = chosen;
+    set_up->result = result;
+    set_up->done.notify_all();
+  }).detach();
+  std::unique_lock<std::mutex> lock(set_up->mutex);
+  if (!set_up->done.wait_for(lock, limit, [&] { return set_up->result != ncclInProgress; })) {
+    throw Error(fmt::format("NCCL did not connect the ranks within {} s",
+                            std::chrono::duration<double>(limit).count()),
+                "set NCCL_DEBUG=INFO to see where it waits");
+  }
+  check_cuda(set_up->device, "device");
   auto made = std::make_shared<Communicator>();
-  check_nccl(nccl().init(&made->comm, ranks, id, rank), "set-up");
+  made->comm = set_up->comm;
+  check_nccl(set_up->result, "set-up");
   return made;
 }
 
@@ -144,7 +180,8 @@ int64_t nccl_version() {
   return version;
 }
 
-std::shared_ptr<void> connect_nccl(Exchange& exchange, std::string& why) {
+std::shared_ptr<void> connect_nccl(Exchange& exchange, std::string& why,
+                                   std::chrono::milliseconds limit) {
   std::string problem = nccl().library.missing();
   ncclUniqueId id{};
   std::shared_ptr<Communicator> made;
@@ -166,7 +203,7 @@ std::shared_ptr<void> connect_nccl(Exchange& exchange, std::string& why) {
   if (exchange.rank() == 0) attempt([&] { check_nccl(nccl().unique_id(&id), "set-up"); });
   if (fails()) return nullptr;
   broadcast(exchange, 0, std::span(&id, 1));
-  attempt([&] { made = connected(exchange.rank(), exchange.size(), id); });
+  attempt([&] { made = connected(exchange.rank(), exchange.size(), id, limit); });
   if (fails()) return nullptr;
   Connections& all = connections();
   const std::lock_guard<std::mutex> lock(all.mutex);
@@ -193,7 +230,7 @@ std::optional<std::vector<std::byte>> nccl_echo(std::span<const std::byte> bytes
   check_cuda(
       cudaMemcpyAsync(pad.memory, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, pad.stream),
       "copy to the device");
-  NcclLink link(connected(0, 1, id), pad.stream);
+  NcclLink link(connected(0, 1, id, kNcclLimit), pad.stream);
   const Mail out{.other = 0, .at = 0, .bytes = n}, in{.other = 0, .at = n, .bytes = n};
   link.transfer({&out, 1}, {&in, 1}, pad.memory);
   std::vector<std::byte> arrived(bytes.size());

@@ -4,6 +4,7 @@
 // by name. Types of CUDA do not appear here.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,9 +23,14 @@ namespace halfscope::gpu {
 /// program was built without its header.
 int64_t nccl_version();
 
+/// The longest that connecting may take, also for thousands of ranks.
+inline constexpr std::chrono::seconds kNcclLimit{120};
+
 /// Connects the current devices of all ranks, which call this together. Returns null on all of them
-/// and sets `why` if it fails on one. Links exist as long as the result or one of them.
-std::shared_ptr<void> connect_nccl(Exchange& exchange, std::string& why);
+/// and sets `why` if it fails on one, or takes longer than `limit`. Links exist as long as the
+/// result or one of them.
+std::shared_ptr<void> connect_nccl(Exchange& exchange, std::string& why,
+                                   std::chrono::milliseconds limit);
 
 /// Returns a link whose messages run on this stream, or null if the ranks are not connected.
 std::unique_ptr<DeviceLink> nccl_link(const Exchange& exchange, StreamPointer stream);

@@ -5,7 +5,7 @@
 namespace halfscope::gpu {
 
 int64_t nccl_version() { return 0; }
-std::shared_ptr<void> connect_nccl(Exchange&, std::string& why) {
+std::shared_ptr<void> connect_nccl(Exchange&, std::string& why, std::chrono::milliseconds) {
   why = "this program was built without NCCL";
   return nullptr;
 }

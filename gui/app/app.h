@@ -29,6 +29,9 @@
 
 namespace halfscope::gui {
 
+/// An action makes sense if a run is on the screen, or a study is open.
+enum class Needs : uint8_t { nothing, run, study };
+
 class App {
  public:
   struct Options {
@@ -107,6 +110,7 @@ class App {
   void choose_picture();
   void choose_share_card();
   void choose_svg(PanelPicture panel);
+  void choose_study_csv();
   void make_demo();
   void try_plan();
   void stop_trial();
@@ -162,6 +166,10 @@ class App {
   /// Returns whether a run is on the screen.
   bool has_run() const noexcept { return run_ != nullptr && !on_study_; }
   bool has_study() const noexcept { return study_ != nullptr || study_loader_ != nullptr; }
+  /// Returns whether an action that needs this can do anything.
+  bool has(Needs needs) const noexcept {
+    return needs == Needs::nothing || (needs == Needs::run ? has_run() : study_ != nullptr);
+  }
 
  private:
   void open_study(const std::string& file);
@@ -185,6 +193,10 @@ class App {
   Frame make_frame();
   /// Returns the panel as the view shows it. Call within a frame. Throws Error if it is empty.
   std::string panel_svg(PanelPicture panel);
+  /// Returns what `draw` draws in a window of this size at scale 1; it returns false if there is
+  /// nothing to draw.
+  std::string picture_svg(PanelPicture panel, ImVec2 size, const std::string& subject,
+                          const std::function<bool(PictureTarget&)>& draw);
   void write_requested_svg();
   float scale() const noexcept { return display_scale_ * settings_.ui_scale; }
 
@@ -310,7 +322,7 @@ struct AppAction {
   const char* name;      ///< "Open ..."
   const char* shortcut;  ///< "Ctrl+O"; "" without one
   void (*run)(App&);
-  bool needs_run;
+  Needs needs;
 };
 const std::vector<AppAction>& app_actions();
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/study/study_view.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/track.h"
 
@@ -23,9 +24,16 @@ void FileDialog::open(std::string title, std::string ending, bool save, std::str
   name_ = std::move(name);
   save_ = save;
   open_ = appear_ = true;
-  overwrite_ = false;
+  overwrite_ = studies_ = false;
   problem_.clear();
   if (folder_.empty()) set_folder(".");
+  list();
+}
+
+void FileDialog::open_run(std::string title, Studies studies) {
+  open(std::move(title), ".hscope", false);
+  if (studies == Studies::hidden) return;
+  studies_ = true;
   list();
 }
 
@@ -35,15 +43,16 @@ void FileDialog::list() {
   fs::directory_iterator files(folder_, fs::directory_options::skip_permission_denied, error);
   problem_ = error ? "cannot read this folder: " + error.message() : "";
   constexpr size_t kMost = 5000;
+  const std::string study_file = study_file_of(folder_).filename().string();
   for (; !error && files != fs::directory_iterator{} && entries_.size() < kMost;
        files.increment(error)) {
     std::error_code ignored;
     const std::string name = files->path().filename().string();
     if (name.starts_with('.')) continue;
     if (files->is_directory(ignored)) {
-      entries_.push_back({name, true});
-    } else if (name.ends_with(ending_)) {
-      entries_.push_back({name, false});
+      entries_.push_back({name, true, studies_ && is_study(files->path())});
+    } else if (name.ends_with(ending_) || (studies_ && name == study_file)) {
+      entries_.push_back({name, false, false});
     }
   }
   std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
@@ -55,7 +64,7 @@ std::optional<std::string> FileDialog::finish() {
   if (name_.empty()) return std::nullopt;
   fs::path path = fs::path(name_).is_absolute() ? fs::path(name_) : folder_ / name_;
   std::error_code error;
-  if (fs::is_directory(path, error)) {
+  if (fs::is_directory(path, error) && !(studies_ && is_study(path))) {
     set_folder(path);
     name_.clear();
     list();
@@ -106,11 +115,17 @@ std::optional<std::string> FileDialog::draw(const Theme& theme, float scale) {
     if (ui::selectable(
             "dialog/entry/" + entry.name, label.c_str(), entry.name == name_, {0, 0},
             ImGuiSelectableFlags_AllowDoubleClick | ImGuiSelectableFlags_DontClosePopups)) {
-      name_ = entry.folder ? name_ : entry.name;
+      const bool enters = entry.folder && !entry.study;
+      name_ = enters ? name_ : entry.name;
       overwrite_ = false;
-      if (entry.folder) enter = entry.name;
-      if (!entry.folder && ImGui::IsMouseDoubleClicked(0)) chosen = finish();
+      if (enters) enter = entry.name;
+      if (!enters && ImGui::IsMouseDoubleClicked(0)) chosen = finish();
     }
+    if (!entry.study) continue;
+    ImGui::SameLine(0, 10 * scale);
+    ImGui::PushStyleColor(ImGuiCol_Text, theme.soft);
+    ui::text("dialog/study/" + entry.name, "study");
+    ImGui::PopStyleColor();
   }
   if (entries_.empty()) ImGui::TextDisabled("No folders and no *%s files here.", ending_.c_str());
   ImGui::EndChild();

@@ -86,7 +86,7 @@ void App::draw_menu_bar() {
       }
     }
     if (!is_open) continue;
-    const bool enabled = !action.needs_run || has_run();
+    const bool enabled = has(action.needs);
     if (ui::menu_item(fmt::format("menu/{}/{}", action.menu, action.name), action.name,
                       action.shortcut, false, enabled)) {
       action.run(*this);
@@ -528,7 +528,7 @@ void App::draw_welcome() {
     ImGui::PopTextWrapPos();
     ImGui::PopStyleColor();
   };
-  line("welcome/open", "Open a run ...", "or drop a .hscope file or a study's folder",
+  line("welcome/open", "Open a run or a study ...", "or drop a .hscope file or a study's folder",
        [this] { choose_run(); });
   line("welcome/demo", "Train a demo run", "a small network that fails in fp16",
        [this] { make_demo(); });

@@ -31,7 +31,7 @@ struct Entry {
 std::vector<Entry> entries_of(App& app, const RunModel* run, const Selection& at) {
   std::vector<Entry> entries;
   for (const AppAction& action : app_actions()) {
-    if (action.needs_run && run == nullptr) continue;
+    if (!app.has(action.needs)) continue;
     entries.push_back({fmt::format("palette/{}", action.name),
                        fmt::format("{}: {}", action.menu, action.name), action.shortcut,
                        action.run});

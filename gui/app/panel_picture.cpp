@@ -6,11 +6,15 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "analysis/output_file.h"
 #include "core/error.h"
 #include "gui/app/app.h"
 #include "gui/panels/spectrum.h"
+#include "gui/study/study_page.h"
 #include "gui/widgets/track.h"
 
 namespace halfscope::gui {
@@ -21,7 +25,7 @@ struct PanelName {
   const char* name;   ///< of files and in scripts
   const char* title;  ///< of the dialog
 };
-constexpr std::array<PanelName, 8> kPanels{
+constexpr std::array<PanelName, 11> kPanels{
     {{PanelPicture::spectrum, "spectrum", "Save the spectrum as SVG"},
      {PanelPicture::loss, "loss", "Save the loss as SVG"},
      {PanelPicture::heatmap, "heatmap", "Save the heatmap as SVG"},
@@ -29,7 +33,10 @@ constexpr std::array<PanelName, 8> kPanels{
      {PanelPicture::histogram, "histogram", "Save the histogram as SVG"},
      {PanelPicture::distances, "distances", "Save the distances as SVG"},
      {PanelPicture::errors, "errors", "Save the errors by depth as SVG"},
-     {PanelPicture::scalers, "scalers", "Save the loss scales as SVG"}}};
+     {PanelPicture::scalers, "scalers", "Save the loss scales as SVG"},
+     {PanelPicture::study_map, "study-map", "Save the map of trials as SVG"},
+     {PanelPicture::study_cost, "study-cost", "Save cost against loss gap as SVG"},
+     {PanelPicture::study_losses, "study-losses", "Save the losses of the group as SVG"}}};
 
 const PanelName& name_of(PanelPicture panel) {
   return *std::find_if(kPanels.begin(), kPanels.end(),
@@ -53,8 +60,16 @@ ImVec2 size_of(PanelPicture panel, size_t rows) {
       return {560, 600};
     case PanelPicture::errors:
       return {560, 120.0f + 20.0f * static_cast<float>(rows)};
+    case PanelPicture::study_map:
+    case PanelPicture::study_cost:
+    case PanelPicture::study_losses:
+      break;
   }
   return {900, 300};
+}
+
+ImVec2 size_of_part(PanelPicture panel, const StudyFacts& facts) {
+  return panel == PanelPicture::study_map ? study_map_size(facts) : ImVec2{640, 420};
 }
 
 /// Draws the panel. Returns false if there is nothing to show.
@@ -80,8 +95,28 @@ bool draw_panel(PanelPicture panel, const Frame& frame) {
       return picture_errors(frame);
     case PanelPicture::scalers:
       return picture_scalers(frame);
+    case PanelPicture::study_map:
+    case PanelPicture::study_cost:
+    case PanelPicture::study_losses:
+      break;
   }
   return false;
+}
+
+/// Draws a part of a study's page. Returns false if there is nothing to show.
+bool draw_part(PanelPicture panel, const StudyFrame& frame) {
+  const std::vector<StudyGroup>& groups = frame.facts().groups;
+  if (panel == PanelPicture::study_map) {
+    draw_study_map(frame);
+    return !groups.empty();
+  }
+  if (panel == PanelPicture::study_cost) {
+    draw_study_cost(frame);
+    return std::any_of(groups.begin(), groups.end(),
+                       [](const StudyGroup& group) { return group.bits && group.gap; });
+  }
+  draw_study_fan(frame);
+  return frame.selected_group() >= 0 && !frame.group(frame.selected_group()).fan.empty();
 }
 
 bool fits_its_content(PanelPicture panel) {
@@ -106,18 +141,50 @@ std::string panel_names() {
 }
 
 std::string App::panel_svg(PanelPicture panel) {
+  if (is_of_study(panel)) {
+    if (!study_) throw Error("no study is open");
+    const ImVec2 size = size_of_part(panel, study_->facts());
+    return picture_svg(panel, size, study_->facts().title, [&](PictureTarget& target) {
+      StudyState state = study_state_;
+      std::vector<Request> requests;
+      return draw_part(panel, {.state = state,
+                               .study = *study_,
+                               .theme = *theme_,
+                               .fonts = fonts_,
+                               .scale = scale(),
+                               .requests = requests,
+                               .takes_keys = false,
+                               .picture = &target});
+    });
+  }
   if (!run_ || selection().lane < 0) throw Error("no run is open");
-  ViewState view = view_;
-  PanelCaches caches;
-  std::vector<Request> requests;
-  PictureTarget target{.svg = SvgPicture({}, scale()), .textures = {}};
-  Frame frame = make_frame();
-  const size_t rows = view.tensor_rows && panel == PanelPicture::heatmap
+  const Frame frame = make_frame();
+  const size_t rows = view_.tensor_rows && panel == PanelPicture::heatmap
                           ? frame.lane_info().sites.size()
                           : frame.lane().layers.size();
-  ImVec2 size = size_of(panel, rows);
-  size = {size.x * scale(), size.y * scale()};
+  const std::string name = std::filesystem::path(run_->file()).filename().string();
+  return picture_svg(panel, size_of(panel, rows), name, [&](PictureTarget& target) {
+    ViewState view = view_;
+    PanelCaches caches;
+    std::vector<Request> requests;
+    return draw_panel(panel, {.view = view,
+                              .run = *run_,
+                              .baseline = frame.baseline,
+                              .at = frame.at,
+                              .theme = *theme_,
+                              .fonts = fonts_,
+                              .scale = scale(),
+                              .textures = target.textures,
+                              .requests = requests,
+                              .caches = caches,
+                              .picture = &target});
+  });
+}
 
+std::string App::picture_svg(PanelPicture panel, ImVec2 size, const std::string& subject,
+                             const std::function<bool(PictureTarget&)>& draw) {
+  size = {size.x * scale(), size.y * scale()};
+  PictureTarget target{.svg = SvgPicture({}, scale()), .textures = {}};
   // Off screen: invisible, and never under the pointer.
   const ImVec2 place{-2.0f * size.x - 1000.0f, 0.0f};
   ImGui::SetNextWindowPos(place);
@@ -130,17 +197,7 @@ std::string App::panel_svg(PanelPicture panel) {
   set_tracker(nullptr);  // the same widgets are on the screen
   ImGui::Begin(fmt::format("##picture/{}", name_of(panel).name).c_str(), nullptr, flags);
   target.svg.set_origin(ImGui::GetWindowPos());
-  const bool drawn = draw_panel(panel, Frame{.view = view,
-                                             .run = *run_,
-                                             .baseline = frame.baseline,
-                                             .at = frame.at,
-                                             .theme = *theme_,
-                                             .fonts = fonts_,
-                                             .scale = scale(),
-                                             .textures = target.textures,
-                                             .requests = requests,
-                                             .caches = caches,
-                                             .picture = &target});
+  const bool drawn = draw(target);
   if (fits_its_content(panel)) {
     size.y = ImGui::GetCursorPosY() - ImGui::GetStyle().ItemSpacing.y +
              ImGui::GetStyle().WindowPadding.y;
@@ -149,15 +206,14 @@ std::string App::panel_svg(PanelPicture panel) {
   set_tracker(watching);
   if (!drawn) {
     throw Error(fmt::format("nothing to draw in the {} panel", name_of(panel).name),
-                "select a recorded tensor and step");
+                is_of_study(panel) ? "wait until a trial of the group has finished"
+                                   : "select a recorded tensor and step");
   }
-  const std::string title =
-      std::filesystem::path(run_->file()).filename().string() + ": " + name_of(panel).name;
-  return target.svg.document(size, title, theme_->card);
+  return target.svg.document(size, subject + ": " + name_of(panel).name, theme_->card);
 }
 
 void App::choose_svg(PanelPicture panel) {
-  if (!run_) return;
+  if (is_of_study(panel) ? !study_ : !run_) return;
   try {
     text_ = panel_svg(panel);
   } catch (const Error& error) {
@@ -166,9 +222,9 @@ void App::choose_svg(PanelPicture panel) {
     return;
   }
   purpose_ = Purpose::save_text;
-  const std::string stem = std::filesystem::path(run_->file()).stem().string();
-  dialog_.open(name_of(panel).title, ".svg", true,
-               fmt::format("{}-{}.svg", stem, name_of(panel).name));
+  const std::string start =
+      is_of_study(panel) ? "" : std::filesystem::path(run_->file()).stem().string() + "-";
+  dialog_.open(name_of(panel).title, ".svg", true, start + name_of(panel).name + ".svg");
 }
 
 void App::save_svg(PanelPicture panel, const std::string& file) {

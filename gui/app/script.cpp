@@ -321,7 +321,7 @@ void Line::run() {
     takes(2, 2);
     const std::optional<PanelPicture> panel = find_panel(word(1));
     if (!panel) fail(fmt::format("'{}' is not one of: {}", word(1), panel_names()));
-    static_cast<void>(run_model());
+    if (!is_of_study(*panel)) static_cast<void>(run_model());
     frames(kSettle);
     stage_.check_file(word(2));
     stage_.app.save_svg(*panel, word(2));

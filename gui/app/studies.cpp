@@ -45,6 +45,13 @@ void App::show_study() {
   on_study_ = true;
 }
 
+void App::choose_study_csv() {
+  if (!study_) return;
+  text_ = study_csv(study_->view(), study_->facts());
+  purpose_ = Purpose::save_text;
+  dialog_.open("Save the trials as CSV", ".csv", true, "study-trials.csv");
+}
+
 void App::poll_study() {
   std::erase_if(retired_studies_, [](const auto& loader) { return loader->stopped(); });
   if (!study_loader_) return;

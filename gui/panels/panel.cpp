@@ -6,6 +6,8 @@
 #include <numeric>
 #include <string_view>
 
+#include "gui/widgets/plot.h"
+
 namespace halfscope::gui {
 
 Selection resolve_selection(const RunModel& run, const ViewState& view) {
@@ -67,12 +69,16 @@ void Frame::select_site(int site) const {
   view.site = info.name();
 }
 
-void picture_text(const Frame& frame, std::string_view text, bool bold) {
-  ImFont& font = bold ? *frame.fonts.bold : *frame.fonts.small;
-  Canvas canvas(frame.picture);
-  canvas.text(font, ImGui::GetCursorScreenPos(), bold ? frame.theme.ink : frame.theme.soft, text,
+void picture_text(const PlotLook& look, std::string_view text, bool bold) {
+  ImFont& font = bold ? *look.fonts.bold : *look.fonts.small;
+  Canvas canvas(look.picture);
+  canvas.text(font, ImGui::GetCursorScreenPos(), bold ? look.theme.ink : look.theme.soft, text,
               bold);
   ImGui::Dummy(text_size(font, text));
+}
+
+void picture_text(const Frame& frame, std::string_view text, bool bold) {
+  picture_text(PlotLook{frame.theme, frame.fonts, frame.scale, frame.picture}, text, bold);
 }
 
 void Frame::ask(Request::Kind kind, std::string text) const {

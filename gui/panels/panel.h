@@ -20,6 +20,7 @@
 namespace halfscope::gui {
 
 struct FloatLab;
+struct PlotLook;
 
 /// Panels that can be exported as SVG.
 enum class PanelPicture : uint8_t {
@@ -30,8 +31,12 @@ enum class PanelPicture : uint8_t {
   histogram,
   distances,
   errors,
-  scalers
+  scalers,
+  study_map,
+  study_cost,
+  study_losses
 };
+inline bool is_of_study(PanelPicture panel) noexcept { return panel >= PanelPicture::study_map; }
 
 struct Request {
   enum class Kind : uint8_t {
@@ -119,6 +124,7 @@ const char* verdict_badge(Verdict::State state, bool early, bool unicode);
 size_t recommendation_count(const Frame& frame);
 
 /// Draws text at the cursor in a picture of a panel; the cursor moves below it.
+void picture_text(const PlotLook& look, std::string_view text, bool bold = false);
 void picture_text(const Frame& frame, std::string_view text, bool bold = false);
 
 /// Returns the fix of the selected lane's diagnosis if a training can try it.

@@ -105,16 +105,23 @@ void draw_step_lines(const Frame& frame, Plot& plot) {
   }
 }
 
+void hand_out(std::vector<Request>& requests, PlotAction action,
+              const std::function<std::string(char separator)>& table, const std::string& name,
+              PanelPicture panel) {
+  if (action == PlotAction::copy) {
+    requests.push_back({.kind = Request::Kind::copy, .text = table('\t')});
+  } else if (action == PlotAction::export_csv) {
+    requests.push_back(
+        {.kind = Request::Kind::export_csv, .text = name + ".csv", .content = table(',')});
+  } else if (action == PlotAction::export_svg) {
+    requests.push_back({.kind = Request::Kind::export_svg, .panel = panel});
+  }
+}
+
 void hand_out(const Frame& frame, PlotAction action, const PlotTable& table,
               const std::string& name, PanelPicture panel) {
-  if (action == PlotAction::copy) {
-    frame.ask(Request::Kind::copy, table.text('\t'));
-  } else if (action == PlotAction::export_csv) {
-    frame.requests.push_back(
-        {.kind = Request::Kind::export_csv, .text = name + ".csv", .content = table.text(',')});
-  } else if (action == PlotAction::export_svg) {
-    frame.requests.push_back({.kind = Request::Kind::export_svg, .panel = panel});
-  }
+  const auto text = [&table](char separator) { return table.text(separator); };
+  hand_out(frame.requests, action, text, name, panel);
 }
 
 float line_width(const Axis& x, const Trace& trace, bool emphasised) noexcept {

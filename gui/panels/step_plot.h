@@ -3,8 +3,10 @@
 // handling for ViewState::range, and the cursor's line.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gui/panels/panel.h"
 #include "gui/widgets/plot.h"
@@ -39,6 +41,10 @@ void draw_step_lines(const Frame& frame, Plot& plot);
 /// Returns the step under the pointer. The plot must be hovered.
 int64_t pointed_step(const Frame& frame, const Plot& plot);
 /// Handles "Copy data", "Export CSV" and "Export SVG"; `name` is the panel's name, for files.
+/// `table` returns the data with this separator between columns.
+void hand_out(std::vector<Request>& requests, PlotAction action,
+              const std::function<std::string(char separator)>& table, const std::string& name,
+              PanelPicture panel);
 void hand_out(const Frame& frame, PlotAction action, const PlotTable& table,
               const std::string& name, PanelPicture panel);
 

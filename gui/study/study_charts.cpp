@@ -4,10 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
+#include <string>
+#include <utility>
 
+#include "analysis/export/csv_field.h"
 #include "analysis/rules/text.h"
 #include "analysis/study/gap_axis.h"
+#include "core/number_text.h"
+#include "gui/panels/step_plot.h"
 #include "gui/study/study_page.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
@@ -38,7 +44,7 @@ ChartArea chart_area(const StudyFrame& frame, float left, bool with_label = true
 void name_x_axis(const StudyFrame& frame, const ChartArea& area, std::string_view text) {
   ImFont& small = *frame.fonts.small;
   const float width = text_width(&small, text);
-  Canvas canvas;
+  Canvas canvas(frame.picture);
   canvas.text(small,
               {std::max(area.min.x, (area.min.x + area.max.x - width) / 2),
                area.max.y + (kAxisLabels - 1) * frame.scale},
@@ -163,8 +169,10 @@ bool line_crosses(const ChartArea& box, ImVec2 a, ImVec2 b) {
   return bottom >= box.min.y && top <= box.max.y;
 }
 
-/// Draws names beside points where there is room, the front first. Names keep off the front's line.
-void name_points(const StudyFrame& frame, Plot& plot, std::vector<CostPoint> points) {
+/// Draws names beside points where there is room, the front first. Names keep off the front's line
+/// and the areas that are `taken`.
+void name_points(const StudyFrame& frame, Plot& plot, std::vector<CostPoint> points,
+                 std::vector<ChartArea> taken) {
   std::stable_sort(points.begin(), points.end(), [&](const CostPoint& a, const CostPoint& b) {
     return frame.group(a.group).on_front > frame.group(b.group).on_front;
   });
@@ -175,7 +183,6 @@ void name_points(const StudyFrame& frame, Plot& plot, std::vector<CostPoint> poi
   };
   std::vector<ImVec2> line;
   for (const CostPoint& point : front_of(frame, points)) line.push_back(pixel_of(point));
-  std::vector<ChartArea> taken;
   for (const CostPoint& point : points) {
     const ImVec2 at = pixel_of(point);
     taken.push_back({{at.x - 6 * unit, at.y - 6 * unit}, {at.x + 6 * unit, at.y + 6 * unit}});
@@ -216,13 +223,26 @@ void name_points(const StudyFrame& frame, Plot& plot, std::vector<CostPoint> poi
   }
 }
 
+/// Draws the line up to which trials do not fail. Returns the areas of the line and its name.
+std::vector<ChartArea> draw_tolerance(const StudyFrame& frame, Plot& plot, const GapAxis& gaps) {
+  const double tolerance = frame.study.view().info().tolerance;
+  if (frame.study.view().info().baseline.empty()) return {};
+  const std::string name = "tolerance " + percent(tolerance);
+  const ImVec2 size = text_size(*frame.fonts.small, name);
+  const float y = plot.y().pixel(gaps.place(tolerance)), right = plot.max().x;
+  plot.h_line(gaps.place(tolerance), with_alpha(frame.theme.lost, 0.8f));
+  plot.tag({right, y - size.y}, frame.theme.lost, name);
+  return {{{plot.min().x, y - 1}, {right, y + 1}},
+          {{right - size.x - 8 * frame.scale, y - size.y}, {right, y}}};
+}
+
 void draw_cost_points(const StudyFrame& frame, Plot& plot, const std::vector<CostPoint>& points,
-                      const GapAxis& gaps) {
+                      const GapAxis& gaps, std::vector<ChartArea> taken) {
   const std::vector<CostPoint> front = front_of(frame, points);
   draw_loss_line(plot, front.size(), frame.theme.good, 1.5f, [&](size_t i) {
     return PlotPoint{front[i].bits, front[i].place};
   });
-  const int selected = frame.selected_group();
+  const int selected = frame.picture != nullptr ? -1 : frame.selected_group();
   for (const CostPoint& point : points) {
     const StudyGroup& group = frame.group(point.group);
     const auto y_of = [&](double gap) {
@@ -244,20 +264,57 @@ void draw_cost_points(const StudyFrame& frame, Plot& plot, const std::vector<Cos
                {at.x - 6 * frame.scale, at.y - 6 * frame.scale},
                {at.x + 6 * frame.scale, at.y + 6 * frame.scale}, group.name);
   }
-  name_points(frame, plot, points);
+  name_points(frame, plot, points, std::move(taken));
+}
+
+/// Returns what the chart of costs shows, a row for each point.
+std::string cost_table(const StudyFrame& frame, char separator) {
+  std::string text;
+  const auto row = [&](std::initializer_list<std::string> fields) {
+    for (const std::string& field : fields) {
+      text += (&field == fields.begin() ? "" : std::string(1, separator)) + field;
+    }
+    text += '\n';
+  };
+  row({"group", "bits", "gap", "least_gap", "worst_gap", "failing", "finished", "pareto"});
+  for (const StudyGroup& group : frame.facts().groups) {
+    if (!group.bits || !group.gap) continue;
+    row({csv_field(group.name), number_text(*group.bits), number_text(*group.gap),
+         number_text(*group.least_gap), number_text(*group.worst_gap),
+         std::to_string(group.failing), std::to_string(group.finished),
+         group.on_front ? "1" : "0"});
+  }
+  return text;
+}
+
+/// Returns the losses of a group over the steps, and its baseline's median.
+PlotTable fan_table(const StudyGroup& group, const StudyGroup* base) {
+  PlotTable table("step");
+  const auto add = [&table](const std::string& name, const std::vector<LossBand>& fan, auto value) {
+    table.add(name, fan.size(), [&](size_t i) { return PlotPoint{fan[i].step, value(fan[i])}; });
+  };
+  add("smallest", group.fan, [](const LossBand& band) { return band.low; });
+  add("lower quartile", group.fan, [](const LossBand& band) { return band.lower_quartile; });
+  add("median", group.fan, [](const LossBand& band) { return band.median; });
+  add("upper quartile", group.fan, [](const LossBand& band) { return band.upper_quartile; });
+  add("largest", group.fan, [](const LossBand& band) { return band.high; });
+  add("trials", group.fan, [](const LossBand& band) { return static_cast<double>(band.trials); });
+  if (base != nullptr) {
+    add("baseline's median", base->fan, [](const LossBand& band) { return band.median; });
+  }
+  return table;
 }
 
 }  // namespace
 
 void draw_study_cost(const StudyFrame& frame) {
-  label("study/cost/title", "Cost against loss gap", frame.fonts.bold, frame.theme.ink);
+  draw_part_title(frame, "study/cost/title", "Cost against loss gap");
   ui::tip(
       "Gap to the baseline's loss over the mean width of the numbers that a step reads and "
       "writes. To the left is cheaper, below is better. Lines go from the smallest to the "
       "largest gap. The green line is the Pareto front: what never failed and what nothing "
       "else beats in both. Crosses fail in some trials.");
-  const double tolerance = frame.study.view().info().tolerance;
-  const GapAxis gaps(frame.facts(), tolerance);
+  const GapAxis gaps(frame.facts(), frame.study.view().info().tolerance);
   const std::vector<CostPoint> points = cost_points(frame, gaps);
   if (points.empty()) {
     return empty_note("study/cost/empty",
@@ -291,7 +348,7 @@ void draw_study_cost(const StudyFrame& frame) {
       std::min(0.4, static_cast<double>(font_size(small) + (kNameDrop + 2) * frame.scale) / height);
   const Axis y{
       .low = -top * under / (1.0 - under), .high = top, .from = area.max.y, .to = area.min.y};
-  Canvas outside;
+  Canvas outside(frame.picture);
   for (const auto& [place, text] : ticks) {
     outside.text(small,
                  {area.min.x - 6 * frame.scale - text_width(&small, text),
@@ -306,14 +363,9 @@ void draw_study_cost(const StudyFrame& frame) {
                              .y = y,
                              .y_labels = false,
                              .y_grid = false,
-                             .menu = false});
+                             .fits = false});
     for (const auto& [place, text] : ticks) plot.h_line(place, frame.theme.grid);
-    if (!frame.study.view().info().baseline.empty()) {
-      plot.h_line(gaps.place(tolerance), with_alpha(frame.theme.lost, 0.8f));
-      plot.tag({area.max.x, plot.y().pixel(gaps.place(tolerance)) - font_size(small)},
-               frame.theme.lost, "tolerance " + percent(tolerance));
-    }
-    draw_cost_points(frame, plot, points, gaps);
+    draw_cost_points(frame, plot, points, gaps, draw_tolerance(frame, plot, gaps));
     const ImVec2 mouse = ImGui::GetIO().MousePos;
     int nearest = -1;
     float distance = kNear * frame.scale;
@@ -328,6 +380,8 @@ void draw_study_cost(const StudyFrame& frame) {
       show_cost_tip(frame, frame.group(nearest));
       if (plot.clicked()) frame.select_group(nearest);
     }
+    const auto table = [&frame](char separator) { return cost_table(frame, separator); };
+    hand_out(frame.requests, plot.action(), table, "study-cost", PanelPicture::study_cost);
   }
   name_x_axis(frame, area, "bits per number");
 }
@@ -338,7 +392,7 @@ void draw_study_fan(const StudyFrame& frame) {
   const StudyGroup& group = frame.group(index);
   const int base_index = base_group(frame, group);
   const StudyGroup* base = base_index >= 0 ? &frame.group(base_index) : nullptr;
-  label("study/fan/title", "Losses of " + group.name, frame.fonts.bold, frame.theme.ink);
+  draw_part_title(frame, "study/fan/title", "Losses of " + group.name);
   ui::tip(
       "Median, quartiles, and smallest to largest loss over the seeds; gray is the baseline. A "
       "loss that is not finite counts as infinitely large. The thin line is the selected "
@@ -361,14 +415,15 @@ void draw_study_fan(const StudyFrame& frame) {
                .max = area.max,
                .x = {.low = range.first, .high = std::max(range.last, range.first + 1)},
                .y = {.scale = scale, .low = losses.low, .high = losses.high},
-               .menu = false,
+               .fits = false,
                .text = group.name});
     draw_fan(plot, group.fan, color, false);
     if (base != nullptr) draw_fan(plot, base->fan, frame.theme.soft, true);
     const std::vector<CurvePoint>& curve = frame.trial(selected).curve;
-    draw_loss_line(plot, curve.size(), frame.theme.ink, 1.0f, [&](size_t i) {
-      return PlotPoint{static_cast<double>(curve[i].step), static_cast<double>(curve[i].loss)};
-    });
+    if (frame.picture == nullptr)
+      draw_loss_line(plot, curve.size(), frame.theme.ink, 1.0f, [&](size_t i) {
+        return PlotPoint{static_cast<double>(curve[i].step), static_cast<double>(curve[i].loss)};
+      });
     const auto gone = std::find_if(group.fan.begin(), group.fan.end(),
                                    [](const LossBand& band) { return !std::isfinite(band.high); });
     if (gone != group.fan.end()) {
@@ -381,6 +436,12 @@ void draw_study_fan(const StudyFrame& frame) {
     if (plot.hovered()) {
       plot.v_line(plot.pointer_x(), with_alpha(frame.theme.cursor, 0.6f));
       show_fan_tip(frame, group, base, plot.pointer_x(), color);
+    }
+    if (plot.action() != PlotAction::none) {
+      const PlotTable table = fan_table(group, base);
+      hand_out(
+          frame.requests, plot.action(), [&table](char separator) { return table.text(separator); },
+          "study-losses", PanelPicture::study_losses);
     }
   }
   name_x_axis(frame, area, "step");

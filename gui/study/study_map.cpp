@@ -9,6 +9,7 @@
 
 #include "analysis/rules/text.h"
 #include "analysis/study/study_words.h"
+#include "gui/panels/step_plot.h"
 #include "gui/study/study_page.h"
 #include "gui/widgets/imgui_compat.h"
 #include "gui/widgets/labels.h"
@@ -77,7 +78,7 @@ void draw_legend_of_map(const StudyFrame& frame) {
       {"broken", "fails: not finite or stopped", finished(0.0, true, std::nan(""))},
       {"failed", "not trained", failed},
       {"waiting", "waiting", TrialRow{}}};
-  Canvas canvas;
+  Canvas canvas(frame.picture);
   const float unit = frame.scale, box = 13 * unit;
   bool first = true;
   for (const Entry& entry : entries) {
@@ -213,6 +214,17 @@ void draw_map_head(const StudyFrame& frame, Canvas& canvas, ImVec2 at, const Map
   }
 }
 
+/// Draws the context menu: the trials as text or picture.
+void offer_map_data(const StudyFrame& frame, bool hovered) {
+  if (hovered && ImGui::IsMouseReleased(ImGuiMouseButton_Right)) ImGui::OpenPopup("##menu");
+  if (!ImGui::BeginPopup("##menu")) return;
+  const PlotAction action = draw_data_menu("study/map");
+  // As in the report, also on the clipboard.
+  const auto table = [&frame](char) { return study_csv(frame.study.view(), frame.facts()); };
+  hand_out(frame.requests, action, table, "study-trials", PanelPicture::study_map);
+  ImGui::EndPopup();
+}
+
 }  // namespace
 
 void draw_study_map(const StudyFrame& frame) {
@@ -220,7 +232,7 @@ void draw_study_map(const StudyFrame& frame) {
   const StudyFacts& facts = frame.facts();
   const std::string title = fmt::format("{} by {}", facts.noun == "plan" ? "Plans" : "Combinations",
                                         facts.seed_axis >= 0 ? "seeds" : "trial");
-  label("study/map/title", title, frame.fonts.bold, frame.theme.ink);
+  draw_part_title(frame, "study/map/title", title);
   draw_legend_of_map(frame);
   ImGui::BeginChild("rows", {0, 0}, false, ImGuiWindowFlags_HorizontalScrollbar);
   const float head = ImGui::GetTextLineHeight() + 2 * unit;
@@ -236,13 +248,13 @@ void draw_study_map(const StudyFrame& frame) {
   ImGui::InvisibleButton("##map", size);
   track_item("study/map", title);
   const bool over = ImGui::IsItemHovered();
-  Canvas canvas;
+  Canvas canvas(frame.picture);
   draw_map_head(frame, canvas, start, columns);
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   const auto pointed_row = static_cast<int>(std::floor((mouse.y - start.y - head) / row));
   const auto pointed_column =
       static_cast<int>(std::floor((mouse.x - start.x - columns.cells_left) / columns.cell));
-  const int selected = frame.selected();
+  const int selected = frame.picture != nullptr ? -1 : frame.selected();
   const ImVec2 clip_min = ImGui::GetWindowPos();
   const ImVec2 clip_max{clip_min.x + ImGui::GetWindowWidth(),
                         clip_min.y + ImGui::GetWindowHeight()};
@@ -250,7 +262,8 @@ void draw_study_map(const StudyFrame& frame) {
   for (int g = 0; g < static_cast<int>(facts.groups.size()); ++g) {
     const ImVec2 at{start.x, start.y + head + static_cast<float>(g) * row};
     const std::vector<int>& trials = facts.groups[static_cast<size_t>(g)].trials;
-    const bool has_selected = std::find(trials.begin(), trials.end(), selected) != trials.end();
+    const bool has_selected =
+        selected >= 0 && std::find(trials.begin(), trials.end(), selected) != trials.end();
     if (has_selected && frame.state.scrolled_to != frame.trial(selected).hash) {
       frame.state.scrolled_to = frame.trial(selected).hash;
       if (at.y < clip_min.y || at.y + row > clip_max.y) {
@@ -307,7 +320,15 @@ void draw_study_map(const StudyFrame& frame) {
     tip.show(frame.look(), "study/map/tip");
     if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) frame.select_group(pointed_row);
   }
+  offer_map_data(frame, over);
   ImGui::EndChild();
+}
+
+ImVec2 study_map_size(const StudyFacts& facts) {
+  constexpr float kHead = 96.0f;  // title, legend, heads of columns
+  const auto rows = static_cast<float>(facts.groups.size());
+  const auto columns = static_cast<float>(facts.columns.size());
+  return {std::clamp(560.0f + 26.0f * columns, 900.0f, 1600.0f), kHead + kRow * rows};
 }
 
 }  // namespace halfscope::gui

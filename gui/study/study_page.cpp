@@ -111,6 +111,11 @@ ImU32 trial_color(const StudyFrame& frame, const TrialRow& trial) {
   return mix(theme.plot, theme.in_range, share <= 0.25 ? 0.34 : share <= 0.5 ? 0.62 : 1.0);
 }
 
+void draw_part_title(const StudyFrame& frame, const char* path, const std::string& title) {
+  if (frame.picture != nullptr) return picture_text(frame.look(), title, true);
+  label(path, title, frame.fonts.bold, frame.theme.ink);
+}
+
 void draw_study_head(const StudyFrame& frame) {
   const StudyFacts& facts = frame.facts();
   const Theme& theme = frame.theme;

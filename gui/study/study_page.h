@@ -27,6 +27,8 @@ struct StudyFrame {
   float scale;
   std::vector<Request>& requests;
   bool takes_keys = true;  ///< false while a popup is open
+  /// Target of a picture of a part; null on the screen. A picture omits the selection.
+  PictureTarget* picture = nullptr;
 
   const StudyFacts& facts() const { return study.facts(); }
   const TrialRow& trial(int index) const {
@@ -42,7 +44,7 @@ struct StudyFrame {
   void select_group(int group) const;
   /// Opens the run of the trial if it has one.
   void open(int trial) const;
-  PlotLook look() const { return {theme, fonts, scale}; }
+  PlotLook look() const { return {theme, fonts, scale, picture}; }
 };
 
 /// Returns the color of a trial's cell.
@@ -50,6 +52,12 @@ ImU32 trial_color(const StudyFrame& frame, const TrialRow& trial);
 
 /// Draws the whole page into the rest of the window.
 void draw_study(const StudyFrame& frame);
+
+/// Draws the title of a part, on the screen or in its picture.
+void draw_part_title(const StudyFrame& frame, const char* path, const std::string& title);
+
+/// Returns the size of the map's picture at scale 1.
+ImVec2 study_map_size(const StudyFacts& facts);
 
 // Its parts.
 void draw_study_head(const StudyFrame& frame);

@@ -181,8 +181,10 @@ void Plot::draw_menu(const PlotSpec& spec) {
   if (hovered_ && ImGui::IsMouseReleased(ImGuiMouseButton_Right)) ImGui::OpenPopup("##menu");
   if (!ImGui::BeginPopup("##menu")) return;
   action_ = draw_data_menu(spec.path);
-  ImGui::Separator();
-  if (ui::menu_item(std::string(spec.path) + "/fit", "Fit", "F")) action_ = PlotAction::fit;
+  if (spec.fits) {
+    ImGui::Separator();
+    if (ui::menu_item(std::string(spec.path) + "/fit", "Fit", "F")) action_ = PlotAction::fit;
+  }
   ImGui::EndPopup();
 }
 

@@ -68,8 +68,8 @@ struct PlotSpec {
   Axis x{}, y{};        ///< their pixels are set by the plot
   std::optional<Axis> right{};
   bool x_labels = true, y_labels = true, x_grid = true, y_grid = true;
-  bool menu = true;
-  std::string_view text{};  ///< for the tracker
+  bool menu = true, fits = true;  ///< right click; whether the menu offers to show everything
+  std::string_view text{};        ///< for the tracker
 };
 
 class Plot {

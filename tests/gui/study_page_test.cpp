@@ -10,6 +10,8 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -25,6 +27,11 @@ namespace {
 using test::finish_trial;
 using test::made_study;
 using testing::HasSubstr;
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
 
 class StudyUser : public AppDriver {
  public:
@@ -244,6 +251,12 @@ class StudyFolderTest : public testing::Test {
     Recorder recorder(run.string());
     test::send_run(recorder, test::sample_info(), 8);
   }
+  /// Opens the study, by its file or its folder, and waits for its page.
+  void open_study(AppDriver& user, const std::string& name = "study.sqlite") {
+    user.app().open((folder_ / name).string());
+    ASSERT_TRUE(wait_for(user, [&] { return user.app().shows_study(); }));
+    user.frame(2);
+  }
   static bool wait_for(AppDriver& user, const std::function<bool()>& ready) {
     for (int i = 0; i < 1000; ++i) {
       user.frame();
@@ -258,9 +271,7 @@ class StudyFolderTest : public testing::Test {
 TEST_F(StudyFolderTest, OpensAndFollowsAStudyThatIsStillRunning) {
   write(test::partial_study(3));
   AppDriver user;
-  user.app().open((folder_ / "").string());
-  ASSERT_TRUE(wait_for(user, [&] { return user.app().shows_study(); }));
-  user.frame(2);
+  open_study(user, "");
   EXPECT_EQ(user.text("study/progress"), "12 of 40 trials finished");
   user.click("study/cell/2/1");
   user.frame();
@@ -277,9 +288,7 @@ TEST_F(StudyFolderTest, ADoubleClickOpensTheRunAndUGoesBack) {
   write(study);
   write_run(study, 0);
   AppDriver user;
-  user.app().open((folder_ / "study.sqlite").string());
-  ASSERT_TRUE(wait_for(user, [&] { return user.app().shows_study(); }));
-  user.frame(2);
+  open_study(user);
   user.double_click_at(user.item("study/cell/1/0").center());
   ASSERT_TRUE(wait_for(user, [&] { return user.app().has_run(); }));
   user.frame(2);
@@ -306,9 +315,7 @@ TEST_F(StudyFolderTest, EnterOpensTheSelectedRun) {
   write(study);
   write_run(study, 0);
   AppDriver user;
-  user.app().open((folder_ / "study.sqlite").string());
-  ASSERT_TRUE(wait_for(user, [&] { return user.app().shows_study(); }));
-  user.frame(2);
+  open_study(user);
   user.press_named(ImGuiKey_Enter);
   EXPECT_TRUE(wait_for(user, [&] { return user.app().has_run(); }));
 }
@@ -316,9 +323,7 @@ TEST_F(StudyFolderTest, EnterOpensTheSelectedRun) {
 TEST_F(StudyFolderTest, ARunThatIsGoneIsSaidAndTheStudyStaysOpen) {
   write(test::sample_study());
   AppDriver user;
-  user.app().open((folder_ / "study.sqlite").string());
-  ASSERT_TRUE(wait_for(user, [&] { return user.app().shows_study(); }));
-  user.frame(2);
+  open_study(user);
   user.click("study/open");
   ASSERT_TRUE(wait_for(user, [&] { return !user.app().load_error().empty(); }));
   user.frame(2);
@@ -326,6 +331,142 @@ TEST_F(StudyFolderTest, ARunThatIsGoneIsSaidAndTheStudyStaysOpen) {
   user.click("screen/study");
   user.frame(2);
   EXPECT_TRUE(user.has("study/map"));
+}
+
+TEST_F(StudyFolderTest, TheDialogOffersStudies) {
+  std::filesystem::create_directory(folder_ / "plain");
+  const std::filesystem::path study = folder_ / "a-study";
+  std::filesystem::create_directory(study);
+  write(test::sample_study());
+  std::filesystem::rename(folder_ / "study.sqlite", study / "study.sqlite");
+  const auto show_folder = [this](AppDriver& user) {
+    user.type(folder_.path().string());  // the name has the keyboard
+    user.click("dialog/ok");
+    user.frame(2);
+  };
+  AppDriver user;
+  user.frame(2);
+  user.click("welcome/open");
+  show_folder(user);
+  EXPECT_TRUE(user.has("dialog/study/a-study"));
+  EXPECT_TRUE(user.has("dialog/entry/plain"));
+  EXPECT_FALSE(user.has("dialog/study/plain"));
+  user.click("dialog/entry/a-study");
+  EXPECT_EQ(user.text("dialog/name"), "a-study");
+  EXPECT_TRUE(user.has("dialog/entry/plain")) << "a click does not enter a study";
+  user.click("dialog/ok");
+  ASSERT_TRUE(wait_for(user, [&] { return user.app().shows_study(); }));
+  user.frame(2);
+  EXPECT_FALSE(user.has("dialog/ok"));
+  // A run to compare with is not a study.
+  user.app().choose_baseline();
+  user.frame(2);
+  show_folder(user);
+  EXPECT_TRUE(user.has("dialog/entry/a-study"));
+  EXPECT_FALSE(user.has("dialog/study/a-study"));
+}
+
+// --- Pictures and data -------------------------------------------------------------------------
+
+class StudyExports : public StudyFolderTest {
+ protected:
+  std::string svg_of(AppDriver& user, PanelPicture panel) {
+    const std::string file = (folder_ / "x.svg").string();
+    std::filesystem::remove(file);
+    user.app().save_svg(panel, file);
+    user.frame();
+    EXPECT_EQ(user.app().svg_problem(), "");
+    return text_of(file);
+  }
+  /// Returns the file that "Save" writes to the study's folder.
+  std::string saved(AppDriver& user, const std::string& name) {
+    user.frame(2);
+    EXPECT_EQ(user.text("dialog/name"), name);
+    user.click("dialog/ok");
+    user.frame(2);
+    return text_of(folder_ / name);
+  }
+};
+
+TEST_F(StudyExports, EachChartIsASvgWithItsWords) {
+  StudyUser user(test::sample_study());
+  const std::string map = svg_of(user, PanelPicture::study_map);
+  EXPECT_THAT(map, HasSubstr(">Plans by seeds</text>"));
+  EXPECT_THAT(map, HasSubstr(">7 of 10</text>"));
+  EXPECT_THAT(map, HasSubstr(">mixed_bfloat16</text>"));
+  const std::string cost = svg_of(user, PanelPicture::study_cost);
+  EXPECT_THAT(cost, HasSubstr(">Cost against loss gap</text>"));
+  EXPECT_THAT(cost, HasSubstr(">bits per number</text>"));
+  const std::string losses = svg_of(user, PanelPicture::study_losses);
+  EXPECT_THAT(losses, HasSubstr(">Losses of mixed_float16</text>"));
+  // The window and the selected trial make no difference, but the group does.
+  ImGui::GetIO().DisplaySize = {700, 420};
+  user.app().study_state().page = 3;
+  user.frame(2);
+  EXPECT_EQ(svg_of(user, PanelPicture::study_map), map);
+  EXPECT_EQ(svg_of(user, PanelPicture::study_cost), cost);
+  EXPECT_EQ(svg_of(user, PanelPicture::study_losses), losses);
+  user.app().study_state().trial = user.app().study()->view().trials()[20].hash;  // mixed_bfloat16
+  user.frame(2);
+  EXPECT_EQ(svg_of(user, PanelPicture::study_map), map);
+  EXPECT_NE(svg_of(user, PanelPicture::study_losses), losses);
+}
+
+TEST_F(StudyExports, AStudyWithoutResultsHasAMapOnly) {
+  StudyUser user(test::partial_study(0));
+  EXPECT_FALSE(svg_of(user, PanelPicture::study_map).empty());
+  for (const PanelPicture panel : {PanelPicture::study_cost, PanelPicture::study_losses}) {
+    user.app().save_svg(panel, (folder_ / "none.svg").string());
+    user.frame();
+    EXPECT_THAT(user.app().svg_problem(), HasSubstr("nothing to draw"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "none.svg"));
+}
+
+TEST_F(StudyExports, MenusOfTheChartsWriteTheirData) {
+  write(test::sample_study());
+  AppDriver user;
+  open_study(user);
+  const StudyFacts& facts = user.app().study()->facts();
+  user.click_at(user.item("study/cell/2/4").center(), {}, 1);
+  user.click("study/map/export");
+  EXPECT_EQ(saved(user, "study-trials.csv"), study_csv(user.app().study()->view(), facts));
+  user.click_at(user.item("study/cost").center(), {}, 1);
+  EXPECT_FALSE(user.has("study/cost/fit"));
+  user.click("study/cost/copy");
+  user.frame(2);
+  EXPECT_THAT(ImGui::GetClipboardText(),
+              HasSubstr("group\tbits\tgap\tleast_gap\tworst_gap\tfailing\tfinished\tpareto\n"));
+  EXPECT_THAT(ImGui::GetClipboardText(), HasSubstr("\nmixed_bfloat16\t"));
+  user.click_at(user.item("study/fan").center(), {}, 1);
+  user.click("study/fan/export");
+  const std::string losses = saved(user, "study-losses.csv");
+  EXPECT_THAT(losses, HasSubstr("step,smallest,lower quartile,median,upper quartile,largest,"
+                                "trials,baseline's median\n"));
+  EXPECT_EQ(std::count(losses.begin(), losses.end(), '\n'),
+            static_cast<std::ptrdiff_t>(facts.groups[1].fan.size()) + 1);
+  user.click_at(user.item("study/fan").center(), {}, 1);
+  user.click("study/fan/svg");
+  EXPECT_THAT(saved(user, "study-losses.svg"), HasSubstr("<svg"));
+}
+
+TEST_F(StudyExports, TheExportMenuHasThemForAStudyOnly) {
+  const auto offers = [](AppDriver& user) {
+    user.press(letter_key('P'), {.ctrl = true});
+    user.frame(2);
+    user.type("study: trials");
+    user.frame(2);
+    return user.has("palette/Study: trials as CSV ...");
+  };
+  write(test::sample_study());
+  AppDriver with;
+  open_study(with);
+  EXPECT_TRUE(offers(with));
+  with.press_named(ImGuiKey_Enter);
+  EXPECT_THAT(saved(with, "study-trials.csv"), HasSubstr("trial,hash,group,baseline"));
+  AppDriver without;
+  without.frame(2);
+  EXPECT_FALSE(offers(without));
 }
 
 }  // namespace

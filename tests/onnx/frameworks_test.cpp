@@ -87,7 +87,6 @@ double loss_difference(const Json& given, const std::string& how, const std::str
     add_loss(model, parse_loss(given.at("loss").get<std::string>()));
     return model;
   };
-  config.loss = given.at("loss");
   config.optimizer = parse_optimizer(how == "sgd" ? "sgd:lr=" + given.at("lr").dump()
                                                   : "adam:lr=0.0009765625,beta1=0.875,"
                                                     "beta2=0.9990234375,eps=1e-12");

@@ -75,7 +75,6 @@ class RecurrentTraining : public testing::TestWithParam<std::string> {
       add_loss(made, parse_loss("cross-entropy"));
       return made;
     };
-    config.loss = "cross-entropy";
     config.optimizer = parse_optimizer("sgd:lr=0.5");
     config.batch = kBatch;
     config.steps = given().arrays.at("losses").data.size();

@@ -91,7 +91,6 @@ std::vector<double> losses_of(const Json& given, const std::string& optimizer,
     add_loss(model, parse_loss(given.at("loss").get<std::string>()));
     return model;
   };
-  config.loss = given.at("loss");
   config.optimizer = parse_optimizer(optimizer);
   config.batch = kTrainingBatch;
   config.steps = kSteps;

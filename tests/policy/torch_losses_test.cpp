@@ -66,7 +66,6 @@ std::vector<double> train(const std::string& name, const Plan& plan) {
     add_loss(model, parse_loss("cross-entropy"));
     return model;
   };
-  config.loss = "cross-entropy";
   config.optimizer = parse_optimizer(fmt::format("sgd:lr={}", given["rate"].get<double>()));
   config.batch = given["batch"];
   config.steps = static_cast<int64_t>(given["losses"].size());

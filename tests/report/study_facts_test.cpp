@@ -74,6 +74,33 @@ TEST(StudyFacts, CountsWhatFailsInWhichGroup) {
   EXPECT_EQ(facts.group_of(39), 0);
 }
 
+TEST(StudyFacts, APlanPoolsItsTrialsWhateverElseDiffers) {
+  const StudyView study = sample_study();
+  const std::vector<StudyGroup> groups = make_study_facts(study).groups;
+  StudyInfo info = study.info();
+  for (StudyAxis& axis : info.axes) {
+    if (axis.name == "seed") axis.name = "batch";
+  }
+  const StudyView batches(info, {study.trials().begin(), study.trials().end()});
+  EXPECT_EQ(make_study_facts(batches).groups.size(), 40u) << "each trial is a combination";
+  for (const StudyView& each : {study, batches}) {
+    const std::vector<StudyGroup> plans = plan_groups(each);
+    ASSERT_EQ(plans.size(), groups.size());
+    EXPECT_EQ(plans[0].name, "float32");
+    EXPECT_TRUE(plans[0].baseline);
+    EXPECT_EQ(plans[1].name, "mixed_float16");
+    for (size_t i = 0; i < plans.size(); ++i) {
+      EXPECT_EQ(plans[i].planned, groups[i].planned);
+      EXPECT_EQ(plans[i].finished, groups[i].finished);
+      EXPECT_EQ(plans[i].failing, groups[i].failing);
+      EXPECT_EQ(plans[i].loss, groups[i].loss);
+      EXPECT_EQ(plans[i].first_layers.size(), groups[i].first_layers.size());
+    }
+    EXPECT_EQ(plans[1].first_layers[0].layer, "conv2");
+    EXPECT_EQ(plans[1].first_layers[0].failing, 7);
+  }
+}
+
 TEST(StudyFacts, TheFrontHasWhatNothingElseBeats) {
   const StudyFacts facts = make_study_facts(sample_study());
   EXPECT_TRUE(facts.groups[0].on_front) << "the baseline has no gap";

@@ -214,14 +214,19 @@ TEST(Sweep, RepeatsNothingAndTakesMoreSeeds) {
 }
 
 // Whatever study.sqlite says of it.
-TEST(Sweep, TrainsATrialAgainWhoseRunFileIsCutOff) {
+TEST(Sweep, TrainsATrialAgainWhoseRunFileIsDamaged) {
   const Bench bench;
   write_text(bench / "s.json", study_of(20, 2));
   ASSERT_EQ(bench.run({"sweep", "s.json", "--out", "study", "--quiet"}).code, 0);
   const std::string contents = contents_of(bench / "study");
   const std::vector<fs::path> runs = run_files(bench / "study");
   const auto size = fs::file_size(runs[2]);
-  for (const uintmax_t left : {size - 1, uintmax_t{100}, uintmax_t{0}}) {
+  for (const uintmax_t left : {size, size - 1, uintmax_t{100}, uintmax_t{0}}) {
+    if (left == size) {  // a page of other bytes, and the right length
+      std::fstream(runs[2], std::ios::in | std::ios::out | std::ios::binary)
+          .seekp(static_cast<std::streamoff>(size / 8192 * 4096))
+          .write(std::string(4096, 'x').data(), 4096);
+    }
     fs::resize_file(runs[2], left);
     const std::string lines =
         bench.run({"sweep", "s.json", "--out", "study", "--print-trials"}).out;

@@ -2,13 +2,19 @@
 // The numbers that a study keeps of a run, beside the numbers that were put into it.
 #include "analysis/study/trial_summary.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <limits>
+#include <string>
 
+#include "analysis/proof_file.h"
 #include "analysis/recorder.h"
+#include "analysis/sqlite.h"
 #include "analysis/study/trial_file.h"
 #include "core/backend/loss_scaler.h"
 #include "tests/analysis/sample_run.h"
@@ -138,6 +144,76 @@ TEST(TrialFile, KeepsTheResultInTheRunFile) {
   EXPECT_FALSE(stored_trial(file, "a")) << "cut off";
   std::filesystem::resize_file(file, 0);
   EXPECT_FALSE(stored_trial(file, "a"));
+}
+
+/// A trial's run file in `folder`, and its result in it.
+TrialResult write_trial(const std::filesystem::path& file) {
+  {
+    Recorder recorder(file, {.private_until_end = true});
+    test::send_run(recorder, one_lane(), 20);
+  }
+  const TrialResult result = summarize_trial(RunView::open(file));
+  store_trial(file, "a", result);
+  return result;
+}
+
+void change(const std::filesystem::path& file, const char* sql) {
+  sqlite::Database(file, sqlite::Access::read_write).execute(sql);
+}
+
+/// All numbers of a run that the study could show.
+std::string numbers_of(const std::filesystem::path& file) {
+  const RunView run = RunView::open(file);
+  std::string text;
+  for (const StepRow& row : run.steps(0)) {
+    text += fmt::format("{} {} {} {}\n", row.step, row.loss, row.loss_scale, row.grad_norm);
+  }
+  return text;
+}
+
+TEST(TrialFile, ContentsThatChangedAreNotItsResult) {
+  const TemporaryFolder folder;
+  const auto file = folder / "a.hscope";
+  const char* const changes[] = {
+      "UPDATE steps SET loss=loss+1e-12 WHERE step=7",
+      "UPDATE windows SET stats=substr(stats,1,9)||x'00'||substr(stats,11) WHERE step=3",
+      "UPDATE meta SET value=replace(value,'\"steps\":20','\"steps\":21') WHERE key='trial'",
+      "DELETE FROM steps WHERE step=19", "UPDATE sites SET path='other' WHERE site=1"};
+  for (const char* sql : changes) {
+    write_trial(file);
+    ASSERT_TRUE(stored_trial(file, "a"));
+    change(file, sql);
+    EXPECT_FALSE(stored_trial(file, "a")) << sql;
+    std::filesystem::remove(file);
+  }
+  // `diagnose --verify` adds to a run file.
+  write_trial(file);
+  store_trials(file, 0, "{}");
+  store_proof(file, 0, "{}");
+  EXPECT_TRUE(stored_trial(file, "a"));
+}
+
+// Bytes that a changed file may have are those that no query reads.
+TEST(TrialFile, AChangedByteIsFoundOrHarmless) {
+  const TemporaryFolder folder;
+  const auto file = folder / "a.hscope", damaged = folder / "b.hscope";
+  const TrialResult result = write_trial(file);
+  std::ifstream stream(file, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+  const std::string numbers = numbers_of(file);
+  int found = 0, harmless = 0;
+  for (size_t at = 0; at < bytes.size(); at += 61) {
+    std::string changed = bytes;
+    changed[at] = static_cast<char>(changed[at] ^ 0x10);
+    std::ofstream(damaged, std::ios::binary) << changed;
+    const std::optional<TrialResult> stored = stored_trial(damaged, "a");
+    ++(stored ? harmless : found);
+    if (!stored) continue;
+    EXPECT_EQ(trial_json("a", *stored), trial_json("a", result)) << at;
+    EXPECT_EQ(numbers_of(damaged), numbers) << at;
+  }
+  EXPECT_GT(found, 50);
+  EXPECT_GT(harmless, 0);
 }
 
 }  // namespace

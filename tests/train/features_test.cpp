@@ -363,47 +363,6 @@ INSTANTIATE_TEST_SUITE_P(
                     ResumeCase{"buffers", "resnet20", "sgd:momentum=0.9", 2}),
     [](const auto& each) { return each.param.name; });
 
-TEST(Checkpoint, OfAnotherSetUpIsRefused) {
-  TrainConfig setup = config(kMlp, "mixed_float16", "dynamic");
-  const Checkpoint checkpoint = Trainer(setup, data()).checkpoint();
-  const auto refusal = [&](const TrainConfig& other) -> std::string {
-    Trainer trainer(other, data());
-    try {
-      trainer.resume(checkpoint);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::usage);
-      return error.what();
-    }
-    return "accepted";
-  };
-  EXPECT_EQ(refusal(setup), "accepted");
-  TrainConfig other = setup;
-  other.seed = 7;
-  EXPECT_EQ(refusal(other), "the checkpoint was made with another value of seed");
-  other = setup;
-  other.lanes[0].scaler = parse_loss_scale("static:8");
-  EXPECT_EQ(refusal(other),
-            "the checkpoint was made with another value of loss scale of mixed_float16");
-  other = setup;
-  accumulate_in(other.lanes[0].plan, Accumulation::format);
-  EXPECT_EQ(refusal(other), "the checkpoint was made with another value of plan of mixed_float16");
-  other = setup;
-  other.optimizer.learning_rate = 5.0;
-  EXPECT_EQ(refusal(other), "the checkpoint was made with another value of optimizer");
-  other = setup;
-  other.clip_norm = 1.0;
-  EXPECT_EQ(refusal(other), "the checkpoint was made with another value of clip_norm");
-  other = setup;
-  other.lanes[0].plan.name = "renamed";
-  EXPECT_EQ(refusal(other), "the checkpoint has no lane 'renamed'");
-  other = setup;
-  other.model = "mlp:256-40-10";
-  EXPECT_EQ(refusal(other), "the checkpoint was made with another value of model");
-  other = setup;
-  other.optimizer = parse_optimizer("adam");
-  EXPECT_EQ(refusal(other), "the checkpoint was made with another value of optimizer");
-}
-
 TEST(Checkpoint, WhatIsDamagedIsNamed) {
   const fs::path file = scratch("damaged.npz");
   TrainConfig setup = config(kMlp, "mixed_float16", "dynamic");

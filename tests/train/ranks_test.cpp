@@ -3,9 +3,12 @@
 // skips a step, and what is recorded.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 
 #include "analysis/memory_sink.h"
 #include "analysis/rules/rules.h"
@@ -89,6 +92,73 @@ TEST(Ranks, APlanWinsOverTheTraining) {
   narrow.reduction = parse_reduction("tree:format=bf16");
   EXPECT_FALSE(is_full_precision(narrow));
   EXPECT_EQ(*plan_from_json(plan_to_json(narrow)).reduction, *narrow.reduction);
+}
+
+/// Returns the reductions of random gradients, some of which are not finite.
+std::vector<std::vector<float>> reduced_gradients(const Executable& exe, bool keeps) {
+  const std::unique_ptr<Program> program = emulation_backend().compile(exe);
+  program->keep_values(keeps);
+  const Graph& graph = exe.graph;
+  uint64_t word = 3;
+  for (int64_t rank = 0; rank < exe.ranks; ++rank) {
+    program->write_scalar(exe.rank, static_cast<double>(rank));
+    for (const ReducedGradient& each : exe.reduced) {
+      const Variable& stack = *graph.variable_of(each.stack);
+      const ValueId gradient = graph.node(graph.value(stack.next).producer).inputs[1];
+      std::vector<float> values(static_cast<size_t>(element_count(graph.value(gradient).shape)));
+      for (float& x : values) {
+        const uint64_t draw = splitmix64(++word);
+        x = draw % 997 == 0 ? INFINITY
+            : draw % 991 == 0
+                ? std::numeric_limits<float>::max()
+                : static_cast<float>(static_cast<int64_t>(draw % 2001) - 1000) * 1e-3f;
+      }
+      program->write(gradient, values);
+    }
+    program->run(Entry::accumulate, {});
+  }
+  program->write(exe.rank_takes_part, std::vector<float>(static_cast<size_t>(exe.ranks), 1.0f));
+  program->run(Entry::norm, {});
+  std::vector<std::vector<float>> results;
+  for (const ReducedGradient& each : exe.reduced) {
+    results.push_back(program->read(each.reduced).data);
+  }
+  return results;
+}
+
+// Adding them as they come gives the bits of a reduction that waits for all of them.
+TEST(Ranks, GradientsThatNobodyReadsAreAddedAsTheyCome) {
+  const int threads_before = omp_get_max_threads();
+  for (const int64_t ranks : {2, 3, 7, 64}) {
+    const Model model = build_model("mlp:256-70-10", 2, data().sample_shape, 10);
+    for (const char* recipe :
+         {"ring", "ring:format=bf16", "ring:format=e5m2,average=after", "all-to-all:format=bf16",
+          "all-to-all:average=after", "tree:format=bf16", "ring:vote=one", "halving"}) {
+      for (const char* plan : {"float32", "mixed_bfloat16"}) {
+        TrainingSpec spec;
+        spec.ranks = ranks;
+        spec.reduction = parse_reduction(recipe);
+        const Executable exe = lower(model, *preset_plan(plan), spec);
+        omp_set_num_threads(1);
+        const auto kept = reduced_gradients(exe, true);
+        for (const int threads : {1, 3}) {
+          omp_set_num_threads(threads);
+          const auto folded = reduced_gradients(exe, false);
+          ASSERT_EQ(folded.size(), 4u);
+          for (size_t i = 0; i < folded.size(); ++i) {
+            for (size_t k = 0; k < folded[i].size(); ++k) {
+              const float a = kept[i][k], b = folded[i][k];
+              ASSERT_TRUE(std::isnan(a) ? std::isnan(b)
+                                        : std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b))
+                  << recipe << " " << plan << " " << ranks << " ranks, element " << k << ": " << a
+                  << " and " << b;
+            }
+          }
+        }
+      }
+    }
+  }
+  omp_set_num_threads(threads_before);
 }
 
 /// A step of three ranks on the emulator, by hand: the gradients of each rank are computed alone,

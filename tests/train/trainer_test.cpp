@@ -344,5 +344,46 @@ TEST(Program, GradientNormOfZeroGradientsIsZero) {
   EXPECT_EQ(program->read_scalar(exe.gradient_norm), 0.0);
 }
 
+// Wherever an element is, and with every instruction set.
+TEST(Program, GradientNormOfRanksIsFiniteExactlyIfEveryElementIs) {
+  const MachineSettings restore;
+  constexpr int64_t kSize = 16384 + 77;
+  Executable exe;
+  const ValueId large = exe.graph.add_variable("large", {kSize}, {}),
+                small = exe.graph.add_variable("small", {3}, {});
+  const ValueId norm =
+      exe.graph.add1("GradientNorm", "norm", {large, small}, {{"finite_only", int64_t{1}}});
+  exe.entries[static_cast<size_t>(Entry::norm)] = {0};
+  for (const Isa isa : supported_isas()) {
+    set_active_isa(isa);
+    for (const Backend* backend : {&emulation_backend(), &float64_backend()}) {
+      const std::unique_ptr<Program> program = backend->compile(exe);
+      const auto is_finite = [&] {
+        program->run(Entry::norm, {});
+        return std::isfinite(program->read_scalar(norm));
+      };
+      const float most = std::numeric_limits<float>::max(), inf = INFINITY;
+      std::vector<float> values(static_cast<size_t>(kSize), most);
+      values[1] = -most;
+      values[2] = std::numeric_limits<float>::denorm_min();
+      program->write(large, values);
+      program->write(small, std::vector<float>{0.0f, -0.0f, 1.0f});
+      EXPECT_TRUE(is_finite());
+      for (const size_t at : {size_t{0}, size_t{13}, size_t{16383}, values.size() - 1}) {
+        for (const float bad : {inf, -inf, std::nanf("")}) {
+          std::vector<float> changed = values;
+          changed[at] = bad;
+          program->write(large, changed);
+          EXPECT_FALSE(is_finite()) << at << " " << bad;
+        }
+      }
+      program->write(large, values);
+      EXPECT_TRUE(is_finite());
+      program->write(small, std::vector<float>{0.0f, 0.0f, std::nanf("")});
+      EXPECT_FALSE(is_finite());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace halfscope

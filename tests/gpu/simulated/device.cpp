@@ -32,6 +32,9 @@ Device::Device() {
     until_lost = std::atoll(text);
   }
   if (const char* const text = std::getenv("HALFSCOPE_SIMULATED_DEVICES")) count = std::atoi(text);
+  if (const char* const text = std::getenv("HALFSCOPE_SIMULATED_NCCL")) {
+    nccl_hangs = std::string(text) == "hangs";
+  }
   if (const char* const text = std::getenv("HALFSCOPE_SIMULATED_REFUSES")) {
     const std::string what = text;
     refused = what == "launch"        ? InCapture::launch
@@ -327,6 +330,7 @@ void check_argument_bytes(const void* argument, size_t bytes, const char* type, 
 void limit_memory(int64_t bytes) { device().memory = bytes; }
 void list_devices(int count) { device().count = count; }
 void refuse(InCapture what) { device().refused = what; }
+void hang_nccl(bool hangs) { device().nccl_hangs = hangs; }
 void lose_after(int64_t launches) { device().until_lost = launches; }
 Launches launches() { return device().launches; }
 Transfers transfers() { return device().transfers; }

@@ -86,6 +86,9 @@ void lose_after(int64_t launches);
 /// launch, end or instantiate.
 enum class InCapture : uint8_t { nothing, launch, end, instantiate };
 void refuse(InCapture what);
+/// Keeps the last rank of NCCL from connecting, and with it all others, until it is called with
+/// false. HALFSCOPE_SIMULATED_NCCL=hangs does so from the start.
+void hang_nccl(bool hangs);
 /// Launches since the program began, by themselves and as parts of graphs.
 struct Launches {
   int64_t single = 0, graphs = 0;

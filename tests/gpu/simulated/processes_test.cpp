@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 
 #include "gpu/backends.h"
@@ -27,16 +28,17 @@ class NcclBetweenDevices : public testing::Test {
   }
   void TearDown() override {
     simulated::list_devices(1);
+    simulated::hang_nccl(false);
     unsetenv("HALFSCOPE_NCCL");
   }
 };
 
 /// Returns how each rank says that gradients travel; all must say the same.
-std::string text_of_connection(int ranks) {
+std::string text_of_connection(int ranks, std::chrono::milliseconds limit = gpu::kNcclLimit) {
   std::vector<std::string> texts(static_cast<size_t>(ranks));
   on_ranks(ranks, [&](Exchange& exchange) {
     choose_device(exchange.rank());
-    const DeviceConnection connection = connect_devices(exchange);
+    const DeviceConnection connection = connect_devices(exchange, limit);
     texts[static_cast<size_t>(exchange.rank())] = connection.text;
     EXPECT_EQ(connection.nccl == nullptr, gpu::nccl_link(exchange, nullptr) == nullptr);
   });
@@ -51,6 +53,18 @@ TEST_F(NcclBetweenDevices, ConnectsRanksOnDifferentDevices) {
               HasSubstr("pass through the host: ranks 0 and 3 share a GPU, which NCCL refuses"));
   setenv("HALFSCOPE_NCCL", "off", 1);
   EXPECT_THAT(text_of_connection(3), HasSubstr("rank 0 has HALFSCOPE_NCCL=off"));
+}
+
+TEST_F(NcclBetweenDevices, IsLeftOutIfItDoesNotConnectInTime) {
+  simulated::list_devices(2);
+  simulated::hang_nccl(true);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(text_of_connection(2, std::chrono::milliseconds(300)),
+              HasSubstr("pass through the host: NCCL did not connect the ranks within 0.3 s"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  // The ranks that waited connect at last, which changes nothing for the next connection.
+  simulated::hang_nccl(false);
+  EXPECT_THAT(text_of_connection(2), HasSubstr("are sent by NCCL 2."));
 }
 
 TEST_F(NcclBetweenDevices, TrainsWithTheBitsOfTheSimulation) {

@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -97,6 +98,7 @@ struct Device {
   int64_t clock = 0;  ///< ms: kernels that ran, and what pinning memory took
   int open = 0;       ///< holders of access to the arena
   cudaError_t last = cudaSuccess, lost = cudaSuccess;
+  std::atomic<bool> nccl_hangs = false;
 
   Device();
 };
