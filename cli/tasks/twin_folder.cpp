@@ -21,6 +21,7 @@
 #include "cli/terminal/progress.h"
 #include "cli/terminal/stop.h"
 #include "core/error.h"
+#include "core/ops/dropout.h"
 #include "core/plan/plan.h"
 #include "core/policy/policy.h"
 #include "core/train/trainer.h"
@@ -287,18 +288,24 @@ Settings twin_settings(const CLI::App& app, const TwinFolder& twin) {
 }
 
 std::string TwinMatch::text() const {
-  const std::string start = fmt::format("twin: HalfScope repeats PyTorch's {} fp32 losses ", steps);
-  if (bitwise) return start + "bit for bit";
-  return start +
-         fmt::format("within rounding: they differ by at most {:.2g}, and {:.2g} is allowed",
-                     largest, allowed);
+  std::string text = fmt::format("twin: HalfScope repeats PyTorch's {} fp32 losses{} ", steps,
+                                 dropouts > 0 ? " without dropout" : "");
+  if (bitwise) {
+    text += "bit for bit";
+  } else {
+    text += fmt::format("within rounding: they differ by at most {:.2g}, and {:.2g} is allowed",
+                        largest, allowed);
+  }
+  if (dropouts > 0) text += ". Plans are judged with dropout";
+  return text;
 }
 
 Json TwinMatch::json() const {
   return Json{{"repeats", bitwise ? "bitwise" : "rounding"},
               {"steps", steps},
               {"largest_difference", largest},
-              {"allowed_difference", allowed}};
+              {"allowed_difference", allowed},
+              {"dropouts", dropouts}};
 }
 
 TwinMatch repeat_twin(const TwinFolder& twin, bool quiet) {
@@ -306,6 +313,12 @@ TwinMatch repeat_twin(const TwinFolder& twin, bool quiet) {
   TrainConfig config = train_config(settings);
   const Dataset data = load_training_data(settings);
   attach_network(config, settings, data);
+  TwinMatch match{.steps = settings.steps};
+  config.build = [build = config.build, &match](int64_t batch) {
+    Model network = build(batch);
+    match.dropouts = switch_dropout_off(network.graph);
+    return network;
+  };
   TwinRequest request{.training = config, .plan = *preset_plan("float32")};
   request.backend = &backend_for(request.plan, settings.backend);
   RunInfo shown;
@@ -317,7 +330,6 @@ TwinMatch repeat_twin(const TwinFolder& twin, bool quiet) {
   line.reset();
   if (!twins) throw Error("stopped before the twin was repeated");
 
-  TwinMatch match{.steps = settings.steps};
   double spread = 0.0;
   for (size_t i = 0; i < twin.losses.size(); ++i) {
     const double wanted = twin.losses[i];

@@ -49,14 +49,18 @@ struct TwinMatch {
   bool bitwise = true;
   double largest = 0.0;  ///< largest |loss - PyTorch's loss| / |PyTorch's loss|
   double allowed = 0.0;  ///< largest difference that rounding explains, in the same units
+  /// Places where the network drops elements. PyTorch drops others, so its losses are those without
+  /// dropout, and so are HalfScope's here.
+  int64_t dropouts = 0;
 
   /// Returns a sentence for a person.
   std::string text() const;
   Json json() const;
 };
 
-/// Trains float32, and twice with weights moved by one fp32 ulp, and compares each loss with
-/// PyTorch's. Throws Error that names the first step whose difference rounding does not explain.
+/// Trains float32 without dropout, and twice with weights moved by one fp32 ulp, and compares each
+/// loss with PyTorch's. Throws Error that names the first step whose difference rounding does not
+/// explain.
 TwinMatch repeat_twin(const TwinFolder& twin, bool quiet);
 
 }  // namespace halfscope

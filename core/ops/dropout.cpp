@@ -27,6 +27,19 @@ DropoutDraw dropout_of(const Node& node, uint64_t seed, uint64_t step) {
   return draw;
 }
 
+int64_t switch_dropout_off(Graph& graph) {
+  constexpr const char* kMode = "training_mode";
+  int64_t count = 0;
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    Node& node = graph.node(static_cast<NodeId>(i));
+    const bool has_it = node.op == "Dropout" || node.attributes.contains("dropout");
+    if (!has_it || int_attribute(node, kMode, 0) == 0) continue;
+    node.attributes[kMode] = int64_t{0};
+    ++count;
+  }
+  return count;
+}
+
 namespace ops {
 namespace {
 

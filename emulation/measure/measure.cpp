@@ -68,6 +68,9 @@ struct ArrayTap {
         rounding(how),
         spec(measure_detail::make_round_spec(wanted, how)),
         stream(past_caches) {}
+  /// With the spec that these two have.
+  ArrayTap(const FloatFormat& wanted, const TensorRounding& how, const RoundSpec& known)
+      : kernels(active_kernels()), format(wanted), rounding(how), spec(known), stream(false) {}
 };
 
 /// Returns whether stores should bypass the caches. Larger arrays would not stay there anyway. In
@@ -182,6 +185,26 @@ void measure_chunk(const float* in, float* out, int64_t n, const FloatFormat& fo
                    TensorStats& stats, double* sum, double* sum_sq,
                    const TensorRounding& rounding) {
   measure_one_chunk(ArrayTap(format, rounding, false), 0, in, out, n, stats, sum, sum_sq);
+}
+
+struct ChunkMeter::Tap {
+  FloatFormat format;
+  TensorRounding rounding{};
+  RoundSpec spec;
+
+  explicit Tap(const FloatFormat& wanted)
+      : format(wanted), spec(measure_detail::make_round_spec(format, rounding)) {}
+};
+
+ChunkMeter::ChunkMeter(const FloatFormat& format) : tap_(std::make_unique<const Tap>(format)) {}
+ChunkMeter::~ChunkMeter() = default;
+ChunkMeter::ChunkMeter(ChunkMeter&&) noexcept = default;
+ChunkMeter& ChunkMeter::operator=(ChunkMeter&&) noexcept = default;
+
+void ChunkMeter::measure(const float* in, int64_t n, TensorStats& stats, double* sum,
+                         double* sum_sq) const {
+  const ArrayTap tap(tap_->format, tap_->rounding, tap_->spec);
+  measure_one_chunk(tap, 0, in, nullptr, n, stats, sum, sum_sq);
 }
 
 TensorStats measure_tensor(const float* in, float* out, int64_t n, const FloatFormat& format,

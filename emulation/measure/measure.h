@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "core/numeric/formats/float_format.h"
 #include "core/numeric/formats/tensor_rounding.h"
@@ -21,6 +22,22 @@ void round_array(const float* in, float* out, int64_t n, const FloatFormat& form
 void measure_chunk(const float* in, float* out, int64_t n, const FloatFormat& format,
                    TensorStats& stats, double* sum, double* sum_sq,
                    const TensorRounding& rounding = {});
+
+/// Measures chunks of tensors under one format, like measure_chunk() without `out`. Computes once
+/// what all of them share. Threads may use it together.
+class ChunkMeter {
+ public:
+  explicit ChunkMeter(const FloatFormat& format);
+  ~ChunkMeter();
+  ChunkMeter(ChunkMeter&&) noexcept;
+  ChunkMeter& operator=(ChunkMeter&&) noexcept;
+
+  void measure(const float* in, int64_t n, TensorStats& stats, double* sum, double* sum_sq) const;
+
+ private:
+  struct Tap;
+  std::unique_ptr<const Tap> tap_;
+};
 
 /// Rounds and measures a whole tensor on all threads; the bits do not depend on their number. `out`
 /// may be `in`, or null to measure only. Equals measure() of core/numeric.

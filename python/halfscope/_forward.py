@@ -7,19 +7,22 @@ import torch
 from halfscope._ops import operator_of
 from halfscope._sites import Layer, format_of
 
-_FLOATS = tuple(t for t in (torch.float32, torch.float16, torch.bfloat16, torch.float64,
-                            getattr(torch, "float8_e4m3fn", None),
-                            getattr(torch, "float8_e5m2", None)) if t is not None)
+_FLOATS = frozenset(t for t in (torch.float32, torch.float16, torch.bfloat16, torch.float64,
+                                getattr(torch, "float8_e4m3fn", None),
+                                getattr(torch, "float8_e5m2", None)) if t is not None)
 # Elements of a device's tensor that are copied to the host.
 _MOST_COPIED = 1 << 22
 
 
 def tensors_in(value):
-    """Yields the floating-point tensors in nested tuples, lists, dicts and data classes."""
-    for x in _leaves(value):
-        if isinstance(x, torch.Tensor) and x.dtype in _FLOATS and x.layout == torch.strided:
-            if x.numel() > 0:
-                yield x
+    """Returns the floating-point tensors in nested tuples, lists, dicts and data classes."""
+    if type(value) is torch.Tensor:  # most often
+        return (value,) if _is_measured(value) else ()
+    return [x for x in _leaves(value) if isinstance(x, torch.Tensor) and _is_measured(x)]
+
+
+def _is_measured(x):
+    return x.dtype in _FLOATS and x.layout == torch.strided and x.numel() > 0
 
 
 def _leaves(value):
@@ -140,28 +143,33 @@ class Forward:
         for number, x in enumerate(tensors_in(output)):
             if self._is_known(x):
                 continue  # a container's output is its last module's
-            form = format_of(x.dtype)
             if self._structure and path not in watch._sites.layers:
-                self._add_layer(path, op, module, args, form)
-            site = watch._sites.number(path, _name("activation", number), "activation", "forward",
-                                       op, form, x.shape)
+                self._add_layer(path, op, module, args, format_of(x.dtype))
+            tensor = _name("activation", number)
+            site = watch._sites.find(path, tensor)
+            if site is None:
+                site = watch._sites.number(path, tensor, "activation", "forward", op,
+                                           format_of(x.dtype), x.shape)
             self._measure(site, x, True)
             self._note(x, path)
             if x.requires_grad:
                 self._placed.add(path)
-                self._hook_gradient(path, op, _name("activation", number), x)
+                self._hook_gradient(path, op, tensor, x)
 
     def _hook_gradient(self, path, op, tensor, x):
         if not x.requires_grad:
             return
-        watch, form, shape, step = self.watch, format_of(x.dtype), x.shape, self.watch.step
+        watch, dtype, shape, step = self.watch, x.dtype, x.shape, self.watch.step
+        name = f"{tensor}_grad"
 
         def hook(gradient):
             if not watch._recorded or watch.step != step:
                 return
             try:
-                site = watch._sites.number(path, f"{tensor}_grad", "activation_grad", "backward",
-                                           op, form, shape)
+                site = watch._sites.find(path, name)
+                if site is None:
+                    site = watch._sites.number(path, name, "activation_grad", "backward", op,
+                                               format_of(dtype), shape)
                 self._measure(site, gradient, True)
             except Exception as fault:
                 watch._fail(fault)

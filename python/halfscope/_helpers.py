@@ -7,6 +7,9 @@ import sys
 import torch
 
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
 def unwrapped(model):
     """Returns the user's own module, without DistributedDataParallel and torch.compile."""
     while True:
@@ -66,13 +69,14 @@ def learning_rate(optimizer):
 
 def host(x):
     """Returns a tensor in host memory; of a sharded one, this rank's part."""
-    x = local(x)
+    if type(x) not in _PLAIN:
+        x = local(x)
     return x if x.is_cpu else x.detach().cpu()
 
 
 def local(x):
     """Returns this rank's part of a tensor that FSDP shares out; other tensors as they are."""
-    if type(x) in (torch.Tensor, torch.nn.Parameter) or not is_sharded(x):
+    if type(x) in _PLAIN or not is_sharded(x):
         return x
     return x.to_local().detach()
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Losses and batches of a twin, in the words of `halfscope train`."""
+import copy
 import inspect
 
 import torch
@@ -8,17 +9,19 @@ from torch.nn import functional as F
 
 from halfscope._core import Error
 
-KNOWN = ("nn.CrossEntropyLoss, nn.MSELoss and nn.BCEWithLogitsLoss with their default options "
-         "(and label_smoothing and ignore_index), or None if the model returns the loss")
+KNOWN = ("nn.CrossEntropyLoss, nn.NLLLoss, nn.MSELoss and nn.BCEWithLogitsLoss with any weight, "
+         "pos_weight and ignore_index or label_smoothing, or None if the model returns the loss")
 _OWN = "own"
 _IGNORED = -100  # of nn.CrossEntropyLoss, and of `halfscope train`
-_KINDS = {nn.CrossEntropyLoss: "cross-entropy", nn.MSELoss: "mse", nn.BCEWithLogitsLoss: "bce"}
-_FUNCTIONS = {F.cross_entropy: "cross-entropy", F.mse_loss: "mse",
+_KINDS = {nn.CrossEntropyLoss: "cross-entropy", nn.NLLLoss: "nll", nn.MSELoss: "mse",
+          nn.BCEWithLogitsLoss: "bce"}
+_FUNCTIONS = {F.cross_entropy: "cross-entropy", F.nll_loss: "nll", F.mse_loss: "mse",
               F.binary_cross_entropy_with_logits: "bce"}
+_OF_CLASSES = ("cross-entropy", "nll")
 
 
 def kind_of(loss_fn):
-    """Returns "cross-entropy", "mse", "bce" or "own"; raises Error for other losses."""
+    """Returns "cross-entropy", "nll", "mse", "bce" or "own"; raises Error for other losses."""
     if loss_fn is None:
         return _OWN
     if not isinstance(loss_fn, nn.Module):
@@ -30,14 +33,20 @@ def kind_of(loss_fn):
     kind = _KINDS.get(type(loss_fn))
     if kind is None:
         raise Error(f"loss {type(loss_fn).__name__} is not supported. Supported: {KNOWN}")
-    changed = [name for name, usual in (("reduction", "mean"), ("weight", None),
-                                        ("pos_weight", None))
-               if getattr(loss_fn, name, usual) is not usual
-               and getattr(loss_fn, name, usual) != usual]
-    if changed:
-        raise Error(f"option {changed[0]} of {type(loss_fn).__name__} is not supported. Let the "
+    if loss_fn.reduction != "mean":
+        raise Error(f"option reduction of {type(loss_fn).__name__} is not supported. Let the "
                     "model return the loss, and pass loss_fn=None")
+    if getattr(loss_fn, "label_smoothing", 0.0) and loss_fn.weight is not None:
+        raise Error("weight beside label_smoothing is not supported: ONNX cannot express the "
+                    "smoothing, and the smoothing of HalfScope's own loss has no weights. Leave one "
+                    "of them out for the twin")
     return kind
+
+
+def is_in_graph(loss, loss_fn):
+    """Returns whether the network computes the loss: those of `halfscope train` have no weights."""
+    weights = [getattr(loss_fn, name, None) for name in ("weight", "pos_weight")]
+    return loss in (_OWN, "bce", "nll") or any(each is not None for each in weights)
 
 
 def options_of(loss_fn, batch):
@@ -115,7 +124,9 @@ def attach(model, loss, loss_fn, batch):
     """Makes the model take tensors by position and, where HalfScope does not know the loss, return
     it. Its modules keep their paths, because the class changes and not the tree."""
     cls, keys, count = type(model), list(batch.kwargs), len(batch.args)
-    in_graph = loss in (_OWN, "bce")
+    in_graph = is_in_graph(loss, loss_fn)
+    if isinstance(loss_fn, nn.Module):  # its weights may be on a device
+        loss_fn = copy.deepcopy(loss_fn).to("cpu", torch.float32)
 
     def forward(self, *inputs):
         kwargs = dict(zip(keys, inputs[count:]))
@@ -130,15 +141,16 @@ def attach(model, loss, loss_fn, batch):
     arrays = _names(cls, batch, in_graph)
     model.__class__ = type(cls.__name__, (cls,), {"forward": forward, "__module__": cls.__module__})
     options = ""
-    if loss == "cross-entropy":
+    if loss in _OF_CLASSES:
         if batch.targets.is_floating_point():
-            raise Error(f"cross-entropy has targets of type {batch.targets.dtype}, which are "
+            raise Error(f"{loss} has targets of type {batch.targets.dtype}, which are "
                         "probabilities and not classes. Let the model return the loss, and pass "
                         "loss_fn=None")
         ignored = getattr(loss_fn, "ignore_index", _IGNORED)
         if (batch.targets[batch.targets != ignored] < 0).any():
             raise Error("targets contain negative classes. Let the model return the loss, and pass "
                         "loss_fn=None")
+    if loss == "cross-entropy":
         options = options_of(loss_fn, batch)
     return Wrapped(model, loss, loss_fn, in_graph, arrays, options)
 

@@ -22,14 +22,17 @@ class Exported:
     note: str = ""
 
 
-def export(model, wrapped, batch, file):
-    """Writes the network to a file; raises Error that lists the modules that cannot be exported."""
+def export(model, wrapped, batch, file, draws):
+    """Writes the network to a file; raises Error that lists the modules that cannot be exported.
+
+    draws: how many layers of dropout the file must have; 0 if dropout is off.
+    """
     _import_onnx()
     arguments = wrapped.arguments(batch)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporters warn of training mode
         try:
-            return _by_dynamo(model, wrapped, arguments, file)
+            return _by_dynamo(model, wrapped, arguments, file, draws)
         except Error:
             raise
         except Exception as fault:
@@ -39,7 +42,7 @@ def export(model, wrapped, batch, file):
         except Exception as fault:
             raise Error(f"the network cannot be exported. {_culprits(model, arguments)}"
                         f"The exporter says: {_line(first)}") from fault
-    _check_random(file)
+    _check_random(file, draws)
     return Exported("torchscript", {}, "the TorchScript exporter wrote the network, because the "
                     f"dynamo exporter failed: {_line(first)}")
 
@@ -52,17 +55,18 @@ def _import_onnx():
         raise Error(f"{fault.name} is not installed. Run: pip install onnx onnxscript") from fault
 
 
-def _by_dynamo(model, wrapped, arguments, file):
+def _by_dynamo(model, wrapped, arguments, file, draws):
     from onnxscript import optimizer
     program = torch.onnx.export(model, arguments, dynamo=True, verbose=False, optimize=False,
                                 input_names=wrapped.names, output_names=wrapped.outputs)
     # Everything that optimize=True does, except rewriting: that merges batch normalizations into
     # convolutions, also in training mode.
     optimizer.inline(program.model)
+    _mark_training(program.model)
     optimizer.fold_constants(program.model)
     optimizer.remove_unused_nodes(program.model)
     program.save(str(file))
-    _check_random(file)
+    _check_random(file, draws)
     nodes = {}
     for node in program.model.graph:
         scopes = node.metadata_props.get("pkg.torch.onnx.name_scopes")
@@ -84,25 +88,54 @@ def _by_script(model, wrapped, arguments, file):
     onnx.save(saved, file)
 
 
-def _check_random(file):
-    """Raises Error if the network draws random numbers, which no twin can repeat."""
+def _mark_training(model):
+    """Completes dropout inside attention: the exporter leaves out that it trains, and ONNX takes
+    that for inference. Dropout that does not train is not exported at all."""
+    import onnx_ir as ir
+    for graph in model.graphs():
+        true = None
+        for node in list(graph):
+            if node.op_type != "Dropout" or len(node.inputs) > 2:
+                continue
+            if true is None:
+                true = ir.Value(name="dropout_trains", shape=ir.Shape([]),
+                                type=ir.TensorType(ir.DataType.BOOL),
+                                const_value=ir.tensor(True, name="dropout_trains"))
+                graph.register_initializer(true)
+            node.resize_inputs(3)
+            node.replace_input_with(2, true)
+
+
+def _check_random(file, draws):
+    """Raises Error if the network draws random numbers, except for this many layers of dropout."""
     import onnx
     from onnx import numpy_helper
     graph = onnx.load(file).graph
     constants = {each.name: each for each in graph.initializer}
     constants.update({node.output[0]: node.attribute[0].t for node in graph.node
                       if node.op_type == "Constant" and node.attribute[0].name == "value"})
+
+    def is_zero(node, number):
+        """Returns whether an input is left out or known to be zero."""
+        name = node.input[number] if len(node.input) > number else ""
+        return not name or name in constants and not numpy_helper.to_array(constants[name]).any()
+
+    kept = 0
     for node in graph.node:
-        dropout = node.op_type == "Dropout" and len(node.input) > 1 and node.input[1] and not (
-            node.input[1] in constants and
-            float(numpy_helper.to_array(constants[node.input[1]])) == 0)
-        if dropout or node.op_type in _RANDOM:
+        dropout = node.op_type == "Dropout" and not is_zero(node, 1)
+        if dropout and draws and not is_zero(node, 2):
+            kept += 1
+        elif dropout or node.op_type in _RANDOM:
             scopes = [each.value for each in node.metadata_props
                       if each.key == "pkg.torch.onnx.name_scopes"]
             path = [each for each in ast.literal_eval(scopes[0])[:-1] if each] if scopes else []
             where = f"module '{path[-1]}'" if path else f"node '{node.name}'"
-            raise Error(f"{where} draws random numbers in its forward ({node.op_type}). Switch "
-                        "that off, for example with dropout 0")
+            raise Error(f"{where} draws random numbers in its forward ({node.op_type}). "
+                        + ("Pass dropout=False" if draws else
+                           "Pass dropout=True if they are dropout; switch others off"))
+    if kept != draws:
+        raise Error(f"the model drops elements in {draws} places, but its export in {kept}. Pass "
+                    "dropout=False")
 
 
 def _culprits(model, arguments):

@@ -34,10 +34,10 @@ def whole_number(name, value, least):
     return number
 
 
-def new_recording(file, overwrite):
+def new_recording(file, overwrite, threads=0):
     """Creates a run file. Raises Error whose hint names Python's argument instead of the flag."""
     try:
-        return _core.Recording(file, overwrite)
+        return _core.Recording(file, overwrite, min(threads, 1 << 20))
     except _core.Error as error:
         text = str(error).replace("use --force to replace it", "pass overwrite=True to replace it")
         raise _core.Error(text) from None

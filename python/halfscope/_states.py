@@ -24,13 +24,17 @@ def add_states(found, sites, states, entry):
     for name, value in states.items():
         if not isinstance(value, torch.Tensor) or value.dim() == 0:
             continue
-        value, form = local(value), format_of(value.dtype)
-        if form is None or value.numel() == 0:
+        value, tensor = local(value), f"{leaf}_{_STATES.get(name, name)}"
+        if value.numel() == 0:
             continue
-        site = sites.number(path, f"{leaf}_{_STATES.get(name, name)}", "state", "update", op, form,
-                            value.shape)
+        site = sites.find(path, tensor)
         if site is None:
-            continue
+            form = format_of(value.dtype)
+            if form is None:
+                continue
+            site = sites.number(path, tensor, "state", "update", op, form, value.shape)
+            if site is None:
+                continue
         mean = states.get(_MEANS.get(name, ""))
         mean = None if mean is None else local(mean)
         if mean is not None and mean.shape != value.shape:

@@ -124,9 +124,10 @@ def optimizer_text(optimizer, names):
         raise Error(f"the optimizer has parameter groups with different {different[0]}, and the "
                     "twin's can differ in lr and weight_decay only. Use one value for all groups")
     group = groups[0]
-    for option in ("dampening", "maximize", "amsgrad", "centered"):
+    for option, why in (("dampening", ": PyTorch does not dampen the first step"), ("maximize", ""),
+                        ("amsgrad", ": HalfScope's Adam has no such state"), ("centered", "")):
         if group.get(option):
-            raise Error(f"option {option} of {type(optimizer).__name__} is not supported. "
+            raise Error(f"option {option} of {type(optimizer).__name__} is not supported{why}. "
                         "Leave it out for the twin")
     if kind == "adam" and group.get("decoupled_weight_decay"):
         kind = "adamw"

@@ -32,7 +32,7 @@ _open = weakref.WeakSet()
 
 
 def watch(model, optimizer=None, *, out="run.hscope", every=1, scaler=None, loss="backward",
-          overwrite=False, steps=0, data=""):
+          overwrite=False, steps=0, data="", threads=0):
     """Records the training of a model into a run file and returns the Watch.
 
     model: a torch.nn.Module, also one in DistributedDataParallel.
@@ -47,6 +47,8 @@ def watch(model, optimizer=None, *, out="run.hscope", every=1, scaler=None, loss
     overwrite: replaces an existing file.
     steps: number of steps that are planned, for progress displays.
     data: describes the data in reports.
+    threads: at most this many of PyTorch's threads measure tensors. Default: all of them. What is
+        recorded does not depend on it.
 
     Raises Error if the file cannot be created, TypeError or ValueError for wrong arguments. After
     that nothing is raised into the training: a fault ends the recording with one warning.
@@ -65,15 +67,17 @@ def watch(model, optimizer=None, *, out="run.hscope", every=1, scaler=None, loss
         raise TypeError(f"data must be a str, not {type(data).__name__}")
     every = whole_number("every", every, 1)
     steps = whole_number("steps", steps, 0)
+    threads = whole_number("threads", threads, 0)
     out = os.fspath(out)
     return Watch(model, optimizer, out, every, scaler, loss == "manual", bool(overwrite), steps,
-                 data)
+                 data, threads)
 
 
 class Watch(Guarded):
     """A recording in progress. Use close(), or `with`; it also closes when the program exits."""
 
-    def __init__(self, model, optimizer, out, every, scaler, manual_loss, overwrite, steps, data):
+    def __init__(self, model, optimizer, out, every, scaler, manual_loss, overwrite, steps, data,
+                 threads):
         self.file = file_of_rank(out)
         self.step = 0  #: number of the step that runs
         self._every, self._scaler, self._manual = every, scaler, manual_loss
@@ -82,7 +86,7 @@ class Watch(Guarded):
         self._optimizer = None
         self._optimizer_handles, self._gradient_handles = [], []
         self._model = unwrapped(model)
-        self._recording = new_recording(self.file, overwrite)
+        self._recording = new_recording(self.file, overwrite, threads)
         try:
             self._install(model, optimizer)
         except BaseException:
@@ -292,9 +296,11 @@ class Watch(Guarded):
             gradient = gradient.coalesce().values()
         if gradient.numel() == 0:
             return
-        form = self._product_format(path, op, format_of(gradient.dtype))
-        site = self._sites.number(path, f"{leaf}_grad", "weight_grad", "backward", op, form,
-                                  local(parameter).shape)
+        site = self._sites.find(path, f"{leaf}_grad")
+        if site is None:
+            form = self._product_format(path, op, format_of(gradient.dtype))
+            site = self._sites.number(path, f"{leaf}_grad", "weight_grad", "backward", op, form,
+                                      local(parameter).shape)
         self._forward._measure(site, gradient, False)
 
     def _on_backward_done(self):
@@ -418,14 +424,16 @@ class Watch(Guarded):
         weights = []
         for parameter, path, leaf, op in self._parameters:
             parameter = local(parameter)
-            if parameter.device.type == "meta" or parameter.numel() == 0:
+            if parameter.is_meta or parameter.numel() == 0:
                 continue
-            form = format_of(parameter.dtype)
-            if form is None:
-                continue
-            form = self._product_format(path, op, form)
-            site = self._sites.number(path, leaf, "weight", "forward", op, form,
-                                      parameter.shape)
+            site = self._sites.find(path, leaf)
+            if site is None:
+                form = format_of(parameter.dtype)
+                if form is None:
+                    continue
+                form = self._product_format(path, op, form)
+                site = self._sites.number(path, leaf, "weight", "forward", op, form,
+                                          parameter.shape)
             if site is not None:
                 weights.append((site, host(parameter)))
         return weights
@@ -447,20 +455,18 @@ class Watch(Guarded):
         updates, states = [], []
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                entry = self._by_parameter.get(parameter)
-                if entry is None or format_of(parameter.dtype) is None:
+                entry, gradient = self._by_parameter.get(parameter), parameter.grad
+                if entry is None or gradient is None:
                     continue
                 path, leaf, op = entry
                 weight = self._sites.find(path, leaf)
                 if weight is None:
                     continue
-                form, shape = format_of(parameter.dtype), local(parameter).shape
-                gradient = parameter.grad
-                if gradient is None:
-                    continue
                 gradient = None if gradient.is_sparse else host(gradient)
-                site = self._sites.number(path, f"{leaf}_update", "update", "update", op, form,
-                                          shape)
+                site = self._sites.find(path, f"{leaf}_update")
+                if site is None:
+                    site = self._sites.number(path, f"{leaf}_update", "update", "update", op,
+                                              format_of(parameter.dtype), local(parameter).shape)
                 if site is not None:
                     updates.append((site, weight, host(parameter), gradient))
                 add_states(states, self._sites, optimizer.state.get(parameter, {}), entry)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Writes a twin: a PyTorch training as files that `halfscope diagnose` repeats and judges."""
+import contextlib
 import copy
 import itertools
 import json
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from halfscope import _losses, _onnx, _training
+from halfscope import _dropout, _losses, _onnx, _training
 from halfscope._core import Error, __version__
 
 SCHEMA = "halfscope.twin/1"
@@ -24,19 +25,22 @@ _FILES = ("twin.json", "net.onnx", "net.onnx.data", "data.npz", "rates.npy")
 
 
 def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, clip_norm=None,
-              fresh=False, steps=60, overwrite=False):
+              dropout=False, fresh=False, steps=60, overwrite=False):
     """Writes network, batches, settings and fp32 losses to a folder; returns its path.
 
     The model, the optimizer and PyTorch's random numbers stay as they are: everything is done on a
     copy, in fp32 on the CPU, in training mode.
 
-    loss_fn: nn.CrossEntropyLoss(), nn.MSELoss(), nn.BCEWithLogitsLoss() or their functions; None
-        if the model returns the loss.
+    loss_fn: nn.CrossEntropyLoss(), nn.NLLLoss(), nn.MSELoss(), nn.BCEWithLogitsLoss(), also with
+        weight and pos_weight, or their functions; None if the model returns the loss.
     batches: (x, y) each, of equal shapes; x is a tensor, a tuple of arguments or a dict of keyword
         arguments. Only x without loss_fn.
     scheduler: the learning-rate schedule, any of torch.optim.lr_scheduler that steps without
         arguments, once after each optimizer step. The twin begins at its start.
     clip_norm: what the script passes to torch.nn.utils.clip_grad_norm_ before each step.
+    dropout: keeps the network's dropout, so that plans are judged with it. The recorded losses are
+        those without dropout all the same: HalfScope drops other elements than PyTorch, so it
+        switches dropout off to repeat them.
     fresh: starts the optimizer from zeros although it has state. Without it, state is an error.
     steps: optimizer steps for which losses are recorded. Batches start again after the last one.
     Raises Error if something cannot be exported. Nothing is guessed.
@@ -61,7 +65,8 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, cli
     batches = _batches(batches, loss, steps)
     folder = _free_folder(folder, overwrite)
     with tempfile.TemporaryDirectory() as part:  # an error leaves an older twin as it is
-        training = _Training(text, make_optimizer, trained, groups, rates, clip_norm, steps)
+        training = _Training(text, make_optimizer, trained, groups, rates, clip_norm, dropout,
+                             steps)
         note = _write(model, loss, loss_fn, optimizer, training, batches, Path(part))
         folder.mkdir(parents=True, exist_ok=True)
         for name in _FILES:
@@ -83,6 +88,7 @@ class _Training:
     groups: list          #: for --param-group
     rates: list           #: by step, of each group of the optimizer; empty if they never change
     clip_norm: float      #: None without clipping
+    dropout: bool         #: keeps it
     steps: int
 
 
@@ -95,13 +101,16 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
                  "loss scaling of your script, and gradient clipping unless clip_norm= is given")
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), \
             torch.autocast("cpu", enabled=False):
-        twin = _copy(model, notes)
+        twin = _copy(model, training.dropout, notes)
         wrapped = _losses.attach(twin, loss, loss_fn, batches[0])
         rest = _untrained(copy.deepcopy(twin), wrapped, batches[0], training.trained)
+        draws = _draws(copy.deepcopy(twin), wrapped, batches[0]) if training.dropout else 0
         # The exporter runs the model, and batch normalizations would move their statistics.
-        exported = _onnx.export(copy.deepcopy(twin), wrapped, batches[0], folder / "net.onnx")
-        outputs = _outputs(copy.deepcopy(twin), wrapped, batches[0], exported.nodes)
-        losses = _train(twin, wrapped, batches, training)
+        exported = _onnx.export(copy.deepcopy(twin), wrapped, batches[0], folder / "net.onnx",
+                                draws)
+        with _dropout.Off() if draws else contextlib.nullcontext():
+            outputs = _outputs(copy.deepcopy(twin), wrapped, batches[0], exported.nodes)
+            losses = _train(twin, wrapped, batches, training)
     if exported.note:
         notes.append(exported.note)
     arrays = {name: torch.cat(parts).numpy() for name, *parts in
@@ -123,7 +132,7 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
         "schema": SCHEMA, "files": {"network": "net.onnx", "data": "data.npz",
                                     **({"rates": "rates.npy"} if training.rates else {})},
         "arguments": arguments, "losses": losses, "outputs": outputs, "nodes": exported.nodes,
-        "left_out": notes,
+        "left_out": notes, "dropout": draws,
         "exporter": exported.exporter,
         "versions": {"halfscope": __version__, "torch": torch.__version__}}
     (folder / "twin.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
@@ -153,7 +162,7 @@ def _free_folder(folder, overwrite):
     return folder
 
 
-def _copy(model, notes):
+def _copy(model, dropout, notes):
     try:
         twin = copy.deepcopy(model)
     except Exception as fault:
@@ -164,24 +173,38 @@ def _copy(model, notes):
     twin = twin.to("cpu", torch.float32)
     if not model.training:
         twin.train()
-    off = []
     for name, module in twin.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             if not module.training or not module.track_running_stats or module.momentum is None:
                 raise Error(f"batch normalization '{name}' does not train with running statistics "
                             "and a momentum, which the twin cannot repeat. Set it to training "
                             "mode, with its default settings")
-        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:
-            module.p = 0.0
-            off.append(name)
-        elif (isinstance(module, (nn.MultiheadAttention, nn.RNNBase)) and module.dropout > 0):
-            module.dropout = 0.0
-            off.append(name)
+    off = [] if dropout else _switch_dropout_off(twin)
     if off:
         notes.append("dropout, which is set to 0 in " + ", ".join(off))
     if any(value.dtype != torch.float32 for value in model.parameters()):
         notes.append("the formats of the weights: they are converted to fp32")
     return twin
+
+
+def _switch_dropout_off(model):
+    """Sets dropout to 0 in all modules that have it; returns their names."""
+    off = []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:
+            module.p = 0.0
+            off.append(name)
+        elif isinstance(module, (nn.MultiheadAttention, nn.RNNBase)) and module.dropout > 0:
+            module.dropout = 0.0
+            off.append(name)
+    return off
+
+
+def _draws(twin, wrapped, batch):
+    """Returns how often dropout runs in a forward pass."""
+    with _dropout.Off() as mode, torch.no_grad():
+        wrapped.loss_of(batch, twin)
+    return mode.draws
 
 
 def _untrained(twin, wrapped, batch, trained):

@@ -38,10 +38,18 @@ struct Layout {
   }
 };
 
-/// PyTorch's class of tensors and its element types. Both live as long as the program.
+/// Returns a name that attributes are looked up by; making one for each look-up takes longer.
+nb::handle name_of(const char* text) {
+  PyObject* const name = PyUnicode_InternFromString(text);
+  if (name == nullptr) throw nb::python_error();
+  return name;
+}
+
+/// PyTorch's class of tensors and its element types. All live as long as the program.
 struct Torch {
   PyTypeObject* tensor = nullptr;
   std::vector<std::pair<PyObject*, ElementKind>> kinds;
+  nb::handle is_cpu, is_neg, dtype, data_ptr, shape, stride;  ///< names
 };
 
 /// Returns PyTorch's types; without its class if PyTorch is not imported.
@@ -62,17 +70,35 @@ const Torch& torch_types() {
                                    {"float8_e5m2fnuz", ElementKind::e5m2fnuz}}) {
     if (nb::hasattr(found, name)) torch.kinds.emplace_back(found.attr(name).inc_ref().ptr(), kind);
   }
+  torch.is_cpu = name_of("is_cpu");
+  torch.is_neg = name_of("is_neg");
+  torch.dtype = name_of("dtype");
+  torch.data_ptr = name_of("data_ptr");
+  torch.shape = name_of("shape");
+  torch.stride = name_of("stride");
   torch.tensor = reinterpret_cast<PyTypeObject*>(found.attr("Tensor").inc_ref().ptr());
   return torch;
 }
 
 bool is_true(const nb::object& x) { return x.ptr() == Py_True; }
 
+nb::object attribute(nb::handle of, nb::handle name) {
+  PyObject* const found = PyObject_GetAttr(of.ptr(), name.ptr());
+  if (found == nullptr) throw nb::python_error();
+  return nb::steal(found);
+}
+
+nb::object call(nb::handle of, nb::handle method) {
+  PyObject* const result = PyObject_CallMethodNoArgs(of.ptr(), method.ptr());
+  if (result == nullptr) throw nb::python_error();
+  return nb::steal(result);
+}
+
 std::vector<int64_t> numbers_in(const nb::object& tuple) {
+  const nb::tuple all = nb::borrow<nb::tuple>(tuple);
   std::vector<int64_t> numbers;
-  for (const nb::handle each : nb::borrow<nb::tuple>(tuple)) {
-    numbers.push_back(nb::cast<int64_t>(each));
-  }
+  numbers.reserve(nb::len(all));
+  for (const nb::handle each : all) numbers.push_back(nb::cast<int64_t>(each));
   return numbers;
 }
 
@@ -83,14 +109,14 @@ Borrowed::Borrowed(nb::handle tensor, const Borrowed* order_of) {
   const std::vector<int64_t>& order = order_of == nullptr ? none : order_of->strides_;
   const Torch& torch = torch_types();
   if (torch.tensor != nullptr && PyObject_TypeCheck(tensor.ptr(), torch.tensor) != 0 &&
-      is_true(tensor.attr("is_cpu")) && !is_true(tensor.attr("is_neg")())) {
-    const nb::object type = tensor.attr("dtype");
+      is_true(attribute(tensor, torch.is_cpu)) && !is_true(call(tensor, torch.is_neg))) {
+    const nb::object type = attribute(tensor, torch.dtype);
     for (const auto& [each, kind] : torch.kinds) {
       if (each != type.ptr()) continue;
       const auto* data =
-          reinterpret_cast<const void*>(nb::cast<uintptr_t>(tensor.attr("data_ptr")()));
-      const std::vector<int64_t> shape = numbers_in(tensor.attr("shape"));
-      strides_ = numbers_in(tensor.attr("stride")());
+          reinterpret_cast<const void*>(nb::cast<uintptr_t>(call(tensor, torch.data_ptr)));
+      const std::vector<int64_t> shape = numbers_in(attribute(tensor, torch.shape));
+      strides_ = numbers_in(call(tensor, torch.stride));
       elements_.emplace(data, kind, shape, strides_, order);
       if (data == nullptr && elements_->size() > 0) {
         throw nb::type_error("the tensor has no memory");

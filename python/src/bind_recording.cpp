@@ -237,10 +237,10 @@ void bind_recording(nb::module_& module) {
   nb::class_<Recording>(module, "Recording", "A run that is being recorded.")
       .def(
           "__init__",
-          [](Recording* self, const std::string& file, bool force) {
-            new (self) Recording(file, force);
+          [](Recording* self, const std::string& file, bool force, int threads) {
+            new (self) Recording(file, force, threads);
           },
-          "file"_a, "force"_a)
+          "file"_a, "force"_a, "threads"_a = 0)
       .def(
           "add_site",
           [](Recording& self, std::string path, std::string tensor, const std::string& role,

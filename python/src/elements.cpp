@@ -126,6 +126,17 @@ FloatFormat format_of(ElementKind kind) noexcept {
 
 namespace {
 
+/// Returns whether a tensor of this shape is in row-major order without gaps.
+bool is_row_major(std::span<const int64_t> shape, std::span<const int64_t> strides) {
+  int64_t inside = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] == 1) continue;  // its stride is never used
+    if (strides[i] != inside) return false;
+    inside *= shape[i];
+  }
+  return true;
+}
+
 /// Returns whether each stride is the size of everything inside its dimension.
 bool is_dense(const std::vector<size_t>& order, std::span<const int64_t> shape,
               std::span<const int64_t> strides) {
@@ -145,6 +156,8 @@ Elements::Elements(const void* data, ElementKind kind, std::span<const int64_t> 
   for (const int64_t extent : shape) size_ *= extent;
   if (size_ == 0 || strides.empty()) return;
   if (order_of.empty()) order_of = strides;
+  // Most tensors; the rest of this takes longer than it takes to measure a small one.
+  if (is_row_major(shape, strides) && is_row_major(shape, order_of)) return;
   std::vector<size_t> order;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] > 1) order.push_back(i);

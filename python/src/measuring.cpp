@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "python/src/measuring.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <vector>
 
@@ -89,8 +92,8 @@ std::vector<Part> parts_of(std::span<const Measured> list) {
   return parts;
 }
 
-void measure_chunk_of(const Measured& each, int64_t first, TensorStats& own, double* sum,
-                      double* sum_sq) {
+void measure_chunk_of(const Measured& each, const ChunkMeter& meter, int64_t first,
+                      TensorStats& own, double* sum, double* sum_sq) {
   const int64_t count = std::min(kSumChunk, each.elements->size() - first);
   std::array<float, kSumChunk> buffer, more;
   const float* values = buffer.data();
@@ -101,11 +104,13 @@ void measure_chunk_of(const Measured& each, int64_t first, TensorStats& own, dou
   } else {
     values = floats_of(*each.elements, first, count, buffer.data());
   }
-  if (each.beside != nullptr) {
+  const int64_t zeros = own.zero;
+  meter.measure(values, count, own, sum, sum_sq);
+  // Most chunks have no zero, and reading one more tensor costs as much as measuring.
+  if (each.beside != nullptr && own.zero > zeros) {
     const float* beside = floats_of(*each.beside, first, count, more.data());
     own.lost += count_zeros_beside(values, beside, static_cast<int32_t>(count));
   }
-  measure_chunk(values, nullptr, count, each.format, own, sum, sum_sq);
   if (each.copy != nullptr) {
     each.elements->copy(first, count, each.copy + first * element_size(each.elements->kind()));
   }
@@ -113,7 +118,7 @@ void measure_chunk_of(const Measured& each, int64_t first, TensorStats& own, dou
 
 }  // namespace
 
-std::vector<TensorStats> measure_list(std::span<const Measured> list) {
+std::vector<TensorStats> measure_list(std::span<const Measured> list, int threads) {
   std::vector<TensorStats> all(list.size());
   std::vector<size_t> chunk(list.size() + 1);  // where each tensor's sums begin
   int64_t elements = 0;
@@ -123,17 +128,32 @@ std::vector<TensorStats> measure_list(std::span<const Measured> list) {
   }
   // Sums of chunks are added in order, so that no bit depends on the number of threads.
   std::vector<double> sum(chunk.back()), sum_sq(chunk.back());
-  const std::vector<Part> parts = parts_of(list);
-#pragma omp parallel for schedule(dynamic, 1) if (elements >= kThreadedFrom && parts.size() > 1)
-  for (size_t p = 0; p < parts.size(); ++p) {
-    const Part& part = parts[p];
-    TensorStats own;
+  std::vector<ChunkMeter> meters;
+  meters.reserve(list.size());
+  for (const Measured& each : list) meters.emplace_back(each.format);
+  const auto measure_part = [&](const Part& part, TensorStats& own) {
     for (int64_t c = part.first; c < part.last; ++c) {
       const size_t at = chunk[part.tensor] + static_cast<size_t>(c);
-      measure_chunk_of(list[part.tensor], c * kSumChunk, own, &sum[at], &sum_sq[at]);
+      measure_chunk_of(list[part.tensor], meters[part.tensor], c * kSumChunk, own, &sum[at],
+                       &sum_sq[at]);
     }
+  };
+  const std::vector<Part> parts = parts_of(list);
+  const int team = omp_get_max_threads();
+  if (elements < kThreadedFrom || parts.size() < 2 || team == 1 || threads == 1) {
+    for (const Part& part : parts) measure_part(part, all[part.tensor]);
+  } else {
+    // A smaller team would make OpenMP end threads that PyTorch starts again: surplus ones wait.
+    std::atomic<size_t> next = 0;
+#pragma omp parallel num_threads(team)
+    if (threads == 0 || omp_get_thread_num() < threads) {
+      for (size_t p = next++; p < parts.size(); p = next++) {
+        TensorStats own;
+        measure_part(parts[p], own);
 #pragma omp critical(halfscope_python_merge)
-    all[part.tensor].merge(own);
+        all[parts[p].tensor].merge(own);
+      }
+    }
   }
   for (size_t i = 0; i < list.size(); ++i) {
     for (size_t c = chunk[i]; c < chunk[i + 1]; ++c) {
@@ -151,7 +171,7 @@ std::vector<TensorStats> measure_list(std::span<const Measured> list) {
 
 TensorStats measure_elements(const Elements& elements, const FloatFormat& format) {
   const Measured one{.elements = &elements, .format = format};
-  return measure_list({&one, 1}).front();
+  return measure_list({&one, 1}, 0).front();
 }
 
 }  // namespace halfscope::python

@@ -38,8 +38,9 @@ struct Measured {
 };
 
 /// Returns the statistics of each tensor. Threads share the work of the whole list, and what is
-/// read twice is read while it is in the caches.
-std::vector<TensorStats> measure_list(std::span<const Measured> list);
+/// read twice is read while it is in the caches. Uses at most `threads` of OpenMP's threads; 0:
+/// all.
+std::vector<TensorStats> measure_list(std::span<const Measured> list, int threads);
 
 /// Returns the statistics of a tensor under a format.
 TensorStats measure_elements(const Elements& elements, const FloatFormat& format);

@@ -9,8 +9,9 @@
 
 namespace halfscope::python {
 
-Recording::Recording(const std::filesystem::path& file, bool force)
-    : recorder_(std::make_unique<Recorder>(file, Recorder::Options{.force = force})) {}
+Recording::Recording(const std::filesystem::path& file, bool force, int threads)
+    : threads_(threads),
+      recorder_(std::make_unique<Recorder>(file, Recorder::Options{.force = force})) {}
 
 int Recording::add_site(SiteInfo site) {
   if (begun_) throw Error("the run file has begun, so no site can be added");
@@ -32,7 +33,7 @@ void Recording::measure(std::span<const SiteTensor> tensors, bool merge) {
     list.push_back(
         {.elements = each.elements, .format = sites_.at(static_cast<size_t>(each.site)).format});
   }
-  const std::vector<TensorStats> all = measure_list(list);
+  const std::vector<TensorStats> all = measure_list(list, threads_);
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < tensors.size(); ++i) {
     TensorStats& kept = stats_[static_cast<size_t>(tensors[i].site)];
@@ -59,7 +60,7 @@ void Recording::before_update(std::span<const SiteTensor> weights) {
     before.valid = true;
     list.push_back({.elements = &weight, .format = sites_[at].format, .copy = before.bytes.get()});
   }
-  const std::vector<TensorStats> all = measure_list(list);
+  const std::vector<TensorStats> all = measure_list(list, threads_);
   for (size_t i = 0; i < weights.size(); ++i) {
     stats_[static_cast<size_t>(weights[i].site)] = all[i];
   }
@@ -83,7 +84,7 @@ void Recording::after_update(std::span<const SiteTensor> tensors) {
     list.push_back(one);
     sites.push_back(at);
   }
-  const std::vector<TensorStats> all = measure_list(list);
+  const std::vector<TensorStats> all = measure_list(list, threads_);
   for (size_t i = 0; i < sites.size(); ++i) stats_[sites[i]] = all[i];
 }
 
@@ -115,19 +116,20 @@ void Recording::begin(RunInfo run, const std::vector<int>& order) {
   in_order_.resize(order_.size());
   begun_ = true;
   recorder_->begin(run);
-  for (const Waiting& each : waiting_) write(each.row, each.recorded, each.stats);
+  for (const Waiting& each : waiting_) write(each);
   waiting_.clear();
   waiting_.shrink_to_fit();
 }
 
-void Recording::write(StepRow row, bool recorded, const std::vector<TensorStats>& stats) {
-  if (!recorded) {
+void Recording::write(const Waiting& step) {
+  StepRow row = step.row;
+  if (!step.recorded) {
     recorder_->step(0, row, {});
     return;
   }
   for (size_t i = 0; i < order_.size(); ++i) {
     const size_t site = static_cast<size_t>(order_[i]);
-    in_order_[i] = site < stats.size() ? stats[site] : TensorStats{};
+    in_order_[i] = site < step.stats.size() ? step.stats[site] : TensorStats{};
     const bool bad = in_order_[i].overflow + in_order_[i].non_finite() > 0;
     if (bad && row.first_bad < 0 && sites_[site].role != Role::state) {
       row.first_bad = static_cast<int>(i);
@@ -138,7 +140,12 @@ void Recording::write(StepRow row, bool recorded, const std::vector<TensorStats>
 
 void Recording::step(const StepRow& row, bool recorded) {
   if (begun_) {
-    write(row, recorded, stats_);
+    background_.wait();
+    last_.row = row;
+    last_.recorded = recorded;
+    if (recorded) last_.stats.swap(stats_);
+    stats_.resize(sites_.size());
+    background_.start([this] { write(last_); });
   } else {
     waiting_.push_back({row, recorded, recorded ? stats_ : std::vector<TensorStats>{}});
   }
@@ -147,6 +154,7 @@ void Recording::step(const StepRow& row, bool recorded) {
 
 void Recording::rows(const std::vector<StepRow>& rows) {
   if (begun_) {
+    background_.wait();
     recorder_->rows(rows);
   } else {
     for (const StepRow& row : rows) waiting_.push_back({row, false, {}});
@@ -154,7 +162,9 @@ void Recording::rows(const std::vector<StepRow>& rows) {
 }
 
 void Recording::eval(const EvalRow& row) {
-  if (begun_) recorder_->eval(0, row);
+  if (!begun_) return;
+  background_.wait();
+  recorder_->eval(0, row);
 }
 
 void Recording::drop_step() {
@@ -168,6 +178,12 @@ void Recording::release() noexcept {
 
 void Recording::end(RunEnd how) {
   if (recorder_ == nullptr) return;
+  try {
+    background_.wait();
+  } catch (...) {
+    recorder_.reset();  // marks the run as interrupted
+    throw;
+  }
   if (begun_) recorder_->end(how);
   recorder_.reset();
 }

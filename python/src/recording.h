@@ -14,6 +14,7 @@
 
 #include "analysis/recorder.h"
 #include "core/observe/recording.h"
+#include "python/src/background.h"
 #include "python/src/elements.h"
 
 namespace halfscope::python {
@@ -29,8 +30,9 @@ struct SiteTensor {
 
 class Recording {
  public:
-  /// Creates the file. Throws Error if it cannot be written, or exists and `force` is off.
-  Recording(const std::filesystem::path& file, bool force);
+  /// Creates the file. Measures on at most `threads` of OpenMP's threads; 0: all. Throws Error if
+  /// the file cannot be written, or exists and `force` is off.
+  Recording(const std::filesystem::path& file, bool force, int threads);
 
   /// Adds a site and returns its number. Sites can be added until begin(). `order` is ignored.
   int add_site(SiteInfo site);
@@ -55,7 +57,9 @@ class Recording {
   /// Begins the file. `order` has every site's number once, in execution order. Writes the steps
   /// that waited.
   void begin(RunInfo run, const std::vector<int>& order);
-  /// Ends the open step. Without `recorded`, only its row is kept.
+  /// Ends the open step, which is written in the background: at most one step waits. Without
+  /// `recorded`, only its row is kept. A fault of the step before is thrown here, or by any other
+  /// function that writes.
   void step(const StepRow& row, bool recorded);
   /// Writes rows of steps that were not recorded, in one transaction.
   void rows(const std::vector<StepRow>& rows);
@@ -73,8 +77,9 @@ class Recording {
     bool recorded = false;
     std::vector<TensorStats> stats;  // by site number
   };
-  void write(StepRow row, bool recorded, const std::vector<TensorStats>& stats);
+  void write(const Waiting& step);
 
+  int threads_;
   std::unique_ptr<Recorder> recorder_;
   std::mutex mutex_;  // backward passes on devices call hooks from their own threads
   std::vector<SiteInfo> sites_;
@@ -91,6 +96,8 @@ class Recording {
   std::vector<TensorStats> in_order_;
   std::vector<Waiting> waiting_;
   bool begun_ = false;
+  Waiting last_;           // what is written in the background
+  Background background_;  // ends before what it uses
 };
 
 }  // namespace halfscope::python

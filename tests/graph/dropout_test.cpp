@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Dropout: what it drops, that lanes drop the same, and that gradients follow.
+#include "core/ops/dropout.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +41,8 @@ Model model() {
 
 class Lane {
  public:
-  explicit Lane(const Plan& plan, float x = 3.0f) : exe_(lower(model(), plan, {})) {
+  explicit Lane(const Plan& plan, float x = 3.0f, Model network = model())
+      : exe_(lower(network, plan, {})) {
     const Backend& backend = plan.double_precision ? float64_backend() : emulation_backend();
     program_ = backend.compile(exe_);
     program_->write(exe_.graph.variables()[0].value, std::vector<float>(kMaskColumns, 1.0f));
@@ -113,6 +117,25 @@ TEST(Dropout, LayersStepsAndSeedsDropDifferentOnes) {
   EXPECT_TRUE(independent(dropped(lane.site("second.activation"))));
   EXPECT_TRUE(independent(dropped(lane.site("first.activation", Entry::grad, 1, 1))));
   EXPECT_TRUE(independent(dropped(lane.site("first.activation", Entry::grad, 2, 0))));
+}
+
+TEST(Dropout, CanBeSwitchedOff) {
+  Model network = model();
+  Graph& graph = network.graph;
+  const ValueId rows = graph.add_input("rows", {2, 3, 4}),
+                columns = graph.add_input("c", {2, 4, 3});
+  graph.add1("Attention", "attention", {rows, columns, rows},
+             {{"dropout", 0.5}, {"training_mode", int64_t{1}}});
+  graph.add1("Dropout", "in_inference", {rows}, {{"ratio", 0.5}});
+  EXPECT_EQ(switch_dropout_off(graph), 3);
+  EXPECT_EQ(switch_dropout_off(graph), 0);
+
+  Model off = model();
+  EXPECT_EQ(switch_dropout_off(off.graph), 2);
+  Lane lane(Plan{}, 3.0f, std::move(off));
+  EXPECT_THAT(lane.site("first.activation"), testing::Each(3.0f));
+  // The mean over rows x columns of first + second, each input * weight.
+  EXPECT_THAT(lane.site("gradient"), testing::Each(testing::FloatNear(6.0f / kColumns, 1e-5f)));
 }
 
 TEST(Dropout, GradientsGoWhereValuesWent) {

@@ -104,7 +104,9 @@ constexpr std::array<Library, 21> kLibraries{{
       "cli/"}},
     {"CLI11", {"CLI/"}, {"cli/", "gui/main.cpp", "gui/app/view_options.cpp"}},
     {"MPI", {"mpi.h"}, {"cli/mpi/mpi_module.cpp"}},
-    {"OpenMP", {"omp.h"}, {"emulation/", "analysis/proof/side_by_side.cpp", "cli/"}},
+    {"OpenMP",
+     {"omp.h"},
+     {"emulation/", "analysis/proof/side_by_side.cpp", "cli/", "python/src/measuring.cpp"}},
     {"x86 intrinsics", {"immintrin.h", "x86intrin.h", "cpuid.h"}, {"emulation/"}},
     {"GoogleTest", {"gtest/", "gmock/"}, {"core/testing/", "examples/10_kernel_test.cpp"}},
     {"Google Benchmark", {"benchmark/"}, {}},
@@ -117,7 +119,7 @@ constexpr std::array<Library, 21> kLibraries{{
     {"glibc's memory", {"malloc.h"}, {"core/train/lane_setup.cpp"}},
     {"POSIX",
      {"unistd.h", "fcntl.h", "sys/", "poll.h", "signal.h", "sched.h", "spawn.h"},
-     {"core/data/", "analysis/", "gui/", "cli/", "emulation/"}},
+     {"core/data/", "analysis/", "gui/", "cli/", "emulation/", "python/src/background.cpp"}},
 }};
 
 /// The headers of the C++ standard library are those without a dot and a folder.

@@ -120,7 +120,15 @@ TEST_P(MeasureTest, ChunksAddUpInTheCallersStats) {
     EXPECT_EQ(stats.sum, 0.0);
     stats.sum = sum[0] + sum[1];
     stats.sum_sq = sum_sq[0] + sum_sq[1];
-    testing::expect_same_stats(stats, measure(exact, out, format_));
+    const TensorStats want = measure(exact, out, format_);
+    testing::expect_same_stats(stats, want);
+    const ChunkMeter meter(format_);
+    TensorStats again;
+    meter.measure(exact.data(), kSumChunk, again, &sum[0], &sum_sq[0]);
+    meter.measure(exact.data() + kSumChunk, 700, again, &sum[1], &sum_sq[1]);
+    again.sum = sum[0] + sum[1];
+    again.sum_sq = sum_sq[0] + sum_sq[1];
+    testing::expect_same_stats(again, want);
   }
 }
 

@@ -156,6 +156,22 @@ class NothingIsLostSilently(Case):
             self.assertEqual(self.status_after(ending), expected, ending)
 
 
+    def test_a_killed_program_loses_at_most_one_step(self):
+        status, code = self.status_after("train()\nimport os\nos.kill(os.getpid(), 9)")
+        self.assertEqual((status, code), ("died", -9))
+        self.assertIn(len(hs.open(self.file).steps()["step"]), (3, 4))
+
+    def test_a_forked_process_ends_and_leaves_the_file_alone(self):
+        ending = ("import os\n"
+                  "child = os.fork()\n"
+                  "if child == 0:\n"
+                  "    sys.exit(0)\n"
+                  "os.waitpid(child, 0)\n"
+                  "train()")
+        self.assertEqual(self.status_after(ending), ("complete", 0))
+        self.assertEqual(len(hs.open(self.file).steps()["step"]), 4)
+
+
 class WrongArguments(Case):
     def check_nothing_stays(self):
         self.assertFalse(os.path.exists(self.file))

@@ -77,7 +77,9 @@ class Case(unittest.TestCase):
         done = subprocess.run([PROGRAM, "diagnose", self.folder, "--plan", "mixed_float16", *words],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return json.loads(done.stdout) if "--json" in words and code == 0 else done.stderr
+        if "--json" in words and code == 0:
+            return json.loads(done.stdout)
+        return done.stdout + done.stderr
 
 
 class Repeats(Case):
@@ -153,15 +155,15 @@ class Repeats(Case):
             wanted.append(float(loss.detach()))
         self.assertEqual(self.document()["losses"], wanted)
 
-
-    def compare(self, model, data, make_optimizer, make_scheduler, steps=20, **more):
+    def compare(self, model, data, make_optimizer, make_scheduler, steps=20,
+                loss_fn=nn.CrossEntropyLoss(), **more):
         """Saves a twin; its losses must be those of a loop that somebody would write, and
         HalfScope must repeat them."""
         start = copy.deepcopy(model)
         optimizer = make_optimizer(model)
         scheduler = make_scheduler(optimizer)
         before = copy.deepcopy(optimizer.state_dict())
-        self.save(model, data=data, optimizer=optimizer, scheduler=scheduler, steps=steps,
+        self.save(model, loss_fn, data, optimizer=optimizer, scheduler=scheduler, steps=steps,
                   overwrite=True, **more)
         self.assertEqual(optimizer.state_dict(), before)
         if scheduler is not None:
@@ -170,7 +172,7 @@ class Repeats(Case):
         scheduler = make_scheduler(optimizer)
         wanted = []
         for step in range(steps):
-            loss = F.cross_entropy(start(data[step % len(data)][0]), data[step % len(data)][1])
+            loss = loss_fn(start(data[step % len(data)][0]), data[step % len(data)][1])
             optimizer.zero_grad()
             loss.backward()
             if "clip_norm" in more:
@@ -181,6 +183,30 @@ class Repeats(Case):
             wanted.append(float(loss.detach()))
         self.assertEqual(self.document()["losses"], wanted)
         self.check()
+
+    def test_weights_of_classes(self):
+        weight = torch.tensor([0.25, 4.0, 1.0, 0.0, 2.5])
+        data = list(batches((8, 20), 5, 3))
+        pixels = [(torch.randn(4, 3, 6, 5), torch.randint(0, 5, (4, 6, 5))) for _ in range(3)]
+        for _, labels in pixels:
+            labels[:, :2] = 255
+        many = [(x, torch.rand(8, 5).round()) for x, _ in data]
+
+        def logarithms():
+            return nn.Sequential(nn.Linear(20, 5), nn.LogSoftmax(1))
+
+        def image():
+            return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 5, 1))
+
+        for make, loss_fn, batches_of in (
+                (Mlp, nn.CrossEntropyLoss(weight=weight), data),
+                (image, nn.CrossEntropyLoss(weight=weight, ignore_index=255), pixels),
+                (logarithms, nn.NLLLoss(weight=weight), data), (logarithms, nn.NLLLoss(), data),
+                (Mlp, nn.BCEWithLogitsLoss(pos_weight=weight), many),
+                (Mlp, nn.BCEWithLogitsLoss(weight=weight, pos_weight=2 * weight), many)):
+            with self.subTest(loss=loss_fn):
+                self.compare(make(), batches_of, lambda model: torch.optim.Adam(
+                    model.parameters(), 1e-2), lambda o: None, loss_fn=loss_fn)
 
     def test_schedules(self):
         rates = torch.optim.lr_scheduler
@@ -218,6 +244,77 @@ class Repeats(Case):
         self.compare(Mlp(), data, sgd, lambda o: None)
         for group in ("*.bias:lr=0.02", "fc2.weight:lr=0.02"):
             self.assertIn(group, self.document()["arguments"])
+
+
+class Dropped(nn.Module):
+    """Drops elements in a module and in a function."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.drop, self.fc2 = nn.Linear(20, 64), nn.Dropout(0.5), nn.Linear(64, 5)
+
+    def forward(self, x):
+        return self.fc2(F.dropout(self.drop(F.relu(self.fc1(x))), 0.25, self.training))
+
+
+class KeepsDropout(Case):
+    def check(self, places):
+        """The network must drop elements, and the comparison must not."""
+        self.assertEqual(self.document()["dropout"], places)
+        self.assertFalse(any("dropout" in each for each in self.document()["left_out"]))
+        record = os.path.join(os.path.dirname(self.folder), "run.hscope")
+        result = self.diagnose("--json", "--no-twins", "--record", record)
+        self.assertIn(result["twin"]["repeats"], ("bitwise", "rounding"))
+        self.assertLess(result["twin"]["largest_difference"], 1e-4)
+        self.assertEqual(result["twin"]["dropouts"], places)
+        judged = hs.open(record).steps()["loss"]
+        self.assertGreater(abs(judged[0] - self.document()["losses"][0]), 1e-3)
+
+    def test_of_modules_and_functions(self):
+        model, data = Dropped(), list(batches((8, 20), 5, 3))
+        start = copy.deepcopy(model)
+        self.save(model, data=data, steps=12, dropout=True)
+        optimizer = torch.optim.Adam(start.parameters(), 1e-3)
+        wanted = []
+        for step in range(12):
+            x, y = data[step % 3]
+            loss = F.cross_entropy(start.fc2(F.relu(start.fc1(x))), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            wanted.append(float(loss.detach()))
+        self.assertEqual(self.document()["losses"], wanted)
+        self.assertEqual(model.drop.p, 0.5)
+        self.check(2)
+        text = self.diagnose("--no-twins")
+        self.assertRegex(text, "12 fp32 losses without dropout")
+        self.assertIn("Plans are judged with dropout", text)
+
+    def test_inside_attention(self):
+        self.save(Encoder(), data=batches((8, 7, 6), 5, 4), steps=20, dropout=True)
+        self.check(4)
+
+    def test_between_the_layers_of_an_lstm(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lstm = nn.LSTM(6, 8, 2, dropout=0.5, batch_first=True)
+                self.fc = nn.Linear(8, 5)
+
+            def forward(self, x):
+                return self.fc(self.lstm(x)[0][:, -1])
+        self.save(Net(), data=batches((8, 7, 6), 5, 4), steps=10, dropout=True)
+        self.check(1)
+
+    def test_without_any(self):
+        self.save(Mlp(), data=batches((8, 20), 5, 2), steps=3, dropout=True)
+        self.assertEqual(self.document()["dropout"], 0)
+        self.assertNotIn("dropout", self.diagnose("--no-twins"))
+
+    def test_of_whole_channels_is_refused(self):
+        model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Dropout2d(0.5), nn.Flatten(), nn.Linear(400, 5))
+        with self.assertRaisesRegex(hs.Error, "Pass dropout=False"):
+            self.save(model, data=batches((8, 1, 12, 12), 5, 2), dropout=True)
 
 
 class Judges(Case):
@@ -295,14 +392,19 @@ class Refuses(Case):
         parameters = list(model.parameters())
         self.refuse("Adagrad is not supported", model, data=data,
                     optimizer=torch.optim.Adagrad(parameters))
-        self.refuse("amsgrad", model, data=data,
+        self.refuse("amsgrad of Adam is not supported", model, data=data,
                     optimizer=torch.optim.Adam(parameters, amsgrad=True))
+        self.refuse("dampening of SGD is not supported: PyTorch does not dampen the first", model,
+                    data=data, optimizer=torch.optim.SGD(parameters, 0.1, 0.9, dampening=0.1))
         self.refuse("different momentum", model, data=data, optimizer=torch.optim.SGD(
             [{"params": parameters[:1], "momentum": 0.9}, {"params": parameters[1:]}], 0.1))
         self.refuse("clip_norm=0", model, data=data, clip_norm=0)
         self.refuse("loss L1Loss is not supported. Supported: nn.CrossEntropyLoss", model,
                     nn.L1Loss(), data)
-        self.refuse("weight", model, nn.CrossEntropyLoss(weight=torch.ones(5)), data)
+        self.refuse("weight beside label_smoothing", model,
+                    nn.CrossEntropyLoss(torch.ones(5), label_smoothing=0.1), data)
+        self.refuse("option reduction of CrossEntropyLoss", model,
+                    nn.CrossEntropyLoss(reduction="sum"), data)
         self.refuse("probabilities", model, data=[(data[0][0], torch.rand(8, 5))])
         used = torch.optim.Adam(parameters)
         model(data[0][0]).sum().backward()
@@ -335,7 +437,7 @@ class Refuses(Case):
         class Noisy(Mlp):
             def forward(self, x):
                 return super().forward(F.dropout(x, 0.3, self.training))
-        self.refuse("draws random numbers", Noisy(), data=batches((8, 20), 5, 2))
+        self.refuse("draws random numbers.*dropout=True", Noisy(), data=batches((8, 20), 5, 2))
         model = Cnn()
         model.bn.eval()
         self.refuse("'bn' does not train", model, data=batches((8, 1, 12, 12), 5, 2))

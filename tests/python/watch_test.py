@@ -2,6 +2,8 @@
 """hs.watch on real trainings: what is recorded, and that the training does not notice."""
 import gc
 import os
+import subprocess
+import sys
 import tempfile
 import unittest
 import warnings
@@ -257,19 +259,21 @@ class Records(Case):
 
     def test_large_tensors_are_measured_in_parts(self):
         # Several parts of 32,768 elements, the last one short, on one thread and on two.
+        self.addCleanup(torch.set_num_threads, 2)
         results = []
-        for threads in (1, 2):
+        for threads, most in ((1, 0), (2, 0), (2, 1), (2, 5)):
             torch.set_num_threads(threads)
             torch.manual_seed(0)
             model = nn.Sequential(nn.Linear(300, 401))
             optimizer = torch.optim.Adam(model.parameters(), 1e-2)
-            with hs.watch(model, optimizer, out=f"{self.file}{threads}"):
+            file = f"{self.file}{threads}{most}"
+            with hs.watch(model, optimizer, out=file, threads=most):
                 for _ in range(2):
                     optimizer.zero_grad()
                     model(torch.randn(200, 300)).square().sum().backward()
                     before = model[0].weight.detach().clone()
                     optimizer.step()
-            run = hs.open(f"{self.file}{threads}")
+            run = hs.open(file)
             state = optimizer.state[model[0].weight]
             self.compare(before, "0.weight", run)
             self.compare(model[0].weight - before, "0.weight_update", run)
@@ -277,9 +281,29 @@ class Records(Case):
             self.compare(state["exp_avg"], "0.weight_adam_m", run)
             self.compare(state["exp_avg_sq"], "0.weight_adam_v", run)
             results.append([run.stats(s["name"]) for s in run.sites()])
-        for one, two in zip(*results):
+        for one, *others in zip(*results):
             for key in one:
-                np.testing.assert_array_equal(one[key], two[key])
+                for other in others:
+                    np.testing.assert_array_equal(one[key], other[key])
+
+    @unittest.skipUnless(os.path.exists("/proc/self/task"), "needs times of threads")
+    def test_threads_are_limited(self):
+        script = ("import glob, sys, numpy as np\n"
+                  "from halfscope import _core\n"
+                  "recording = _core.Recording(sys.argv[1], True, int(sys.argv[2]))\n"
+                  "x = np.ones(1 << 22, np.float32)\n"
+                  "site = recording.add_site('x', 'x', 'weight', 'forward', 'X', 'fp32', [x.size])\n"
+                  "for _ in range(40):\n"
+                  "    recording.measure_all([(site, x)], False)\n"
+                  "times = [int(open(each).read().split()[0])\n"
+                  "         for each in glob.glob('/proc/self/task/*/schedstat')]\n"
+                  "print(sum(each > 0.05 * sum(times) for each in times))\n")
+        environment = {**os.environ, "OMP_NUM_THREADS": "4", "OMP_WAIT_POLICY": "passive",
+                       "OPENBLAS_NUM_THREADS": "1"}  # NumPy's own threads
+        for most in (1, 2):
+            done = subprocess.run([sys.executable, "-B", "-c", script, self.file, str(most)],
+                                  capture_output=True, text=True, env=environment)
+            self.assertEqual(done.stdout.strip(), str(most), done.stderr)
 
     def test_running_statistics(self):
         model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
@@ -467,8 +491,9 @@ class DoesNoHarm(Case):
         model = Mlp()
         with self.assertRaises(TypeError):
             hs.watch("model", out=self.file)
-        with self.assertRaises(ValueError):
-            hs.watch(model, out=self.file, every=0)
+        for wrong in ({"every": 0}, {"threads": -1}):
+            with self.assertRaises(ValueError):
+                hs.watch(model, out=self.file, **wrong)
         open(self.file, "w").close()
         with self.assertRaisesRegex(hs.Error, "exists"):
             hs.watch(model, out=self.file)
