@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "tests/gemm/oracles.h"
+#include "tests/special_values.h"
 
 namespace halfscope::testing {
 namespace {
@@ -57,7 +58,6 @@ TEST(Accumulation, FormatSeesWhatDoubleLoses) {
 }
 
 TEST(Accumulation, FormatOverflowAndUnderflow) {
-  constexpr float kInf = std::numeric_limits<float>::infinity();
   EXPECT_EQ(dot({65504, 15.9f}, {1, 1}, kHalf), 65504);
   EXPECT_EQ(dot({65504, 16}, {1, 1}, kHalf), kInf);
   EXPECT_EQ(dot({-65504, -16}, {1, 1}, kHalf), -kInf);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // gemm() and sum_except() against scalar chains, bit for bit.
-#include <limits>
 
 #include "tests/gemm/oracles.h"
+#include "tests/special_values.h"
 
 namespace halfscope::testing {
 namespace {
@@ -86,8 +86,6 @@ TEST(Gemm, EmptySizes) {
 }
 
 TEST(Gemm, NanAndInfinityFlow) {
-  constexpr float kInf = std::numeric_limits<float>::infinity();
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   Values values(5);
   std::vector<float> a = values(20 * 30), b = values(30 * 40);
   a[3 * 30 + 4] = kInf;  // times a zero: NaN

@@ -2,11 +2,11 @@
 // Sums that round after every term in modes other than nearest even, compared with an evaluation in
 // quadruple precision that has its own rounding; and the guarantees of stochastic sums.
 #include <cmath>
-#include <limits>
 
 #include "core/numeric/formats/rng.h"
 #include "core/numeric/sums/accumulate.h"
 #include "tests/gemm/oracles.h"
+#include "tests/special_values.h"
 
 namespace halfscope::testing {
 namespace {
@@ -219,7 +219,6 @@ TEST(RoundedSums, PromotedAndSplit) {
 }
 
 TEST(RoundedSums, SpecialOperands) {
-  constexpr float kInf = std::numeric_limits<float>::infinity();
   const float nan = std::bit_cast<float>(0x7fffffffu);
   const Floats specials{0.0f, -0.0f, kInf, -kInf, nan, 3e38f, -3e38f, 1e-45f, -1e-45f, 1.5f};
   for (const RoundingMode mode : kOthers) {

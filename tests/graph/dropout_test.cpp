@@ -135,7 +135,7 @@ TEST(Dropout, CanBeSwitchedOff) {
   Lane lane(Plan{}, 3.0f, std::move(off));
   EXPECT_THAT(lane.site("first.activation"), testing::Each(3.0f));
   // The mean over rows x columns of first + second, each input * weight.
-  EXPECT_THAT(lane.site("gradient"), testing::Each(testing::FloatNear(6.0f / kColumns, 1e-5f)));
+  EXPECT_THAT(lane.site("gradient"), testing::Each(testing::FloatNear(6.0f / kMaskColumns, 1e-5f)));
 }
 
 TEST(Dropout, GradientsGoWhereValuesWent) {
