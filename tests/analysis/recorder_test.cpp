@@ -322,6 +322,7 @@ TEST(Recorder, SchemaIsTheContract) {
   EXPECT_EQ(listed.erase("node_names"), 1u) << "a key of networks that are files";
   listed.erase("trials.N");
   EXPECT_EQ(listed.erase("trial"), 1u) << "a key of trials of a study";
+  EXPECT_EQ(listed.erase("checksum"), 1u) << "a key of trials of a study";
   EXPECT_EQ(listed.erase("lost_lanes"), 1u) << "a key of runs that lost one, which this is not";
   std::set<std::string> stored;
   sqlite::Statement rows(database, "SELECT key FROM meta");

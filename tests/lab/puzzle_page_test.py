@@ -35,6 +35,12 @@ def answer(browser, letters):
     return browser.ask("document.getElementById('verdict').textContent")
 
 
+def opens_with(browser, page, levels):
+    browser.go(page)
+    return browser.wait("document.getElementById('levels') && "
+                        f"document.getElementById('levels').textContent === {levels!r}", seconds=10)
+
+
 def play(browser, page):
     browser.go(page)
     assert browser.wait("document.getElementById('foot') && document.getElementById('foot').textContent")
@@ -45,9 +51,8 @@ def play(browser, page):
     check(buttons(browser), "1 \u2713", "a solved level keeps its number")
     check(answer(browser, "c").startswith("Solved."), True, "the cheapest answer")
     check(buttons(browser), "1 \u2605", "a level at par keeps its number")
-    browser.go(page)
-    check(browser.wait("document.getElementById('levels') && "
-                       "document.getElementById('levels').textContent === '1 \u2605'"), True,
+    # A busy Chromium may open the page again before it has stored what the page saved.
+    check(any(opens_with(browser, page, "1 \u2605") for _ in range(3)), True,
           "the page remembers it")
 
 
