@@ -51,7 +51,7 @@ class RowPool {
   explicit RowPool(int64_t n) : n_(static_cast<size_t>(n)) {}
   T* take() {
     if (free_.empty()) {
-      rows_.push_back(std::make_unique_for_overwrite<T[]>(n_));
+      rows_.emplace_back(new T[n_]);  // not zeroed
       return rows_.back().get();
     }
     T* const row = free_.back();
