@@ -34,7 +34,8 @@ enum class Kind { plain, recorded, compared };
 
 constexpr int64_t kSamples = 2;  // of a rank
 
-/// Returns a training with so many ranks, simulated or as micro-batches, after its first step.
+/// Returns a training after its first step. It simulates `ranks` ranks, or has as many
+/// micro-batches.
 std::unique_ptr<TimedTraining> contender(const std::string& model, int64_t ranks, bool simulates,
                                          Kind kind) {
   const Workload network = workload(model);

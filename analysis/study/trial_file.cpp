@@ -94,6 +94,28 @@ std::optional<TrialResult> result_in(const std::string& hash, const json& from) 
   return result;
 }
 
+/// Returns whether a run file has as many bytes as its header says. Reads the header only.
+bool is_whole(const fs::path& run) noexcept {
+  try {
+    if (!fs::is_regular_file(run)) return false;
+    std::ifstream stream(run, std::ios::binary);
+    std::array<char, kHeaderBytes> header{};
+    if (!stream.read(header.data(), header.size()) ||
+        !std::string_view(header.data(), header.size()).starts_with(kFileStart)) {
+      return false;
+    }
+    const auto number = [&header](size_t at, size_t bytes) {
+      uintmax_t value = 0;
+      for (size_t i = 0; i < bytes; ++i) value = value << 8U | static_cast<uint8_t>(header[at + i]);
+      return value;
+    };
+    const uintmax_t page = number(16, 2), pages = number(28, 4);
+    return pages > 0 && fs::file_size(run) >= pages * (page == 1 ? kLargestPage : page);
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 /// Returns the checksum of all that a recorder and store_trial() have written. `diagnose --verify`
 /// may add proofs later.
 std::string checksum_of(Database& database) {
@@ -183,32 +205,6 @@ void store_trial(const fs::path& run, const std::string& hash, const TrialResult
   transaction.commit();
 }
 
-namespace {
-
-/// Returns whether a run file has as many bytes as its header says. Reads the header only.
-bool is_whole(const fs::path& run) noexcept {
-  try {
-    if (!fs::is_regular_file(run)) return false;
-    std::ifstream stream(run, std::ios::binary);
-    std::array<char, kHeaderBytes> header{};
-    if (!stream.read(header.data(), header.size()) ||
-        !std::string_view(header.data(), header.size()).starts_with(kFileStart)) {
-      return false;
-    }
-    const auto number = [&header](size_t at, size_t bytes) {
-      uintmax_t value = 0;
-      for (size_t i = 0; i < bytes; ++i) value = value << 8U | static_cast<uint8_t>(header[at + i]);
-      return value;
-    };
-    const uintmax_t page = number(16, 2), pages = number(28, 4);
-    return pages > 0 && fs::file_size(run) >= pages * (page == 1 ? kLargestPage : page);
-  } catch (const std::exception&) {
-    return false;
-  }
-}
-
-}  // namespace
-
 std::optional<TrialResult> stored_trial(const fs::path& run, const std::string& hash) {
   if (!is_whole(run)) return std::nullopt;
   try {
@@ -217,7 +213,7 @@ std::optional<TrialResult> stored_trial(const fs::path& run, const std::string& 
     if (result.status != TrialStatus::done) return std::nullopt;
     return result;
   } catch (const Error&) {
-    return std::nullopt;  // by a power failure, say, or a copy with errors
+    return std::nullopt;  // damaged by a power failure, say, or in a copy
   }
 }
 

@@ -72,11 +72,6 @@ class Summary final : public TapSink {
   RunStatus status_ = RunStatus::running;
 };
 
-template <class T>
-uint64_t hash_of(const std::vector<T>& values, uint64_t start) {
-  return fnv1a({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)}, start);
-}
-
 /// Prints lanes that failed before the first step. Otherwise a long training would say so at its
 /// end.
 void print_lost(const Trainer& trainer, const Settings& settings) {
@@ -119,7 +114,7 @@ std::string RecordedTraining::facts() const {
     network = fnv1a(plan_to_json(config_.lanes[lane].plan), network);
     if (!trainer_->has_lane(lane)) continue;
     for (const auto& [path, weights] : trainer_->weights(static_cast<int>(lane))) {
-      network = hash_of(weights.data, fnv1a(path, network));
+      network = hash_values(weights.data, fnv1a(path, network));
     }
   }
   std::string settings;
@@ -127,8 +122,8 @@ std::string RecordedTraining::facts() const {
     for (const std::string& word : words) settings += word + " ";
   }
   return fmt::format("version={}\nsettings={:016x}\nnetwork={:016x}\ndata set={:016x}\n",
-                     HALFSCOPE_VERSION, hash_of(config_.schedule.rates, fnv1a(settings)), network,
-                     hash_samples(data_->test, hash_samples(data_->train, 0)));
+                     HALFSCOPE_VERSION, hash_values(config_.schedule.rates, fnv1a(settings)),
+                     network, hash_samples(data_->test, hash_samples(data_->train, 0)));
 }
 
 void RecordedTraining::run() {

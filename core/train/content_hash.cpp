@@ -12,11 +12,6 @@ namespace halfscope {
 namespace {
 
 template <class T>
-uint64_t hash_values(const std::vector<T>& values, uint64_t start) noexcept {
-  return fnv1a({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)}, start);
-}
-
-template <class T>
 std::string list_text(const std::vector<T>& values) {
   std::string text;
   for (const T value : values) text += std::to_string(value) + ' ';

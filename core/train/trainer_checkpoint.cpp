@@ -36,8 +36,8 @@ std::string flag_of(std::string key) {
   return "--" + key;
 }
 
-/// Throws Error (usage) if the settings of a checkpoint differ from those of the training that
-/// resumes. Lanes that the training does not have are left aside.
+/// Compares the settings of a checkpoint with the ones that the training has now. Throws Error
+/// (usage) that names all differences. Lanes of the checkpoint may be missing.
 void check_setup(const std::map<std::string, double>& saved,
                  const std::map<std::string, double>& wanted) {
   std::vector<std::string> texts, keys, contents;

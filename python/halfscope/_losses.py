@@ -44,7 +44,10 @@ def kind_of(loss_fn):
 
 
 def is_in_graph(loss, loss_fn):
-    """Returns whether the network computes the loss: those of `halfscope train` have no weights."""
+    """Returns whether the exported network computes the loss itself.
+
+    It does where `halfscope train` has no such loss, for example one with weights.
+    """
     weights = [getattr(loss_fn, name, None) for name in ("weight", "pos_weight")]
     return loss in (_OWN, "bce", "nll") or any(each is not None for each in weights)
 

@@ -38,9 +38,9 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, cli
     scheduler: the learning-rate schedule, any of torch.optim.lr_scheduler that steps without
         arguments, once after each optimizer step. The twin begins at its start.
     clip_norm: what the script passes to torch.nn.utils.clip_grad_norm_ before each step.
-    dropout: keeps the network's dropout, so that plans are judged with it. The recorded losses are
-        those without dropout all the same: HalfScope drops other elements than PyTorch, so it
-        switches dropout off to repeat them.
+    dropout: keeps the network's dropout, so plans are judged with it. PyTorch and HalfScope drop
+        different elements, so the recorded losses are computed without dropout, and HalfScope
+        repeats them without.
     fresh: starts the optimizer from zeros although it has state. Without it, state is an error.
     steps: optimizer steps for which losses are recorded. Batches start again after the last one.
     Raises Error if something cannot be exported. Nothing is guessed.

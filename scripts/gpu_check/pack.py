@@ -194,6 +194,9 @@ def pack(arguments: Arguments) -> None:
         built = arguments.build
         if not (built / "bin").is_dir():
             raise Stop(USAGE, f"'{built}' is not a build folder: {built / 'bin'} not found")
+        if build.cache_entry(built, "HALFSCOPE_CUDA") == "CHECK" and not arguments.simulated:
+            raise Stop(USAGE, f"the GPU code in '{built}' is slow, as HALFSCOPE_CUDA=CHECK compiles it",
+                       "configure with -DHALFSCOPE_CUDA=ON and build again, or leave out --build")
         arch = build.cache_entry(built, "CMAKE_CUDA_ARCHITECTURES") or arch
     else:
         built = sources.ROOT / f"build-pack-{arch}"

@@ -238,6 +238,15 @@ class Packing(unittest.TestCase):
                                     simulated=simulated))
         self.assertEqual([each.name for each in self.work.iterdir()], ["build"])
 
+    def test_refuses_programs_that_were_compiled_for_a_check(self) -> None:
+        build = self.work / "build"
+        (build / "bin").mkdir(parents=True)
+        (build / "CMakeCache.txt").write_text("HALFSCOPE_CUDA:STRING=CHECK\n")
+        with self.assertRaisesRegex(Stop, "is slow.*\n.*HALFSCOPE_CUDA=ON"):
+            pack.pack(Arguments(pack=self.folder, build=build))
+        with self.assertRaisesRegex(Stop, "not found"):  # a simulated device does not mind
+            pack.pack(Arguments(pack=self.folder, build=build, simulated=True))
+
     def test_needs_programs_that_look_beside_themselves(self) -> None:
         with tempfile.TemporaryDirectory() as name:
             build = Path(name, "build")
