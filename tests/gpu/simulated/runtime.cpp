@@ -166,7 +166,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
     device().used += all + kPage;  // the page after an allocation belongs to nobody
   }
   if (device().open > 0) violated("memory is taken by what runs on the device");
-  const Open open;
+  const Open open(begin, all);
   constexpr size_t kMostFilled = size_t{256} << 10;  // larger ones may never be touched
   std::memset(begin, kFresh, std::min(bytes, kMostFilled));
   std::memset(begin + units(bytes), kFence, all - units(bytes));
@@ -184,7 +184,7 @@ cudaError_t cudaFree(void* memory) {
   if (found == device().live.end()) return said(cudaErrorInvalidValue);
   const size_t all = pages(found->second.bytes);
   {
-    const Open open;
+    const Open open(found->first, all);
     check_fence(found->first, found->second.bytes);
   }
   if (madvise(found->first, all, MADV_DONTNEED) != 0) violated("madvise failed");

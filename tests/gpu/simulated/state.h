@@ -105,10 +105,11 @@ struct Device {
 
 Device& device();
 
-/// Allows this process to access the device's memory during its lifetime.
+/// Allows this process to access the device's memory, or a part of it, during its lifetime.
 class Open {
  public:
-  Open() {
+  Open() : Open(device().arena, device().used) {}
+  Open(std::byte* begin, size_t bytes) : begin_(begin), bytes_(bytes) {
     if (device().open++ == 0) protect(PROT_READ | PROT_WRITE);
   }
   Open(const Open&) = delete;
@@ -118,11 +119,12 @@ class Open {
   }
 
  private:
-  static void protect(int how) {
-    if (device().used > 0 && mprotect(device().arena, device().used, how) != 0) {
-      violated("mprotect failed");
-    }
+  void protect(int how) const {
+    if (bytes_ > 0 && mprotect(begin_, bytes_, how) != 0) violated("mprotect failed");
   }
+
+  std::byte* const begin_;
+  const size_t bytes_;
 };
 
 /// Remembers an error for cudaGetLastError().
@@ -151,8 +153,9 @@ void join(Clock& clock, const Clock& other);
 /// Runs what waits until `done()`, and no further.
 template <class F>
 void run_until(CUstream_st& stream, const F& done) {
-  const Open open;
   if (stream.running) violated("streams wait for each other");
+  if (stream.waiting.empty()) return;
+  const Open open;
   stream.running = true;
   while (!stream.waiting.empty() && !done()) {
     const Work next = std::move(stream.waiting.front());
