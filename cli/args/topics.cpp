@@ -204,6 +204,7 @@ std::string optimizers_text() {
   return "Options follow the name after a colon: NAME:OPTION=VALUE,OPTION=VALUE\n\n"
          "Optimizers and their defaults (--optimizer):\n" +
          table_of(rows) +
+         "With amsgrad=true, adam and adamw divide by the largest second moment so far.\n"
          "\nSettings of some weights (--param-group, repeatable; the first match applies):\n"
          "  GLOB:lr=X,weight_decay=X     other values for weights whose name matches\n"
          "\nLearning-rate schedules (--schedule):\n"

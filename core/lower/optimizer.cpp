@@ -34,7 +34,11 @@ struct Option {
   double below;  ///< the value must be smaller
 };
 
-constexpr const char* kNesterov = "nesterov";
+struct Switch {
+  const char* key;
+  bool Optimizer::*field;
+};
+
 constexpr const char* kDecay = "weight_decay";
 
 bool parse_switch(std::string_view text, std::string_view what) {
@@ -50,6 +54,7 @@ struct Kind {
   double learning_rate;  ///< the default
   double weight_decay;
   std::vector<Option> options;
+  std::vector<Switch> switches{};
 };
 
 /// Returns every optimizer with its options, in the order in which they are printed.
@@ -60,10 +65,12 @@ const std::vector<Kind>& kinds() {
       beta2{"beta2", &Optimizer::beta2, 1.0};
   static const Option eps{"eps", &Optimizer::eps, kAny}, alpha{"alpha", &Optimizer::alpha, 1.0};
   static const Option decay{kDecay, &Optimizer::weight_decay, kAny};
+  static const Switch nesterov{"nesterov", &Optimizer::nesterov},
+      amsgrad{"amsgrad", &Optimizer::amsgrad};
   static const std::vector<Kind> all{
-      {Optimizer::Kind::sgd, "sgd", 0.1, 0.0, {momentum, decay}},
-      {Optimizer::Kind::adam, "adam", 0.001, 0.0, {beta1, beta2, eps, decay}},
-      {Optimizer::Kind::adamw, "adamw", 0.001, 0.01, {beta1, beta2, eps, decay}},
+      {Optimizer::Kind::sgd, "sgd", 0.1, 0.0, {momentum, decay}, {nesterov}},
+      {Optimizer::Kind::adam, "adam", 0.001, 0.0, {beta1, beta2, eps, decay}, {amsgrad}},
+      {Optimizer::Kind::adamw, "adamw", 0.001, 0.01, {beta1, beta2, eps, decay}, {amsgrad}},
       {Optimizer::Kind::rmsprop, "rmsprop", 0.01, 0.0, {alpha, momentum, eps, decay}},
   };
   return all;
@@ -82,7 +89,7 @@ std::string known_options(const Kind& kind) {
   for (const Option& option : kind.options) {
     text += std::string(", ") + option.key + (std::isfinite(option.below) ? " (below 1)" : "");
   }
-  if (kind.kind == Optimizer::Kind::sgd) text += std::string(", ") + kNesterov;
+  for (const Switch& each : kind.switches) text += std::string(", ") + each.key;
   return text;
 }
 
@@ -101,8 +108,10 @@ Optimizer parse_optimizer(std::string_view text) {
   }
   Optimizer optimizer = defaults_of(*kind);
   for (const auto& [key, number, item] : key_values(text, "optimizer", known_options(*kind))) {
-    if (key == kNesterov && kind->kind == Optimizer::Kind::sgd) {
-      optimizer.nesterov = parse_switch(number, key);
+    const auto is_key = [&k = key](const auto& each) { return k == each.key; };
+    const auto toggle = std::find_if(kind->switches.begin(), kind->switches.end(), is_key);
+    if (toggle != kind->switches.end()) {
+      optimizer.*(toggle->field) = parse_switch(number, key);
       continue;
     }
     const double value = parse_number(number, key);
@@ -110,8 +119,7 @@ Optimizer parse_optimizer(std::string_view text) {
       optimizer.learning_rate = value;
       continue;
     }
-    const auto option = std::find_if(kind->options.begin(), kind->options.end(),
-                                     [&k = key](const Option& each) { return k == each.key; });
+    const auto option = std::find_if(kind->options.begin(), kind->options.end(), is_key);
     if (option == kind->options.end() || value >= option->below) {
       throw usage_error("optimizer: " + item + " is not valid for " + name, known_options(*kind));
     }
@@ -134,7 +142,9 @@ std::string optimizer_text(const Optimizer& optimizer) {
     if (value != defaults.*(option.field))
       text += "," + std::string(option.key) + "=" + number_text(value);
   }
-  if (optimizer.nesterov) text += std::string(",") + kNesterov + "=true";
+  for (const Switch& each : kind->switches) {
+    if (optimizer.*(each.field)) text += std::string(",") + each.key + "=true";
+  }
   return text;
 }
 
@@ -295,9 +305,11 @@ Update add_update(Graph& graph, size_t variable, ValueId gradient, const Optimiz
           decay_and({{"beta1", optimizer.beta1}, {"beta2", optimizer.beta2}});
       const std::vector<ValueId> moved =
           b.add_moved("AdamMoments", b.gradient(), {"adam_m", "adam_v"}, moments);
+      const ValueId square =
+          optimizer.amsgrad ? b.add_moved("Max", {moved[1]}, {"adam_v_max"}, {})[0] : moved[1];
       return b.finish(
           "AdamUpdate",
-          {graph.variables()[variable].value, moved[0], moved[1], scalars.learning_rate,
+          {graph.variables()[variable].value, moved[0], square, scalars.learning_rate,
            scalars.correction_1, scalars.correction_2},
           {{"eps", optimizer.eps}, {"decoupled_decay", decoupled ? optimizer.weight_decay : 0.0}});
     }

@@ -22,6 +22,7 @@ struct Optimizer {
   bool nesterov = false;              ///< sgd: the gradient plus momentum times the new momentum
   double weight_decay = 0.0;          ///< L2, added to the gradient; adamw applies it separately
   double beta1 = 0.9, beta2 = 0.999;  ///< adam, adamw
+  bool amsgrad = false;               ///< adam, adamw: divides by the largest second moment so far
   double eps = 1e-8;                  ///< adam, adamw, rmsprop
   double alpha = 0.99;                ///< rmsprop
 

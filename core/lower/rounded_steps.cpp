@@ -65,9 +65,10 @@ class RoundedUpdate {
     graph_.value(state).format = storage_;
     return state;
   }
-  /// Sets the new value of a state to a sum.
-  ValueId move(ValueId state, const std::string& what, ValueId a, ValueId b) {
-    const ValueId next = keep_("Add", {a, b});
+  /// Sets the new value of a state to a sum, or to another function of two values.
+  ValueId move(ValueId state, const std::string& what, ValueId a, ValueId b,
+               const char* op = "Add") {
+    const ValueId next = keep_(op, {a, b});
     for (Variable& each : graph_.variables()) {
       if (each.value == state) each.next = next;
     }
@@ -193,7 +194,11 @@ Update add_rounded_update(Graph& graph, size_t variable, ValueId gradient,
       }
       const ValueId m = b.add_state("adam_m"), kept_m = round.times(m, optimizer.beta1);
       const ValueId next_m = b.move(m, "adam_m", kept_m, round.times(g, 1.0 - optimizer.beta1));
-      const ValueId next_v = move_square("adam_v", optimizer.beta2);
+      ValueId next_v = move_square("adam_v", optimizer.beta2);
+      if (optimizer.amsgrad) {
+        const ValueId largest = b.add_state("adam_v_max");
+        next_v = b.move(largest, "adam_v_max", largest, next_v, "Max");
+      }
       const ValueId step_size = scalar("Div", {scalars.learning_rate, scalars.correction_1});
       const ValueId root_2 = scalar("Sqrt", {scalars.correction_2});
       const ValueId root = round("Div", {round("Sqrt", {next_v}), root_2});

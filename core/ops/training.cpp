@@ -28,6 +28,7 @@
 //   step = -(learning_rate / correction_1) * m' / (sqrt(v') / sqrt(correction_2) + eps)
 //   with correction_i = 1 - b_i^t; w' = w (1 - learning_rate * decoupled_decay) + step;
 //   update = step - learning_rate * decoupled_decay * w   (torch.optim.Adam, AdamW)
+//   With amsgrad, v' is the largest v' so far, which a Max keeps.
 // SquareAverage(w, g, inverse_scale, clip, s): alpha s + (1 - alpha) g'^2
 // RmsMomentum(w, g, inverse_scale, clip, s', v): momentum * v + g' / (sqrt(s') + eps)
 // RmsUpdate(w, g, inverse_scale, clip, learning_rate, s'[, v']) -> w', update

@@ -125,7 +125,7 @@ def optimizer_text(optimizer, names):
                     "twin's can differ in lr and weight_decay only. Use one value for all groups")
     group = groups[0]
     for option, why in (("dampening", ": PyTorch does not dampen the first step"), ("maximize", ""),
-                        ("amsgrad", ": HalfScope's Adam has no such state"), ("centered", "")):
+                        ("centered", "")):
         if group.get(option):
             raise Error(f"option {option} of {type(optimizer).__name__} is not supported{why}. "
                         "Leave it out for the twin")
@@ -148,8 +148,7 @@ def optimizer_text(optimizer, names):
     if not trained:
         raise Error("the optimizer trains no parameter of the model")
     text = kind + ":" + ",".join(f"{key}={value!r}" for key, value in values.items())
-    if group.get("nesterov"):
-        text += ",nesterov=true"
+    text += "".join(f",{each}=true" for each in ("nesterov", "amsgrad") if group.get(each))
     cls = type(optimizer)
     members = [[names[id(value)] for value in group["params"] if value.requires_grad]
                for group in optimizer.param_groups]

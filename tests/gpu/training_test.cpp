@@ -24,7 +24,7 @@ class Training : public OnCandidate {};
 TEST_P(Training, StepsOfEveryOptimizerAreTheEmulators) {
   for (const char* optimizer :
        {"sgd:lr=0.1", "sgd:momentum=0.9,weight_decay=0.01", "sgd:momentum=0.9,nesterov=true",
-        "adam", "adamw:weight_decay=0.1", "rmsprop", "rmsprop:momentum=0.5"}) {
+        "adam", "adam:amsgrad=true", "adamw:weight_decay=0.1", "rmsprop", "rmsprop:momentum=0.5"}) {
     for (const char* preset : {"float32", "mixed_float16", "float16"}) {
       SCOPED_TRACE(std::string(optimizer) + " " + preset);
       run_lockstep(preset_plan(preset).value(), optimizer, candidate());

@@ -96,6 +96,14 @@ def main() -> None:
         {"optimizer": "rmsprop:lr=0.01"}, {"x": noise(8, 3)}, linear(rng, "fc", 3, 3), 4, 8,
         lambda p: torch.optim.RMSprop(p, lr=0.01),
         lambda p, d: ((layer(p, "fc", d["x"]) - d["x"]) ** 4).mean())
+    # The second moments fall within a few steps, so their largest values count.
+    cases["largest_moments"] = train(
+        {"optimizer": "adamw:lr=0.05,beta2=0.5,amsgrad=true"},
+        {"input": noise(20, 3), "targets": noise(20, 2)},
+        {**linear(rng, "fc1", 3, 8), **linear(rng, "fc2", 8, 2)}, 8, 12,
+        lambda p: torch.optim.AdamW(p, lr=0.05, betas=(0.9, 0.5), amsgrad=True),
+        lambda p, d: F.mse_loss(layer(p, "fc2", F.relu(layer(p, "fc1", d["input"]))),
+                                d["targets"]))
     out.write_text(json.dumps(cases, indent=1) + "\n", encoding="ascii")
 
 

@@ -95,7 +95,8 @@ void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
 constexpr Case kCases[] = {{"regression", regression, "mse"},
                            {"two_inputs", two_inputs, "cross-entropy:scores"},
                            {"sequence", sequence, "cross-entropy"},
-                           {"own_loss", own_loss, "mean"}};
+                           {"own_loss", own_loss, "mean"},
+                           {"largest_moments", regression, "mse"}};
 
 ModelBuilder builder(const Case& each) {
   return [each](int64_t batch) {

@@ -50,7 +50,8 @@ TEST(Optimizer, TextReadsBack) {
        {"sgd:lr=0.1", "adam:lr=0.001", "adamw:lr=0.001", "adamw:lr=0.002,eps=1e-06,weight_decay=0",
         "rmsprop:lr=0.01", "rmsprop:lr=0.1,alpha=0.9,momentum=0.5,eps=1e-06,weight_decay=0.01",
         "sgd:lr=0.05,momentum=0.9,weight_decay=1e-04", "sgd:lr=0.1,momentum=0.9,nesterov=true",
-        "adam:lr=0.001,beta1=0.8,beta2=0.99,eps=1e-06,weight_decay=0.01"}) {
+        "adam:lr=0.001,beta1=0.8,beta2=0.99,eps=1e-06,weight_decay=0.01",
+        "adamw:lr=0.001,beta1=0.5,amsgrad=true"}) {
     EXPECT_EQ(optimizer_text(parse_optimizer(text)), text);
   }
   EXPECT_EQ(optimizer_text(parse_optimizer("sgd:momentum=0")), "sgd:lr=0.1");
@@ -80,6 +81,7 @@ TEST(Optimizer, ErrorsNameTheOption) {
                {"sgd:nesterov=true", "nesterov needs a momentum"},
                {"sgd:momentum=0.9,nesterov=yes", "nesterov=yes is neither true nor false"},
                {"adam:nesterov=true", "nesterov=true is not"},
+               {"rmsprop:amsgrad=true", "amsgrad=true is not"},
                {"sgd:lr=-1", "lr=-1 is not a number >= 0"}};
   for (const auto& each : table) {
     try {
