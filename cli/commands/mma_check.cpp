@@ -5,8 +5,10 @@
 #include <bit>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 
+#include "analysis/rules/text.h"
 #include "cli/args/arguments.h"
 #include "cli/commands/command.h"
 #include "cli/tasks/mma_formats.h"
@@ -152,10 +154,6 @@ Json to_json(const Result& result) {
           {"first_mismatches", first}};
 }
 
-std::string counted(int64_t n, const char* what, const char* ending) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : ending);
-}
-
 int mma_check(const MmaCheckOptions& options) {
   std::vector<std::vector<std::string>> rows{
       {"file", "arch", "input", "output", "k", "vectors", "mismatches"}};
@@ -184,9 +182,9 @@ int mma_check(const MmaCheckOptions& options) {
                     {"mismatches", mismatches}});
   } else {
     write_out(aligned(rows, {false, false, false, false, true, true, true}) + details +
-              fmt::format("{}, {}, {}\n",
-                          counted(static_cast<int64_t>(options.files.size()), "file", "s"),
-                          counted(vectors, "vector", "s"), counted(mismatches, "mismatch", "es")));
+              fmt::format("{}, {}, {} {}\n", counted(std::ssize(options.files), "file"),
+                          counted(vectors, "vector"), mismatches,
+                          mismatches == 1 ? "mismatch" : "mismatches"));
   }
   return mismatches == 0 ? 0 : 1;
 }

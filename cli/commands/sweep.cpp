@@ -12,6 +12,7 @@
 #include <optional>
 #include <system_error>
 
+#include "analysis/rules/text.h"
 #include "analysis/study/study_file.h"
 #include "cli/args/arguments.h"
 #include "cli/commands/command.h"
@@ -93,6 +94,18 @@ void train_missing(const StudyPlan& study, const StudyFolder& folder, StudyFile&
   deal_trials(deal, ranks != nullptr ? *ranks : *local);
 }
 
+/// Says that finished trials are missing, because their run files cannot be used.
+void note_damaged(int64_t count, const fs::path& folder, bool collect) {
+  if (count == 0) return;
+  const bool one = count == 1;
+  fmt::print(stderr, "note: {} in '{}' {} damaged; {}\n", counted(count, "run file"),
+             folder.string(), one ? "is" : "are",
+             collect ? fmt::format("the same command without --collect trains {} again",
+                                   one ? "its trial" : "their trials")
+             : one   ? "its trial is trained again"
+                     : "their trials are trained again");
+}
+
 int run_sweep(const StudyPlan& study, const StudyFolder& folder, const SweepFlags& flags,
               TrialWorkers* ranks = nullptr) {
   folder.make();
@@ -102,6 +115,9 @@ int run_sweep(const StudyPlan& study, const StudyFolder& folder, const SweepFlag
       folder.check_is_of(study);
       results = folder.results(study);
     });
+    if (!flags.quiet) {
+      note_damaged(folder.damaged(study, results), folder.path(), flags.collect);
+    }
     for (size_t i = 0; i < results.size(); ++i) {
       const bool known = results[i].status == TrialStatus::done ||
                          (flags.collect && results[i].status == TrialStatus::failed);

@@ -136,6 +136,17 @@ std::vector<TrialResult> StudyFolder::results(const StudyPlan& study) const {
   return results;
 }
 
+int64_t StudyFolder::damaged(const StudyPlan& study,
+                             const std::vector<TrialResult>& results) const {
+  const std::set<std::string> there = files();
+  int64_t count = 0;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const fs::path run = study.trials[i].spec.run;
+    if (results[i].status != TrialStatus::done && there.contains(run.filename().string())) ++count;
+  }
+  return count;
+}
+
 void StudyFolder::remove_leftovers() const {
   const std::set<std::string> there = files();
   for (const std::string& name : there) {

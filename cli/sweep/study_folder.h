@@ -38,6 +38,8 @@ class StudyFolder {
   /// status `failed`; trials whose run file is cut off or damaged are waiting, whatever the study
   /// file says. Reads all run files.
   std::vector<TrialResult> results(const StudyPlan& study) const;
+  /// Returns how many trials have a run file that results() could not use.
+  int64_t damaged(const StudyPlan& study, const std::vector<TrialResult>& results) const;
   /// Removes what killed processes have left of trials that are finished now.
   void remove_leftovers() const;
 

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
+#include "analysis/rules/text.h"
 #include "cli/terminal/lane_summary.h"
 #include "core/number_text.h"
 
@@ -50,10 +52,6 @@ int64_t constant_elements(const Graph& graph) {
   return count;
 }
 
-std::string counted(size_t number, const char* one, const char* many) {
-  return fmt::format("{} {}", number, number == 1 ? one : many);
-}
-
 std::string batch_text(const NetworkSummary& summary) {
   if (!summary.open_batch.empty()) return "takes any number of samples at once";
   return summary.batch == 1 ? "takes 1 sample at once"
@@ -91,15 +89,16 @@ NetworkSummary summary_of(const OnnxImport& import, const std::string& file, int
 
 std::string summary_text(const NetworkSummary& summary) {
   std::string text = fmt::format("{}: trains {} ({} numbers)", summary.file,
-                                 counted(summary.parameters.size(), "parameter", "parameters"),
+                                 counted(std::ssize(summary.parameters), "parameter"),
                                  grouped(elements_of(summary)));
   if (!summary.constants.empty())
-    text += ", keeps " + counted(summary.constants.size(), "tensor", "tensors") + " constant";
+    text += ", keeps " + counted(std::ssize(summary.constants), "tensor") + " constant";
   else if (summary.constant_elements > 0)  // frozen, and nothing in the file to say more of
     text += ", reads " + grouped(summary.constant_elements) + " constant numbers";
   text += ", " + batch_text(summary);
   if (!summary.doubts.empty())
-    text += "; " + counted(summary.doubts.size(), "point is", "points are") + " doubtful";
+    text += "; " + counted(std::ssize(summary.doubts), "point") +
+            (summary.doubts.size() == 1 ? " is doubtful" : " are doubtful");
   text += ".\n";
   for (const ImportParameter* each : tied(summary)) text += "  " + tied_text(*each) + "\n";
   return text;

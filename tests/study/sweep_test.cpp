@@ -221,6 +221,7 @@ TEST(Sweep, TrainsATrialAgainWhoseRunFileIsDamaged) {
   const std::string contents = contents_of(bench / "study");
   const std::vector<fs::path> runs = run_files(bench / "study");
   const auto size = fs::file_size(runs[2]);
+  const std::string note = "note: 1 run file in '" + (bench / "study").string() + "' is damaged; ";
   for (const uintmax_t left : {size, size - 1, uintmax_t{100}, uintmax_t{0}}) {
     if (left == size) {  // a page of other bytes, and the right length
       std::fstream(runs[2], std::ios::in | std::ios::out | std::ios::binary)
@@ -234,8 +235,11 @@ TEST(Sweep, TrainsATrialAgainWhoseRunFileIsDamaged) {
     EXPECT_THAT(lines, HasSubstr("--trial " + runs[2].stem().string()));
     const Outcome collected = bench.run({"sweep", "s.json", "--out", "study", "--collect"});
     EXPECT_THAT(collected.out, HasSubstr("5 of 6 trials finished"));
+    EXPECT_EQ(collected.err, note + "the same command without --collect trains its trial again\n");
     const auto times = times_of(bench / "study");
-    ASSERT_EQ(bench.run({"sweep", "s.json", "--out", "study", "--quiet"}).code, 0);
+    const Outcome again = bench.run({"sweep", "s.json", "--out", "study"});
+    ASSERT_EQ(again.code, 0);
+    EXPECT_EQ(again.err, note + "its trial is trained again\n");
     for (const auto& [file, time] : times_of(bench / "study")) {
       EXPECT_EQ(times.at(file) == time, file != runs[2]) << file;
     }
