@@ -192,6 +192,7 @@ void draw_grid(const LabFrame& frame, const char* path, const char* name,
                                   cell * static_cast<float>(std::max<int64_t>(rows, 1))});
   track_item(path, name);
   ImGui::PopID();
+  if (!ImGui::IsMousePosValid()) return;
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   const int64_t column = static_cast<int64_t>((mouse.x - min.x) / cell);
   const int64_t row = static_cast<int64_t>((mouse.y - min.y) / cell);

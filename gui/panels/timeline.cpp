@@ -95,7 +95,7 @@ void draw_timeline(const Frame& frame) {
   track_item("timeline/track", grouped(step));
   const double most = static_cast<double>(std::max<int64_t>(count - 1, 1));
   const auto x_of = [&](double value) { return at.x + static_cast<float>(value / most) * width; };
-  if (ImGui::IsItemActive() && count > 0) {
+  if (ImGui::IsItemActive() && ImGui::IsMousePosValid() && count > 0) {
     const double place = static_cast<double>((ImGui::GetIO().MousePos.x - at.x) / width) * most;
     view.cursor = std::clamp<int64_t>(std::llround(place), 0, count - 1);
     view.playing = false;

@@ -251,9 +251,11 @@ void draw_study_map(const StudyFrame& frame) {
   Canvas canvas(frame.picture);
   draw_map_head(frame, canvas, start, columns);
   const ImVec2 mouse = ImGui::GetIO().MousePos;
-  const auto pointed_row = static_cast<int>(std::floor((mouse.y - start.y - head) / row));
-  const auto pointed_column =
-      static_cast<int>(std::floor((mouse.x - start.x - columns.cells_left) / columns.cell));
+  const auto pointed_at = [over](float place, float size) {
+    return over ? static_cast<int>(std::floor(place / size)) : -1;
+  };
+  const int pointed_row = pointed_at(mouse.y - start.y - head, row);
+  const int pointed_column = pointed_at(mouse.x - start.x - columns.cells_left, columns.cell);
   const int selected = frame.picture != nullptr ? -1 : frame.selected();
   const ImVec2 clip_min = ImGui::GetWindowPos();
   const ImVec2 clip_max{clip_min.x + ImGui::GetWindowWidth(),
