@@ -189,7 +189,7 @@ int main(int argc, char** argv) {
     unsigned char* pixels = nullptr;
     int width = 0, height = 0;
     io.Fonts->GetTexDataAsRGBA32(&pixels, &width, &height);
-    app.show(run);
+    app.show(run, nullptr);
     app.view().layer = "block3/layer12";
     Frames frames(app);
     std::puts(" Spectrum");
