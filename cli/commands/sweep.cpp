@@ -110,14 +110,13 @@ int run_sweep(const StudyPlan& study, const StudyFolder& folder, const SweepFlag
               TrialWorkers* ranks = nullptr) {
   folder.make();
   std::vector<TrialResult> results;
+  int64_t damaged = 0;
   {
     StudyFile file(folder.study_file(), study.info, study.specs(), [&] {
       folder.check_is_of(study);
-      results = folder.results(study);
+      results = folder.results(study, &damaged);
     });
-    if (!flags.quiet) {
-      note_damaged(folder.damaged(study, results), folder.path(), flags.collect);
-    }
+    if (!flags.quiet) note_damaged(damaged, folder.path(), flags.collect);
     for (size_t i = 0; i < results.size(); ++i) {
       const bool known = results[i].status == TrialStatus::done ||
                          (flags.collect && results[i].status == TrialStatus::failed);

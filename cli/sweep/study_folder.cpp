@@ -114,7 +114,7 @@ bool StudyFolder::is_finished(const StudyTrial& trial) const {
   return stored_trial(folder_ / trial.spec.run, trial.spec.hash).has_value();
 }
 
-std::vector<TrialResult> StudyFolder::results(const StudyPlan& study) const {
+std::vector<TrialResult> StudyFolder::results(const StudyPlan& study, int64_t* damaged) const {
   const std::set<std::string> there = files();
   const std::map<std::string, std::string> workers = known_workers(study_file());
   std::vector<TrialResult> results;
@@ -126,6 +126,8 @@ std::vector<TrialResult> StudyFolder::results(const StudyPlan& study) const {
       if (const auto stored = stored_trial(run, trial.spec.hash)) {
         result = *stored;
         if (worker != workers.end()) result.worker = worker->second;
+      } else if (damaged != nullptr) {
+        ++*damaged;
       }
     }
     if (result.status == TrialStatus::done) continue;
@@ -134,17 +136,6 @@ std::vector<TrialResult> StudyFolder::results(const StudyPlan& study) const {
     }
   }
   return results;
-}
-
-int64_t StudyFolder::damaged(const StudyPlan& study,
-                             const std::vector<TrialResult>& results) const {
-  const std::set<std::string> there = files();
-  int64_t count = 0;
-  for (size_t i = 0; i < results.size(); ++i) {
-    const fs::path run = study.trials[i].spec.run;
-    if (results[i].status != TrialStatus::done && there.contains(run.filename().string())) ++count;
-  }
-  return count;
 }
 
 void StudyFolder::remove_leftovers() const {

@@ -36,10 +36,8 @@ class StudyFolder {
   bool is_finished(const StudyTrial& trial) const;
   /// Returns the results of all trials, in the order of the study. Trials that failed have the
   /// status `failed`; trials whose run file is cut off or damaged are waiting, whatever the study
-  /// file says. Reads all run files.
-  std::vector<TrialResult> results(const StudyPlan& study) const;
-  /// Returns how many trials have a run file that results() could not use.
-  int64_t damaged(const StudyPlan& study, const std::vector<TrialResult>& results) const;
+  /// file says. Reads all run files. `damaged` gets the number of those that cannot be used.
+  std::vector<TrialResult> results(const StudyPlan& study, int64_t* damaged = nullptr) const;
   /// Removes what killed processes have left of trials that are finished now.
   void remove_leftovers() const;
 
