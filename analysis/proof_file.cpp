@@ -42,7 +42,7 @@ void change_run(const fs::path& run, const Work& work) {
   Database database(run, Access::read_write);
   database.set_busy_timeout(kBusyMilliseconds);
   try {
-    check_schema(database);
+    static_cast<void>(check_schema(database));
     Transaction transaction(database, Transaction::Kind::write);
     work(database);
     transaction.commit();

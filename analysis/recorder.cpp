@@ -265,6 +265,8 @@ class Recorder::Writer {
       insert.bind(2, static_cast<int64_t>(lane));
       insert.bind(3, row.loss);
       insert.bind(4, row.accuracy);
+      insert.bind(5, row.auc);
+      insert.bind(6, row.mean_iou);
       insert.run();
     });
   }
@@ -281,7 +283,7 @@ class Recorder::Writer {
     explicit Statements(Database& database)
         : begin(database, "BEGIN IMMEDIATE"),
           commit(database, "COMMIT"),
-          insert_eval(database, "INSERT INTO evals VALUES(?1,?2,?3,?4)"),
+          insert_eval(database, "INSERT INTO evals VALUES(?1,?2,?3,?4,?5,?6)"),
           rows(database),
           insert_window(database, "INSERT INTO windows VALUES(?1,?2,?3)"),
           update_window(database, "UPDATE windows SET step_count=?2, stats=?3 WHERE step=?1"),

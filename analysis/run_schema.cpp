@@ -34,7 +34,7 @@ CREATE TABLE steps(step INTEGER NOT NULL, lane INTEGER NOT NULL, loss REAL, loss
   skipped INTEGER NOT NULL, grad_norm REAL, accuracy REAL, ms REAL, first_bad INTEGER,
   learning_rate REAL, PRIMARY KEY(step, lane)) WITHOUT ROWID;
 CREATE TABLE evals(step INTEGER NOT NULL, lane INTEGER NOT NULL, loss REAL, accuracy REAL,
-  PRIMARY KEY(step, lane)) WITHOUT ROWID;
+  auc REAL, mean_iou REAL, PRIMARY KEY(step, lane)) WITHOUT ROWID;
 CREATE TABLE windows(step INTEGER PRIMARY KEY, step_count INTEGER NOT NULL, stats BLOB NOT NULL);
 CREATE TABLE errors(step INTEGER NOT NULL, lane INTEGER NOT NULL, site INTEGER NOT NULL,
   other_lane INTEGER NOT NULL, other_site INTEGER NOT NULL, n INTEGER NOT NULL,
@@ -65,7 +65,7 @@ CREATE TABLE ranks(step INTEGER NOT NULL, lane INTEGER NOT NULL, ranks INTEGER N
 CREATE TABLE proofs(lane INTEGER PRIMARY KEY, proof TEXT NOT NULL);
 )sql";
 
-void check_schema(sqlite::Database& database) {
+int64_t check_schema(sqlite::Database& database) {
   const int64_t application_id = database.query_integer("PRAGMA application_id");
   const int64_t version = database.query_integer("PRAGMA user_version");
   const std::string file = database.file().string();
@@ -83,12 +83,13 @@ void check_schema(sqlite::Database& database) {
                       "update HalfScope");
   }
   if (version < 1) database.fail_damaged("its schema version is missing");
-  if (version < kSchemaVersion) {
+  if (version < kOldestSchemaVersion) {
     throw usage_error(fmt::format("'{}' has the older format {}, but this version reads format {}",
-                                  file, version, kSchemaVersion),
+                                  file, version, kOldestSchemaVersion),
                       "record the run again");
   }
   if (database.query_integer("SELECT count(*) FROM meta") == 0) throw not_begun(database);
+  return version;
 }
 
 void encode_bins(std::span<const int64_t> counts, std::vector<uint8_t>& blob) {

@@ -13,7 +13,9 @@
 namespace halfscope {
 
 inline constexpr int64_t kApplicationId = 0x48534350;  // "HSCP"
-inline constexpr int64_t kSchemaVersion = 6;
+inline constexpr int64_t kSchemaVersion = 7;
+/// The oldest version that can be read. In version 6, `evals` has no `auc` and no `mean_iou`.
+inline constexpr int64_t kOldestSchemaVersion = 6;
 
 /// Value of the meta key `evaluated` if evaluations used moving averages instead of the weights.
 inline constexpr const char* kEvaluatedAverages = "averages";
@@ -23,9 +25,10 @@ inline constexpr const char* kAccuracyIsPrecision = "mAP50";
 /// The CREATE TABLE statements; a test compares them with docs/reference/files.md.
 extern const char* const kSchemaSql;
 
-/// Throws Error if `database` is not a run file, contains no run yet, or has another schema version
-/// than this program; of kind `usage` if the user should pass another file.
-void check_schema(sqlite::Database& database);
+/// Returns the schema version of the file. Throws Error if `database` is not a run file, contains
+/// no run yet, or has a version that this program cannot read; of kind `usage` if the user should
+/// pass another file.
+int64_t check_schema(sqlite::Database& database);
 
 /// Replaces `blob` by LEB128 pairs (bin, count) of the bins that are not empty, ascending.
 void encode_bins(std::span<const int64_t> counts, std::vector<uint8_t>& blob);

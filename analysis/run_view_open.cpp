@@ -42,7 +42,7 @@ class Reader {
   explicit Reader(Database& database) : database_(database) {}
 
   RunView read() {
-    check_schema(database_);
+    const int64_t version = check_schema(database_);
     const std::map<std::string, std::string> meta = read_meta();
     RunInfo info = to_run_info(meta);
     read_lanes(info);
@@ -54,7 +54,7 @@ class Reader {
     RunView view(std::move(info), to_status(meta_text(meta, "status")));
     if (meta.contains("lost_lanes")) read_lost_lanes(meta_text(meta, "lost_lanes"), view);
     read_steps(view);
-    read_evals(view);
+    read_evals(view, version);
     read_windows(view);
     read_errors(view);
     read_deviations(view);
@@ -236,11 +236,19 @@ class Reader {
     }
   }
 
-  void read_evals(RunView& view) {
-    Statement rows(database_, "SELECT step, lane, loss, accuracy FROM evals ORDER BY step, lane");
+  void read_evals(RunView& view, int64_t version) {
+    const char* const scores = version > kOldestSchemaVersion ? "auc, mean_iou" : "NULL, NULL";
+    Statement rows(database_, fmt::format("SELECT step, lane, loss, accuracy, {} FROM evals "
+                                          "ORDER BY step, lane",
+                                          scores)
+                                  .c_str());
     while (rows.step()) {
       const int lane = lane_index(view, rows.integer(1));
-      const EvalRow row{count(rows, 0), rows.real(2), rows.real(3)};
+      const EvalRow row{.step = count(rows, 0),
+                        .loss = rows.real(2),
+                        .accuracy = rows.real(3),
+                        .auc = rows.real(4),
+                        .mean_iou = rows.real(5)};
       require(view.evals(lane).empty() || view.evals(lane).back().step < row.step, "evals");
       view.add_eval(lane, row);
     }

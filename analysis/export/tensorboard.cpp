@@ -91,8 +91,12 @@ class LaneWriter {
       // row.step counts the steps done, and points are numbered from 0.
       const int64_t step = std::max<int64_t>(row.step - 1, 0);
       if (!run_.info().inference) point(step, "test/loss", row.loss);
-      if (!std::isnan(row.accuracy))
-        point(step, std::string("test/") + quality_name(run_.info()), row.accuracy);
+      const auto score = [&](const char* name, double value) {
+        if (!std::isnan(value)) point(step, std::string("test/") + name, value);
+      };
+      score(quality_name(run_.info()), row.accuracy);
+      score("AUC", row.auc);
+      score("mIoU", row.mean_iou);
     }
   }
 

@@ -80,7 +80,11 @@ class LaneGate {
     check_complete();
     for (const auto& [measure, limit] : rule.limits) {
       if (measure == GateMeasure::skipped_steps) check_skipped(limit);
-      if (measure == GateMeasure::accuracy_drop) check_accuracy(limit);
+      if (measure == GateMeasure::accuracy_drop)
+        check_score(measure, quality_name(run_.info()), &EvalRow::accuracy, limit);
+      if (measure == GateMeasure::auc_drop) check_score(measure, "AUC", &EvalRow::auc, limit);
+      if (measure == GateMeasure::mean_iou_drop)
+        check_score(measure, "mIoU", &EvalRow::mean_iou, limit);
       if (is_of_lane(measure)) continue;
       for (const SiteInfo& site : info_.sites) {
         if (matches_site(rule, site) && applies(measure, site)) check_site(site, measure, limit);
@@ -139,25 +143,28 @@ class LaneGate {
   }
 
   /// Compares the last evaluations, which must be of the same step.
-  void check_accuracy(double limit) {
-    GateCheck& check = add(measure_name(GateMeasure::accuracy_drop));
+  void check_score(GateMeasure measure, const char* name, double EvalRow::*score, double limit) {
+    GateCheck& check = add(measure_name(measure));
     check.limit = limit;
     const int reference = reference_lane(run_, lane_);
     if (is_reference(run_, lane_)) return not_measured(check, "the lane is the reference");
     if (reference < 0) return not_measured(check, "the run has no reference");
     const std::span<const EvalRow> own = run_.evals(lane_), theirs = run_.evals(reference);
-    if (own.empty() || theirs.empty() || own.back().step != theirs.back().step ||
-        !std::isfinite(own.back().accuracy) || !std::isfinite(theirs.back().accuracy)) {
+    if (own.empty() || theirs.empty() || own.back().step != theirs.back().step) {
       return not_measured(check, "the run has not evaluated the lane and its reference");
     }
+    const double here = own.back().*score, there = theirs.back().*score;
+    if (!std::isfinite(here) || !std::isfinite(there)) {
+      return not_measured(
+          check, fmt::format("evaluations of the lane and its reference have no {}", name));
+    }
     // Rounded: differences of shares are not exact.
-    const double drop = theirs.back().accuracy - own.back().accuracy;
+    const double drop = there - here;
     const double points = std::max(std::round(1e9 * drop) * 1e-9, 0.0);
     judge(check, points, limit,
-          fmt::format("{} {} instead of {} in {}: {} points less (limit {})",
-                      quality_name(run_.info()), percent(own.back().accuracy),
-                      percent(theirs.back().accuracy), run_.lane(reference).name,
-                      short_number(100.0 * points), short_number(100.0 * limit)));
+          fmt::format("{} {} instead of {} in {}: {} points less (limit {})", name, percent(here),
+                      percent(there), run_.lane(reference).name, short_number(100.0 * points),
+                      short_number(100.0 * limit)));
   }
 
   void check_site(const SiteInfo& site, GateMeasure measure, double limit) {

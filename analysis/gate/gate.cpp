@@ -23,10 +23,10 @@ namespace {
 using GateJson = nlohmann::ordered_json;
 constexpr const char* kGateSchema = "halfscope.gate/1";
 
-constexpr std::array kMeasures{GateMeasure::overflow,      GateMeasure::underflow,
-                               GateMeasure::lost_updates,  GateMeasure::skipped_steps,
-                               GateMeasure::accuracy_drop, GateMeasure::ulps,
-                               GateMeasure::error};
+constexpr std::array kMeasures{
+    GateMeasure::overflow,      GateMeasure::underflow,     GateMeasure::lost_updates,
+    GateMeasure::skipped_steps, GateMeasure::accuracy_drop, GateMeasure::auc_drop,
+    GateMeasure::mean_iou_drop, GateMeasure::ulps,          GateMeasure::error};
 constexpr std::array kRoles{
     Role::input,       Role::activation, Role::weight, Role::activation_grad,
     Role::weight_grad, Role::update,     Role::state};
@@ -202,6 +202,10 @@ const char* measure_name(GateMeasure measure) noexcept {
       return "skipped_steps";
     case GateMeasure::accuracy_drop:
       return "accuracy_drop";
+    case GateMeasure::auc_drop:
+      return "auc_drop";
+    case GateMeasure::mean_iou_drop:
+      return "mean_iou_drop";
     case GateMeasure::ulps:
       return "ulps";
     case GateMeasure::error:

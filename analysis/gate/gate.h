@@ -24,13 +24,16 @@ enum class GateMeasure : uint8_t {
   lost_updates,
   skipped_steps,
   accuracy_drop,
+  auc_drop,
+  mean_iou_drop,
   ulps,
   error,
 };
 const char* measure_name(GateMeasure measure) noexcept;  // "lost_updates"
 /// Returns whether the measure is about a whole lane, not about tensors.
 constexpr bool is_of_lane(GateMeasure measure) noexcept {
-  return measure == GateMeasure::skipped_steps || measure == GateMeasure::accuracy_drop;
+  return measure == GateMeasure::skipped_steps || measure == GateMeasure::accuracy_drop ||
+         measure == GateMeasure::auc_drop || measure == GateMeasure::mean_iou_drop;
 }
 
 /// One rule of a gate: which tensors, and what they must not exceed.

@@ -109,7 +109,7 @@ PlanScore PlanTrials::run(const Plan& plan, NamedTensors* outputs, int64_t* batc
   runner.run(nullptr, {}, stop_);
   const Runner::Result& result = runner.result(0);
   PlanScore score{.right = result.right, .scored = result.scored};
-  if (result.confusion) score.mean_iou = result.confusion->mean_iou();
+  if (result.classes) score.mean_iou = result.classes->mean_iou();
   if (const auto boxes = detection_score(data_, result.outputs)) score.precision = boxes->half;
   Noise noise;
   for (const auto& [name, tensor] : result.outputs) {

@@ -62,11 +62,11 @@ std::vector<Measure> measures(const Report& report) {
       {report::of_evaluation(report.run, "Test loss"),
        [](const LaneReport& lane) { return value_text(lane.test_loss); },
        [lost](const LaneReport& lane) { return lost(lane.test_loss); }},
-      {report::of_evaluation(report.run, fmt::format("Test {}", quality_name(report.run))),
-       [](const LaneReport& lane) {
-         return lane.test_accuracy ? escape(percent(*lane.test_accuracy)) : "&ndash;";
-       }},
   };
+  for (const Score& score : scores_of(report)) {
+    list.push_back({report::of_evaluation(report.run, fmt::format("Test {}", score.name)),
+                    [score](const LaneReport& lane) { return score.text(lane, "&ndash;"); }});
+  }
   const bool said = std::any_of(report.lanes.begin(), report.lanes.end(),
                                 [](const LaneReport& lane) { return !lane.loss_scaling.empty(); });
   if (said) {
@@ -228,11 +228,11 @@ std::string lane_cards(const Report& report) {
     if (!report.run.inference) {
       html += fmt::format("<div><dt>skipped</dt><dd>{} of {}</dd></div>", lane.skipped, lane.steps);
     }
-    if (lane.test_accuracy) {
-      html += fmt::format(
-          "<div><dt>{}</dt><dd>{}</dd></div>",
-          report::of_evaluation(report.run, fmt::format("test {}", quality_name(report.run))),
-          escape(percent(*lane.test_accuracy)));
+    for (const Score& score : scores_of(report)) {
+      if (!(lane.*score.value)) continue;
+      html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>",
+                          report::of_evaluation(report.run, fmt::format("test {}", score.name)),
+                          score.text(lane));
     }
     html += "</dl></li>\n";
   }

@@ -84,6 +84,8 @@ Json lane_json(const Report& report, size_t index) {
   json["test_loss"] = report::number(lane.test_loss);
   json["test_accuracy"] = report.run.detects ? Json(nullptr) : report::number(lane.test_accuracy);
   json["test_map50"] = report.run.detects ? report::number(lane.test_accuracy) : Json(nullptr);
+  json["test_auc"] = report::number(lane.test_auc);
+  json["test_mean_iou"] = report::number(lane.test_mean_iou);
   json["plan"] = object_of(lane.plan_json);
   const std::string& proof = report.lane_proofs[index];
   json["proof"] = proof.empty() ? Json(nullptr) : object_of(proof);

@@ -32,27 +32,37 @@ std::string loss_cell(const std::optional<double>& value) {
 }
 
 void write_lanes(const Report& report, std::string& md) {
+  const std::vector<Score> scores = scores_of(report);
   if (report.run.inference) {
-    md += fmt::format("\n| lane | verdict | batches | {} |\n| --- | --- | ---: | ---: |\n",
-                      quality_name(report.run));
+    std::string head = "\n| lane | verdict | batches |", line = "\n| --- | --- | ---: |";
+    for (const Score& score : scores) {
+      head += fmt::format(" {} |", score.name);
+      line += " ---: |";
+    }
+    md += head + line + "\n";
     for (size_t i = 0; i < std::min(report.lanes.size(), kLanesShown); ++i) {
       const LaneReport& lane = report.lanes[i];
-      md += fmt::format("| {} | {} | {} | {} |\n", code(lane.name), lane_verdict(lane), lane.steps,
-                        lane.test_accuracy ? percent(*lane.test_accuracy) : "-");
+      md += fmt::format("| {} | {} | {} |", code(lane.name), lane_verdict(lane), lane.steps);
+      for (const Score& score : scores) md += fmt::format(" {} |", score.text(lane));
+      md += "\n";
     }
     return;
   }
-  md += fmt::format(
-      "\n| lane | verdict | steps | skipped | final loss | loss gap | loss scale | {} |\n"
-      "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
-      report::of_evaluation(report.run, fmt::format("test {}", quality_name(report.run))));
+  std::string head = "\n| lane | verdict | steps | skipped | final loss | loss gap | loss scale |";
+  std::string line = "\n| --- | --- | ---: | ---: | ---: | ---: | ---: |";
+  for (const Score& score : scores) {
+    head += " " + report::of_evaluation(report.run, fmt::format("test {}", score.name)) + " |";
+    line += " ---: |";
+  }
+  md += head + line + "\n";
   for (size_t i = 0; i < std::min(report.lanes.size(), kLanesShown); ++i) {
     const LaneReport& lane = report.lanes[i];
-    md += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", code(lane.name),
-                      lane_verdict(lane), lane.steps, lane.skipped, loss_cell(lane.last_loss),
+    md += fmt::format("| {} | {} | {} | {} | {} | {} | {} |", code(lane.name), lane_verdict(lane),
+                      lane.steps, lane.skipped, loss_cell(lane.last_loss),
                       lane.loss_gap ? report::gap_text(*lane.loss_gap) : "-",
-                      lane.last_loss_scale ? scale_text(*lane.last_loss_scale) : "-",
-                      lane.test_accuracy ? percent(*lane.test_accuracy) : "-");
+                      lane.last_loss_scale ? scale_text(*lane.last_loss_scale) : "-");
+    for (const Score& score : scores) md += fmt::format(" {} |", score.text(lane));
+    md += "\n";
   }
   if (report.lanes.size() > kLanesShown) {
     md += fmt::format("\n{} more.\n",

@@ -166,7 +166,12 @@ LaneReport report_lane(const RunView& run, int lane) {
     const EvalRow& eval = run.evals(lane).back();
     if (!run.info().inference) report.test_loss = eval.loss;
     const bool means_something = run.info().inference || std::isfinite(eval.loss);
-    if (means_something && std::isfinite(eval.accuracy)) report.test_accuracy = eval.accuracy;
+    const auto take = [&](double score, std::optional<double>& into) {
+      if (means_something && std::isfinite(score)) into = score;
+    };
+    take(eval.accuracy, report.test_accuracy);
+    take(eval.auc, report.test_auc);
+    take(eval.mean_iou, report.test_mean_iou);
   }
   thin(rows, report);
   return report;
@@ -278,6 +283,18 @@ Report make_report(const RunView& run) {
   report.verdict = report::judge(report);
   add_spectrum(run, report);
   return report;
+}
+
+std::vector<Score> scores_of(const Report& report) {
+  std::vector<Score> scores{{quality_name(report.run), &LaneReport::test_accuracy, &percent}};
+  const auto add = [&](const Score& score) {
+    const bool measured = std::any_of(report.lanes.begin(), report.lanes.end(),
+                                      [&](const LaneReport& lane) { return lane.*score.value; });
+    if (measured) scores.push_back(score);
+  };
+  add({"AUC", &LaneReport::test_auc, &area_text});
+  add({"mIoU", &LaneReport::test_mean_iou, &percent});
+  return scores;
 }
 
 }  // namespace halfscope

@@ -54,9 +54,22 @@ struct LaneReport {
   /// Empty without evaluation; a lane whose loss is not finite there has no accuracy.
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;  ///< or what quality_name() says
-  std::vector<StepRow> rows;            ///< at most about kReportRows, but every skipped step
-  int64_t kept_every = 1;               ///< every kept_every-th step that was not skipped has a row
+  std::optional<double> test_auc, test_mean_iou;
+  std::vector<StepRow> rows;  ///< at most about kReportRows, but every skipped step
+  int64_t kept_every = 1;     ///< every kept_every-th step that was not skipped has a row
   bool thinned() const noexcept { return kept_every > 1; }
+};
+
+/// A score of evaluations, as tables show it.
+struct Score {
+  const char* name;  ///< "accuracy", "AUC"
+  std::optional<double> LaneReport::*value;
+  std::string (*format)(double);
+
+  /// Returns the lane's score, or `missing`.
+  std::string text(const LaneReport& lane, const char* missing = "-") const {
+    return lane.*value ? format(*(lane.*value)) : missing;
+  }
 };
 
 /// Returns the word for a lane in tables: "lost", "reference", or its state.
@@ -217,6 +230,9 @@ struct Report {
   /// is another lane.
   Spectrum spectrum, reference_spectrum;
 };
+
+/// Returns the accuracy, or what quality_name() says, and the other scores that a lane has.
+std::vector<Score> scores_of(const Report& report);
 
 inline constexpr size_t kReportRows = 1000;
 /// The HTML report lists all layers of the lane in focus. For another lane with more than

@@ -32,6 +32,8 @@ std::string bytes_text(int64_t bytes) {
   return fmt::format("{:.3g} GB", value / 1e9);
 }
 
+std::string area_text(double area) { return std::isnan(area) ? "-" : fmt::format("{:.4f}", area); }
+
 std::string percent(double share) {
   const double value = 100.0 * share;
   if (value == 0.0) return "0%";

@@ -17,6 +17,8 @@ inline constexpr const char* kOfNonZeroUpdates = "of non-zero updates";
 
 /// Returns "12.3%", "< 0.01%", "0%"; from ten times on "22.4 times", "2.2e4 times".
 std::string percent(double share);
+/// Returns an area under a curve as "0.9876", and NaN as "-".
+std::string area_text(double area);
 /// Returns the same for "differs by ...": "12.3%", "22.4 times its size".
 std::string difference_by(double share);
 std::string bytes_text(int64_t bytes);  // "1.5 kB", decimal

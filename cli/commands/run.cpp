@@ -125,7 +125,7 @@ std::vector<LaneResult> results_of(const Runner& runner, const RunInfo& info, co
                        .error = compares ? output_error(each.outputs, runner.result(other).outputs)
                                          : kNotMeasured,
                        .seconds = each.seconds,
-                       .mean_iou = each.confusion ? each.confusion->mean_iou() : kNotMeasured,
+                       .mean_iou = each.classes ? each.classes->mean_iou() : kNotMeasured,
                        .boxes = detection_score(data, each.outputs)});
     for (const FailedLane& lost : runner.lost_lanes()) {
       if (lost.name != lanes[i].name) continue;
@@ -151,14 +151,11 @@ std::string table_of(const std::vector<LaneResult>& lanes, size_t width) {
     rows.push_back({lane.name, std::to_string(lane.samples), percentage(lane.accuracy),
                     table_number(lane.error), std::to_string(lane.non_finite),
                     table_number(lane.rate())});
-    const auto fixed = [](double value) {
-      return std::isnan(value) ? "-" : fmt::format("{:.4f}", value);
-    };
-    if (labelled) rows.back().insert(rows.back().begin() + 3, fixed(lane.auc));
+    if (labelled) rows.back().insert(rows.back().begin() + 3, area_text(lane.auc));
     if (segments) rows.back().insert(rows.back().begin() + 3, percentage(lane.mean_iou));
     if (detects) {
       const DetectionScore none{kNotMeasured, kNotMeasured}, score = lane.boxes.value_or(none);
-      rows.back().insert(rows.back().begin() + 3, {fixed(score.half), fixed(score.mean)});
+      rows.back().insert(rows.back().begin() + 3, {area_text(score.half), area_text(score.mean)});
     }
   }
   std::vector<bool> right(rows.front().size(), true);

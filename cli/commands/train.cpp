@@ -38,18 +38,45 @@ std::string scale_text(double scale) {
                       : scale);
 }
 
+bool any_has(std::span<const LaneSummary> lanes, double EvalRow::*score) {
+  return std::any_of(lanes.begin(), lanes.end(), [&](const LaneSummary& lane) {
+    return lane.eval && !std::isnan((*lane.eval).*score);
+  });
+}
+
 /// With short headings, so that the usual lanes fit in 80 columns.
-std::string closing_table(std::span<const LaneSummary> lanes, size_t width) {
+std::string closing_table(std::span<const LaneSummary> lanes, bool with_area, size_t width) {
+  const bool segments = any_has(lanes, &EvalRow::mean_iou);
   std::vector<std::vector<std::string>> rows{
-      {"lane", "steps", "loss", "skipped", "scale", "test loss", "test acc", "ms/step"}};
+      {"lane", "steps", "loss", "skipped", "scale", "test loss", "test acc"}};
   if (!lanes.empty() && lanes.front().detects) rows.front()[6] = "mAP50";
+  if (segments) rows.front().emplace_back("mIoU");
+  if (with_area) rows.front().emplace_back("AUC");
+  rows.front().emplace_back("ms/step");
   for (const LaneSummary& lane : lanes) {
-    rows.push_back({lane.name, std::to_string(lane.steps), lane.last_loss_text(),
-                    std::to_string(lane.skipped),
-                    lane.steps > 0 ? scale_text(lane.last.loss_scale) : "-", lane.test_loss_text(),
-                    lane.accuracy_text(), table_number(lane.ms_per_step())});
+    std::vector<std::string>& row = rows.emplace_back();
+    row = {lane.name,
+           std::to_string(lane.steps),
+           lane.last_loss_text(),
+           std::to_string(lane.skipped),
+           lane.steps > 0 ? scale_text(lane.last.loss_scale) : "-",
+           lane.test_loss_text(),
+           lane.accuracy_text()};
+    if (segments) row.push_back(lane.mean_iou_text());
+    if (with_area) row.push_back(lane.auc_text());
+    row.push_back(table_number(lane.ms_per_step()));
   }
-  return aligned(rows, {false, true, true, true, true, true, true, true}, width);
+  std::vector<bool> right(rows.front().size(), true);
+  right.front() = false;
+  return aligned(rows, right, width);
+}
+
+/// Leaves out the area under the curve where the line would be too long for it.
+std::string closing_table(std::span<const LaneSummary> lanes, size_t width) {
+  const bool has_area = any_has(lanes, &EvalRow::auc);
+  const std::string wide = closing_table(lanes, has_area, 0);
+  const bool fits = width == 0 || wide.find('\n') <= width;
+  return has_area && fits ? wide : closing_table(lanes, false, width);
 }
 
 Json closing_json(const Settings& settings, const RecordedTraining& training, bool saved,

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "analysis/rules/lane_facts.h"
+#include "analysis/rules/text.h"
 #include "core/utf8.h"
 
 namespace halfscope {
@@ -38,11 +39,24 @@ std::string LaneSummary::last_loss_text() const {
   return std::isnan(last.loss) ? "nan" : table_number(last.loss);
 }
 
+const EvalRow* LaneSummary::scores() const {
+  const bool finite = inference || (eval && std::isfinite(last.loss) && std::isfinite(eval->loss));
+  return eval && finite ? &*eval : nullptr;
+}
+
 std::string LaneSummary::accuracy_text() const {
-  if (!eval) return "-";
-  const bool finite = inference || (std::isfinite(last.loss) && std::isfinite(eval->loss));
-  if (!finite) return "-";
-  return percentage(eval->accuracy) + (averages ? " (averages)" : "");
+  const EvalRow* row = scores();
+  return row != nullptr ? percentage(row->accuracy) + (averages ? " (averages)" : "") : "-";
+}
+
+std::string LaneSummary::auc_text() const {
+  const EvalRow* row = scores();
+  return row != nullptr ? area_text(row->auc) : "-";
+}
+
+std::string LaneSummary::mean_iou_text() const {
+  const EvalRow* row = scores();
+  return row != nullptr ? percentage(row->mean_iou) : "-";
 }
 
 std::string LaneSummary::test_loss_text() const {
@@ -84,9 +98,11 @@ Json to_json(std::span<const LaneSummary> lanes) {
   for (const LaneSummary& lane : lanes) {
     const bool trained = lane.steps > 0;
     const bool has_loss = trained && !lane.inference, has_test = lane.eval && !lane.inference;
-    const Json quality = lane.eval && !std::isnan(lane.eval->accuracy)
-                             ? json_number(lane.eval->accuracy)
-                             : Json(nullptr);
+    const auto score = [&](double EvalRow::*value) {
+      const bool measured = lane.eval && !std::isnan((*lane.eval).*value);
+      return measured ? json_number((*lane.eval).*value) : Json(nullptr);
+    };
+    const Json quality = score(&EvalRow::accuracy);
     const std::string problem = lane.problem();
     Json json;
     json["name"] = lane.name;
@@ -100,6 +116,8 @@ Json to_json(std::span<const LaneSummary> lanes) {
     json["test_loss"] = has_test ? json_number(lane.eval->loss) : Json(nullptr);
     json["test_accuracy"] = lane.detects ? Json(nullptr) : quality;
     json["test_map50"] = lane.detects ? quality : Json(nullptr);
+    json["test_auc"] = score(&EvalRow::auc);
+    json["test_mean_iou"] = score(&EvalRow::mean_iou);
     json["ms_per_step"] = trained ? json_number(lane.ms_per_step()) : Json(nullptr);
     json["problem"] = problem.empty() ? Json(nullptr) : Json(problem);
     array.push_back(std::move(json));

@@ -25,6 +25,8 @@ struct LaneSummary {
   std::optional<FailedLane> lost{};
 
   void add(const StepRow& row);
+  /// Returns the evaluation if its scores mean something.
+  const EvalRow* scores() const;
   /// Returns the steps done, including those before a resume.
   int64_t steps_done() const { return steps > 0 ? last.step + 1 : 0; }
   double ms_per_step() const;
@@ -32,6 +34,7 @@ struct LaneSummary {
   std::string problem() const;
   /// As tables show them: "-" where there is none, or none that means anything.
   std::string last_loss_text() const, accuracy_text() const, test_loss_text() const;
+  std::string auc_text() const, mean_iou_text() const;
 };
 
 /// The lanes of a run, nothing trained yet.

@@ -439,6 +439,7 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
     };
     out.accuracy = metric("Accuracy", "metrics/accuracy", out.logits);
     out.eval_loss = metric("SoftmaxCrossEntropyLoss", "metrics/loss", eval_target);
+    if (spec.scores) out.eval_logits = eval_target;
     out.eval_accuracy = eval_target == out.logits
                             ? out.accuracy
                             : metric("Accuracy", "metrics/eval_accuracy", eval_target);

@@ -69,6 +69,7 @@ struct TrainingSpec {
   /// outside.
   bool exchanged = false;
   std::vector<ParameterGroup> groups{};  ///< of variables, with other settings of the optimizer
+  bool scores = false;                   ///< the caller reads the logits of evaluations
 };
 
 /// The learning rate of variables whose group has a rate of its own.
@@ -124,6 +125,7 @@ struct Executable {
   std::vector<NamedValue> outputs;  ///< of inference; of evaluations only without logits
   ValueId loss = kNone, accuracy = kNone, logits = kNone;
   ValueId eval_loss = kNone, eval_accuracy = kNone;
+  ValueId eval_logits = kNone;    ///< with TrainingSpec::scores, where there is an accuracy
   ValueId gradient_norm = kNone;  ///< sum of squares of all (scaled) weight gradients
   ValueId rank_norm = kNone;      ///< finite exactly if one rank's gradients are
 

@@ -89,12 +89,16 @@ struct StepRow {
   int first_bad = -1;
 };
 
-/// Accuracy and loss on the test part. Accuracy is NaN if the network does not classify, loss is
-/// NaN in inference.
+/// Loss and scores on the test part. NaN means "not measured": the loss in inference, the accuracy
+/// if the network does not classify.
 struct EvalRow {
   int64_t step = 0;  ///< number of steps completed before this evaluation
   double loss = 0.0;
   double accuracy = 0.0;  ///< or what RunInfo says it is
+  /// Mean area under the ROC curve of the classes (numeric/statistics/auc.h), if a sample has one
+  /// label; mean intersection over union of the classes, if it has a label for each pixel.
+  double auc = std::numeric_limits<double>::quiet_NaN();
+  double mean_iou = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// Differences between a tensor of one lane and the same tensor of another lane at one step. The

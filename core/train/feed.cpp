@@ -164,6 +164,26 @@ void Feed::check_labels(const Executable& executable, const Split& split, int64_
   }
 }
 
+Shape Feed::label_shape(const Executable& executable) const {
+  const Source& source = label_source(executable);
+  return source.kind == Source::Kind::array ? arrays_[source.array].sample_shape : Shape{};
+}
+
+std::vector<int32_t> Feed::labels(const Executable& executable, const Split& split,
+                                  std::span<const int64_t> indices) const {
+  const Source& source = label_source(executable);
+  std::vector<int32_t> labels(indices.size() * static_cast<size_t>(source.sample));
+  gather(source, split, indices, labels);
+  std::replace(labels.begin(), labels.end(), executable.ignored_label, -1);
+  return labels;
+}
+
+const Feed::Source& Feed::label_source(const Executable& executable) const {
+  size_t input = 0;
+  while (executable.inputs[input].value != executable.labels) ++input;
+  return sources_[input];
+}
+
 template <class T>
 void Feed::gather(const Source& source, const Split& split, std::span<const int64_t> indices,
                   std::vector<T>& out) const {

@@ -7,17 +7,15 @@
 
 namespace halfscope {
 
-double Confusion::mean_iou() const {
+void ClassCounts::add(std::span<const int64_t> values) {
+  for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += values[i];
+}
+
+double ClassCounts::mean_iou() const {
   double sum = 0.0;
   int64_t occurring = 0;
-  for (int64_t each = 0; each < classes_; ++each) {
-    const int64_t both = counts_[static_cast<size_t>(each * classes_ + each)];
-    int64_t either = -both;
-    for (int64_t other = 0; other < classes_; ++other) {
-      either += counts_[static_cast<size_t>(each * classes_ + other)] +
-                counts_[static_cast<size_t>(other * classes_ + each)];
-    }
-    either += unpredicted_[static_cast<size_t>(each)];
+  for (size_t each = 0; each < counts_.size(); each += 3) {
+    const int64_t both = counts_[each + 2], either = counts_[each] + counts_[each + 1] - both;
     if (either == 0) continue;
     sum += static_cast<double>(both) / static_cast<double>(either);
     ++occurring;
@@ -70,6 +68,21 @@ std::optional<int64_t> predicted_class(std::span<const float> scores, const Labe
   }
   if (layout.classes == 1) return score(0) > threshold ? 1 : 0;
   return best;
+}
+
+LabelCount count_labels(std::span<const float> scores, std::span<const int32_t> labels,
+                        const LabelLayout& layout, float threshold, ClassCounts* classes) {
+  LabelCount count;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] < 0) continue;
+    const auto place = static_cast<int64_t>(i);
+    const int64_t first = layout.first(place / layout.per_sample, place % layout.per_sample);
+    const std::optional<int64_t> best = predicted_class(scores, layout, first, threshold);
+    ++count.scored;
+    count.right += best == labels[i] ? 1 : 0;
+    if (classes != nullptr) classes->add(labels[i], best);
+  }
+  return count;
 }
 
 }  // namespace halfscope

@@ -12,19 +12,21 @@
 
 namespace halfscope {
 
-/// Counts how often each label is predicted as each class.
-class Confusion {
+/// Counts how often each class is a label, a prediction, and both in the same place.
+class ClassCounts {
  public:
-  explicit Confusion(int64_t classes = 0)
-      : classes_(classes),
-        counts_(static_cast<size_t>(classes * classes), 0),
-        unpredicted_(static_cast<size_t>(classes), 0) {}
+  explicit ClassCounts(int64_t classes = 0) : counts_(static_cast<size_t>(3 * classes), 0) {}
 
   /// Counts a label; without a prediction, because a score is NaN, it is missed.
   void add(int64_t label, std::optional<int64_t> predicted) {
-    ++(predicted ? counts_[static_cast<size_t>(label * classes_ + *predicted)]
-                 : unpredicted_[static_cast<size_t>(label)]);
+    ++counts_[static_cast<size_t>(3 * label)];
+    if (predicted) ++counts_[static_cast<size_t>(3 * *predicted + 1)];
+    if (predicted == label) ++counts_[static_cast<size_t>(3 * label + 2)];
   }
+  /// Adds the counts of other places, as values() returns them.
+  void add(std::span<const int64_t> values);
+  /// Returns three counts for each class: of labels, of predictions, of places with both.
+  std::span<const int64_t> values() const noexcept { return counts_; }
 
   /// Returns the mean over all classes that occur of the intersection over union: labels of the
   /// class that are predicted, divided by places that have the label or the prediction (Jaccard
@@ -32,9 +34,7 @@ class Confusion {
   double mean_iou() const;
 
  private:
-  int64_t classes_;
-  std::vector<int64_t> counts_;       ///< [label, prediction]
-  std::vector<int64_t> unpredicted_;  ///< by label
+  std::vector<int64_t> counts_;
 };
 
 /// Where the scores of a label are in an output.
@@ -63,5 +63,15 @@ std::optional<LabelLayout> label_layout(const Shape& output, int64_t batch, cons
 /// class 1 if it is above `threshold`.
 std::optional<int64_t> predicted_class(std::span<const float> scores, const LabelLayout& layout,
                                        int64_t first, float threshold);
+
+/// How many labels there are, and how many of them are predicted.
+struct LabelCount {
+  int64_t right = 0, scored = 0;
+};
+
+/// Compares a batch's scores with the labels of its first samples; negative labels do not count.
+/// Also adds them to `classes` if that is not null. `threshold`: see predicted_class().
+LabelCount count_labels(std::span<const float> scores, std::span<const int32_t> labels,
+                        const LabelLayout& layout, float threshold, ClassCounts* classes);
 
 }  // namespace halfscope

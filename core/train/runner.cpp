@@ -34,7 +34,7 @@ Runner::Runner(Model model, const RunnerConfig& config, const Dataset& data)
   check_last_batch();
   if (!config_.labels.empty()) check_labels();
   if (layout_.per_sample == 1) return;
-  for (Result& result : results_) result.confusion.emplace(layout_.labels());
+  for (Result& result : results_) result.classes.emplace(layout_.labels());
 }
 
 void Runner::check_labels() {
@@ -146,24 +146,17 @@ double Runner::score(const Lane& lane, std::span<const int64_t> indices, Result&
   const NodeId producer = lane.executable.graph.value(output).producer;
   const bool probability =
       producer != kNone && lane.executable.graph.node(producer).op == "Sigmoid";
-  int64_t right = 0, scored = 0;
-  for (size_t i = 0; i < indices.size(); ++i) {
-    for (int64_t place = 0; place < layout_.per_sample; ++place) {
-      const int32_t label =
-          config_.labels[static_cast<size_t>(indices[i] * layout_.per_sample + place)];
-      if (label < 0) continue;
-      const std::optional<int64_t> best =
-          predicted_class(scores.data, layout_, layout_.first(static_cast<int64_t>(i), place),
-                          probability ? 0.5f : 0.0f);
-      ++scored;
-      right += best == label ? 1 : 0;
-      if (result.confusion) result.confusion->add(label, best);
-    }
-  }
-  result.right += right;
-  result.scored += scored;
-  return scored > 0 ? static_cast<double>(right) / static_cast<double>(scored)
-                    : std::numeric_limits<double>::quiet_NaN();
+  const auto per_sample = static_cast<size_t>(layout_.per_sample);
+  // Samples of a batch follow one another.
+  const auto labels =
+      std::span<const int32_t>(config_.labels)
+          .subspan(static_cast<size_t>(indices.front()) * per_sample, indices.size() * per_sample);
+  const LabelCount count = count_labels(scores.data, labels, layout_, probability ? 0.5f : 0.0f,
+                                        result.classes ? &*result.classes : nullptr);
+  result.right += count.right;
+  result.scored += count.scored;
+  return count.scored > 0 ? static_cast<double>(count.right) / static_cast<double>(count.scored)
+                          : std::numeric_limits<double>::quiet_NaN();
 }
 
 /// The area of what has been run; NaN unless all outputs were kept.
@@ -297,9 +290,12 @@ void Runner::run(TapSink* sink, const Progress& progress, const std::atomic<bool
     const std::optional<DetectionScore> boxes = detection_score(data_, results_[i].outputs);
     const double accuracy = boxes ? boxes->half : results_[i].accuracy();
     if (has_lane(i) && !std::isnan(accuracy)) {
-      sink->eval(
-          static_cast<int>(i),
-          {.step = step, .loss = std::numeric_limits<double>::quiet_NaN(), .accuracy = accuracy});
+      const Result& result = results_[i];
+      EvalRow row{.step = step, .loss = std::numeric_limits<double>::quiet_NaN()};
+      row.accuracy = accuracy;
+      row.auc = result.auc;
+      if (result.classes) row.mean_iou = result.classes->mean_iou();
+      sink->eval(static_cast<int>(i), row);
     }
   }
   sink->end(step < count ? RunEnd::interrupted : RunEnd::complete);

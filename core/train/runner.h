@@ -63,7 +63,7 @@ class Runner {
     int64_t scored = 0;  ///< labels that count; 0 where there are none
     /// The area of all samples (numeric/statistics/auc.h); NaN without labels or with several each.
     double auc = 0.0;
-    std::optional<Confusion> confusion{};  ///< with several labels per sample
+    std::optional<ClassCounts> classes{};  ///< with several labels per sample
 
     double accuracy() const;  ///< NaN without labels
   };

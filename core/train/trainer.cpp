@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/numeric/formats/rng.h"
 #include "core/ops/ops.h"
+#include "core/train/evaluation.h"
 #include "core/train/lane_setup.h"
 
 namespace halfscope {
@@ -86,6 +87,7 @@ TrainingSpec Trainer::spec_of(const LaneConfig& lane) const {
   spec.ranks = config_.ranks;
   spec.exchanged = config_.exchange != nullptr;
   spec.reduction = config_.reduction;
+  spec.scores = config_.evaluate && has_label_scores(model_, data_, micro_size_);
   if (is_full_precision(plan)) {
     spec.reduction.format = kFp32;
     spec.sum_format.reset();
@@ -200,7 +202,8 @@ RunInfo Trainer::describe() const {
   info.seed = config_.seed;
   info.every = config_.every;
   info.evaluates_averages = config_.evaluate_average;
-  info.detects = detects();
+  info.detects =
+      !lanes_.empty() && has_detection_score(data_, lanes_[0].executable.output_shapes());
   info.lanes = lanes_.describe();
   return info;
 }
@@ -345,58 +348,11 @@ void Trainer::settle() {
 }
 
 EvalRow Trainer::evaluate(Lane& lane, int64_t step) {
-  if (!config_.evaluate_average) return evaluate_weights(lane, step);
+  const Evaluation evaluation(data_, *feed_, test_samples(), config_.exchange);
+  if (!config_.evaluate_average) return evaluation.run(lane, step);
   const std::vector<std::vector<double>> weights = put_averages(*lane.program, lane.executable);
-  const EvalRow row = evaluate_weights(lane, step);
+  const EvalRow row = evaluation.run(lane, step);
   put_back(*lane.program, lane.executable, weights);
-  return row;
-}
-
-bool Trainer::detects() const {
-  return !lanes_.empty() && has_detection_score(data_, lanes_[0].executable.output_shapes());
-}
-
-EvalRow Trainer::evaluate_weights(Lane& lane, int64_t step) {
-  EvalRow row;
-  row.step = step;
-  const int64_t samples = test_samples();
-  const ValueId accuracy = lane.executable.eval_accuracy;
-  const bool detects = this->detects();
-  NamedTensors outputs;
-  std::vector<int64_t> indices;
-  // Processes divide the batches among them, unless all outputs are needed.
-  Exchange* const exchange = detects ? nullptr : config_.exchange;
-  const int64_t ranks = exchange != nullptr ? exchange->size() : 1;
-  std::vector<double> terms;  // of loss and accuracy of each batch, 0 for other processes' batches
-  lane.program->keep_values(false);
-  for (int64_t first = 0; first < samples; first += micro_size_) {
-    terms.insert(terms.end(), {0.0, 0.0});
-    if (exchange != nullptr && first / micro_size_ % ranks != exchange->rank()) continue;
-    indices.resize(static_cast<size_t>(std::min(micro_size_, samples - first)));
-    std::iota(indices.begin(), indices.end(), first);
-    feed_->write(lane.executable, *lane.program, data_.test, indices);
-    lane.program->run(Entry::eval, {});
-    const double weight = static_cast<double>(indices.size()) / static_cast<double>(samples);
-    terms.end()[-2] = weight * lane.program->read_scalar(lane.executable.eval_loss);
-    if (accuracy != kNone) terms.back() = weight * lane.program->read_scalar(accuracy);
-    for (const NamedValue& output : detects ? lane.executable.outputs : std::vector<NamedValue>{}) {
-      const Tensor values = lane.program->read(output.value);
-      Tensor& all = outputs[output.name];
-      if (all.shape.empty()) all.shape = values.shape;
-      if (!all.data.empty()) all.shape[0] += values.shape[0];
-      all.data.insert(all.data.end(), values.data.begin(), values.data.end());
-    }
-  }
-  lane.program->keep_values(true);
-  std::vector<double> all = terms;
-  if (exchange != nullptr) all = all_gather(*exchange, std::span<const double>(terms));
-  for (size_t i = 0; i < terms.size(); i += 2) {
-    const size_t owner = i / 2 % static_cast<size_t>(ranks);
-    row.loss += all[owner * terms.size() + i];
-    row.accuracy += all[owner * terms.size() + i + 1];
-  }
-  if (accuracy == kNone) row.accuracy = std::numeric_limits<double>::quiet_NaN();
-  if (detects && samples > 0) row.accuracy = detection_score(data_, outputs).value().half;
   return row;
 }
 

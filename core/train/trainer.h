@@ -182,9 +182,6 @@ class Trainer {
   void resume_replicas(Lane& lane, const Checkpoint& checkpoint) const;
   bool evaluate_all(int64_t step);
   EvalRow evaluate(Lane& lane, int64_t step);
-  EvalRow evaluate_weights(Lane& lane, int64_t step);
-  /// Returns whether evaluations measure how well the network finds objects.
-  bool detects() const;
 
   TrainConfig config_;
   const Dataset& data_;

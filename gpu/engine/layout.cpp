@@ -76,9 +76,10 @@ std::vector<std::optional<Entry>> only_entries(const Executable& executable,
     if (graph.values()[i].producer == kNone) uses[i] |= kOthers;
   }
   for (const NamedValue& output : executable.outputs) keep(output.value);
-  for (const ValueId scalar : {executable.loss, executable.accuracy, executable.logits,
-                               executable.eval_loss, executable.eval_accuracy}) {
-    keep(scalar);
+  for (const ValueId read :
+       {executable.loss, executable.accuracy, executable.logits, executable.eval_loss,
+        executable.eval_accuracy, executable.eval_logits}) {
+    keep(read);
   }
   // Values in the same memory have the same uses; aliases may be several steps long.
   for (bool changed = true; changed;) {

@@ -24,6 +24,7 @@ class Finder {
       : executable_(executable),
         graph_(executable.graph),
         nodes_(executable.entry(entry)),
+        evaluates_(entry == Entry::eval),
         layout_(layout) {}
 
   RowPitches find() const {
@@ -91,6 +92,7 @@ class Finder {
   }
   /// Returns whether the value leaves the entry.
   bool read_elsewhere(ValueId value) const {
+    if (evaluates_ && value == executable_.eval_logits) return true;
     for (const NamedValue& output : executable_.outputs) {
       if (output.value == value) return true;
     }
@@ -109,6 +111,7 @@ class Finder {
   const Executable& executable_;
   const Graph& graph_;
   const std::vector<NodeId>& nodes_;
+  bool evaluates_;
   const Layout& layout_;
 };
 

@@ -204,9 +204,13 @@ void draw_proof(const Frame& frame, const Report& report) {
 void draw_inference(const Frame& frame, const Report& report) {
   if (!report.run.inference) return;
   heading(frame, "answers/outputs", "RESULTS OF EACH LANE");
-  if (ImGui::BeginTable("answers/lanes", 3, ImGuiTableFlags_RowBg)) {
+  const std::vector<Score> scores = scores_of(report);
+  if (ImGui::BeginTable("answers/lanes", 2 + static_cast<int>(scores.size()),
+                        ImGuiTableFlags_RowBg)) {
     ImGui::TableSetupColumn("lane", ImGuiTableColumnFlags_WidthStretch, 2.0f);
-    ImGui::TableSetupColumn(quality_name(report.run), ImGuiTableColumnFlags_WidthStretch, 1.0f);
+    for (const Score& score : scores) {
+      ImGui::TableSetupColumn(score.name, ImGuiTableColumnFlags_WidthStretch, 1.0f);
+    }
     ImGui::TableSetupColumn("output error", ImGuiTableColumnFlags_WidthStretch, 1.2f);
     ImGui::TableHeadersRow();
     for (size_t i = 0; i < report.lanes.size(); ++i) {
@@ -219,8 +223,10 @@ void draw_inference(const Frame& frame, const Report& report) {
       ImGui::TableNextRow();
       ImGui::TableNextColumn();
       ui::text(path, lane.name);
-      ImGui::TableNextColumn();
-      ui::text(path + "/accuracy", lane.test_accuracy ? percent(*lane.test_accuracy) : "-");
+      for (const Score& score : scores) {
+        ImGui::TableNextColumn();
+        ui::text(path + "/" + score.name, score.text(lane));
+      }
       ImGui::TableNextColumn();
       ui::text(path + "/error", lane.reference      ? std::string("reference")
                                 : std::isnan(error) ? std::string("-")

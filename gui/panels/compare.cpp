@@ -32,7 +32,22 @@ std::string name_of(const RunModel& run) {
   return slash == std::string::npos ? run.file() : run.file().substr(slash + 1);
 }
 
-void draw_lanes(const Frame& frame, const RunModel& run, const char* which) {
+/// Returns the scores that a lane of either run has.
+std::vector<Score> scores_of_both(const RunModel& run, const RunModel& other) {
+  std::vector<Score> scores;
+  for (const Report* report : {run.report(), other.report()}) {
+    if (report == nullptr) continue;
+    for (const Score& score : scores_of(*report)) {
+      const bool known = std::any_of(scores.begin(), scores.end(),
+                                     [&](const Score& each) { return each.value == score.value; });
+      if (!known) scores.push_back(score);
+    }
+  }
+  return scores;
+}
+
+void draw_lanes(const Frame& frame, const RunModel& run, const std::vector<Score>& scores,
+                const char* which) {
   const Report* report = run.report();
   if (report == nullptr) return;
   const char* const averages = run.view().info().evaluates_averages ? " (averages)" : "";
@@ -56,7 +71,9 @@ void draw_lanes(const Frame& frame, const RunModel& run, const char* which) {
     cell("steps", std::to_string(lane.steps));
     cell("loss", number(lane.last_loss));
     cell("skipped", std::to_string(lane.skipped));
-    cell("accuracy", lane.test_accuracy ? percent(*lane.test_accuracy) + averages : "-");
+    for (const Score& score : scores) {
+      cell(score.name, score.text(lane) + (lane.*score.value ? averages : ""));
+    }
   }
 }
 
@@ -173,15 +190,17 @@ void draw_compare(const Frame& frame) {
   const float width = beside ? std::round(ImGui::GetContentRegionAvail().x * 0.5f) : 0.0f;
   ImGui::BeginChild("compare", {width, 0}, false, ImGuiWindowFlags_HorizontalScrollbar);
   const ImGuiTableFlags flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit;
-  if (ImGui::BeginTable("lanes", 7, flags)) {
-    const bool detects = frame.run.view().info().detects;
-    for (const char* name : {"Run", "Lane", "Verdict", "Steps", "Last loss", "Skipped",
-                             detects ? "Test mAP50" : "Test accuracy"}) {
+  const std::vector<Score> scores = scores_of_both(frame.run, *frame.baseline);
+  if (ImGui::BeginTable("lanes", 6 + static_cast<int>(scores.size()), flags)) {
+    for (const char* name : {"Run", "Lane", "Verdict", "Steps", "Last loss", "Skipped"}) {
       ImGui::TableSetupColumn(name);
     }
+    for (const Score& score : scores) {
+      ImGui::TableSetupColumn(fmt::format("Test {}", score.name).c_str());
+    }
     ImGui::TableHeadersRow();
-    draw_lanes(frame, frame.run, "this");
-    draw_lanes(frame, *frame.baseline, "other");
+    draw_lanes(frame, frame.run, scores, "this");
+    draw_lanes(frame, *frame.baseline, scores, "other");
     ImGui::EndTable();
   }
   if (beside) {

@@ -276,11 +276,13 @@ void show_tip(const Frame& frame, int64_t step) {
   for (const EvalRow& row : frame.run.view().evals(frame.at.lane)) {
     if (row.step <= step + 1) eval = &row;
   }
-  if (eval != nullptr && !std::isnan(eval->accuracy)) {
-    const char* const quality = quality_name(frame.run.view().info());
-    tip.row(fmt::format("test {} after {}", quality, counted(eval->step, "step")),
-            percent(eval->accuracy));
-  }
+  const auto score = [&](const char* name, double EvalRow::*value, const auto& text) {
+    if (eval == nullptr || std::isnan(eval->*value)) return;
+    tip.row(fmt::format("test {} after {}", name, counted(eval->step, "step")), text(eval->*value));
+  };
+  score(quality_name(frame.run.view().info()), &EvalRow::accuracy, percent);
+  score("AUC", &EvalRow::auc, area_text);
+  score("mIoU", &EvalRow::mean_iou, percent);
   if (const std::string& note = note_on(frame.view, step); !note.empty()) {
     tip.note("Note: " + note);
   }

@@ -306,8 +306,8 @@ TEST(Recorder, SchemaIsTheContract) {
 
   EXPECT_THAT(section, HasSubstr("`application_id` is 0x48534350"));
   EXPECT_EQ(database.query_integer("PRAGMA application_id"), 0x48534350);
-  EXPECT_THAT(section, HasSubstr("`user_version` is the schema version, 6."));
-  EXPECT_EQ(database.query_integer("PRAGMA user_version"), 6);
+  EXPECT_THAT(section, HasSubstr("`user_version` is the schema version, 7."));
+  EXPECT_EQ(database.query_integer("PRAGMA user_version"), 7);
 
   // The meta keys that the text lists are those of the file.
   const size_t keys_begin = section.find("**`meta`** has these keys:");

@@ -94,9 +94,9 @@ TEST(DamagedRun, NewerSchema) {
   const TemporaryFolder folder;
   const fs::path file = folder / "x.hscope";
   write_text(file, sample_file_bytes(1));
-  sqlite::Database(file, sqlite::Access::read_write).execute("PRAGMA user_version=7");
+  sqlite::Database(file, sqlite::Access::read_write).execute("PRAGMA user_version=8");
   const Error error = open_error(file);
-  EXPECT_THAT(error.what(), HasSubstr("newer format 7"));
+  EXPECT_THAT(error.what(), HasSubstr("newer format 8"));
   EXPECT_THAT(error.hint(), HasSubstr("update"));
 }
 

@@ -53,6 +53,29 @@ TEST(RunFileVersion, AnotherOneIsAUsageError) {
   }
 }
 
+// Version 6 has the same tables, but no scores beside the accuracy.
+TEST(RunFileVersion, TheOneBeforeIsReadWithoutItsScores) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "run.hscope";
+  {
+    Recorder recorder(file);
+    recorder.begin(sample_info());
+    recorder.eval(0, {.step = 2, .loss = 0.5, .accuracy = 0.75, .auc = 0.875, .mean_iou = 0.625});
+    recorder.end(RunEnd::complete);
+  }
+  const EvalRow now = RunView::open(file).evals(0).front();
+  EXPECT_EQ(now.auc, 0.875);
+  EXPECT_EQ(now.mean_iou, 0.625);
+  Database(file, sqlite::Access::read_write)
+      .execute(
+          "ALTER TABLE evals DROP COLUMN auc; ALTER TABLE evals DROP COLUMN mean_iou;"
+          "PRAGMA user_version=6");
+  const EvalRow before = RunView::open(file).evals(0).front();
+  EXPECT_EQ(before.accuracy, 0.75);
+  EXPECT_TRUE(std::isnan(before.auc));
+  EXPECT_TRUE(std::isnan(before.mean_iou));
+}
+
 TEST(RunFileVersion, NewOnesSayHowOperandsAreScaled) {
   const TemporaryFolder folder;
   RunInfo info = sample_info();

@@ -24,9 +24,9 @@ Words keys_of(const json& object) {
   return keys;
 }
 
-const Words kLaneKeys{"name",       "backend",     "reference",       "loss_scale", "steps",
-                      "skipped",    "last_loss",   "last_loss_scale", "test_loss",  "test_accuracy",
-                      "test_map50", "ms_per_step", "problem"};
+const Words kLaneKeys{"name",       "backend",   "reference",       "loss_scale",  "steps",
+                      "skipped",    "last_loss", "last_loss_scale", "test_loss",   "test_accuracy",
+                      "test_map50", "test_auc",  "test_mean_iou",   "ms_per_step", "problem"};
 
 void expect_keys(const json& object, Words keys) {
   std::sort(keys.begin(), keys.end());

@@ -503,6 +503,22 @@ TEST(CliOnnx, ALabelForEachPixelHasAMeanIoU) {
   write_npz(bench / "l.npz", {{"labels", {{2, 3}, {0, 1, 2, 0, 0, 0}}}});
   EXPECT_THAT(bench.run(words).err,
               HasSubstr("does not contain class scores for labels of shape [3]"));
+  // An evaluation of a training that changes nothing. Predicted: 0 1 2 2 and 1 1 0 0.
+  write_npz(bench / "t.npz", {{"x", {{2, 3, 2, 2}, {5, 0, 0, 0, 1, 5, 1, 1, 2, 0, 5, 5,  //
+                                                    0, 0, 5, 9, 5, 5, 1, 0, 0, 0, 0, 0}}},
+                              {"labels", {{2, 2, 2}, {0, 1, 2, 1, 1, 0, 0, 2}}}});
+  const Words training{"train",  "--model",          "net.onnx",    "--loss",   "cross-entropy",
+                       "--data", "t.npz,test=t.npz", "--optimizer", "sgd:lr=0", "--batch",
+                       "2",      "--steps",          "1",           "--lanes",  "float32"};
+  const Outcome table = bench.run(training);
+  EXPECT_THAT(table.out, HasSubstr("mIoU")) << table.err;
+  Words with_json = training;
+  with_json.insert(with_json.end(), {"--json", "--force"});
+  const Json tested = Json::parse(bench.run(with_json).out).at("lanes").at(0);
+  EXPECT_EQ(tested.at("test_accuracy"), 5.0 / 8.0);
+  // Class 0: 2 of 4. Class 1: 2 of 4. Class 2: 1 of 3.
+  EXPECT_DOUBLE_EQ(tested.at("test_mean_iou").get<double>(), (0.5 + 0.5 + 1.0 / 3.0) / 3.0);
+  EXPECT_TRUE(tested.at("test_auc").is_null());
   // One score for each pixel means labels 0 and 1.
   test::FileBuilder single;
   single.input("x", {1, 1, 2, 2}).output("y").floats("one", {1}, {1});

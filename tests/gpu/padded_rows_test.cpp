@@ -52,6 +52,15 @@ TEST(PaddedRows, AreThoseOfLogitsThatDoNotBeginWell) {
   EXPECT_TRUE(padded(exe, Entry::update).empty());
 }
 
+TEST(PaddedRows, AreNotThoseOfLogitsThatAnEvaluationReads) {
+  TrainingSpec spec{parse_optimizer("sgd"), 1};
+  spec.scores = true;
+  const Executable exe = lower(classifier(10925), preset_plan("mixed_float16").value(), spec);
+  EXPECT_EQ(exe.eval_logits, exe.logits);
+  EXPECT_TRUE(padded(exe, Entry::eval).empty());
+  EXPECT_EQ(padded(exe, Entry::grad).size(), 2u);
+}
+
 TEST(PaddedRows, AreLeftAwayWhereTheyWouldNotHelp) {
   EXPECT_TRUE(padded(training(classifier(10928), "mixed_float16"), Entry::grad).empty());
   EXPECT_TRUE(padded(training(classifier(10925), "float32"), Entry::grad).empty());

@@ -169,6 +169,7 @@ TEST_P(Training, TrainingsEndWithTheSameWeights) {
       expect_same_weights(a.weights, b.weights);
       EXPECT_EQ(a.seen.evals[0].loss, b.seen.evals[0].loss);
       EXPECT_EQ(a.seen.evals[0].accuracy, b.seen.evals[0].accuracy);
+      EXPECT_EQ(a.seen.evals[0].auc, b.seen.evals[0].auc);
     }
   }
 }

@@ -116,6 +116,36 @@ TEST(Gate, SkippedStepsAreAShareOfTheLanesSteps) {
   EXPECT_FALSE(passes("0.2499"));
 }
 
+TEST(Gate, OtherScoresHaveLimitsToo) {
+  RunInfo info;
+  info.lanes.resize(2);
+  info.lanes[0].name = "float32";
+  info.lanes[0].backend = info.lanes[1].backend = "emulated";
+  info.lanes[1].name = "half";
+  LayerInfo& layer = info.lanes[1].layers.emplace_back();
+  layer.path = "fc";
+  layer.op = "Gemm";
+  layer.read = layer.write = kFp16;
+  RunView run(info, RunStatus::complete);
+  const auto result = [&](const char* limit) {
+    return check(run, gate_of(R"({"lane": "half", )" + std::string(limit) + "}")).checks.at(0);
+  };
+  run.add_eval(0, {.step = 9, .loss = 0.3, .accuracy = 0.75, .auc = 0.875});
+  run.add_eval(1, {.step = 9, .loss = 0.3, .accuracy = 0.75, .auc = 0.75});
+  EXPECT_EQ(result(R"("auc_drop": 0.125)").state, State::passed);
+  EXPECT_EQ(result(R"("auc_drop": 0.12)").state, State::failed);
+  EXPECT_EQ(result(R"("auc_drop": 0.1)").text,
+            "AUC 75% instead of 87.5% in float32: 12.5 points less (limit 10)");
+  EXPECT_EQ(
+      result(R"("mean_iou_drop": 0.1)").text,
+      "mean_iou_drop is not measured: evaluations of the lane and its reference have no mIoU");
+  run.add_eval(0, {.step = 10, .loss = 0.3, .accuracy = 0.75, .mean_iou = 0.5});
+  run.add_eval(1, {.step = 10, .loss = 0.3, .accuracy = 0.75, .mean_iou = 0.25});
+  EXPECT_EQ(result(R"("mean_iou_drop": 0.2)").text,
+            "mIoU 25% instead of 50% in float32: 25 points less (limit 20)");
+  EXPECT_EQ(result(R"("mean_iou_drop": 0.25)").state, State::passed);
+}
+
 TEST(Gate, AccuracyIsComparedWithTheReferences) {
   RunInfo info;
   info.lanes.resize(2);

@@ -55,9 +55,10 @@ TEST(ReportJson, HasTheKeysOfTheContract) {
   run.add_kernel(1, {.step = 44, .site = 1, .n = 8});
   const Json json = json_of(run);
   EXPECT_EQ(json["schema"], "halfscope.report/1");
-  EXPECT_THAT(keys(json), ElementsAre("schema", "version", "run", "verdict", "lanes", "findings",
-                                      "gate", "recommendation", "actions", "diagnosis", "proof", "layers",
-                                      "errors", "sums", "kernels", "events", "steps", "reproduce"));
+  EXPECT_THAT(keys(json),
+              ElementsAre("schema", "version", "run", "verdict", "lanes", "findings", "gate",
+                          "recommendation", "actions", "diagnosis", "proof", "layers", "errors",
+                          "sums", "kernels", "events", "steps", "reproduce"));
   EXPECT_EQ(keys(json["run"]), contract_words("`schema`, `version`, `run`"));
   EXPECT_THAT(keys(json["verdict"]), ElementsAre("state", "text"));
   for (const char* key : {"lanes", "actions", "layers", "errors", "sums", "kernels", "events"}) {
@@ -167,8 +168,8 @@ TEST(ReportJson, WhatWasNotMeasuredIsNull) {
   RunSpec spec = healthy_spec();
   spec.steps = 0;
   const Json json = json_of(make_run(spec));
-  for (const char* key :
-       {"first_loss", "last_loss", "last_loss_scale", "test_loss", "test_accuracy"}) {
+  for (const char* key : {"first_loss", "last_loss", "last_loss_scale", "test_loss",
+                          "test_accuracy", "test_auc", "test_mean_iou"}) {
     EXPECT_TRUE(json["lanes"][0][key].is_null()) << key;
   }
   EXPECT_TRUE(json["recommendation"].is_null());

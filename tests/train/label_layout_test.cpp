@@ -54,14 +54,14 @@ TEST(LabelLayout, ThePredictedClassIsTheFirstLargest) {
   EXPECT_EQ(predicted_class(scores, single, 0, 1.0f), 0);
 }
 
-TEST(Confusion, MeanIoUIsOverTheClassesThatOccur) {
-  Confusion counts(4);  // class 3 does not occur
+TEST(ClassCounts, MeanIoUIsOverTheClassesThatOccur) {
+  ClassCounts counts(4);  // class 3 does not occur
   for (const auto& [label, predicted] : std::vector<std::pair<int64_t, std::optional<int64_t>>>{
            {0, 0}, {0, 0}, {0, 1}, {1, 1}, {1, 1}, {1, 2}, {2, 2}, {2, std::nullopt}}) {
     counts.add(label, predicted);
   }
   EXPECT_DOUBLE_EQ(counts.mean_iou(), (2.0 / 3.0 + 2.0 / 4.0 + 1.0 / 3.0) / 3.0);
-  EXPECT_TRUE(std::isnan(Confusion(2).mean_iou()));
+  EXPECT_TRUE(std::isnan(ClassCounts(2).mean_iou()));
 }
 
 }  // namespace

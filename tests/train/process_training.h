@@ -18,6 +18,8 @@
 
 namespace halfscope::test {
 
+inline bool same_or_nan(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
 /// Also keeps what ranks add to the events of a run.
 class RankCollector final : public TapSink {
  public:
@@ -54,13 +56,12 @@ inline void train_into(const TrainConfig& config, const Dataset& data, Trained& 
   }
 }
 
-inline bool same_or_nan(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
-
 inline void expect_same_evaluations(const RankCollector& a, const RankCollector& b) {
   ASSERT_EQ(a.seen.evals.size(), b.seen.evals.size());
   for (size_t i = 0; i < a.seen.evals.size(); ++i) {
     EXPECT_EQ(a.seen.evals[i].loss, b.seen.evals[i].loss);
     EXPECT_EQ(a.seen.evals[i].accuracy, b.seen.evals[i].accuracy);
+    EXPECT_EQ(a.seen.evals[i].auc, b.seen.evals[i].auc);
   }
 }
 

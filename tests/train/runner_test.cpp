@@ -110,7 +110,7 @@ TEST(Runner, OutputsAreTheNetworks) {
 }
 
 // Evaluations of a training are inference, too: running statistics, no losses in the way.
-TEST(Runner, AccuracyIsThatOfTheTrainersEvaluation) {
+TEST(Runner, ScoresAreThoseOfTheTrainersEvaluation) {
   const Dataset& data = test::small_images();
   for (const char* plan : {"float32", "mixed_float16", "float64"}) {
     TrainConfig config = test::config("resnet20", plan, "none");
@@ -124,6 +124,7 @@ TEST(Runner, AccuracyIsThatOfTheTrainersEvaluation) {
     runner.run(nullptr, {}, std::atomic<bool>{false});
     EXPECT_EQ(runner.result(0).scored, 48);
     EXPECT_NEAR(runner.result(0).accuracy(), trained.seen.evals.at(0).accuracy, 1e-12) << plan;
+    EXPECT_NEAR(runner.result(0).auc, trained.seen.evals.at(0).auc, 1e-12) << plan;
   }
 }
 
