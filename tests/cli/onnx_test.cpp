@@ -504,12 +504,26 @@ TEST(CliOnnx, ALabelForEachPixelHasAMeanIoU) {
   EXPECT_THAT(bench.run(words).err,
               HasSubstr("does not contain class scores for labels of shape [3]"));
   // An evaluation of a training that changes nothing. Predicted: 0 1 2 2 and 1 1 0 0.
-  write_npz(bench / "t.npz", {{"x", {{2, 3, 2, 2}, {5, 0, 0, 0, 1, 5, 1, 1, 2, 0, 5, 5,  //
-                                                    0, 0, 5, 9, 5, 5, 1, 0, 0, 0, 0, 0}}},
-                              {"labels", {{2, 2, 2}, {0, 1, 2, 1, 1, 0, 0, 2}}}});
-  const Words training{"train",  "--model",          "net.onnx",    "--loss",   "cross-entropy",
-                       "--data", "t.npz,test=t.npz", "--optimizer", "sgd:lr=0", "--batch",
-                       "2",      "--steps",          "1",           "--lanes",  "float32"};
+  for (const char* file : {"train.npz", "test.npz"}) {
+    write_npz(bench / file, {{"x", {{2, 3, 2, 2}, {5, 0, 0, 0, 1, 5, 1, 1, 2, 0, 5, 5,  //
+                                                   0, 0, 5, 9, 5, 5, 1, 0, 0, 0, 0, 0}}},
+                             {"labels", {{2, 2, 2}, {0, 1, 2, 1, 1, 0, 0, 2}}}});
+  }
+  const Words training{"train",
+                       "--model",
+                       "net.onnx",
+                       "--loss",
+                       "cross-entropy",
+                       "--data",
+                       "train.npz,test=test.npz",
+                       "--optimizer",
+                       "sgd:lr=0",
+                       "--batch",
+                       "2",
+                       "--steps",
+                       "1",
+                       "--lanes",
+                       "float32"};
   const Outcome table = bench.run(training);
   EXPECT_THAT(table.out, HasSubstr("mIoU")) << table.err;
   Words with_json = training;
