@@ -66,9 +66,7 @@ double clipping_factor(const LaneFacts& lane, const StepRow& row, Role role, std
 std::optional<double> first_beta(const RunInfo& info) {
   try {
     const Optimizer optimizer = parse_optimizer(info.optimizer);
-    const bool adam =
-        optimizer.kind == Optimizer::Kind::adam || optimizer.kind == Optimizer::Kind::adamw;
-    return adam ? std::optional(optimizer.beta1) : std::nullopt;
+    return is_adam(optimizer) ? std::optional(optimizer.beta1) : std::nullopt;
   } catch (const Error&) {  // of another program
     return std::nullopt;
   }

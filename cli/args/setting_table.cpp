@@ -306,7 +306,7 @@ std::vector<Setting> training_rows() {
       {"--lr", kTrain | kPlanTraining, group::kCommon,
        "Learning rate [0.1 for sgd, 0.01 for rmsprop, 0.001 for adam and adamw]", learning_rate(),
        Kept::file},
-      {"--param-group", kTrain, kTraining, "Rate or weight decay of some weights (repeatable)",
+      {"--param-group", kTrain, kTraining, "Optimizer options of some weights (repeatable)",
        parameter_groups(), Kept::settings},
       {"--schedule", kTrain | kPlanTraining, kTraining, "Rate schedule (see `help optimizers`)",
        parsed("S", &Settings::schedule, parse_schedule, schedule_text), Kept::settings,

@@ -3,7 +3,6 @@
 // variables they need (core/ops/training.cpp has the formulas).
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +28,8 @@ struct Optimizer {
   friend bool operator==(const Optimizer&, const Optimizer&) = default;
 };
 
+bool is_adam(const Optimizer& optimizer);  ///< also AdamW
+
 /// Parses "sgd", "adam", "adamw" or "rmsprop", with options after a colon:
 /// "sgd:lr=0.05,momentum=0.9,nesterov=true". The defaults are PyTorch's, except sgd's learning
 /// rate, which is 0.1. Throws Error (usage).
@@ -40,26 +41,32 @@ std::string optimizer_text(const Optimizer& optimizer);
 /// Settings of some variables that differ from the optimizer's (PyTorch's parameter groups).
 struct ParameterGroup {
   std::string glob;  ///< matches paths of variables, or their names in the imported file
-  std::optional<double> learning_rate{}, weight_decay{};
+  /// Names of options as parse_optimizer() reads them, with their values; switches are 0 and 1.
+  std::vector<std::pair<std::string, double>> options;
+
+  /// Returns whether the group has its own value of an option.
+  bool sets(std::string_view key) const;
 
   friend bool operator==(const ParameterGroup&, const ParameterGroup&) = default;
 };
 
-/// Parses "*.bias:weight_decay=0" or "head.*:lr=0.01,weight_decay=0". The glob ends at the last
-/// colon. Throws Error (usage).
+/// Parses "*.bias:weight_decay=0" or "head.*:lr=0.01,beta2=0.99", with options of any optimizer.
+/// The glob ends at the last colon. Throws Error (usage).
 ParameterGroup parse_parameter_group(std::string_view text);
 /// Returns the text that parse_parameter_group() reads.
 std::string parameter_group_text(const ParameterGroup& group);
 
 /// Returns the first group that the variable belongs to, or null.
 const ParameterGroup* group_of(std::span<const ParameterGroup> groups, const Variable& variable);
-/// Returns the optimizer with the settings of the variable's group.
+/// Returns the optimizer with the settings of the variable's group. Throws Error (usage) if the
+/// group has options that the optimizer lacks.
 Optimizer optimizer_of(const Optimizer& optimizer, std::span<const ParameterGroup> groups,
                        const Variable& variable);
 
 /// Scalars that the caller writes before each update.
 struct UpdateScalars {
-  ValueId inverse_scale, clip, learning_rate, correction_1, correction_2;
+  ValueId inverse_scale = kNone, clip = kNone, learning_rate = kNone;
+  ValueId correction_1 = kNone, correction_2 = kNone;  ///< only Adam reads them
 };
 
 struct Update {

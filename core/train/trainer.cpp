@@ -114,8 +114,7 @@ void Trainer::keep_start(const NamedTensors& weights) {
 }
 
 void Trainer::make_queue(Lane& lane) const {
-  const StepRules rules{lane.config.scaler, config_.clip_norm, config_.optimizer.beta1,
-                        config_.optimizer.beta2, config_.clip_before_unscale};
+  const StepRules rules{lane.config.scaler, config_.clip_norm, config_.clip_before_unscale};
   const bool measures = config_.every > 0 && !lane.config.plan.double_precision;
   if (config_.exchange != nullptr) {
     lane.steps = std::make_unique<ProcessSteps>(*lane.program, lane.executable, rules,

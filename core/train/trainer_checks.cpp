@@ -51,7 +51,7 @@ void Trainer::check_schedule() const {
         .about({"schedule", "steps"});
   }
   const bool scales = std::any_of(config_.groups.begin(), config_.groups.end(),
-                                  [](const auto& group) { return group.learning_rate; });
+                                  [](const auto& group) { return group.sets("lr"); });
   if (scales && config_.optimizer.learning_rate == 0.0) {
     throw usage_error(
         "the rates of the schedule are for the optimizer's lr, which is 0, so rates of groups "

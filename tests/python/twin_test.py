@@ -250,6 +250,26 @@ class Repeats(Case):
         for group in ("*.bias:lr=0.02", "fc2.weight:lr=0.02"):
             self.assertIn(group, self.document()["arguments"])
 
+        def betas(model):
+            return torch.optim.Adam([{"params": model.fc1.parameters(), "betas": (0.5, 0.9)},
+                                     {"params": [model.fc2.weight], "eps": 1e-3, "amsgrad": True},
+                                     {"params": [model.fc2.bias], "betas": (0.0, 0.99)}], 0.02)
+
+        self.compare(Mlp(), data, betas, lambda o: None)
+        self.assertIn("fc2.bias:beta1=0.0,beta2=0.99", self.document()["arguments"])
+
+        def momenta(model):
+            return torch.optim.SGD(
+                [{"params": [model.fc1.weight], "nesterov": True},
+                 {"params": [model.fc1.bias, model.fc2.bias], "momentum": 0.5},
+                 {"params": [model.fc2.weight], "momentum": 0.0, "nesterov": True}],
+                0.1, momentum=0.9)
+
+        self.compare(Mlp(), data, momenta, lambda o: None)
+        for group in ("*.bias:momentum=0.5,nesterov=false",
+                      "fc2.weight:momentum=0.0,nesterov=false"):
+            self.assertIn(group, self.document()["arguments"])
+
 
 class Dropped(nn.Module):
     """Drops elements in a module and in a function."""
@@ -399,8 +419,9 @@ class Refuses(Case):
                     optimizer=torch.optim.Adagrad(parameters))
         self.refuse("dampening of SGD is not supported: PyTorch does not dampen the first", model,
                     data=data, optimizer=torch.optim.SGD(parameters, 0.1, 0.9, dampening=0.1))
-        self.refuse("different momentum", model, data=data, optimizer=torch.optim.SGD(
-            [{"params": parameters[:1], "momentum": 0.9}, {"params": parameters[1:]}], 0.1))
+        self.refuse("different decoupled_weight_decay", model, data=data,
+                    optimizer=torch.optim.Adam([{"params": parameters[:1]}, {
+                        "params": parameters[1:], "decoupled_weight_decay": True}]))
         self.refuse("clip_norm=0", model, data=data, clip_norm=0)
         self.refuse("loss L1Loss is not supported. Supported: nn.CrossEntropyLoss", model,
                     nn.L1Loss(), data)

@@ -92,11 +92,11 @@ struct Case {
 
 void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
 
-constexpr Case kCases[] = {{"regression", regression, "mse"},
-                           {"two_inputs", two_inputs, "cross-entropy:scores"},
-                           {"sequence", sequence, "cross-entropy"},
-                           {"own_loss", own_loss, "mean"},
-                           {"largest_moments", regression, "mse"}};
+constexpr Case kCases[] = {
+    {"regression", regression, "mse"},       {"two_inputs", two_inputs, "cross-entropy:scores"},
+    {"sequence", sequence, "cross-entropy"}, {"own_loss", own_loss, "mean"},
+    {"largest_moments", regression, "mse"},  {"betas_of_groups", regression, "mse"},
+    {"momenta_of_groups", regression, "mse"}};
 
 ModelBuilder builder(const Case& each) {
   return [each](int64_t batch) {
@@ -129,6 +129,9 @@ TrainConfig config_of(const Case& each, const std::string& plan) {
   TrainConfig config = test::config("unused", plan, "none");
   config.build = builder(each);
   config.optimizer = parse_optimizer(json.at("optimizer").get<std::string>());
+  for (const std::string& text : json.value("groups", std::vector<std::string>{})) {
+    config.groups.push_back(parse_parameter_group(text));
+  }
   config.batch = json.at("batch");
   config.steps = json.at("steps");
   config.shuffle = false;

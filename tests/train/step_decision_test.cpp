@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/lower/step_scalar.h"
+
 namespace halfscope {
 namespace {
 
@@ -67,8 +69,10 @@ TEST(StepDecision, CorrectsTheBiasByUpdatesDone) {
   for (const int64_t updates : {0, 1, 99, 100000}) {
     const StepDecision decision = decide({{1.0f, 0}, updates}, rules(Kind::none), 1.0);
     const double t = static_cast<double>(updates + 1);
-    EXPECT_NEAR(decision.correction_1, 1.0 - std::pow(0.9, t), 1e-15);
-    EXPECT_NEAR(decision.correction_2, 1.0 - std::pow(0.999, t), 1e-15);
+    for (const double beta : {0.9, 0.999, 0.0}) {
+      const StepScalar scalar{StepScalar::Kind::correction, beta};
+      EXPECT_NEAR(scalar_value(scalar, decision.next.updates), 1.0 - std::pow(beta, t), 1e-15);
+    }
   }
 }
 
