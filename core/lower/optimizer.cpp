@@ -71,10 +71,13 @@ constexpr Option kOptions[] = {
     {"beta2", &Optimizer::beta2, 1.0},
     {"alpha", &Optimizer::alpha, 1.0},
     {"momentum", &Optimizer::momentum, 1.0},
+    {"dampening", &Optimizer::dampening},
     {"eps", &Optimizer::eps},
     {"weight_decay", &Optimizer::weight_decay},
     {.key = "nesterov", .toggle = &Optimizer::nesterov},
     {.key = "amsgrad", .toggle = &Optimizer::amsgrad},
+    {.key = "centered", .toggle = &Optimizer::centered},
+    {.key = "maximize", .toggle = &Optimizer::maximize},
 };
 
 std::vector<Option> options_named(std::initializer_list<std::string_view> keys) {
@@ -102,11 +105,11 @@ struct Kind {
 
 const std::vector<Kind>& kinds() {
   static const std::vector<Option> sgd =
-      options_named({kRate, "momentum", "weight_decay", "nesterov"});
+      options_named({kRate, "momentum", "dampening", "weight_decay", "nesterov", "maximize"});
   static const std::vector<Option> adam =
-      options_named({kRate, "beta1", "beta2", "eps", "weight_decay", "amsgrad"});
+      options_named({kRate, "beta1", "beta2", "eps", "weight_decay", "amsgrad", "maximize"});
   static const std::vector<Option> rmsprop =
-      options_named({kRate, "alpha", "momentum", "eps", "weight_decay"});
+      options_named({kRate, "alpha", "momentum", "eps", "weight_decay", "centered", "maximize"});
   static const std::vector<Kind> all{
       {Optimizer::Kind::sgd, "sgd", 0.1, 0.0, sgd},
       {Optimizer::Kind::adam, "adam", 0.001, 0.0, adam},
@@ -286,15 +289,18 @@ class UpdateBuilder {
     return graph_.variables().size() - 1;
   }
 
-  /// Adds a node whose outputs are the new values of states; returns them.
+  /// Adds a node whose outputs are the new values of states; returns them. The states are its last
+  /// inputs, apart from `more`.
   std::vector<ValueId> add_moved(const char* op, std::vector<ValueId> inputs,
                                  const std::vector<std::string>& whats,
-                                 const Attributes& attributes) {
+                                 const Attributes& attributes,
+                                 const std::vector<ValueId>& more = {}) {
     std::vector<size_t> states;
     for (const std::string& what : whats) {
       states.push_back(add_state(what));
       inputs.push_back(graph_.variables()[states.back()].value);
     }
+    inputs.insert(inputs.end(), more.begin(), more.end());
     const std::vector<ValueId> outputs = add(op, std::move(inputs), attributes);
     for (size_t i = 0; i < states.size(); ++i) {
       graph_.value(outputs[i]).format = storage_;
@@ -341,9 +347,10 @@ Update add_update(Graph& graph, size_t variable, ValueId gradient, const Optimiz
                   const UpdateScalars& scalars, const FloatFormat& storage) {
   UpdateBuilder b(graph, variable, gradient, scalars, storage);
   const bool decoupled = optimizer.kind == Optimizer::Kind::adamw;
-  const Attributes decay{{"weight_decay", decoupled ? 0.0 : optimizer.weight_decay}};
-  const auto decay_and = [&](std::initializer_list<Attributes::value_type> more) {
-    Attributes all = decay;
+  Attributes plain{{"weight_decay", decoupled ? 0.0 : optimizer.weight_decay}};
+  if (optimizer.maximize) plain["maximize"] = int64_t{1};
+  const auto plain_and = [&](std::initializer_list<Attributes::value_type> more) {
+    Attributes all = plain;
     all.insert(more);
     return all;
   };
@@ -351,19 +358,21 @@ Update add_update(Graph& graph, size_t variable, ValueId gradient, const Optimiz
     case Optimizer::Kind::sgd: {
       std::vector<ValueId> inputs = with(b.gradient(), {scalars.learning_rate});
       if (optimizer.momentum != 0.0) {
-        const Attributes attributes = decay_and({{"momentum", optimizer.momentum}});
-        inputs.push_back(b.add_moved("Momentum", b.gradient(), {"momentum"}, attributes)[0]);
+        const Attributes attributes = plain_and({{"momentum", optimizer.momentum}});
+        std::vector<ValueId> share;
+        if (optimizer.dampening != 0.0) share.push_back(scalars.share);
+        inputs.push_back(b.add_moved("Momentum", b.gradient(), {"momentum"}, attributes, share)[0]);
         // g' + momentum * v' is Momentum once more, of the momentum that has moved.
         if (optimizer.nesterov) {
           inputs.back() = b.add("Momentum", with(b.gradient(), {inputs.back()}), attributes)[0];
         }
       }
-      return b.finish("SgdUpdate", inputs, decay);
+      return b.finish("SgdUpdate", inputs, plain);
     }
     case Optimizer::Kind::adam:
     case Optimizer::Kind::adamw: {
       const Attributes moments =
-          decay_and({{"beta1", optimizer.beta1}, {"beta2", optimizer.beta2}});
+          plain_and({{"beta1", optimizer.beta1}, {"beta2", optimizer.beta2}});
       const std::vector<ValueId> moved =
           b.add_moved("AdamMoments", b.gradient(), {"adam_m", "adam_v"}, moments);
       const ValueId square =
@@ -375,9 +384,19 @@ Update add_update(Graph& graph, size_t variable, ValueId gradient, const Optimiz
           {{"eps", optimizer.eps}, {"decoupled_decay", decoupled ? optimizer.weight_decay : 0.0}});
     }
     case Optimizer::Kind::rmsprop: {
-      const Attributes average = decay_and({{"alpha", optimizer.alpha}});
-      const Attributes step = decay_and({{"eps", optimizer.eps}, {"momentum", optimizer.momentum}});
-      const ValueId square = b.add_moved("SquareAverage", b.gradient(), {"square_avg"}, average)[0];
+      const double alpha = optimizer.alpha;
+      const Attributes step = plain_and({{"eps", optimizer.eps}, {"momentum", optimizer.momentum}});
+      ValueId square = kNone;
+      if (optimizer.centered) {
+        const std::vector<ValueId> moved =
+            b.add_moved("AdamMoments", b.gradient(), {"grad_avg", "square_avg"},
+                        plain_and({{"beta1", alpha}, {"beta2", alpha}}));
+        const ValueId of_mean = b.add("Mul", {moved[0], moved[0]}, {})[0];
+        square = b.add("Sub", {moved[1], of_mean}, {})[0];
+      } else {
+        square = b.add_moved("SquareAverage", b.gradient(), {"square_avg"},
+                             plain_and({{"alpha", alpha}}))[0];
+      }
       std::vector<ValueId> inputs = with(b.gradient(), {scalars.learning_rate, square});
       if (optimizer.momentum != 0.0) {
         inputs.push_back(

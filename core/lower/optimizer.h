@@ -18,12 +18,15 @@ struct Optimizer {
   Kind kind = Kind::sgd;
   double learning_rate = 0.1;
   double momentum = 0.0;              ///< sgd, rmsprop
+  double dampening = 0.0;             ///< sgd: this share of a gradient does not enter the momentum
   bool nesterov = false;              ///< sgd: the gradient plus momentum times the new momentum
   double weight_decay = 0.0;          ///< L2, added to the gradient; adamw applies it separately
   double beta1 = 0.9, beta2 = 0.999;  ///< adam, adamw
   bool amsgrad = false;               ///< adam, adamw: divides by the largest second moment so far
   double eps = 1e-8;                  ///< adam, adamw, rmsprop
   double alpha = 0.99;                ///< rmsprop
+  bool centered = false;              ///< rmsprop: divides by the deviation of gradients
+  bool maximize = false;              ///< moves along the gradient, not against it
 
   friend bool operator==(const Optimizer&, const Optimizer&) = default;
 };
@@ -67,6 +70,7 @@ Optimizer optimizer_of(const Optimizer& optimizer, std::span<const ParameterGrou
 struct UpdateScalars {
   ValueId inverse_scale = kNone, clip = kNone, learning_rate = kNone;
   ValueId correction_1 = kNone, correction_2 = kNone;  ///< only Adam reads them
+  ValueId share = kNone;                               ///< only SGD with dampening reads it
 };
 
 struct Update {

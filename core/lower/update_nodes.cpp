@@ -38,6 +38,8 @@ void set_scalars(Executable& out, const Optimizer& base, const Optimizer& optimi
     used.correction_1 = step_input(out, {StepScalar::Kind::correction, optimizer.beta1});
     used.correction_2 = step_input(out, {StepScalar::Kind::correction, optimizer.beta2});
   }
+  const bool dampens = optimizer.momentum != 0.0 && optimizer.dampening != 0.0;
+  used.share = dampens ? step_input(out, {StepScalar::Kind::share, optimizer.dampening}) : kNone;
 }
 
 }  // namespace

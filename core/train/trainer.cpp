@@ -407,8 +407,9 @@ bool Trainer::evaluate_all(int64_t step) {
     EvalRow row;
     if (!lanes_.guarded(i, step, [&](Lane& lane) { row = evaluate(lane, step); })) continue;
     if (sink_ != nullptr) sink_->eval(static_cast<int>(i), row);
-    better = better || row.loss < lanes_[i].best_loss;
-    if (row.loss < lanes_[i].best_loss) lanes_[i].best_loss = row.loss;
+    const double loss = config_.optimizer.maximize ? -row.loss : row.loss;
+    better = better || loss < lanes_[i].best_loss;
+    if (loss < lanes_[i].best_loss) lanes_[i].best_loss = loss;
   }
   return better;
 }

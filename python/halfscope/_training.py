@@ -74,8 +74,8 @@ def _stand_in(optimizer):
 
 
 # Options of groups by their names in PyTorch; these are numbers, and those below switches.
-_NUMBERS = ("alpha", "eps", "momentum", "weight_decay")
-_SWITCHES = ("nesterov", "amsgrad")
+_NUMBERS = ("alpha", "eps", "momentum", "dampening", "weight_decay")
+_SWITCHES = ("nesterov", "amsgrad", "centered", "maximize")
 _OFF = "false"
 # What does not change results.
 _IMPLEMENTATION = ("fused", "foreach", "capturable", "differentiable")
@@ -148,11 +148,6 @@ def optimizer_text(optimizer, names):
     if different:
         raise Error(f"the optimizer has parameter groups with different {different[0]}, and the "
                     "twin's cannot differ in it. Use one value for all groups")
-    for option, why in (("dampening", ": PyTorch does not dampen the first step"), ("maximize", ""),
-                        ("centered", "")):
-        if any(group.get(option) for group in groups):
-            raise Error(f"option {option} of {type(optimizer).__name__} is not supported{why}. "
-                        "Leave it out for the twin")
     trained = []
     for each in (each for group in optimizer.param_groups for each in group["params"]):
         if id(each) not in names:

@@ -24,7 +24,9 @@ class Training : public OnCandidate {};
 TEST_P(Training, StepsOfEveryOptimizerAreTheEmulators) {
   for (const char* optimizer :
        {"sgd:lr=0.1", "sgd:momentum=0.9,weight_decay=0.01", "sgd:momentum=0.9,nesterov=true",
-        "adam", "adam:amsgrad=true", "adamw:weight_decay=0.1", "rmsprop", "rmsprop:momentum=0.5"}) {
+        "sgd:momentum=0.9,dampening=0.5", "sgd:weight_decay=0.01,maximize=true", "adam",
+        "adam:amsgrad=true,maximize=true", "adamw:weight_decay=0.1", "rmsprop",
+        "rmsprop:momentum=0.5", "rmsprop:momentum=0.5,centered=true"}) {
     for (const char* preset : {"float32", "mixed_float16", "float16"}) {
       SCOPED_TRACE(std::string(optimizer) + " " + preset);
       run_lockstep(preset_plan(preset).value(), optimizer, candidate());
@@ -150,7 +152,7 @@ TEST_P(Training, TrainingsEndWithTheSameWeights) {
     const char* group;
     const Dataset& data;
   };
-  const char* momenta = "*.bias:momentum=0.5,nesterov=true";
+  const char* momenta = "*.bias:momentum=0.5,dampening=0.5,maximize=true";
   for (const Run& each :
        {Run{kMlp, "adam", "*.bias:lr=0.05,beta1=0.5,beta2=0.9,eps=0.001", data()},
         Run{"lenet", "sgd:momentum=0.9", "*.bias:lr=0.05,weight_decay=0.1", data()},

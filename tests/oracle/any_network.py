@@ -124,6 +124,30 @@ def main() -> None:
             [{"params": p[:1], "momentum": 0.5}, {"params": p[1:2], "nesterov": False},
              {"params": p[2:3]}, {"params": p[3:], "momentum": 0.0, "nesterov": False}],
             lr=0.05, momentum=0.9, nesterov=True))
+    cases["dampened"] = regression(
+        {"optimizer": "sgd:lr=0.05,momentum=0.9,dampening=0.5,weight_decay=0.01",
+         "groups": ["*.bias:momentum=0.5,dampening=0.25"]},
+        lambda p: torch.optim.SGD(
+            [{"params": p[::2]}, {"params": p[1::2], "momentum": 0.5, "dampening": 0.25}],
+            lr=0.05, momentum=0.9, dampening=0.5, weight_decay=0.01))
+    cases["centered"] = regression(
+        {"optimizer": "rmsprop:lr=0.01,alpha=0.9,momentum=0.5,weight_decay=0.1,centered=true",
+         "groups": ["*.bias:momentum=0", "fc2.weight:centered=false"]},
+        lambda p: torch.optim.RMSprop(
+            [{"params": p[:1]}, {"params": p[1::2], "momentum": 0.0},
+             {"params": p[2:3], "centered": False}],
+            lr=0.01, alpha=0.9, momentum=0.5, weight_decay=0.1, centered=True))
+    cases["maximized"] = regression(
+        {"optimizer": "adamw:lr=0.01,weight_decay=0.5,maximize=true"},
+        lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.5, maximize=True))
+    # As in adversarial training.
+    cases["maximized_groups"] = regression(
+        {"optimizer": "sgd:lr=0.05,momentum=0.9,weight_decay=0.01",
+         "groups": ["fc1.weight:maximize=true", "fc1.bias:momentum=0,maximize=true"]},
+        lambda p: torch.optim.SGD(
+            [{"params": p[:1], "maximize": True},
+             {"params": p[1:2], "momentum": 0.0, "maximize": True}, {"params": p[2:]}],
+            lr=0.05, momentum=0.9, weight_decay=0.01))
     out.write_text(json.dumps(cases, indent=1) + "\n", encoding="ascii")
 
 

@@ -270,6 +270,47 @@ class Repeats(Case):
                       "fc2.weight:momentum=0.0,nesterov=false"):
             self.assertIn(group, self.document()["arguments"])
 
+    def test_dampening_centered_and_maximize(self):
+        data = list(batches((8, 20), 5, 3))
+
+        def dampened(model):
+            return torch.optim.SGD([{"params": model.fc1.parameters()},
+                                    {"params": model.fc2.parameters(), "dampening": 0.0}],
+                                   0.1, momentum=0.9, dampening=0.9)
+
+        def centered(model):
+            return torch.optim.RMSprop([{"params": model.fc1.parameters(), "momentum": 0.5},
+                                        {"params": model.fc2.parameters(), "centered": False}],
+                                       0.01, centered=True)
+
+        def adversary(model):
+            return torch.optim.Adam([{"params": model.fc1.parameters(), "maximize": True},
+                                     {"params": model.fc2.parameters()}], 0.001)
+
+        for make, text in ((dampened, "*:dampening=0.0"), (centered, "centered=true"),
+                           (adversary, "maximize=true")):
+            with self.subTest(text=text):
+                self.compare(Mlp(), data, make, lambda o: None)
+                self.assertIn(text.replace("*", "fc2.weight"), " ".join(self.document()["arguments"]))
+
+    def test_a_loss_that_is_maximized(self):
+        data = list(batches((8, 20), 5, 3))
+
+        class Reward(Mlp):
+            def forward(self, x, y):
+                return -F.cross_entropy(super().forward(x), y)
+
+        for cls, more in ((torch.optim.SGD, {"momentum": 0.9}), (torch.optim.AdamW, {}),
+                          (torch.optim.RMSprop, {})):
+            with self.subTest(optimizer=cls):
+                model = Reward()
+                self.save(model, None, data, cls(model.parameters(), 0.01, maximize=True, **more),
+                          steps=30, overwrite=True)
+                losses = self.document()["losses"]
+                self.assertGreater(losses[-1], losses[0])
+                self.check()
+                self.assertNotIn("did not learn", self.diagnose("--no-twins"))
+
 
 class Dropped(nn.Module):
     """Drops elements in a module and in a function."""
@@ -417,8 +458,6 @@ class Refuses(Case):
         parameters = list(model.parameters())
         self.refuse("Adagrad is not supported", model, data=data,
                     optimizer=torch.optim.Adagrad(parameters))
-        self.refuse("dampening of SGD is not supported: PyTorch does not dampen the first", model,
-                    data=data, optimizer=torch.optim.SGD(parameters, 0.1, 0.9, dampening=0.1))
         self.refuse("different decoupled_weight_decay", model, data=data,
                     optimizer=torch.optim.Adam([{"params": parameters[:1]}, {
                         "params": parameters[1:], "decoupled_weight_decay": True}]))

@@ -93,10 +93,12 @@ struct Case {
 void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
 
 constexpr Case kCases[] = {
-    {"regression", regression, "mse"},       {"two_inputs", two_inputs, "cross-entropy:scores"},
-    {"sequence", sequence, "cross-entropy"}, {"own_loss", own_loss, "mean"},
-    {"largest_moments", regression, "mse"},  {"betas_of_groups", regression, "mse"},
-    {"momenta_of_groups", regression, "mse"}};
+    {"regression", regression, "mse"},        {"two_inputs", two_inputs, "cross-entropy:scores"},
+    {"sequence", sequence, "cross-entropy"},  {"own_loss", own_loss, "mean"},
+    {"largest_moments", regression, "mse"},   {"betas_of_groups", regression, "mse"},
+    {"momenta_of_groups", regression, "mse"}, {"dampened", regression, "mse"},
+    {"centered", regression, "mse"},          {"maximized", regression, "mse"},
+    {"maximized_groups", regression, "mse"}};
 
 ModelBuilder builder(const Case& each) {
   return [each](int64_t batch) {

@@ -51,7 +51,8 @@ TEST(Optimizer, TextReadsBack) {
         "rmsprop:lr=0.01", "rmsprop:lr=0.1,alpha=0.9,momentum=0.5,eps=1e-06,weight_decay=0.01",
         "sgd:lr=0.05,momentum=0.9,weight_decay=1e-04", "sgd:lr=0.1,momentum=0.9,nesterov=true",
         "adam:lr=0.001,beta1=0.8,beta2=0.99,eps=1e-06,weight_decay=0.01",
-        "adamw:lr=0.001,beta1=0.5,amsgrad=true"}) {
+        "adamw:lr=0.001,beta1=0.5,amsgrad=true,maximize=true",
+        "sgd:lr=0.1,momentum=0.9,dampening=0.5,maximize=true", "rmsprop:lr=0.01,centered=true"}) {
     EXPECT_EQ(optimizer_text(parse_optimizer(text)), text);
   }
   EXPECT_EQ(optimizer_text(parse_optimizer("sgd:momentum=0")), "sgd:lr=0.1");
@@ -82,6 +83,8 @@ TEST(Optimizer, ErrorsNameTheOption) {
                {"sgd:momentum=0.9,nesterov=yes", "nesterov=yes is neither true nor false"},
                {"adam:nesterov=true", "nesterov=true is not"},
                {"rmsprop:amsgrad=true", "amsgrad=true is not"},
+               {"adam:dampening=0.5", "dampening=0.5 is not valid for adam"},
+               {"sgd:centered=true", "centered=true is not valid for sgd"},
                {"sgd:lr=-1", "lr=-1 is not a number >= 0"}};
   for (const auto& each : table) {
     try {

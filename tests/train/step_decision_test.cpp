@@ -17,7 +17,7 @@ using Kind = LossScalerConfig::Kind;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 StepRules rules(Kind kind, double clip_norm = 0.0) {
-  return {{.kind = kind, .initial = 1024.0f, .growth_interval = 3}, clip_norm, 0.9, 0.999};
+  return {{.kind = kind, .initial = 1024.0f, .growth_interval = 3}, clip_norm};
 }
 
 TEST(StepDecision, SkipsWhatIsNotFiniteAndLowersTheScale) {
@@ -74,6 +74,13 @@ TEST(StepDecision, CorrectsTheBiasByUpdatesDone) {
       EXPECT_NEAR(scalar_value(scalar, decision.next.updates), 1.0 - std::pow(beta, t), 1e-15);
     }
   }
+}
+
+TEST(StepDecision, TheFirstUpdateIsNotDampened) {
+  const StepScalar share{StepScalar::Kind::share, 0.25};
+  EXPECT_EQ(scalar_value(share, 1), 1.0);
+  EXPECT_EQ(scalar_value(share, 2), 0.75);
+  EXPECT_EQ(scalar_value(share, 1000), 0.75);
 }
 
 }  // namespace
