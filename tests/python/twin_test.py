@@ -126,6 +126,18 @@ class Repeats(Case):
         self.assertIn("cross-entropy,logits,smoothing=0.2", self.document()["arguments"])
         self.check()
 
+    def test_smoothed_labels_inside_the_model(self):
+        class Smoothed(Mlp):
+            def forward(self, x, y):
+                scores = super().forward(x)
+                each = F.cross_entropy(scores, y, label_smoothing=0.2, reduction="none")
+                return each.max() + F.cross_entropy(scores, y, self.weight, label_smoothing=0.5)
+
+        model = Smoothed()
+        model.weight = torch.tensor([0.25, 4.0, 1.0, 0.0, 2.5])
+        self.save(model, None, batches((8, 20), 5, 3), steps=10)
+        self.check()
+
     def test_a_label_for_every_pixel(self):
         model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 5, 1))
         data = [(torch.randn(4, 3, 6, 5), torch.randint(0, 5, (4, 6, 5))) for _ in range(3)]
@@ -201,6 +213,14 @@ class Repeats(Case):
         for make, loss_fn, batches_of in (
                 (Mlp, nn.CrossEntropyLoss(weight=weight), data),
                 (image, nn.CrossEntropyLoss(weight=weight, ignore_index=255), pixels),
+                (Mlp, nn.CrossEntropyLoss(weight=weight, label_smoothing=0.3), data),
+                (Mlp, nn.CrossEntropyLoss(weight=weight, label_smoothing=0.3, reduction="sum"),
+                 data),
+                (image, nn.CrossEntropyLoss(weight=weight, ignore_index=255, label_smoothing=0.1),
+                 pixels),
+                (image, nn.CrossEntropyLoss(ignore_index=255, label_smoothing=0.1, reduction="sum"),
+                 pixels),
+                (Mlp, nn.MSELoss(reduction="sum"), many),
                 (logarithms, nn.NLLLoss(weight=weight), data), (logarithms, nn.NLLLoss(), data),
                 (Mlp, nn.BCEWithLogitsLoss(pos_weight=weight), many),
                 (Mlp, nn.BCEWithLogitsLoss(weight=weight, pos_weight=2 * weight), many)):
@@ -464,10 +484,8 @@ class Refuses(Case):
         self.refuse("clip_norm=0", model, data=data, clip_norm=0)
         self.refuse("loss L1Loss is not supported. Supported: nn.CrossEntropyLoss", model,
                     nn.L1Loss(), data)
-        self.refuse("weight beside label_smoothing", model,
-                    nn.CrossEntropyLoss(torch.ones(5), label_smoothing=0.1), data)
-        self.refuse("option reduction of CrossEntropyLoss", model,
-                    nn.CrossEntropyLoss(reduction="sum"), data)
+        self.refuse("CrossEntropyLoss with reduction='none' is not a loss", model,
+                    nn.CrossEntropyLoss(reduction="none"), data)
         self.refuse("probabilities", model, data=[(data[0][0], torch.rand(8, 5))])
         used = torch.optim.Adam(parameters)
         model(data[0][0]).sum().backward()
