@@ -11,7 +11,8 @@ step, and the weights after the last one. Batches come in file order.
   sequence     one linear layer on every position of [n, t, f], mean cross entropy, SGD
   own_loss     mean of (fc(x) - x)^4 made by the graph itself, RMSprop
 
-All others train the network of `regression` with other optimizers.
+Cases of classes train the network of `sequence` with other losses, all others the network of
+`regression` with other optimizers.
 """
 import argparse
 import json
@@ -148,6 +149,23 @@ def main() -> None:
             [{"params": p[:1], "maximize": True},
              {"params": p[1:2], "momentum": 0.0, "maximize": True}, {"params": p[2:]}],
             lr=0.05, momentum=0.9, weight_decay=0.01))
+    weights = [0.25, 2.0, 0.0, 1.5]  # of classes
+    labels = rng.integers(0, 4, (6, 5)).astype(np.int32)
+    cases["weighted_classes"] = train(
+        {"optimizer": "sgd:lr=0.5"}, {"x": noise(6, 5, 3), "labels": labels},
+        linear(rng, "head", 3, 4), 2, 9, lambda p: torch.optim.SGD(p, lr=0.5),
+        lambda p, d: F.cross_entropy(layer(p, "head", d["x"]).reshape(-1, 4),
+                                     d["labels"].reshape(-1),
+                                     torch.tensor(weights, dtype=torch.float64)))
+    labels = labels.copy()
+    labels[::2, 1:3] = -100
+    cases["weighted_smoothed_classes"] = train(
+        {"optimizer": "sgd:lr=0.5"}, {"x": noise(6, 5, 3), "labels": labels},
+        linear(rng, "head", 3, 4), 2, 9, lambda p: torch.optim.SGD(p, lr=0.5),
+        lambda p, d: F.cross_entropy(layer(p, "head", d["x"]).reshape(-1, 4),
+                                     d["labels"].reshape(-1),
+                                     torch.tensor(weights, dtype=torch.float64),
+                                     label_smoothing=0.25))
     out.write_text(json.dumps(cases, indent=1) + "\n", encoding="ascii")
 
 
