@@ -189,7 +189,7 @@ std::string optimizer_text(const Optimizer& optimizer) {
   char separator = ':';
   for (const Option& option : kind.options) {
     const double value = option.of(optimizer);
-    if (option.key != kRate && value == option.of(defaults)) continue;
+    if (option.key != std::string_view(kRate) && value == option.of(defaults)) continue;
     text += separator + option.text(value);
     separator = ',';
   }
