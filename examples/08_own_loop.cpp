@@ -64,7 +64,7 @@ int main(int argc, char** argv) try {
     if (!now.skipped) {
       program->write_scalar(exe.inverse_scale, static_cast<double>(now.inverse_scale));
       program->write_scalar(exe.learning_rate, 0.1);
-      program->write_scalar(exe.clip, now.clip);  // Adam also reads exe.correction_1 and _2
+      program->write_scalar(exe.clip, now.clip);  // Adam also reads exe.step_scalars
       program->run(Entry::update, seen);
     }
     state = now.next;

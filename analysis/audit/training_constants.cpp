@@ -57,9 +57,7 @@ class TrainingAudit {
 
   void run() {
     find_rates();
-    const bool adam =
-        optimizer_.kind == Optimizer::Kind::adam || optimizer_.kind == Optimizer::Kind::adamw;
-    if (adam) {
+    if (is_adam(optimizer_)) {
       share("beta1", optimizer_.beta1, "the first moment");
       share("beta2", optimizer_.beta2, "the second moment");
       eps(optimizer_.beta2);

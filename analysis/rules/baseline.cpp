@@ -10,6 +10,7 @@
 
 #include "analysis/loss_gap.h"
 #include "analysis/rules/harm.h"
+#include "analysis/rules/optimizer_facts.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 
@@ -23,9 +24,9 @@ constexpr double kBatches = 0.1;
 /// A loss that was this many times the first one has lost whatever was learned.
 constexpr double kExploded = 100.0;
 
-bool has_exploded(std::span<const StepRow> rows) {
+bool has_exploded(std::span<const StepRow> rows, double sign) {
   return std::any_of(rows.begin(), rows.end(), [&](const StepRow& row) {
-    return row.loss > kExploded * std::fabs(rows.front().loss);
+    return sign * row.loss > kExploded * std::fabs(rows.front().loss);
   });
 }
 
@@ -42,7 +43,9 @@ std::vector<double> losses_of(std::span<const StepRow> rows) {
 void find_baseline(const LaneFacts& lane, std::vector<Finding>& findings) {
   const std::span<const StepRow> rows = lane.steps();
   if (!lane.has_loss() || !is_reference(lane.run(), lane.lane())) return;
-  if (static_cast<int64_t>(rows.size()) < kLeastSteps || !has_diverged(rows)) return;
+  if (static_cast<int64_t>(rows.size()) < kLeastSteps ||
+      !has_diverged(rows, loss_sign(lane.run().info())))
+    return;
   Finding finding;
   finding.rule = "baseline";
   finding.lane = lane.lane();
@@ -89,26 +92,32 @@ double skipped_share(std::span<const StepRow> rows, std::span<const StepRow> ref
   return share;
 }
 
-bool has_learned(std::span<const StepRow> rows) {
+double loss_sign(const RunInfo& info) {
+  const std::optional<Optimizer> optimizer = recorded_optimizer(info);
+  return optimizer && optimizer->maximize ? -1.0 : 1.0;
+}
+
+bool has_learned(std::span<const StepRow> rows, double sign) {
   if (rows.empty() || !all_losses_finite(last_losses(rows))) return false;
   // A loss that jumps up in the first steps and comes down again has won nothing.
-  const double first = rows.front().loss;
-  if (has_exploded(rows)) return median(last_losses(rows)) < first - kBatches * std::fabs(first);
+  const double first = sign * rows.front().loss, end = sign * median(last_losses(rows));
+  if (has_exploded(rows, sign)) return end < first - kBatches * std::fabs(first);
   const double start =
-      std::clamp(median(first_losses(rows)), first, first + kBatches * std::fabs(first));
-  return median(last_losses(rows)) < start - kLearnedPart * std::fabs(start);
+      std::clamp(sign * median(first_losses(rows)), first, first + kBatches * std::fabs(first));
+  return end < start - kLearnedPart * std::fabs(start);
 }
 
-bool has_risen(std::span<const StepRow> rows) {
+bool has_risen(std::span<const StepRow> rows, double sign) {
   if (rows.empty()) return false;
-  const double first = rows.front().loss;
-  return has_exploded(rows) || !(median(last_losses(rows)) <= first + kBatches * std::fabs(first));
+  const double first = sign * rows.front().loss, end = sign * median(last_losses(rows));
+  return has_exploded(rows, sign) || !(end <= first + kBatches * std::fabs(first));
 }
 
-bool has_diverged(std::span<const StepRow> rows) {
+bool has_diverged(std::span<const StepRow> rows, double sign) {
   const std::vector<double> end = last_losses(rows);
   if (!all_losses_finite(end)) return true;
-  return median(end) > rows.front().loss + kDiverged * std::fabs(rows.front().loss);
+  const double first = sign * rows.front().loss;
+  return sign * median(end) > first + kDiverged * std::fabs(first);
 }
 
 const Rule rule::baseline{.id = "baseline", .run = find_baseline};

@@ -19,14 +19,18 @@ bool all_losses_finite(const std::vector<double>& losses);
 /// counts.
 double skipped_share(std::span<const StepRow> rows, std::span<const StepRow> reference);
 
+/// Returns -1 for a run whose optimizer maximizes the loss, else 1. The functions below take it as
+/// `sign` and look at the losses times this number.
+double loss_sign(const RunInfo& info);
+
 /// Returns whether the loss (median of its last fifth) ends more than 2% below its start: the first
 /// loss or, up to a tenth above that, the median of the first fifth. A loss that was a hundred
 /// times as large on the way must end a tenth lower.
-bool has_learned(std::span<const StepRow> rows);
+bool has_learned(std::span<const StepRow> rows, double sign = 1.0);
 /// Returns whether the loss ends more than a tenth above the first one, was a hundred times as
 /// large, or ends NaN or infinite.
-bool has_risen(std::span<const StepRow> rows);
+bool has_risen(std::span<const StepRow> rows, double sign = 1.0);
 /// Returns whether the loss ends far above its start, or is not finite.
-bool has_diverged(std::span<const StepRow> rows);
+bool has_diverged(std::span<const StepRow> rows, double sign = 1.0);
 
 }  // namespace halfscope

@@ -17,10 +17,9 @@
 #include <string>
 #include <string_view>
 
+#include "analysis/rules/optimizer_facts.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
-#include "core/error.h"
-#include "core/lower/optimizer.h"
 
 namespace halfscope {
 namespace {
@@ -64,14 +63,8 @@ double clipping_factor(const LaneFacts& lane, const StepRow& row, Role role, std
 
 /// Returns beta1 of the run's Adam; nothing for other optimizers.
 std::optional<double> first_beta(const RunInfo& info) {
-  try {
-    const Optimizer optimizer = parse_optimizer(info.optimizer);
-    const bool adam =
-        optimizer.kind == Optimizer::Kind::adam || optimizer.kind == Optimizer::Kind::adamw;
-    return adam ? std::optional(optimizer.beta1) : std::nullopt;
-  } catch (const Error&) {  // of another program
-    return std::nullopt;
-  }
+  const std::optional<Optimizer> optimizer = recorded_optimizer(info);
+  return optimizer && is_adam(*optimizer) ? std::optional(optimizer->beta1) : std::nullopt;
 }
 
 void find_clip_before_unscale(const LaneFacts& lane, std::vector<Finding>& findings) {

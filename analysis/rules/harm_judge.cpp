@@ -60,6 +60,7 @@ class Judge {
       : lane_(lane),
         run_(lane.run()),
         reference_(reference_lane(run_, lane.lane())),
+        sign_(loss_sign(run_.info())),
         floor_(harm_floor(lane.info())),
         cap_(harm_cap(lane.info())) {}
 
@@ -298,7 +299,7 @@ class Judge {
     }
     if (static_cast<int64_t>(rows.size()) < kLeastSteps) return;
     // Where the reference learns nothing, it ends somewhere by chance. One that diverges is worse.
-    if (!has_learned(theirs) && !has_diverged(rows)) return;
+    if (!has_learned(theirs, sign_) && !has_diverged(rows, sign_)) return;
     const Deviation* twins = find(Of::training);
     const double spread = twins != nullptr ? twins->spread : std::nan("");
     const bool proven = !std::isnan(spread);
@@ -313,7 +314,8 @@ class Judge {
     const double usual = proven ? std::max(kLossFloor, kHarmFactor * spread)
                                 : std::max(kUnprovenGap, 2.0 * loss_scatter(theirs));
     const double tolerance = usual + calibration_gap(rows, theirs);
-    const double first = theirs.front().loss, target = end_loss(theirs), end = end_loss(rows);
+    const double first = sign_ * theirs.front().loss;
+    const double target = sign_ * end_loss(theirs), end = sign_ * end_loss(rows);
     const bool stalled =
         end > first - 0.05 * std::fabs(first) && target < first - 0.2 * std::fabs(first);
     if (gap > tolerance) {
@@ -322,8 +324,9 @@ class Judge {
            .tolerance = tolerance,
            .severe = stalled || gap >= kSevereLoss,
            .unproven = !proven,
-           .text = stalled ? fmt::format("its loss stays at {}, while float32's falls to {}",
-                                         short_number(end), short_number(target))
+           .text = stalled ? fmt::format("its loss stays at {}, while float32's {} to {}",
+                                         short_number(sign_ * end), sign_ > 0.0 ? "falls" : "rises",
+                                         short_number(sign_ * target))
                            : fmt::format("its loss over the last fifth of the steps {}",
                                          difference_text(gap, tolerance))});
     } else if (!proven && gap > kLossFloor) {
@@ -350,7 +353,7 @@ class Judge {
     const bool is_short = static_cast<int64_t>(theirs.size()) < kLeastSteps;
     const bool searches = skipped > 0.0 && is_short;
     // The way of a reference that only gets worse is no measure.
-    const bool astray = !is_short && has_risen(theirs);
+    const bool astray = !is_short && has_risen(theirs, sign_);
     for (const Deviation& each : deviations()) {
       if (each.of == Of::buffer) {
         if (each.broken == 0) continue;
@@ -483,7 +486,7 @@ class Judge {
     if (!std::isfinite(own.accuracy) || !std::isfinite(other.accuracy)) return;
     const std::span<const StepRow> theirs = run_.steps(reference_);
     const bool trained = !lane_.inference() && static_cast<int64_t>(theirs.size()) >= kLeastSteps;
-    if (trained && !has_learned(theirs)) return;  // what it can do, it can by chance
+    if (trained && !has_learned(theirs, sign_)) return;  // what it can do, it can by chance
     const double samples = static_cast<double>(std::max<int64_t>(run_.info().test_samples, 1));
     const double p = std::clamp(other.accuracy, 0.5 / samples, 1.0 - 0.5 / samples);
     const double chance = kChance * std::sqrt(2.0 * p * (1.0 - p) / samples);
@@ -548,7 +551,7 @@ class Judge {
       return fmt::format("{} {} too few. Train at least {}.", counted(steps, "step"),
                          steps == 1 ? "is" : "are", kFewSteps);
     }
-    if (!has_learned(theirs)) {
+    if (!has_learned(theirs, sign_)) {
       return fmt::format(
           "{} itself did not learn: its loss went from {} to {}. Fix that before comparing "
           "formats.",
@@ -560,6 +563,7 @@ class Judge {
   const LaneFacts& lane_;
   const RunView& run_;
   int reference_;
+  double sign_;  ///< see loss_sign()
   double floor_, cap_;
   bool twins_part_ = false;
   double noisy_gap_ = 0.0;  ///< of the losses at the end, where the reference's jump about

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "core/error.h"
+
 namespace halfscope {
 namespace {
 
@@ -51,6 +53,14 @@ bool is_negligible_weight(const LaneFacts& lane, const SiteInfo& site) {
 }
 
 }  // namespace
+
+std::optional<Optimizer> recorded_optimizer(const RunInfo& info) {
+  try {
+    return parse_optimizer(info.optimizer);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
 
 bool divides_steps(const SiteInfo& state) {
   return state.role == Role::state && state.phase == Phase::update &&

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Facts about the optimizer of a lane: which state divides its steps, and which gradients cannot
-// move anything.
+// Facts about the optimizer of a lane: its settings, which state divides its steps, and which
+// gradients cannot move anything.
 #pragma once
 
+#include <optional>
+
 #include "analysis/rules/lane_facts.h"
+#include "core/lower/optimizer.h"
 #include "core/numeric/statistics/rates.h"
 
 namespace halfscope {
+
+/// Returns the optimizer of a run, or nothing if another program trained it.
+std::optional<Optimizer> recorded_optimizer(const RunInfo& info);
 
 /// Returns whether steps are divided by the square root of this state: v of Adam, the mean square
 /// of RMSprop, and the squares that are added to them. Too small a value makes the step too large.

@@ -188,8 +188,8 @@ std::vector<Setting> network_rows() {
       {"--model", kPlanNetwork | kOfTfGraph, kNetwork, "Network to plan: " + known,
        text("NAME", &Settings::model), Kept::nothing, networks},
       {"--loss", kTrain | kCost | kPlanNodes | kOfBuiltIn | kOfFiles, kNetwork,
-       "Loss: cross-entropy, mse, bce or detection, each with [:OUTPUT,smoothing=S,axis=N,"
-       "ignore=L,logits]; or an output that is the loss [built-in networks have one]",
+       "Loss: cross-entropy, mse, bce or detection, each with [:OUTPUT,smoothing=S,"
+       "weights=W/W...,axis=N, ignore=L,logits]; or an output [built-in: own loss]",
        text("LOSS", &Settings::loss), Kept::settings,
        Offer{.words = {"cross-entropy", "mse", "bce", "detection"}}},
       {"--running-variance", kTrain, kNetwork,
@@ -306,7 +306,7 @@ std::vector<Setting> training_rows() {
       {"--lr", kTrain | kPlanTraining, group::kCommon,
        "Learning rate [0.1 for sgd, 0.01 for rmsprop, 0.001 for adam and adamw]", learning_rate(),
        Kept::file},
-      {"--param-group", kTrain, kTraining, "Rate or weight decay of some weights (repeatable)",
+      {"--param-group", kTrain, kTraining, "Optimizer options of some weights (repeatable)",
        parameter_groups(), Kept::settings},
       {"--schedule", kTrain | kPlanTraining, kTraining, "Rate schedule (see `help optimizers`)",
        parsed("S", &Settings::schedule, parse_schedule, schedule_text), Kept::settings,

@@ -186,17 +186,16 @@ std::string optimizers_text() {
   std::vector<std::vector<std::string>> rows{{"optimizer", "lr", "other options"}};
   for (const char* name : {"sgd", "adam", "adamw", "rmsprop"}) {
     const Optimizer optimizer = parse_optimizer(name);
-    const bool adam =
-        optimizer.kind == Optimizer::Kind::adam || optimizer.kind == Optimizer::Kind::adamw;
     std::string options;
-    if (adam) {
+    if (is_adam(optimizer)) {
       options = fmt::format("beta1={}, beta2={}, eps={}, ", optimizer.beta1, optimizer.beta2,
                             optimizer.eps);
     } else if (optimizer.kind == Optimizer::Kind::rmsprop) {
       options = fmt::format("alpha={}, momentum={}, eps={}, ", optimizer.alpha, optimizer.momentum,
                             optimizer.eps);
     } else {
-      options = fmt::format("momentum={}, nesterov={}, ", optimizer.momentum, optimizer.nesterov);
+      options = fmt::format("momentum={}, dampening={}, nesterov={}, ", optimizer.momentum,
+                            optimizer.dampening, optimizer.nesterov);
     }
     rows.push_back({name, shortest(optimizer.learning_rate),
                     options + fmt::format("weight_decay={}", optimizer.weight_decay)});
@@ -205,8 +204,11 @@ std::string optimizers_text() {
          "Optimizers and their defaults (--optimizer):\n" +
          table_of(rows) +
          "With amsgrad=true, adam and adamw divide by the largest second moment so far.\n"
+         "With centered=true, rmsprop divides by the standard deviation of gradients.\n"
+         "Dampening is the share of a gradient that sgd leaves out of its momentum, except\n"
+         "in the first step. With maximize=true, every optimizer maximizes the loss.\n"
          "\nSettings of some weights (--param-group, repeatable; the first match applies):\n"
-         "  GLOB:lr=X,weight_decay=X     other values for weights whose name matches\n"
+         "  GLOB:OPTION=VALUE,...        other options for weights whose name matches\n"
          "\nLearning-rate schedules (--schedule):\n"
          "  constant                     the same rate in every step\n"
          "  step:every=N,gamma=0.1       times gamma every N steps\n"
@@ -224,7 +226,7 @@ std::string optimizers_text() {
          "Examples:\n"
          "  halfscope train --optimizer sgd:momentum=0.9,nesterov=true,weight_decay=1e-4\n"
          "  halfscope train --optimizer adamw --lr 3e-4\n"
-         "  halfscope train --optimizer adamw --param-group '*.bias:weight_decay=0'\n"
+         "  halfscope train --optimizer adam --param-group '*.bias:lr=0.01,beta2=0.99'\n"
          "  halfscope train --schedule cosine:warmup=20\n"
          "  halfscope train --schedule step:every=50,gamma=0.5\n"
          "  halfscope train --ema 0.999:format=bf16,compute=bf16\n";

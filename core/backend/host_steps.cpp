@@ -66,8 +66,9 @@ void HostSteps::apply(const StepDecision& decision, double sum_sq, bool measured
   if (decision.skipped) return;
   program_.write_scalar(executable_.inverse_scale, static_cast<double>(decision.inverse_scale));
   program_.write_scalar(executable_.clip, decision.clip);
-  program_.write_scalar(executable_.correction_1, decision.correction_1);
-  program_.write_scalar(executable_.correction_2, decision.correction_2);
+  for (const StepInput& each : executable_.step_scalars) {
+    program_.write_scalar(each.value, scalar_value(each.scalar, decision.next.updates));
+  }
   run(Entry::update, measured);
 }
 

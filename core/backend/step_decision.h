@@ -8,7 +8,6 @@
 
 #include "core/backend/loss_scaler.h"
 #include "core/host_device.h"
-#include "core/numeric/elementary/elementary.h"
 
 namespace halfscope {
 
@@ -16,7 +15,6 @@ namespace halfscope {
 struct StepRules {
   LossScalerConfig scaler;
   double clip_norm = 0.0;  ///< largest 2-norm of all unscaled gradients; 0: no clipping
-  double beta1 = 0.9, beta2 = 0.999;
   /// A mistake of user code: the norm is clipped before the gradients are unscaled.
   bool clips_scaled = false;
 };
@@ -24,7 +22,7 @@ struct StepRules {
 /// State that a lane carries from step to step besides its variables.
 struct StepState {
   LossScalerState scaler;
-  int64_t updates = 0;  ///< optimizer steps done so far, for Adam's bias correction
+  int64_t updates = 0;  ///< optimizer steps done so far, for scalar_value()
 };
 
 struct StepDecision {
@@ -32,7 +30,6 @@ struct StepDecision {
   // Inputs of the update, if there is one.
   float inverse_scale = 1.0f;  ///< see unscale_factor(): the scale itself for Keras 3
   double clip = 1.0;
-  double correction_1 = 1.0, correction_2 = 1.0;
   StepState next{};
 };
 
@@ -80,9 +77,6 @@ HS_HD inline StepDecision decide(const StepState& state, const StepRules& rules,
     const double factor = rules.clip_norm / (norm + kEpsilon);
     decision.clip = factor < 1.0 ? factor : 1.0;
   }
-  const double t = static_cast<double>(decision.next.updates);
-  decision.correction_1 = 1.0 - elementary::pow(rules.beta1, t);
-  decision.correction_2 = 1.0 - elementary::pow(rules.beta2, t);
   return decision;
 }
 

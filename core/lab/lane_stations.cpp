@@ -488,9 +488,9 @@ class LaneStations : public LaneReader {
                                       old_v));
     const double rate = wide(static_cast<float>(scalar(exe.learning_rate)));
     const float step_size =
-        static_cast<float>(rate / wide(static_cast<float>(scalar(exe.correction_1))));
+        static_cast<float>(rate / wide(static_cast<float>(scalar(node.inputs[4]))));
     const float root_2 =
-        static_cast<float>(std::sqrt(wide(static_cast<float>(scalar(exe.correction_2)))));
+        static_cast<float>(std::sqrt(wide(static_cast<float>(scalar(node.inputs[5])))));
     const float eps = static_cast<float>(attribute(node, "eps", 0.0));
     const float denominator = std::sqrt(v) / root_2 + eps;
     const float amount = -(step_size * (m / denominator));

@@ -461,11 +461,8 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
   out.inverse_scale = graph.add_input("inverse_scale", {});
   out.learning_rate = graph.add_input("learning_rate", {});
   out.clip = graph.add_input("clip", {});
-  out.correction_1 = graph.add_input("correction_1", {});
-  out.correction_2 = graph.add_input("correction_2", {});
   out.keep_sum = graph.add_input("keep_sum", {});
-  const UpdateScalars scalars{out.inverse_scale, out.clip, out.learning_rate, out.correction_1,
-                              out.correction_2};
+  const UpdateScalars scalars{out.inverse_scale, out.clip, out.learning_rate};
   add_rank_inputs(out, plan, spec);
   std::vector<ValueId> grad_targets{out.loss}, sum_targets, step_gradients, rank_gradients;
   if (classifies) grad_targets.push_back(out.accuracy);

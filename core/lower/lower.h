@@ -29,6 +29,7 @@
 
 #include "core/graph/model.h"
 #include "core/lower/optimizer.h"
+#include "core/lower/step_scalar.h"
 #include "core/lower/weight_average.h"
 #include "core/numeric/sums/reduction.h"
 #include "core/plan/plan.h"
@@ -78,6 +79,12 @@ struct GroupRate {
   ValueId value = kNone;  ///< written by the caller, as Executable::learning_rate
 };
 
+/// A scalar that the caller writes before each update.
+struct StepInput {
+  StepScalar scalar;
+  ValueId value = kNone;
+};
+
 /// One variable's gradients on all ranks, and their reduction.
 struct ReducedGradient {
   std::string variable;   ///< its path
@@ -117,8 +124,8 @@ struct Executable {
   ValueId clip = kNone;  ///< factor on unscaled gradients, 1 without clipping
   /// The largest norm, where the graph itself computes that factor in a format of the plan.
   ValueId clip_limit = kNone;
-  ValueId correction_1 = kNone, correction_2 = kNone;  ///< Adam's 1 - beta^t
-  ValueId keep_sum = kNone;  ///< 0 for the first micro-batch of a step, otherwise 1
+  std::vector<StepInput> step_scalars;  ///< each once
+  ValueId keep_sum = kNone;             ///< 0 for the first micro-batch of a step, otherwise 1
   // Several ranks: the one that computes, and those whose gradients are summed (one flag per rank).
   ValueId rank = kNone, rank_takes_part = kNone;
   // Read by the caller; accuracies are missing if there are no logits.

@@ -16,8 +16,7 @@
 namespace halfscope {
 namespace {
 
-double parse_number(std::string_view text, std::string_view what,
-                    const std::string& setting = "optimizer") {
+double parse_number(std::string_view text, std::string_view what, const std::string& setting) {
   double value = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= 0.0) ||
@@ -28,24 +27,72 @@ double parse_number(std::string_view text, std::string_view what,
   return value;
 }
 
-struct Option {
-  const char* key;
-  double Optimizer::*field;
-  double below;  ///< the value must be smaller
-};
-
-struct Switch {
-  const char* key;
-  bool Optimizer::*field;
-};
-
-constexpr const char* kDecay = "weight_decay";
-
-bool parse_switch(std::string_view text, std::string_view what) {
+bool parse_switch(std::string_view text, std::string_view what, const std::string& setting) {
   if (text == "true" || text == "1") return true;
   if (text == "false" || text == "0") return false;
-  throw usage_error("optimizer: " + std::string(what) + "=" + std::string(text) +
+  throw usage_error(setting + ": " + std::string(what) + "=" + std::string(text) +
                     " is neither true nor false");
+}
+
+constexpr const char* kRate = "lr";
+
+/// A number or a switch.
+struct Option {
+  const char* key;
+  double Optimizer::*number = nullptr;
+  double below = std::numeric_limits<double>::infinity();  ///< the number must be smaller
+  bool Optimizer::*toggle = nullptr;
+
+  /// Switches are 0 and 1.
+  double of(const Optimizer& optimizer) const {
+    return toggle != nullptr ? (optimizer.*toggle ? 1.0 : 0.0) : optimizer.*number;
+  }
+  void set(Optimizer& optimizer, double value) const {
+    if (toggle != nullptr) {
+      optimizer.*toggle = value != 0.0;
+    } else {
+      optimizer.*number = value;
+    }
+  }
+  double parse(std::string_view text, const std::string& setting) const {
+    if (toggle != nullptr) return parse_switch(text, key, setting) ? 1.0 : 0.0;
+    return parse_number(text, key, setting);
+  }
+  std::string text(double value) const {
+    if (toggle == nullptr) return std::string(key) + "=" + number_text(value);
+    return std::string(key) + (value != 0.0 ? "=true" : "=false");
+  }
+};
+
+/// Every option of any optimizer, in the order in which they are printed.
+constexpr Option kOptions[] = {
+    {kRate, &Optimizer::learning_rate},
+    {"beta1", &Optimizer::beta1, 1.0},
+    {"beta2", &Optimizer::beta2, 1.0},
+    {"alpha", &Optimizer::alpha, 1.0},
+    {"momentum", &Optimizer::momentum, 1.0},
+    {"dampening", &Optimizer::dampening},
+    {"eps", &Optimizer::eps},
+    {"weight_decay", &Optimizer::weight_decay},
+    {.key = "nesterov", .toggle = &Optimizer::nesterov},
+    {.key = "amsgrad", .toggle = &Optimizer::amsgrad},
+    {.key = "centered", .toggle = &Optimizer::centered},
+    {.key = "maximize", .toggle = &Optimizer::maximize},
+};
+
+std::vector<Option> options_named(std::initializer_list<std::string_view> keys) {
+  std::vector<Option> options;
+  for (const Option& each : kOptions) {
+    if (std::find(keys.begin(), keys.end(), each.key) != keys.end()) options.push_back(each);
+  }
+  return options;
+}
+
+/// Returns the option with this key, or null.
+const Option* find_option(std::span<const Option> options, std::string_view key) {
+  const auto found = std::find_if(options.begin(), options.end(),
+                                  [&](const Option& each) { return key == each.key; });
+  return found != options.end() ? &*found : nullptr;
 }
 
 struct Kind {
@@ -54,26 +101,27 @@ struct Kind {
   double learning_rate;  ///< the default
   double weight_decay;
   std::vector<Option> options;
-  std::vector<Switch> switches{};
 };
 
-/// Returns every optimizer with its options, in the order in which they are printed.
 const std::vector<Kind>& kinds() {
-  constexpr double kAny = std::numeric_limits<double>::infinity();
-  static const Option momentum{"momentum", &Optimizer::momentum, 1.0};
-  static const Option beta1{"beta1", &Optimizer::beta1, 1.0},
-      beta2{"beta2", &Optimizer::beta2, 1.0};
-  static const Option eps{"eps", &Optimizer::eps, kAny}, alpha{"alpha", &Optimizer::alpha, 1.0};
-  static const Option decay{kDecay, &Optimizer::weight_decay, kAny};
-  static const Switch nesterov{"nesterov", &Optimizer::nesterov},
-      amsgrad{"amsgrad", &Optimizer::amsgrad};
+  static const std::vector<Option> sgd =
+      options_named({kRate, "momentum", "dampening", "weight_decay", "nesterov", "maximize"});
+  static const std::vector<Option> adam =
+      options_named({kRate, "beta1", "beta2", "eps", "weight_decay", "amsgrad", "maximize"});
+  static const std::vector<Option> rmsprop =
+      options_named({kRate, "alpha", "momentum", "eps", "weight_decay", "centered", "maximize"});
   static const std::vector<Kind> all{
-      {Optimizer::Kind::sgd, "sgd", 0.1, 0.0, {momentum, decay}, {nesterov}},
-      {Optimizer::Kind::adam, "adam", 0.001, 0.0, {beta1, beta2, eps, decay}, {amsgrad}},
-      {Optimizer::Kind::adamw, "adamw", 0.001, 0.01, {beta1, beta2, eps, decay}, {amsgrad}},
-      {Optimizer::Kind::rmsprop, "rmsprop", 0.01, 0.0, {alpha, momentum, eps, decay}},
+      {Optimizer::Kind::sgd, "sgd", 0.1, 0.0, sgd},
+      {Optimizer::Kind::adam, "adam", 0.001, 0.0, adam},
+      {Optimizer::Kind::adamw, "adamw", 0.001, 0.01, adam},
+      {Optimizer::Kind::rmsprop, "rmsprop", 0.01, 0.0, rmsprop},
   };
   return all;
+}
+
+const Kind& kind_of(const Optimizer& optimizer) {
+  return *std::find_if(kinds().begin(), kinds().end(),
+                       [&](const Kind& each) { return each.kind == optimizer.kind; });
 }
 
 Optimizer defaults_of(const Kind& kind) {
@@ -85,17 +133,32 @@ Optimizer defaults_of(const Kind& kind) {
 }
 
 std::string known_options(const Kind& kind) {
-  std::string text = std::string(kind.name) + " has the options lr";
+  std::string text;
   for (const Option& option : kind.options) {
-    text += std::string(", ") + option.key + (std::isfinite(option.below) ? " (below 1)" : "");
+    text += std::string(text.empty() ? "" : ", ") + option.key +
+            (std::isfinite(option.below) ? " (below 1)" : "");
   }
-  for (const Switch& each : kind.switches) text += std::string(", ") + each.key;
-  return text;
+  return std::string(kind.name) + " has the options " + text;
+}
+
+void check_momentum(const Optimizer& optimizer, const std::string& setting) {
+  if (!optimizer.nesterov || optimizer.momentum != 0.0) return;
+  throw usage_error(setting + ": nesterov needs a momentum",
+                    "write, for example, sgd:momentum=0.9,nesterov=true");
+}
+
+std::string group_setting(const ParameterGroup& group) {
+  return "parameter group '" + group.glob + "'";
 }
 
 }  // namespace
 
+bool is_adam(const Optimizer& optimizer) {
+  return optimizer.kind == Optimizer::Kind::adam || optimizer.kind == Optimizer::Kind::adamw;
+}
+
 Optimizer parse_optimizer(std::string_view text) {
+  const std::string what = "optimizer";
   const size_t colon = text.find(':');
   const std::string name(text.substr(0, colon));
   const auto kind =
@@ -107,45 +170,35 @@ Optimizer parse_optimizer(std::string_view text) {
                       did_you_mean(name, names, "optimizers: " + comma_list(names)));
   }
   Optimizer optimizer = defaults_of(*kind);
-  for (const auto& [key, number, item] : key_values(text, "optimizer", known_options(*kind))) {
-    const auto is_key = [&k = key](const auto& each) { return k == each.key; };
-    const auto toggle = std::find_if(kind->switches.begin(), kind->switches.end(), is_key);
-    if (toggle != kind->switches.end()) {
-      optimizer.*(toggle->field) = parse_switch(number, key);
-      continue;
-    }
-    const double value = parse_number(number, key);
-    if (key == "lr") {
-      optimizer.learning_rate = value;
-      continue;
-    }
-    const auto option = std::find_if(kind->options.begin(), kind->options.end(), is_key);
-    if (option == kind->options.end() || value >= option->below) {
+  for (const auto& [key, value, item] : key_values(text, what, known_options(*kind))) {
+    const Option* const option = find_option(kind->options, key);
+    const double number = option != nullptr ? option->parse(value, what) : 0.0;
+    if (option == nullptr || number >= option->below) {
       throw usage_error("optimizer: " + item + " is not valid for " + name, known_options(*kind));
     }
-    optimizer.*(option->field) = value;
+    option->set(optimizer, number);
   }
-  if (optimizer.nesterov && optimizer.momentum == 0.0) {
-    throw usage_error("optimizer: nesterov needs a momentum",
-                      "write, for example, sgd:momentum=0.9,nesterov=true");
-  }
+  check_momentum(optimizer, what);
   return optimizer;
 }
 
 std::string optimizer_text(const Optimizer& optimizer) {
-  const auto kind = std::find_if(kinds().begin(), kinds().end(),
-                                 [&](const Kind& each) { return each.kind == optimizer.kind; });
-  const Optimizer defaults = defaults_of(*kind);
-  std::string text = std::string(kind->name) + ":lr=" + number_text(optimizer.learning_rate);
-  for (const Option& option : kind->options) {
-    const double value = optimizer.*(option.field);
-    if (value != defaults.*(option.field))
-      text += "," + std::string(option.key) + "=" + number_text(value);
-  }
-  for (const Switch& each : kind->switches) {
-    if (optimizer.*(each.field)) text += std::string(",") + each.key + "=true";
+  const Kind& kind = kind_of(optimizer);
+  const Optimizer defaults = defaults_of(kind);
+  std::string text = kind.name;
+  char separator = ':';
+  for (const Option& option : kind.options) {
+    const double value = option.of(optimizer);
+    if (option.key != std::string_view(kRate) && value == option.of(defaults)) continue;
+    text += separator + option.text(value);
+    separator = ',';
   }
   return text;
+}
+
+bool ParameterGroup::sets(std::string_view key) const {
+  return std::any_of(options.begin(), options.end(),
+                     [&](const auto& option) { return option.first == key; });
 }
 
 ParameterGroup parse_parameter_group(std::string_view text) {
@@ -155,32 +208,34 @@ ParameterGroup parse_parameter_group(std::string_view text) {
     throw usage_error("parameter group '" + std::string(text) + "' is not GLOB:OPTION=VALUE",
                       example);
   }
-  ParameterGroup group{.glob = std::string(text.substr(0, colon))};
-  const std::string what = "parameter group '" + group.glob + "'";
-  const std::vector<std::string> known{"lr", kDecay};
-  for (const auto& [key, number, item] : key_values(text.substr(colon), what, example)) {
-    if (key != "lr" && key != kDecay) {
+  ParameterGroup group{.glob = std::string(text.substr(0, colon)), .options = {}};
+  const std::string what = group_setting(group);
+  std::vector<std::string> known;
+  for (const Option& each : kOptions) known.emplace_back(each.key);
+  for (const auto& [key, value, item] : key_values(text.substr(colon), what, example)) {
+    const Option* const option = find_option(kOptions, key);
+    if (option == nullptr) {
       throw usage_error(what + " has no option '" + key + "'",
                         did_you_mean(key, known, "options: " + comma_list(known)));
     }
-    (key == "lr" ? group.learning_rate : group.weight_decay) = parse_number(number, key, what);
+    const double number = option->parse(value, what);
+    if (number >= option->below) throw usage_error(what + ": " + item + " is not below 1");
+    group.options.emplace_back(option->key, number);
   }
-  if (!group.learning_rate && !group.weight_decay) {
-    throw usage_error(what + " changes nothing", example);
-  }
+  if (group.options.empty()) throw usage_error(what + " changes nothing", example);
+  std::sort(group.options.begin(), group.options.end(), [](const auto& a, const auto& b) {
+    return find_option(kOptions, a.first) < find_option(kOptions, b.first);
+  });
   return group;
 }
 
 std::string parameter_group_text(const ParameterGroup& group) {
   std::string text = group.glob;
   char separator = ':';
-  const auto option = [&](const char* key, const std::optional<double>& value) {
-    if (!value) return;
-    text += separator + std::string(key) + "=" + number_text(*value);
+  for (const auto& [key, value] : group.options) {
+    text += separator + find_option(kOptions, key)->text(value);
     separator = ',';
-  };
-  option("lr", group.learning_rate);
-  option(kDecay, group.weight_decay);
+  }
   return text;
 }
 
@@ -195,10 +250,19 @@ const ParameterGroup* group_of(std::span<const ParameterGroup> groups, const Var
 Optimizer optimizer_of(const Optimizer& optimizer, std::span<const ParameterGroup> groups,
                        const Variable& variable) {
   Optimizer result = optimizer;
-  if (const ParameterGroup* const group = group_of(groups, variable)) {
-    result.learning_rate = group->learning_rate.value_or(result.learning_rate);
-    result.weight_decay = group->weight_decay.value_or(result.weight_decay);
+  const ParameterGroup* const group = group_of(groups, variable);
+  if (group == nullptr) return result;
+  const Kind& kind = kind_of(optimizer);
+  for (const auto& [key, value] : group->options) {
+    const Option* const option = find_option(kind.options, key);
+    if (option == nullptr) {
+      throw usage_error(group_setting(*group) + ": " + kind.name + " has no option '" + key + "'",
+                        known_options(kind))
+          .about({"param_group", "optimizer"});
+    }
+    option->set(result, value);
   }
+  check_momentum(result, group_setting(*group));
   return result;
 }
 
@@ -225,15 +289,18 @@ class UpdateBuilder {
     return graph_.variables().size() - 1;
   }
 
-  /// Adds a node whose outputs are the new values of states; returns them.
+  /// Adds a node whose outputs are the new values of states; returns them. The states are its last
+  /// inputs, apart from `more`.
   std::vector<ValueId> add_moved(const char* op, std::vector<ValueId> inputs,
                                  const std::vector<std::string>& whats,
-                                 const Attributes& attributes) {
+                                 const Attributes& attributes,
+                                 const std::vector<ValueId>& more = {}) {
     std::vector<size_t> states;
     for (const std::string& what : whats) {
       states.push_back(add_state(what));
       inputs.push_back(graph_.variables()[states.back()].value);
     }
+    inputs.insert(inputs.end(), more.begin(), more.end());
     const std::vector<ValueId> outputs = add(op, std::move(inputs), attributes);
     for (size_t i = 0; i < states.size(); ++i) {
       graph_.value(outputs[i]).format = storage_;
@@ -280,9 +347,10 @@ Update add_update(Graph& graph, size_t variable, ValueId gradient, const Optimiz
                   const UpdateScalars& scalars, const FloatFormat& storage) {
   UpdateBuilder b(graph, variable, gradient, scalars, storage);
   const bool decoupled = optimizer.kind == Optimizer::Kind::adamw;
-  const Attributes decay{{"weight_decay", decoupled ? 0.0 : optimizer.weight_decay}};
-  const auto decay_and = [&](std::initializer_list<Attributes::value_type> more) {
-    Attributes all = decay;
+  Attributes plain{{"weight_decay", decoupled ? 0.0 : optimizer.weight_decay}};
+  if (optimizer.maximize) plain["maximize"] = int64_t{1};
+  const auto plain_and = [&](std::initializer_list<Attributes::value_type> more) {
+    Attributes all = plain;
     all.insert(more);
     return all;
   };
@@ -290,19 +358,21 @@ Update add_update(Graph& graph, size_t variable, ValueId gradient, const Optimiz
     case Optimizer::Kind::sgd: {
       std::vector<ValueId> inputs = with(b.gradient(), {scalars.learning_rate});
       if (optimizer.momentum != 0.0) {
-        const Attributes attributes = decay_and({{"momentum", optimizer.momentum}});
-        inputs.push_back(b.add_moved("Momentum", b.gradient(), {"momentum"}, attributes)[0]);
+        const Attributes attributes = plain_and({{"momentum", optimizer.momentum}});
+        std::vector<ValueId> share;
+        if (optimizer.dampening != 0.0) share.push_back(scalars.share);
+        inputs.push_back(b.add_moved("Momentum", b.gradient(), {"momentum"}, attributes, share)[0]);
         // g' + momentum * v' is Momentum once more, of the momentum that has moved.
         if (optimizer.nesterov) {
           inputs.back() = b.add("Momentum", with(b.gradient(), {inputs.back()}), attributes)[0];
         }
       }
-      return b.finish("SgdUpdate", inputs, decay);
+      return b.finish("SgdUpdate", inputs, plain);
     }
     case Optimizer::Kind::adam:
     case Optimizer::Kind::adamw: {
       const Attributes moments =
-          decay_and({{"beta1", optimizer.beta1}, {"beta2", optimizer.beta2}});
+          plain_and({{"beta1", optimizer.beta1}, {"beta2", optimizer.beta2}});
       const std::vector<ValueId> moved =
           b.add_moved("AdamMoments", b.gradient(), {"adam_m", "adam_v"}, moments);
       const ValueId square =
@@ -314,9 +384,19 @@ Update add_update(Graph& graph, size_t variable, ValueId gradient, const Optimiz
           {{"eps", optimizer.eps}, {"decoupled_decay", decoupled ? optimizer.weight_decay : 0.0}});
     }
     case Optimizer::Kind::rmsprop: {
-      const Attributes average = decay_and({{"alpha", optimizer.alpha}});
-      const Attributes step = decay_and({{"eps", optimizer.eps}, {"momentum", optimizer.momentum}});
-      const ValueId square = b.add_moved("SquareAverage", b.gradient(), {"square_avg"}, average)[0];
+      const double alpha = optimizer.alpha;
+      const Attributes step = plain_and({{"eps", optimizer.eps}, {"momentum", optimizer.momentum}});
+      ValueId square = kNone;
+      if (optimizer.centered) {
+        const std::vector<ValueId> moved =
+            b.add_moved("AdamMoments", b.gradient(), {"grad_avg", "square_avg"},
+                        plain_and({{"beta1", alpha}, {"beta2", alpha}}));
+        const ValueId of_mean = b.add("Mul", {moved[0], moved[0]}, {})[0];
+        square = b.add("Sub", {moved[1], of_mean}, {})[0];
+      } else {
+        square = b.add_moved("SquareAverage", b.gradient(), {"square_avg"},
+                             plain_and({{"alpha", alpha}}))[0];
+      }
       std::vector<ValueId> inputs = with(b.gradient(), {scalars.learning_rate, square});
       if (optimizer.momentum != 0.0) {
         inputs.push_back(

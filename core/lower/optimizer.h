@@ -3,7 +3,6 @@
 // variables they need (core/ops/training.cpp has the formulas).
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,15 +18,20 @@ struct Optimizer {
   Kind kind = Kind::sgd;
   double learning_rate = 0.1;
   double momentum = 0.0;              ///< sgd, rmsprop
+  double dampening = 0.0;             ///< sgd: this share of a gradient does not enter the momentum
   bool nesterov = false;              ///< sgd: the gradient plus momentum times the new momentum
   double weight_decay = 0.0;          ///< L2, added to the gradient; adamw applies it separately
   double beta1 = 0.9, beta2 = 0.999;  ///< adam, adamw
   bool amsgrad = false;               ///< adam, adamw: divides by the largest second moment so far
   double eps = 1e-8;                  ///< adam, adamw, rmsprop
   double alpha = 0.99;                ///< rmsprop
+  bool centered = false;              ///< rmsprop: divides by the deviation of gradients
+  bool maximize = false;              ///< moves along the gradient, not against it
 
   friend bool operator==(const Optimizer&, const Optimizer&) = default;
 };
+
+bool is_adam(const Optimizer& optimizer);  ///< also AdamW
 
 /// Parses "sgd", "adam", "adamw" or "rmsprop", with options after a colon:
 /// "sgd:lr=0.05,momentum=0.9,nesterov=true". The defaults are PyTorch's, except sgd's learning
@@ -40,26 +44,33 @@ std::string optimizer_text(const Optimizer& optimizer);
 /// Settings of some variables that differ from the optimizer's (PyTorch's parameter groups).
 struct ParameterGroup {
   std::string glob;  ///< matches paths of variables, or their names in the imported file
-  std::optional<double> learning_rate{}, weight_decay{};
+  /// Names of options as parse_optimizer() reads them, with their values; switches are 0 and 1.
+  std::vector<std::pair<std::string, double>> options;
+
+  /// Returns whether the group has its own value of an option.
+  bool sets(std::string_view key) const;
 
   friend bool operator==(const ParameterGroup&, const ParameterGroup&) = default;
 };
 
-/// Parses "*.bias:weight_decay=0" or "head.*:lr=0.01,weight_decay=0". The glob ends at the last
-/// colon. Throws Error (usage).
+/// Parses "*.bias:weight_decay=0" or "head.*:lr=0.01,beta2=0.99", with options of any optimizer.
+/// The glob ends at the last colon. Throws Error (usage).
 ParameterGroup parse_parameter_group(std::string_view text);
 /// Returns the text that parse_parameter_group() reads.
 std::string parameter_group_text(const ParameterGroup& group);
 
 /// Returns the first group that the variable belongs to, or null.
 const ParameterGroup* group_of(std::span<const ParameterGroup> groups, const Variable& variable);
-/// Returns the optimizer with the settings of the variable's group.
+/// Returns the optimizer with the settings of the variable's group. Throws Error (usage) if the
+/// group has options that the optimizer lacks.
 Optimizer optimizer_of(const Optimizer& optimizer, std::span<const ParameterGroup> groups,
                        const Variable& variable);
 
 /// Scalars that the caller writes before each update.
 struct UpdateScalars {
-  ValueId inverse_scale, clip, learning_rate, correction_1, correction_2;
+  ValueId inverse_scale = kNone, clip = kNone, learning_rate = kNone;
+  ValueId correction_1 = kNone, correction_2 = kNone;  ///< only Adam reads them
+  ValueId share = kNone;                               ///< only SGD with dampening reads it
 };
 
 struct Update {

@@ -158,11 +158,17 @@ Update add_rounded_update(Graph& graph, size_t variable, ValueId gradient,
     b.set_unscaled(g);
     if (clips) g = round("Mul", {g, scalars.clip});
   }
+  if (optimizer.maximize) g = round("Neg", {g});
   const bool decoupled = optimizer.kind == Optimizer::Kind::adamw;
   if (optimizer.weight_decay != 0.0 && !decoupled) {
     g = round("Add", {g, round.times(w, optimizer.weight_decay)});
   }
-  // (1 - share) * g^2 + share * the previous value
+  // (1 - share) * g + share * the previous value
+  const auto move_mean = [&](const char* what, double share) {
+    const ValueId state = b.add_state(what), kept = round.times(state, share);
+    return b.move(state, what, kept, round.times(g, 1.0 - share));
+  };
+  // The same for g^2
   const auto move_square = [&](const char* what, double share) {
     const ValueId state = b.add_state(what);
     const ValueId square = round("Mul", {g, g});
@@ -176,7 +182,10 @@ Update add_rounded_update(Graph& graph, size_t variable, ValueId gradient,
   };
   switch (optimizer.kind) {
     case Optimizer::Kind::sgd: {
-      ValueId direction = optimizer.momentum != 0.0 ? move_momentum(g) : g;
+      ValueId direction = g;
+      if (optimizer.momentum != 0.0) {
+        direction = move_momentum(scalars.share != kNone ? round("Mul", {g, scalars.share}) : g);
+      }
       if (optimizer.nesterov) {
         direction = round("Add", {g, round.times(direction, optimizer.momentum)});
       }
@@ -192,8 +201,7 @@ Update add_rounded_update(Graph& graph, size_t variable, ValueId gradient,
         b.decay(shrunk);
         w = shrunk[0];
       }
-      const ValueId m = b.add_state("adam_m"), kept_m = round.times(m, optimizer.beta1);
-      const ValueId next_m = b.move(m, "adam_m", kept_m, round.times(g, 1.0 - optimizer.beta1));
+      const ValueId next_m = move_mean("adam_m", optimizer.beta1);
       ValueId next_v = move_square("adam_v", optimizer.beta2);
       if (optimizer.amsgrad) {
         const ValueId largest = b.add_state("adam_v_max");
@@ -207,7 +215,11 @@ Update add_rounded_update(Graph& graph, size_t variable, ValueId gradient,
       return b.finish(w, round("Mul", {round("Div", {next_m, divisor}), step_size}));
     }
     case Optimizer::Kind::rmsprop: {
-      const ValueId square = move_square("square_avg", optimizer.alpha);
+      ValueId square = move_square("square_avg", optimizer.alpha);
+      if (optimizer.centered) {
+        const ValueId mean = move_mean("grad_avg", optimizer.alpha);
+        square = round("Sub", {square, round("Mul", {mean, mean})});
+      }
       const ValueId divisor = round(
           "Add", {round("Sqrt", {square}), graph.add_constant(static_cast<float>(optimizer.eps))});
       ValueId direction = round("Div", {g, divisor});

@@ -20,6 +20,28 @@ ValueId rate_input(Executable& out, const Optimizer& base, const Optimizer& opti
   return out.group_rates.back().value;
 }
 
+/// Returns the input for a scalar, which all updates that read it share.
+ValueId step_input(Executable& out, const StepScalar& scalar) {
+  for (const StepInput& each : out.step_scalars) {
+    if (each.scalar == scalar) return each.value;
+  }
+  const std::string name = "step_scalar_" + std::to_string(out.step_scalars.size() + 1);
+  out.step_scalars.push_back({scalar, out.graph.add_input(name, {})});
+  return out.step_scalars.back().value;
+}
+
+/// Sets the scalars that the update of a variable by `optimizer` reads.
+void set_scalars(Executable& out, const Optimizer& base, const Optimizer& optimizer,
+                 UpdateScalars& used) {
+  used.learning_rate = rate_input(out, base, optimizer);
+  if (is_adam(optimizer)) {
+    used.correction_1 = step_input(out, {StepScalar::Kind::correction, optimizer.beta1});
+    used.correction_2 = step_input(out, {StepScalar::Kind::correction, optimizer.beta2});
+  }
+  const bool dampens = optimizer.momentum != 0.0 && optimizer.dampening != 0.0;
+  used.share = dampens ? step_input(out, {StepScalar::Kind::share, optimizer.dampening}) : kNone;
+}
+
 }  // namespace
 
 void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec, UpdateScalars used,
@@ -47,7 +69,7 @@ void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec, Upda
     const FloatFormat stored = graph.value(variable.value).format;
     const FloatFormat state = plan.state.value_or(spec.state_format.value_or(stored));
     const Optimizer optimizer = optimizer_of(spec.optimizer, spec.groups, variable);
-    used.learning_rate = rate_input(out, spec.optimizer, optimizer);
+    set_scalars(out, spec.optimizer, optimizer, used);
     const Update update = plan.update_compute == kFp32
                               ? add_update(graph, trained[i], gradients[i], optimizer, used, state)
                               : add_rounded_update(graph, trained[i], gradients[i], optimizer, used,

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
+#include "core/models/class_losses.h"
 #include "core/models/detection_loss.h"
 #include "core/near_miss.h"
 #include "core/ops/softmax.h"
@@ -58,6 +60,20 @@ void read_ignored(LossSpec& spec, std::string_view text, std::string_view number
   spec.ignored = *label;
 }
 
+void read_weights(LossSpec& spec, std::string_view text, std::string_view numbers) {
+  for (std::string_view rest = numbers;;) {
+    const size_t slash = rest.find('/');
+    const std::string_view number = rest.substr(0, slash);
+    const auto weight = number_in<float>(number);
+    if (!weight || !(*weight >= 0.0f && std::isfinite(*weight))) {
+      throw bad_option(text, number, "a weight from 0", "cross-entropy,weights=0.5/1/2");
+    }
+    spec.class_weights.push_back(*weight);
+    if (slash == rest.npos) return;
+    rest = rest.substr(slash + 1);
+  }
+}
+
 void read_scores(LossSpec& spec, std::string_view, std::string_view) { spec.scores = true; }
 
 /// An option at the end of a loss: ",NAME" or ",NAME=NUMBER".
@@ -67,6 +83,7 @@ struct LossOption {
   bool takes_number = true, of_bce = false;
 };
 constexpr LossOption kOptions[] = {{"smoothing", read_smoothing},
+                                   {"weights", read_weights},
                                    {"axis", read_axis},
                                    {"ignore", read_ignored},
                                    {"logits", read_scores, false, true}};
@@ -110,34 +127,6 @@ void check_name_free(const Model& model, const std::string& name) {
                           "', a name that the loss needs",
                       "rename that input, or let the network compute the loss and name its output");
   }
-}
-
-/// Adds s times the mean over labelled rows and all classes of -log softmax to (1 - s) times the
-/// loss.
-void smooth_labels(Model& model, double smoothing) {
-  Graph& graph = model.graph;
-  const int64_t rows = graph.value(model.logits).shape[0];
-  const auto add = [&](const char* op, const char* name, std::vector<ValueId> inputs,
-                       Attributes attributes = {}) {
-    return graph.add1(op, std::string("loss/") + name, std::move(inputs), std::move(attributes));
-  };
-  const auto mean = [&](const char* name, ValueId x, std::vector<int64_t> axes, bool keeps) {
-    return add("ReduceMean", name, {x},
-               {{"axes", std::move(axes)}, {"keepdims", int64_t{keeps ? 1 : 0}}});
-  };
-  const ValueId logarithms = add("LogSoftmax", "log_softmax", {model.logits});
-  const ValueId each = mean("classes", logarithms, {1}, true);
-  const ValueId labelled =
-      add("GreaterOrEqual", "labelled", {model.labels, graph.add_index_constant({}, {0})});
-  const ValueId column = add("Reshape", "column", {labelled}, {{"shape", Shape{rows, 1}}});
-  const ValueId counted = add("Where", "counted", {column, each, kNone});
-  const ValueId ones = add("Where", "ones", {column, graph.add_constant(1.0f), kNone});
-  const ValueId uniform = add(
-      "Div", "uniform", {mean("rows", counted, {0, 1}, false), mean("share", ones, {0, 1}, false)});
-  const auto factor = [&](double value) { return graph.add_constant(static_cast<float>(value)); };
-  model.loss = add("Add", "smoothed",
-                   {add("Mul", "sharp", {model.loss, factor(1.0 - smoothing)}),
-                    add("Mul", "even", {uniform, factor(-smoothing)})});
 }
 
 /// Returns the dimension of scores of this shape that counts classes.
@@ -205,6 +194,13 @@ void add_cross_entropy(Model& model, const NamedValue& output, const LossSpec& s
   check_name_free(model, "labels");
   const int64_t classes = shape[static_cast<size_t>(axis)];
   const int64_t rows = element_count(shape) / std::max<int64_t>(classes, 1);
+  const auto weights = static_cast<int64_t>(spec.class_weights.size());
+  if (weights != 0 && weights != classes) {
+    throw usage_error("the loss has weights for " + std::to_string(weights) +
+                          " classes, but output '" + output.name + "' has " +
+                          std::to_string(classes),
+                      "write a weight for each class");
+  }
   model.labels = graph.add_input("labels", {rows}, ElementType::index);
   model.ignored_label = spec.ignored;
   model.first_loss_node = static_cast<NodeId>(graph.nodes().size());
@@ -218,9 +214,7 @@ void add_cross_entropy(Model& model, const NamedValue& output, const LossSpec& s
     scores = graph.add1("Reshape", "loss/rows", {scores}, {{"shape", Shape{rows, classes}}});
   }
   model.logits = scores;
-  model.loss = graph.add1("SoftmaxCrossEntropyLoss", spec.smoothing > 0.0 ? "loss/labels" : "loss",
-                          {scores, model.labels});
-  if (spec.smoothing > 0.0) smooth_labels(model, spec.smoothing);
+  add_class_losses(model, spec.smoothing, spec.class_weights);
 }
 
 /// Adds an input for targets of the output's shape, and begins the loss.

@@ -21,8 +21,9 @@ struct LossSpec {
     output          ///< an output of the graph is the loss
   };
   Kind kind = Kind::cross_entropy;
-  std::string output{};    ///< which one; by default the first
-  double smoothing = 0.0;  ///< of the labels, for cross_entropy
+  std::string output{};                ///< which one; by default the first
+  double smoothing = 0.0;              ///< of the labels, for cross_entropy
+  std::vector<float> class_weights{};  ///< one for each class, for cross_entropy; may be empty
   /// Dimension of the scores that counts classes, for cross_entropy; negative: from the last.
   std::optional<int64_t> axis{};
   int32_t ignored = kIgnoredLabel;  ///< label of rows that do not count, for cross_entropy
@@ -34,9 +35,9 @@ struct LossSpec {
 };
 
 /// Parses "cross-entropy", "mse", "bce" or "detection", each optionally with an output after a
-/// colon ("mse:reconstruction") and with options at the end: ",smoothing=0.1", ",axis=1",
-/// ",ignore=255" of cross-entropy and ",logits" of cross-entropy and bce; or the name of a scalar
-/// output that is the loss. Throws Error (usage).
+/// colon ("mse:reconstruction") and with options at the end: ",smoothing=0.1", ",weights=0.5/1/2",
+/// ",axis=1", ",ignore=255" of cross-entropy and ",logits" of cross-entropy and bce; or the name of
+/// a scalar output that is the loss. Throws Error (usage).
 LossSpec parse_loss(std::string_view text);
 
 /// Adds this loss to the model and switches batch normalizations whose running statistics are
@@ -45,9 +46,8 @@ LossSpec parse_loss(std::string_view text);
 ///   cross_entropy  output [n, c] with a new input "labels" [n]. With more dimensions, one of them
 ///                  counts classes and the others, in their order, make rows with a label each:
 ///                  `axis`, else the one that leaves the shape of the labels, else dimension 1, or
-///                  2 of three. If the output is a Softmax over it, its input is used With
-///                  smoothing s, (1 - s) times this plus s times the mean over all classes of -log
-///                  softmax, as PyTorch's label_smoothing (Szegedy et al. 2016)
+///                  2 of three. If the output is a Softmax over it, its input is used.
+///                  Smoothing and weights of classes: see add_class_losses()
 ///   mse            output of any shape with a new input "targets" of that shape
 ///   bce            the same; the mean of (1 - t) x - log(sigmoid(x)), as PyTorch's
 ///                  binary_cross_entropy_with_logits. If the output is a Sigmoid, its input is used

@@ -196,6 +196,7 @@ Comparator::Comparator(const Executable& lane, const Executable& other, int othe
   // Values written by the caller are not results: a loss scale differs by choice.
   std::set<ValueId> written{lane.loss_scale, lane.inverse_scale, lane.learning_rate, lane.clip};
   for (const GroupRate& each : lane.group_rates) written.insert(each.value);
+  for (const StepInput& each : lane.step_scalars) written.insert(each.value);
   for (size_t i = 0; i < lane.taps.size(); ++i) {
     const Tap& tap = lane.taps[i];
     const auto found = others.find(tap.site.name());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The part of a training step after the gradients. Arithmetic is fp32 inside, each operation
 // rounded to fp32; a state is rounded to its storage format before anything reads it, as where it
-// is kept in memory in that format. With g' = (g * inverse_scale) * clip, + weight_decay * w if
-// that is not zero and not decoupled:
+// is kept in memory in that format. With g' = (g * inverse_scale) * clip, negated with the
+// attribute maximize, + weight_decay * w if that is not zero and not decoupled:
 //
 // GradientNorm(g_1, ..., g_n): sum of squares over all elements, in double; it is finite exactly if
 //   every element is. Element i of a chunk of 4096 goes to partial i % 16, the partials are added
@@ -18,7 +18,9 @@
 //   the way is rounded to the result's format. Rows r with takes_part[r] = 0 count as zeros.
 //   With the attribute exchanged, the only row is the mean already, computed by several processes.
 // Assign(x): x
-// Momentum(w, g, inverse_scale, clip, v): momentum * v + g'
+// Momentum(w, g, inverse_scale, clip, v[, share]): momentum * v + share * g'; the share is 1
+// without
+//   dampening
 // SgdUpdate(w, g, inverse_scale, clip, learning_rate[, v']) -> w', update
 //   update = -(learning_rate * (v' or g')); w' = w + update     (torch.optim.SGD)
 //   Nesterov's momentum passes momentum * v' + g' as v'.
@@ -33,7 +35,9 @@
 // RmsMomentum(w, g, inverse_scale, clip, s', v): momentum * v + g' / (sqrt(s') + eps)
 // RmsUpdate(w, g, inverse_scale, clip, learning_rate, s'[, v']) -> w', update
 //   update = -learning_rate * (v' or g' / (sqrt(s') + eps)); w' = w + update
-//                                                         (torch.optim.RMSprop, not centered)
+//                                                         (torch.optim.RMSprop)
+//   If it is centered, s' is the average square minus the squared average, made by AdamMoments
+//   with b1 = b2 = alpha, Mul and Sub.
 // WeightAverage(e, w') -> e', update: a moving average of a weight, attributes decay d and lerp
 //   lerp: e' = e + (1 - d) (w' - e)      else: e' = d e + (1 - d) w'
 //   update = (1 - d) (w' - e). Each operation but the one that makes e' is rounded to the node's
@@ -116,7 +120,7 @@ const std::vector<OpDef>& training() {
        .infer = infer_same<1, 1, 1>,
        .autocast = Autocast::internal,
        .selects = true},
-      update_def("Momentum", infer_same<5, 5, 1>),
+      update_def("Momentum", infer_same<5, 6, 1>),
       update_def("SgdUpdate", infer_same<5, 6, 2>, true),
       update_def("AdamMoments", infer_same<6, 6, 2>),
       update_def("AdamUpdate", infer_same<6, 6, 2>, true),

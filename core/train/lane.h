@@ -71,8 +71,9 @@ struct Lane {
   // Training only.
   bool waits = true;     ///< launched work is done when the call returns
   int64_t launched = 0;  ///< steps that are open or not collected
-  double best_loss = std::numeric_limits<double>::infinity();  ///< of the evaluations
-  std::chrono::duration<double, std::milli> spent{};           ///< on launching the last step
+  double best_loss =
+      std::numeric_limits<double>::infinity();        ///< of evaluations; negated to maximize
+  std::chrono::duration<double, std::milli> spent{};  ///< on launching the last step
 
   std::vector<TensorStats> stats{};  ///< of the last batch, in inference
 };

@@ -116,8 +116,7 @@ void Trainer::keep_start(const NamedTensors& weights) {
 }
 
 void Trainer::make_queue(Lane& lane) const {
-  const StepRules rules{lane.config.scaler, config_.clip_norm, config_.optimizer.beta1,
-                        config_.optimizer.beta2, config_.clip_before_unscale};
+  const StepRules rules{lane.config.scaler, config_.clip_norm, config_.clip_before_unscale};
   const bool measures = config_.every > 0 && !lane.config.plan.double_precision;
   if (config_.exchange != nullptr) {
     lane.steps = std::make_unique<ProcessSteps>(*lane.program, lane.executable, rules,
@@ -364,8 +363,9 @@ bool Trainer::evaluate_all(int64_t step) {
     EvalRow row;
     if (!lanes_.guarded(i, step, [&](Lane& lane) { row = evaluate(lane, step); })) continue;
     if (sink_ != nullptr) sink_->eval(static_cast<int>(i), row);
-    better = better || row.loss < lanes_[i].best_loss;
-    if (row.loss < lanes_[i].best_loss) lanes_[i].best_loss = row.loss;
+    const double loss = config_.optimizer.maximize ? -row.loss : row.loss;
+    better = better || loss < lanes_[i].best_loss;
+    if (loss < lanes_[i].best_loss) lanes_[i].best_loss = loss;
   }
   return better;
 }

@@ -28,7 +28,11 @@ void Trainer::check_groups(const Executable& executable) const {
   for (const ParameterGroup& group : config_.groups) {
     const std::span<const ParameterGroup> alone(&group, 1);
     const auto belongs = [&](const Variable* each) { return group_of(alone, *each) != nullptr; };
-    if (std::any_of(trained.begin(), trained.end(), belongs)) continue;
+    const auto found = std::find_if(trained.begin(), trained.end(), belongs);
+    if (found != trained.end()) {
+      optimizer_of(config_.optimizer, alone, **found);  // also where an earlier group applies
+      continue;
+    }
     const std::vector<std::string> first(
         paths.begin(), paths.begin() + static_cast<int64_t>(std::min(kShown, paths.size())));
     throw usage_error(
@@ -51,7 +55,7 @@ void Trainer::check_schedule() const {
         .about({"schedule", "steps"});
   }
   const bool scales = std::any_of(config_.groups.begin(), config_.groups.end(),
-                                  [](const auto& group) { return group.learning_rate; });
+                                  [](const auto& group) { return group.sets("lr"); });
   if (scales && config_.optimizer.learning_rate == 0.0) {
     throw usage_error(
         "the rates of the schedule are for the optimizer's lr, which is 0, so rates of groups "

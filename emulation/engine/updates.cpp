@@ -140,16 +140,16 @@ T attribute(const KernelCall<T>& c, const char* name) {
   return static_cast<T>(real_attribute(*c.node, name, 0.0));
 }
 
-/// Computes g' of a chunk: the gradient after unscaling, clipping and weight decay. The first four
-/// inputs of every operator that reads a gradient are the variable, the gradient, 1 / scale and the
-/// clipping factor.
+/// Computes g' of a chunk: the gradient after unscaling, clipping, negation and weight decay. The
+/// first four inputs of every operator that reads a gradient are the variable, the gradient, 1 /
+/// scale and the clipping factor.
 template <class T>
 class Gradient {
  public:
   explicit Gradient(const KernelCall<T>& c)
       : w_(c.in[0]),
         g_(c.in[1]),
-        inverse_scale_(c.in[2][0]),
+        inverse_scale_(int_attribute(*c.node, "maximize", 0) != 0 ? -c.in[2][0] : c.in[2][0]),
         clip_(c.in[3][0]),
         decay_(attribute(c, "weight_decay")) {}
 
@@ -197,11 +197,11 @@ void assign(KernelCall<T>& c) {
 
 template <class T>
 void momentum(KernelCall<T>& c) {
-  const T factor = attribute(c, "momentum");
+  const T factor = attribute(c, "momentum"), share = c.in.size() > 5 ? c.in[5][0] : T{1};
   for_gradient(c, [&](int64_t begin, int64_t n, const T* g) {
     for (int64_t i = 0; i < n; ++i) {
-      const T kept = factor * c.in[4][begin + i];
-      c.out[0][begin + i] = kept + g[i];
+      const T kept = factor * c.in[4][begin + i], fresh = share * g[i];
+      c.out[0][begin + i] = kept + fresh;
     }
   });
 }

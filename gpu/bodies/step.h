@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/backend/step_decision.h"
+#include "core/lower/step_scalar.h"
 #include "gpu/bodies/work.h"
 
 namespace halfscope::gpu {
@@ -42,12 +43,20 @@ struct StepNews {
   int32_t skipped;
 };
 
+/// A scalar that an update reads, and where it is stored.
+struct StepDestination {
+  StepScalar scalar;
+  Destination to;
+};
+
 /// One item: calls decide() and stores everything that depends on it.
 struct DecideStep {
   const double* sum_sq;
   StepRules rules;
   StepState* state;
-  Destination inverse_scale, clip, correction_1, correction_2;
+  Destination inverse_scale, clip;
+  const StepDestination* scalars;
+  int64_t scalar_count;
   int32_t* updates;  ///< whether the update runs
   StepNews* news;
 
@@ -59,8 +68,9 @@ struct DecideStep {
     if (decision.skipped) return;
     put_scalar(inverse_scale, static_cast<double>(decision.inverse_scale));
     put_scalar(clip, decision.clip);
-    put_scalar(correction_1, decision.correction_1);
-    put_scalar(correction_2, decision.correction_2);
+    for (int64_t i = 0; i < scalar_count; ++i) {
+      put_scalar(scalars[i].to, scalar_value(scalars[i].scalar, decision.next.updates));
+    }
   }
 };
 

@@ -18,21 +18,22 @@
 
 namespace halfscope::gpu {
 
-/// Computes g' of an element: the gradient after unscaling, clipping and weight decay.
+/// Computes g' of an element: the gradient after unscaling, clipping, negation and weight decay.
 template <class T>
 struct Gradient {
   In<T> w, g, inverse_scale, clip;
   T decay;
+  bool maximizes;
 
   HS_HD T operator()(int64_t i) const {
-    const T plain = (g[i] * *inverse_scale) * *clip;
+    const T plain = (g[i] * factor()) * *clip;
     if (decay == T{0}) return plain;  // an infinite weight times 0 would be NaN
     const T decayed = decay * w[i];
     return plain + decayed;
   }
   /// Same for several elements.
   HS_HD void operator()(const Neighbours& at, T (&to)[kSeveral]) const {
-    const T unscaled = *inverse_scale, clipped = *clip;
+    const T unscaled = factor(), clipped = *clip;
     read(g, at, to);
     for (T& each : to) each = (each * unscaled) * clipped;
     if (decay == T{0}) return;
@@ -43,6 +44,9 @@ struct Gradient {
       to[j] = to[j] + decayed;
     }
   }
+
+ private:
+  HS_HD T factor() const { return maximizes ? -*inverse_scale : *inverse_scale; }
 };
 
 /// Returns the total of kPartialSums partial sums, added as a balanced tree, in Sum.
@@ -133,7 +137,7 @@ struct GradientSum {
 template <class T>
 struct Momentum {
   Gradient<T> gradient;
-  In<T> velocity;
+  In<T> velocity, share;  ///< share may be null
   Out<T> y;
   T momentum;
   int64_t n;
@@ -144,9 +148,10 @@ struct Momentum {
     T value[kSeveral], g[kSeveral];
     read(velocity, at, value);
     gradient(at, g);
+    const T part = share != nullptr ? *share : T{1};
     for (int j = 0; j < kSeveral; ++j) {
-      const T kept = momentum * value[j];
-      value[j] = kept + g[j];
+      const T kept = momentum * value[j], fresh = part * g[j];
+      value[j] = kept + fresh;
     }
     write(y, at, value);
   }

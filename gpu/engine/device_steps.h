@@ -44,13 +44,17 @@ class DeviceSteps final : public StepQueue {
     state_ = allocate<StepState>();
     updates_ = allocate<int32_t>();
     begin_ = {state_, parts_.write(executable.loss_scale), static_cast<double>(micro_batches)};
+    std::vector<StepDestination> scalars;
+    for (const StepInput& each : executable.step_scalars) {
+      scalars.push_back({each.scalar, parts_.write(each.value)});
+    }
     decide_ = {.sum_sq = parts_.sum_sq,
                .rules = rules,
                .state = state_,
                .inverse_scale = parts_.write(executable.inverse_scale),
                .clip = parts_.write(executable.clip),
-               .correction_1 = parts_.write(executable.correction_1),
-               .correction_2 = parts_.write(executable.correction_2),
+               .scalars = uploaded(scalars),
+               .scalar_count = static_cast<int64_t>(scalars.size()),
                .updates = updates_,
                .news = nullptr};
     for (Copy& copy : copies_) {
@@ -131,6 +135,13 @@ class DeviceSteps final : public StepQueue {
   template <class U>
   U* allocate() {
     return static_cast<U*>(executor_.allocate(sizeof(U)));
+  }
+  const StepDestination* uploaded(const std::vector<StepDestination>& scalars) {
+    if (scalars.empty()) return nullptr;
+    const size_t bytes = scalars.size() * sizeof(StepDestination);
+    void* const memory = executor_.allocate(bytes);
+    executor_.upload(memory, scalars.data(), bytes);
+    return static_cast<StepDestination*>(memory);
   }
   Copy& current() { return copies_[closed_ % kCopies]; }
   static double* kept(std::byte* memory) {

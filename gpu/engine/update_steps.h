@@ -15,7 +15,12 @@ namespace halfscope::gpu {
 /// 1 / scale and the clipping factor.
 template <class X, class T>
 Gradient<T> gradient_of(const NodeCall<X, T>& c) {
-  return {c.in[0], c.in[1], c.in[2], c.in[3], attribute_of<T>(*c.node, "weight_decay")};
+  return {c.in[0],
+          c.in[1],
+          c.in[2],
+          c.in[3],
+          attribute_of<T>(*c.node, "weight_decay"),
+          int_attribute(*c.node, "maximize", 0) != 0};
 }
 
 /// Makes the step of a body that rounds the first output itself and counts lost updates. Nodes that
@@ -104,8 +109,12 @@ Step norm_step(const NodeCall<X, T>& c) {
 template <class X, class T>
 Step momentum_step(const NodeCall<X, T>& c) {
   return joint_step(c, [](const NodeCall<X, T>& call) {
-    return Momentum<T>{gradient_of(call), call.in[4], call.out[0],
-                       attribute_of<T>(*call.node, "momentum"), call.out_count(0)};
+    return Momentum<T>{gradient_of(call),
+                       call.in[4],
+                       call.optional_in(5),
+                       call.out[0],
+                       attribute_of<T>(*call.node, "momentum"),
+                       call.out_count(0)};
   });
 }
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from halfscope._core import Error
 
 KNOWN = ("nn.CrossEntropyLoss, nn.NLLLoss, nn.MSELoss and nn.BCEWithLogitsLoss with any weight, "
-         "pos_weight and ignore_index or label_smoothing, or None if the model returns the loss")
+         "pos_weight, ignore_index and label_smoothing, or None if the model returns the loss")
 _OWN = "own"
 _IGNORED = -100  # of nn.CrossEntropyLoss, and of `halfscope train`
 _KINDS = {nn.CrossEntropyLoss: "cross-entropy", nn.NLLLoss: "nll", nn.MSELoss: "mse",
@@ -33,23 +33,20 @@ def kind_of(loss_fn):
     kind = _KINDS.get(type(loss_fn))
     if kind is None:
         raise Error(f"loss {type(loss_fn).__name__} is not supported. Supported: {KNOWN}")
-    if loss_fn.reduction != "mean":
-        raise Error(f"option reduction of {type(loss_fn).__name__} is not supported. Let the "
-                    "model return the loss, and pass loss_fn=None")
-    if getattr(loss_fn, "label_smoothing", 0.0) and loss_fn.weight is not None:
-        raise Error("weight beside label_smoothing is not supported: ONNX cannot express the "
-                    "smoothing, and the smoothing of HalfScope's own loss has no weights. Leave one "
-                    "of them out for the twin")
+    if loss_fn.reduction not in ("mean", "sum"):
+        raise Error(f"{type(loss_fn).__name__} with reduction={loss_fn.reduction!r} is not a loss. "
+                    "Let the model return the loss, and pass loss_fn=None")
     return kind
 
 
 def is_in_graph(loss, loss_fn):
     """Returns whether the exported network computes the loss itself.
 
-    It does where `halfscope train` has no such loss, for example one with weights.
+    It does where `halfscope train` has no such loss, for example one with weights or a sum.
     """
     weights = [getattr(loss_fn, name, None) for name in ("weight", "pos_weight")]
-    return loss in (_OWN, "bce", "nll") or any(each is not None for each in weights)
+    return (loss in (_OWN, "bce", "nll") or any(each is not None for each in weights) or
+            getattr(loss_fn, "reduction", "mean") != "mean")
 
 
 def options_of(loss_fn, batch):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from halfscope import _smoothing
 from halfscope._core import Error
 
 # Operators that draw random numbers.
@@ -29,7 +30,7 @@ def export(model, wrapped, batch, file, draws):
     """
     _import_onnx()
     arguments = wrapped.arguments(batch)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _smoothing.InParts():
         warnings.simplefilter("ignore")  # the exporters warn of training mode
         try:
             return _by_dynamo(model, wrapped, arguments, file, draws)

@@ -7,7 +7,7 @@ from halfscope._sites import format_of
 
 # Names of optimizer states as in HalfScope's own optimizers.
 _STATES = {"exp_avg": "adam_m", "exp_avg_sq": "adam_v", "momentum_buffer": "momentum",
-           "square_avg": "square_avg"}
+           "square_avg": "square_avg", "max_exp_avg_sq": "adam_v_max"}
 # States that an optimizer will have, for runs whose first steps are all skipped.
 _EXPECTED = {"Adam": ("exp_avg", "exp_avg_sq"), "AdamW": ("exp_avg", "exp_avg_sq"),
              "NAdam": ("exp_avg", "exp_avg_sq"), "RAdam": ("exp_avg", "exp_avg_sq"),
@@ -56,7 +56,10 @@ def expect_updates(sites, optimizer, parameters):
 
 
 def optimizer_text(optimizer):
-    """Returns "adam:lr=0.001"; "" without an optimizer."""
+    """Returns "adam:lr=0.001" and whether the loss is maximized; "" without an optimizer."""
     if optimizer is None:
         return ""
-    return f"{type(optimizer).__name__.lower()}:lr={float(learning_rate(optimizer)):g}"
+    groups = getattr(optimizer, "param_groups", ())
+    maximizes = bool(groups) and all(group.get("maximize") for group in groups)
+    return (f"{type(optimizer).__name__.lower()}:lr={float(learning_rate(optimizer)):g}" +
+            (",maximize=true" if maximizes else ""))

@@ -73,23 +73,45 @@ def _stand_in(optimizer):
     return made
 
 
-def group_texts(optimizer, names):
-    """Returns a text for --param-group for each set of parameters whose learning rate or weight
-    decay is not the first group's."""
-    def settings(group):
-        return (float(group.get("initial_lr", group["lr"])), float(group.get("weight_decay", 0.0)))
+# Options of groups by their names in PyTorch; these are numbers, and those below switches.
+_NUMBERS = ("alpha", "eps", "momentum", "dampening", "weight_decay")
+_SWITCHES = ("nesterov", "amsgrad", "centered", "maximize")
+_OFF = "false"
+# What does not change results.
+_IMPLEMENTATION = ("fused", "foreach", "capturable", "differentiable")
 
-    first = settings(optimizer.param_groups[0])
-    trained = {names[id(value)]: settings(group) for group in optimizer.param_groups
-               for value in group["params"] if id(value) in names and value.requires_grad}
+
+def _settings(group):
+    """Returns the options of a group in the words of `halfscope train`, as text."""
+    values = {"lr": group.get("initial_lr", group["lr"])}
+    if "betas" in group:
+        values["beta1"], values["beta2"] = group["betas"]
+    values.update((key, group[key]) for key in _NUMBERS if key in group)
+    settings = {key: repr(float(value)) for key, value in values.items()}
+    settings.update((key, "true" if group[key] else _OFF) for key in _SWITCHES if key in group)
+    if "nesterov" in group and not group["momentum"]:
+        settings["nesterov"] = _OFF  # it has no effect
+    return settings
+
+
+def _text_of(settings):
+    return ",".join(f"{key}={value}" for key, value in settings.items())
+
+
+def group_texts(optimizer, names):
+    """Returns a text for --param-group for each set of parameters whose options are not the first
+    group's."""
+    first = _settings(optimizer.param_groups[0])
+    trained = {}
+    for group in optimizer.param_groups:
+        changed = _text_of({key: value for key, value in _settings(group).items()
+                            if value != first[key]})
+        trained.update((names[id(value)], changed) for value in group["params"]
+                       if id(value) in names and value.requires_grad)
     texts = []
-    for wanted in dict.fromkeys(trained.values()):
-        changed = [f"{key}={value!r}" for key, value, usual in
-                   zip(("lr", "weight_decay"), wanted, first) if value != usual]
-        if not changed:
-            continue
-        members = [name for name, each in trained.items() if each == wanted]
-        texts += [f"{glob}:{','.join(changed)}" for glob in _globs(members, trained)]
+    for changed in filter(None, dict.fromkeys(trained.values())):
+        members = [name for name, each in trained.items() if each == changed]
+        texts += [f"{glob}:{changed}" for glob in _globs(members, trained)]
     return texts
 
 
@@ -117,27 +139,15 @@ def optimizer_text(optimizer, names):
                     "torch.optim.SGD, Adam, AdamW and RMSprop for the twin")
     groups = [{key: value for key, value in group.items() if key != "params"}
               for group in optimizer.param_groups]
+    if kind == "adam" and groups[0].get("decoupled_weight_decay"):
+        kind = "adamw"
+    known = ("lr", "betas", *_NUMBERS, *_SWITCHES, *_IMPLEMENTATION)
     # Schedules keep numbers of their own in groups.
-    own = [key for key in optimizer.defaults if key not in ("lr", "weight_decay")]
-    different = [key for key in own if any(group[key] != groups[0][key] for group in groups)]
+    different = [key for key in optimizer.defaults if key not in known and
+                 any(group[key] != groups[0][key] for group in groups)]
     if different:
         raise Error(f"the optimizer has parameter groups with different {different[0]}, and the "
-                    "twin's can differ in lr and weight_decay only. Use one value for all groups")
-    group = groups[0]
-    for option, why in (("dampening", ": PyTorch does not dampen the first step"), ("maximize", ""),
-                        ("centered", "")):
-        if group.get(option):
-            raise Error(f"option {option} of {type(optimizer).__name__} is not supported{why}. "
-                        "Leave it out for the twin")
-    if kind == "adam" and group.get("decoupled_weight_decay"):
-        kind = "adamw"
-    values = {"lr": group.get("initial_lr", group["lr"])}
-    if "betas" in group:
-        values["beta1"], values["beta2"] = group["betas"]
-    for key in ("alpha", "eps", "momentum", "weight_decay"):
-        if key in group:
-            values[key] = group[key]
-    values = {key: float(value) for key, value in values.items()}
+                    "twin's cannot differ in it. Use one value for all groups")
     trained = []
     for each in (each for group in optimizer.param_groups for each in group["params"]):
         if id(each) not in names:
@@ -147,8 +157,8 @@ def optimizer_text(optimizer, names):
             trained.append(names[id(each)])
     if not trained:
         raise Error("the optimizer trains no parameter of the model")
-    text = kind + ":" + ",".join(f"{key}={value!r}" for key, value in values.items())
-    text += "".join(f",{each}=true" for each in ("nesterov", "amsgrad") if group.get(each))
+    text = kind + ":" + _text_of({key: value for key, value in _settings(groups[0]).items()
+                                  if value != _OFF})
     cls = type(optimizer)
     members = [[names[id(value)] for value in group["params"] if value.requires_grad]
                for group in optimizer.param_groups]
@@ -156,9 +166,9 @@ def optimizer_text(optimizer, names):
     def make(parameters):
         """parameters: by name."""
         made = cls([{"params": [parameters[name] for name in each]} for each in members],
-                   lr=values["lr"])
+                   lr=1.0)  # each group's own follows
         for each, settings in zip(made.param_groups, groups):
-            each.update(_without(settings, "initial_lr", "fused", "foreach", "capturable"))
+            each.update(_without(settings, "initial_lr", *_IMPLEMENTATION))
             each["lr"] = float(settings.get("initial_lr", settings["lr"]))
         return made
     return text, make, trained

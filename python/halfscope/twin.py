@@ -31,8 +31,8 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, cli
     The model, the optimizer and PyTorch's random numbers stay as they are: everything is done on a
     copy, in fp32 on the CPU, in training mode.
 
-    loss_fn: nn.CrossEntropyLoss(), nn.NLLLoss(), nn.MSELoss(), nn.BCEWithLogitsLoss(), also with
-        weight and pos_weight, or their functions; None if the model returns the loss.
+    loss_fn: nn.CrossEntropyLoss(), nn.NLLLoss(), nn.MSELoss(), nn.BCEWithLogitsLoss(), with any
+        options that make a scalar, or their functions; None if the model returns the loss.
     batches: (x, y) each, of equal shapes; x is a tensor, a tuple of arguments or a dict of keyword
         arguments. Only x without loss_fn.
     scheduler: the learning-rate schedule, any of torch.optim.lr_scheduler that steps without

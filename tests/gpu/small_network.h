@@ -198,8 +198,9 @@ inline int64_t run_lockstep(const Plan& plan, const std::string& optimizer, cons
     lanes.write_scalar(exe.clip, 0.75);
     if (exe.clip_limit != kNone) lanes.write_scalar(exe.clip_limit, 0.5);
     lanes.write_scalar(exe.learning_rate, 0.01);
-    lanes.write_scalar(exe.correction_1, 0.1 + 0.1 * static_cast<double>(step));
-    lanes.write_scalar(exe.correction_2, 0.001 + 0.001 * static_cast<double>(step));
+    for (const StepInput& each : exe.step_scalars) {
+      lanes.write_scalar(each.value, scalar_value(each.scalar, static_cast<int64_t>(step) + 1));
+    }
     lanes.run(Entry::begin, statistics);
     for (uint64_t part = 0; part < 2; ++part) {
       batch(10 * step + part);

@@ -10,6 +10,9 @@ step, and the weights after the last one. Batches come in file order.
   two_inputs   fc_out(relu(fc_a(a) + fc_b(b))), cross entropy, Adam
   sequence     one linear layer on every position of [n, t, f], mean cross entropy, SGD
   own_loss     mean of (fc(x) - x)^4 made by the graph itself, RMSprop
+
+Cases of classes train the network of `sequence` with other losses, all others the network of
+`regression` with other optimizers.
 """
 import argparse
 import json
@@ -97,13 +100,72 @@ def main() -> None:
         lambda p: torch.optim.RMSprop(p, lr=0.01),
         lambda p, d: ((layer(p, "fc", d["x"]) - d["x"]) ** 4).mean())
     # The second moments fall within a few steps, so their largest values count.
-    cases["largest_moments"] = train(
+    def regression(case: Dict, make_optimizer: Callable) -> Dict:
+        return train(
+            case, {"input": noise(20, 3), "targets": noise(20, 2)},
+            {**linear(rng, "fc1", 3, 8), **linear(rng, "fc2", 8, 2)}, 8, 12, make_optimizer,
+            lambda p, d: F.mse_loss(layer(p, "fc2", F.relu(layer(p, "fc1", d["input"]))),
+                                    d["targets"]))
+
+    cases["largest_moments"] = regression(
         {"optimizer": "adamw:lr=0.05,beta2=0.5,amsgrad=true"},
-        {"input": noise(20, 3), "targets": noise(20, 2)},
-        {**linear(rng, "fc1", 3, 8), **linear(rng, "fc2", 8, 2)}, 8, 12,
-        lambda p: torch.optim.AdamW(p, lr=0.05, betas=(0.9, 0.5), amsgrad=True),
-        lambda p, d: F.mse_loss(layer(p, "fc2", F.relu(layer(p, "fc1", d["input"]))),
-                                d["targets"]))
+        lambda p: torch.optim.AdamW(p, lr=0.05, betas=(0.9, 0.5), amsgrad=True))
+    # The parameters are weight, bias, weight, bias.
+    cases["betas_of_groups"] = regression(
+        {"optimizer": "adamw:lr=0.05",
+         "groups": ["*.bias:beta1=0.5,beta2=0.9,eps=0.01", "fc2.*:lr=0.02,beta2=0.5,amsgrad=true"]},
+        lambda p: torch.optim.AdamW(
+            [{"params": p[:1]}, {"params": p[1::2], "betas": (0.5, 0.9), "eps": 0.01},
+             {"params": p[2:3], "lr": 0.02, "betas": (0.9, 0.5), "amsgrad": True}], lr=0.05))
+    cases["momenta_of_groups"] = regression(
+        {"optimizer": "sgd:lr=0.05,momentum=0.9,nesterov=true",
+         "groups": ["fc1.weight:momentum=0.5", "fc1.bias:nesterov=false",
+                    "fc2.bias:momentum=0,nesterov=false"]},
+        lambda p: torch.optim.SGD(
+            [{"params": p[:1], "momentum": 0.5}, {"params": p[1:2], "nesterov": False},
+             {"params": p[2:3]}, {"params": p[3:], "momentum": 0.0, "nesterov": False}],
+            lr=0.05, momentum=0.9, nesterov=True))
+    cases["dampened"] = regression(
+        {"optimizer": "sgd:lr=0.05,momentum=0.9,dampening=0.5,weight_decay=0.01",
+         "groups": ["*.bias:momentum=0.5,dampening=0.25"]},
+        lambda p: torch.optim.SGD(
+            [{"params": p[::2]}, {"params": p[1::2], "momentum": 0.5, "dampening": 0.25}],
+            lr=0.05, momentum=0.9, dampening=0.5, weight_decay=0.01))
+    cases["centered"] = regression(
+        {"optimizer": "rmsprop:lr=0.01,alpha=0.9,momentum=0.5,weight_decay=0.1,centered=true",
+         "groups": ["*.bias:momentum=0", "fc2.weight:centered=false"]},
+        lambda p: torch.optim.RMSprop(
+            [{"params": p[:1]}, {"params": p[1::2], "momentum": 0.0},
+             {"params": p[2:3], "centered": False}],
+            lr=0.01, alpha=0.9, momentum=0.5, weight_decay=0.1, centered=True))
+    cases["maximized"] = regression(
+        {"optimizer": "adamw:lr=0.01,weight_decay=0.5,maximize=true"},
+        lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.5, maximize=True))
+    # As in adversarial training.
+    cases["maximized_groups"] = regression(
+        {"optimizer": "sgd:lr=0.05,momentum=0.9,weight_decay=0.01",
+         "groups": ["fc1.weight:maximize=true", "fc1.bias:momentum=0,maximize=true"]},
+        lambda p: torch.optim.SGD(
+            [{"params": p[:1], "maximize": True},
+             {"params": p[1:2], "momentum": 0.0, "maximize": True}, {"params": p[2:]}],
+            lr=0.05, momentum=0.9, weight_decay=0.01))
+    weights = [0.25, 2.0, 0.0, 1.5]  # of classes
+    labels = rng.integers(0, 4, (6, 5)).astype(np.int32)
+    cases["weighted_classes"] = train(
+        {"optimizer": "sgd:lr=0.5"}, {"x": noise(6, 5, 3), "labels": labels},
+        linear(rng, "head", 3, 4), 2, 9, lambda p: torch.optim.SGD(p, lr=0.5),
+        lambda p, d: F.cross_entropy(layer(p, "head", d["x"]).reshape(-1, 4),
+                                     d["labels"].reshape(-1),
+                                     torch.tensor(weights, dtype=torch.float64)))
+    labels = labels.copy()
+    labels[::2, 1:3] = -100
+    cases["weighted_smoothed_classes"] = train(
+        {"optimizer": "sgd:lr=0.5"}, {"x": noise(6, 5, 3), "labels": labels},
+        linear(rng, "head", 3, 4), 2, 9, lambda p: torch.optim.SGD(p, lr=0.5),
+        lambda p, d: F.cross_entropy(layer(p, "head", d["x"]).reshape(-1, 4),
+                                     d["labels"].reshape(-1),
+                                     torch.tensor(weights, dtype=torch.float64),
+                                     label_smoothing=0.25))
     out.write_text(json.dumps(cases, indent=1) + "\n", encoding="ascii")
 
 

@@ -31,6 +31,11 @@ OPTIMIZERS: Dict[str, Dict[str, float]] = {
     "rmsprop:lr=0.01": {"lr": 0.01},
     "rmsprop:lr=0.01,momentum=0.5": {"lr": 0.01, "mu": 0.5},
 }
+MORE_OPTIMIZERS: Dict[str, Dict[str, float]] = {
+    "sgd:lr=0.1,momentum=0.9,dampening=0.5": {"lr": 0.1, "mu": 0.9, "dampening": 0.5},
+    "rmsprop:lr=0.01,alpha=0.9,centered=true": {"lr": 0.01, "alpha": 0.9, "centered": True},
+    "adam:lr=0.01,weight_decay=0.01,maximize=true": {"lr": 0.01, "decay": 0.01, "maximize": True},
+}
 
 
 def rounder(name: str) -> Round:
@@ -49,22 +54,29 @@ def train(name: str, options: Dict[str, float], weight: torch.Tensor, gradients:
           storage: str, compute: str) -> Dict[str, Any]:
     r, stored = rounder(compute), rounder(storage)
     lr, mu, decay = options["lr"], options.get("mu", 0.0), options.get("decay", 0.0)
-    b1, b2, alpha, eps = 0.9, 0.999, 0.99, 1e-8
+    b1, b2, alpha, eps = 0.9, 0.999, options.get("alpha", 0.99), 1e-8
     inverse_scale, clip = 1.0 / 512.0, 0.75
     w = stored(weight)
     m = v = torch.zeros_like(w)
     history: Dict[str, List[List[int]]] = {"weights": [], "first": [], "second": []}
     for step, gradient in enumerate(gradients, start=1):
         g = r(r(gradient * scalar(inverse_scale)) * scalar(clip))
+        if options.get("maximize"):
+            g = -g
         if decay and not name.startswith("adamw"):
             g = r(g + r(w * scalar(decay)))
         if name.startswith("sgd"):
             if mu:
-                m = r(r(m * scalar(mu)) + g)
+                share = 1.0 if step == 1 else 1.0 - options.get("dampening", 0.0)
+                m = r(r(m * scalar(mu)) + r(g * scalar(share)))
             change = r((m if mu else g) * scalar(lr))
         elif name.startswith("rmsprop"):
             v = r(r(v * scalar(alpha)) + r(r(g * g) * scalar(1 - alpha)))
-            change = r(g / r(r(torch.sqrt(v)) + scalar(eps)))
+            square = v
+            if options.get("centered"):
+                m = r(r(m * scalar(alpha)) + r(g * scalar(1 - alpha)))
+                square = r(v - r(m * m))
+            change = r(g / r(r(torch.sqrt(square)) + scalar(eps)))
             if mu:
                 change = m = r(r(m * scalar(mu)) + change)
             change = r(change * scalar(lr))
@@ -133,13 +145,17 @@ def main() -> None:
         return torch.from_numpy((random.integers(-8, 9, n) * step).astype(np.float32))
 
     result: Dict[str, Any] = {"optimizers": [], "clipping": [], "averages": []}
-    for name, options in OPTIMIZERS.items():
-        for compute in ("bf16", "fp16"):
-            for storage in ("fp32", compute):
-                gradients = normal(5, 24) * 50
-                gradients[:, ::5] *= 1e-3  # squares that fp16 flushes
-                result["optimizers"].append(
-                    train(name, options, normal(24), gradients, storage, compute))
+
+    def add_trainings(optimizers: Dict[str, Dict[str, float]]) -> None:
+        for name, options in optimizers.items():
+            for compute in ("bf16", "fp16"):
+                for storage in ("fp32", compute):
+                    gradients = normal(5, 24) * 50
+                    gradients[:, ::5] *= 1e-3  # squares that fp16 flushes
+                    result["optimizers"].append(
+                        train(name, options, normal(24), gradients, storage, compute))
+
+    add_trainings(OPTIMIZERS)
     for name in ("fp16", "bf16"):
         for stagewise in (False, True):
             # Small ones, a norm beyond fp16, squares that overflow fp16 and squares it flushes.
@@ -154,6 +170,7 @@ def main() -> None:
             for storage in ("fp32", "bf16", "fp16"):
                 for compute in ("fp32", "bf16", "fp16"):
                     result["averages"].append(average(weights, decay, form, storage, compute))
+    add_trainings(MORE_OPTIMIZERS)
     text = json.dumps(result)
     out.write_text(text.replace('{"optimizer"', '\n{"optimizer"').replace('{"format"', '\n{"format"')
                    .replace('{"decay"', '\n{"decay"') + "\n")

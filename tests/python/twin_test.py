@@ -126,6 +126,18 @@ class Repeats(Case):
         self.assertIn("cross-entropy,logits,smoothing=0.2", self.document()["arguments"])
         self.check()
 
+    def test_smoothed_labels_inside_the_model(self):
+        class Smoothed(Mlp):
+            def forward(self, x, y):
+                scores = super().forward(x)
+                each = F.cross_entropy(scores, y, label_smoothing=0.2, reduction="none")
+                return each.max() + F.cross_entropy(scores, y, self.weight, label_smoothing=0.5)
+
+        model = Smoothed()
+        model.weight = torch.tensor([0.25, 4.0, 1.0, 0.0, 2.5])
+        self.save(model, None, batches((8, 20), 5, 3), steps=10)
+        self.check()
+
     def test_a_label_for_every_pixel(self):
         model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 5, 1))
         data = [(torch.randn(4, 3, 6, 5), torch.randint(0, 5, (4, 6, 5))) for _ in range(3)]
@@ -201,6 +213,14 @@ class Repeats(Case):
         for make, loss_fn, batches_of in (
                 (Mlp, nn.CrossEntropyLoss(weight=weight), data),
                 (image, nn.CrossEntropyLoss(weight=weight, ignore_index=255), pixels),
+                (Mlp, nn.CrossEntropyLoss(weight=weight, label_smoothing=0.3), data),
+                (Mlp, nn.CrossEntropyLoss(weight=weight, label_smoothing=0.3, reduction="sum"),
+                 data),
+                (image, nn.CrossEntropyLoss(weight=weight, ignore_index=255, label_smoothing=0.1),
+                 pixels),
+                (image, nn.CrossEntropyLoss(ignore_index=255, label_smoothing=0.1, reduction="sum"),
+                 pixels),
+                (Mlp, nn.MSELoss(reduction="sum"), many),
                 (logarithms, nn.NLLLoss(weight=weight), data), (logarithms, nn.NLLLoss(), data),
                 (Mlp, nn.BCEWithLogitsLoss(pos_weight=weight), many),
                 (Mlp, nn.BCEWithLogitsLoss(weight=weight, pos_weight=2 * weight), many)):
@@ -249,6 +269,67 @@ class Repeats(Case):
         self.compare(Mlp(), data, sgd, lambda o: None)
         for group in ("*.bias:lr=0.02", "fc2.weight:lr=0.02"):
             self.assertIn(group, self.document()["arguments"])
+
+        def betas(model):
+            return torch.optim.Adam([{"params": model.fc1.parameters(), "betas": (0.5, 0.9)},
+                                     {"params": [model.fc2.weight], "eps": 1e-3, "amsgrad": True},
+                                     {"params": [model.fc2.bias], "betas": (0.0, 0.99)}], 0.02)
+
+        self.compare(Mlp(), data, betas, lambda o: None)
+        self.assertIn("fc2.bias:beta1=0.0,beta2=0.99", self.document()["arguments"])
+
+        def momenta(model):
+            return torch.optim.SGD(
+                [{"params": [model.fc1.weight], "nesterov": True},
+                 {"params": [model.fc1.bias, model.fc2.bias], "momentum": 0.5},
+                 {"params": [model.fc2.weight], "momentum": 0.0, "nesterov": True}],
+                0.1, momentum=0.9)
+
+        self.compare(Mlp(), data, momenta, lambda o: None)
+        for group in ("*.bias:momentum=0.5,nesterov=false",
+                      "fc2.weight:momentum=0.0,nesterov=false"):
+            self.assertIn(group, self.document()["arguments"])
+
+    def test_dampening_centered_and_maximize(self):
+        data = list(batches((8, 20), 5, 3))
+
+        def dampened(model):
+            return torch.optim.SGD([{"params": model.fc1.parameters()},
+                                    {"params": model.fc2.parameters(), "dampening": 0.0}],
+                                   0.1, momentum=0.9, dampening=0.9)
+
+        def centered(model):
+            return torch.optim.RMSprop([{"params": model.fc1.parameters(), "momentum": 0.5},
+                                        {"params": model.fc2.parameters(), "centered": False}],
+                                       0.01, centered=True)
+
+        def adversary(model):
+            return torch.optim.Adam([{"params": model.fc1.parameters(), "maximize": True},
+                                     {"params": model.fc2.parameters()}], 0.001)
+
+        for make, text in ((dampened, "*:dampening=0.0"), (centered, "centered=true"),
+                           (adversary, "maximize=true")):
+            with self.subTest(text=text):
+                self.compare(Mlp(), data, make, lambda o: None)
+                self.assertIn(text.replace("*", "fc2.weight"), " ".join(self.document()["arguments"]))
+
+    def test_a_loss_that_is_maximized(self):
+        data = list(batches((8, 20), 5, 3))
+
+        class Reward(Mlp):
+            def forward(self, x, y):
+                return -F.cross_entropy(super().forward(x), y)
+
+        for cls, more in ((torch.optim.SGD, {"momentum": 0.9}), (torch.optim.AdamW, {}),
+                          (torch.optim.RMSprop, {})):
+            with self.subTest(optimizer=cls):
+                model = Reward()
+                self.save(model, None, data, cls(model.parameters(), 0.01, maximize=True, **more),
+                          steps=30, overwrite=True)
+                losses = self.document()["losses"]
+                self.assertGreater(losses[-1], losses[0])
+                self.check()
+                self.assertNotIn("did not learn", self.diagnose("--no-twins"))
 
 
 class Dropped(nn.Module):
@@ -397,17 +478,14 @@ class Refuses(Case):
         parameters = list(model.parameters())
         self.refuse("Adagrad is not supported", model, data=data,
                     optimizer=torch.optim.Adagrad(parameters))
-        self.refuse("dampening of SGD is not supported: PyTorch does not dampen the first", model,
-                    data=data, optimizer=torch.optim.SGD(parameters, 0.1, 0.9, dampening=0.1))
-        self.refuse("different momentum", model, data=data, optimizer=torch.optim.SGD(
-            [{"params": parameters[:1], "momentum": 0.9}, {"params": parameters[1:]}], 0.1))
+        self.refuse("different decoupled_weight_decay", model, data=data,
+                    optimizer=torch.optim.Adam([{"params": parameters[:1]}, {
+                        "params": parameters[1:], "decoupled_weight_decay": True}]))
         self.refuse("clip_norm=0", model, data=data, clip_norm=0)
         self.refuse("loss L1Loss is not supported. Supported: nn.CrossEntropyLoss", model,
                     nn.L1Loss(), data)
-        self.refuse("weight beside label_smoothing", model,
-                    nn.CrossEntropyLoss(torch.ones(5), label_smoothing=0.1), data)
-        self.refuse("option reduction of CrossEntropyLoss", model,
-                    nn.CrossEntropyLoss(reduction="sum"), data)
+        self.refuse("CrossEntropyLoss with reduction='none' is not a loss", model,
+                    nn.CrossEntropyLoss(reduction="none"), data)
         self.refuse("probabilities", model, data=[(data[0][0], torch.rand(8, 5))])
         used = torch.optim.Adam(parameters)
         model(data[0][0]).sum().backward()

@@ -45,7 +45,7 @@ class Case(unittest.TestCase):
 class Records(Case):
     def test_values_equal_numpy(self):
         model = Mlp()
-        optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+        optimizer = torch.optim.Adam(model.parameters(), 1e-2, amsgrad=True, maximize=True)
         x, y = torch.randn(8, 20), torch.randint(0, 5, (8,))
         before = {n: p.detach().clone() for n, p in model.named_parameters()}
         with hs.watch(model, optimizer, out=self.file):
@@ -69,6 +69,8 @@ class Records(Case):
             state = optimizer.state[parameter]
             self.compare(state["exp_avg"], f"{name}_adam_m", run)
             self.compare(state["exp_avg_sq"], f"{name}_adam_v", run)
+            self.compare(state["max_exp_avg_sq"], f"{name}_adam_v_max", run)
+        self.assertEqual(run.report["run"]["optimizer"], "adam:lr=0.01,maximize=true")
         row = run.steps()
         self.assertAlmostEqual(row["loss"][0], float(loss.detach()), places=6)
         norm = torch.sqrt(sum((p.grad.double() ** 2).sum() for p in model.parameters()))

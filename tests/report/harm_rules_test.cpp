@@ -187,6 +187,23 @@ TEST(BaselineRule, DivergesFromHalfAsMuchOn) {
   EXPECT_THAT(ends_at(1.51, 19), IsEmpty()) << "too short to tell";
 }
 
+TEST(BaselineRule, ALossThatIsMaximizedMustRise) {
+  const char* optimizer = "adamw:lr=0.001,maximize=true";
+  const auto found = [&](const LossCurve& reference, const LossCurve& lane, const char* rule) {
+    return findings_of(
+        harm_training({{kReferenceLane, reference}, {kFp16Lane, lane}}, 100, optimizer), rule);
+  };
+  const LossCurve flat = [](int64_t) { return 2.3; };
+  const LossCurve sinking = [](int64_t step) { return -rising_loss(step); };
+  EXPECT_THAT(found(rising_loss, rising_loss, "baseline"), IsEmpty());
+  EXPECT_THAT(found(rising_loss, rising_loss, "harm"), IsEmpty());
+  EXPECT_THAT(found(sinking, sinking, "baseline"), SizeIs(1));
+  const std::vector<Finding> harm = found(rising_loss, flat, "harm");
+  ASSERT_THAT(harm, SizeIs(1));
+  EXPECT_EQ(harm[0].severity, Severity::error);
+  EXPECT_THAT(harm[0].text, HasSubstr("loss stays at 2.3, while float32's rises to 11.2"));
+}
+
 TEST(BaselineRule, IsSilentAboutLanesThatAreJudged) {
   EXPECT_THAT(findings_of(harm_training({{kReferenceLane, falling_loss}, {kFp16Lane, rising_loss}}),
                           "baseline"),
@@ -205,16 +222,24 @@ TEST(Baseline, LearnsIfTheLossEndsTwoPercentLower) {
   };
   EXPECT_FALSE(has_learned(rows(1.97)));
   EXPECT_TRUE(has_learned(rows(1.95)));
+  EXPECT_FALSE(has_learned(rows(2.03), -1.0));
+  EXPECT_TRUE(has_learned(rows(2.05), -1.0));
+  EXPECT_FALSE(has_learned(rows(1.95), -1.0));
   EXPECT_FALSE(has_learned(rows(kNotANumber)));
   EXPECT_FALSE(has_learned({}));
   EXPECT_FALSE(has_diverged(rows(2.9)));
   EXPECT_TRUE(has_diverged(rows(3.1)));
+  EXPECT_FALSE(has_diverged(rows(3.1), -1.0));
+  EXPECT_TRUE(has_diverged(rows(0.9), -1.0));
   // It jumps up at once and comes down to where it was.
   std::vector<StepRow> spike = rows(2.3);
   for (size_t i = 1; i < 30; ++i) spike[i].loss = 5.0;
   EXPECT_FALSE(has_learned(spike));
   EXPECT_TRUE(has_risen(spike));
   EXPECT_FALSE(has_risen(rows(2.1)));
+  EXPECT_TRUE(has_risen(rows(2.3)));
+  EXPECT_FALSE(has_risen(rows(2.3), -1.0));
+  EXPECT_TRUE(has_risen(rows(1.7), -1.0));
   EXPECT_EQ(first_losses(rows(1.0)), std::vector<double>(8, 2.0));
   EXPECT_EQ(last_losses(rows(1.0)), std::vector<double>(8, 1.0));
 }

@@ -69,8 +69,9 @@ inline LaneInfo harm_lane_info(const HarmLane& lane) {
 
 /// Trains every lane along its curve.
 inline RunView harm_training(const std::vector<std::pair<HarmLane, LossCurve>>& lanes,
-                             int64_t steps = 100) {
+                             int64_t steps = 100, const std::string& optimizer = "") {
   RunInfo info;
+  info.optimizer = optimizer;
   info.steps_planned = steps;
   info.test_samples = 1000;
   for (const auto& [lane, curve] : lanes) info.lanes.push_back(harm_lane_info(lane));

@@ -92,11 +92,18 @@ struct Case {
 
 void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
 
-constexpr Case kCases[] = {{"regression", regression, "mse"},
-                           {"two_inputs", two_inputs, "cross-entropy:scores"},
-                           {"sequence", sequence, "cross-entropy"},
-                           {"own_loss", own_loss, "mean"},
-                           {"largest_moments", regression, "mse"}};
+constexpr Case kCases[] = {
+    {"regression", regression, "mse"},        {"two_inputs", two_inputs, "cross-entropy:scores"},
+    {"sequence", sequence, "cross-entropy"},  {"own_loss", own_loss, "mean"},
+    {"largest_moments", regression, "mse"},   {"betas_of_groups", regression, "mse"},
+    {"momenta_of_groups", regression, "mse"}, {"dampened", regression, "mse"},
+    {"centered", regression, "mse"},          {"maximized", regression, "mse"},
+    {"maximized_groups", regression, "mse"}};
+
+/// Parts of their batches have other means than the whole: their labels weigh differently.
+constexpr Case kWeighted[] = {
+    {"weighted_classes", sequence, "cross-entropy,weights=0.25/2/0/1.5"},
+    {"weighted_smoothed_classes", sequence, "cross-entropy,smoothing=0.25,weights=0.25/2/0/1.5"}};
 
 ModelBuilder builder(const Case& each) {
   return [each](int64_t batch) {
@@ -129,6 +136,9 @@ TrainConfig config_of(const Case& each, const std::string& plan) {
   TrainConfig config = test::config("unused", plan, "none");
   config.build = builder(each);
   config.optimizer = parse_optimizer(json.at("optimizer").get<std::string>());
+  for (const std::string& text : json.value("groups", std::vector<std::string>{})) {
+    config.groups.push_back(parse_parameter_group(text));
+  }
   config.batch = json.at("batch");
   config.steps = json.at("steps");
   config.shuffle = false;
@@ -141,22 +151,36 @@ class AnyNetwork : public testing::TestWithParam<Case> {
   const Json& json() const { return oracle().at(GetParam().name); }
 };
 
-TEST_P(AnyNetwork, TrainsInDoubleAsPyTorchDoes) {
-  const Dataset data = data_of(json());
-  const test::Result result = test::train(config_of(GetParam(), "float64"), data);
-  const std::vector<double> losses = json().at("losses");
+void expect_pytorchs_training(const Case& each) {
+  const Json& json = oracle().at(each.name);
+  const Dataset data = data_of(json);
+  const test::Result result = test::train(config_of(each, "float64"), data);
+  const std::vector<double> losses = json.at("losses");
   ASSERT_EQ(result.seen.rows.size(), losses.size());
   for (size_t i = 0; i < losses.size(); ++i) {
     EXPECT_NEAR(result.seen.rows[i].loss, losses[i], 1e-9 * std::fabs(losses[i])) << "step " << i;
   }
-  const bool classifies = std::string(GetParam().loss).starts_with("cross");
+  const bool classifies = std::string(each.loss).starts_with("cross");
   EXPECT_EQ(std::isnan(result.seen.rows[0].accuracy), !classifies);
-  const NamedTensors trained = tensors_of(json().at("trained"));
+  const NamedTensors trained = tensors_of(json.at("trained"));
   ASSERT_EQ(result.weights.size(), trained.size());
   for (const auto& [path, tensor] : trained) {
     for (size_t i = 0; i < tensor.data.size(); ++i) {
       EXPECT_NEAR(result.weights.at(path).data[i], tensor.data[i], 2e-7) << path;
     }
+  }
+}
+
+TEST_P(AnyNetwork, TrainsInDoubleAsPyTorchDoes) { expect_pytorchs_training(GetParam()); }
+
+TEST(AnyNetwork, TrainsWithWeightsOfClassesAsPyTorchDoes) {
+  for (const Case& each : kWeighted) {
+    SCOPED_TRACE(each.name);
+    expect_pytorchs_training(each);
+    const Json& json = oracle().at(each.name);
+    const test::Result result = test::train(config_of(each, "float32"), data_of(json));
+    const std::vector<double> losses = json.at("losses");
+    EXPECT_NEAR(result.seen.rows.back().loss, losses.back(), 1e-5 * losses.back());
   }
 }
 
@@ -359,6 +383,13 @@ TEST(AnyNetwork, LossesThatDoNotFitAreUsageErrors) {
   EXPECT_THAT(refused(regression(4), "mse,logits"), HasSubstr("cross-entropy and bce have logits"));
   EXPECT_THAT(refused(regression(4), "cross-entropy,ignore=x"), HasSubstr("'x' is not a label"));
   EXPECT_THAT(refused(regression(4), "cross-entropy,axis="), HasSubstr("'' is not the number"));
+  EXPECT_THAT(refused(regression(4), "cross-entropy,weights=1/x"),
+              HasSubstr("'x' is not a weight"));
+  EXPECT_THAT(refused(regression(4), "cross-entropy,weights=1/"), HasSubstr("'' is not a weight"));
+  EXPECT_THAT(refused(regression(4), "cross-entropy,weights=-1/1"), HasSubstr("'-1' is not a wei"));
+  EXPECT_THAT(refused(regression(4), "cross-entropy,weights=1/2/3"),
+              HasSubstr("weights for 3 classes, but output 'y' has 2"));
+  EXPECT_THAT(refused(regression(4), "bce,weights=1/2"), HasSubstr("only cross-entropy has wei"));
   Model vector = regression(4);
   vector.outputs[0].value = vector.graph.variables()[1].value;  // fc1.bias
   EXPECT_THAT(refused(vector, "cross-entropy"), HasSubstr("of shape [8]"));

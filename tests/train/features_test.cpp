@@ -360,6 +360,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(ResumeCase{"sgd", kMlp, "sgd:momentum=0.9,weight_decay=0.01", 1},
                     ResumeCase{"adam", kMlp, "adam", 4}, ResumeCase{"adamw", kMlp, "adamw", 1},
                     ResumeCase{"rmsprop", kMlp, "rmsprop:momentum=0.5", 2},
+                    ResumeCase{"centered", kMlp, "rmsprop:centered=true", 1},
+                    ResumeCase{"dampened", kMlp, "sgd:momentum=0.9,dampening=0.5", 1},
                     ResumeCase{"buffers", "resnet20", "sgd:momentum=0.9", 2}),
     [](const auto& each) { return each.param.name; });
 

@@ -51,7 +51,8 @@ TEST(Optimizer, TextReadsBack) {
         "rmsprop:lr=0.01", "rmsprop:lr=0.1,alpha=0.9,momentum=0.5,eps=1e-06,weight_decay=0.01",
         "sgd:lr=0.05,momentum=0.9,weight_decay=1e-04", "sgd:lr=0.1,momentum=0.9,nesterov=true",
         "adam:lr=0.001,beta1=0.8,beta2=0.99,eps=1e-06,weight_decay=0.01",
-        "adamw:lr=0.001,beta1=0.5,amsgrad=true"}) {
+        "adamw:lr=0.001,beta1=0.5,amsgrad=true,maximize=true",
+        "sgd:lr=0.1,momentum=0.9,dampening=0.5,maximize=true", "rmsprop:lr=0.01,centered=true"}) {
     EXPECT_EQ(optimizer_text(parse_optimizer(text)), text);
   }
   EXPECT_EQ(optimizer_text(parse_optimizer("sgd:momentum=0")), "sgd:lr=0.1");
@@ -82,6 +83,8 @@ TEST(Optimizer, ErrorsNameTheOption) {
                {"sgd:momentum=0.9,nesterov=yes", "nesterov=yes is neither true nor false"},
                {"adam:nesterov=true", "nesterov=true is not"},
                {"rmsprop:amsgrad=true", "amsgrad=true is not"},
+               {"adam:dampening=0.5", "dampening=0.5 is not valid for adam"},
+               {"sgd:centered=true", "centered=true is not valid for sgd"},
                {"sgd:lr=-1", "lr=-1 is not a number >= 0"}};
   for (const auto& each : table) {
     try {
@@ -96,9 +99,12 @@ TEST(Optimizer, ErrorsNameTheOption) {
 
 TEST(ParameterGroups, TextReadsBack) {
   for (const char* text :
-       {"*.bias:weight_decay=0", "fc?:lr=0.5", "dense/kernel:0:lr=0.01,weight_decay=0.1"}) {
+       {"*.bias:weight_decay=0", "fc?:lr=0.5", "dense/kernel:0:lr=0.01,weight_decay=0.1",
+        "fc1:beta1=0.5,beta2=0.9,eps=1e-06,amsgrad=false", "fc1:momentum=0.9,nesterov=true"}) {
     EXPECT_EQ(parameter_group_text(parse_parameter_group(text)), text);
   }
+  EXPECT_EQ(parameter_group_text(parse_parameter_group("fc1:nesterov=1,momentum=0.9,lr=2")),
+            "fc1:lr=2,momentum=0.9,nesterov=true");
   EXPECT_EQ(parse_parameter_group("dense/kernel:0:lr=0.01").glob, "dense/kernel:0");
 }
 
@@ -118,6 +124,28 @@ TEST(ParameterGroups, FirstMatchAppliesToPathsAndNamesInFiles) {
   EXPECT_EQ(of("fc2.weight", ""), base);
 }
 
+TEST(ParameterGroups, HaveOptionsOfTheOptimizer) {
+  const std::vector<ParameterGroup> groups{parse_parameter_group("a:beta1=0.5,amsgrad=true"),
+                                           parse_parameter_group("b:momentum=0.5"),
+                                           parse_parameter_group("c:nesterov=true")};
+  const Optimizer a = optimizer_of(parse_optimizer("adam:beta2=0.5"), groups, {.path = "a"});
+  EXPECT_EQ(a, parse_optimizer("adam:beta1=0.5,beta2=0.5,amsgrad=true"));
+  const auto refused = [&](const char* optimizer, const char* path, const std::string& message) {
+    try {
+      optimizer_of(parse_optimizer(optimizer), groups, {.path = path});
+      ADD_FAILURE() << "accepted: " << path;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_EQ(error.what(), message);
+    }
+  };
+  refused("sgd", "a", "parameter group 'a': sgd has no option 'beta1'");
+  refused("adam", "b", "parameter group 'b': adam has no option 'momentum'");
+  refused("sgd", "c", "parameter group 'c': nesterov needs a momentum");
+  const Optimizer c = optimizer_of(parse_optimizer("sgd:momentum=0.5"), groups, {.path = "c"});
+  EXPECT_EQ(c, parse_optimizer("sgd:momentum=0.5,nesterov=true"));
+}
+
 TEST(ParameterGroups, ErrorsSayWhatIsWrong) {
   const struct {
     const char *text, *message;
@@ -126,6 +154,8 @@ TEST(ParameterGroups, ErrorsSayWhatIsWrong) {
                {"fc1:", "'' is not KEY=VALUE"},
                {"fc1:rate=1", "parameter group 'fc1' has no option 'rate'"},
                {"fc1:lr=x", "parameter group 'fc1': lr=x is not a number >= 0"},
+               {"fc1:beta1=1", "parameter group 'fc1': beta1=1 is not below 1"},
+               {"fc1:nesterov=yes", "parameter group 'fc1': nesterov=yes is neither true nor"},
                {"fc1:lr=1,lr=2", "lr"}};
   for (const auto& each : table) {
     try {

@@ -103,6 +103,20 @@ TEST(ParameterGroups, AGroupWithoutTrainedWeightsIsRefused) {
   }
 }
 
+TEST(ParameterGroups, AnOptionThatTheOptimizerLacksIsRefused) {
+  TrainConfig setup = one_step("sgd");
+  for (const char* earlier : {"fc2.*:lr=0.1", "*:lr=0.1"}) {
+    setup.groups = {parse_parameter_group(earlier), parse_parameter_group("fc1.*:beta1=0.5")};
+    try {
+      train(setup);
+      ADD_FAILURE() << "trained";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_EQ(std::string(error.what()), "parameter group 'fc1.*': sgd has no option 'beta1'");
+    }
+  }
+}
+
 /// Resumes a training of `first` after one step with the settings of `second`; returns what was
 /// wrong.
 std::string resumed(const TrainConfig& first, const TrainConfig& second) {

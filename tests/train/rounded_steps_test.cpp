@@ -80,8 +80,10 @@ TEST(RoundedSteps, OptimizersRoundEveryOperation) {
     graph.value(weight).format = storage;
     const ValueId gradient = graph.add_input("gradient", shape);
     const auto scalar = [&](const char* name) { return graph.add_input(name, {}); };
-    const UpdateScalars scalars{scalar("inverse_scale"), scalar("clip"), scalar("learning_rate"),
-                                scalar("correction_1"), scalar("correction_2")};
+    const UpdateScalars scalars{
+        scalar("inverse_scale"), scalar("clip"),
+        scalar("learning_rate"), scalar("correction_1"),
+        scalar("correction_2"),  optimizer.dampening != 0.0 ? scalar("share") : kNone};
     const Update update =
         add_rounded_update(graph, 0, gradient, optimizer, scalars, storage, compute, false, true);
     std::map<std::string, ValueId> states;
@@ -97,11 +99,14 @@ TEST(RoundedSteps, OptimizersRoundEveryOperation) {
       program.write_scalar(scalars.learning_rate, optimizer.learning_rate);
       program.write_scalar(scalars.correction_1, 1.0 - std::pow(optimizer.beta1, t));
       program.write_scalar(scalars.correction_2, 1.0 - std::pow(optimizer.beta2, t));
+      if (scalars.share != kNone) {
+        program.write_scalar(scalars.share, step == 0 ? 1.0 : 1.0 - optimizer.dampening);
+      }
       program.run(Entry::update, {});
       expect_same(program.read(weight).data, floats(each["weights"][step]), "weight");
-      for (const auto& [name, key] :
-           {std::pair("momentum", "first"), std::pair("adam_m", "first"),
-            std::pair("adam_v", "second"), std::pair("square_avg", "second")}) {
+      for (const auto& [name, key] : {std::pair("momentum", "first"), std::pair("adam_m", "first"),
+                                      std::pair("grad_avg", "first"), std::pair("adam_v", "second"),
+                                      std::pair("square_avg", "second")}) {
         if (!states.contains(name)) continue;
         expect_same(program.read(states.at(name)).data, floats(each[key][step]), name);
         ++seen[name];
@@ -109,10 +114,11 @@ TEST(RoundedSteps, OptimizersRoundEveryOperation) {
     }
     ++seen["optimizers"];
   }
-  EXPECT_EQ(seen["optimizers"], 24);
-  EXPECT_EQ(seen["adam_v"], 40);
-  EXPECT_EQ(seen["square_avg"], 40);
-  EXPECT_EQ(seen["momentum"], 40);
+  EXPECT_EQ(seen["optimizers"], 36);
+  EXPECT_EQ(seen["adam_v"], 60);
+  EXPECT_EQ(seen["square_avg"], 60);
+  EXPECT_EQ(seen["grad_avg"], 20);
+  EXPECT_EQ(seen["momentum"], 60);
 }
 
 TEST(RoundedSteps, ClippingRoundsTheNormAndTheGradients) {

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/lower/step_scalar.h"
+
 namespace halfscope {
 namespace {
 
@@ -15,7 +17,7 @@ using Kind = LossScalerConfig::Kind;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 StepRules rules(Kind kind, double clip_norm = 0.0) {
-  return {{.kind = kind, .initial = 1024.0f, .growth_interval = 3}, clip_norm, 0.9, 0.999};
+  return {{.kind = kind, .initial = 1024.0f, .growth_interval = 3}, clip_norm};
 }
 
 TEST(StepDecision, SkipsWhatIsNotFiniteAndLowersTheScale) {
@@ -67,9 +69,18 @@ TEST(StepDecision, CorrectsTheBiasByUpdatesDone) {
   for (const int64_t updates : {0, 1, 99, 100000}) {
     const StepDecision decision = decide({{1.0f, 0}, updates}, rules(Kind::none), 1.0);
     const double t = static_cast<double>(updates + 1);
-    EXPECT_NEAR(decision.correction_1, 1.0 - std::pow(0.9, t), 1e-15);
-    EXPECT_NEAR(decision.correction_2, 1.0 - std::pow(0.999, t), 1e-15);
+    for (const double beta : {0.9, 0.999, 0.0}) {
+      const StepScalar scalar{StepScalar::Kind::correction, beta};
+      EXPECT_NEAR(scalar_value(scalar, decision.next.updates), 1.0 - std::pow(beta, t), 1e-15);
+    }
   }
+}
+
+TEST(StepDecision, TheFirstUpdateIsNotDampened) {
+  const StepScalar share{StepScalar::Kind::share, 0.25};
+  EXPECT_EQ(scalar_value(share, 1), 1.0);
+  EXPECT_EQ(scalar_value(share, 2), 0.75);
+  EXPECT_EQ(scalar_value(share, 1000), 0.75);
 }
 
 }  // namespace
