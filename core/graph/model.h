@@ -26,6 +26,8 @@ struct Model {
   ValueId labels = kNone;  ///< index, [rows of logits]
   ValueId logits = kNone;  ///< [rows, classes]; without logits there is no accuracy
   int32_t ignored_label = kIgnoredLabel;
+  /// Of a binary cross-entropy: scores, and the input of the same shape with targets from 0 to 1.
+  ValueId binary_scores = kNone, binary_targets = kNone;
   ValueId loss = kNone;  ///< scalar; without a loss only inference is possible
   /// First of the nodes that compute the loss from the network's outputs. They compute in fp32
   /// unless a rule names their path, and always in evaluations. kNone: the loss consists of

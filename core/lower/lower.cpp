@@ -416,8 +416,14 @@ Executable lower(const Model& model, const Plan& as_written, const TrainingSpec&
   out.outputs = judged_outputs(model, classifies);
   std::vector<ValueId> judged{classifies ? model.logits : model.loss};
   for (const NamedValue& output : out.outputs) judged.push_back(output.value);
+  const bool binary = spec.scores && !classifies && model.binary_scores != kNone;
+  if (binary) judged.push_back(model.binary_scores);
   judged = add_inference(expanded, model, plan, judged);
   const ValueId eval_target = judged.front();
+  if (binary) {
+    out.eval_logits = judged.back();
+    out.eval_targets = expanded(model.binary_targets);
+  }
   for (size_t i = 0; i < out.outputs.size(); ++i) out.outputs[i].value = judged[i + 1];
   std::vector<ValueId> targets{model.loss};
   if (classifies) targets.insert(targets.end(), {model.logits, model.labels});

@@ -70,7 +70,7 @@ struct TrainingSpec {
   /// outside.
   bool exchanged = false;
   std::vector<ParameterGroup> groups{};  ///< of variables, with other settings of the optimizer
-  bool scores = false;                   ///< the caller reads the logits of evaluations
+  bool scores = false;                   ///< the caller reads the scores of evaluations
 };
 
 /// The learning rate of variables whose group has a rate of its own.
@@ -132,7 +132,9 @@ struct Executable {
   std::vector<NamedValue> outputs;  ///< of inference; of evaluations only without logits
   ValueId loss = kNone, accuracy = kNone, logits = kNone;
   ValueId eval_loss = kNone, eval_accuracy = kNone;
-  ValueId eval_logits = kNone;    ///< with TrainingSpec::scores, where there is an accuracy
+  /// With TrainingSpec::scores: scores that evaluations compare with `labels` or, of a binary
+  /// cross-entropy, with the input `eval_targets`.
+  ValueId eval_logits = kNone, eval_targets = kNone;
   ValueId gradient_norm = kNone;  ///< sum of squares of all (scaled) weight gradients
   ValueId rank_norm = kNone;      ///< finite exactly if one rank's gradients are
 

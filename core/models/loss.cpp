@@ -248,6 +248,8 @@ void add_binary_cross_entropy(Model& model, const NamedValue& output, bool score
                     "' is a Sigmoid, so bce reads its operand, like PyTorch's BCELoss; "
                     "BCEWithLogitsLoss takes another sigmoid of it, as --loss bce,logits does");
   }
+  model.binary_scores = x;
+  model.binary_targets = t;
   const auto add = [&](const char* op, const char* name, std::vector<ValueId> inputs) {
     return graph.add1(op, std::string("loss/") + name, std::move(inputs));
   };

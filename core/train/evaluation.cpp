@@ -53,53 +53,85 @@ bool is_of_pixels(const Shape& labels) {
   return std::count_if(labels.begin(), labels.end(), [](int64_t extent) { return extent > 1; }) > 1;
 }
 
-/// Compares class scores with labels: the area under the ROC curve if a sample has one label, the
-/// intersection over union if it has one for each pixel. Tokens have neither.
+/// Returns the mean area under the ROC curve over outputs that have targets of 0 and 1; NaN if none
+/// has both. `scores` and `targets` are [samples, outputs].
+double mean_area(std::span<const float> scores, std::span<const int32_t> targets, size_t outputs) {
+  const size_t samples = targets.size() / outputs;
+  std::vector<float> own(samples);
+  std::vector<uint8_t> belongs(samples);
+  double sum = 0.0, counted = 0.0;
+  for (size_t output = 0; output < outputs; ++output) {
+    size_t positives = 0;
+    for (size_t i = 0; i < samples; ++i) {
+      own[i] = scores[i * outputs + output];
+      belongs[i] = targets[i * outputs + output] == 1 ? 1 : 0;
+      positives += belongs[i];
+    }
+    if (positives == 0 || positives == samples) continue;
+    sum += area_under_curve(own, belongs);
+    counted += 1.0;
+  }
+  return counted > 0.0 ? sum / counted : std::numeric_limits<double>::quiet_NaN();
+}
+
+/// Compares scores with labels: the area under the ROC curve if a sample has one label or targets
+/// of 0 and 1, the intersection over union if it has one for each pixel. Tokens have neither.
 class Classified {
  public:
-  Classified(const Executable& executable, const Feed& feed, int64_t samples) {
-    if (executable.eval_logits == kNone) return;
-    const Shape labels = feed.label_shape(executable);
+  Classified(const Executable& executable, const Feed& feed, const Split& split, int64_t samples)
+      : executable_(executable),
+        binary_(executable.eval_targets != kNone),
+        input_(binary_ ? executable.eval_targets : executable.labels) {
+    if (executable.eval_logits == kNone || samples == 0) return;
+    if (binary_ && !feed.are_binary(executable, input_, split)) return;
+    const Shape labels = feed.label_shape(executable, input_);
     const Shape& scores = executable.graph.value(executable.eval_logits).shape;
-    const std::optional<LabelLayout> layout = label_layout(scores, feed.batch(), labels);
-    if (!layout || layout->classes < 2) return;
+    const std::optional<LabelLayout> layout =
+        binary_ ? LabelLayout{.per_sample = element_count(scores) / feed.batch(), .classes = 1}
+                : label_layout(scores, feed.batch(), labels);
+    if (!layout || (!binary_ && layout->classes < 2)) return;
     layout_ = *layout;
     batch_ = feed.batch();
-    if (layout_.per_sample == 1) {
-      scores_.resize(static_cast<size_t>(samples * layout_.classes));
-      labels_.resize(static_cast<size_t>(samples));
-    } else if (is_of_pixels(labels)) {
-      counts_.emplace(layout_.classes);
+    pixels_ = is_of_pixels(labels);
+    if (pixels_ || binary_) counts_.emplace(layout_.labels());
+    if (!pixels_ && (binary_ || layout_.per_sample == 1)) {
+      scores_.resize(static_cast<size_t>(samples * layout_.per_sample * layout_.classes));
+      labels_.resize(static_cast<size_t>(samples * layout_.per_sample));
     }
   }
 
-  bool measures() const { return !labels_.empty() || counts_; }
+  bool measures() const { return counts_ || !labels_.empty(); }
 
-  /// `first`: the index of the batch's first sample.
-  void add(const Tensor& scores, std::span<const int32_t> labels, int64_t first) {
-    if (counts_) {
-      count_labels(scores.data, labels, layout_, 0.0f, &*counts_);
-      return;
-    }
-    const auto values = static_cast<int64_t>(labels.size()) * layout_.classes;
-    std::copy_n(scores.data.begin(), values, scores_.begin() + first * layout_.classes);
-    std::copy(labels.begin(), labels.end(), labels_.begin() + first);
+  /// Takes the batch that the lane has just evaluated. `indices` follow one another.
+  void add(const Program& program, const Feed& feed, const Split& split,
+           std::span<const int64_t> indices) {
+    const Tensor scores = program.read(executable_.eval_logits);
+    const std::vector<int32_t> labels = feed.labels(executable_, input_, split, indices);
+    if (counts_) count_labels(scores.data, labels, layout_, 0.0f, &*counts_);
+    if (labels_.empty()) return;
+    const int64_t place = indices.front() * layout_.per_sample;
+    std::copy_n(scores.data.begin(), static_cast<int64_t>(labels.size()) * layout_.classes,
+                scores_.begin() + place * layout_.classes);
+    std::copy(labels.begin(), labels.end(), labels_.begin() + place);
   }
 
   void finish(const Shares& shares, EvalRow& row) {
     if (counts_) {
       shares.total(*counts_);
-      row.mean_iou = counts_->mean_iou();
-    } else if (!labels_.empty()) {
-      shares.complete(scores_, static_cast<size_t>(batch_ * layout_.classes));
-      shares.complete(labels_, static_cast<size_t>(batch_));
-      row.auc = area();
+      if (binary_) row.accuracy = counts_->accuracy();
+      if (pixels_) row.mean_iou = counts_->mean_iou();
     }
+    if (labels_.empty()) return;
+    const int64_t places = batch_ * layout_.per_sample;
+    shares.complete(scores_, static_cast<size_t>(places * layout_.classes));
+    shares.complete(labels_, static_cast<size_t>(places));
+    row.auc = binary_ ? mean_area(scores_, labels_, static_cast<size_t>(layout_.per_sample))
+                      : area_of_classes();
   }
 
  private:
   /// The area over the samples whose labels count.
-  double area() {
+  double area_of_classes() {
     size_t counted = 0;
     const auto classes = static_cast<size_t>(layout_.classes);
     for (size_t i = 0; i < labels_.size(); ++i) {
@@ -113,10 +145,14 @@ class Classified {
                                  std::span(labels_).first(counted));
   }
 
+  const Executable& executable_;
+  bool binary_;  ///< targets of a binary cross-entropy, instead of labels of classes
+  ValueId input_;
   LabelLayout layout_;
+  bool pixels_ = false;
   int64_t batch_ = 0;
-  std::vector<float> scores_;    ///< [samples, classes]
-  std::vector<int32_t> labels_;  ///< by sample; -1 does not count
+  std::vector<float> scores_;    ///< [samples, per_sample, classes]
+  std::vector<int32_t> labels_;  ///< [samples, per_sample]; -1 does not count
   std::optional<ClassCounts> counts_;
 };
 
@@ -133,6 +169,7 @@ void append(const Lane& lane, NamedTensors& outputs) {
 }  // namespace
 
 bool has_label_scores(const Model& model, const Dataset& data, int64_t batch) {
+  if (model.binary_scores != kNone) return true;
   if (model.logits == kNone || model.labels == kNone) return false;
   const int64_t per_sample = element_count(model.graph.value(model.labels).shape) / batch;
   return per_sample == 1 || std::any_of(data.test.arrays.begin(), data.test.arrays.end(),
@@ -148,7 +185,7 @@ EvalRow Evaluation::run(const Lane& lane, int64_t step) const {
   const ValueId accuracy = executable.eval_accuracy;
   const bool detects = has_detection_score(data_, executable.output_shapes());
   const Shares shares(detects ? nullptr : exchange_);
-  Classified classified(executable, feed_, samples_);
+  Classified classified(executable, feed_, data_.test, samples_);
   NamedTensors outputs;
   std::vector<int64_t> indices;
   std::vector<double> terms;  // of loss and accuracy of each batch, 0 for other processes' batches
@@ -163,10 +200,7 @@ EvalRow Evaluation::run(const Lane& lane, int64_t step) const {
     const double weight = static_cast<double>(indices.size()) / static_cast<double>(samples_);
     terms.end()[-2] = weight * lane.program->read_scalar(executable.eval_loss);
     if (accuracy != kNone) terms.back() = weight * lane.program->read_scalar(accuracy);
-    if (classified.measures()) {
-      classified.add(lane.program->read(executable.eval_logits),
-                     feed_.labels(executable, data_.test, indices), first);
-    }
+    if (classified.measures()) classified.add(*lane.program, feed_, data_.test, indices);
     if (detects) append(lane, outputs);
   }
   lane.program->keep_values(true);
@@ -175,8 +209,8 @@ EvalRow Evaluation::run(const Lane& lane, int64_t step) const {
     row.loss += terms[i];
     row.accuracy += terms[i + 1];
   }
-  classified.finish(shares, row);
   if (accuracy == kNone) row.accuracy = std::numeric_limits<double>::quiet_NaN();
+  classified.finish(shares, row);
   if (detects && samples_ > 0) row.accuracy = detection_score(data_, outputs).value().half;
   return row;
 }

@@ -14,8 +14,9 @@
 
 namespace halfscope {
 
-/// Returns whether evaluations of a network for this many samples at once compare scores with
-/// labels: one label for each sample, or one for each pixel of two dimensions or more.
+/// Returns whether evaluations of a network for this many samples at once may compare scores with
+/// labels: one label for each sample, one for each pixel of two dimensions or more, or the targets
+/// of a binary cross-entropy.
 bool has_label_scores(const Model& model, const Dataset& data, int64_t batch);
 
 class Evaluation {

@@ -164,24 +164,34 @@ void Feed::check_labels(const Executable& executable, const Split& split, int64_
   }
 }
 
-Shape Feed::label_shape(const Executable& executable) const {
-  const Source& source = label_source(executable);
+Shape Feed::label_shape(const Executable& executable, ValueId input) const {
+  const Source& source = source_of(executable, input);
   return source.kind == Source::Kind::array ? arrays_[source.array].sample_shape : Shape{};
 }
 
-std::vector<int32_t> Feed::labels(const Executable& executable, const Split& split,
+std::vector<int32_t> Feed::labels(const Executable& executable, ValueId input, const Split& split,
                                   std::span<const int64_t> indices) const {
-  const Source& source = label_source(executable);
+  const Source& source = source_of(executable, input);
   std::vector<int32_t> labels(indices.size() * static_cast<size_t>(source.sample));
   gather(source, split, indices, labels);
   std::replace(labels.begin(), labels.end(), executable.ignored_label, -1);
   return labels;
 }
 
-const Feed::Source& Feed::label_source(const Executable& executable) const {
-  size_t input = 0;
-  while (executable.inputs[input].value != executable.labels) ++input;
-  return sources_[input];
+bool Feed::are_binary(const Executable& executable, ValueId input, const Split& split) const {
+  const Source& source = source_of(executable, input);
+  const auto all = [](const auto& labels) {
+    return std::all_of(labels.begin(), labels.end(), [](auto x) { return x == 0 || x == 1; });
+  };
+  if (source.kind != Source::Kind::array) return all(split.labels);
+  const SampleArray& array = split.arrays[source.array];
+  return all(array.reals) && all(array.integers);
+}
+
+const Feed::Source& Feed::source_of(const Executable& executable, ValueId input) const {
+  size_t index = 0;
+  while (executable.inputs[index].value != input) ++index;
+  return sources_[index];
 }
 
 template <class T>

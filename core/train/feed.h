@@ -34,12 +34,14 @@ class Feed {
   void write(const Executable& executable, Program& program, const Split& split,
              std::span<const int64_t> indices);
 
-  /// Returns the labels of these samples, one after another; -1 for those that do not count. The
-  /// data has labels for the executable.
-  std::vector<int32_t> labels(const Executable& executable, const Split& split,
+  /// Returns the labels of these samples for an input of the executable, one after another; -1 for
+  /// those that do not count.
+  std::vector<int32_t> labels(const Executable& executable, ValueId input, const Split& split,
                               std::span<const int64_t> indices) const;
   /// Returns the shape of a sample's labels; [] for one label.
-  Shape label_shape(const Executable& executable) const;
+  Shape label_shape(const Executable& executable, ValueId input) const;
+  /// Returns whether every label of the split for that input is 0 or 1.
+  bool are_binary(const Executable& executable, ValueId input, const Split& split) const;
 
   /// Throws Error naming the first label of the split that is not in 0 .. classes - 1 and counts.
   void check_labels(const Executable& executable, const Split& split, int64_t classes,
@@ -54,7 +56,7 @@ class Feed {
     int64_t sample = 0;          ///< elements of a sample
   };
 
-  const Source& label_source(const Executable& executable) const;
+  const Source& source_of(const Executable& executable, ValueId input) const;
   void match(const Executable& executable);
   void fit(const Executable& executable);
   void check_values(const NamedValue& input, const Source& source, bool index) const;

@@ -24,6 +24,16 @@ double ClassCounts::mean_iou() const {
                        : std::numeric_limits<double>::quiet_NaN();
 }
 
+double ClassCounts::accuracy() const {
+  int64_t labels = 0, right = 0;
+  for (size_t each = 0; each < counts_.size(); each += 3) {
+    labels += counts_[each];
+    right += counts_[each + 2];
+  }
+  return labels > 0 ? static_cast<double>(right) / static_cast<double>(labels)
+                    : std::numeric_limits<double>::quiet_NaN();
+}
+
 namespace {
 
 /// Returns the dimensions that are not 1.

@@ -32,6 +32,8 @@ class ClassCounts {
   /// class that are predicted, divided by places that have the label or the prediction (Jaccard
   /// 1912; PASCAL VOC's measure of segmentation). NaN if no class occurs.
   double mean_iou() const;
+  /// Returns the share of labels that are predicted; NaN without labels.
+  double accuracy() const;
 
  private:
   std::vector<int64_t> counts_;

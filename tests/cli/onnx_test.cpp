@@ -545,6 +545,24 @@ TEST(CliOnnx, ALabelForEachPixelHasAMeanIoU) {
   const Json scored = Json::parse(two.out).at("lanes").at(0);
   EXPECT_EQ(scored.at("accuracy"), 0.75);
   EXPECT_DOUBLE_EQ(scored.at("mean_iou").get<double>(), (2.0 / 3.0 + 0.5) / 2.0);
+  // So do the targets of a binary cross-entropy.
+  test::FileBuilder mask;
+  mask.input("x", {1, 1, 2, 2}).output("y").floats("w", {1, 1, 1, 1}, {1});
+  mask.node("Conv", {"x", "w"}, {"y"}, "conv");
+  write_file(bench, "mask.onnx", mask);
+  for (const char* file : {"train.npz", "test.npz"}) {
+    write_npz(bench / file,
+              {{"x", {{1, 1, 2, 2}, {1, -1, 1, -1}}}, {"targets", {{1, 1, 2, 2}, {1, 0, 0, 0}}}});
+  }
+  const Outcome masked =
+      bench.run({"train", "--model", "mask.onnx", "--loss", "bce", "--data",
+                 "train.npz,test=test.npz", "--optimizer", "sgd:lr=0", "--batch", "1", "--steps",
+                 "1", "--lanes", "float32", "--json", "--force"});
+  ASSERT_EQ(masked.code, 0) << masked.err;
+  const Json overlap = Json::parse(masked.out).at("lanes").at(0);
+  EXPECT_EQ(overlap.at("test_accuracy"), 0.75);
+  EXPECT_DOUBLE_EQ(overlap.at("test_mean_iou").get<double>(), (2.0 / 3.0 + 0.5) / 2.0);
+  EXPECT_TRUE(overlap.at("test_auc").is_null());
   // The same measure decides which layers can be quantized.
   lane({0, 1, 2, -1, 1, -1, 0, -1});
   write_npz(bench / "x.npz", {{"x", {{2, 3, 2, 2}, std::vector<float>(24, 1.0f)}}});
