@@ -26,7 +26,7 @@ struct Model {
   ValueId labels = kNone;  ///< index, [rows of logits]
   ValueId logits = kNone;  ///< [rows, classes]; without logits there is no accuracy
   int32_t ignored_label = kIgnoredLabel;
-  /// Of a binary cross-entropy: scores, and the input of the same shape with targets from 0 to 1.
+  /// A binary cross-entropy has scores and, in the same shape, an input of targets.
   ValueId binary_scores = kNone, binary_targets = kNone;
   ValueId loss = kNone;  ///< scalar; without a loss only inference is possible
   /// First of the nodes that compute the loss from the network's outputs. They compute in fp32

@@ -521,7 +521,7 @@ TEST(CliTrain, BinaryCrossEntropyHasScoresIfTargetsAre0And1) {
   const Json soft = lane("mlp:1-1", {4, 1}, {-1.0f, 2.0f, 0.5f, -3.0f}, {0.0f, 1.0f, 0.5f, 0.0f});
   EXPECT_TRUE(soft.at("test_accuracy").is_null());
   EXPECT_TRUE(soft.at("test_auc").is_null());
-  // Of two outputs the first orders 3 of 4 pairs, the second all 3.
+  // The first of two outputs orders 3 of 4 pairs, the second all 3.
   write_npz(bench / "w.npz", {{"fc1.weight", {{2, 2}, {1.0f, 0.0f, 0.0f, 1.0f}}},
                               {"fc1.bias", {{2}, {0.0f, 0.0f}}}});
   const Json two = lane("mlp:2-2", {4, 2}, {1.0f, 1.0f, 2.0f, 2.0f, 3.0f, 3.0f, 4.0f, 4.0f},
