@@ -78,14 +78,14 @@ int64_t check_schema(sqlite::Database& database) {
                       "pass a run file written by `halfscope train`");
   }
   if (version > kSchemaVersion) {
-    throw usage_error(fmt::format("'{}' has the newer format {}, but this version reads format {}",
-                                  file, version, kSchemaVersion),
+    throw usage_error(fmt::format("'{}' has the newer format {}, but this version reads {} to {}",
+                                  file, version, kOldestSchemaVersion, kSchemaVersion),
                       "update HalfScope");
   }
   if (version < 1) database.fail_damaged("its schema version is missing");
   if (version < kOldestSchemaVersion) {
-    throw usage_error(fmt::format("'{}' has the older format {}, but this version reads format {}",
-                                  file, version, kOldestSchemaVersion),
+    throw usage_error(fmt::format("'{}' has the older format {}, but this version reads {} to {}",
+                                  file, version, kOldestSchemaVersion, kSchemaVersion),
                       "record the run again");
   }
   if (database.query_integer("SELECT count(*) FROM meta") == 0) throw not_begun(database);

@@ -63,6 +63,12 @@ Distances distances_of(const RunView& run, int lane) {
   return all;
 }
 
+/// Returns a share as a percentage, with as many digits as tell it from another one.
+std::string share_text(double share, double other) {
+  if (share == other || percent(share) != percent(other)) return percent(share);
+  return fmt::format("{:.4f}%", 100.0 * share);
+}
+
 /// Checks one lane of a run.
 class LaneGate {
  public:
@@ -154,17 +160,22 @@ class LaneGate {
       return not_measured(check, "the run has not evaluated the lane and its reference");
     }
     const double here = own.back().*score, there = theirs.back().*score;
-    if (!std::isfinite(here) || !std::isfinite(there)) {
-      return not_measured(
-          check, fmt::format("evaluations of the lane and its reference have no {}", name));
+    const std::string& other = run_.lane(reference).name;
+    if (!std::isfinite(there)) return not_measured(check, other + " has no " + name);
+    if (!std::isfinite(here)) {
+      // Both were evaluated on the same samples, so this lane's results are to blame.
+      check.state = State::failed;
+      check.text = fmt::format("no {}, because results are NaN or infinite; {} has {}", name, other,
+                               share_text(there, there));
+      return;
     }
     // Rounded: differences of shares are not exact.
     const double drop = there - here;
     const double points = std::max(std::round(1e9 * drop) * 1e-9, 0.0);
     judge(check, points, limit,
-          fmt::format("{} {} instead of {} in {}: {} points less (limit {})", name, percent(here),
-                      percent(there), run_.lane(reference).name, short_number(100.0 * points),
-                      short_number(100.0 * limit)));
+          fmt::format("{} {} instead of {} in {}: {} points less (limit {})", name,
+                      share_text(here, there), share_text(there, here), other,
+                      short_number(100.0 * points), short_number(100.0 * limit)));
   }
 
   void check_site(const SiteInfo& site, GateMeasure measure, double limit) {

@@ -51,12 +51,12 @@ std::string LaneSummary::accuracy_text() const {
 
 std::string LaneSummary::auc_text() const {
   const EvalRow* row = scores();
-  return row != nullptr ? area_text(row->auc) : "-";
+  return row != nullptr ? area_text(row->auc) + (averages ? " (averages)" : "") : "-";
 }
 
 std::string LaneSummary::mean_iou_text() const {
   const EvalRow* row = scores();
-  return row != nullptr ? percentage(row->mean_iou) : "-";
+  return row != nullptr ? percentage(row->mean_iou) + (averages ? " (averages)" : "") : "-";
 }
 
 std::string LaneSummary::test_loss_text() const {

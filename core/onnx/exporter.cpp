@@ -205,6 +205,10 @@ void Exporter::add_node(NodeId id) {
     throw Error(node.path + " (" + node.op + "): ONNX cannot express how this operator accumulates",
                 "export a plan that accumulates in fp32");
   }
+  if (moves_source_of_codes(node)) {
+    moved_sources_[node.outputs[0]] = id;
+    return;
+  }
   if (node.op == "Quantize") return add_quantize(node);
   if (node.op == "Dequantize") return name_values(node.outputs[0], names_.at(node.inputs[0]));
   if (typed()) return add_typed_node(node);
@@ -285,7 +289,10 @@ void Exporter::name_output(const NamedValue& output) {
   opset.set_domain("");
   ::onnx::GraphProto& graph = *file_.mutable_graph();
   graph.set_name(name.empty() ? "network" : name);
-  for (const NamedValue& output : outputs) taken_.insert(output.name);
+  for (const NamedValue& output : outputs) {
+    taken_.insert(output.name);
+    outputs_.insert(output.value);
+  }
   for (const NamedValue& input : inputs) {
     names_[input.value] = fresh(input.name);
     type_input(input.value, nodes);

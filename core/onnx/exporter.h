@@ -82,6 +82,8 @@ class Exporter {
   /// A weight or constant as codes.
   struct Codes;
   std::optional<Codes> known_codes(const Node& node) const;
+  bool moves_source_of_codes(const Node& node) const;
+  KnownTensor moved_values(const Node& node) const;
 
   // For PlanForm::types and types_and_io.
   bool typed() const { return form_ >= PlanForm::types; }
@@ -103,6 +105,10 @@ class Exporter {
   std::map<std::pair<ValueId, DataType>, std::string> copies_;
   /// Casts of variables and constants, which become initializers, with the values they round.
   std::map<ValueId, ValueId> rounded_sources_;
+  /// Weights and constants in another order, which only become codes, with the nodes that move
+  /// them.
+  std::map<ValueId, NodeId> moved_sources_;
+  std::set<ValueId> outputs_;
   bool has_bfloat16_ = false;
   ::onnx::ModelProto file_;
   std::map<ValueId, std::string> names_;

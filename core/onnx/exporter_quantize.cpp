@@ -5,8 +5,10 @@
 //
 //   activations      QuantizeLinear with a known scale, DequantizeLinear
 //   weights          an initializer of codes, DequantizeLinear with one scale or one per channel
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "core/bodies/scaling.h"
@@ -15,6 +17,7 @@
 #include "core/numeric/scaling/block_format.h"
 #include "core/numeric/scaling/tensor_scaling.h"
 #include "core/onnx/exporter.h"
+#include "core/ops/movement.h"
 #include "core/ops/ops.h"
 
 namespace halfscope::onnx_files {
@@ -59,6 +62,39 @@ struct Exporter::Codes {
   std::vector<float> codes, scales;
   int64_t axis = -1;  ///< of the scales, if there are several
 };
+
+/// Returns whether a node puts a weight or constant in another order, such as a transposed weight,
+/// and only scaled operands read the result. Its codes become an initializer.
+bool Exporter::moves_source_of_codes(const Node& node) const {
+  const OpDef& def = find_op(node.op);
+  if ((!def.view && def.movement == nullptr) || node.inputs.size() != 1 ||
+      node.outputs.size() != 1 || outputs_.contains(node.outputs[0]) || !is_source(node.inputs[0]))
+    return false;
+  bool read = false;
+  for (const Node& reader : graph_.nodes()) {
+    if (std::find(reader.inputs.begin(), reader.inputs.end(), node.outputs[0]) ==
+        reader.inputs.end()) {
+      continue;
+    }
+    if (reader.op != "Quantize") return false;
+    read = true;
+  }
+  return read;
+}
+
+KnownTensor Exporter::moved_values(const Node& node) const {
+  KnownTensor tensor = source_values(node.inputs[0]);
+  tensor.shape = graph_.value(node.outputs[0]).shape;
+  if (find_op(node.op).view) return tensor;
+  const Movement movement = movement_of(graph_, node);
+  const std::vector<float> from = std::exchange(
+      tensor.reals, std::vector<float>(static_cast<size_t>(element_count(tensor.shape)),
+                                       static_cast<float>(movement.fill.value_or(0.0))));
+  for (const BoxCopy& box : movement.boxes) {
+    copy_box(box, std::span<const float>(from), std::span<float>(tensor.reals));
+  }
+  return tensor;
+}
 
 std::optional<Exporter::Codes> Exporter::known_codes(const Node& node) const {
   const ValueId value = node.inputs[0];

@@ -105,6 +105,33 @@ Strides broadcast_strides(const Shape& shape, const Shape& to) {
   return strides;
 }
 
+void copy_box(const BoxCopy& box, std::span<const float> from, std::span<float> to) {
+  const int64_t count = element_count(box.sizes);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t rest = i, a = box.first_from, b = box.first_to;
+    for (size_t axis = box.sizes.size(); axis-- > 0;) {
+      const int64_t at = rest % box.sizes[axis];
+      rest /= box.sizes[axis];
+      a += at * box.from[axis];
+      b += at * box.to[axis];
+    }
+    to[static_cast<size_t>(b)] = from[static_cast<size_t>(a)];
+  }
+}
+
+NodeId maker_of(const Graph& graph, ValueId value) {
+  NodeId id = graph.value(value).producer;
+  while (id != kNone) {
+    const Node& node = graph.node(id);
+    const OpDef& def = find_op(node.op);
+    const bool keeps = def.view || def.movement != nullptr || node.op == "Cast" ||
+                       node.op == "Gather" || node.op == "Quantize" || node.op == "Dequantize";
+    if (!keeps) break;
+    id = graph.value(node.inputs[0]).producer;
+  }
+  return id;
+}
+
 Movement movement_of(const Graph& graph, const Node& node) {
   const OpDef& def = find_op(node.op);
   check_node(node, def.movement != nullptr, "does not move elements");

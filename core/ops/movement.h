@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/graph/graph.h"
@@ -31,10 +32,17 @@ struct BoxCopy {
   int64_t first_from = 0, first_to = 0;
 };
 
+/// Copies the elements of a box, one by one.
+void copy_box(const BoxCopy& box, std::span<const float> from, std::span<float> to);
+
 struct Movement {
   std::optional<double> fill;  ///< initial value of the first output's elements
   std::vector<BoxCopy> boxes;
 };
+
+/// Returns the node that computes a value, or whose elements it has: nodes that only move, pick or
+/// round elements are passed over. kNone for inputs, variables and constants.
+NodeId maker_of(const Graph& graph, ValueId value);
 
 /// Returns the movement of a node whose operator has OpDef::movement.
 Movement movement_of(const Graph& graph, const Node& node);

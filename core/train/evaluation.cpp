@@ -49,21 +49,17 @@ class Shares {
   Exchange* exchange_;
 };
 
-bool is_of_pixels(const Shape& labels) {
-  return std::count_if(labels.begin(), labels.end(), [](int64_t extent) { return extent > 1; }) > 1;
-}
-
 /// Returns the mean area under the ROC curve over outputs that have targets of 0 and 1; NaN if none
 /// has both. `scores` and `targets` are [samples, outputs].
 double mean_area(std::span<const float> scores, std::span<const int32_t> targets, size_t outputs) {
   const size_t samples = targets.size() / outputs;
-  std::vector<float> own(samples);
+  std::vector<double> own(samples);
   std::vector<uint8_t> belongs(samples);
   double sum = 0.0, counted = 0.0;
   for (size_t output = 0; output < outputs; ++output) {
     size_t positives = 0;
     for (size_t i = 0; i < samples; ++i) {
-      own[i] = scores[i * outputs + output];
+      own[i] = static_cast<double>(scores[i * outputs + output]);
       belongs[i] = targets[i * outputs + output] == 1 ? 1 : 0;
       positives += belongs[i];
     }
@@ -126,25 +122,10 @@ class Classified {
     shares.complete(scores_, static_cast<size_t>(places * layout_.classes));
     shares.complete(labels_, static_cast<size_t>(places));
     row.auc = binary_ ? mean_area(scores_, labels_, static_cast<size_t>(layout_.per_sample))
-                      : area_of_classes();
+                      : mean_area_under_curve(scores_, layout_.classes, labels_, ScoreKind::logits);
   }
 
  private:
-  /// The area over the samples whose labels count.
-  double area_of_classes() {
-    size_t counted = 0;
-    const auto classes = static_cast<size_t>(layout_.classes);
-    for (size_t i = 0; i < labels_.size(); ++i) {
-      if (labels_[i] < 0) continue;
-      labels_[counted] = labels_[i];
-      const auto from = scores_.begin() + static_cast<int64_t>(i * classes);
-      std::copy_n(from, classes, scores_.begin() + static_cast<int64_t>(counted * classes));
-      ++counted;
-    }
-    return mean_area_under_curve(std::span(scores_).first(counted * classes), layout_.classes,
-                                 std::span(labels_).first(counted));
-  }
-
   const Executable& executable_;
   bool binary_;  ///< targets of a binary cross-entropy, instead of labels of classes
   ValueId input_;
@@ -155,6 +136,11 @@ class Classified {
   std::vector<int32_t> labels_;  ///< [samples, per_sample]; -1 does not count
   std::optional<ClassCounts> counts_;
 };
+
+/// Returns how many labels count.
+int64_t count_of(const std::vector<int32_t>& labels) {
+  return std::count_if(labels.begin(), labels.end(), [](int32_t label) { return label >= 0; });
+}
 
 void append(const Lane& lane, NamedTensors& outputs) {
   for (const NamedValue& output : lane.executable.outputs) {
@@ -190,14 +176,21 @@ EvalRow Evaluation::run(const Lane& lane, int64_t step) const {
   std::vector<int64_t> indices;
   std::vector<double> terms;  // of loss and accuracy of each batch, 0 for other processes' batches
   lane.program->keep_values(false);
+  int64_t all = 0;
   for (int64_t first = 0; first < samples_; first += feed_.batch()) {
-    terms.insert(terms.end(), {0.0, 0.0});
-    if (!shares.owns(first / feed_.batch())) continue;
     indices.resize(static_cast<size_t>(std::min(feed_.batch(), samples_ - first)));
     std::iota(indices.begin(), indices.end(), first);
+    terms.insert(terms.end(), {0.0, 0.0});
+    // Metrics of a batch are means over its labels that count.
+    const int64_t counted =
+        executable.labels == kNone
+            ? static_cast<int64_t>(indices.size())
+            : count_of(feed_.labels(executable, executable.labels, data_.test, indices));
+    all += counted;
+    if (counted == 0 || !shares.owns(first / feed_.batch())) continue;
     feed_.write(executable, *lane.program, data_.test, indices);
     lane.program->run(Entry::eval, {});
-    const double weight = static_cast<double>(indices.size()) / static_cast<double>(samples_);
+    const auto weight = static_cast<double>(counted);
     terms.end()[-2] = weight * lane.program->read_scalar(executable.eval_loss);
     if (accuracy != kNone) terms.back() = weight * lane.program->read_scalar(accuracy);
     if (classified.measures()) classified.add(*lane.program, feed_, data_.test, indices);
@@ -209,6 +202,8 @@ EvalRow Evaluation::run(const Lane& lane, int64_t step) const {
     row.loss += terms[i];
     row.accuracy += terms[i + 1];
   }
+  row.loss /= static_cast<double>(all);
+  row.accuracy /= static_cast<double>(all);
   if (accuracy == kNone) row.accuracy = std::numeric_limits<double>::quiet_NaN();
   classified.finish(shares, row);
   if (detects && samples_ > 0) row.accuracy = detection_score(data_, outputs).value().half;

@@ -10,6 +10,9 @@
 namespace halfscope {
 namespace {
 
+/// Usual label of pixels that do not count (PASCAL VOC).
+constexpr int32_t kVoidLabel = 255;
+
 /// (byte / 255 - mean) / deviation, per channel.
 std::vector<std::array<float, 256>> pixel_tables(const Dataset& data) {
   std::vector<std::array<float, 256>> tables(data.mean.empty() ? 1 : data.mean.size());
@@ -156,10 +159,17 @@ void Feed::check_labels(const Executable& executable, const Split& split, int64_
     if (array && split.arrays.empty()) continue;
     for (const int32_t label : array ? split.arrays[sources_[i].array].integers : split.labels) {
       if ((label >= 0 && label < classes) || label == executable.ignored_label) continue;
-      throw Error("label " + std::to_string(label) + " in the data set '" + data +
-                      "' is not in 0.." + std::to_string(classes - 1),
-                  "use --loss cross-entropy,ignore=" + std::to_string(label) +
-                      " if such labels do not count");
+      const std::string number = std::to_string(label);
+      const std::string hint =
+          classes == 1 ? "the network has one score per sample; use --loss bce with targets of 0 "
+                         "and 1, or give it a score for each class"
+          : label < 0 || label == kVoidLabel
+              ? "use --loss cross-entropy,ignore=" + number + " if such labels do not count"
+              : "the network has scores for " + std::to_string(classes) +
+                    " classes, and labels count from 0";
+      throw Error("label " + number + " in the data set '" + data + "' is not in 0.." +
+                      std::to_string(classes - 1),
+                  hint);
     }
   }
 }

@@ -66,6 +66,8 @@ std::optional<LabelLayout> label_layout(const Shape& output, int64_t batch, cons
   return layout;
 }
 
+bool is_of_pixels(const Shape& labels) { return squeezed(labels).size() > 1; }
+
 std::optional<int64_t> predicted_class(std::span<const float> scores, const LabelLayout& layout,
                                        int64_t first, float threshold) {
   const auto score = [&](int64_t each) {

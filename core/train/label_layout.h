@@ -61,6 +61,10 @@ struct LabelLayout {
 /// shape is none of these.
 std::optional<LabelLayout> label_layout(const Shape& output, int64_t batch, const Shape& labels);
 
+/// Returns whether labels of this shape belong to the pixels of a sample: two dimensions or more.
+/// Labels of one dimension belong to tokens or positions.
+bool is_of_pixels(const Shape& labels);
+
 /// Returns the class with the first largest score; nothing if a score is NaN. A single score means
 /// class 1 if it is above `threshold`.
 std::optional<int64_t> predicted_class(std::span<const float> scores, const LabelLayout& layout,

@@ -10,6 +10,7 @@
 #include "core/data/shapes.h"
 #include "core/error.h"
 #include "core/numeric/statistics/auc.h"
+#include "core/ops/movement.h"
 #include "core/train/lane_setup.h"
 
 namespace halfscope {
@@ -33,7 +34,7 @@ Runner::Runner(Model model, const RunnerConfig& config, const Dataset& data)
   lanes_.check_any();
   check_last_batch();
   if (!config_.labels.empty()) check_labels();
-  if (layout_.per_sample == 1) return;
+  if (!is_of_pixels(config_.label_shape)) return;
   for (Result& result : results_) result.classes.emplace(layout_.labels());
 }
 
@@ -58,12 +59,11 @@ void Runner::check_labels() {
         "for labels 0 and 1, or [samples, classes, height, width] for a label per pixel");
   }
   layout_ = *layout;
-  const int32_t least = layout_.per_sample == 1 ? 0 : -1;
   for (const int32_t label : config_.labels) {
-    if (label >= least && label < layout_.labels()) continue;
+    if (label >= -1 && label < layout_.labels()) continue;
     throw usage_error(
         "label " + std::to_string(label) + " is not in 0.." + std::to_string(layout_.labels() - 1),
-        least == 0 ? "" : "use -1 for pixels that do not count");
+        "use -1 for labels that do not count");
   }
 }
 
@@ -140,12 +140,17 @@ void Runner::keep(size_t which, size_t samples) {
   }
 }
 
+/// Returns whether an operator makes the numbers of the first output.
+bool Runner::is_made_by(const Lane& lane, std::string_view op) const {
+  const Graph& graph = lane.executable.graph;
+  const NodeId maker = maker_of(graph, lane.executable.outputs[0].value);
+  return maker != kNone && graph.node(maker).op == op;
+}
+
 double Runner::score(const Lane& lane, std::span<const int64_t> indices, Result& result) const {
   const ValueId output = lane.executable.outputs[0].value;
   const Tensor scores = lane.program->read(output);
-  const NodeId producer = lane.executable.graph.value(output).producer;
-  const bool probability =
-      producer != kNone && lane.executable.graph.node(producer).op == "Sigmoid";
+  const bool probability = is_made_by(lane, "Sigmoid");
   const auto per_sample = static_cast<size_t>(layout_.per_sample);
   // Samples of a batch follow one another.
   const auto labels =
@@ -161,16 +166,19 @@ double Runner::score(const Lane& lane, std::span<const int64_t> indices, Result&
 
 /// The area of what has been run; NaN unless all outputs were kept.
 double Runner::area_of(const Result& result) const {
-  const auto found = result.outputs.find(lanes_[0].executable.outputs[0].name);
+  const std::string& name = lanes_[0].executable.outputs[0].name;
+  const auto found = result.outputs.find(name);
   const bool missing = found == result.outputs.end() || result.scored == 0;
   if (config_.labels.empty() || layout_.per_sample > 1 || missing) {
     return std::numeric_limits<double>::quiet_NaN();
   }
   const std::vector<float>& scores = found->second.data;
-  const int64_t classes = static_cast<int64_t>(scores.size()) / result.scored;
-  return mean_area_under_curve(
-      scores, classes,
-      std::span<const int32_t>(config_.labels).first(static_cast<size_t>(result.scored)));
+  const auto samples = scores.size() / static_cast<size_t>(layout_.classes);
+  // Rounding may take the sums of probabilities far from 1: the network says better what they are.
+  const ScoreKind kind = is_made_by(lanes_[0], "Softmax") ? ScoreKind::probabilities
+                                                          : score_kind(scores, layout_.classes);
+  return mean_area_under_curve(scores, layout_.classes,
+                               std::span<const int32_t>(config_.labels).first(samples), kind);
 }
 
 StepRow Runner::run_lane(size_t which, int64_t step, std::span<const int64_t> indices) {

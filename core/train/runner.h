@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/train/feed.h"
@@ -26,7 +27,7 @@ struct RunnerConfig {
   int every = 1;                  ///< batches between statistics; 0 records none
   ErrorSampling errors{};
   /// Labels of all samples, for the accuracy of the first output; may be empty. `label_shape` is
-  /// the shape of one sample's, see label_layout(). Where a sample has several, -1 does not count.
+  /// the shape of one sample's, see label_layout(). -1 does not count.
   std::vector<int32_t> labels{};
   Shape label_shape{};
   bool keep_outputs = true;
@@ -63,7 +64,7 @@ class Runner {
     int64_t scored = 0;  ///< labels that count; 0 where there are none
     /// The area of all samples (numeric/statistics/auc.h); NaN without labels or with several each.
     double auc = 0.0;
-    std::optional<ClassCounts> classes{};  ///< with several labels per sample
+    std::optional<ClassCounts> classes{};  ///< with labels of pixels
 
     double accuracy() const;  ///< NaN without labels
   };
@@ -90,6 +91,7 @@ class Runner {
   /// Counts the right labels of a batch in `result`. Returns their share.
   double score(const Lane& lane, std::span<const int64_t> indices, Result& result) const;
   double area_of(const Result& result) const;
+  bool is_made_by(const Lane& lane, std::string_view op) const;
 
   RunnerConfig config_;
   const Dataset& data_;

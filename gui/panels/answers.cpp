@@ -211,7 +211,7 @@ void draw_inference(const Frame& frame, const Report& report) {
     for (const Score& score : scores) {
       ImGui::TableSetupColumn(score.name, ImGuiTableColumnFlags_WidthStretch, 1.0f);
     }
-    ImGui::TableSetupColumn("output error", ImGuiTableColumnFlags_WidthStretch, 1.2f);
+    ImGui::TableSetupColumn("output error", ImGuiTableColumnFlags_WidthStretch, 1.5f);
     ImGui::TableHeadersRow();
     for (size_t i = 0; i < report.lanes.size(); ++i) {
       const LaneReport& lane = report.lanes[i];

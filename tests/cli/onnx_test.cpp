@@ -10,7 +10,6 @@
 #include "core/data/npz.h"
 #include "core/data/tensor_file.h"
 #include "tests/cli/bad_inputs.h"
-#include "tests/onnx/network_support.h"
 
 namespace halfscope {
 namespace {
@@ -42,13 +41,6 @@ Json results(const Bench& bench, const std::string& network, const std::string& 
     for (const char* key : {"seconds", "samples_per_second"}) lane.erase(key);
   }
   return json.at("lanes");
-}
-
-void write_file(const Bench& bench, const std::string& name, const test::FileBuilder& builder) {
-  const std::vector<uint8_t> bytes = builder.bytes();
-  std::ofstream(bench / name, std::ios::binary)
-      .write(reinterpret_cast<const char*>(bytes.data()),
-             static_cast<std::streamsize>(bytes.size()));
 }
 
 /// y = softmax(x w) of x [samples, 6], the softmax over the first axis if `together`. No number of
@@ -83,7 +75,7 @@ test::FileBuilder doubtful_network() {
 
 TEST(CliOnnx, InspectListsWhatWouldTrain) {
   const Bench bench;
-  write_file(bench, "net.onnx", doubtful_network());
+  test::write_network(bench, "net.onnx", doubtful_network());
   const Outcome text = bench.run({"inspect", "net.onnx"});
   EXPECT_EQ(text.code, 0) << text.err;
   EXPECT_EQ(text.err, "");
@@ -121,7 +113,7 @@ TEST(CliOnnx, InspectListsWhatWouldTrain) {
 
 TEST(CliOnnx, TrainSaysWhatItUnderstood) {
   const Bench bench;
-  write_file(bench, "net.onnx", doubtful_network());
+  test::write_network(bench, "net.onnx", doubtful_network());
   Tensor x{{4, 6}, {}}, y{{4, 6}, {}};
   for (int i = 0; i < 24; ++i) {
     x.data.push_back(static_cast<float>(i % 7) / 7.0f);
@@ -149,10 +141,10 @@ TEST(CliOnnx, TrainSaysWhatItUnderstood) {
 // A request that cannot be fulfilled is an error; something else must not run instead.
 TEST(CliOnnx, ABatchThatTheFileContradictsIsRefused) {
   const Bench bench;
-  write_file(bench, "open.onnx", small_network(std::nullopt));
-  write_file(bench, "five.onnx", small_network(5));
-  write_file(bench, "one.onnx", small_network(1));
-  write_file(bench, "alone.onnx", small_network(1, true));  // samples cannot be stacked
+  test::write_network(bench, "open.onnx", small_network(std::nullopt));
+  test::write_network(bench, "five.onnx", small_network(5));
+  test::write_network(bench, "one.onnx", small_network(1));
+  test::write_network(bench, "alone.onnx", small_network(1, true));  // samples cannot be stacked
   Tensor x{{10, 6}, std::vector<float>(60, 0.25f)};
   write_npy(bench / "x.npy", x);
   struct Case {
@@ -219,7 +211,7 @@ TEST(CliOnnx, ABatchThatTheFileContradictsIsRefused) {
 // A run says how many samples it took at once; that command must work again.
 TEST(CliOnnx, ARunOfAFixedFileCanBeRepeated) {
   const Bench bench;
-  write_file(bench, "five.onnx", small_network(5));
+  test::write_network(bench, "five.onnx", small_network(5));
   Tensor x{{10, 6}, std::vector<float>(60, 0.25f)}, whole{{2, 5, 6}, x.data};
   write_npy(bench / "x.npy", x);
   write_npy(bench / "whole.npy", whole);  // a sample has all of the input's shape
@@ -244,7 +236,7 @@ TEST(CliOnnx, NotesWhichInputsGetAnotherType) {
   file.node("Gather", {"table", "rows"}, {"b"});
   test::set_int(file.node("Cast", {"h"}, {"c"}), "to", 1);
   file.node("Sum", {"a", "b", "c", "x"}, {"y"});
-  write_file(bench, "net.onnx", file);
+  test::write_network(bench, "net.onnx", file);
   const std::string h = "input h is float32, in net.onnx it is float16\n",
                     ids = "input ids is int64, in net.onnx it is int32\n";
   for (const Words& more : {Words{}, Words{"--batch", "3"}, Words{"--plan", "mixed_float16"}}) {
@@ -334,7 +326,7 @@ TEST(CliOnnx, DoctorListsTheLayersOfAFile) {
   test::FileBuilder open_file;
   open_file.input("x", {-1, 24}).output("y").floats("w", {24, 10}, std::vector<float>(240, 0.5f));
   open_file.node("MatMul", {"x", "w"}, {"y"}, "fc2");
-  write_file(bench, "open.onnx", open_file);
+  test::write_network(bench, "open.onnx", open_file);
   convert(bench, "mlp:784-16-10", "fixed.onnx", {"--batch", "5"});
   const auto layers = [&bench](const Words& words) {
     const Outcome outcome = bench.run(words);
@@ -358,10 +350,10 @@ TEST(CliOnnx, AVectorIsOneSample) {
   test::FileBuilder vector;
   vector.input("x", {5}).output("y").floats("w", {7, 5}, std::vector<float>(35, 0.5f));
   vector.node("MatMul", {"w", "x"}, {"y"}, "fc");
-  write_file(bench, "vector.onnx", vector);
+  test::write_network(bench, "vector.onnx", vector);
   test::FileBuilder scalars;
   scalars.input("x", {-1}).output("y").node("Relu", {"x"}, {"y"}, "relu");
-  write_file(bench, "scalars.onnx", scalars);
+  test::write_network(bench, "scalars.onnx", scalars);
 
   const auto batch_of = [&](const Words& words) {
     Words all{"doctor", "--json", "--model"};
@@ -451,7 +443,7 @@ TEST(CliOnnx, WeightsOfLinearLayersKeepTheFormOfPyTorch) {
   file.file().set_producer_name("pytorch");
   file.input("x", {1, 2}).output("y").floats("onnx::MatMul_5", {2, 2}, {1, 2, 3, 4});
   file.node("MatMul", {"x", "onnx::MatMul_5"}, {"y"}, "/fc/MatMul");
-  write_file(bench, "net.onnx", file);
+  test::write_network(bench, "net.onnx", file);
   write_npz(bench / "d.npz", {{"x", {{1, 2}, {1, 0}}}, {"targets", {{1, 2}, {0, 0}}}});
   const Outcome saved = bench.run({"train", "--model", "net.onnx", "--loss", "mse", "--data",
                                    "d.npz", "--lanes", "float32", "--steps", "1", "--batch", "1",
@@ -467,112 +459,6 @@ TEST(CliOnnx, WeightsOfLinearLayersKeepTheFormOfPyTorch) {
     ASSERT_EQ(run.code, 0) << run.err;
     EXPECT_THAT(read_tensors(bench / "y.npz").at("y").data, ElementsAre(1, 2));
   }
-}
-
-// Two samples of 2 x 2 pixels and three classes; the scores are the input, a convolution by one.
-TEST(CliOnnx, ALabelForEachPixelHasAMeanIoU) {
-  const Bench bench;
-  test::FileBuilder file;
-  file.input("x", {2, 3, 2, 2}).output("y");
-  file.floats("w", {3, 3, 1, 1}, {1, 0, 0, 0, 1, 0, 0, 0, 1});
-  file.node("Conv", {"x", "w"}, {"y"}, "conv");
-  write_file(bench, "net.onnx", file);
-  // Predicted: 0 1 2 2 and 1 1 0 and nothing, for a NaN.
-  write_npz(bench / "x.npz", {{"x", {{2, 3, 2, 2}, {5, 0, 0, 0,   1, 5, 1, 1, 2, 0, 5, 5,  //
-                                                    0, 0, 5, NAN, 5, 5, 1, 0, 0, 0, 0, 0}}}});
-  const auto lane = [&](const std::vector<float>& labels) {
-    write_npz(bench / "l.npz", {{"labels", {{2, 2, 2}, labels}}});
-    const Outcome run = bench.run({"run", "net.onnx", "--input", "x.npz", "--labels", "l.npz",
-                                   "--lanes", "float32", "--json"});
-    EXPECT_EQ(run.code, 0) << run.err;
-    return Json::parse(run.out).at("lanes").at(0);
-  };
-  const Json all = lane({0, 1, 2, 1, 1, 0, 0, 2});
-  EXPECT_DOUBLE_EQ(all.at("accuracy").get<double>(), 5.0 / 8.0);
-  // Class 0: 2 of 3. Class 1: 2 of 4. Class 2: 1 of 3.
-  EXPECT_DOUBLE_EQ(all.at("mean_iou").get<double>(), (2.0 / 3.0 + 0.5 + 1.0 / 3.0) / 3.0);
-  EXPECT_TRUE(all.at("auc").is_null());
-  const Json some = lane({0, 1, 2, -1, 1, -1, 0, -1});
-  EXPECT_EQ(some.at("accuracy"), 1.0);
-  EXPECT_EQ(some.at("mean_iou"), 1.0);
-  const Words words{"run",      "net.onnx", "--input", "x.npz",
-                    "--labels", "l.npz",    "--lanes", "float32"};
-  EXPECT_THAT(bench.run(words).out, HasSubstr("mIoU"));
-  write_npz(bench / "l.npz", {{"labels", {{2, 2, 2}, {0, 1, 2, 3, 0, 0, 0, 0}}}});
-  EXPECT_THAT(bench.run(words).err, HasSubstr("label 3 is not in 0..2"));
-  write_npz(bench / "l.npz", {{"labels", {{2, 3}, {0, 1, 2, 0, 0, 0}}}});
-  EXPECT_THAT(bench.run(words).err,
-              HasSubstr("does not contain class scores for labels of shape [3]"));
-  // An evaluation of a training that changes nothing. Predicted: 0 1 2 2 and 1 1 0 0.
-  for (const char* file : {"train.npz", "test.npz"}) {
-    write_npz(bench / file, {{"x", {{2, 3, 2, 2}, {5, 0, 0, 0, 1, 5, 1, 1, 2, 0, 5, 5,  //
-                                                   0, 0, 5, 9, 5, 5, 1, 0, 0, 0, 0, 0}}},
-                             {"labels", {{2, 2, 2}, {0, 1, 2, 1, 1, 0, 0, 2}}}});
-  }
-  const Words training{"train",
-                       "--model",
-                       "net.onnx",
-                       "--loss",
-                       "cross-entropy",
-                       "--data",
-                       "train.npz,test=test.npz",
-                       "--optimizer",
-                       "sgd:lr=0",
-                       "--batch",
-                       "2",
-                       "--steps",
-                       "1",
-                       "--lanes",
-                       "float32"};
-  const Outcome table = bench.run(training);
-  EXPECT_THAT(table.out, HasSubstr("mIoU")) << table.err;
-  Words with_json = training;
-  with_json.insert(with_json.end(), {"--json", "--force"});
-  const Json tested = Json::parse(bench.run(with_json).out).at("lanes").at(0);
-  EXPECT_EQ(tested.at("test_accuracy"), 5.0 / 8.0);
-  // Class 0: 2 of 4. Class 1: 2 of 4. Class 2: 1 of 3.
-  EXPECT_DOUBLE_EQ(tested.at("test_mean_iou").get<double>(), (0.5 + 0.5 + 1.0 / 3.0) / 3.0);
-  EXPECT_TRUE(tested.at("test_auc").is_null());
-  // One score for each pixel means labels 0 and 1.
-  test::FileBuilder single;
-  single.input("x", {1, 1, 2, 2}).output("y").floats("one", {1}, {1});
-  single.node("Mul", {"x", "one"}, {"y"}, "mul");
-  write_file(bench, "single.onnx", single);
-  write_npz(bench / "s.npz", {{"x", {{1, 1, 2, 2}, {1, -1, 1, -1}}}});
-  write_npz(bench / "l.npz", {{"labels", {{1, 2, 2}, {1, 0, 0, 0}}}});
-  const Outcome two = bench.run({"run", "single.onnx", "--input", "s.npz", "--labels", "l.npz",
-                                 "--lanes", "float32", "--json"});
-  const Json scored = Json::parse(two.out).at("lanes").at(0);
-  EXPECT_EQ(scored.at("accuracy"), 0.75);
-  EXPECT_DOUBLE_EQ(scored.at("mean_iou").get<double>(), (2.0 / 3.0 + 0.5) / 2.0);
-  // So do the targets of a binary cross-entropy.
-  test::FileBuilder mask;
-  mask.input("x", {1, 1, 2, 2}).output("y").floats("w", {1, 1, 1, 1}, {1});
-  mask.node("Conv", {"x", "w"}, {"y"}, "conv");
-  write_file(bench, "mask.onnx", mask);
-  for (const char* file : {"train.npz", "test.npz"}) {
-    write_npz(bench / file,
-              {{"x", {{1, 1, 2, 2}, {1, -1, 1, -1}}}, {"targets", {{1, 1, 2, 2}, {1, 0, 0, 0}}}});
-  }
-  const Outcome masked =
-      bench.run({"train", "--model", "mask.onnx", "--loss", "bce", "--data",
-                 "train.npz,test=test.npz", "--optimizer", "sgd:lr=0", "--batch", "1", "--steps",
-                 "1", "--lanes", "float32", "--json", "--force"});
-  ASSERT_EQ(masked.code, 0) << masked.err;
-  const Json overlap = Json::parse(masked.out).at("lanes").at(0);
-  EXPECT_EQ(overlap.at("test_accuracy"), 0.75);
-  EXPECT_DOUBLE_EQ(overlap.at("test_mean_iou").get<double>(), (2.0 / 3.0 + 0.5) / 2.0);
-  EXPECT_TRUE(overlap.at("test_auc").is_null());
-  // The same measure decides which layers can be quantized.
-  lane({0, 1, 2, -1, 1, -1, 0, -1});
-  write_npz(bench / "x.npz", {{"x", {{2, 3, 2, 2}, std::vector<float>(24, 1.0f)}}});
-  const Outcome quantized = bench.run({"quantize", "net.onnx", "--input", "x.npz", "--labels",
-                                       "l.npz", "--out", "p.json", "--json"});
-  ASSERT_EQ(quantized.code, 0) << quantized.err;
-  // All scores are equal: class 0 is predicted, which is right for 2 of 5 labels.
-  const Json plan = Json::parse(quantized.out).at("plans").at(0);
-  EXPECT_EQ(plan.at("accuracy"), 0.4);
-  EXPECT_DOUBLE_EQ(plan.at("mean_iou").get<double>(), 0.4 / 3.0);
 }
 
 }  // namespace

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/data/npz.h"
+#include "tests/cli/network_file.h"
 #include "tests/cli/program.h"
 #include "tests/cli/refusals.h"
 
@@ -20,6 +22,7 @@ using test::expect_refusals;
 using test::Outcome;
 using test::Words;
 using testing::HasSubstr;
+using testing::Not;
 
 /// A small network that has learned digits.
 void train(const Bench& bench) {
@@ -99,6 +102,41 @@ TEST(CliQuantize, ThePlanAndItsFileComputeWhatItSays) {
     size += std::pow(static_cast<double>(a[i]), 2);
   }
   EXPECT_LT(std::sqrt(difference / size), 1e-3);  // sums in fp32: few codes differ
+}
+
+// Exporters write the weight of a linear layer over sequences as the transpose of PyTorch's.
+TEST(CliQuantize, CodesOfATransposedWeightHaveAScaleForEachChannel) {
+  const Bench bench;
+  std::vector<float> weight(8 * 6), inputs(32 * 6);
+  for (size_t i = 0; i < weight.size(); ++i) {
+    weight[i] = std::sin(static_cast<float>(i)) * (i < 6 ? 100.0f : 1.0f);
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = std::cos(static_cast<float>(3 * i));
+  test::FileBuilder file;
+  file.input("x", {-1, 2, 6}).output("y").floats("w", {8, 6}, weight);
+  test::set_ints(file.node("Transpose", {"w"}, {"wt"}, "turn"), "perm", {1, 0});
+  file.node("MatMul", {"x", "wt"}, {"y"}, "linear");
+  test::write_network(bench, "net.onnx", file);
+  write_npz(bench / "x.npz", {{"x", {{16, 2, 6}, inputs}}});
+  ASSERT_EQ(bench.run({"quantize", "net.onnx", "--input", "x.npz", "--out", "p.json"}).code, 0);
+  const Outcome converted =
+      bench.run({"convert", "net.onnx", "--plan", "p.json", "--out", "q.onnx"});
+  ASSERT_EQ(converted.code, 0) << converted.err;
+  EXPECT_THAT(converted.err, HasSubstr("q.onnx: read back: "));
+  EXPECT_THAT(converted.err, Not(HasSubstr("differs")));
+  // The weight is in the file once, as codes.
+  EXPECT_LT(std::filesystem::file_size(bench / "q.onnx"),
+            std::filesystem::file_size(bench / "net.onnx") + 700);
+  const auto outputs = [&](const Words& more) {
+    Words words{"run", "--input", "x.npz", "--out", "o.npz", "--force", "--quiet", "--lanes"};
+    words.insert(words.end(), more.begin(), more.end());
+    EXPECT_EQ(bench.run(words).code, 0);
+    return read_npz(bench / "o.npz").begin()->second.data;
+  };
+  const std::vector<float> plan = outputs({"p.json", "net.onnx"});
+  const std::vector<float> codes = outputs({"float32", "q.onnx"});
+  ASSERT_EQ(plan.size(), codes.size());
+  for (size_t i = 0; i < plan.size(); ++i) EXPECT_NEAR(plan[i], codes[i], 1e-4) << i;
 }
 
 TEST(CliQuantize, TextSaysWhatWasFoundAndWhatIsNext) {

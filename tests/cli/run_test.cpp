@@ -498,49 +498,5 @@ TEST(CliRun, DetectorsHaveAMeanAveragePrecision) {
   EXPECT_TRUE(json_of(other).at("lanes").at(0).at("map").is_null());
 }
 
-// Trainings that change nothing; the scores are the inputs.
-TEST(CliTrain, BinaryCrossEntropyHasScoresIfTargetsAre0And1) {
-  const Bench bench;
-  const auto lane = [&](const char* model, const Shape& shape, const std::vector<float>& x,
-                        const std::vector<float>& targets) {
-    for (const char* file : {"train.npz", "test.npz"}) {
-      write_npz(bench / file, {{"x", {shape, x}}, {"targets", {shape, targets}}});
-    }
-    return json_of(bench.run({"train", "--model", model, "--loss", "bce", "--init", "w.npz",
-                              "--data", "train.npz,test=test.npz", "--optimizer", "sgd:lr=0",
-                              "--batch", std::to_string(shape[0]), "--steps", "1", "--lanes",
-                              "float32,mixed_float16", "--json", "--force"}))
-        .at("lanes")
-        .at(1);
-  };
-  write_npz(bench / "w.npz", {{"fc1.weight", {{1, 1}, {1.0f}}}, {"fc1.bias", {{1}, {0.0f}}}});
-  const Json one = lane("mlp:1-1", {4, 1}, {-1.0f, 2.0f, 0.5f, -3.0f}, {0.0f, 1.0f, 0.0f, 0.0f});
-  EXPECT_EQ(one.at("test_accuracy"), 0.75);
-  EXPECT_EQ(one.at("test_auc"), 1.0);
-  EXPECT_TRUE(one.at("test_mean_iou").is_null());
-  const Json soft = lane("mlp:1-1", {4, 1}, {-1.0f, 2.0f, 0.5f, -3.0f}, {0.0f, 1.0f, 0.5f, 0.0f});
-  EXPECT_TRUE(soft.at("test_accuracy").is_null());
-  EXPECT_TRUE(soft.at("test_auc").is_null());
-  // The first of two outputs orders 3 of 4 pairs, the second all 3.
-  write_npz(bench / "w.npz", {{"fc1.weight", {{2, 2}, {1.0f, 0.0f, 0.0f, 1.0f}}},
-                              {"fc1.bias", {{2}, {0.0f, 0.0f}}}});
-  const Json two = lane("mlp:2-2", {4, 2}, {1.0f, 1.0f, 2.0f, 2.0f, 3.0f, 3.0f, 4.0f, 4.0f},
-                        {0.0f, 0.0f, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f, 1.0f});
-  EXPECT_EQ(two.at("test_accuracy"), 3.0 / 8.0);
-  EXPECT_EQ(two.at("test_auc"), (0.75 + 1.0) / 2.0);
-}
-
-TEST(CliRun, OneScoreForEachSampleHasAnAccuracyAndAnArea) {
-  const Bench bench;
-  // The score is the input itself.
-  write_npz(bench / "x.npz", {{"input", {{4, 1}, {-1.0f, 2.0f, 0.5f, -3.0f}}}});
-  write_npz(bench / "w.npz", {{"fc1.weight", {{1, 1}, {1.0f}}}, {"fc1.bias", {{1}, {0.0f}}}});
-  write_npz(bench / "y.npz", {{"labels", {{4}, {0.0f, 1.0f, 0.0f, 0.0f}}}});
-  const Json result = json_of(bench.run(
-      {"run", "mlp:1-1", "--input", "x.npz", "--init", "w.npz", "--labels", "y.npz", "--json"}));
-  EXPECT_EQ(result.at("lanes").at(0).at("accuracy"), 0.75);
-  EXPECT_EQ(result.at("lanes").at(0).at("auc"), 1.0);
-}
-
 }  // namespace
 }  // namespace halfscope

@@ -14,32 +14,39 @@ namespace {
 
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
-bool are_probabilities(std::span<const float> row) {
-  constexpr double kSlack = 1e-2;  // of sums in narrow formats
+/// Replaces the logits of a row by their log-odds.
+void take_log_odds(std::span<const float> logits, std::span<double> odds) {
+  const auto largest = std::max_element(logits.begin(), logits.end()) - logits.begin();
+  const auto top = static_cast<double>(logits[static_cast<size_t>(largest)]);
+  double next = -std::numeric_limits<double>::infinity();
   double sum = 0.0;
-  for (const float each : row) {
-    if (!(each >= 0.0f && each <= 1.0f)) return false;
-    sum += static_cast<double>(each);
+  for (size_t c = 0; c < logits.size(); ++c) {
+    const auto z = static_cast<double>(logits[c]);
+    sum += elementary::exp(z - top);
+    if (static_cast<int64_t>(c) != largest && !(z <= next)) next = z;
   }
-  return std::fabs(sum - 1.0) <= kSlack;
-}
-
-void softmax(std::span<float> row) {
-  const auto largest = static_cast<double>(*std::max_element(row.begin(), row.end()));
-  double sum = 0.0;
-  for (const float each : row) sum += elementary::exp(static_cast<double>(each) - largest);
-  for (float& each : row) {
-    each = static_cast<float>(elementary::exp(static_cast<double>(each) - largest) / sum);
+  for (size_t c = 0; c < logits.size(); ++c) {
+    const double below = static_cast<double>(logits[c]) - top;
+    // At most half of the sum is subtracted.
+    odds[c] = below - elementary::log(sum - elementary::exp(below));
   }
+  // Nothing may be left of the sum after subtracting the largest term.
+  double others = 0.0;
+  for (size_t c = 0; c < logits.size(); ++c) {
+    if (static_cast<int64_t>(c) == largest) continue;
+    others += elementary::exp(static_cast<double>(logits[c]) - next);
+  }
+  const bool alone = std::isinf(next) && next < 0.0;
+  odds[static_cast<size_t>(largest)] = alone ? -next : top - next - elementary::log(others);
 }
 
 }  // namespace
 
-double area_under_curve(std::span<const float> scores, std::span<const uint8_t> belongs) {
+double area_under_curve(std::span<const double> scores, std::span<const uint8_t> belongs) {
   const auto positives = std::count(belongs.begin(), belongs.end(), uint8_t{1});
   const auto negatives = static_cast<int64_t>(belongs.size()) - positives;
   const bool unordered =
-      std::any_of(scores.begin(), scores.end(), [](float x) { return std::isnan(x); });
+      std::any_of(scores.begin(), scores.end(), [](double x) { return std::isnan(x); });
   if (positives == 0 || negatives == 0 || unordered) return kUndefined;
   std::vector<size_t> order(scores.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -58,32 +65,49 @@ double area_under_curve(std::span<const float> scores, std::span<const uint8_t> 
   return (ranks - count * (count + 1.0) / 2.0) / (count * static_cast<double>(negatives));
 }
 
-double mean_area_under_curve(std::span<const float> scores, int64_t classes,
-                             std::span<const int32_t> labels) {
+ScoreKind score_kind(std::span<const float> scores, int64_t classes) {
+  constexpr double kSlack = 1e-2;
   const auto columns = static_cast<size_t>(classes);
-  std::vector<float> all(scores.begin(), scores.end());
-  bool probabilities = true;
-  for (size_t i = 0; i < labels.size() && probabilities; ++i) {
-    probabilities = are_probabilities(scores.subspan(i * columns, columns));
+  for (size_t first = 0; first + columns <= scores.size(); first += columns) {
+    double sum = 0.0;
+    for (const float each : scores.subspan(first, columns)) {
+      if (!(each >= 0.0f && each <= 1.0f)) return ScoreKind::logits;
+      sum += static_cast<double>(each);
+    }
+    if (!(std::fabs(sum - 1.0) <= kSlack)) return ScoreKind::logits;
   }
-  for (size_t i = 0; i < labels.size() && columns > 1 && !probabilities; ++i) {
-    softmax(std::span(all).subspan(i * columns, columns));
+  return ScoreKind::probabilities;
+}
+
+double mean_area_under_curve(std::span<const float> scores, int64_t classes,
+                             std::span<const int32_t> labels, ScoreKind kind) {
+  const auto columns = static_cast<size_t>(classes);
+  std::vector<double> all;
+  std::vector<int32_t> counted;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] < 0) continue;
+    counted.push_back(labels[i]);
+    const std::span<const float> row = scores.subspan(i * columns, columns);
+    all.insert(all.end(), row.begin(), row.end());
+    if (columns > 1 && kind == ScoreKind::logits) {
+      take_log_odds(row, std::span(all).last(columns));
+    }
   }
   double sum = 0.0;
-  int64_t counted = 0;
-  std::vector<float> own(labels.size());
-  std::vector<uint8_t> belongs(labels.size());
+  int64_t occurring = 0;
+  std::vector<double> own(counted.size());
+  std::vector<uint8_t> belongs(counted.size());
   for (size_t c = 0; c < columns; ++c) {
-    for (size_t i = 0; i < labels.size(); ++i) {
+    for (size_t i = 0; i < counted.size(); ++i) {
       own[i] = all[i * columns + c];
-      belongs[i] = labels[i] == (columns == 1 ? 1 : static_cast<int32_t>(c)) ? 1 : 0;
+      belongs[i] = counted[i] == (columns == 1 ? 1 : static_cast<int32_t>(c)) ? 1 : 0;
     }
     const auto positives = std::count(belongs.begin(), belongs.end(), uint8_t{1});
-    if (positives == 0 || positives == static_cast<int64_t>(labels.size())) continue;
+    if (positives == 0 || positives == static_cast<int64_t>(counted.size())) continue;
     sum += area_under_curve(own, belongs);
-    ++counted;
+    ++occurring;
   }
-  return counted == 0 ? kUndefined : sum / static_cast<double>(counted);
+  return occurring == 0 ? kUndefined : sum / static_cast<double>(occurring);
 }
 
 }  // namespace halfscope
