@@ -121,9 +121,13 @@ std::string RecordedTraining::facts() const {
   for (const std::vector<std::string>& words : {info_.settings, info_.lane_settings}) {
     for (const std::string& word : words) settings += word + " ";
   }
+  uint64_t training = hash_values(config_.schedule.rates, fnv1a(settings));
+  for (const OptionSeries& each : config_.schedule.series) {
+    training = hash_values(each.values, fnv1a(scheduled_option_text(each.option), training));
+  }
   return fmt::format("version={}\nsettings={:016x}\nnetwork={:016x}\ndata set={:016x}\n",
-                     HALFSCOPE_VERSION, hash_values(config_.schedule.rates, fnv1a(settings)),
-                     network, hash_samples(data_->test, hash_samples(data_->train, 0)));
+                     HALFSCOPE_VERSION, training, network,
+                     hash_samples(data_->test, hash_samples(data_->train, 0)));
 }
 
 void RecordedTraining::run() {

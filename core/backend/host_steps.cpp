@@ -42,6 +42,10 @@ void HostSteps::add_stats(std::span<const TensorStats> stats) {
 
 void HostSteps::keep(ValueId scalar) { current_.kept.push_back(program_.read_scalar(scalar)); }
 
+void HostSteps::set_parameter(size_t scalar, double parameter) {
+  scalars_[scalar].scalar.parameter = parameter;
+}
+
 void HostSteps::update(bool measured) {
   const double sum_sq = program_.read_scalar(executable_.gradient_norm);
   const bool finite = finds_finite(rules_.scaler, state_.scaler, executable_, program_, sum_sq);
@@ -66,7 +70,7 @@ void HostSteps::apply(const StepDecision& decision, double sum_sq, bool measured
   if (decision.skipped) return;
   program_.write_scalar(executable_.inverse_scale, static_cast<double>(decision.inverse_scale));
   program_.write_scalar(executable_.clip, decision.clip);
-  for (const StepInput& each : executable_.step_scalars) {
+  for (const StepInput& each : scalars_) {
     program_.write_scalar(each.value, scalar_value(each.scalar, decision.next.updates));
   }
   run(Entry::update, measured);

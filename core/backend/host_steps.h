@@ -15,11 +15,16 @@ class HostSteps : public StepQueue {
   /// `program` runs `executable`; both must outlive this object.
   HostSteps(Program& program, const Executable& executable, const StepRules& rules,
             int64_t micro_batches)
-      : program_(program), executable_(executable), rules_(rules), parts_(micro_batches) {}
+      : program_(program),
+        executable_(executable),
+        rules_(rules),
+        parts_(micro_batches),
+        scalars_(executable.step_scalars) {}
 
   void open(const StepState* state) override;
   void run(Entry entry, bool measured) override;
   void keep(ValueId scalar) override;
+  void set_parameter(size_t scalar, double parameter) override;
   void update(bool measured) override;
   void close() override;
   StepReport collect() override;
@@ -45,6 +50,7 @@ class HostSteps : public StepQueue {
   std::vector<TensorStats>
       part_stats_;  ///< statistics of the second and later micro-batches, before merging
   std::deque<StepReport> closed_;
+  std::vector<StepInput> scalars_;  ///< Executable::step_scalars with their current parameters
 };
 
 }  // namespace halfscope

@@ -8,6 +8,7 @@
 // With several ranks, each runs its micro-batches between begin_rank() and end_rank().
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -46,6 +47,8 @@ class StepQueue {
   virtual void run(Entry entry, bool measured) = 0;
   /// Adds the scalar's current value to the report.
   virtual void keep(ValueId scalar) = 0;
+  /// Sets the parameter of Executable::step_scalars[scalar] for the updates from now on.
+  virtual void set_parameter(size_t scalar, double parameter) = 0;
   /// Decides from the norm of the gradients (see decide()), then writes the update's inputs and
   /// runs it, or skips the step.
   virtual void update(bool measured) = 0;

@@ -69,20 +69,24 @@ struct TrainingSpec {
   /// The ranks are processes: the graph has one rank's gradients, and gets their means from
   /// outside.
   bool exchanged = false;
-  std::vector<ParameterGroup> groups{};  ///< of variables, with other settings of the optimizer
-  bool scores = false;                   ///< the caller reads the scores of evaluations
+  std::vector<ParameterGroup> groups{};      ///< of variables, with other settings of the optimizer
+  std::vector<ScheduledOption> scheduled{};  ///< options that change by step
+  bool scores = false;                       ///< the caller reads the scores of evaluations
 };
 
 /// The learning rate of variables whose group has a rate of its own.
 struct GroupRate {
-  double rate = 0.0;      ///< ParameterGroup::learning_rate
-  ValueId value = kNone;  ///< written by the caller, as Executable::learning_rate
+  double rate = 0.0;                  ///< ParameterGroup::learning_rate
+  ValueId value = kNone;              ///< written by the caller, as Executable::learning_rate
+  std::optional<size_t> scheduled{};  ///< place in TrainingSpec::scheduled of the option it follows
 };
 
 /// A scalar that the caller writes before each update.
 struct StepInput {
   StepScalar scalar;
   ValueId value = kNone;
+  /// Place in TrainingSpec::scheduled of the option that is its parameter, if that changes by step.
+  std::optional<size_t> scheduled{};
 };
 
 /// One variable's gradients on all ranks, and their reduction.

@@ -247,6 +247,39 @@ const ParameterGroup* group_of(std::span<const ParameterGroup> groups, const Var
   return found != groups.end() ? &*found : nullptr;
 }
 
+bool has_option(const Optimizer& optimizer, std::string_view key) {
+  return find_option(kind_of(optimizer).options, key) != nullptr;
+}
+
+std::optional<ScheduledOption> parse_scheduled_option(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  ScheduledOption option;
+  if (colon != text.npos) option.glob = text.substr(0, colon);
+  option.key = text.substr(colon == text.npos ? 0 : colon + 1);
+  const bool known = option.key == kRate || option.key == "momentum" || option.key == "beta1";
+  if (!known || colon == 0) return std::nullopt;
+  return option;
+}
+
+std::string scheduled_option_text(const ScheduledOption& option) {
+  return option.glob.empty() ? option.key : option.glob + ':' + option.key;
+}
+
+std::optional<size_t> scheduled_at(std::span<const ScheduledOption> scheduled,
+                                   const ParameterGroup* group, std::string_view key) {
+  const auto find = [&](std::string_view glob) -> std::optional<size_t> {
+    for (size_t i = 0; i < scheduled.size(); ++i) {
+      if (scheduled[i].key == key && scheduled[i].glob == glob) return i;
+    }
+    return std::nullopt;
+  };
+  if (group != nullptr) {
+    if (const std::optional<size_t> own = find(group->glob)) return own;
+    if (group->sets(key)) return std::nullopt;
+  }
+  return find("");
+}
+
 Optimizer optimizer_of(const Optimizer& optimizer, std::span<const ParameterGroup> groups,
                        const Variable& variable) {
   Optimizer result = optimizer;
@@ -357,14 +390,24 @@ Update add_update(Graph& graph, size_t variable, ValueId gradient, const Optimiz
   switch (optimizer.kind) {
     case Optimizer::Kind::sgd: {
       std::vector<ValueId> inputs = with(b.gradient(), {scalars.learning_rate});
-      if (optimizer.momentum != 0.0) {
+      if (has_momentum(optimizer, scalars)) {
         const Attributes attributes = plain_and({{"momentum", optimizer.momentum}});
-        std::vector<ValueId> share;
-        if (optimizer.dampening != 0.0) share.push_back(scalars.share);
-        inputs.push_back(b.add_moved("Momentum", b.gradient(), {"momentum"}, attributes, share)[0]);
+        const auto more = [&](ValueId share) {
+          std::vector<ValueId> scalar_inputs;
+          if (share != kNone) scalar_inputs.push_back(share);
+          if (scalars.momentum == kNone) return scalar_inputs;
+          if (share == kNone) scalar_inputs.push_back(graph.add_constant(1.0f));
+          scalar_inputs.push_back(scalars.momentum);
+          return scalar_inputs;
+        };
+        inputs.push_back(b.add_moved("Momentum", b.gradient(), {"momentum"}, attributes,
+                                     more(scalars.share))[0]);
         // g' + momentum * v' is Momentum once more, of the momentum that has moved.
         if (optimizer.nesterov) {
-          inputs.back() = b.add("Momentum", with(b.gradient(), {inputs.back()}), attributes)[0];
+          std::vector<ValueId> ahead = with(b.gradient(), {inputs.back()});
+          const std::vector<ValueId> last = more(kNone);
+          ahead.insert(ahead.end(), last.begin(), last.end());
+          inputs.back() = b.add("Momentum", std::move(ahead), attributes)[0];
         }
       }
       return b.finish("SgdUpdate", inputs, plain);
@@ -374,7 +417,9 @@ Update add_update(Graph& graph, size_t variable, ValueId gradient, const Optimiz
       const Attributes moments =
           plain_and({{"beta1", optimizer.beta1}, {"beta2", optimizer.beta2}});
       const std::vector<ValueId> moved =
-          b.add_moved("AdamMoments", b.gradient(), {"adam_m", "adam_v"}, moments);
+          b.add_moved("AdamMoments", b.gradient(), {"adam_m", "adam_v"}, moments,
+                      scalars.beta1 == kNone ? std::vector<ValueId>{}
+                                             : std::vector<ValueId>{scalars.beta1, scalars.rest_1});
       const ValueId square =
           optimizer.amsgrad ? b.add_moved("Max", {moved[1]}, {"adam_v_max"}, {})[0] : moved[1];
       return b.finish(
@@ -398,9 +443,11 @@ Update add_update(Graph& graph, size_t variable, ValueId gradient, const Optimiz
                              plain_and({{"alpha", alpha}}))[0];
       }
       std::vector<ValueId> inputs = with(b.gradient(), {scalars.learning_rate, square});
-      if (optimizer.momentum != 0.0) {
+      if (has_momentum(optimizer, scalars)) {
+        std::vector<ValueId> more;
+        if (scalars.momentum != kNone) more.push_back(scalars.momentum);
         inputs.push_back(
-            b.add_moved("RmsMomentum", with(b.gradient(), {square}), {"momentum"}, step)[0]);
+            b.add_moved("RmsMomentum", with(b.gradient(), {square}), {"momentum"}, step, more)[0]);
       }
       return b.finish("RmsUpdate", inputs, step);
     }

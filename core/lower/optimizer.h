@@ -3,6 +3,7 @@
 // variables they need (core/ops/training.cpp has the formulas).
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -66,12 +67,42 @@ const ParameterGroup* group_of(std::span<const ParameterGroup> groups, const Var
 Optimizer optimizer_of(const Optimizer& optimizer, std::span<const ParameterGroup> groups,
                        const Variable& variable);
 
+/// Returns whether the optimizer has an option with this name.
+bool has_option(const Optimizer& optimizer, std::string_view key);
+
+/// An option that changes by step.
+struct ScheduledOption {
+  std::string key;     ///< "lr", "momentum" or "beta1"
+  std::string glob{};  ///< ParameterGroup::glob; empty: the optimizer's own
+
+  friend bool operator==(const ScheduledOption&, const ScheduledOption&) = default;
+};
+
+/// Parses "momentum" or, of a parameter group, "*.bias:momentum". Returns nothing if no such option
+/// can change.
+std::optional<ScheduledOption> parse_scheduled_option(std::string_view text);
+/// Returns the text that parse_scheduled_option() reads.
+std::string scheduled_option_text(const ScheduledOption& option);
+/// Returns the option that decides the value of `key` for the members of a group (null: of none),
+/// by its place; nothing if the value stays as it is. A group's own option comes first; without it,
+/// a group that sets the value keeps it.
+std::optional<size_t> scheduled_at(std::span<const ScheduledOption> scheduled,
+                                   const ParameterGroup* group, std::string_view key);
+
 /// Scalars that the caller writes before each update.
 struct UpdateScalars {
   ValueId inverse_scale = kNone, clip = kNone, learning_rate = kNone;
   ValueId correction_1 = kNone, correction_2 = kNone;  ///< only Adam reads them
   ValueId share = kNone;                               ///< only SGD with dampening reads it
+  // Options that change by step; otherwise they are attributes.
+  ValueId momentum = kNone;               ///< SGD, RMSprop
+  ValueId beta1 = kNone, rest_1 = kNone;  ///< Adam: beta1 and 1 - beta1
 };
+
+/// Returns whether updates have the state `momentum`.
+inline bool has_momentum(const Optimizer& optimizer, const UpdateScalars& scalars) {
+  return optimizer.momentum != 0.0 || scalars.momentum != kNone;
+}
 
 struct Update {
   ValueId value = kNone;  ///< the amount added to the variable

@@ -163,10 +163,15 @@ Update add_rounded_update(Graph& graph, size_t variable, ValueId gradient,
   if (optimizer.weight_decay != 0.0 && !decoupled) {
     g = round("Add", {g, round.times(w, optimizer.weight_decay)});
   }
+  // An option that changes by step is a scalar.
+  const auto times = [&](ValueId a, ValueId scalar, double constant) {
+    return scalar != kNone ? round("Mul", {a, scalar}) : round.times(a, constant);
+  };
   // (1 - share) * g + share * the previous value
-  const auto move_mean = [&](const char* what, double share) {
-    const ValueId state = b.add_state(what), kept = round.times(state, share);
-    return b.move(state, what, kept, round.times(g, 1.0 - share));
+  const auto move_mean = [&](const char* what, double share, ValueId scalar = kNone,
+                             ValueId rest = kNone) {
+    const ValueId state = b.add_state(what), kept = times(state, scalar, share);
+    return b.move(state, what, kept, times(g, rest, 1.0 - share));
   };
   // The same for g^2
   const auto move_square = [&](const char* what, double share) {
@@ -178,16 +183,17 @@ Update add_rounded_update(Graph& graph, size_t variable, ValueId gradient,
   };
   const auto move_momentum = [&](ValueId added) {
     const ValueId state = b.add_state("momentum");
-    return b.move(state, "momentum", round.times(state, optimizer.momentum), added);
+    const ValueId kept = times(state, scalars.momentum, optimizer.momentum);
+    return b.move(state, "momentum", kept, added);
   };
   switch (optimizer.kind) {
     case Optimizer::Kind::sgd: {
       ValueId direction = g;
-      if (optimizer.momentum != 0.0) {
+      if (has_momentum(optimizer, scalars)) {
         direction = move_momentum(scalars.share != kNone ? round("Mul", {g, scalars.share}) : g);
       }
       if (optimizer.nesterov) {
-        direction = round("Add", {g, round.times(direction, optimizer.momentum)});
+        direction = round("Add", {g, times(direction, scalars.momentum, optimizer.momentum)});
       }
       return b.finish(w, round("Mul", {direction, scalars.learning_rate}));
     }
@@ -201,7 +207,7 @@ Update add_rounded_update(Graph& graph, size_t variable, ValueId gradient,
         b.decay(shrunk);
         w = shrunk[0];
       }
-      const ValueId next_m = move_mean("adam_m", optimizer.beta1);
+      const ValueId next_m = move_mean("adam_m", optimizer.beta1, scalars.beta1, scalars.rest_1);
       ValueId next_v = move_square("adam_v", optimizer.beta2);
       if (optimizer.amsgrad) {
         const ValueId largest = b.add_state("adam_v_max");
@@ -223,7 +229,7 @@ Update add_rounded_update(Graph& graph, size_t variable, ValueId gradient,
       const ValueId divisor = round(
           "Add", {round("Sqrt", {square}), graph.add_constant(static_cast<float>(optimizer.eps))});
       ValueId direction = round("Div", {g, divisor});
-      if (optimizer.momentum != 0.0) direction = move_momentum(direction);
+      if (has_momentum(optimizer, scalars)) direction = move_momentum(direction);
       return b.finish(w, round("Mul", {direction, scalars.learning_rate}));
     }
   }

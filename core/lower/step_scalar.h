@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Scalars that updates read and that only the number of updates decides, for host and device.
+// Scalars that updates read, which depend on the number of updates and on options of the optimizer
+// that may change by step, for host and device.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,8 @@ struct StepScalar {
   enum class Kind : uint8_t {
     correction,  ///< Adam's 1 - parameter^t in update t
     share,       ///< of a gradient in SGD's momentum: 1 - parameter, but 1 in the first update
+    value,       ///< parameter
+    rest,        ///< 1 - parameter
   };
   Kind kind = Kind::correction;
   double parameter = 0.0;
@@ -22,7 +25,16 @@ struct StepScalar {
 
 /// Returns the scalar in update number `updates`; the first is 1.
 HS_HD inline double scalar_value(const StepScalar& scalar, int64_t updates) noexcept {
-  if (scalar.kind == StepScalar::Kind::share) return updates == 1 ? 1.0 : 1.0 - scalar.parameter;
+  switch (scalar.kind) {
+    case StepScalar::Kind::share:
+      return updates == 1 ? 1.0 : 1.0 - scalar.parameter;
+    case StepScalar::Kind::value:
+      return scalar.parameter;
+    case StepScalar::Kind::rest:
+      return 1.0 - scalar.parameter;
+    case StepScalar::Kind::correction:
+      break;
+  }
   return 1.0 - elementary::pow(scalar.parameter, static_cast<double>(updates));
 }
 

@@ -9,38 +9,69 @@
 namespace halfscope {
 namespace {
 
-/// Returns the input for the learning rate of a variable's optimizer.
-ValueId rate_input(Executable& out, const Optimizer& base, const Optimizer& optimizer) {
-  if (optimizer.learning_rate == base.learning_rate) return out.learning_rate;
-  for (const GroupRate& each : out.group_rates) {
-    if (each.rate == optimizer.learning_rate) return each.value;
-  }
-  const std::string name = "learning_rate_" + std::to_string(out.group_rates.size() + 1);
-  out.group_rates.push_back({optimizer.learning_rate, out.graph.add_input(name, {})});
-  return out.group_rates.back().value;
-}
+/// Finds the inputs that the update of a variable reads, and adds those that nobody has read yet.
+class UpdateInputs {
+ public:
+  UpdateInputs(Executable& out, const TrainingSpec& spec, const Variable& variable,
+               const Optimizer& optimizer)
+      : out_(out), spec_(spec), group_(group_of(spec.groups, variable)), optimizer_(optimizer) {}
 
-/// Returns the input for a scalar, which all updates that read it share.
-ValueId step_input(Executable& out, const StepScalar& scalar) {
-  for (const StepInput& each : out.step_scalars) {
-    if (each.scalar == scalar) return each.value;
+  void set(UpdateScalars& used) {
+    used.learning_rate = rate();
+    used.momentum = used.beta1 = used.rest_1 = used.share = kNone;
+    if (is_adam(optimizer_)) {
+      const std::optional<size_t> beta1 = place("beta1");
+      used.correction_1 = scalar(Kind::correction, optimizer_.beta1, beta1);
+      used.correction_2 = scalar(Kind::correction, optimizer_.beta2);
+      if (!beta1) return;
+      used.beta1 = scalar(Kind::value, 0.0, beta1);
+      used.rest_1 = scalar(Kind::rest, 0.0, beta1);
+      return;
+    }
+    if (const std::optional<size_t> momentum = place("momentum")) {
+      used.momentum = scalar(Kind::value, 0.0, momentum);
+    }
+    if (has_momentum(optimizer_, used) && optimizer_.dampening != 0.0) {
+      used.share = scalar(Kind::share, optimizer_.dampening);
+    }
   }
-  const std::string name = "step_scalar_" + std::to_string(out.step_scalars.size() + 1);
-  out.step_scalars.push_back({scalar, out.graph.add_input(name, {})});
-  return out.step_scalars.back().value;
-}
 
-/// Sets the scalars that the update of a variable by `optimizer` reads.
-void set_scalars(Executable& out, const Optimizer& base, const Optimizer& optimizer,
-                 UpdateScalars& used) {
-  used.learning_rate = rate_input(out, base, optimizer);
-  if (is_adam(optimizer)) {
-    used.correction_1 = step_input(out, {StepScalar::Kind::correction, optimizer.beta1});
-    used.correction_2 = step_input(out, {StepScalar::Kind::correction, optimizer.beta2});
+ private:
+  using Kind = StepScalar::Kind;
+
+  std::optional<size_t> place(std::string_view key) const {
+    return scheduled_at(spec_.scheduled, group_, key);
   }
-  const bool dampens = optimizer.momentum != 0.0 && optimizer.dampening != 0.0;
-  used.share = dampens ? step_input(out, {StepScalar::Kind::share, optimizer.dampening}) : kNone;
-}
+
+  /// Returns the input for the learning rate.
+  ValueId rate() {
+    const std::optional<size_t> scheduled = place("lr");
+    const double own = optimizer_.learning_rate;
+    if (!scheduled && own == spec_.optimizer.learning_rate) return out_.learning_rate;
+    for (const GroupRate& each : out_.group_rates) {
+      if (each.scheduled == scheduled && (scheduled || each.rate == own)) return each.value;
+    }
+    const std::string name = "learning_rate_" + std::to_string(out_.group_rates.size() + 1);
+    out_.group_rates.push_back({own, out_.graph.add_input(name, {}), scheduled});
+    return out_.group_rates.back().value;
+  }
+
+  /// Returns the input for a scalar, which all updates that read it share.
+  ValueId scalar(Kind kind, double parameter, const std::optional<size_t>& scheduled = {}) {
+    const StepScalar wanted{kind, scheduled ? 0.0 : parameter};  // the caller writes the others
+    for (const StepInput& each : out_.step_scalars) {
+      if (each.scalar == wanted && each.scheduled == scheduled) return each.value;
+    }
+    const std::string name = "step_scalar_" + std::to_string(out_.step_scalars.size() + 1);
+    out_.step_scalars.push_back({wanted, out_.graph.add_input(name, {}), scheduled});
+    return out_.step_scalars.back().value;
+  }
+
+  Executable& out_;
+  const TrainingSpec& spec_;
+  const ParameterGroup* group_;
+  const Optimizer& optimizer_;
+};
 
 }  // namespace
 
@@ -69,7 +100,7 @@ void add_steps(Executable& out, const Plan& plan, const TrainingSpec& spec, Upda
     const FloatFormat stored = graph.value(variable.value).format;
     const FloatFormat state = plan.state.value_or(spec.state_format.value_or(stored));
     const Optimizer optimizer = optimizer_of(spec.optimizer, spec.groups, variable);
-    set_scalars(out, spec.optimizer, optimizer, used);
+    UpdateInputs(out, spec, variable, optimizer).set(used);
     const Update update = plan.update_compute == kFp32
                               ? add_update(graph, trained[i], gradients[i], optimizer, used, state)
                               : add_rounded_update(graph, trained[i], gradients[i], optimizer, used,

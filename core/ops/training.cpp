@@ -18,21 +18,21 @@
 //   the way is rounded to the result's format. Rows r with takes_part[r] = 0 count as zeros.
 //   With the attribute exchanged, the only row is the mean already, computed by several processes.
 // Assign(x): x
-// Momentum(w, g, inverse_scale, clip, v[, share]): momentum * v + share * g'; the share is 1
-// without
-//   dampening
+// Momentum(w, g, inverse_scale, clip, v[, share[, momentum]]): momentum * v + share * g'; the share
+//   is 1 without dampening, and the momentum an attribute unless it changes by step
 // SgdUpdate(w, g, inverse_scale, clip, learning_rate[, v']) -> w', update
 //   update = -(learning_rate * (v' or g')); w' = w + update     (torch.optim.SGD)
 //   Nesterov's momentum passes momentum * v' + g' as v'.
-// AdamMoments(w, g, inverse_scale, clip, m, v) -> m', v'
-//   m' = b1 m + (1 - b1) g'; v' = b2 v + (1 - b2) g'^2
+// AdamMoments(w, g, inverse_scale, clip, m, v[, b1, 1 - b1]) -> m', v'
+//   m' = b1 m + (1 - b1) g'; v' = b2 v + (1 - b2) g'^2; b1 is an attribute unless it changes by
+//   step
 // AdamUpdate(w, m', v', learning_rate, correction_1, correction_2) -> w', update
 //   step = -(learning_rate / correction_1) * m' / (sqrt(v') / sqrt(correction_2) + eps)
 //   with correction_i = 1 - b_i^t; w' = w (1 - learning_rate * decoupled_decay) + step;
 //   update = step - learning_rate * decoupled_decay * w   (torch.optim.Adam, AdamW)
 //   With amsgrad, v' is the largest v' so far, which a Max keeps.
 // SquareAverage(w, g, inverse_scale, clip, s): alpha s + (1 - alpha) g'^2
-// RmsMomentum(w, g, inverse_scale, clip, s', v): momentum * v + g' / (sqrt(s') + eps)
+// RmsMomentum(w, g, inverse_scale, clip, s', v[, momentum]): momentum * v + g' / (sqrt(s') + eps)
 // RmsUpdate(w, g, inverse_scale, clip, learning_rate, s'[, v']) -> w', update
 //   update = -learning_rate * (v' or g' / (sqrt(s') + eps)); w' = w + update
 //                                                         (torch.optim.RMSprop)
@@ -120,12 +120,12 @@ const std::vector<OpDef>& training() {
        .infer = infer_same<1, 1, 1>,
        .autocast = Autocast::internal,
        .selects = true},
-      update_def("Momentum", infer_same<5, 6, 1>),
+      update_def("Momentum", infer_same<5, 7, 1>),
       update_def("SgdUpdate", infer_same<5, 6, 2>, true),
-      update_def("AdamMoments", infer_same<6, 6, 2>),
+      update_def("AdamMoments", infer_same<6, 8, 2>),
       update_def("AdamUpdate", infer_same<6, 6, 2>, true),
       update_def("SquareAverage", infer_same<5, 5, 1>),
-      update_def("RmsMomentum", infer_same<6, 6, 1>),
+      update_def("RmsMomentum", infer_same<6, 7, 1>),
       update_def("RmsUpdate", infer_same<6, 7, 2>, true),
       update_def("WeightAverage", infer_same<2, 2, 2>, true),
   };

@@ -129,31 +129,72 @@ Schedule parse_schedule(std::string_view text) {
   return schedule;
 }
 
+namespace {
+
+Error bad_file(const std::string& file, const std::string& what) {
+  return usage_error("schedule: '" + file + "' " + what,
+                     "write one array with the learning rate of each step, for example by "
+                     "numpy.save('rates.npy', rates), or arrays named lr, momentum, beta1 and "
+                     "GLOB:lr by numpy.savez");
+}
+
+/// Checks an array and returns its values.
+std::vector<double> checked_values(const std::string& file, const ScheduledOption& option,
+                                   DoubleTensor& array) {
+  if (array.shape.size() != 1 || array.data.empty()) {
+    throw bad_file(
+        file, "has an array of shape " + to_string(array.shape) + ", not one rate for each step");
+  }
+  // SGD without a momentum has no state, so a momentum cannot become 0.
+  const bool rates = option.key == "lr", positive = option.key == "momentum";
+  for (size_t step = 0; step < array.data.size(); ++step) {
+    const double value = array.data[step];
+    if (std::isfinite(value) && (positive ? value > 0.0 : value >= 0.0) && (rates || value < 1.0)) {
+      continue;
+    }
+    throw bad_file(file, "has the " + (rates ? "learning rate" : option.key) + " " +
+                             number_text(value) + " in step " + std::to_string(step));
+  }
+  return std::move(array.data);
+}
+
+}  // namespace
+
 void read_rates(Schedule& schedule) {
   if (schedule.kind != Schedule::Kind::file) return;
   const std::string& file = schedule.file;
-  const auto bad = [&](const std::string& what) {
-    return usage_error("schedule: '" + file + "' " + what,
-                       "write one array with the learning rate of each step, for example by "
-                       "numpy.save('rates.npy', rates)");
-  };
   NamedDoubleTensors arrays;
   if (tensor_file_kind(file) == TensorFileKind::npy) {
-    arrays["rates"] = read_npy_double(file);
+    arrays["lr"] = read_npy_double(file);
   } else {
     arrays = read_tensors_double(file);
   }
-  if (arrays.size() != 1) throw bad("has " + std::to_string(arrays.size()) + " arrays");
-  DoubleTensor& rates = arrays.begin()->second;
-  if (rates.shape.size() != 1 || rates.data.empty()) {
-    throw bad("has an array of shape " + to_string(rates.shape) + ", not one rate for each step");
+  schedule.rates.clear();
+  schedule.series.clear();
+  for (auto& [name, array] : arrays) {
+    std::optional<ScheduledOption> option = parse_scheduled_option(name);
+    if (!option && arrays.size() == 1) option = ScheduledOption{.key = "lr"};
+    if (!option) throw bad_file(file, "has an array '" + name + "', which is no option");
+    std::vector<double> values = checked_values(file, *option, array);
+    if (*option == ScheduledOption{.key = "lr"}) {
+      schedule.rates = std::move(values);
+    } else {
+      schedule.series.push_back({std::move(*option), std::move(values)});
+    }
   }
-  for (size_t step = 0; step < rates.data.size(); ++step) {
-    if (std::isfinite(rates.data[step]) && rates.data[step] >= 0.0) continue;
-    throw bad("has the learning rate " + number_text(rates.data[step]) + " in step " +
-              std::to_string(step));
+  if (schedule.rates.empty()) throw bad_file(file, "has no array 'lr'");
+  for (const OptionSeries& each : schedule.series) {
+    if (each.values.size() == schedule.rates.size()) continue;
+    throw bad_file(file, "has " + std::to_string(schedule.rates.size()) + " learning rates, but '" +
+                             scheduled_option_text(each.option) + "' has " +
+                             std::to_string(each.values.size()) + " values");
   }
-  schedule.rates = std::move(rates.data);
+}
+
+std::vector<ScheduledOption> scheduled_options(const Schedule& schedule) {
+  std::vector<ScheduledOption> options;
+  for (const OptionSeries& each : schedule.series) options.push_back(each.option);
+  return options;
 }
 
 std::string schedule_text(const Schedule& schedule) {
@@ -272,6 +313,12 @@ double learning_rate(const Schedule& schedule, double rate, int64_t step, int64_
     return static_cast<double>(round_to_format(x, format).value);
   };
   return Rates(schedule, rate, steps, rounded, base).at(step);
+}
+
+double series_rate(const Schedule& schedule, size_t series, int64_t step,
+                   const FloatFormat& format) noexcept {
+  const double rate = schedule.series[series].values[static_cast<size_t>(step)];
+  return format == kFp32 ? rate : static_cast<double>(round_to_format(rate, format).value);
 }
 
 bool depends_on_length(const Schedule& schedule) noexcept {

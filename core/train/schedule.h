@@ -10,9 +10,18 @@
 #include <string_view>
 #include <vector>
 
+#include "core/lower/optimizer.h"
 #include "core/numeric/formats/float_format.h"
 
 namespace halfscope {
+
+/// The values of an option by step.
+struct OptionSeries {
+  ScheduledOption option;
+  std::vector<double> values;
+
+  friend bool operator==(const OptionSeries&, const OptionSeries&) = default;
+};
 
 struct Schedule {
   enum class Kind : uint8_t {
@@ -32,10 +41,11 @@ struct Schedule {
   double floor = 0.0;  ///< cosine, linear: the factor at the end
   // onecycle only.
   double div = 25.0, final_div = 1e4;
-  double start = 0.3;           ///< fraction of all steps in which the rate rises
-  bool anneal_cos = true;       ///< cosine, else linear
-  std::string file{};           ///< file: its name
-  std::vector<double> rates{};  ///< file: by step; read_rates() fills them
+  double start = 0.3;                  ///< fraction of all steps in which the rate rises
+  bool anneal_cos = true;              ///< cosine, else linear
+  std::string file{};                  ///< file: its name
+  std::vector<double> rates{};         ///< file: by step; read_rates() fills them
+  std::vector<OptionSeries> series{};  ///< file: other options that change; each as long as `rates`
   /// Format that rates are computed in; the command line copies it to Plan::schedule of the lanes.
   std::optional<FloatFormat> format = std::nullopt;
 
@@ -49,9 +59,11 @@ Schedule parse_schedule(std::string_view text);
 /// Returns the text that parse_schedule() reads, without options at their defaults.
 std::string schedule_text(const Schedule& schedule);
 
-/// Reads the rates of a schedule of kind `file`: the only array of a .npy, .npz or .safetensors
-/// file. Does nothing for other kinds. Throws Error that names the file; usage if the array does
-/// not contain finite rates of at least 0.
+/// Reads the values of a schedule of kind `file`: the rates of a .npy, .npz or .safetensors file
+/// with one array, or several arrays named by the option (ScheduledOption), "lr" among them. Does
+/// nothing for other kinds. Throws Error that names the file; usage if arrays are named or shaped
+/// differently, rates are not finite and at least 0, a beta1 is not from 0 to below 1, or a
+/// momentum not between 0 and 1.
 void read_rates(Schedule& schedule);
 
 /// Returns the learning rate of a step, counted from 0, of a run of `steps`: `rate` times the
@@ -64,6 +76,14 @@ inline double learning_rate(const Schedule& schedule, double rate, int64_t step,
                             const FloatFormat& format = kFp32) noexcept {
   return learning_rate(schedule, rate, step, steps, format, rate);
 }
+
+/// Returns the learning rate of a step from Schedule::series[series], in a format.
+double series_rate(const Schedule& schedule, size_t series, int64_t step,
+                   const FloatFormat& format) noexcept;
+
+/// Returns which options besides the optimizer's learning rate change, in the order of
+/// Schedule::series.
+std::vector<ScheduledOption> scheduled_options(const Schedule& schedule);
 
 /// Returns whether the factors depend on the length of the run.
 bool depends_on_length(const Schedule& schedule) noexcept;

@@ -83,6 +83,7 @@ TrainingSpec Trainer::spec_of(const LaneConfig& lane) const {
   TrainingSpec spec{config_.optimizer,    config_.micro_batches, config_.sum_format,
                     config_.state_format, config_.average,       config_.clip_norm > 0.0};
   spec.groups = config_.groups;
+  spec.scheduled = scheduled_options(config_.schedule);
   spec.divides_by_scale = divides_by_scale(lane.scaler);
   spec.ranks = config_.ranks;
   spec.exchanged = config_.exchange != nullptr;
@@ -288,7 +289,16 @@ void Trainer::end_step(Lane& lane, int64_t step, bool record) {
   if (exe.clip_limit != kNone) lane.program->write_scalar(exe.clip_limit, config_.clip_norm);
   lane.program->write_scalar(exe.learning_rate, learning_rate(lane, step));
   for (const GroupRate& group : exe.group_rates) {
-    lane.program->write_scalar(group.value, learning_rate(lane, step, group.rate));
+    lane.program->write_scalar(group.value, group.scheduled
+                                                ? series_rate(config_.schedule, *group.scheduled,
+                                                              step, lane.config.plan.schedule)
+                                                : learning_rate(lane, step, group.rate));
+  }
+  for (size_t i = 0; i < exe.step_scalars.size(); ++i) {
+    const std::optional<size_t>& series = exe.step_scalars[i].scheduled;
+    if (!series) continue;
+    lane.steps->set_parameter(i,
+                              config_.schedule.series[*series].values[static_cast<size_t>(step)]);
   }
   lane.steps->update(record);
   lane.steps->close();

@@ -132,8 +132,15 @@ std::map<std::string, double> Trainer::setup(int64_t done) const {
   put("schedule", schedule_text(config_.schedule));
   if (config_.schedule.kind == Schedule::Kind::file) {  // the file may have moved, or become longer
     std::string rates = "file ";
-    for (int64_t step = 0; step < done; ++step) {
-      rates += number_text(config_.schedule.rates[static_cast<size_t>(step)]) + '\n';
+    const auto add = [&](const std::vector<double>& values) {
+      for (int64_t step = 0; step < done; ++step) {
+        rates += number_text(values[static_cast<size_t>(step)]) + '\n';
+      }
+    };
+    add(config_.schedule.rates);
+    for (const OptionSeries& each : config_.schedule.series) {
+      rates += scheduled_option_text(each.option) + '\n';
+      add(each.values);
     }
     put("schedule", rates);
   }

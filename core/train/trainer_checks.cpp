@@ -54,8 +54,27 @@ void Trainer::check_schedule() const {
                       "use --steps " + std::to_string(rates) + ", or a file with more rates")
         .about({"schedule", "steps"});
   }
-  const bool scales = std::any_of(config_.groups.begin(), config_.groups.end(),
-                                  [](const auto& group) { return group.sets("lr"); });
+  for (const OptionSeries& each : schedule.series) {
+    const auto named = [&](const ParameterGroup& group) { return group.glob == each.option.glob; };
+    const std::string array = "schedule: '" + schedule.file + "' has an array '" +
+                              scheduled_option_text(each.option) + "'";
+    if (!has_option(config_.optimizer, each.option.key)) {
+      throw usage_error(array + ", but the optimizer has no option '" + each.option.key + "'",
+                        "leave the array out, or use another --optimizer")
+          .about({"schedule", "optimizer"});
+    }
+    if (!each.option.glob.empty() &&
+        std::none_of(config_.groups.begin(), config_.groups.end(), named)) {
+      throw usage_error(array + ", but no parameter group has the glob '" + each.option.glob + "'",
+                        "write, for example, --param-group '" + each.option.glob + ":lr=0.1'")
+          .about({"schedule", "param_group"});
+    }
+  }
+  const std::vector<ScheduledOption> scheduled = scheduled_options(schedule);
+  const auto follows_base = [&](const ParameterGroup& group) {
+    return group.sets("lr") && !scheduled_at(scheduled, &group, "lr");
+  };
+  const bool scales = std::any_of(config_.groups.begin(), config_.groups.end(), follows_base);
   if (scales && config_.optimizer.learning_rate == 0.0) {
     throw usage_error(
         "the rates of the schedule are for the optimizer's lr, which is 0, so rates of groups "

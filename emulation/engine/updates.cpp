@@ -140,6 +140,12 @@ T attribute(const KernelCall<T>& c, const char* name) {
   return static_cast<T>(real_attribute(*c.node, name, 0.0));
 }
 
+/// Returns an option that is input `i` if it changes by step, and otherwise an attribute.
+template <class T>
+T option(const KernelCall<T>& c, size_t i, const char* name) {
+  return c.in.size() > i ? c.in[i][0] : attribute(c, name);
+}
+
 /// Computes g' of a chunk: the gradient after unscaling, clipping, negation and weight decay. The
 /// first four inputs of every operator that reads a gradient are the variable, the gradient, 1 /
 /// scale and the clipping factor.
@@ -197,7 +203,7 @@ void assign(KernelCall<T>& c) {
 
 template <class T>
 void momentum(KernelCall<T>& c) {
-  const T factor = attribute(c, "momentum"), share = c.in.size() > 5 ? c.in[5][0] : T{1};
+  const T factor = option(c, 6, "momentum"), share = c.in.size() > 5 ? c.in[5][0] : T{1};
   for_gradient(c, [&](int64_t begin, int64_t n, const T* g) {
     for (int64_t i = 0; i < n; ++i) {
       const T kept = factor * c.in[4][begin + i], fresh = share * g[i];
@@ -226,8 +232,10 @@ template <class T>
 void adam_moments(KernelCall<T>& c) {
   const double b1 = real_attribute(*c.node, "beta1", 0.9),
                b2 = real_attribute(*c.node, "beta2", 0.999);
-  const T beta1 = static_cast<T>(b1), beta2 = static_cast<T>(b2);
-  const T other1 = static_cast<T>(1.0 - b1), other2 = static_cast<T>(1.0 - b2);
+  const bool changes = c.in.size() > 6;
+  const T beta1 = changes ? c.in[6][0] : static_cast<T>(b1);
+  const T other1 = changes ? c.in[7][0] : static_cast<T>(1.0 - b1);
+  const T beta2 = static_cast<T>(b2), other2 = static_cast<T>(1.0 - b2);
   for_gradient(c, [&](int64_t begin, int64_t n, const T* g) {
     for (int64_t i = 0; i < n; ++i) {
       const T kept_m = beta1 * c.in[4][begin + i], new_m = other1 * g[i];
@@ -273,7 +281,7 @@ void square_average(KernelCall<T>& c) {
 
 template <class T>
 void rms_momentum(KernelCall<T>& c) {
-  const T factor = attribute(c, "momentum"), eps = attribute(c, "eps");
+  const T factor = option(c, 6, "momentum"), eps = attribute(c, "eps");
   for_gradient(c, [&](int64_t begin, int64_t n, const T* g) {
     for (int64_t i = 0; i < n; ++i) {
       const T kept = factor * c.in[5][begin + i];

@@ -49,6 +49,14 @@ struct StepDestination {
   Destination to;
 };
 
+/// One item: sets the parameter of a scalar, for this update and those after it.
+struct SetParameter {
+  StepDestination* scalar;
+  double parameter;
+
+  HS_HD void operator()(int64_t) const { scalar->scalar.parameter = parameter; }
+};
+
 /// One item: calls decide() and stores everything that depends on it.
 struct DecideStep {
   const double* sum_sq;

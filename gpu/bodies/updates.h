@@ -49,6 +49,15 @@ struct Gradient {
   HS_HD T factor() const { return maximizes ? -*inverse_scale : *inverse_scale; }
 };
 
+/// An option of the optimizer: an attribute, or an input if it changes by step.
+template <class T>
+struct StepOption {
+  In<T> input;  ///< may be null
+  T constant;
+
+  HS_HD T get() const { return input != nullptr ? *input : constant; }
+};
+
 /// Returns the total of kPartialSums partial sums, added as a balanced tree, in Sum.
 template <class Sum = double>
 HS_HD Sum add_tree(const double* partials) {
@@ -139,7 +148,7 @@ struct Momentum {
   Gradient<T> gradient;
   In<T> velocity, share;  ///< share may be null
   Out<T> y;
-  T momentum;
+  StepOption<T> momentum;
   int64_t n;
 
   HS_HD int64_t items() const { return items_of_several(n); }
@@ -148,9 +157,9 @@ struct Momentum {
     T value[kSeveral], g[kSeveral];
     read(velocity, at, value);
     gradient(at, g);
-    const T part = share != nullptr ? *share : T{1};
+    const T part = share != nullptr ? *share : T{1}, factor = momentum.get();
     for (int j = 0; j < kSeveral; ++j) {
-      const T kept = momentum * value[j], fresh = part * g[j];
+      const T kept = factor * value[j], fresh = part * g[j];
       value[j] = kept + fresh;
     }
     write(y, at, value);
@@ -162,7 +171,8 @@ struct AdamMoments {
   Gradient<T> gradient;
   In<T> m, v;
   Out<T> next_m, next_v;
-  T beta1, beta2, other1, other2;
+  StepOption<T> beta1, other1;
+  T beta2, other2;
   int64_t n;
 
   HS_HD int64_t items() const { return items_of_several(n); }
@@ -172,8 +182,9 @@ struct AdamMoments {
     gradient(at, g);
     read(m, at, first);
     read(v, at, second);
+    const T keep_m = beta1.get(), take_m = other1.get();
     for (int j = 0; j < kSeveral; ++j) {
-      const T kept_m = beta1 * first[j], new_m = other1 * g[j];
+      const T kept_m = keep_m * first[j], new_m = take_m * g[j];
       const T kept_v = beta2 * second[j], new_v = other2 * (g[j] * g[j]);
       first[j] = kept_m + new_m;
       second[j] = kept_v + new_v;
@@ -210,7 +221,8 @@ struct RmsMomentum {
   Gradient<T> gradient;
   In<T> average, velocity;
   Out<T> y;
-  T momentum, eps;
+  StepOption<T> momentum;
+  T eps;
   int64_t n;
 
   HS_HD int64_t items() const { return items_of_several(n); }
@@ -220,8 +232,9 @@ struct RmsMomentum {
     gradient(at, g);
     read(average, at, squares);
     read(velocity, at, value);
+    const T factor = momentum.get();
     for (int j = 0; j < kSeveral; ++j) {
-      const T kept = momentum * value[j];
+      const T kept = factor * value[j];
       value[j] = kept + g[j] / (std::sqrt(squares[j]) + eps);
     }
     write(y, at, value);

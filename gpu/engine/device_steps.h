@@ -48,12 +48,13 @@ class DeviceSteps final : public StepQueue {
     for (const StepInput& each : executable.step_scalars) {
       scalars.push_back({each.scalar, parts_.write(each.value)});
     }
+    scalars_ = uploaded(scalars);
     decide_ = {.sum_sq = parts_.sum_sq,
                .rules = rules,
                .state = state_,
                .inverse_scale = parts_.write(executable.inverse_scale),
                .clip = parts_.write(executable.clip),
-               .scalars = uploaded(scalars),
+               .scalars = scalars_,
                .scalar_count = static_cast<int64_t>(scalars.size()),
                .updates = updates_,
                .news = nullptr};
@@ -83,6 +84,10 @@ class DeviceSteps final : public StepQueue {
   void keep(ValueId scalar) override {
     Copy& copy = current();
     executor_.items(1, KeepScalar{parts_.read(scalar), kept(copy.device) + copy.kept++});
+  }
+
+  void set_parameter(size_t scalar, double parameter) override {
+    executor_.items(1, SetParameter{scalars_ + scalar, parameter});
   }
 
   void update(bool measured) override {
@@ -136,7 +141,7 @@ class DeviceSteps final : public StepQueue {
   U* allocate() {
     return static_cast<U*>(executor_.allocate(sizeof(U)));
   }
-  const StepDestination* uploaded(const std::vector<StepDestination>& scalars) {
+  StepDestination* uploaded(const std::vector<StepDestination>& scalars) {
     if (scalars.empty()) return nullptr;
     const size_t bytes = scalars.size() * sizeof(StepDestination);
     void* const memory = executor_.allocate(bytes);
@@ -194,6 +199,7 @@ class DeviceSteps final : public StepQueue {
   const bool measures_;
   StepState* state_ = nullptr;
   int32_t* updates_ = nullptr;
+  StepDestination* scalars_ = nullptr;  ///< as Executable::step_scalars
   BeginStep begin_{};
   DecideStep decide_{};
   Copy copies_[kCopies]{};

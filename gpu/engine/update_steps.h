@@ -113,7 +113,7 @@ Step momentum_step(const NodeCall<X, T>& c) {
                        call.in[4],
                        call.optional_in(5),
                        call.out[0],
-                       attribute_of<T>(*call.node, "momentum"),
+                       {call.optional_in(6), attribute_of<T>(*call.node, "momentum")},
                        call.out_count(0)};
   });
 }
@@ -128,9 +128,9 @@ Step adam_moments_step(const NodeCall<X, T>& c) {
                           call.in[5],
                           call.out[0],
                           call.out[1],
-                          static_cast<T>(b1),
+                          {call.optional_in(6), static_cast<T>(b1)},
+                          {call.optional_in(7), static_cast<T>(1.0 - b1)},
                           static_cast<T>(b2),
-                          static_cast<T>(1.0 - b1),
                           static_cast<T>(1.0 - b2),
                           call.out_count(0)};
   });
@@ -153,7 +153,7 @@ Step rms_momentum_step(const NodeCall<X, T>& c) {
                           call.in[4],
                           call.in[5],
                           call.out[0],
-                          attribute_of<T>(*call.node, "momentum"),
+                          {call.optional_in(6), attribute_of<T>(*call.node, "momentum")},
                           attribute_of<T>(*call.node, "eps"),
                           call.out_count(0)};
   });

@@ -9,8 +9,9 @@ import torch
 from halfscope._core import Error
 
 
-def schedule_rates(scheduler, optimizer, steps):
-    """Returns the learning rates of the optimizer's groups in each step; nothing without a
+def schedule_values(scheduler, optimizer, steps):
+    """Returns what a schedule sets in each of the optimizer's groups: option -> a value for each
+    step. Learning rates are always among them, others if they change. Returns nothing without a
     schedule. The schedule stays as it is."""
     if scheduler is None:
         if any("initial_lr" in group for group in optimizer.param_groups):
@@ -35,29 +36,29 @@ def schedule_rates(scheduler, optimizer, steps):
     except Exception as fault:
         raise Error(f"schedule {kind} cannot be copied: {fault}. Pass one whose functions can be "
                     "copied") from fault
-    before = [_without(group, "lr", "params") for group in stand_in.param_groups]
-    rates = []
+    before = [dict(group) for group in stand_in.param_groups]
+    values = [{key: [] for key in ("lr", "momentum", "betas") if key in group} for group in before]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the optimizer takes no steps
         for _ in range(steps):
-            rates.append([float(group["lr"]) for group in stand_in.param_groups])
+            for group, old, lists in zip(stand_in.param_groups, before, values):
+                for key, value in _without(group, "params").items():
+                    fixed = key not in lists or (key == "betas" and value[1] != old[key][1])
+                    if fixed and value != old.get(key):
+                        raise Error(f"schedule {kind} also changes {key}, which the twin cannot "
+                                    "repeat. Pass one that changes learning rates, momenta and "
+                                    "beta1 only")
+                for key, each in lists.items():
+                    each.append(float(group[key]) if key == "lr" else group[key])
             made.step()
-    for old, group in zip(before, stand_in.param_groups):
-        changed = [key for key, value in old.items() if group[key] != value]
-        if changed:
-            raise Error(f"schedule {kind} also changes {changed[0]}, which the twin cannot repeat. "
-                        "Pass one that changes the learning rate only (cycle_momentum=False)")
-    base = [float(group["initial_lr"]) for group in stand_in.param_groups]
-    if base[0] == 0.0:
-        raise Error("the learning rate of the first parameter group is 0. Pass an optimizer that "
-                    "begins with another one")
-    for step, each in enumerate(rates):
-        expected = [each[0] * rate / base[0] for rate in base]
-        if any(abs(own - rate) > 1e-9 * max(abs(rate), abs(own))
-               for own, rate in zip(each, expected)):
-            raise Error(f"schedule {kind} changes the parameter groups differently (step {step}), "
-                        "and the twin has one schedule. Use the same schedule for all groups")
-    return rates
+    for lists in values:
+        for key in ("momentum", "betas"):
+            if len(set(lists.get(key, []))) < 2:
+                lists.pop(key, None)
+        if any(not 0.0 < value < 1.0 for value in lists.get("momentum", [])):
+            raise Error(f"schedule {kind} changes a momentum to a number that is not between 0 and "
+                        "1, which the twin cannot repeat. Pass another schedule")
+    return values
 
 
 def _without(group, *keys):
@@ -98,21 +99,62 @@ def _text_of(settings):
     return ",".join(f"{key}={value}" for key, value in settings.items())
 
 
-def group_texts(optimizer, names):
+def _series(lists, key):
+    """Returns the values of an option of `halfscope train` by step; None if it does not change."""
+    if key == "beta1":
+        return [float(betas[0]) for betas in lists["betas"]] if "betas" in lists else None
+    return [float(value) for value in lists[key]] if key in lists else None
+
+
+def _own_series(lists, settings, first_lists, first):
+    """Returns the values by step of options that do not follow from the first group's, and the
+    names of options that stay although the first group's change."""
+    own, fixed = {}, []
+    for key in ("momentum", "beta1"):
+        series, base_series = _series(lists, key), _series(first_lists, key)
+        if series is None and base_series is not None:
+            fixed.append(key)
+        elif series != base_series:
+            own[key] = series
+    rates, base_rates = lists["lr"], first_lists["lr"]
+    rate, base = float(settings["lr"]), float(first["lr"])
+    follows = all(abs(own_rate * base - each * rate) <= 1e-9 * abs(own_rate * base)
+                  for own_rate, each in zip(rates, base_rates)) if base else rates == base_rates
+    if not follows:
+        own["lr"] = rates
+    return own, fixed
+
+
+def group_texts(optimizer, names, values):
     """Returns a text for --param-group for each set of parameters whose options are not the first
-    group's."""
+    group's, and the arrays of the schedule's file. values: of schedule_values()."""
     first = _settings(optimizer.param_groups[0])
-    trained = {}
-    for group in optimizer.param_groups:
-        changed = _text_of({key: value for key, value in _settings(group).items()
-                            if value != first[key]})
-        trained.update((names[id(value)], changed) for value in group["params"]
+    lists = values or [None] * len(optimizer.param_groups)
+    arrays = {}
+    if values:
+        arrays = {key: series for key in ("lr", "momentum", "beta1")
+                  if (series := _series(values[0], key)) is not None}
+    kinds, trained = [], {}  # kinds: options and series of a set
+    for group, each in zip(optimizer.param_groups, lists):
+        settings = _settings(group)
+        own, fixed = _own_series(each, settings, values[0], first) if values else ({}, [])
+        changed = {key: value for key, value in settings.items()
+                   if value != first[key] or key in fixed}
+        if own and not changed:
+            changed["lr"] = settings["lr"]  # a group has at least one option
+        kind = (_text_of(changed), own)
+        if kind not in kinds:
+            kinds.append(kind)
+        trained.update((names[id(value)], kinds.index(kind)) for value in group["params"]
                        if id(value) in names and value.requires_grad)
     texts = []
-    for changed in filter(None, dict.fromkeys(trained.values())):
-        members = [name for name, each in trained.items() if each == changed]
-        texts += [f"{glob}:{changed}" for glob in _globs(members, trained)]
-    return texts
+    for number in dict.fromkeys(trained.values()):
+        changed, own = kinds[number]
+        members = [name for name, each in trained.items() if each == number]
+        for glob in _globs(members, trained) if changed else ():
+            texts.append(f"{glob}:{changed}")
+            arrays.update((f"{glob}:{key}", series) for key, series in own.items())
+    return texts, arrays
 
 
 def _globs(members, names):

@@ -21,7 +21,8 @@ from halfscope._core import Error, __version__
 
 SCHEMA = "halfscope.twin/1"
 # twin.json is removed first and written last: a folder without it is not a twin.
-_FILES = ("twin.json", "net.onnx", "net.onnx.data", "data.npz", "rates.npy")
+_FILES = ("twin.json", "net.onnx", "net.onnx.data", "data.npz", "rates.npy",
+          "rates.npz")
 
 
 def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, clip_norm=None,
@@ -35,8 +36,9 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, cli
         options that make a scalar, or their functions; None if the model returns the loss.
     batches: (x, y) each, of equal shapes; x is a tensor, a tuple of arguments or a dict of keyword
         arguments. Only x without loss_fn.
-    scheduler: the learning-rate schedule, any of torch.optim.lr_scheduler that steps without
-        arguments, once after each optimizer step. The twin begins at its start.
+    scheduler: the schedule, any of torch.optim.lr_scheduler that steps without arguments, once
+        after each optimizer step, and changes learning rates, momenta or beta1 of any groups. The
+        twin begins at its start.
     clip_norm: what the script passes to torch.nn.utils.clip_grad_norm_ before each step.
     dropout: keeps the network's dropout, so plans are judged with it. PyTorch and HalfScope drop
         different elements, so the recorded losses are computed without dropout, and HalfScope
@@ -53,8 +55,8 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, cli
         raise Error(f"steps={steps}: train at least 1 step")
     names = {id(value): name for name, value in model.named_parameters()}
     text, make_optimizer, trained = _training.optimizer_text(optimizer, names)
-    groups = _training.group_texts(optimizer, names)
-    rates = _training.schedule_rates(scheduler, optimizer, steps)
+    values = _training.schedule_values(scheduler, optimizer, steps)
+    groups, series = _training.group_texts(optimizer, names, values)
     if clip_norm is not None and not 0.0 < clip_norm < float("inf"):
         raise Error(f"clip_norm={clip_norm}: pass a number above 0, or None without clipping")
     if optimizer.state and not fresh:
@@ -65,8 +67,8 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, cli
     batches = _batches(batches, loss, steps)
     folder = _free_folder(folder, overwrite)
     with tempfile.TemporaryDirectory() as part:  # an error leaves an older twin as it is
-        training = _Training(text, make_optimizer, trained, groups, rates, clip_norm, dropout,
-                             steps)
+        training = _Training(text, make_optimizer, trained, groups, values, series, clip_norm,
+                             dropout, steps)
         note = _write(model, loss, loss_fn, optimizer, training, batches, Path(part))
         folder.mkdir(parents=True, exist_ok=True)
         for name in _FILES:
@@ -86,7 +88,8 @@ class _Training:
     make_optimizer: Callable
     trained: list         #: names of parameters
     groups: list          #: for --param-group
-    rates: list           #: by step, of each group of the optimizer; empty if they never change
+    values: list          #: of each group: option -> its value in each step; empty if none changes
+    series: dict          #: arrays for --schedule
     clip_norm: float      #: None without clipping
     dropout: bool         #: keeps it
     steps: int
@@ -119,9 +122,15 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
     arguments = ["--model", "net.onnx", "--data", "data.npz", "--loss", wrapped.loss,
                  "--optimizer", training.optimizer, "--batch", str(batches[0].size),
                  "--steps", str(training.steps), "--no-shuffle"]
-    if training.rates:
-        np.save(folder / "rates.npy", np.array([each[0] for each in training.rates]))
-        arguments += ["--schedule", "file:rates.npy"]
+    rates = ""
+    if list(training.series) == ["lr"]:
+        rates = "rates.npy"
+        np.save(folder / rates, np.array(training.series["lr"]))
+    elif training.series:
+        rates = "rates.npz"
+        np.savez(folder / rates, **training.series)
+    if rates:
+        arguments += ["--schedule", f"file:{rates}"]
     if training.clip_norm:
         arguments += ["--clip-norm", repr(float(training.clip_norm))]
     for group in training.groups:
@@ -130,7 +139,7 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
         arguments += ["--frozen", name]
     document = {
         "schema": SCHEMA, "files": {"network": "net.onnx", "data": "data.npz",
-                                    **({"rates": "rates.npy"} if training.rates else {})},
+                                    **({"rates": rates} if rates else {})},
         "arguments": arguments, "losses": losses, "outputs": outputs, "nodes": exported.nodes,
         "left_out": notes, "dropout": draws,
         "exporter": exported.exporter,
@@ -262,9 +271,8 @@ def _train(twin, wrapped, batches, training):
         loss.backward()
         if training.clip_norm:
             nn.utils.clip_grad_norm_(parameters.values(), training.clip_norm)
-        if training.rates:
-            for group, rate in zip(optimizer.param_groups, training.rates[step]):
-                group["lr"] = rate
+        for group, lists in zip(optimizer.param_groups, training.values):
+            group.update((key, each[step]) for key, each in lists.items())
         optimizer.step()
         losses.append(float(loss.detach()))
         if not np.isfinite(losses[-1]):

@@ -90,6 +90,29 @@ TEST_P(StepQueues, ClipsAndAverages) {
   expect_the_emulators(config, data());
 }
 
+// A skipped step has a beta1 of its own, but does not count in the correction of the next one.
+TEST_P(StepQueues, OptionsChangeByStep) {
+  TrainConfig config = moving_scale();
+  config.groups = {parse_parameter_group("*.bias:lr=0.01")};
+  config.schedule = parse_schedule("file:a.npz");
+  config.schedule.series = {{{"beta1"}, {}}, {{"lr", "*.bias"}, {}}, {{"beta1", "*.bias"}, {}}};
+  for (int step = 0; step < 12; ++step) {
+    config.schedule.rates.push_back(0.001 * (step + 1));
+    config.schedule.series[0].values.push_back(0.95 - 0.05 * step);
+    config.schedule.series[1].values.push_back(0.002 * (12 - step));
+    config.schedule.series[2].values.push_back(0.04 * step);
+  }
+  expect_the_emulators(config, data());
+  config.optimizer = parse_optimizer("sgd:momentum=0.5,nesterov=true");
+  for (size_t i : {0u, 2u}) {
+    config.schedule.series[i].option.key = "momentum";
+    config.schedule.series[i].values[0] = 0.5;
+  }
+  expect_the_emulators(config, data());
+  config.optimizer = parse_optimizer("rmsprop:lr=0.001");
+  expect_the_emulators(config, data());
+}
+
 TEST_P(StepQueues, AddsMicroBatches) {
   TrainConfig config = moving_scale();
   config.micro_batches = 4;

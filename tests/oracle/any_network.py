@@ -11,6 +11,9 @@ step, and the weights after the last one. Batches come in file order.
   sequence     one linear layer on every position of [n, t, f], mean cross entropy, SGD
   own_loss     mean of (fc(x) - x)^4 made by the graph itself, RMSprop
 
+Cases with a schedule have the values that PyTorch's schedulers gave to the optimizer in each step,
+by the names of the arrays of halfscope train --schedule file:FILE.
+
 Cases of classes train the network of `sequence` with other losses, all others the network of
 `regression` with other optimizers.
 """
@@ -37,21 +40,34 @@ def linear(rng: np.random.Generator, path: str, inputs: int, outputs: int) -> Ar
 
 def train(case: Dict, arrays: Arrays, weights: Arrays, batch: int, steps: int,
           make_optimizer: Callable[[List[torch.Tensor]], torch.optim.Optimizer],
-          loss_of: Callable[[Parameters, Dict[str, torch.Tensor]], torch.Tensor]) -> Dict:
+          loss_of: Callable[[Parameters, Dict[str, torch.Tensor]], torch.Tensor],
+          make_scheduler: Callable = None, globs: List[str] = ()) -> Dict:
     parameters = {k: torch.tensor(v, dtype=torch.float64, requires_grad=True)
                   for k, v in weights.items()}
     data = {k: torch.tensor(v, dtype=torch.int64 if v.dtype.kind == "i" else torch.float64)
             for k, v in arrays.items()}
     optimizer = make_optimizer(list(parameters.values()))
     samples = len(next(iter(data.values())))
-    losses = []
+    scheduler = make_scheduler(optimizer) if make_scheduler else None
+    losses, values = [], {}
     for step in range(steps):
+        for glob, group in zip(("", *globs), optimizer.param_groups) if scheduler else ():
+            now = {"lr": group["lr"], "momentum": group.get("momentum"),
+                   "beta1": group.get("betas", [None])[0]}
+            for key, value in now.items():
+                values.setdefault(f"{glob}:{key}" if glob else key, []).append(value)
         first = step * batch % (samples // batch * batch)
         loss = loss_of(parameters, {k: v[first:first + batch] for k, v in data.items()})
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
+        if scheduler:
+            scheduler.step()
+    if scheduler:
+        # Without an array, an option stays as it is.
+        case = dict(case, schedule={name: each for name, each in values.items()
+                                    if name.endswith("lr") or len(set(each)) > 1})
     def plain(table):
         return {k: {"shape": list(v.shape), "data": v.reshape(-1).tolist()}
                 for k, v in table.items()}
@@ -100,12 +116,12 @@ def main() -> None:
         lambda p: torch.optim.RMSprop(p, lr=0.01),
         lambda p, d: ((layer(p, "fc", d["x"]) - d["x"]) ** 4).mean())
     # The second moments fall within a few steps, so their largest values count.
-    def regression(case: Dict, make_optimizer: Callable) -> Dict:
+    def regression(case: Dict, make_optimizer: Callable, *schedule) -> Dict:
         return train(
             case, {"input": noise(20, 3), "targets": noise(20, 2)},
             {**linear(rng, "fc1", 3, 8), **linear(rng, "fc2", 8, 2)}, 8, 12, make_optimizer,
             lambda p, d: F.mse_loss(layer(p, "fc2", F.relu(layer(p, "fc1", d["input"]))),
-                                    d["targets"]))
+                                    d["targets"]), *schedule)
 
     cases["largest_moments"] = regression(
         {"optimizer": "adamw:lr=0.05,beta2=0.5,amsgrad=true"},
@@ -166,6 +182,32 @@ def main() -> None:
                                      d["labels"].reshape(-1),
                                      torch.tensor(weights, dtype=torch.float64),
                                      label_smoothing=0.25))
+    rates = torch.optim.lr_scheduler
+    # The momentum of one group and the learning rate of the other stay as they are.
+    cases["cycled_momenta"] = regression(
+        {"optimizer": "sgd:lr=0.05,momentum=0.9,dampening=0.5,weight_decay=0.01",
+         "groups": ["*.bias:lr=0.02,dampening=0,nesterov=true", "fc2.*:momentum=0.5"]},
+        lambda p: torch.optim.SGD(
+            [{"params": p[:1]}, {"params": p[1::2], "lr": 0.02, "dampening": 0.0,
+                                 "nesterov": True}, {"params": p[2:3], "momentum": 0.5}],
+            lr=0.05, momentum=0.9, dampening=0.5, weight_decay=0.01),
+        lambda o: rates.CyclicLR(o, [0.01, 0.02, 0.03], [0.2, 0.02, 0.1], 4,
+                                 base_momentum=[0.6, 0.3, 0.5], max_momentum=[0.95, 0.8, 0.5]),
+        ["*.bias", "fc2.*"])
+    cases["cycled_betas"] = regression(
+        {"optimizer": "adamw:lr=0.01", "groups": ["fc2.*:lr=0.02,amsgrad=true"]},
+        lambda p: torch.optim.AdamW([{"params": p[:2]}, {"params": p[2:], "amsgrad": True}],
+                                    lr=0.01),
+        lambda o: rates.OneCycleLR(o, [0.1, 0.05], total_steps=12, max_momentum=[0.95, 0.9],
+                                   base_momentum=[0.5, 0.85]), ["fc2.*"])
+    cases["cycled_rms_momenta"] = regression(
+        {"optimizer": "rmsprop:lr=0.01,alpha=0.9,momentum=0.5"},
+        lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.9, momentum=0.5),
+        lambda o: rates.OneCycleLR(o, 0.02, total_steps=12))
+    cases["rates_of_groups"] = regression(
+        {"optimizer": "adam:lr=0.05", "groups": ["fc2.*:lr=0.02"]},
+        lambda p: torch.optim.Adam([{"params": p[:2]}, {"params": p[2:], "lr": 0.02}], lr=0.05),
+        lambda o: rates.LambdaLR(o, [lambda step: 0.75 ** step, lambda step: 1.0]), ["fc2.*"])
     out.write_text(json.dumps(cases, indent=1) + "\n", encoding="ascii")
 
 

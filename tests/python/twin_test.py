@@ -242,6 +242,45 @@ class Repeats(Case):
                 self.compare(Mlp(), data, lambda model: torch.optim.SGD(
                     model.parameters(), 0.5, momentum=0.9), make)
 
+    def test_schedules_of_momenta_and_groups(self):
+        rates = torch.optim.lr_scheduler
+        data = list(batches((8, 20), 5, 3))
+
+        def with_groups(cls, *options, **more):
+            return lambda model: cls([
+                {"params": [model.fc1.weight]}, {"params": [model.fc1.bias, model.fc2.bias]},
+                {"params": [model.fc2.weight], **dict(options)}], 0.05, **more)
+
+        sgd = with_groups(torch.optim.SGD, ("momentum", 0.5), momentum=0.9, nesterov=True)
+        adam = with_groups(torch.optim.AdamW, ("lr", 0.01), betas=(0.8, 0.99))
+        for make_optimizer, make, arrays in (
+                (lambda model: torch.optim.SGD(model.parameters(), 0.1, momentum=0.9),
+                 lambda o: rates.OneCycleLR(o, 0.5, total_steps=21), {"lr", "momentum"}),
+                (lambda model: torch.optim.Adam(model.parameters(), amsgrad=True),
+                 lambda o: rates.OneCycleLR(o, 0.05, total_steps=21), {"lr", "beta1"}),
+                (lambda model: torch.optim.RMSprop(model.parameters(), 0.01),
+                 lambda o: rates.OneCycleLR(o, 0.01, total_steps=21), {"lr", "momentum"}),
+                (sgd, lambda o: rates.CyclicLR(o, 0.01, 0.2, 5), {"lr", "momentum"}),
+                (sgd, lambda o: rates.OneCycleLR(o, [0.5, 0.2, 0.1], total_steps=21,
+                                                 max_momentum=[0.95, 0.9, 0.95]),
+                 {"lr", "momentum", "*.bias:momentum"}),
+                (adam, lambda o: rates.OneCycleLR(
+                    o, 0.05, total_steps=21, max_momentum=[0.95, 0.85, 0.9],
+                    base_momentum=[0.85, 0.85, 0.5]),
+                 {"lr", "beta1", "fc2.weight:beta1"}),
+                (adam, lambda o: rates.LambdaLR(o, [
+                    lambda step: 0.9**step, lambda step: 1.0, lambda step: min(1.0, step / 5)]),
+                 {"lr", "*.bias:lr", "fc2.weight:lr"}),
+                # The first group has no rate, and the others do not follow from it.
+                (adam, lambda o: rates.LambdaLR(o, [
+                    lambda step: 0.0, lambda step: 1.0, lambda step: 0.0]), {"lr", "*.bias:lr"})):
+            with self.subTest(make=make, arrays=arrays):
+                self.compare(Mlp(), data, make_optimizer, make)
+                self.assertIn("file:rates.npz", self.document()["arguments"])
+                self.assertEqual(set(np.load(os.path.join(self.folder, "rates.npz"))), arrays)
+        self.compare(Mlp(), data, adam, lambda o: rates.StepLR(o, 4, 0.5))
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "rates.npz")))
+
     def test_parameter_groups_switches_and_clipping(self):
         data = list(batches((8, 20), 5, 3))
         # Gradients fall, so Adam with amsgrad divides by larger second moments than without.
@@ -503,12 +542,19 @@ class Refuses(Case):
         planned = torch.optim.SGD(parameters, 0.1)
         self.refuse("depends on results", model, data=data, optimizer=planned,
                     scheduler=rates.ReduceLROnPlateau(planned))
+
+        class Decay(rates.LRScheduler):
+            def get_lr(self):
+                self.optimizer.param_groups[0]["weight_decay"] += 0.01
+                return self.base_lrs
+
+        planned = torch.optim.SGD(parameters, 0.1)
+        self.refuse("also changes weight_decay", model, data=data, optimizer=planned,
+                    scheduler=Decay(planned))
         planned = torch.optim.SGD(parameters, 0.1, momentum=0.9)
-        self.refuse("also changes momentum", model, data=data, optimizer=planned,
-                    scheduler=rates.OneCycleLR(planned, 0.5, total_steps=70))
-        planned = torch.optim.SGD([{"params": parameters[:1]}, {"params": parameters[1:]}], 0.1)
-        self.refuse("groups differently", model, data=data, optimizer=planned,
-                    scheduler=rates.LambdaLR(planned, [lambda step: 1.0, lambda step: 0.5**step]))
+        self.refuse("momentum to a number that is not between 0 and 1", model, data=data,
+                    optimizer=planned, scheduler=rates.CyclicLR(planned, 0.1, 0.2, 5,
+                                                                base_momentum=0.0))
         self.refuse("no batches", model, data=[])
         self.refuse("equal shapes", model, data=[data[0], (data[0][0][:4], data[0][1][:4])])
         nn.init.constant_(model.fc2.weight, 1e38)

@@ -13,145 +13,35 @@
 #include "core/error.h"
 #include "core/models/loss.h"
 #include "core/policy/policy.h"
-#include "tests/train/small_training.h"
+#include "tests/train/oracle_networks.h"
 
 namespace halfscope {
 namespace {
 
 using testing::HasSubstr;
-using Json = nlohmann::json;
-using test::Collector;
+using namespace test;  // NOLINT: helpers of these tests
 
-const Json& oracle() {
-  static const Json cases = [] {
-    std::ifstream file(HALFSCOPE_SOURCE_DIR "/tests/oracle/vectors/any_network.json");
-    return Json::parse(file);
-  }();
-  return cases;
-}
-
-ValueId linear(Graph& graph, const std::string& path, ValueId x, int64_t out) {
-  const int64_t in = graph.value(x).shape.back();
-  const ValueId w = graph.add_variable(path + ".weight", {out, in}, {});
-  const ValueId b = graph.add_variable(path + ".bias", {out}, {});
-  return graph.add1("Gemm", path, {x, w, b}, {{"transB", int64_t{1}}});
-}
-
-Model regression(int64_t batch) {
-  Model model;
-  model.name = "regression";
-  Graph& graph = model.graph;
-  const ValueId x = graph.add_input("input", {batch, 3});
-  const ValueId hidden = graph.add1("Relu", "relu1", {linear(graph, "fc1", x, 8)});
-  model.outputs = {{"y", linear(graph, "fc2", hidden, 2)}};
-  return model;
-}
-
-Model two_inputs(int64_t batch) {
-  Model model;
-  model.name = "two_inputs";
-  Graph& graph = model.graph;
-  const ValueId a = graph.add_input("a", {batch, 3}), b = graph.add_input("b", {batch, 5});
-  const ValueId sum =
-      graph.add1("Add", "add", {linear(graph, "fc_a", a, 6), linear(graph, "fc_b", b, 6)});
-  const ValueId relu = graph.add1("Relu", "relu", {sum});
-  model.outputs = {{"hidden", relu}, {"scores", linear(graph, "fc_out", relu, 4)}};
-  return model;
-}
-
-Model sequence(int64_t batch) {
-  Model model;
-  model.name = "sequence";
-  Graph& graph = model.graph;
-  const ValueId x = graph.add_input("x", {batch, 5, 3});
-  const ValueId rows = graph.add1("Reshape", "rows", {x}, {{"shape", Shape{-1, 3}}});
-  model.outputs = {{"scores", graph.add1("Reshape", "scores", {linear(graph, "head", rows, 4)},
-                                         {{"shape", Shape{batch, 5, 4}}})}};
-  return model;
-}
-
-Model own_loss(int64_t batch) {
-  Model model;
-  model.name = "own_loss";
-  Graph& graph = model.graph;
-  const ValueId x = graph.add_input("x", {batch, 3});
-  const ValueId difference = graph.add1("Sub", "sub", {linear(graph, "fc", x, 3), x});
-  const ValueId square = graph.add1("Mul", "square", {difference, difference});
-  const ValueId fourth = graph.add1("Mul", "fourth", {square, square});
-  const ValueId mean = graph.add1("ReduceMean", "mean", {fourth},
-                                  {{"axes", std::vector<int64_t>{0, 1}}, {"keepdims", int64_t{1}}});
-  model.outputs = {{"difference", difference}, {"mean", mean}};
-  return model;
-}
-
-struct Case {
-  const char* name;
-  Model (*build)(int64_t);
-  const char* loss;
-};
-
-void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
-
-constexpr Case kCases[] = {
+constexpr OracleCase kCases[] = {
     {"regression", regression, "mse"},        {"two_inputs", two_inputs, "cross-entropy:scores"},
     {"sequence", sequence, "cross-entropy"},  {"own_loss", own_loss, "mean"},
     {"largest_moments", regression, "mse"},   {"betas_of_groups", regression, "mse"},
     {"momenta_of_groups", regression, "mse"}, {"dampened", regression, "mse"},
     {"centered", regression, "mse"},          {"maximized", regression, "mse"},
-    {"maximized_groups", regression, "mse"}};
+    {"maximized_groups", regression, "mse"},  {"cycled_momenta", regression, "mse"},
+    {"cycled_betas", regression, "mse"},      {"cycled_rms_momenta", regression, "mse"},
+    {"rates_of_groups", regression, "mse"}};
 
 /// Parts of their batches have other means than the whole: their labels weigh differently.
-constexpr Case kWeighted[] = {
+constexpr OracleCase kWeighted[] = {
     {"weighted_classes", sequence, "cross-entropy,weights=0.25/2/0/1.5"},
     {"weighted_smoothed_classes", sequence, "cross-entropy,smoothing=0.25,weights=0.25/2/0/1.5"}};
 
-ModelBuilder builder(const Case& each) {
-  return [each](int64_t batch) {
-    Model model = each.build(batch);
-    add_loss(model, parse_loss(each.loss));
-    return model;
-  };
-}
-
-Dataset data_of(const Json& json) {
-  Dataset data{.name = "oracle", .sample_shape = {}, .train = {}, .test = {}};
-  for (const auto& [name, array] : json.at("arrays").items()) {
-    const DoubleTensor tensor{array.at("shape").get<Shape>(),
-                              array.at("data").get<std::vector<double>>()};
-    data.train.arrays.push_back(sample_array(name, tensor, "oracle"));
-  }
-  return data;
-}
-
-NamedTensors tensors_of(const Json& json) {
-  NamedTensors tensors;
-  for (const auto& [name, tensor] : json.items()) {
-    tensors[name] = {tensor.at("shape").get<Shape>(), tensor.at("data").get<std::vector<float>>()};
-  }
-  return tensors;
-}
-
-TrainConfig config_of(const Case& each, const std::string& plan) {
-  const Json& json = oracle().at(each.name);
-  TrainConfig config = test::config("unused", plan, "none");
-  config.build = builder(each);
-  config.optimizer = parse_optimizer(json.at("optimizer").get<std::string>());
-  for (const std::string& text : json.value("groups", std::vector<std::string>{})) {
-    config.groups.push_back(parse_parameter_group(text));
-  }
-  config.batch = json.at("batch");
-  config.steps = json.at("steps");
-  config.shuffle = false;
-  config.init = tensors_of(json.at("weights"));
-  return config;
-}
-
-class AnyNetwork : public testing::TestWithParam<Case> {
+class AnyNetwork : public testing::TestWithParam<OracleCase> {
  protected:
   const Json& json() const { return oracle().at(GetParam().name); }
 };
 
-void expect_pytorchs_training(const Case& each) {
+void expect_pytorchs_training(const OracleCase& each) {
   const Json& json = oracle().at(each.name);
   const Dataset data = data_of(json);
   const test::Result result = test::train(config_of(each, "float64"), data);
@@ -174,7 +64,7 @@ void expect_pytorchs_training(const Case& each) {
 TEST_P(AnyNetwork, TrainsInDoubleAsPyTorchDoes) { expect_pytorchs_training(GetParam()); }
 
 TEST(AnyNetwork, TrainsWithWeightsOfClassesAsPyTorchDoes) {
-  for (const Case& each : kWeighted) {
+  for (const OracleCase& each : kWeighted) {
     SCOPED_TRACE(each.name);
     expect_pytorchs_training(each);
     const Json& json = oracle().at(each.name);

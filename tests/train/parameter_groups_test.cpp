@@ -155,6 +155,110 @@ TEST(ParameterGroups, AResumedTrainingMustHaveHadTheSameRates) {
   other.schedule.rates = {0.25};
   EXPECT_EQ(resumed(first, longer), "");
   EXPECT_EQ(resumed(first, other), "the checkpoint was made with another --schedule");
+  TrainConfig cycled = first, moved = first;
+  cycled.optimizer = moved.optimizer = first.optimizer = parse_optimizer("sgd:momentum=0.5");
+  cycled.schedule.series = {{{"momentum"}, {0.5}}};
+  moved.schedule.series = {{{"momentum"}, {0.75}}};
+  EXPECT_EQ(resumed(cycled, cycled), "");
+  EXPECT_EQ(resumed(cycled, first), "the checkpoint was made with another --schedule");
+  EXPECT_EQ(resumed(cycled, moved), "the checkpoint was made with another --schedule");
+}
+
+/// Returns a schedule with a value for each step of `steps`, which all are the same.
+Schedule unchanged(double rate, int64_t steps,
+                   const std::vector<std::pair<const char*, double>>& options) {
+  const size_t count = static_cast<size_t>(steps);
+  Schedule schedule = parse_schedule("file:a.npz");
+  schedule.rates.assign(count, rate);
+  for (const auto& [text, value] : options) {
+    schedule.series.push_back(
+        {parse_scheduled_option(text).value(), std::vector<double>(count, value)});
+  }
+  return schedule;
+}
+
+/// Expects the same bits from options that are constants and from options that a file sets to these
+/// constants in every step.
+void expect_same_training(TrainConfig constant, const Schedule& schedule, const char* others) {
+  TrainConfig scheduled = constant;
+  scheduled.schedule = schedule;
+  scheduled.optimizer = parse_optimizer(others);
+  const Result expected = train(constant), actual = train(scheduled);
+  expect_same_steps(expected.seen, actual.seen);
+  expect_same_weights(actual.weights, expected.weights);
+}
+
+TEST(ScheduledOptions, AreTheConstantsThatTheyReplace) {
+  for (const char* plan : {"float32", "float64", "bfloat16"}) {
+    TrainConfig setup = config(kMlp, plan, "none");
+    setup.steps = 4;
+    for (const FloatFormat& compute : {kFp32, kBf16}) {
+      SCOPED_TRACE(plan + std::string(" updates in ") + format_name(compute));
+      if (plan != std::string("float64")) setup.lanes[0].plan.update_compute = compute;
+      setup.groups = {};
+      setup.optimizer = parse_optimizer("sgd:lr=0.125,momentum=0.75,dampening=0.5");
+      expect_same_training(setup, unchanged(0.125, 4, {{"momentum", 0.75}}),
+                           "sgd:lr=0.125,dampening=0.5");
+      setup.optimizer = parse_optimizer("sgd:lr=0.125,momentum=0.75,nesterov=true");
+      expect_same_training(setup, unchanged(0.125, 4, {{"momentum", 0.75}}),
+                           "sgd:lr=0.125,momentum=0.1,nesterov=true");
+      setup.optimizer = parse_optimizer("rmsprop:lr=0.01,momentum=0.75");
+      expect_same_training(setup, unchanged(0.01, 4, {{"momentum", 0.75}}), "rmsprop:lr=0.01");
+      setup.groups = {parse_parameter_group("*.bias:beta1=0.5"),
+                      parse_parameter_group("fc2.*:lr=0.04")};
+      setup.optimizer = parse_optimizer("adamw:lr=0.02,beta1=0.8");
+      expect_same_training(setup, unchanged(0.02, 4, {{"beta1", 0.8}, {"fc2.*:lr", 0.04}}),
+                           "adamw:lr=0.02");
+      expect_same_training(setup, unchanged(0.02, 4, {{"beta1", 0.8}, {"*.bias:beta1", 0.5}}),
+                           "adamw:lr=0.02");
+    }
+  }
+}
+
+TEST(ScheduledOptions, AResumedTrainingGoesOnWithTheSameBits) {
+  for (const auto& [optimizer, option] :
+       {std::pair("adam:lr=0.01", "beta1"), std::pair("sgd:lr=0.1", "momentum")}) {
+    TrainConfig setup = config(kMlp, "mixed_float16", "dynamic:65536");
+    setup.steps = 6;
+    setup.optimizer = parse_optimizer(optimizer);
+    setup.groups = {parse_parameter_group("*.bias:weight_decay=0.5")};
+    setup.schedule = unchanged(0.01, 6, {{option, 0.5}, {"*.bias:lr", 0.1}});
+    for (size_t step = 0; step < 6; ++step) {
+      setup.schedule.series[0].values[step] = 0.9 - 0.1 * static_cast<double>(step);
+      setup.schedule.series[1].values[step] = 0.02 * static_cast<double>(step);
+    }
+    const Result whole = train(setup);
+    TrainConfig part = setup;
+    part.steps = 3;
+    Collector seen;
+    const std::atomic<bool> never{false};
+    Trainer before(part, data()), after(setup, data());
+    before.run(&seen, {}, never);
+    after.resume(before.checkpoint());
+    after.run(&seen, {}, never);
+    expect_same_weights(after.weights(0), whole.weights);
+    setup.schedule.series[0].values.assign(6, 0.9);
+    EXPECT_NE(train(setup).weights.at("fc1.weight").data, whole.weights.at("fc1.weight").data);
+  }
+}
+
+TEST(ScheduledOptions, MustBeThoseOfTheTraining) {
+  const auto refused = [](const char* optimizer, const char* array, const std::string& what) {
+    TrainConfig setup = one_step(optimizer);
+    setup.groups = {parse_parameter_group("fc1.*:lr=0.25")};
+    setup.schedule = unchanged(0.5, 1, {{array, 0.5}});
+    try {
+      train(setup);
+      ADD_FAILURE() << "trained with " << array;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_EQ(error.what(),
+                "schedule: 'a.npz' has an array '" + std::string(array) + "', but " + what);
+    }
+  };
+  refused("sgd", "beta1", "the optimizer has no option 'beta1'");
+  refused("adam", "fc1.*:momentum", "the optimizer has no option 'momentum'");
+  refused("sgd", "fc2.*:lr", "no parameter group has the glob 'fc2.*'");
 }
 
 // The first momentum is g, so the first step goes 1 + momentum times as far; torch.optim.SGD.
@@ -238,6 +342,21 @@ TEST_F(RateFiles, ARateIsRoundedToTheFormatOfThePlan) {
   EXPECT_EQ(learning_rate(schedule, 2.0, 0, 2, kFp32, 1.0), 0.6);
 }
 
+TEST_F(RateFiles, HaveArraysOfOptionsAndGroups) {
+  const Schedule schedule = written({{"lr", {{2}, {0.5, 0.25}}},
+                                     {"beta1", {{2}, {0.0, 0.5}}},
+                                     {"a:0:momentum", {{2}, {0.75, 0.5}}},
+                                     {"*.bias:lr", {{2}, {0.0, 2.0}}}});
+  EXPECT_EQ(schedule.rates, std::vector<double>({0.5, 0.25}));
+  ASSERT_EQ(schedule.series.size(), 3u);  // in the order of their names
+  EXPECT_EQ(schedule.series[0], (OptionSeries{{"lr", "*.bias"}, {0.0, 2.0}}));
+  EXPECT_EQ(schedule.series[1], (OptionSeries{{"momentum", "a:0"}, {0.75, 0.5}}));
+  EXPECT_EQ(schedule.series[2], (OptionSeries{{"beta1"}, {0.0, 0.5}}));
+  EXPECT_EQ(series_rate(schedule, 0, 1, kFp32), 2.0);
+  EXPECT_EQ(series_rate(written({{"lr", {{1}, {1.0}}}, {"a:lr", {{1}, {0.3}}}}), 0, 0, kFp16),
+            round_to_format(0.3, kFp16).value);
+}
+
 TEST_F(RateFiles, WhatTheyMustContain) {
   const auto refused = [&](const NamedDoubleTensors& arrays, const char* what) {
     try {
@@ -248,7 +367,14 @@ TEST_F(RateFiles, WhatTheyMustContain) {
       EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
     }
   };
-  refused({{"a", {{1}, {1.0}}}, {"b", {{1}, {1.0}}}}, "has 2 arrays");
+  refused({{"a", {{1}, {1.0}}}, {"lr", {{1}, {1.0}}}}, "has an array 'a', which is no option");
+  refused({{":lr", {{1}, {1.0}}}, {"lr", {{1}, {1.0}}}}, "has an array ':lr', which is no option");
+  refused({{"momentum", {{1}, {0.5}}}}, "has no array 'lr'");
+  refused({{"beta1", {{1}, {1.0}}}, {"lr", {{1}, {1.0}}}}, "has the beta1 1 in step 0");
+  refused({{"lr", {{2}, {1.0, 1.0}}}, {"momentum", {{2}, {0.5, 0.0}}}},
+          "has the momentum 0 in step 1");
+  refused({{"a:lr", {{1}, {1.0}}}, {"lr", {{2}, {1.0, 1.0}}}},
+          "has 2 learning rates, but 'a:lr' has 1 values");
   refused({{"a", {{1, 2}, {1.0, 2.0}}}}, "has an array of shape [1, 2]");
   refused({{"a", {{2}, {1.0, NAN}}}}, "has the learning rate nan in step 1");
   refused({{"a", {{1}, {-1.0}}}}, "has the learning rate -1 in step 0");

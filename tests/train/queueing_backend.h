@@ -46,6 +46,9 @@ class QueueingBackend final : public Backend {
     }
     void run(Entry entry, bool measured) override { steps_.run(entry, measured); }
     void keep(ValueId scalar) override { steps_.keep(scalar); }
+    void set_parameter(size_t scalar, double parameter) override {
+      steps_.set_parameter(scalar, parameter);
+    }
     void update(bool measured) override { steps_.update(measured); }
     void close() override { steps_.close(); }
     StepReport collect() override {

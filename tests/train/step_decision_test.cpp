@@ -81,6 +81,8 @@ TEST(StepDecision, TheFirstUpdateIsNotDampened) {
   EXPECT_EQ(scalar_value(share, 1), 1.0);
   EXPECT_EQ(scalar_value(share, 2), 0.75);
   EXPECT_EQ(scalar_value(share, 1000), 0.75);
+  EXPECT_EQ(scalar_value({StepScalar::Kind::value, 0.25}, 3), 0.25);
+  EXPECT_EQ(scalar_value({StepScalar::Kind::rest, 0.25}, 3), 0.75);
 }
 
 }  // namespace
