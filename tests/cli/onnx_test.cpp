@@ -10,6 +10,7 @@
 #include "core/data/npz.h"
 #include "core/data/tensor_file.h"
 #include "tests/cli/bad_inputs.h"
+#include "tests/cli/network_file.h"
 
 namespace halfscope {
 namespace {
