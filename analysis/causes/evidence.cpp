@@ -419,8 +419,16 @@ int cancelled_site(const LaneFacts& lane, int node) {
     const int owner = lane.node_of(site.order);
     if (!is_result(site) || site.phase != Phase::forward || owner == node) continue;
     if (!below[static_cast<size_t>(owner)] || !lane.reference_site(site.order)) continue;
-    const TensorStats& stats = total_of(lane, site.order);
-    if (stats.underflow == 0 && stats.zero > reference_zeros(lane, site.order)) return site.order;
+    int64_t flushed = 0, more = 0;  // in steps that differ by rounding alone
+    for (const RecordedStep& step : lane.recorded()) {
+      if (!lane.has_equal_weights(step.step + step.step_count - 1)) continue;
+      const std::optional<TensorStats> own = lane.stats(site.order, step.step);
+      const std::optional<TensorCounts> theirs = lane.reference_counts(site.order, step.step);
+      if (!own || !theirs) continue;
+      flushed += own->underflow;
+      more += own->zero - theirs->zero - theirs->underflow;
+    }
+    if (flushed == 0 && more > 0) return site.order;
   }
   return -1;
 }
