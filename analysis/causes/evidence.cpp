@@ -8,6 +8,7 @@
 #include <set>
 
 #include "analysis/format_limits.h"
+#include "analysis/rules/absorbed.h"
 #include "analysis/rules/error_source.h"
 #include "analysis/rules/loss_scale_window.h"
 #include "analysis/rules/lost_energy.h"
@@ -30,12 +31,14 @@ const TensorStats& total_of(const LaneFacts& lane, int site) {
   return lane.run().total(lane.lane(), site);
 }
 
-/// Returns whether the site is a constant that becomes 0 or infinite in its format.
+/// Returns whether the site is a constant that becomes 0 or infinite in its format. Infinities of a
+/// mask do no harm.
 bool is_bad_constant(const LaneFacts& lane, int site) {
-  const SiteInfo& info = lane.site(site);
   const TensorStats& stats = total_of(lane, site);
-  return info.role == Role::input && info.tensor.starts_with("constant") &&
-         stats.overflow + stats.underflow > 0;
+  if (!is_constant(lane.site(site)) || stats.overflow + stats.underflow == 0) return false;
+  const auto harms = [&](const RecordedStep& step) { return step.is_bad(site); };
+  const std::vector<RecordedStep>& steps = lane.recorded();
+  return stats.underflow > 0 || std::any_of(steps.begin(), steps.end(), harms);
 }
 
 /// Returns the comparison of a site with the lane's reference that has the largest local error.
@@ -116,9 +119,12 @@ std::optional<Suspect> bad_constant(const LaneFacts& lane, int node,
     const TensorStats& stats = total_of(lane, order);
     const bool large = stats.overflow > 0;
     Suspect suspect{.node = node, .site = order, .mechanism = Mechanism::constant, .weight = 1.0};
+    // Statistics know only the sign of the sum, which is the sign of the largest numbers.
+    const double value = large || stats.min_abs == stats.max_abs
+                             ? std::copysign(large ? stats.max_abs : stats.min_abs, stats.sum)
+                             : static_cast<double>(stats.min_abs);
     suspect.text =
-        fmt::format("{} reads the constant {}, which is {} in {}", site.path,
-                    short_number(static_cast<double>(large ? stats.max_abs : stats.min_abs)),
+        fmt::format("{} reads the constant {}, which is {} in {}", site.path, short_number(value),
                     large ? "infinite" : "0", format_name(site.format));
     return suspect;
   }
