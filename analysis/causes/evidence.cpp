@@ -448,6 +448,9 @@ std::vector<Suspect> backward_suspects(const LaneFacts& lane) {
     const SiteError* error = worst_error(lane, site.order);
     const double share = lost_share(stats, site.format);
     const double local = error == nullptr ? 0.0 : local_error(*error);
+    const bool rounds = local >= kRoundings * unit_of(site.format) && std::isfinite(local);
+    // Values that become 0 have the same error; that they are 0 says more.
+    const bool flushes = share > kFlushedShare && (!rounds || share >= 0.5 * std::min(local, 1.0));
     Suspect suspect{.node = lane.node_of(site.order), .site = site.order};
     if (stats.overflow > 0 && stats.n > stats.non_finite()) {
       suspect.mechanism = Mechanism::gradient_overflow;
@@ -457,16 +460,16 @@ std::vector<Suspect> backward_suspects(const LaneFacts& lane) {
                       format_name(site.format),
                       percent(static_cast<double>(stats.overflow) / static_cast<double>(stats.n)),
                       short_number(site.format.max_finite()));
-    } else if (local >= kRoundings * unit_of(site.format) && std::isfinite(local)) {
+    } else if (flushes) {
+      suspect.mechanism = Mechanism::gradient_flush;
+      suspect.weight = rounds ? std::max(share, std::min(local, 1.0)) : std::min(share, 0.9);
+      suspect.text = fmt::format("{} underflows {}: {} of the non-zero values of {} become 0",
+                                 site.path, format_name(site.format), percent(share), site.name());
+    } else if (rounds) {
       const bool stalls = sums_in_its_format(lane, suspect.node);
       suspect.mechanism = stalls ? Mechanism::stalled_sum : Mechanism::rounding;
       suspect.weight = std::min(1.0, local);
       suspect.text = own_error_text(lane, site, site.name(), local, stalls);
-    } else if (share > kFlushedShare) {
-      suspect.mechanism = Mechanism::gradient_flush;
-      suspect.weight = std::min(share, 0.9);
-      suspect.text = fmt::format("{} underflows {}: {} of its values become 0", site.name(),
-                                 format_name(site.format), percent(share));
     } else {
       continue;
     }

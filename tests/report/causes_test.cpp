@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: MIT
-// Causes of failing runs: steps with equal weights alone show what rounding does, and values that
-// are lost come first. Runs are written by hand, so what is wrong with them is known.
+// Causes of failing runs: steps with equal weights alone show what rounding does, values that are
+// lost come first, and the lines below a verdict do not repeat it. Runs are written by hand, so
+// what is wrong with them is known.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "analysis/causes/evidence.h"
 #include "analysis/diagnosis/chain.h"
 #include "analysis/diagnosis/diagnosis.h"
+#include "analysis/report/further_causes.h"
 #include "tests/report/harm_run.h"
+#include "tests/report/synthetic.h"
 
 namespace halfscope::test {
 namespace {
 
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::StartsWith;
 
 /// Trains fp32 and fp16; a tenth of b's outputs is 0 in fp16 from step `zeros` on, and a's error
@@ -88,6 +96,47 @@ TEST(Diagnosis, ValuesThatAreLostComeBeforeRoundings) {
   EXPECT_THAT(found.cause, StartsWith("b overflows fp16: "));
   ASSERT_EQ(found.root.size(), 2u);
   EXPECT_EQ(found.root[0].layer, "b");
+}
+
+// Gradients that become 0 differ from their exact values by 100%.
+TEST(BackwardSuspects, ThatBecomeZeroUnderflow) {
+  RunSpec spec = healthy_spec();
+  layer_of(spec, "fc1").gradient = -44.0;
+  RunView run = make_run(spec);
+  const int site = run.find_site(1, "fc1.activation_grad").value();
+  run.add_error(1, {.site = site, .other_lane = 0, .n = 512, .local_fp64 = 1.0});
+  const std::vector<Suspect> suspects = backward_suspects(LaneFacts(run, 1));
+  const auto found = std::find_if(suspects.begin(), suspects.end(),
+                                  [&](const Suspect& each) { return each.site == site; });
+  ASSERT_NE(found, suspects.end());
+  EXPECT_EQ(found->mechanism, Mechanism::gradient_flush);
+  EXPECT_THAT(found->text, StartsWith("fc1 underflows fp16: "));
+  EXPECT_THAT(found->text, HasSubstr(" of the non-zero values of fc1.activation_grad become 0"));
+}
+
+TEST(FurtherCauses, RepeatNoClaimOfTheVerdict) {
+  const std::string verdict =
+      "fp16 fails because mul overflows fp16: 7.54% of its outputs are "
+      "larger than 65504 (the largest is 135000).";
+  EXPECT_TRUE(says(verdict, "mul overflows fp16: 2.93% of its outputs are larger than 65504"));
+  EXPECT_TRUE(says(verdict, "mul overflows fp16."));
+  EXPECT_FALSE(says(verdict, "add overflows fp16: 2.93% of its outputs are larger than 65504"));
+  EXPECT_FALSE(says("n.1 overflows fp16: 1%", "n.2 becomes NaN in 3.5% of its outputs"));
+
+  Report report;
+  report.sick = 0;
+  report.verdict.state = Verdict::State::broken;
+  report.verdict.text = verdict;
+  const auto add = [&](const std::string& rule, const std::string& layer,
+                       const std::string& mechanism) {
+    report.findings.push_back(
+        {.rule = rule, .severity = Severity::error, .layer = layer, .mechanism = mechanism});
+  };
+  add("forward_overflow", "mul", "mul overflows fp16: 2.93% of its outputs are larger than 65504");
+  EXPECT_THAT(further_causes(report), IsEmpty());
+  add("gradient_underflow", "mul", "mul underflows fp16: 3% become 0");
+  add("lost_updates", "fc", "fc loses updates");
+  EXPECT_THAT(further_causes(report), ElementsAre(&report.findings.back()));
 }
 
 }  // namespace
