@@ -8,6 +8,7 @@
 #include <set>
 
 #include "analysis/format_limits.h"
+#include "analysis/rules/absorbed.h"
 #include "analysis/rules/error_source.h"
 #include "analysis/rules/loss_scale_window.h"
 #include "analysis/rules/lost_energy.h"
@@ -30,12 +31,14 @@ const TensorStats& total_of(const LaneFacts& lane, int site) {
   return lane.run().total(lane.lane(), site);
 }
 
-/// Returns whether the site is a constant that becomes 0 or infinite in its format.
+/// Returns whether the site is a constant that becomes 0 or infinite in its format. Infinities of a
+/// mask do no harm.
 bool is_bad_constant(const LaneFacts& lane, int site) {
-  const SiteInfo& info = lane.site(site);
   const TensorStats& stats = total_of(lane, site);
-  return info.role == Role::input && info.tensor.starts_with("constant") &&
-         stats.overflow + stats.underflow > 0;
+  if (!is_constant(lane.site(site)) || stats.overflow + stats.underflow == 0) return false;
+  const auto harms = [&](const RecordedStep& step) { return step.is_bad(site); };
+  const std::vector<RecordedStep>& steps = lane.recorded();
+  return stats.underflow > 0 || std::any_of(steps.begin(), steps.end(), harms);
 }
 
 /// Returns the comparison of a site with the lane's reference that has the largest local error.
@@ -116,9 +119,12 @@ std::optional<Suspect> bad_constant(const LaneFacts& lane, int node,
     const TensorStats& stats = total_of(lane, order);
     const bool large = stats.overflow > 0;
     Suspect suspect{.node = node, .site = order, .mechanism = Mechanism::constant, .weight = 1.0};
+    // Statistics know only the sign of the sum, which is the sign of the largest numbers.
+    const double value = large || stats.min_abs == stats.max_abs
+                             ? std::copysign(large ? stats.max_abs : stats.min_abs, stats.sum)
+                             : static_cast<double>(stats.min_abs);
     suspect.text =
-        fmt::format("{} reads the constant {}, which is {} in {}", site.path,
-                    short_number(static_cast<double>(large ? stats.max_abs : stats.min_abs)),
+        fmt::format("{} reads the constant {}, which is {} in {}", site.path, short_number(value),
                     large ? "infinite" : "0", format_name(site.format));
     return suspect;
   }
@@ -419,8 +425,16 @@ int cancelled_site(const LaneFacts& lane, int node) {
     const int owner = lane.node_of(site.order);
     if (!is_result(site) || site.phase != Phase::forward || owner == node) continue;
     if (!below[static_cast<size_t>(owner)] || !lane.reference_site(site.order)) continue;
-    const TensorStats& stats = total_of(lane, site.order);
-    if (stats.underflow == 0 && stats.zero > reference_zeros(lane, site.order)) return site.order;
+    int64_t flushed = 0, more = 0;  // in steps that differ by rounding alone
+    for (const RecordedStep& step : lane.recorded()) {
+      if (!lane.has_equal_weights(step.step + step.step_count - 1)) continue;
+      const std::optional<TensorStats> own = lane.stats(site.order, step.step);
+      const std::optional<TensorCounts> theirs = lane.reference_counts(site.order, step.step);
+      if (!own || !theirs) continue;
+      flushed += own->underflow;
+      more += own->zero - theirs->zero - theirs->underflow;
+    }
+    if (flushed == 0 && more > 0) return site.order;
   }
   return -1;
 }
@@ -434,6 +448,9 @@ std::vector<Suspect> backward_suspects(const LaneFacts& lane) {
     const SiteError* error = worst_error(lane, site.order);
     const double share = lost_share(stats, site.format);
     const double local = error == nullptr ? 0.0 : local_error(*error);
+    const bool rounds = local >= kRoundings * unit_of(site.format) && std::isfinite(local);
+    // Values that become 0 have the same error; that they are 0 says more.
+    const bool flushes = share > kFlushedShare && (!rounds || share >= 0.5 * std::min(local, 1.0));
     Suspect suspect{.node = lane.node_of(site.order), .site = site.order};
     if (stats.overflow > 0 && stats.n > stats.non_finite()) {
       suspect.mechanism = Mechanism::gradient_overflow;
@@ -443,16 +460,16 @@ std::vector<Suspect> backward_suspects(const LaneFacts& lane) {
                       format_name(site.format),
                       percent(static_cast<double>(stats.overflow) / static_cast<double>(stats.n)),
                       short_number(site.format.max_finite()));
-    } else if (local >= kRoundings * unit_of(site.format) && std::isfinite(local)) {
+    } else if (flushes) {
+      suspect.mechanism = Mechanism::gradient_flush;
+      suspect.weight = rounds ? std::max(share, std::min(local, 1.0)) : std::min(share, 0.9);
+      suspect.text = fmt::format("{} underflows {}: {} of the non-zero values of {} become 0",
+                                 site.path, format_name(site.format), percent(share), site.name());
+    } else if (rounds) {
       const bool stalls = sums_in_its_format(lane, suspect.node);
       suspect.mechanism = stalls ? Mechanism::stalled_sum : Mechanism::rounding;
       suspect.weight = std::min(1.0, local);
       suspect.text = own_error_text(lane, site, site.name(), local, stalls);
-    } else if (share > kFlushedShare) {
-      suspect.mechanism = Mechanism::gradient_flush;
-      suspect.weight = std::min(share, 0.9);
-      suspect.text = fmt::format("{} underflows {}: {} of its values become 0", site.name(),
-                                 format_name(site.format), percent(share));
     } else {
       continue;
     }

@@ -42,7 +42,8 @@ std::vector<Suspect> forward_suspects(const LaneFacts& lane);
 std::optional<Suspect> scaled_suspect(const LaneFacts& lane);
 
 /// Returns the first output downstream of the node that is 0 where the reference's is not, although
-/// nothing was flushed there: an earlier rounding removed a difference. -1 if there is none.
+/// nothing was flushed there: an earlier rounding removed a difference. Only steps with equal
+/// weights count. -1 if there is none.
 int cancelled_site(const LaneFacts& lane, int node);
 
 /// Returns the nodes whose gradients overflow or become 0 although their forward pass is right.

@@ -14,11 +14,13 @@ namespace {
 constexpr double kVisible = 0.1;
 constexpr size_t kLongest = 12;
 
+/// Returns the largest error while the weights were equal; NaN if none was measured.
 double worst_total(const LaneFacts& lane, int site) {
   const int reference = reference_lane(lane.run(), lane.lane());
   double worst = std::nan("");
   for (const SiteError& each : lane.run().errors(lane.lane())) {
     if (each.site != site || each.other_lane != reference || !std::isfinite(each.total)) continue;
+    if (!lane.has_equal_weights(each.step)) continue;
     if (!(each.total <= worst)) worst = each.total;
   }
   return worst;

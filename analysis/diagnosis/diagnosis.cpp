@@ -175,8 +175,12 @@ class Diagnoser {
     const auto heavier = [](const Cause& a, const Cause& b) { return a.weight < b.weight; };
     const auto heaviest =
         std::max_element(proof_->causes.begin(), proof_->causes.end(), heavier)->weight;
+    // Values that become NaN or infinite explain more than values that are rounded.
+    std::vector<Cause> causes = proof_->causes;
+    std::stable_partition(causes.begin(), causes.end(),
+                          [](const Cause& cause) { return cause.weight >= 1.0; });
     std::vector<Mechanism> said;
-    for (const Cause& cause : proof_->causes) {
+    for (const Cause& cause : causes) {
       if (cause.weight < 0.5 * heaviest) continue;
       add_root(cause.layer, cause.site);
       if (std::find(said.begin(), said.end(), cause.mechanism) != said.end()) continue;

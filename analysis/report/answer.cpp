@@ -6,16 +6,11 @@
 #include <algorithm>
 #include <cctype>
 
+#include "analysis/report/further_causes.h"
 #include "analysis/report/report_parts.h"
 
 namespace halfscope {
 namespace {
-
-/// Returns whether a text says this cause already. What follows its colon are details.
-bool says(const std::string& text, const std::string& cause) {
-  const std::string claim = cause.substr(0, std::min(cause.find(": "), cause.find_last_of('.')));
-  return text.find(claim) != std::string::npos;
-}
 
 std::string as_sentence(std::string text) {
   if (text.empty()) return text;

@@ -39,6 +39,47 @@ double tolerance_of(const LaneInfo& lane) {
 
 }  // namespace
 
+bool is_constant(const SiteInfo& site) {
+  return site.role == Role::input && site.phase == Phase::forward &&
+         site.tensor.starts_with("constant");
+}
+
+std::vector<int> zeroing_nodes(const LaneFacts& lane, int site, int64_t step) {
+  const auto op_of = [&](int node) {
+    const int layer = lane.nodes()[static_cast<size_t>(node)].layer;
+    return layer < 0 ? std::string() : lane.info().layers[static_cast<size_t>(layer)].op;
+  };
+  const int start = lane.node_of(site);
+  const std::optional<TensorStats> own = lane.stats(site, step);
+  if (!is_constant(lane.site(site)) || !own || own->overflow == 0) return {};
+  const bool adds = op_of(start) == "Add" && own->sum < 0.0;
+  if (!adds && !(op_of(start) == "Sub" && own->sum > 0.0)) return {};
+  const double share = static_cast<double>(own->overflow) / static_cast<double>(own->n);
+  std::vector<int> zeroing, open{start};
+  std::vector<bool> seen(lane.nodes().size(), false);
+  while (!open.empty()) {
+    const ForwardNode& at = lane.nodes()[static_cast<size_t>(open.back())];
+    open.pop_back();
+    if (at.readers.empty()) return {};
+    for (const int reader : at.readers) {
+      if (seen[static_cast<size_t>(reader)]) continue;
+      seen[static_cast<size_t>(reader)] = true;
+      const std::string op = op_of(reader);
+      if (op == "Add" || op == "Where") {
+        open.push_back(reader);
+        continue;
+      }
+      const int output = lane.nodes()[static_cast<size_t>(reader)].output_site;
+      if (!saturates(op) || output < 0) return {};
+      const std::optional<TensorCounts> theirs = lane.reference_counts(output, step);
+      const double zeros = theirs ? static_cast<double>(theirs->zero + theirs->underflow) : 0.0;
+      if (!theirs || zeros < share * static_cast<double>(theirs->n)) return {};
+      zeroing.push_back(reader);
+    }
+  }
+  return zeroing;
+}
+
 void Absorption::Fate::merge(const Fate& other) noexcept {
   reaches_end = reaches_end || other.reaches_end;
   unlike = unlike || other.unlike;
@@ -94,15 +135,17 @@ Absorption::Fate Absorption::fate_at(int node, int64_t step) {
 
 /// The nodes that contain a step's infinities, and the consequences.
 struct Absorption::Pass {
-  std::vector<bool> made;   ///< the node's output is not finite
-  std::vector<bool> reads;  ///< an operand is not finite
-  std::vector<Fate> fates;  ///< of the nodes in `made`
+  std::vector<bool> made;    ///< the node's output is not finite
+  std::vector<bool> reads;   ///< an operand is not finite
+  std::vector<int> sources;  ///< number of such operands
+  std::vector<Fate> fates;   ///< of the nodes in `made`
 };
 
 void Absorption::sort_out(RecordedStep& step) {
   const std::vector<ForwardNode>& nodes = lane_->nodes();
   Pass pass{.made = std::vector<bool>(nodes.size(), false),
             .reads = std::vector<bool>(nodes.size(), false),
+            .sources = std::vector<int>(nodes.size(), 0),
             .fates = std::vector<Fate>(nodes.size())};
   const auto forward = [&](const SiteInfo& site) {
     return site.phase == Phase::forward && site.role != Role::state && !is_loss_scale(site);
@@ -118,10 +161,14 @@ void Absorption::sort_out(RecordedStep& step) {
     const size_t node = static_cast<size_t>(lane_->node_of(order));
     if (!is_result(site)) {
       pass.reads[node] = true;
+      ++pass.sources[node];
       continue;
     }
     pass.made[node] = true;
-    for (const int reader : nodes[node].readers) pass.reads[static_cast<size_t>(reader)] = true;
+    for (const int reader : nodes[node].readers) {
+      pass.reads[static_cast<size_t>(reader)] = true;
+      ++pass.sources[static_cast<size_t>(reader)];
+    }
   }
   const auto follow = [&](size_t node) {
     if (!pass.made[node]) return;
@@ -137,6 +184,14 @@ void Absorption::sort_out(RecordedStep& step) {
   for (size_t node = layers; node-- > 0;) follow(node);
   for (size_t node = layers; node < nodes.size(); ++node) follow(node);
 
+  const auto fate_of = [&](const SiteInfo& site) {
+    const int node = lane_->node_of(site.order);
+    const size_t at = static_cast<size_t>(node);
+    if (is_result(site) || pass.made[at]) return pass.fates[at];
+    Fate fate = fate_at(node, step.step);
+    fate.reaches_end = nodes[at].layer < 0;  // nobody knows who reads it
+    return fate;
+  };
   // Gradients that are not finite although none overflowed come from them, too.
   const bool spread = step.backward_bad && !step.gradients_overflow;
   const bool right = lane_->inference() && outputs_agree(step.step);
@@ -144,14 +199,11 @@ void Absorption::sort_out(RecordedStep& step) {
   bool any_ends = false;
   for (const int order : step.bad) {
     const SiteInfo& site = lane_->site(order);
-    const int node = lane_->node_of(order);
-    const size_t at = static_cast<size_t>(node);
-    Fate fate;
-    if (is_result(site) || pass.made[at]) {
-      fate = pass.fates[at];
-    } else {
-      fate = fate_at(node, step.step);
-      fate.reaches_end = nodes[at].layer < 0;  // nobody knows who reads it
+    const size_t at = static_cast<size_t>(lane_->node_of(order));
+    const Fate fate = fate_of(site);
+    if (pass.sources[at] > 1 && !zeroing_nodes(*lane_, order, step.step).empty()) {
+      step.absorbed.push_back(order);
+      continue;
     }
     if (!forward(site) || fate.reaches_end || spread) {
       bad.push_back(order);

@@ -6,6 +6,8 @@
 // - the tensor agrees with the full-precision lane's, where they were compared, or
 // - the operator gives the same for anything beyond the format's range (exp of -65504 is 0 in fp32,
 //   too), and no comparison shows that the tensor is far from the full-precision lane's.
+// Where the mask meets values that are not finite for another reason, the full-precision lane
+// decides: it gives 0 as often as the mask is infinite.
 // In training, lanes drift apart, so only the first comparison after the infinity begins counts.
 #pragma once
 
@@ -17,6 +19,15 @@
 #include "analysis/rules/lane_facts.h"
 
 namespace halfscope {
+
+/// Returns whether the site is a constant of the network as an operator reads it.
+bool is_constant(const SiteInfo& site);
+
+/// Returns the operators that give 0 in the reference as often as a constant mask is infinite in
+/// the lane: they also give 0 for its infinities. Empty if another operator reads these, or the
+/// step does not show it. Unlike the lane's own values, this is also known where the lane adds the
+/// mask to values that are already not finite.
+std::vector<int> zeroing_nodes(const LaneFacts& lane, int site, int64_t step);
 
 class Absorption {
  public:

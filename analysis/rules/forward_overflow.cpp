@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "analysis/format_limits.h"
+#include "analysis/rules/absorbed.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/shown_rate.h"
 #include "analysis/rules/text.h"
@@ -305,6 +306,11 @@ std::vector<std::string> absorbers(const LaneFacts& lane, const RecordedStep& st
       continue;
     }
     for (const int reader : lane.nodes()[at].readers) open.push_back(reader);
+  }
+  if (paths.empty()) {  // a mask among other infinities
+    for (const int node : zeroing_nodes(lane, site, step.step)) {
+      paths.push_back(lane.nodes()[static_cast<size_t>(node)].path);
+    }
   }
   return lane.in_order(std::move(paths));
 }

@@ -151,7 +151,7 @@ class Judge {
       series.spreads.push_back(each.spread);
     }
     std::vector<HarmItem> gradients;
-    const int64_t untrained = first_update();
+    const int64_t untrained = lane_.first_update();
     for (const auto& [key, series] : all) {
       const bool loss = key.first == Of::loss;
       if (series.broken > 0) {
@@ -202,15 +202,6 @@ class Judge {
       }
     }
     if (!gradients.empty()) add(worst_gradient(gradients));
-  }
-
-  /// Returns the first step that changed the weights: up to its forward and backward pass they were
-  /// the initial ones.
-  int64_t first_update() const {
-    for (const StepRow& row : lane_.steps()) {
-      if (!row.skipped) return row.step;
-    }
-    return std::numeric_limits<int64_t>::max();
   }
 
   /// Returns one item that stands for all gradients.

@@ -29,6 +29,12 @@ bool is_forward_result(const SiteInfo& site) {
   return site.phase == Phase::forward && site.role != Role::state && !is_loss_scale(site);
 }
 
+int64_t first_update_in(std::span<const StepRow> rows) {
+  const auto updates = [](const StepRow& row) { return !row.skipped; };
+  const auto found = std::find_if(rows.begin(), rows.end(), updates);
+  return found == rows.end() ? std::numeric_limits<int64_t>::max() : found->step;
+}
+
 /// Returns the rows of the steps that a window covers.
 std::span<const StepRow> rows_of(std::span<const StepRow> rows, int64_t step, int64_t count) {
   const auto before = [](const StepRow& row, int64_t value) { return row.step < value; };
@@ -50,6 +56,12 @@ bool RecordedStep::is_silent(int site) const {
 LaneFacts::LaneFacts(const RunView& run, int lane)
     : run_(&run), lane_(lane), full_precision_(full_precision_lane(run.lane(lane))) {
   if (!full_precision_) reference_ = reference_lane(run, lane);
+  last_equal_ = std::numeric_limits<int64_t>::max();
+  if (!inference()) {
+    last_equal_ = first_update();
+    if (reference_ >= 0)
+      last_equal_ = std::min(last_equal_, first_update_in(run.steps(reference_)));
+  }
   pair_sites();
   build_graph();
   gather_windows();
@@ -65,6 +77,8 @@ void LaneFacts::pair_sites() {
     if (found != theirs.end()) reference_sites_[static_cast<size_t>(site.order)] = found->second;
   }
 }
+
+int64_t LaneFacts::first_update() const { return first_update_in(steps()); }
 
 std::optional<int> LaneFacts::reference_site(int site) const {
   const int theirs = reference_sites_[static_cast<size_t>(site)];

@@ -86,6 +86,13 @@ class LaneFacts {
   /// Returns whether the loss scale is dynamic. If the run does not say so, its steps show it.
   bool scales_dynamically() const;
 
+  /// Returns the first step that changed the weights: up to its forward and backward pass they were
+  /// the initial ones.
+  int64_t first_update() const;
+  /// Returns whether this step of the lane and its reference began with the same weights. After
+  /// that, each trains on its own, so tensors also differ because the weights do.
+  bool has_equal_weights(int64_t step) const { return step <= last_equal_; }
+
   /// Returns the recorded windows, ascending.
   const std::vector<RecordedStep>& recorded() const noexcept { return recorded_; }
   /// Returns the statistics of a site in the window that starts at `step`, if there are any.
@@ -126,6 +133,7 @@ class LaneFacts {
   int lane_;
   int reference_ = -1;
   std::vector<int> reference_sites_;  // by site; -1: it has no counterpart
+  int64_t last_equal_ = 0;            // the last step with equal weights
   bool knows_loss_ = true;
   bool full_precision_ = false;
   std::vector<RecordedStep> recorded_;

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
+#include "analysis/report/further_causes.h"
 #include "analysis/rules/recommend.h"
 #include "analysis/rules/text.h"
 
@@ -29,24 +29,6 @@ std::string of_lane(const Report& report, int lane) {
   const auto judged = std::count_if(report.lanes.begin(), report.lanes.end(),
                                     [](const LaneReport& each) { return !each.reference; });
   return judged > 1 ? fmt::format(" ({})", report.lanes[static_cast<size_t>(lane)].name) : "";
-}
-
-/// Returns the findings about the sick lane that the verdict does not mention: the first of each
-/// rule and of each layer, because eight layers with the same trouble are one cause, and a layer
-/// with two troubles usually has one. Harm is an effect, so it is left out.
-std::vector<const Finding*> further_causes(const Report& report) {
-  std::vector<const Finding*> causes;
-  const bool healthy = report.verdict.state == Verdict::State::healthy;
-  if (report.sick < 0 || healthy || reference_fails(report)) return causes;
-  std::set<std::string> rules{"harm"}, layers;
-  for (const Finding& finding : report.findings) {
-    if (finding.severity < Severity::warning || finding.mechanism.empty()) continue;
-    if (finding.lane != report.sick || !rules.insert(finding.rule).second) continue;
-    if (!finding.layer.empty() && !layers.insert(finding.layer).second) continue;
-    if (report.verdict.text.find(finding.mechanism) != std::string::npos) continue;
-    if (causes.size() < kCausesShown) causes.push_back(&finding);
-  }
-  return causes;
 }
 
 /// Returns the command that trains again with statistics; "" if this run has some, or does not say
@@ -138,7 +120,9 @@ std::string ending_text(const Conclusion& conclusion, const std::string& file,
   if (conclusion.report) {
     const Report& report = *conclusion.report;
     text += "\n" + verdict_text(report.verdict, style);
-    for (const Finding* cause : further_causes(report)) {
+    std::vector<const Finding*> causes = further_causes(report);
+    causes.resize(std::min(causes.size(), kCausesShown));
+    for (const Finding* cause : causes) {
       text += paragraph(fmt::format("cause{}: {}.", of_lane(report, cause->lane), cause->mechanism),
                         style, 0, kHanging);
     }

@@ -22,6 +22,7 @@ using testing::Not;
 struct ChainOp {
   std::string path, op;
   std::vector<std::string> inputs;
+  bool constant = false;  ///< it also reads a constant
 };
 
 /// A run of one or two lanes over a chain of operators: fp32 and fp16, inference or one step.
@@ -93,6 +94,7 @@ class HandMade {
     for (const ChainOp& op : ops) {
       info.layers.push_back(
           {.path = op.path, .op = op.op, .inputs = op.inputs, .read = format, .write = format});
+      if (op.constant) site(op.path, "constant", Role::input, op.op);
       site(op.path, "activation", Role::activation, op.op);
     }
     return info;
@@ -169,6 +171,42 @@ TEST(Absorbed, AFullyMaskedRowIsAFailure) {
   EXPECT_THAT(found->mechanism, testing::StartsWith("a overflows fp16: "));
   ASSERT_NE(first_of(findings, "first_non_finite"), nullptr);
   EXPECT_EQ(first_of(findings, "first_non_finite")->severity, Severity::error);
+}
+
+/// Returns a run whose mask of -1e9 is added to scores of which some are infinite or none; the
+/// softmax gives NaN. In fp32 it gives `zeros` zeros, and the mask has three elements of eight.
+std::vector<Finding> masked_among(bool infinite_scores, int64_t zeros) {
+  HandMade made({{"a", "Mul", {"input"}},
+                 {"b", "Add", {"a"}, true},
+                 {"c", "Softmax", {"b"}},
+                 {"d", "Gemm", {"c"}}});
+  if (infinite_scores) made.half("a.activation", kBeyondRange);
+  made.half("b.constant", {.n = 8, .zero = 5, .overflow = 3, .max_abs = 1e9f, .sum = -3e9});
+  made.half("b.activation", infinite_scores ? kSomeNan : kMaskedValues);
+  made.half("c.activation", kSomeNan).half("d.activation", kSomeNan);
+  made.fp32("c.activation", {.n = 8, .zero = zeros, .max_abs = 1.0f});
+  return made.findings();
+}
+
+// Infinite scores make every softmax NaN. The mask does no harm if fp32 gives 0 wherever it is.
+TEST(Absorbed, MasksAreJudgedBesideOtherInfinities) {
+  for (const bool infinite_scores : {true, false}) {
+    for (const int64_t zeros : {2, 3}) {
+      const std::vector<Finding> findings = masked_among(infinite_scores, zeros);
+      const bool guarded = infinite_scores && zeros == 3;
+      const auto mask = std::find_if(findings.begin(), findings.end(), [](const Finding& each) {
+        return each.rule == "forward_overflow" && each.site == "b.constant";
+      });
+      ASSERT_NE(mask, findings.end());
+      EXPECT_EQ(mask->severity, guarded ? Severity::info : Severity::error);
+      if (guarded) {
+        EXPECT_THAT(mask->text, HasSubstr("This is harmless: c gives the same output"));
+      }
+      const Finding* first = first_of(findings, "forward_overflow");
+      EXPECT_EQ(first->site, infinite_scores ? "a.activation" : "b.constant");
+      EXPECT_EQ(first->severity, Severity::error);
+    }
+  }
 }
 
 // Same, written out: max and shift, exp, sum. The maximum of a row selects finite values.
