@@ -92,7 +92,8 @@ class Classified {
     if (pixels_ || binary_) counts_.emplace(layout_.labels());
     if (!pixels_ && (binary_ || layout_.per_sample == 1)) {
       scores_.resize(static_cast<size_t>(samples * layout_.per_sample * layout_.classes));
-      labels_.resize(static_cast<size_t>(samples * layout_.per_sample));
+      // Batches without a label that counts are not evaluated.
+      labels_.assign(static_cast<size_t>(samples * layout_.per_sample), -1);
     }
   }
 
