@@ -188,8 +188,8 @@ std::vector<Setting> network_rows() {
       {"--model", kPlanNetwork | kOfTfGraph, kNetwork, "Network to plan: " + known,
        text("NAME", &Settings::model), Kept::nothing, networks},
       {"--loss", kTrain | kCost | kPlanNodes | kOfBuiltIn | kOfFiles, kNetwork,
-       "Loss: cross-entropy, mse, bce or detection, each with [:OUTPUT,smoothing=S,"
-       "weights=W/W...,axis=N, ignore=L,logits]; or an output [built-in: own loss]",
+       "Loss: cross-entropy, mse, bce or detection, with [:OUTPUT], smoothing=S, "
+       "weights=W/W, axis=N, ignore=L, logits; or an output [the network's own]",
        text("LOSS", &Settings::loss), Kept::settings,
        Offer{.words = {"cross-entropy", "mse", "bce", "detection"}}},
       {"--running-variance", kTrain, kNetwork,

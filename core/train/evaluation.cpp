@@ -24,7 +24,7 @@ class Shares {
   bool owns(int64_t batch) const {
     return exchange_ == nullptr || batch % count() == exchange_->rank();
   }
-  /// Replaces each batch's values by those of the process that owns it.
+  /// Takes the values of each batch from the process that evaluated it.
   template <class T>
   void complete(std::vector<T>& values, size_t per_batch) const {
     if (exchange_ == nullptr) return;
@@ -48,27 +48,6 @@ class Shares {
  private:
   Exchange* exchange_;
 };
-
-/// Returns the mean area under the ROC curve over outputs that have targets of 0 and 1; NaN if none
-/// has both. `scores` and `targets` are [samples, outputs].
-double mean_area(std::span<const float> scores, std::span<const int32_t> targets, size_t outputs) {
-  const size_t samples = targets.size() / outputs;
-  std::vector<double> own(samples);
-  std::vector<uint8_t> belongs(samples);
-  double sum = 0.0, counted = 0.0;
-  for (size_t output = 0; output < outputs; ++output) {
-    size_t positives = 0;
-    for (size_t i = 0; i < samples; ++i) {
-      own[i] = static_cast<double>(scores[i * outputs + output]);
-      belongs[i] = targets[i * outputs + output] == 1 ? 1 : 0;
-      positives += belongs[i];
-    }
-    if (positives == 0 || positives == samples) continue;
-    sum += area_under_curve(own, belongs);
-    counted += 1.0;
-  }
-  return counted > 0.0 ? sum / counted : std::numeric_limits<double>::quiet_NaN();
-}
 
 /// Compares scores with labels: the area under the ROC curve if a sample has one label or targets
 /// of 0 and 1, the intersection over union if it has one for each pixel. Tokens have neither.
@@ -122,7 +101,7 @@ class Classified {
     const int64_t places = batch_ * layout_.per_sample;
     shares.complete(scores_, static_cast<size_t>(places * layout_.classes));
     shares.complete(labels_, static_cast<size_t>(places));
-    row.auc = binary_ ? mean_area(scores_, labels_, static_cast<size_t>(layout_.per_sample))
+    row.auc = binary_ ? mean_area_of_outputs(scores_, layout_.per_sample, labels_)
                       : mean_area_under_curve(scores_, layout_.classes, labels_, ScoreKind::logits);
   }
 

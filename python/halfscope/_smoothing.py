@@ -27,9 +27,9 @@ class InParts(TorchFunctionMode):
 
 
 def _smoothed(scores, labels, weight, ignored, reduction, smoothing):
-    """Returns what at::cross_entropy_loss does: (1 - s) times the loss of the labels, plus s times
-    that of all classes alike, each class times its weight. Both means are divided by the weights of
-    the labels."""
+    """Returns the loss as at::cross_entropy_loss computes it: (1 - s) times the loss of the labels,
+    plus s / classes times the sum of the weighted losses of all classes. Both are divided by the
+    weights of the labels."""
     axis = 1 if scores.dim() > 1 else 0
     classes = scores.shape[axis]
     sharp = F.cross_entropy(scores, labels, weight, ignore_index=ignored, reduction=reduction)

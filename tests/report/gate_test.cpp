@@ -116,7 +116,8 @@ TEST(Gate, SkippedStepsAreAShareOfTheLanesSteps) {
   EXPECT_FALSE(passes("0.2499"));
 }
 
-TEST(Gate, OtherScoresHaveLimitsToo) {
+/// Returns a run of float32 and a lane `half` in fp16, without steps.
+RunView two_lanes() {
   RunInfo info;
   info.lanes.resize(2);
   info.lanes[0].name = "float32";
@@ -126,7 +127,11 @@ TEST(Gate, OtherScoresHaveLimitsToo) {
   layer.path = "fc";
   layer.op = "Gemm";
   layer.read = layer.write = kFp16;
-  RunView run(info, RunStatus::complete);
+  return RunView(info, RunStatus::complete);
+}
+
+TEST(Gate, OtherScoresHaveLimitsToo) {
+  RunView run = two_lanes();
   const auto result = [&](const char* limit) {
     return check(run, gate_of(R"({"lane": "half", )" + std::string(limit) + "}")).checks.at(0);
   };
@@ -155,16 +160,7 @@ TEST(Gate, OtherScoresHaveLimitsToo) {
 }
 
 TEST(Gate, AccuracyIsComparedWithTheReferences) {
-  RunInfo info;
-  info.lanes.resize(2);
-  info.lanes[0].name = "float32";
-  info.lanes[0].backend = info.lanes[1].backend = "emulated";
-  info.lanes[1].name = "half";
-  LayerInfo& layer = info.lanes[1].layers.emplace_back();
-  layer.path = "fc";
-  layer.op = "Gemm";
-  layer.read = layer.write = kFp16;
-  RunView run(info, RunStatus::complete);
+  RunView run = two_lanes();
   const auto state = [&](const char* limit) {
     const std::string rule = R"({"lane": "half", "accuracy_drop": )" + std::string(limit) + "}";
     return check(run, gate_of(rule)).checks.at(0);

@@ -65,6 +65,32 @@ double area_under_curve(std::span<const double> scores, std::span<const uint8_t>
   return (ranks - count * (count + 1.0) / 2.0) / (count * static_cast<double>(negatives));
 }
 
+namespace {
+
+/// Returns the mean area over the columns of [samples, columns] to which some samples belong and
+/// others do not; NaN if there is none.
+template <class Belongs>
+double mean_of_columns(std::span<const double> scores, size_t columns, const Belongs& belongs_to) {
+  const size_t samples = scores.size() / columns;
+  std::vector<double> own(samples);
+  std::vector<uint8_t> belongs(samples);
+  double sum = 0.0;
+  int64_t occurring = 0;
+  for (size_t column = 0; column < columns; ++column) {
+    for (size_t i = 0; i < samples; ++i) {
+      own[i] = scores[i * columns + column];
+      belongs[i] = belongs_to(i, column) ? 1 : 0;
+    }
+    const auto positives = std::count(belongs.begin(), belongs.end(), uint8_t{1});
+    if (positives == 0 || positives == static_cast<int64_t>(samples)) continue;
+    sum += area_under_curve(own, belongs);
+    ++occurring;
+  }
+  return occurring == 0 ? kUndefined : sum / static_cast<double>(occurring);
+}
+
+}  // namespace
+
 ScoreKind score_kind(std::span<const float> scores, int64_t classes) {
   constexpr double kSlack = 1e-2;
   const auto columns = static_cast<size_t>(classes);
@@ -93,21 +119,18 @@ double mean_area_under_curve(std::span<const float> scores, int64_t classes,
       take_log_odds(row, std::span(all).last(columns));
     }
   }
-  double sum = 0.0;
-  int64_t occurring = 0;
-  std::vector<double> own(counted.size());
-  std::vector<uint8_t> belongs(counted.size());
-  for (size_t c = 0; c < columns; ++c) {
-    for (size_t i = 0; i < counted.size(); ++i) {
-      own[i] = all[i * columns + c];
-      belongs[i] = counted[i] == (columns == 1 ? 1 : static_cast<int32_t>(c)) ? 1 : 0;
-    }
-    const auto positives = std::count(belongs.begin(), belongs.end(), uint8_t{1});
-    if (positives == 0 || positives == static_cast<int64_t>(counted.size())) continue;
-    sum += area_under_curve(own, belongs);
-    ++occurring;
-  }
-  return occurring == 0 ? kUndefined : sum / static_cast<double>(occurring);
+  return mean_of_columns(all, columns, [&](size_t sample, size_t column) {
+    return counted[sample] == (columns == 1 ? 1 : static_cast<int32_t>(column));
+  });
+}
+
+double mean_area_of_outputs(std::span<const float> scores, int64_t outputs,
+                            std::span<const int32_t> targets) {
+  const std::vector<double> all(scores.begin(), scores.end());
+  const auto columns = static_cast<size_t>(outputs);
+  return mean_of_columns(all, columns, [&](size_t sample, size_t column) {
+    return targets[sample * columns + column] == 1;
+  });
 }
 
 }  // namespace halfscope

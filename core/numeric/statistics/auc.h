@@ -28,4 +28,9 @@ ScoreKind score_kind(std::span<const float> scores, int64_t classes);
 double mean_area_under_curve(std::span<const float> scores, int64_t classes,
                              std::span<const int32_t> labels, ScoreKind kind);
 
+/// Returns the mean area over outputs that have targets of 0 and 1 each; NaN if none has both.
+/// `scores` and `targets` are [samples, outputs].
+double mean_area_of_outputs(std::span<const float> scores, int64_t outputs,
+                            std::span<const int32_t> targets);
+
 }  // namespace halfscope
