@@ -27,6 +27,16 @@ bool is_stream(const fs::file_status& status) {
   return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
 }
 
+/// Returns the file that a symbolic link points to at the end, which need not exist.
+fs::path behind_links(fs::path file) {
+  constexpr int kMostLinks = 40;  // as the kernel follows
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(file, error)); ++i) {
+    file = file.parent_path() / fs::read_symlink(file, error);
+  }
+  return file;
+}
+
 /// `mode` as in fopen.
 std::error_code write_all(const fs::path& file, std::string_view text, const char* mode) {
   errno = 0;
@@ -54,6 +64,15 @@ void check_output_file(const fs::path& file, bool force) {
     throw usage_error(fmt::format("'{}' already exists", file.string()),
                       "choose another name, or use --force to replace it");
   }
+  if (fs::is_symlink(fs::symlink_status(file, ignored)) && !fs::exists(status)) {
+    const fs::path target = fs::absolute(behind_links(file), ignored);
+    if (!fs::is_directory(target.parent_path(), ignored)) {
+      throw usage_error(
+          fmt::format("cannot write '{}': it links to '{}', whose folder does not exist",
+                      file.string(), target.string()),
+          "remove the link, or create the folder");
+    }
+  }
   const fs::path folder = file.parent_path();
   if (!folder.empty() && !fs::is_directory(folder, ignored)) {
     throw usage_error(
@@ -73,7 +92,7 @@ void write_output_file(const fs::path& file, std::string_view text, bool force) 
     return;
   }
   // Replacing a symbolic link means replacing the file it points to.
-  const fs::path target = fs::is_symlink(file, error) ? fs::weakly_canonical(file, error) : file;
+  const fs::path target = behind_links(file);
   fs::path temporary = target;
   temporary += fmt::format(".tmp-{}", ::getpid());
 

@@ -253,7 +253,7 @@ class Recorder::Writer {
     deviations_.emplace_back(lane, deviation);
   }
 
-  /// Commits the evaluation at once.
+  /// Commits the evaluation at once. It replaces an earlier one after the same step.
   void eval(int lane, const EvalRow& row) {
     require(State::running);
     if (!is_lane(lane)) {
@@ -283,7 +283,7 @@ class Recorder::Writer {
     explicit Statements(Database& database)
         : begin(database, "BEGIN IMMEDIATE"),
           commit(database, "COMMIT"),
-          insert_eval(database, "INSERT INTO evals VALUES(?1,?2,?3,?4,?5,?6)"),
+          insert_eval(database, "INSERT OR REPLACE INTO evals VALUES(?1,?2,?3,?4,?5,?6)"),
           rows(database),
           insert_window(database, "INSERT INTO windows VALUES(?1,?2,?3)"),
           update_window(database, "UPDATE windows SET step_count=?2, stats=?3 WHERE step=?1"),

@@ -82,7 +82,9 @@ void RunView::add_step(int lane, const StepRow& row) {
 }
 
 void RunView::add_eval(int lane, const EvalRow& row) {
-  insert_by_step(lanes_.at(static_cast<size_t>(lane)).evals, row);
+  std::vector<EvalRow>& rows = lanes_.at(static_cast<size_t>(lane)).evals;
+  if (!rows.empty() && rows.back().step == row.step) rows.pop_back();
+  insert_by_step(rows, row);
 }
 
 void RunView::add_window(int lane, int site, const StatsWindow& window) {

@@ -36,6 +36,7 @@ class RunView {
   /// order.
   RunView(RunInfo info, RunStatus status);
   void add_step(int lane, const StepRow& row);
+  /// An evaluation replaces the last one if that is of the same step.
   void add_eval(int lane, const EvalRow& row);
   void add_window(int lane, int site, const StatsWindow& window);
   /// Adds one window of all lanes and sites in the run file's form. Returns false if `stats` is

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <span>
+#include <tuple>
 #include <utility>
 
 #include "analysis/audit/rows.h"
@@ -20,18 +23,27 @@ using Of = AuditedConstant::Of;
 /// the sum of all learning rates.
 constexpr double kLeastWay = 0.01;
 
-/// Returns the formats that trained weights are stored in, each once.
-std::vector<FloatFormat> stored_formats(const Executable& exe, const Model& model) {
-  std::vector<FloatFormat> formats;
+/// The trained weights of a parameter group, or of none.
+struct Members {
+  const Variable* first = nullptr;     ///< null: there are none
+  std::vector<FloatFormat> formats{};  ///< that they are stored in, each once
+};
+
+Members members_of(const Executable& exe, const Model& model,
+                   std::span<const ParameterGroup> groups, const ParameterGroup* group) {
+  Members members;
   for (size_t i = 0; i < model.graph.variables().size(); ++i) {
     const Variable& variable = exe.graph.variables()[i];
     if (variable.buffer || variable.next == kNone) continue;
+    if (group_of(groups, variable) != group) continue;
+    if (members.first == nullptr) members.first = &variable;
     const FloatFormat& format = exe.graph.value(variable.value).format;
-    if (std::find(formats.begin(), formats.end(), format) == formats.end()) {
-      formats.push_back(format);
+    if (std::find(members.formats.begin(), members.formats.end(), format) ==
+        members.formats.end()) {
+      members.formats.push_back(format);
     }
   }
-  return formats;
+  return members;
 }
 
 /// The largest number below 1, and half the way to it: what a factor must differ from 1 by.
@@ -42,20 +54,22 @@ double below_one(const FloatFormat& format) {
 bool is_lost(const AuditedConstant& row) { return row.becomes == 0.0 && row.value != 0.0; }
 bool acts_as_one(const AuditedConstant& row) { return row.becomes == 1.0 && row.value != 1.0; }
 
+/// Audits the constants of the weights that share an optimizer: those of a group, or of none.
 class TrainingAudit {
  public:
-  TrainingAudit(const Executable& exe, const Model& model, const Plan& plan,
-                const TrainConfig& training, std::vector<AuditedConstant>& rows)
+  TrainingAudit(const Plan& plan, const TrainConfig& training, const ParameterGroup* group,
+                const Optimizer& optimizer, std::vector<FloatFormat> stored)
       : plan_(plan),
         training_(training),
-        optimizer_(training.optimizer),
+        group_(group),
+        optimizer_(optimizer),
         compute_(plan.update_compute),
         fused_(plan.update_compute == kFp32),
         stochastic_(plan.storage_rounding.mode == RoundingMode::stochastic),
-        stored_(stored_formats(exe, model)),
-        rows_(rows) {}
+        stored_(std::move(stored)),
+        series_(scheduled_at(scheduled_options(training.schedule), group, "lr")) {}
 
-  void run() {
+  std::vector<AuditedConstant> run() {
     find_rates();
     if (is_adam(optimizer_)) {
       share("beta1", optimizer_.beta1, "the first moment");
@@ -77,6 +91,12 @@ class TrainingAudit {
     learning_rates();
     if (training_.clip_norm > 0.0) clipping();
     if (training_.average) average();
+    if (group_ != nullptr) {
+      for (AuditedConstant& each : rows_) {
+        if (each.of == Of::optimizer || each.of == Of::schedule) each.path = group_->glob;
+      }
+    }
+    return std::move(rows_);
   }
 
  private:
@@ -94,7 +114,7 @@ class TrainingAudit {
     if ((steps - 1) % every != 0) visit_rate(steps - 1, steps);
   }
   void visit_rate(int64_t step, int64_t steps) {
-    const double rate = learning_rate(training_.schedule, optimizer_.learning_rate, step, steps);
+    const double rate = rate_of(step, steps, kFp32);
     visit_rounded_rate(step, steps, rate);
     least_rate_ = std::min(least_rate_, rate);
     most_rate_ = std::max(most_rate_, rate);
@@ -102,11 +122,16 @@ class TrainingAudit {
     if (in_format(rate, compute_) == 0.0) lost_way_ += rate;
   }
 
-  /// Returns the rate from a schedule that is computed in its own format.
+  double rate_of(int64_t step, int64_t steps, const FloatFormat& format) const {
+    if (series_) return series_rate(training_.schedule, *series_, step, format);
+    return learning_rate(training_.schedule, optimizer_.learning_rate, step, steps, format,
+                         training_.optimizer.learning_rate);
+  }
+
+  /// Takes the rate from a schedule that is computed in its own format.
   void visit_rounded_rate(int64_t step, int64_t steps, double rate) {
     if (plan_.schedule == kFp32) return;
-    const double rounded =
-        learning_rate(training_.schedule, optimizer_.learning_rate, step, steps, plan_.schedule);
+    const double rounded = rate_of(step, steps, plan_.schedule);
     if (std::isfinite(rounded)) {
       if (rounded == 0.0) flushed_way_ += rate;
       return;
@@ -353,11 +378,13 @@ class TrainingAudit {
 
   const Plan& plan_;
   const TrainConfig& training_;
-  const Optimizer& optimizer_;
+  const ParameterGroup* group_;
+  Optimizer optimizer_;
   FloatFormat compute_;
   bool fused_, stochastic_;
   std::vector<FloatFormat> stored_;
-  std::vector<AuditedConstant>& rows_;
+  std::optional<size_t> series_;  ///< Schedule::series with the learning rates, if not the usual
+  std::vector<AuditedConstant> rows_;
   double least_rate_ = std::numeric_limits<double>::infinity(), most_rate_ = 0.0;
   /// Sums of all learning rates, of those that are 0 as the update reads them, and of those that
   /// are 0 as the schedule computes them.
@@ -373,7 +400,23 @@ class TrainingAudit {
 
 void add_training(const Executable& exe, const Model& model, const Plan& plan,
                   const TrainConfig& training, std::vector<AuditedConstant>& rows) {
-  TrainingAudit(exe, model, plan, training, rows).run();
+  std::vector<const ParameterGroup*> groups{nullptr};
+  for (const ParameterGroup& each : training.groups) groups.push_back(&each);
+  std::vector<AuditedConstant> before;
+  for (const ParameterGroup* const group : groups) {
+    Members members = members_of(exe, model, training.groups, group);
+    if (members.first == nullptr) continue;
+    const Optimizer optimizer = optimizer_of(training.optimizer, training.groups, *members.first);
+    for (AuditedConstant& row :
+         TrainingAudit(plan, training, group, optimizer, std::move(members.formats)).run()) {
+      const bool known = std::any_of(before.begin(), before.end(), [&](const auto& other) {
+        return std::tie(row.name, row.value, row.format, row.text) ==
+               std::tie(other.name, other.value, other.format, other.text);
+      });
+      if (!known) before.push_back(std::move(row));
+    }
+  }
+  std::move(before.begin(), before.end(), std::back_inserter(rows));
 }
 
 }  // namespace halfscope::audit

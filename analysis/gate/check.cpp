@@ -69,6 +69,21 @@ std::string share_text(double share, double other) {
   return fmt::format("{:.4f}%", 100.0 * share);
 }
 
+/// Returns a score and how far it fell as people write them: the area as a number, the others as
+/// percentages and points.
+std::string score_text(GateMeasure measure, double score, double other) {
+  if (measure != GateMeasure::auc_drop) return share_text(score, other);
+  const bool alike = score != other && area_text(score) == area_text(other);
+  return alike ? fmt::format("{:.6f}", score) : area_text(score);
+}
+std::string drop_text(GateMeasure measure, double drop, double limit) {
+  if (measure == GateMeasure::auc_drop) {
+    return fmt::format("{} less (limit {})", short_number(drop), short_number(limit));
+  }
+  return fmt::format("{} points less (limit {})", short_number(100.0 * drop),
+                     short_number(100.0 * limit));
+}
+
 /// Checks one lane of a run.
 class LaneGate {
  public:
@@ -166,16 +181,15 @@ class LaneGate {
       // Both were evaluated on the same samples, so this lane's results are to blame.
       check.state = State::failed;
       check.text = fmt::format("no {}, because results are NaN or infinite; {} has {}", name, other,
-                               share_text(there, there));
+                               score_text(measure, there, there));
       return;
     }
     // Rounded: differences of shares are not exact.
     const double drop = there - here;
     const double points = std::max(std::round(1e9 * drop) * 1e-9, 0.0);
     judge(check, points, limit,
-          fmt::format("{} {} instead of {} in {}: {} points less (limit {})", name,
-                      share_text(here, there), share_text(there, here), other,
-                      short_number(100.0 * points), short_number(100.0 * limit)));
+          fmt::format("{} {} instead of {} in {}: {}", name, score_text(measure, here, there),
+                      score_text(measure, there, here), other, drop_text(measure, points, limit)));
   }
 
   void check_site(const SiteInfo& site, GateMeasure measure, double limit) {

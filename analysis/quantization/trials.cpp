@@ -87,13 +87,11 @@ double PlanScore::quality() const noexcept {
 double decibels(double error) { return error == 0.0 ? kEndless : -20.0 * std::log10(error); }
 
 PlanTrials::PlanTrials(Model network, NamedTensors weights, const Dataset& data,
-                       std::vector<int32_t> labels, Shape label_shape, const Backend& backend,
-                       const std::atomic<bool>& stop)
+                       SampleLabels labels, const Backend& backend, const std::atomic<bool>& stop)
     : network_(std::move(network)),
       weights_(std::move(weights)),
       data_(data),
       labels_(std::move(labels)),
-      label_shape_(std::move(label_shape)),
       backend_(backend),
       stop_(stop),
       reference_(run(Plan{}, &outputs_, &batch_)) {}
@@ -104,7 +102,6 @@ PlanScore PlanTrials::run(const Plan& plan, NamedTensors* outputs, int64_t* batc
   config.init = weights_;
   config.every = 0;
   config.labels = labels_;
-  config.label_shape = label_shape_;
   Runner runner(network_, config, data_);
   runner.run(nullptr, {}, stop_);
   const Runner::Result& result = runner.result(0);

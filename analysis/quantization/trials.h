@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "analysis/quantization/quantized_plan.h"
+#include "core/train/label_layout.h"
 
 namespace halfscope {
 
@@ -43,9 +44,9 @@ struct Tolerance {
 
 class PlanTrials {
  public:
-  /// Runs the reference in fp32. `data` and `labels` outlive this. Throws Error.
-  PlanTrials(Model network, NamedTensors weights, const Dataset& data, std::vector<int32_t> labels,
-             Shape label_shape, const Backend& backend, const std::atomic<bool>& stop);
+  /// Runs the reference in fp32. `data` outlives this. Throws Error.
+  PlanTrials(Model network, NamedTensors weights, const Dataset& data, SampleLabels labels,
+             const Backend& backend, const std::atomic<bool>& stop);
 
   const PlanScore& reference() const noexcept { return reference_; }
   int64_t batch() const noexcept { return batch_; }  ///< samples that the network takes at once
@@ -61,8 +62,7 @@ class PlanTrials {
   Model network_;
   NamedTensors weights_;
   const Dataset& data_;
-  std::vector<int32_t> labels_;
-  Shape label_shape_;  ///< of one sample's, as in RunnerConfig
+  SampleLabels labels_;
   const Backend& backend_;
   const std::atomic<bool>& stop_;
   NamedTensors outputs_;  ///< of the reference

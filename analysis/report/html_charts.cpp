@@ -18,7 +18,10 @@ namespace {
 constexpr size_t kCurveLanes = 8;
 constexpr size_t kCurvePoints = 400;
 
-std::string lane_class(size_t lane) { return fmt::format("c{} d{}", lane % 4, lane % 4); }
+/// Four colors and four kinds of dashes, so that eight lanes differ.
+std::string lane_class(size_t lane) {
+  return fmt::format("c{} d{}", lane % 4, (lane + lane / 4) % 4);
+}
 
 struct Steps {
   int64_t first = 0, last = 1;

@@ -97,7 +97,8 @@ std::string ridge_svg(const Drawing& drawing, const Scale& scale, size_t row, co
   const double base = drawing.base(row);
   std::string svg;
   const std::vector<RidgePoint> outline = ridge_outline(ridge, kPointsPerBin);
-  for (const RidgeZone& zone : zones_of(drawing.window, scale.range.low, scale.range.high)) {
+  for (const RidgeZone& zone :
+       ridge_zones(ridge, drawing.window, scale.range.low, scale.range.high)) {
     const std::vector<RidgePoint> part = outline_part(outline, zone.from, zone.to);
     if (part.size() < 2) continue;
     svg += fmt::format("<path class=\"{}\" d=\"{}\"/>", zone_class(zone.kind),

@@ -30,7 +30,8 @@ constexpr double kMuchSkipped = 0.05;
 /// A path that only leads further to the side counts against a lane from this many times on.
 constexpr double kFarTooLong = 3.0;
 /// Trainings whose weights end further apart than this, relative to how far they moved, have taken
-/// different paths. Then a single variable may move much less in one of them, though not this much.
+/// different paths. Then a single variable may move much less or further in one of them, though not
+/// less by this much.
 constexpr double kApart = 0.7, kHardlyBegan = 0.75;
 /// Standard deviations of a difference of accuracies that chance explains.
 constexpr double kChance = 3.0;
@@ -379,9 +380,10 @@ class Judge {
       // If gradients depend on every ulp, or much of the path was skipped in search of a loss
       // scale, only a path that hardly began says something.
       const bool vague = gradient_spread_ > kVagueGradients || skipped > kMuchSkipped;
-      const double unproven = !whole && apart && each.ratio < 1.0 ? kHardlyBegan
-                              : vague                             ? kSevereMovement
-                                      : (whole ? 1.0 : 2.0) * (kUnprovenMovement + 2.0 * skipped);
+      const double unproven =
+          !whole && apart && each.ratio < 1.0 ? kHardlyBegan
+          : vague                             ? kSevereMovement
+                  : (whole && !apart ? 1.0 : 2.0) * (kUnprovenMovement + 2.0 * skipped);
       const double floor = average ? kUnprovenMovement : kMovementFloor;
       const double tolerance = proven ? std::max(floor, kHarmFactor * spread) : unproven;
       const double length = std::fabs(each.ratio - 1.0);
@@ -391,8 +393,9 @@ class Judge {
       const double along = 0.5 * (1.0 + each.ratio * each.ratio - each.error * each.error);
       // As far in another direction may be another path to the same end; a shorter path is not.
       const bool far_too_long = each.ratio >= kFarTooLong;
+      const bool elsewhere = vague || (apart && !whole);
       const double by_length =
-          vague && each.ratio > 1.0 && !far_too_long ? 0.0 : std::min(length, each.error);
+          elsewhere && each.ratio > 1.0 && !far_too_long ? 0.0 : std::min(length, each.error);
       const double error = !proven        ? by_length
                            : average      ? each.error
                            : far_too_long ? std::max(std::fabs(along - 1.0), by_length)

@@ -47,7 +47,7 @@ std::string lens_answer(const Spectrum& spectrum, std::span<const SpectrumChart>
   if (all.values == 0) return "No value was recorded here.";
   const WorstTensor worst = worst_tensor(spectrum, charts, lens, 0.0);
   if (!lens.format) {
-    if (worst.layer < 0) return "No value was lost in the formats of this run.";
+    if (worst.layer < 0) return "No value shown here was lost in the formats of this run.";
     return fmt::format("{} of all non-zero values were lost in this run. {} lost most: {}.",
                        percent(all.share()), worst.name, percent(worst.lost.share()));
   }

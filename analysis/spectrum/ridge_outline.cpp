@@ -88,6 +88,21 @@ std::array<RidgeZone, 4> zones_of(const ExponentWindow& window, double low, doub
            {ZoneKind::lost, overflow, high}}};
 }
 
+std::array<RidgeZone, 4> ridge_zones(const Ridge& ridge, const ExponentWindow& window, double low,
+                                     double high) noexcept {
+  std::array<RidgeZone, 4> zones = zones_of(window, low, high);
+  bool below = false, above = false;
+  for (size_t i = 0; i < ridge.shares.size(); ++i) {
+    const double middle = static_cast<double>(ridge.low) + static_cast<double>(i) + 0.5;
+    if (ridge.shares[i] == 0.0f) continue;
+    below = below || middle < window.flush;
+    above = above || middle > window.overflow;
+  }
+  if (!below) zones[0].kind = zones[1].kind;
+  if (!above) zones[3].kind = zones[2].kind;
+  return zones;
+}
+
 std::array<ZoneName, 4> zone_names(const std::string& format) {
   return {{{"becomes zero", "zero"},
            {"subnormal", "sub."},

@@ -34,6 +34,12 @@ struct RidgeZone {
 /// Returns the zones of a window from left to right, limited to [low, high].
 std::array<RidgeZone, 4> zones_of(const ExponentWindow& window, double low, double high) noexcept;
 
+/// Returns the zones as a ridge is drawn in them. The outline falls to 0 within a power of two
+/// beyond the last values: where none of them is outside the window, its tip belongs to the zone
+/// inside.
+std::array<RidgeZone, 4> ridge_zones(const Ridge& ridge, const ExponentWindow& window, double low,
+                                     double high) noexcept;
+
 struct ZoneName {
   std::string name{}, brief{};  ///< `brief` is for zones that are too narrow for `name`
 };

@@ -218,6 +218,7 @@ std::string study_gap_text(const std::optional<double>& gap) {
   if (!std::isfinite(*gap)) return "not finite";
   const std::string size = percent(std::fabs(*gap));
   if (size == "0%") return size;
+  if (size.starts_with("< ")) return "within " + size.substr(2);
   return (*gap < 0.0 ? "-" : "+") + size;
 }
 

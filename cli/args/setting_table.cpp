@@ -2,6 +2,8 @@
 // The table of settings. A new one is a member of Settings and a row here.
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "cli/args/lanes.h"
 #include "cli/args/network.h"
 #include "cli/args/setting_values.h"
@@ -146,6 +148,21 @@ SettingValue learning_rate() {
       shortest);
 }
 
+SettingValue ignored_label() {
+  SettingValue value = parsed(
+      "LABEL", &Settings::ignore_label,
+      [](const std::string& flag, const std::string& text) {
+        int32_t label = 0;
+        const char* const end = text.data() + text.size();
+        const auto [rest, error] = std::from_chars(text.data(), end, label);
+        if (error == std::errc() && rest == end) return label;
+        throw usage_error(flag + ": '" + text + "' is not a label", "write a whole number");
+      },
+      [](int32_t label) { return std::to_string(label); });
+  value.json = [](const Settings& s) { return s.ignore_label ? Json(*s.ignore_label) : Json(); };
+  return value;
+}
+
 /// Sizes with x between them.
 SettingValue shape_of_sample() {
   return parsed(
@@ -248,6 +265,11 @@ std::vector<Setting> network_rows() {
       {"--labels", kRun | kQuantize, kNetwork,
        "Class of each sample or pixel, to print accuracies: a .npy or .npz",
        text("FILE", &Settings::labels), Kept::settings, Offer{.files = "*.np[yz]"}},
+      {"--scores", kRun | kQuantize, kNetwork,
+       "Output with the class scores [the first that fits the labels]",
+       text("OUTPUT", &Settings::scores), Kept::settings},
+      {"--ignore-label", kRun | kQuantize, kNetwork, "Label that does not count, such as 255 [-1]",
+       ignored_label(), Kept::settings},
       {"--limit", kRun | kQuantize, group::kCommon,
        "Number of samples to run, from the first [all]", whole(&Settings::limit, 1, kMostSamples),
        Kept::settings},

@@ -62,6 +62,8 @@ struct Settings {
 
   // Network and data
   std::string model{}, loss{}, running_variance{}, data{}, normalize{}, init{}, labels{};
+  std::string scores{};  ///< the output with class scores; "" for the first that fits the labels
+  std::optional<int32_t> ignore_label{};
   std::vector<std::string> inputs{};
   std::optional<uint64_t> random_input{};
   std::map<std::string, int64_t> dimensions{};

@@ -98,6 +98,7 @@ struct LaneResult {
   bool reference = false;
   int64_t samples = 0, non_finite = 0;
   double accuracy = 0.0, auc = 0.0, error = 0.0, seconds = 0.0;
+  int64_t labels = 0, ignored = 0;  ///< labels that count, and that do not
   double mean_iou = kNotMeasured;
   std::optional<DetectionScore> boxes{};
   std::string problem{};  ///< why it failed; empty if it did not
@@ -125,6 +126,8 @@ std::vector<LaneResult> results_of(const Runner& runner, const RunInfo& info, co
                        .error = compares ? output_error(each.outputs, runner.result(other).outputs)
                                          : kNotMeasured,
                        .seconds = each.seconds,
+                       .labels = each.scored,
+                       .ignored = each.ignored,
                        .mean_iou = each.classes ? each.classes->mean_iou() : kNotMeasured,
                        .boxes = detection_score(data, each.outputs)});
     for (const FailedLane& lost : runner.lost_lanes()) {
@@ -163,6 +166,15 @@ std::string table_of(const std::vector<LaneResult>& lanes, size_t width) {
   return aligned(rows, right, width);
 }
 
+/// Says how many labels do not count, if there are any.
+std::string ignored_text(const std::vector<LaneResult>& lanes) {
+  for (const LaneResult& lane : lanes) {
+    if (!lane.problem.empty() || lane.ignored == 0) continue;
+    return fmt::format("{} of {} labels do not count\n", lane.ignored, lane.labels + lane.ignored);
+  }
+  return "";
+}
+
 Json measured(double value) { return std::isnan(value) ? Json(nullptr) : json_number(value); }
 
 Json json_of(const Settings& settings, const Runner& runner, const RunInfo& info,
@@ -189,6 +201,8 @@ Json json_of(const Settings& settings, const Runner& runner, const RunInfo& info
     json["outputs"].push_back(
         {{"name", name}, {"shape", found == outputs.end() ? Shape{} : found->second.shape}});
   }
+  const std::string scored = runner.scored_output();
+  json["scores"] = scored.empty() ? Json(nullptr) : Json(scored);
   json["lanes"] = Json::array();
   for (const LaneResult& lane : lanes) {
     json["lanes"].push_back(
@@ -196,6 +210,7 @@ Json json_of(const Settings& settings, const Runner& runner, const RunInfo& info
          {"backend", lane.backend},
          {"reference", lane.reference},
          {"samples", lane.samples},
+         {"labels", lane.labels},
          {"accuracy", measured(lane.accuracy)},
          {"auc", measured(lane.auc)},
          {"mean_iou", measured(lane.mean_iou)},
@@ -258,7 +273,7 @@ int run_network(const Settings& settings, const std::string& command_line,
   const bool speaks = !settings.json && !settings.quiet, recorded = !settings.record.empty();
   const TextStyle style = text_style(STDOUT_FILENO);
   if (speaks) {
-    std::string text = table_of(results, style.width);
+    std::string text = table_of(results, style.width) + ignored_text(results);
     if (runner->samples_done() < info.test_samples) {
       text += fmt::format("stopped after {} of {} samples\n", runner->samples_done(),
                           info.test_samples);

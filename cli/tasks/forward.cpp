@@ -55,20 +55,24 @@ Samples read_samples(const Settings& settings, TrainPart train) {
   return samples;
 }
 
-/// Forgets labels that are stored with the samples and do not fit the network's first output: they
-/// may have another purpose.
-void drop_unfit_labels(Work& work) {
-  Labels& labels = work.samples.labels;
-  if (labels.values.empty() || work.network.outputs.empty()) return;
-  const NamedValue& output = work.network.outputs.front();
-  const Shape& scores = work.network.graph.value(output.value).shape;
-  if (element_count(labels.shape) == 1 || label_layout(scores, work.wanted.batch, labels.shape)) {
-    return;
+/// Says which of several outputs the labels are compared with. Forgets labels that are stored with
+/// the samples and fit no output: they may have another purpose.
+void match_labels(Work& work, bool stored) {
+  SampleLabels& labels = work.samples.labels;
+  const std::vector<NamedValue>& outputs = work.network.outputs;
+  if (labels.values.empty() || outputs.empty() || !labels.output.empty()) return;
+  const std::vector<size_t> fitting =
+      outputs_with_scores(work.network.graph, outputs, work.wanted.batch, labels);
+  if (fitting.size() > 1) {
+    fmt::print(stderr,
+               "note: accuracies are those of output {}, the first of {} that may have the class "
+               "scores; --scores {} takes the next\n",
+               outputs[fitting[0]].name, fitting.size(), outputs[fitting[1]].name);
   }
-  fmt::print(stderr,
-             "note: labels of shape {} per sample do not fit output {} of shape {}, so there is no "
-             "accuracy\n",
-             to_string(labels.shape), output.name, to_string(scores));
+  if (!fitting.empty() || !stored) return;
+  fmt::print(stderr, "note: {} does not fit any output, so there is no accuracy\n",
+             labels.shape.empty() ? std::string("one label per sample")
+                                  : "a label of shape " + to_string(labels.shape) + " per sample");
   labels = {};
 }
 
@@ -98,7 +102,9 @@ Work read_work(const Settings& settings, TrainPart train) {
     work.samples.data = random_inputs(imported.model, batch, available, *settings.random_input);
   }
   work.network = std::move(imported.model);
-  if (settings.labels.empty()) drop_unfit_labels(work);
+  work.samples.labels.output = settings.scores;
+  work.samples.labels.ignored = settings.ignore_label.value_or(work.samples.labels.ignored);
+  match_labels(work, settings.labels.empty());
   return work;
 }
 

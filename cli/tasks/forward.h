@@ -17,7 +17,7 @@ namespace halfscope {
 /// Samples and their labels.
 struct Samples {
   Dataset data;
-  Labels labels;
+  SampleLabels labels;
 };
 
 /// The network and its samples.

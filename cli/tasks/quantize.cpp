@@ -187,8 +187,8 @@ class Quantizer {
 
   void score_plans() {
     doing_.show("running float32");
-    trials_.emplace(work_.network, weights_, work_.samples.data, work_.samples.labels.values,
-                    work_.samples.labels.shape, backend_, stop_);
+    trials_.emplace(work_.network, weights_, work_.samples.data, work_.samples.labels, backend_,
+                    stop_);
     check_stop(stop_);
     study_.batch = trials_->batch();
     add_plan("float32", Plan{}, trials_->reference());
@@ -205,7 +205,7 @@ class Quantizer {
   /// Quantizes one product at a time, on the first samples.
   void score_products() {
     Dataset few = work_.samples.data;
-    Labels labels = work_.samples.labels;
+    SampleLabels labels = work_.samples.labels;
     // Whole batches, because some networks take no others.
     const int64_t most = std::max<int64_t>(kAloneSamples / study_.batch, 1) * study_.batch;
     if (few.test.size() > most) keep_first(few.test, few, most);
@@ -214,8 +214,7 @@ class Quantizer {
     if (!labels.values.empty()) {
       labels.values.resize(static_cast<size_t>(study_.alone * per_sample));
     }
-    const PlanTrials trials(work_.network, weights_, few, labels.values, labels.shape, backend_,
-                            stop_);
+    const PlanTrials trials(work_.network, weights_, few, labels, backend_, stop_);
     study_.alone_reference = trials.reference();
     for (size_t i = 0; i < study_.ranges.size(); ++i) {
       const ProductRanges& ranges = study_.ranges[i];

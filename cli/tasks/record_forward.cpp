@@ -65,8 +65,7 @@ ForwardRun::ForwardRun(const Settings& settings, const std::string& command_line
   if (settings.threads > 0) omp_set_num_threads(settings.threads);
   work_ = read_work(settings);
   const Samples& samples = work_.samples;
-  config.labels = samples.labels.values;
-  config.label_shape = samples.labels.shape;
+  config.labels = samples.labels;
   try {
     runner_ = std::make_unique<Runner>(std::move(work_.network), config, samples.data);
   } catch (const Error& e) {

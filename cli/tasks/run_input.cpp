@@ -122,7 +122,7 @@ Dataset random_inputs(const Model& network, int64_t batch, int64_t samples, uint
   return data;
 }
 
-Labels read_labels(const std::string& file) {
+SampleLabels read_labels(const std::string& file) {
   std::vector<SampleArray> arrays = read_sample_arrays(file);
   const auto named = std::find_if(arrays.begin(), arrays.end(), [](const SampleArray& array) {
     return array.name == "labels" || array.name == "y";
@@ -136,16 +136,16 @@ Labels read_labels(const std::string& file) {
     throw usage_error("labels " + file + ": not whole numbers",
                       "labels are classes, counted from 0");
   }
-  return {std::move(array.integers), array.sample_shape};
+  return {.values = std::move(array.integers), .shape = array.sample_shape};
 }
 
-Labels labels_of(const Split& split) {
+SampleLabels labels_of(const Split& split) {
   for (const SampleArray& array : split.arrays) {
     if ((array.name == "labels" || array.name == "y") && !array.integers.empty()) {
-      return {array.integers, array.sample_shape};
+      return {.values = array.integers, .shape = array.sample_shape};
     }
   }
-  return {split.labels, {}};
+  return {.values = split.labels};
 }
 
 void keep_first(Split& split, const Dataset& data, int64_t count) {

@@ -9,6 +9,7 @@
 
 #include "core/data/dataset.h"
 #include "core/lower/lower.h"
+#include "core/train/label_layout.h"
 
 namespace halfscope {
 
@@ -24,15 +25,10 @@ std::vector<std::string> input_array_files(const std::vector<std::string>& texts
 /// shape.
 Dataset random_inputs(const Model& network, int64_t batch, int64_t samples, uint64_t seed);
 
-/// Labels of samples. A sample has one label (shape []), or one for each pixel ([height, width]).
-struct Labels {
-  std::vector<int32_t> values{};
-  Shape shape{};
-};
 /// Reads labels: the only array of a .npy or .npz, or its "labels" or "y". Throws Error.
-Labels read_labels(const std::string& file);
+SampleLabels read_labels(const std::string& file);
 /// Returns the labels stored with the samples, if any.
-Labels labels_of(const Split& split);
+SampleLabels labels_of(const Split& split);
 
 /// Drops all samples after the first `count`.
 void keep_first(Split& split, const Dataset& data, int64_t count);

@@ -104,9 +104,27 @@ const LossOption* take_option(LossSpec& spec, std::string_view text, std::string
   return nullptr;
 }
 
-const NamedValue& output_named(const Model& model, const std::string& name) {
+std::string_view name_of(LossSpec::Kind kind) {
+  return std::find_if(std::begin(kKinds), std::end(kKinds),
+                      [kind](const auto& each) { return each.second == kind; })
+      ->first;
+}
+
+/// Returns the output that the loss names, or the first. Says so if there are others.
+const NamedValue& output_of(const Model& model, const LossSpec& spec,
+                            std::vector<std::string>& notes) {
+  const std::string& name = spec.output;
   if (model.outputs.empty()) throw Error("network '" + model.name + "' has no outputs");
-  if (name.empty()) return model.outputs.front();
+  if (name.empty()) {
+    const NamedValue& first = model.outputs.front();
+    // Detection looks for its outputs.
+    if (model.outputs.size() > 1 && spec.kind != LossSpec::Kind::detection) {
+      notes.push_back("the loss uses output '" + first.name + "', the first of " +
+                      std::to_string(model.outputs.size()) + "; name another as in --loss " +
+                      std::string(name_of(spec.kind)) + ":" + model.outputs[1].name);
+    }
+    return first;
+  }
   std::vector<std::string> names;
   for (const auto& [kind_name, unused] : kKinds) names.emplace_back(kind_name);
   for (const NamedValue& output : model.outputs) {
@@ -346,7 +364,7 @@ LossSpec parse_loss(std::string_view text) {
 std::vector<std::string> add_loss(Model& model, const LossSpec& spec) {
   train_batch_normalizations(model);
   std::vector<std::string> notes;
-  const NamedValue output = output_named(model, spec.output);
+  const NamedValue output = output_of(model, spec, notes);
   switch (spec.kind) {
     case LossSpec::Kind::cross_entropy:
       add_cross_entropy(model, output, spec, notes);

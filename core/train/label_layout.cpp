@@ -66,6 +66,18 @@ std::optional<LabelLayout> label_layout(const Shape& output, int64_t batch, cons
   return layout;
 }
 
+std::vector<size_t> outputs_with_scores(const Graph& graph, std::span<const NamedValue> outputs,
+                                        int64_t batch, const SampleLabels& labels) {
+  std::vector<size_t> found;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!labels.output.empty() && outputs[i].name != labels.output) continue;
+    const Value& scores = graph.value(outputs[i].value);
+    const bool fits = label_layout(scores.shape, batch, labels.shape).has_value();
+    if (fits && scores.type == ElementType::real) found.push_back(i);
+  }
+  return found;
+}
+
 bool is_of_pixels(const Shape& labels) { return squeezed(labels).size() > 1; }
 
 std::optional<int64_t> predicted_class(std::span<const float> scores, const LabelLayout& layout,

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "core/graph/model.h"
 #include "core/tensor.h"
 
 namespace halfscope {
@@ -60,6 +62,19 @@ struct LabelLayout {
 /// dimension are of pixels, whose classes come first. Dimensions of 1 do not count. Nothing if the
 /// shape is none of these.
 std::optional<LabelLayout> label_layout(const Shape& output, int64_t batch, const Shape& labels);
+
+/// Labels of samples, and where the network has scores for them.
+struct SampleLabels {
+  std::vector<int32_t> values{};
+  Shape shape{};         ///< of one sample's: [] for one label, [height, width] for pixels
+  std::string output{};  ///< name of the output with their scores; "": the first that fits
+  int32_t ignored = -1;  ///< label that does not count
+};
+
+/// Returns the indices of the outputs for `batch` samples that may have the scores of these labels;
+/// at most the one that they name, if they name one.
+std::vector<size_t> outputs_with_scores(const Graph& graph, std::span<const NamedValue> outputs,
+                                        int64_t batch, const SampleLabels& labels);
 
 /// Returns whether labels of this shape belong to the pixels of a sample: two dimensions or more.
 /// Labels of one dimension belong to tokens or positions.

@@ -9,6 +9,7 @@
 
 #include "core/data/shapes.h"
 #include "core/error.h"
+#include "core/near_miss.h"
 #include "core/numeric/statistics/auc.h"
 #include "core/ops/movement.h"
 #include "core/train/lane_setup.h"
@@ -33,37 +34,57 @@ Runner::Runner(Model model, const RunnerConfig& config, const Dataset& data)
   lanes_.pair_up(config_.errors, config_.lanes);
   lanes_.check_any();
   check_last_batch();
-  if (!config_.labels.empty()) check_labels();
-  if (!is_of_pixels(config_.label_shape)) return;
+  if (!config_.labels.values.empty()) check_labels();
+  if (!is_of_pixels(config_.labels.shape)) return;
   for (Result& result : results_) result.classes.emplace(layout_.labels());
 }
 
 void Runner::check_labels() {
-  const int64_t labels = static_cast<int64_t>(config_.labels.size()), samples = data_.test.size();
-  if (labels != samples * element_count(config_.label_shape)) {
-    throw usage_error("there are " + std::to_string(labels) + " labels for " +
+  SampleLabels& labels = config_.labels;
+  const int64_t count = static_cast<int64_t>(labels.values.size()), samples = data_.test.size();
+  if (count != samples * element_count(labels.shape)) {
+    throw usage_error("there are " + std::to_string(count) + " labels for " +
                           std::to_string(samples) + " samples",
                       "give one label per sample, or one per pixel");
   }
   const Executable& first = lanes_[0].executable;
-  const Value& scores = first.graph.value(first.outputs[0].value);
-  const auto layout = label_layout(scores.shape, feed_->batch(), config_.label_shape);
-  if (!layout || scores.type != ElementType::real) {
-    const bool several = element_count(config_.label_shape) > 1;
+  const std::vector<size_t> fitting =
+      outputs_with_scores(first.graph, first.outputs, feed_->batch(), labels);
+  if (fitting.empty()) {
+    const std::vector<std::string> names = output_names();
+    if (!labels.output.empty() && std::ranges::find(names, labels.output) == names.end()) {
+      throw usage_error("the network has no output '" + labels.output + "'",
+                        did_you_mean(labels.output, names, "its outputs: " + comma_list(names)));
+    }
+    std::string text = "no class scores for " +
+                       (element_count(labels.shape) > 1
+                            ? "labels of shape " + to_string(labels.shape) + " per sample: "
+                            : std::string("one label per sample: "));
+    const char* between = "";
+    for (const NamedValue& output : first.outputs) {
+      if (!labels.output.empty() && output.name != labels.output) continue;
+      text += between + ("output '" + output.name) + "' has shape " +
+              to_string(first.graph.value(output.value).shape);
+      between = ", ";
+    }
     throw usage_error(
-        "output '" + first.outputs[0].name + "' of shape " + to_string(scores.shape) +
-            " does not contain class scores for " +
-            (several ? "labels of shape " + to_string(config_.label_shape) + " per sample"
-                     : "one label per sample"),
-        "use labels only if the first output has shape [samples, classes], one score per sample "
-        "for labels 0 and 1, or [samples, classes, height, width] for a label per pixel");
+        text,
+        "use labels only if an output has shape [samples, classes], one score per sample for "
+        "labels 0 and 1, or [samples, classes, height, width] for a label per pixel");
   }
-  layout_ = *layout;
-  for (const int32_t label : config_.labels) {
-    if (label >= -1 && label < layout_.labels()) continue;
+  scored_ = fitting.front();
+  const Value& scores = first.graph.value(first.outputs[scored_].value);
+  layout_ = *label_layout(scores.shape, feed_->batch(), labels.shape);
+  for (int32_t& label : labels.values) {
+    if (label == labels.ignored) {
+      label = -1;
+      continue;
+    }
+    if (label >= 0 && label < layout_.labels()) continue;
     throw usage_error(
         "label " + std::to_string(label) + " is not in 0.." + std::to_string(layout_.labels() - 1),
-        "use -1 for labels that do not count");
+        "labels count from 0; use --ignore-label " + std::to_string(label) +
+            " if such labels do not count");
   }
 }
 
@@ -83,6 +104,10 @@ void Runner::check_last_batch() const {
                       "use --batch " + std::to_string(divisor) + ", or --limit " +
                           std::to_string(samples - rest));
   }
+}
+
+std::string Runner::scored_output() const {
+  return config_.labels.values.empty() ? "" : lanes_[0].executable.outputs[scored_].name;
 }
 
 double Runner::Result::accuracy() const {
@@ -140,36 +165,37 @@ void Runner::keep(size_t which, size_t samples) {
   }
 }
 
-/// Returns whether an operator makes the numbers of the first output.
+/// Returns whether an operator makes the numbers of the output with the scores.
 bool Runner::is_made_by(const Lane& lane, std::string_view op) const {
   const Graph& graph = lane.executable.graph;
-  const NodeId maker = maker_of(graph, lane.executable.outputs[0].value);
+  const NodeId maker = maker_of(graph, lane.executable.outputs[scored_].value);
   return maker != kNone && graph.node(maker).op == op;
 }
 
 double Runner::score(const Lane& lane, std::span<const int64_t> indices, Result& result) const {
-  const ValueId output = lane.executable.outputs[0].value;
+  const ValueId output = lane.executable.outputs[scored_].value;
   const Tensor scores = lane.program->read(output);
   const bool probability = is_made_by(lane, "Sigmoid");
   const auto per_sample = static_cast<size_t>(layout_.per_sample);
   // Samples of a batch follow one another.
   const auto labels =
-      std::span<const int32_t>(config_.labels)
+      std::span<const int32_t>(config_.labels.values)
           .subspan(static_cast<size_t>(indices.front()) * per_sample, indices.size() * per_sample);
   const LabelCount count = count_labels(scores.data, labels, layout_, probability ? 0.5f : 0.0f,
                                         result.classes ? &*result.classes : nullptr);
   result.right += count.right;
   result.scored += count.scored;
+  result.ignored += static_cast<int64_t>(labels.size()) - count.scored;
   return count.scored > 0 ? static_cast<double>(count.right) / static_cast<double>(count.scored)
                           : std::numeric_limits<double>::quiet_NaN();
 }
 
 /// The area of what has been run; NaN unless all outputs were kept.
 double Runner::area_of(const Result& result) const {
-  const std::string& name = lanes_[0].executable.outputs[0].name;
+  const std::string& name = lanes_[0].executable.outputs[scored_].name;
   const auto found = result.outputs.find(name);
   const bool missing = found == result.outputs.end() || result.scored == 0;
-  if (config_.labels.empty() || layout_.per_sample > 1 || missing) {
+  if (config_.labels.values.empty() || layout_.per_sample > 1 || missing) {
     return std::numeric_limits<double>::quiet_NaN();
   }
   const std::vector<float>& scores = found->second.data;
@@ -178,7 +204,8 @@ double Runner::area_of(const Result& result) const {
   const ScoreKind kind = is_made_by(lanes_[0], "Softmax") ? ScoreKind::probabilities
                                                           : score_kind(scores, layout_.classes);
   return mean_area_under_curve(scores, layout_.classes,
-                               std::span<const int32_t>(config_.labels).first(samples), kind);
+                               std::span<const int32_t>(config_.labels.values).first(samples),
+                               kind);
 }
 
 StepRow Runner::run_lane(size_t which, int64_t step, std::span<const int64_t> indices) {
@@ -197,7 +224,7 @@ StepRow Runner::run_lane(size_t which, int64_t step, std::span<const int64_t> in
   StepRow row;
   row.step = step;
   row.loss = row.grad_norm = std::numeric_limits<double>::quiet_NaN();
-  if (!config_.labels.empty()) row.accuracy = score(lane, indices, result);
+  if (!config_.labels.values.empty()) row.accuracy = score(lane, indices, result);
   row.first_bad = first_bad_site(lane.executable, lane.stats);
   const std::chrono::duration<double> spent = Clock::now() - start;
   row.ms = spent.count() * 1e3;

@@ -26,10 +26,7 @@ struct RunnerConfig {
   uint64_t seed = 1;              ///< for missing initial weights and for stochastic rounding
   int every = 1;                  ///< batches between statistics; 0 records none
   ErrorSampling errors{};
-  /// Labels of all samples, for the accuracy of the first output; may be empty. `label_shape` is
-  /// the shape of one sample's, see label_layout(). -1 does not count.
-  std::vector<int32_t> labels{};
-  Shape label_shape{};
+  SampleLabels labels{};  ///< of all samples, for the accuracy; may be empty
   bool keep_outputs = true;
 };
 
@@ -61,7 +58,8 @@ class Runner {
     /// Labels whose score is the first largest. A single score means label 1 if it is positive, or
     /// above a half where a Sigmoid computes it.
     int64_t right = 0;
-    int64_t scored = 0;  ///< labels that count; 0 where there are none
+    int64_t scored = 0;   ///< labels that count; 0 where there are none
+    int64_t ignored = 0;  ///< labels that do not
     /// The area of all samples (numeric/statistics/auc.h); NaN without labels or with several each.
     double auc = 0.0;
     std::optional<ClassCounts> classes{};  ///< with labels of pixels
@@ -72,6 +70,9 @@ class Runner {
   /// Returns whether that lane has not failed. The result of a failed lane covers the samples
   /// before the failure.
   bool has_lane(size_t lane) const { return !lanes_[lane].lost; }
+
+  /// Returns the output whose scores are compared with labels; "" without labels.
+  std::string scored_output() const;
 
   /// Returns lanes that did not reach the end; their steps are batches.
   const std::vector<FailedLane>& lost_lanes() const noexcept { return lanes_.lost(); }
@@ -99,6 +100,7 @@ class Runner {
   std::optional<Feed> feed_;
   LaneSet lanes_{LaneSet::Work::inference};
   LabelLayout layout_;  ///< of the labels, if there are any
+  size_t scored_ = 0;   ///< the output with their scores
   std::vector<Result> results_;
   std::vector<std::optional<InferenceProbe>> probes_;  ///< by lane; none for references
   int64_t samples_done_ = 0;

@@ -43,6 +43,12 @@ class Run:
         rows["skipped"] = rows["skipped"].astype(bool)
         return rows
 
+    def evals(self, lane=None):
+        """Returns a dict of arrays, one entry for each evaluation on test data: "step" (steps done
+        before it), "loss", "accuracy" (mAP50 of a detector), "auc", "mean_iou". NaN means not
+        measured."""
+        return self._file.evals(self._lane(lane))
+
     def sites(self, lane=None):
         """Returns a list of dicts: "name", "path", "tensor", "role", "phase", "op", "format" and
         "shape" of each recorded tensor, in execution order."""

@@ -154,9 +154,14 @@ class Watch(Guarded):
         """Gives the gradient norm of the step that runs, as clip_grad_norm_() returns it."""
         self._guarded(self._take_norm, value)
 
-    def eval(self, loss, accuracy=math.nan):
-        """Records an evaluation on test data after the steps so far."""
-        self._guarded(self._evaluate, self.step, float(loss), float(accuracy))
+    def eval(self, loss, accuracy=math.nan, auc=math.nan, mean_iou=math.nan):
+        """Records an evaluation on test data after the steps so far. It replaces an earlier one
+        after the same step.
+
+        accuracy, auc (area under the ROC curve), mean_iou: from 0 to 1; NaN: not measured.
+        """
+        self._guarded(self._evaluate, self.step, float(loss), float(accuracy), float(auc),
+                      float(mean_iou))
 
     def _evaluate(self, *row):
         if self._recording.begun:

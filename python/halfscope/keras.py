@@ -233,9 +233,11 @@ class KerasCallback(Guarded, keras.callbacks.Callback):
 
     def _evaluate(self, logs):
         if "val_loss" in logs:
-            accuracy = next((v for k, v in logs.items() if k.startswith("val_") and "acc" in k),
-                            math.nan)
-            self._recording.eval(self._step, float(logs["val_loss"]), float(accuracy))
+            def score(word):
+                return next((float(value) for name, value in logs.items()
+                             if name.startswith("val_") and word in name), math.nan)
+            self._recording.eval(self._step, float(logs["val_loss"]), score("acc"), score("auc"),
+                                 score("iou"))
 
     def _flush(self):
         if self._rows:

@@ -9,6 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <deque>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -300,10 +301,16 @@ void bind_recording(nb::module_& module) {
           "rows"_a, "Writes rows of steps without statistics.")
       .def(
           "eval",
-          [](Recording& self, int64_t step, double loss, double accuracy) {
-            self.eval({.step = step, .loss = loss, .accuracy = accuracy});
+          [](Recording& self, int64_t step, double loss, double accuracy, double auc,
+             double mean_iou) {
+            self.eval({.step = step,
+                       .loss = loss,
+                       .accuracy = accuracy,
+                       .auc = auc,
+                       .mean_iou = mean_iou});
           },
-          "step"_a, "loss"_a, "accuracy"_a)
+          "step"_a, "loss"_a, "accuracy"_a, "auc"_a = std::numeric_limits<double>::quiet_NaN(),
+          "mean_iou"_a = std::numeric_limits<double>::quiet_NaN())
       .def("drop_step", &Recording::drop_step)
       .def("release", &Recording::release, "Gives back memory that only recorded steps need.")
       .def(

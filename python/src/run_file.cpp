@@ -105,6 +105,25 @@ class RunFile {
     return all;
   }
 
+  nb::dict evals(int lane) const {
+    std::vector<int64_t> step;
+    std::vector<double> loss, accuracy, auc, mean_iou;
+    for (const EvalRow& row : view_.evals(lane)) {
+      step.push_back(row.step);
+      loss.push_back(row.loss);
+      accuracy.push_back(row.accuracy);
+      auc.push_back(row.auc);
+      mean_iou.push_back(row.mean_iou);
+    }
+    nb::dict all;
+    all["step"] = numpy_of(std::move(step));
+    all["loss"] = numpy_of(std::move(loss));
+    all["accuracy"] = numpy_of(std::move(accuracy));
+    all["auc"] = numpy_of(std::move(auc));
+    all["mean_iou"] = numpy_of(std::move(mean_iou));
+    return all;
+  }
+
   nb::dict stats(int lane, int site) const {
     if (site < 0 || static_cast<size_t>(site) >= view_.lane(lane).sites.size()) {
       throw nb::index_error("the lane has no such site");
@@ -168,6 +187,7 @@ void bind_run_file(nb::module_& module) {
       .def("sites", &RunFile::sites, "lane"_a)
       .def("layers", &RunFile::layers, "lane"_a)
       .def("steps", &RunFile::steps, "lane"_a, "Returns the rows of all steps as arrays.")
+      .def("evals", &RunFile::evals, "lane"_a, "Returns the rows of all evaluations as arrays.")
       .def("stats", &RunFile::stats, "lane"_a, "site"_a,
            "Returns the statistics of a site as arrays, one entry for each recorded window.")
       .def("report", &RunFile::report, nb::call_guard<nb::gil_scoped_release>(),

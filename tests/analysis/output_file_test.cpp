@@ -67,6 +67,16 @@ TEST(OutputFile, LinksAndDevices) {
   write_output_file(folder / "link.md", "new", true);
   EXPECT_TRUE(fs::is_symlink(folder / "link.md"));
   EXPECT_EQ(read_text(folder / "real.md"), "new");
+  fs::create_symlink("away/x", folder / "dangling.md");
+  try {
+    check_output_file(folder / "dangling.md", true);
+    ADD_FAILURE() << "a link into a folder that does not exist";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("whose folder does not exist"));
+  }
+  fs::create_directory(folder / "away");
+  write_output_file(folder / "dangling.md", "y", false);
+  EXPECT_EQ(read_text(folder / "away/x"), "y");
   write_output_file("/dev/null", "x", true);
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
   EXPECT_THROW(write_output_file("/dev/full", "x", false), Error);

@@ -253,13 +253,15 @@ TEST(Recorder, ExtremeValuesReadBack) {
     row.step = 1;
     sink->step(0, row, {});  // not recorded
     row.step = 0;
-    sink->eval(0, {2, kInf, kNan});
+    sink->eval(0, {2, 0.5, 0.75});
+    sink->eval(0, {2, kInf, kNan});  // replaces it
     sink->end(RunEnd::interrupted);
   }
   const RunView run = RunView::open(folder / "run.hscope");
   expect_same_run(run, memory.view());
   EXPECT_EQ(run.status(), RunStatus::interrupted);
   EXPECT_EQ(run.windows(0, 0).size(), 1u);
+  EXPECT_EQ(run.evals(0).size(), 1u);
 }
 
 TEST(Recorder, LeavesOnePlainFile) {

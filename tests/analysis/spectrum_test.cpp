@@ -285,6 +285,21 @@ std::vector<std::string> names_of(const std::vector<LayerRow>& rows) {
   return names;
 }
 
+// The outline reaches half a power of two beyond the largest value, also where nothing overflows.
+TEST(RidgeOutline, OnlyValuesOutsideTheWindowAreDrawnAsLost) {
+  const ExponentWindow window = exponent_window(kFp16);
+  const auto kinds = [&](int low, size_t bins) {
+    Ridge ridge{.low = low};
+    ridge.shares.assign(bins, 1.0f / static_cast<float>(bins));
+    const auto zones = ridge_zones(ridge, window, -40.0, 30.0);
+    return std::pair(zones.front().kind, zones.back().kind);
+  };
+  EXPECT_EQ(kinds(14, 2), std::pair(ZoneKind::subnormal, ZoneKind::normal)) << "up to 65504";
+  EXPECT_EQ(kinds(15, 2), std::pair(ZoneKind::subnormal, ZoneKind::lost));
+  EXPECT_EQ(kinds(-25, 3), std::pair(ZoneKind::subnormal, ZoneKind::normal));
+  EXPECT_EQ(kinds(-26, 3), std::pair(ZoneKind::lost, ZoneKind::normal));
+}
+
 TEST(FoldLayers, OpensGroupsAsFarAsTheyFit) {
   const std::vector<std::string> paths{"stem",    "l1/a/conv", "l1/a/bn", "l1/b/conv",
                                        "l1/b/bn", "l2/conv",   "l2/bn",   "head"};

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -155,6 +156,33 @@ TEST(Audit, LearningRatesAreThoseOfTheSchedule) {
   const Row end = training_row(plan, cosine, "smallest learning rate");
   EXPECT_EQ(end.becomes, 0.0);
   EXPECT_FALSE(end.is_harmful());
+}
+
+// A group's rows are those that differ from the optimizer's.
+TEST(Audit, GroupsHaveTheirOwnConstants) {
+  TrainConfig config = training_with("adam:lr=0.01,eps=0.001");
+  config.groups = {parse_parameter_group("w:eps=1e-9,lr=1e-9"),
+                   parse_parameter_group("other:lr=1")};
+  const Plan plan = pure_plan("float16", kFp16);
+  const Row eps = training_row(plan, config, "eps");
+  EXPECT_EQ(eps.path, "w");
+  EXPECT_EQ(eps.value, 1e-9);
+  EXPECT_EQ(eps.severity, Severity::error);
+  EXPECT_EQ(training_row(plan, config, "learning rate").becomes, 0.0);
+  Model two = tiny_network();
+  const ValueId v = two.graph.add_variable("v", {2, 2}, {0.5});
+  two.loss = two.graph.add1(
+      "Add", "sum",
+      {two.loss, two.graph.add1("ReduceMean", "mean", {v}, {{"keepdims", int64_t{0}}})});
+  const std::vector<Row> both = audit_constants(two, plan, &config);
+  const auto named = [&](const std::string& name, const std::string& path) {
+    return std::count_if(both.begin(), both.end(),
+                         [&](const Row& row) { return row.name == name && row.path == path; });
+  };
+  EXPECT_EQ(named("eps", ""), 1);
+  EXPECT_EQ(named("eps", "w"), 1);
+  EXPECT_EQ(named("beta2", ""), 1);
+  EXPECT_EQ(named("beta2", "w"), 0) << "the same as the optimizer's";
 }
 
 TEST(Audit, AveragesStandStillWhereTheirDecayIsOne) {

@@ -57,7 +57,7 @@ TEST(CliScores, ALabelForEachPixelHasAMeanIoU) {
   EXPECT_THAT(bench.run(words).err, HasSubstr("label 3 is not in 0..2"));
   write_npz(bench / "l.npz", {{"labels", {{2, 3}, {0, 1, 2, 0, 0, 0}}}});
   EXPECT_THAT(bench.run(words).err,
-              HasSubstr("does not contain class scores for labels of shape [3]"));
+              HasSubstr("no class scores for labels of shape [3] per sample: output 'y'"));
   // An evaluation of a training that changes nothing. Predicted: 0 1 2 2 and 1 1 0 0.
   for (const char* file : {"train.npz", "test.npz"}) {
     write_npz(bench / file, {{"x", {{2, 3, 2, 2}, {5, 0, 0, 0, 1, 5, 1, 1, 2, 0, 5, 5,  //
@@ -215,6 +215,58 @@ TEST(CliScores, ProbabilitiesThatAreReshapedAreStillProbabilities) {
     EXPECT_EQ(lane.at("accuracy"), 2.0 / 3.0) << squeezes;
     EXPECT_EQ(lane.at("auc"), 1.0) << squeezes;
   }
+}
+
+// The first output has features, as of an encoder, and as many as there are classes.
+TEST(CliScores, LabelsAreComparedWithTheOutputThatIsNamed) {
+  const Bench bench;
+  test::FileBuilder file;
+  file.input("x", {4, 2}).output("features").output("y").output("z");
+  file.floats("swap", {2, 2}, {0, 1, 1, 0}).floats("w", {2, 3}, {1, 0, 0, 0, 1, 0});
+  file.node("MatMul", {"x", "swap"}, {"features"}, "encoder");
+  file.node("MatMul", {"features", "swap"}, {"y"}, "head");
+  file.node("MatMul", {"x", "w"}, {"z"}, "wide");
+  test::write_network(bench, "net.onnx", file);
+  write_npz(bench / "x.npz", {{"x", {{4, 2}, {1, 0, 0, 1, 2, 1, 0, 3}}}});
+  write_npz(bench / "l.npz", {{"labels", {{4}, {0, 1, 0, 255}}}});
+  Words words{"run",     "net.onnx", "--input",        "x.npz", "--labels", "l.npz",
+              "--lanes", "float32",  "--ignore-label", "255",   "--json"};
+  const Outcome first = bench.run(words);
+  EXPECT_EQ(lane_of(first).at("accuracy"), 0.0);
+  EXPECT_EQ(Json::parse(first.out).at("scores"), "features");
+  EXPECT_THAT(first.err, HasSubstr("accuracies are those of output features, the first of 3"));
+  words.insert(words.end(), {"--scores", "y"});
+  const Outcome named = bench.run(words);
+  EXPECT_EQ(lane_of(named).at("accuracy"), 1.0);
+  EXPECT_EQ(lane_of(named).at("labels"), 3);
+  EXPECT_EQ(Json::parse(named.out).at("scores"), "y");
+  EXPECT_EQ(named.err, "");
+  words.back() = "z";
+  EXPECT_EQ(lane_of(bench.run(words)).at("accuracy"), 1.0);
+  words.back() = "Y";
+  EXPECT_THAT(bench.run(words).err, HasSubstr("the network has no output 'Y'"));
+  words.resize(words.size() - 3);
+  EXPECT_THAT(bench.run(words).out, HasSubstr("1 of 4 labels do not count\n"));
+  // Plans for inference are judged by the same output.
+  const Outcome plan =
+      bench.run({"quantize", "net.onnx", "--input", "x.npz", "--labels", "l.npz", "--ignore-label",
+                 "255", "--scores", "y", "--out", "p.json", "--json"});
+  EXPECT_EQ(Json::parse(plan.out).at("plans").at(0).at("accuracy"), 1.0) << plan.err;
+}
+
+// Labels that are stored with the samples and belong to something else are no error.
+TEST(CliScores, StoredLabelsThatFitNoOutputAreLeftOut) {
+  const Bench bench;
+  test::FileBuilder file;
+  file.input("x", {2, 2}).output("y");
+  file.node("ReduceSum", {"x"}, {"y"}, "total");
+  test::write_network(bench, "net.onnx", file);
+  write_npz(bench / "x.npz", {{"x", {{2, 2}, {1, 0, 0, 1}}}, {"labels", {{2}, {0, 1}}}});
+  const Words words{"run", "net.onnx", "--data", "x.npz", "--lanes", "float32", "--json"};
+  const Outcome run = bench.run(words);
+  EXPECT_TRUE(lane_of(run).at("accuracy").is_null());
+  EXPECT_EQ(Json::parse(run.out).at("scores"), nullptr);
+  EXPECT_THAT(run.err, HasSubstr("one label per sample does not fit any output"));
 }
 
 // A label for each token has no intersection over union.

@@ -30,6 +30,8 @@ const std::map<std::string, std::string>& samples() {
       {"random_input", "7"},
       {"normalize", "raw"},
       {"labels", "l.npy"},
+      {"scores", "logits"},
+      {"ignore_label", "-100"},
       {"limit", "5"},
       {"batch", "12"},
       {"dimension", "sequence=64"},

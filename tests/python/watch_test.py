@@ -238,9 +238,15 @@ class Records(Case):
                     model(torch.randn(100, 20))
                 train_classifier(model, optimizer, (8, 20), 1)
                 watch.eval(0.5, 0.9)
+            watch.eval(0.25, accuracy=0.95, auc=0.99)  # replaces the one of this step
         run = hs.open(self.file)
+        evals = run.evals()
+        np.testing.assert_array_equal(evals["step"], [1, 2])
+        np.testing.assert_array_equal(evals["loss"], [0.5, 0.25])
+        np.testing.assert_array_equal(evals["auc"], [np.nan, 0.99])
+        self.assertTrue(np.isnan(evals["mean_iou"]).all())
         np.testing.assert_array_equal(run.stats("fc1.activation")["n"], [8 * 16] * 2)
-        self.assertEqual(run.report["lanes"][0]["test_accuracy"], 0.9)
+        self.assertEqual(run.report["lanes"][0]["test_accuracy"], 0.95)
 
     def test_lost_updates_and_flushed_state(self):
         model = Mlp().bfloat16()

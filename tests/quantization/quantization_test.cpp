@@ -77,7 +77,7 @@ class Quantization : public testing::Test {
     return measure_products(network(), of, data_, count, emulation_backend(), stop_);
   }
   PlanTrials trials(const NamedTensors& of) {
-    return {network(), of, data_, {}, {}, emulation_backend(), stop_};
+    return {network(), of, data_, {}, emulation_backend(), stop_};
   }
   std::vector<ProductKey> keys() {
     return {{"first", "Gemm"}, {"middle", "Gemm"}, {"last", "Gemm"}};

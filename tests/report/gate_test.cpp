@@ -140,18 +140,18 @@ TEST(Gate, OtherScoresHaveLimitsToo) {
   EXPECT_EQ(result(R"("auc_drop": 0.125)").state, State::passed);
   EXPECT_EQ(result(R"("auc_drop": 0.12)").state, State::failed);
   EXPECT_EQ(result(R"("auc_drop": 0.1)").text,
-            "AUC 75% instead of 87.5% in float32: 12.5 points less (limit 10)");
+            "AUC 0.7500 instead of 0.8750 in float32: 0.125 less (limit 0.1)");
   EXPECT_EQ(result(R"("mean_iou_drop": 0.1)").text,
             "mean_iou_drop is not measured: float32 has no mIoU");
-  run.add_eval(0, {.step = 9, .loss = 0.3, .accuracy = 0.75, .auc = 0.95012});
+  run.add_eval(0, {.step = 9, .loss = 0.3, .accuracy = 0.75, .auc = 0.95002});
   run.add_eval(1, {.step = 9, .loss = 0.3, .accuracy = 0.75, .auc = 0.95001});
   EXPECT_EQ(result(R"("auc_drop": 0)").text,
-            "AUC 95.0010% instead of 95.0120% in float32: 0.011 points less (limit 0)");
+            "AUC 0.950010 instead of 0.950020 in float32: 1e-5 less (limit 0)");
   // A lane whose scores are NaN fails, whatever a gate does about numbers that are missing.
   run.add_eval(1, {.step = 9, .loss = 0.3, .accuracy = 0.75});
   EXPECT_EQ(result(R"("auc_drop": 1)").state, State::failed);
   EXPECT_EQ(result(R"("auc_drop": 1)").text,
-            "no AUC, because results are NaN or infinite; float32 has 95%");
+            "no AUC, because results are NaN or infinite; float32 has 0.9500");
   run.add_eval(0, {.step = 10, .loss = 0.3, .accuracy = 0.75, .mean_iou = 0.5});
   run.add_eval(1, {.step = 10, .loss = 0.3, .accuracy = 0.75, .mean_iou = 0.25});
   EXPECT_EQ(result(R"("mean_iou_drop": 0.2)").text,

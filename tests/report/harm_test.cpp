@@ -395,10 +395,10 @@ TEST(Harm, TheAccuracyOfInferenceCounts) {
 
 TEST(Harm, WithoutTwinsOnlyTheLengthOfTheWayCounts) {
   EXPECT_THAT(moved_items("", {0.9, 1.0}), IsEmpty()) << "as far, to another end";
-  EXPECT_THAT(moved_items("", {0.9, 0.86}), IsEmpty());
-  EXPECT_THAT(moved_items("", {0.9, 0.84}), SizeIs(1));
-  EXPECT_THAT(moved_items("", {0.9, 1.14}), IsEmpty());
-  EXPECT_THAT(moved_items("", {0.9, 1.16}), SizeIs(1));
+  EXPECT_THAT(moved_items("", {0.6, 0.86}), IsEmpty());
+  EXPECT_THAT(moved_items("", {0.6, 0.84}), SizeIs(1));
+  EXPECT_THAT(moved_items("", {0.6, 1.14}), IsEmpty());
+  EXPECT_THAT(moved_items("", {0.6, 1.16}), SizeIs(1));
   EXPECT_THAT(moved_items("", {3.0, 3.1}), SizeIs(1));
   EXPECT_THAT(moved_items("a.weight", {0.9, 0.71}), IsEmpty());
   EXPECT_THAT(moved_items("a.weight", {0.9, 0.69}), SizeIs(1));
@@ -411,19 +411,24 @@ TEST(Harm, WithoutTwinsOnlyTheLengthOfTheWayCounts) {
 }
 
 // A RetinaNet whose fp16 and fp32 trainings find the same objects: after 1,500 steps their weights
-// are further apart than they moved, and a bias went 36% as far. One that hardly moved still
-// counts.
-TEST(Harm, OnDifferentPathsASingleVariableMayMoveMuchLess) {
-  const auto items = [](double apart, const Moved& single) {
+// are further apart than they moved, and a bias went 36% as far. A ResNet-18 whose fp16 lane is as
+// accurate as fp32's after 375 steps: a bias went 183% as far. One that hardly moved still counts.
+TEST(Harm, OnDifferentPathsASingleVariableMayMoveMuchLessOrFurther) {
+  const auto items = [](double apart, const Moved& single, double whole = 1.0) {
     RunView run = trained_beside_float32(kFp16Lane);
-    add_moved(run, Of::weight, "", {apart, 1.0});
+    add_moved(run, Of::weight, "", {apart, whole});
     add_moved(run, Of::weight, "a.bias", single);
     return harm_in(run).items;
   };
   EXPECT_THAT(items(1.26, {0.847, 0.36}), IsEmpty());
   EXPECT_THAT(items(1.26, {0.9, 0.24}), SizeIs(1));
   EXPECT_THAT(items(0.6, {0.847, 0.36}), SizeIs(1)) << "on the same path";
-  EXPECT_THAT(items(1.26, {0.9, 1.6}), SizeIs(1)) << "too far";
+  EXPECT_THAT(items(1.2, {1.39, 1.83}), IsEmpty());
+  EXPECT_THAT(items(1.26, {2.9, 3.1}), SizeIs(1)) << "too far";
+  EXPECT_THAT(items(0.6, {0.9, 1.6}), SizeIs(1)) << "too far on the same path";
+  EXPECT_THAT(items(1.2, {1.0, 1.0}, 1.25), IsEmpty());
+  EXPECT_THAT(items(1.2, {1.0, 1.0}, 1.35), SizeIs(1));
+  EXPECT_THAT(items(0.6, {1.0, 1.0}, 1.25), SizeIs(1));
 }
 
 TEST(Harm, WeightsThatDidNotMoveAreSevere) {

@@ -454,6 +454,22 @@ TEST(AnyNetwork, ProbabilitiesAsOutputs) {
   EXPECT_THAT(add_loss(same, parse_loss("bce,logits")), testing::IsEmpty());
 }
 
+// An encoder whose features could be taken for scores.
+TEST(AnyNetwork, TheFirstOfSeveralOutputsIsTakenAndSaid) {
+  Model model;
+  model.name = "two";
+  const ValueId x = model.graph.add_input("x", {4, 3});
+  model.outputs = {{"features", model.graph.add1("Neg", "neg", {x})},
+                   {"scores", model.graph.add1("Abs", "abs", {x})}};
+  Model named = model, mean = model;
+  EXPECT_THAT(add_loss(model, parse_loss("cross-entropy")),
+              testing::ElementsAre("the loss uses output 'features', the first of 2; name another "
+                                   "as in --loss cross-entropy:scores"));
+  EXPECT_THAT(add_loss(named, parse_loss("cross-entropy:scores")), testing::IsEmpty());
+  EXPECT_THAT(add_loss(mean, parse_loss("mse")),
+              testing::ElementsAre(HasSubstr("--loss mse:scores")));
+}
+
 TEST(AnyNetwork, AFileKeepsItsWeightsAndCheckpointsTellLossesApart) {
   const Dataset data = data_of(oracle().at("regression"));
   TrainConfig config = config_of(kCases[0], "float32");

@@ -119,7 +119,7 @@ TEST(Runner, ScoresAreThoseOfTheTrainersEvaluation) {
     const test::Result trained = test::train(config, data);
     RunnerConfig run = lanes({plan});
     run.init = trained.weights;
-    run.labels = data.test.labels;
+    run.labels.values = data.test.labels;
     Runner runner(build_network("resnet20", 16, data.sample_shape, 10), run, data);
     runner.run(nullptr, {}, std::atomic<bool>{false});
     EXPECT_EQ(runner.result(0).scored, 48);
@@ -283,12 +283,16 @@ TEST(Runner, WhatDoesNotFitIsAUsageError) {
   };
   const Dataset data = vectors(4);
   RunnerConfig labelled = lanes({"float32"});
-  labelled.labels = {0, 1, 2};
+  labelled.labels.values = {0, 1, 2};
   EXPECT_EQ(refused(mlp(2), labelled, data), "there are 3 labels for 4 samples");
-  labelled.labels = {0, 1, 2, 3};
+  labelled.labels.values = {0, 1, 2, 3};
   EXPECT_EQ(refused(mlp(2), labelled, data), "label 3 is not in 0..2");
-  labelled.labels = {0, 1, 2, 0};
+  labelled.labels.ignored = 3;
   EXPECT_EQ(refused(mlp(2), labelled, data), "accepted");
+  labelled.labels.values = {0, 1, 2, -1};
+  EXPECT_EQ(refused(mlp(2), labelled, data), "label -1 is not in 0..2") << "not the ignored one";
+  labelled.labels.output = "logit";
+  EXPECT_EQ(refused(mlp(2), labelled, data), "the network has no output 'logit'");
   EXPECT_THAT(refused(build_network("mlp:7-3", 2, {7}, 3), lanes({"float32"}), data),
               HasSubstr("input 'input' has shape [2, 7], but a sample has shape [6]"));
   EXPECT_THAT(refused(mlp(2), lanes({}), data), HasSubstr("there are no lanes"));
