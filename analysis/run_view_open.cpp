@@ -20,6 +20,7 @@
 #include "analysis/shared_file.h"
 #include "analysis/sqlite.h"
 #include "core/data/stored_array.h"
+#include "core/data/tensor_file.h"
 #include "core/error.h"
 
 namespace halfscope {
@@ -541,6 +542,7 @@ void check_is_file(const fs::path& file) {
     throw Error(fmt::format("cannot read '{}': {}", file.string(), error.message()),
                 "check the permissions of its folder");
   }
+  refuse_torch_file(file);
   const uintmax_t size = fs::file_size(file, error);
   if (!error && size > 0 && size < sqlite::kSmallestPage) {
     throw usage_error(fmt::format("'{}' is not a run file", file.string()),

@@ -74,7 +74,9 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string(kVersion), "Print the version");
   app.require_subcommand(0, 1);
   app.footer(
-      "Start with:  halfscope train && halfscope report run.hscope --html report.html\n"
+      "Start with:  halfscope train --model lenet-hot --steps 60 --batch 32\n"
+      "             halfscope diagnose run.hscope\n"
+      "In PyTorch:  hs.watch(model, optimizer) records it (see python/README.md)\n"
       "More about a command or topic:  halfscope help NAME");
   Invocation call{.line = command_line(argc, argv), .action = {}};
   add_commands(app, call);

@@ -58,6 +58,25 @@ TYPED_TEST(KernelTest, DoesNotOverflow) {
                      [&] { return multiply(this->a_, this->b_, this->shape_); });
 }
 
+/// Another kernel: squares in fp32, stored in fp16.
+std::vector<halfscope::half> squares(const std::vector<halfscope::half>& x) {
+  std::vector<halfscope::half> y;
+  for (const halfscope::half each : x) y.push_back(halfscope::half(Sum(each) * Sum(each)));
+  return y;
+}
+
+const std::vector<halfscope::half> x{halfscope::half(0.5), halfscope::half(3),
+                                     halfscope::half(250)};
+
+TEST(Squares, AreWithinOneUlp) {
+  const std::vector<double> exact{0.25, 9, 62500};
+  EXPECT_THAT(squares(x), UlpNear(exact, 1, fp16));
+}
+
+TEST(Squares, DoNotOverflow) {
+  EXPECT_NO_OVERFLOW(fp16, [] { return squares(x); });
+}
+
 TEST(Kernel, IsNearTheReference) {
   const std::vector<halfscope::half> a(8, halfscope::half(0.1)), b(8, halfscope::half(3));
   const std::vector<double> reference{8 * 0.0999755859375 * 3};  // 0.1 in fp16 is 0.09997...

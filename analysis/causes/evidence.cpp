@@ -13,6 +13,7 @@
 #include "analysis/rules/loss_scale_window.h"
 #include "analysis/rules/lost_energy.h"
 #include "analysis/rules/text.h"
+#include "analysis/skipped_steps.h"
 #include "core/numeric/statistics/rates.h"
 #include "core/policy/policy.h"
 
@@ -23,6 +24,8 @@ namespace {
 constexpr double kLeastShare = 0.001;
 /// An operator that rounds once has an error of at most half an ulp in every element.
 constexpr double kRoundings = 4.0;
+/// Least share of a tensor that becomes 0 where sums and differences cancel, and behind them.
+constexpr double kCancelledShare = 0.01, kZeroedShare = 0.1;
 
 double unit_of(const FloatFormat& format) { return std::ldexp(1.0, -format.mantissa_bits - 1); }
 
@@ -425,18 +428,39 @@ int cancelled_site(const LaneFacts& lane, int node) {
     const int owner = lane.node_of(site.order);
     if (!is_result(site) || site.phase != Phase::forward || owner == node) continue;
     if (!below[static_cast<size_t>(owner)] || !lane.reference_site(site.order)) continue;
-    int64_t flushed = 0, more = 0;  // in steps that differ by rounding alone
+    int64_t n = 0, flushed = 0, more = 0;  // in steps that differ by rounding alone
     for (const RecordedStep& step : lane.recorded()) {
       if (!lane.has_equal_weights(step.step + step.step_count - 1)) continue;
       const std::optional<TensorStats> own = lane.stats(site.order, step.step);
       const std::optional<TensorCounts> theirs = lane.reference_counts(site.order, step.step);
       if (!own || !theirs) continue;
+      n += own->n;
       flushed += own->underflow;
       more += own->zero - theirs->zero - theirs->underflow;
     }
-    if (flushed == 0 && more > 0) return site.order;
+    // Single values become 0 by chance, as where a ReLU's operand changes its sign.
+    const bool cancels = site.op == "Sub" || site.op == "Add";
+    const double least = (cancels ? kCancelledShare : kZeroedShare) * static_cast<double>(n);
+    if (flushed == 0 && more > 0 && static_cast<double>(more) >= least) {
+      return site.order;
+    }
   }
   return -1;
+}
+
+/// Returns how many values of a gradient overflow, without the steps that a loss scale skips on its
+/// way to a scale that works.
+int64_t overflow_beyond_scaling(const LaneFacts& lane, int site) {
+  const std::span<const StepRow> rows = lane.steps();
+  if (!lane.scales_dynamically() || !skips_are_normal(skipped_steps(rows), rows)) {
+    return total_of(lane, site).overflow;
+  }
+  int64_t overflow = 0;
+  for (const RecordedStep& step : lane.recorded()) {
+    const std::optional<TensorStats> stats = lane.stats(site, step.step);
+    if (!step.skipped && stats) overflow += stats->overflow;
+  }
+  return overflow;
 }
 
 std::vector<Suspect> backward_suspects(const LaneFacts& lane) {
@@ -452,13 +476,14 @@ std::vector<Suspect> backward_suspects(const LaneFacts& lane) {
     // Values that become 0 have the same error; that they are 0 says more.
     const bool flushes = share > kFlushedShare && (!rounds || share >= 0.5 * std::min(local, 1.0));
     Suspect suspect{.node = lane.node_of(site.order), .site = site.order};
-    if (stats.overflow > 0 && stats.n > stats.non_finite()) {
+    const int64_t overflow = overflow_beyond_scaling(lane, site.order);
+    if (overflow > 0 && stats.n > stats.non_finite()) {
       suspect.mechanism = Mechanism::gradient_overflow;
       suspect.weight = 1.0;
       suspect.text =
           fmt::format("{} overflows {}: {} of its values are larger than {}", site.name(),
                       format_name(site.format),
-                      percent(static_cast<double>(stats.overflow) / static_cast<double>(stats.n)),
+                      percent(static_cast<double>(overflow) / static_cast<double>(stats.n)),
                       short_number(site.format.max_finite()));
     } else if (flushes) {
       suspect.mechanism = Mechanism::gradient_flush;

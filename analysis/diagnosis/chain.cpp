@@ -70,7 +70,7 @@ Hop hop_at(const LaneFacts& lane, int site) {
     hop.text = fmt::format("{} infinite", share(own.pos_inf + own.neg_inf));
   } else if (own.underflow > 0 && own.underflow * 100 >= own.n) {
     hop.text = fmt::format("{} become 0", share(own.underflow));
-  } else if (hop.error) {
+  } else if (hop.error && *hop.error > 0.0) {
     hop.text = "error " + difference_by(*hop.error);
   }
   return hop;

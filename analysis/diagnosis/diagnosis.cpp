@@ -175,10 +175,19 @@ class Diagnoser {
     const auto heavier = [](const Cause& a, const Cause& b) { return a.weight < b.weight; };
     const auto heaviest =
         std::max_element(proof_->causes.begin(), proof_->causes.end(), heavier)->weight;
+    // If values overflow in the forward pass, neither rounding nor gradients explain a loss that is
+    // NaN or infinite.
+    const bool explained =
+        std::any_of(proof_->causes.begin(), proof_->causes.end(), [](const Cause& cause) {
+          return cause.weight >= 1.0 && cause.mechanism != Mechanism::gradient_overflow;
+        });
+    if (!explained && ends_not_finite() && values_overflow()) return false;
     // Values that become NaN or infinite explain more than values that are rounded.
     std::vector<Cause> causes = proof_->causes;
-    std::stable_partition(causes.begin(), causes.end(),
-                          [](const Cause& cause) { return cause.weight >= 1.0; });
+    const bool broken = ends_not_finite();
+    std::stable_partition(causes.begin(), causes.end(), [broken](const Cause& cause) {
+      return cause.weight >= 1.0 && !(broken && cause.mechanism == Mechanism::gradient_overflow);
+    });
     std::vector<Mechanism> said;
     for (const Cause& cause : causes) {
       if (cause.weight < 0.5 * heaviest) continue;
@@ -190,6 +199,19 @@ class Diagnoser {
       said.push_back(cause.mechanism);
     }
     return true;
+  }
+
+  /// Returns whether a rule found values that are too large for their format in the forward pass.
+  bool values_overflow() const {
+    const Finding* const finding = finding_of(Mechanism::forward_overflow);
+    if (finding == nullptr) return false;
+    const std::optional<int> site = lane_.run().find_site(lane_.lane(), finding->site);
+    return site && lane_.run().total(lane_.lane(), *site).overflow > 0;
+  }
+
+  bool ends_not_finite() const {
+    return std::any_of(harm_.items.begin(), harm_.items.end(),
+                       [](const HarmItem& item) { return std::isinf(item.error); });
   }
 
   /// Returns the worst finding of the lane with this mechanism.
@@ -412,8 +434,8 @@ class Diagnoser {
           "Nothing was tried: make the change in your script, and record it again.");
     } else {
       result_.reasons.emplace_back(
-          "Nothing was tried yet. Run `halfscope diagnose RUN --verify` to find and prove the "
-          "smallest fix.");
+          "Nothing was tried yet. `halfscope diagnose` with --verify finds and proves the smallest "
+          "fix.");
     }
     if (known) result_.reasons.push_back("The run shows the cause: " + result_.cause);
     if (!known) result_.reasons.emplace_back("No recorded tensor shows which layer causes it.");

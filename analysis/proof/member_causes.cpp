@@ -23,6 +23,19 @@ bool belongs(const LaneFacts& lane, int node, const std::string& member) {
   });
 }
 
+/// Returns the overflow of an operator that reads the node's result. With a wider operand it
+/// computes in the wider format, too.
+std::optional<Suspect> overflowing_reader(const LaneFacts& lane, const Change& member) {
+  for (size_t node = 0; node < lane.nodes().size(); ++node) {
+    if (!belongs(lane, static_cast<int>(node), member.path)) continue;
+    for (const int reader : lane.nodes()[node].readers) {
+      std::optional<Suspect> found = examine(lane, reader);
+      if (found && found->mechanism == Mechanism::forward_overflow) return found;
+    }
+  }
+  return std::nullopt;
+}
+
 /// Returns the cause of an error that only later operators amplify.
 Cause passed_on(const LaneFacts& lane, const Change& member) {
   Cause cause{.layer = member.path, .mechanism = Mechanism::early_rounding, .weight = 0.4};
@@ -51,7 +64,16 @@ Cause passed_on(const LaneFacts& lane, const Change& member) {
   }
   if (harm.items.empty()) return cause;
   const std::optional<ErrorSource> growth = grows_error(lane, harm);
-  if (!growth || lane.site(growth->site).path == member.path) {
+  const auto leads_there = [&](int site) {
+    for (size_t node = 0; node < lane.nodes().size(); ++node) {
+      if (!belongs(lane, static_cast<int>(node), member.path)) continue;
+      if (lane.downstream(static_cast<int>(node))[static_cast<size_t>(lane.node_of(site))]) {
+        return true;
+      }
+    }
+    return false;
+  };
+  if (!growth || lane.site(growth->site).path == member.path || !leads_there(growth->site)) {
     cause.text += ", and the next steps need the bits that are lost";
     return cause;
   }
@@ -90,9 +112,11 @@ Cause cause_in(const RunView& run, const Change& member) {
       break;
     }
   }
+  if (!worst) worst = overflowing_reader(lane, member);
   if (!worst) return passed_on(lane, member);
   const std::string& found_at = lane.nodes()[static_cast<size_t>(worst->node)].path;
-  return {.layer = member.nodes.empty() ? member.path : found_at,
+  const bool own = is_of_member(worst->node);
+  return {.layer = own && member.nodes.empty() ? member.path : found_at,
           .site = lane.site(worst->site).name(),
           .mechanism = worst->mechanism,
           .weight = worst->weight,

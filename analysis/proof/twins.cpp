@@ -147,7 +147,7 @@ std::optional<Twins> train_twins(const TwinRequest& request, const Dataset& data
   const std::map<std::string, int> bits = noise_bits(config, data, request.plan);
   const Plan plan = reference_of(request.plan);
   config.lanes = {{.plan = plan, .scaler = {}, .backend = request.backend, .own_name = "float32"}};
-  for (uint64_t seed = 1; seed <= kTwins; ++seed) {
+  for (uint64_t seed = request.first_seed; seed < request.first_seed + kTwins; ++seed) {
     config.lanes.push_back({.plan = plan,
                             .scaler = {},
                             .backend = request.backend,
@@ -174,6 +174,25 @@ std::optional<Twins> train_twins(const TwinRequest& request, const Dataset& data
   }
   twins.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return twins;
+}
+
+void add_twins(Twins& twins, Twins others) {
+  twins.spread = std::max(twins.spread, others.spread);
+  std::vector<Deviation> all = std::move(twins.movements);
+  all.insert(all.end(), others.movements.begin(), others.movements.end());
+  twins.movements = furthest(all);
+  for (std::vector<StepRow>& rows : others.moved) twins.moved.push_back(std::move(rows));
+  twins.seconds += others.seconds;
+}
+
+bool more_twins_may_matter(const RunView& run, int lane) {
+  constexpr double kClearly = 5.0;
+  const Harm harm = harm_of(LaneFacts(run, lane));
+  return !harm.items.empty() &&
+         std::all_of(harm.items.begin(), harm.items.end(), [](const HarmItem& item) {
+           const bool of_end = item.of == HarmItem::Of::training || item.of == HarmItem::Of::weight;
+           return of_end && item.tolerance > 0.0 && item.error < kClearly * item.tolerance;
+         });
 }
 
 bool twins_may_matter(const RunView& run, int lane) {

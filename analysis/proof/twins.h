@@ -33,6 +33,7 @@ struct TwinRequest {
   std::vector<StepRow> recorded_reference = {};
   /// 0: all. A run that ended early is compared with twins of the same length.
   int64_t steps = 0;
+  uint64_t first_seed = 1;  ///< of the moves; each twin has the next one
 };
 
 /// Results of the twins.
@@ -51,6 +52,13 @@ struct Twins {
 /// if float32 does not reproduce the recorded losses.
 std::optional<Twins> train_twins(const TwinRequest& request, const Dataset& data,
                                  const ProofProgress& progress, const std::atomic<bool>& stop);
+
+/// Adds further twins of the same training, with other seeds.
+void add_twins(Twins& twins, Twins others);
+
+/// Returns whether more twins could change a verdict that rests on a few: all that speaks against
+/// the lane is how its training ended, and not by far.
+bool more_twins_may_matter(const RunView& run, int lane);
 
 /// Returns whether twins could change the verdict on the lane: only an unproven tolerance speaks
 /// against it, or something could not be checked. False if twins were trained before.

@@ -91,6 +91,7 @@ Answer answer_of(const Report& report) {
     // The run itself has tested another change than the advised one.
     answer.todo =
         fmt::format("Use the plan of {}.", report.lanes[static_cast<size_t>(*report.cure)].name);
+    if (answer.lane < 0) answer.lane = report.focus;
     answer.confidence = confidence_name(Confidence::high);
     answer.basis = "It is healthy in this run.";
     answer.cost.clear();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
@@ -238,9 +239,21 @@ Trouble trouble_of(const Report& report, int lane) {
   return {": " + harm, is_found ? cause_sentence(*found) : ""};
 }
 
+/// Returns all of a plan that is not about layers: storage, state, updates, sums.
+nlohmann::json beside_layers(const LaneReport& lane) {
+  nlohmann::json plan = nlohmann::json::parse(lane.plan_json, nullptr, false);
+  for (const char* key : {"name", "default", "rules"}) {
+    if (plan.is_object()) plan.erase(key);
+  }
+  return plan;
+}
+
 /// Returns "Keeping conv2 in fp32 fixes mixed_float16."; "" where the lanes differ in another way.
 std::string kept_in_fp32(const Report& report, int cure, int sick) {
   constexpr size_t kFewLayers = 3;
+  const LaneReport& well = report.lanes[static_cast<size_t>(cure)];
+  const LaneReport& ill = report.lanes[static_cast<size_t>(sick)];
+  if (beside_layers(well) != beside_layers(ill) || well.loss_scaling != ill.loss_scaling) return "";
   std::vector<std::string> kept;
   for (const LayerReport& layer : report.layers) {
     if (layer.lane != cure) continue;

@@ -420,7 +420,14 @@ void remark_on_absorbed(const LaneFacts& lane, std::vector<Finding>& findings) {
 
 /// Returns the layers to keep in fp32 for a root, without those that would overflow next.
 std::vector<int> layers_of_root(const LaneFacts& lane, int site, const Zeros& zeros) {
-  if (!zeros.found()) return lane.layers_behind(site);
+  if (!zeros.found()) {
+    std::vector<int> layers = lane.layers_behind(site), narrow = layers;
+    // Some readers of an input compute in fp32 already: a loss that reads it as its target.
+    std::erase_if(narrow, [&](int node) {
+      return full_precision(formats_of(lane, lane.nodes()[static_cast<size_t>(node)]).read);
+    });
+    return narrow.empty() ? layers : narrow;
+  }
   std::vector<int> layers = zeros.made_of;
   layers.insert(layers.end(), zeros.way.begin(), zeros.way.end());
   return layers;

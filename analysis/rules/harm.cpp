@@ -74,7 +74,8 @@ void find_harm(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (harm.items.empty()) return;
   Finding finding = finding_of(lane, harm);
   if (!cause_is_known(lane, harm, findings)) {
-    const std::string unknown = "The cause was not found." + where_it_grows(lane, harm);
+    const std::string unknown =
+        "The recording alone does not show the cause." + where_it_grows(lane, harm);
     finding.evidence["unknown_cause"] = unknown;
     finding.text += " " + unknown;
   }

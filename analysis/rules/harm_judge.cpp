@@ -5,11 +5,13 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "analysis/loss_gap.h"
 #include "analysis/proof_file.h"
 #include "analysis/rules/baseline.h"
 #include "analysis/rules/harm.h"
+#include "analysis/rules/optimizer_facts.h"
 #include "analysis/rules/text.h"
 #include "analysis/rules/tolerance.h"
 #include "analysis/skipped_steps.h"
@@ -22,7 +24,11 @@ using Of = Deviation::Of;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Beyond these distances a result is useless.
-constexpr double kSevereGradient = 0.5, kSevereLoss = 0.2, kSevereMovement = 0.5;
+constexpr double kSevereGradient = 0.5, kSevereLoss = 0.2, kSevereMovement = 0.5, kSevereDrop = 0.1;
+/// A gradient that is this many times as large as fp32's is of a variable whose gradient is 0
+/// except for rounding: a bias in front of a normalization, which undoes what the bias does. Its
+/// unit is a tenth of the usual size.
+constexpr double kAboveZero = 10.0, kUsualGradient = 10.0;
 /// If gradients of correct results are this far apart, correct trainings take different paths.
 constexpr double kVagueGradients = 0.2;
 /// If more of the path than this was skipped, its length says little.
@@ -51,7 +57,7 @@ double upper_median_of(std::vector<double> values) {
 
 /// All measurements of one result over the steps.
 struct Series {
-  std::vector<double> errors, spreads;
+  std::vector<double> errors, spreads, ratios;
   int64_t broken = 0, n = 0, first_broken = -1, first = -1, first_error = -1;
 };
 
@@ -150,6 +156,7 @@ class Judge {
       if (series.first_error < 0) series.first_error = each.step;
       series.errors.push_back(each.error);
       series.spreads.push_back(each.spread);
+      series.ratios.push_back(std::isnan(each.ratio) ? 1.0 : each.ratio);
     }
     std::vector<HarmItem> gradients;
     const int64_t untrained = lane_.first_update();
@@ -180,10 +187,14 @@ class Judge {
       const double error = upper_median_of(series.errors);
       const double spread = upper_median_of(series.spreads);
       const bool whole = loss || key.second.empty();
-      const double floor = whole ? floor_ : std::max(kGradientFloor, 2.0 * floor_);
+      const bool of_zero = !whole && upper_median_of(series.ratios) > kAboveZero;
+      const double floor = whole     ? floor_
+                           : of_zero ? kUsualGradient
+                                     : std::max(kGradientFloor, 2.0 * floor_);
       const double tolerance = tolerance_of(floor, spread, loss ? cap_ : kInfinity);
       if (whole && error > doubt_from(floor, spread)) harm_.doubtful = true;
       if (!loss && key.second.empty()) gradient_spread_ = spread;
+      if (error <= tolerance && !loss) right_gradients_.insert(key.second);
       if (error <= tolerance) continue;
       HarmItem item{
           .of = loss ? HarmItem::Of::loss : HarmItem::Of::gradient,
@@ -230,8 +241,7 @@ class Judge {
 
   static bool is_finite(const HarmItem& item) { return std::isfinite(item.error); }
 
-  /// Returns the step of the first loss that is not finite, at the latest `compared`: only some
-  /// steps are compared with float32.
+  /// Returns the step of the first loss that is not finite, at the latest `compared`.
   int64_t lost_from(int64_t compared) const {
     for (const StepRow& row : lane_.steps()) {
       if (row.step < compared && !std::isfinite(row.loss)) return row.step;
@@ -334,6 +344,13 @@ class Judge {
     }
   }
 
+  /// Returns whether a variable's gradients are right wherever they were compared, and its updates
+  /// are computed and stored in full precision. Then it moves otherwise because the others do, or
+  /// because its gradient is only rounding noise: a bias in front of a normalization or a softmax.
+  bool moves_rightly(const std::string& name) const {
+    return right_gradients_.contains(name) && updates_in_full_precision(lane_, name);
+  }
+
   void judge_movements() {
     std::vector<HarmItem> found;
     std::vector<std::string> buffers;
@@ -373,6 +390,8 @@ class Judge {
         continue;
       }
       if (searches || astray || std::isnan(each.error) || std::isnan(each.ratio)) continue;
+      const bool began = each.ratio > 1.0 - kHardlyBegan;
+      if (!whole && !average && began && moves_rightly(each.name)) continue;
       // An average follows its variable: it may differ as much as that does.
       const double variable = average ? error_of(Of::weight, each.name) : std::nan("");
       const bool proven = !std::isnan(each.spread) || !std::isnan(variable);
@@ -484,14 +503,16 @@ class Judge {
     const double samples = static_cast<double>(std::max<int64_t>(run_.info().test_samples, 1));
     const double p = std::clamp(other.accuracy, 0.5 / samples, 1.0 - 0.5 / samples);
     const double chance = kChance * std::sqrt(2.0 * p * (1.0 - p) / samples);
-    const double tolerance = std::max(0.02, chance);
+    // On different paths, correct trainings end further apart.
+    const bool apart = !lane_.inference() && error_of(Of::weight, "") > kApart;
+    const double tolerance = std::max(apart ? kSevereDrop : 0.02, chance);
     const double drop = other.accuracy - own.accuracy;
     if (drop <= tolerance) return;
     add({.of = HarmItem::Of::accuracy,
          .step = own.step,
          .error = drop,
          .tolerance = tolerance,
-         .severe = drop >= 0.1,
+         .severe = drop >= kSevereDrop,
          .text = fmt::format("its {}{} is {}, but float32's is {}",
                              lane_.inference() ? "" : "test ", quality_name(run_.info()),
                              percent(own.accuracy), percent(other.accuracy))});
@@ -563,6 +584,8 @@ class Judge {
   double noisy_gap_ = 0.0;  ///< of the losses at the end, where the reference's jump about
   double lag_ = 0.0;        ///< the same, where only steps are missing that looked for a loss scale
   double gradient_spread_ = 0.0;  ///< of all gradients, if measured
+  /// Variables whose gradients were compared at equal weights and are right.
+  std::set<std::string> right_gradients_;
   Harm harm_;
 };
 

@@ -79,6 +79,16 @@ LostCounts count_lost(const RunView& run, int lane, int site) {
   return result;
 }
 
+bool updates_in_full_precision(const LaneFacts& lane, const std::string& variable) {
+  bool updates = false;
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.phase != Phase::update || !site.name().starts_with(variable + "_")) continue;
+    if (!full_precision(site.format)) return false;
+    updates = updates || site.role == Role::update;
+  }
+  return updates;
+}
+
 bool is_negligible_gradient(const LaneFacts& lane, const SiteInfo& site) {
   if (lane.reference() < 0) return false;
   if (site.role == Role::weight_grad) return is_negligible_weight(lane, site);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "analysis/rules/lane_facts.h"
 #include "core/lower/optimizer.h"
@@ -25,6 +26,10 @@ struct LostCounts {
   double share() const { return share_of(lost, non_zero); }
 };
 LostCounts count_lost(const RunView& run, int lane, int site);
+
+/// Returns whether the updates and the optimizer's state of a variable, by its name ("fc1.weight"),
+/// are in full precision; false if they are not recorded.
+bool updates_in_full_precision(const LaneFacts& lane, const std::string& variable);
 
 /// Returns whether a gradient cannot matter, as the reference shows. A variable's gradient is zero
 /// there, or the rounding error of a sum that is zero, or fp32 loses the updates made from it. A

@@ -9,6 +9,7 @@
 
 #include "analysis/rules/error_source.h"
 #include "analysis/rules/harm.h"
+#include "analysis/rules/loss_scale_window.h"
 
 namespace halfscope {
 namespace {
@@ -69,7 +70,10 @@ void demote_harmless(const LaneFacts& lane, std::vector<Finding>& findings) {
     if (own != nullptr && own->matters_without_harm) continue;
     const std::optional<int> site = lane.run().find_site(lane.lane(), finding.site);
     const bool of_update = site && lane.site(*site).phase == Phase::update;
-    if (harm.doubtful && !of_update) {
+    // A gradient is a sum of products: what has no energy in an operand has none in it.
+    const bool negligible = site && lane.site(*site).phase == Phase::backward &&
+                            finding.weight > 0.0 && finding.weight < kFlushedEnergy;
+    if (harm.doubtful && !of_update && !negligible) {
       finding.severity = std::min(finding.severity, Severity::warning);
       continue;
     }

@@ -52,7 +52,7 @@ std::string lens_answer(const Spectrum& spectrum, std::span<const SpectrumChart>
                        percent(all.share()), worst.name, percent(worst.lost.share()));
   }
   const std::string name = lens_name(lens);
-  if (worst.layer < 0) return fmt::format("{} would hold every value of this run.", name);
+  if (worst.layer < 0) return fmt::format("{} can represent every value of this run.", name);
   std::string text =
       fmt::format("{} would lose {} of all non-zero values. {} would lose most: {}.", name,
                   percent(all.share()), worst.name, percent(worst.lost.share()));

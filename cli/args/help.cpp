@@ -77,7 +77,10 @@ std::string usage(const CLI::App& app) {
   if (!subcommands_of(app).empty()) return text + " COMMAND [FLAGS]";
   for (const CLI::Option* option : positionals_of(app)) {
     const std::string term = row_of(*option).first;
-    text += option->get_items_expected_min() == 0 ? " [" + term + "]" : " " + term;
+    // A configuration file may name the network instead.
+    const bool needed =
+        option->get_required() || value_name(*option).find("NETWORK") != std::string::npos;
+    text += needed ? " " + term : " [" + term + "]";
   }
   return flags_of(app).size() > 1 ? text + " [FLAGS]" : text;  // more than --help
 }

@@ -82,13 +82,14 @@ void add_recording_flags(CLI::App& app) {
   const std::vector<Shown> shown{
       {kModel, "Network to record (same as NETWORK)"},
       {"--data",
-       "Data set: digits, mnist:DIR, cifar10:DIR, text:FILE[,sequence=N] or "
+       "Data set: digits, shapes, mnist:DIR, cifar10:DIR, text:FILE[,sequence=N] or "
        "FILE.npz[,test=FILE.npz]"},
       {"--input", "Samples to run on: x.npy, x.npz or NAME=x.npy (repeatable)"},
       {"--random-input", "Random samples to run on, drawn from this seed"},
       {"--plan", "Plan to diagnose (see `help plans`)"},
       {"--lanes", "Plans to record, including float32, separated by commas"},
-      {"--loss", "Loss to train an ONNX file with: cross-entropy, mse or an output"},
+      {"--loss",
+       "Loss to train an ONNX file with: cross-entropy, mse, bce, detection or an output"},
       {"--optimizer", "Optimizer (see `help optimizers`)"},
       {"--steps", "Optimizer steps to train"},
       {"--batch", "Samples per batch"},

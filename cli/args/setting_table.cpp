@@ -441,7 +441,7 @@ std::vector<Setting> lane_rows() {
           toggle(&Settings::fast)),
       kernels,
       row("--fp32", kTrain | kRun | kCost | kPlanNetwork | kOfNothing,
-          "Layers to keep in fp32, by path (repeatable)", texts("GLOB", &Settings::fp32)),
+          "Layers to keep in fp32, by whole path (repeatable)", texts("GLOB", &Settings::fp32)),
       row("--fuse", kTrain | kRun | kCost,
           "Round chains of element-wise operators once, at their end, as XLA does",
           toggle(&Settings::fuse)),

@@ -56,8 +56,11 @@ std::string plans_text() {
          "A lane is one run of the network under one plan.\n\n"
          "Presets:\n" +
          table_of(rows) + "\n" +
-         "mixed_* computes losses, softmax and normalizations in fp32, like PyTorch's\n"
-         "autocast. *_stagewise rounds after each primitive operation.\n"
+         "`halfscope plan list` has all, also Keras's mixed policies and TensorFlow's AMP,\n"
+         "which decide by network. Formats have short names (fp16), plans long ones.\n"
+         "mixed_* computes losses, softmax, layer and group norms in fp32; batch norm\n"
+         "follows its input, like in PyTorch's autocast. *_stagewise rounds after each\n"
+         "primitive operation.\n"
          "A plan can also be a JSON file or its text. All keys are optional except\n"
          "\"schema\" and \"name\". Later rules win.\n\n"
          "  {\"schema\": \"halfscope.plan/1\", \"name\": \"mine\",\n"
@@ -72,6 +75,7 @@ std::string plans_text() {
          "  halfscope train --lanes float32,mixed_float16,bfloat16\n"
          "  halfscope train --lanes float32,emulated:mixed_float16\n"
          "  halfscope train --plan mixed_float16 --fp32 'conv2*'\n"
+         "  halfscope train --model resnet20 --plan mixed_float16 --fp32 '*bn*'\n"
          "  halfscope run lenet --data digits --plan float16 --plan mxfp8\n\n"
          "See also: halfscope help formats, halfscope help accumulation\n";
 }

@@ -215,12 +215,16 @@ std::string findings_text(const Report& report, int lane, const TextStyle& style
   return text;
 }
 
-std::string no_advice_text(const std::vector<Finding>& findings, int lane) {
+/// `untried`: a search may still find a fix.
+std::string no_advice_text(const std::vector<Finding>& findings, int lane, bool untried) {
   const auto is_trouble = [lane](const Finding& finding) {
     return finding.lane == lane && finding.severity >= Severity::warning;
   };
   if (std::none_of(findings.begin(), findings.end(), is_trouble)) return "advice: none needed";
   const std::string other = other_advice(findings, lane);
+  if (untried) {
+    return "advice: none yet: the recording does not show the cause. --verify searches for a fix.";
+  }
   return "advice: none that a plan could follow" + (other.empty() ? "" : ". " + other);
 }
 
@@ -259,11 +263,11 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 /// Returns the command to run next, if nothing is written yet.
 std::string next_line(const DiagnoseOptions& options, const RunView& run, const Report& report,
-                      int lane, bool advised, const DiagnosedRun& file) {
+                      int lane, bool advised, bool untried, const DiagnosedRun& file) {
   if (!file.name().empty()) {
     const bool proved = file.is_kept() && stored_proof(run, lane);
-    return advised ? advice_command(run, report, lane, file.name(), proved)
-                   : report_command_line(file.name());
+    return advised || untried ? advice_command(run, report, lane, file.name(), proved)
+                              : report_command_line(file.name());
   }
   if (!advised) return options.line + " --record " + free_name("run", ".hscope");
   const bool proves = !options.verify && can_be_proved(run, lane);
@@ -456,10 +460,16 @@ int diagnose_here(const DiagnoseOptions& options) {
   for (const std::string& line : lines_of(diagnosis_lines(diagnosis))) {
     text += paragraph(line, style, 0, kIndent);
   }
-  const bool is_said = advice && diagnosis.harmed && diagnosis.fix_text == advice->text;
+  // A search may find what the recording does not show.
+  const bool untried = !advice && !options.verify && !proof && diagnosis.harmed &&
+                       other_advice(report.findings, advised).empty() &&
+                       can_be_proved(run, advised);
+  const bool is_said = advice && diagnosis.harmed &&
+                       (diagnosis.fix == advice->edit || diagnosis.fix_text == advice->text);
   if (!is_said) {
-    text += paragraph(advice ? "advice: " + advice->text : no_advice_text(report.findings, advised),
-                      style, 0, kIndent);
+    text += paragraph(
+        advice ? "advice: " + advice->text : no_advice_text(report.findings, advised, untried),
+        style, 0, kIndent);
   }
   if (options.verify) text += paragraph(proof_line(verified), style, 0, kIndent);
   if (!options.record.empty()) text += "run file: " + options.record + "\n";
@@ -471,7 +481,7 @@ int diagnose_here(const DiagnoseOptions& options) {
                                        options.out);
   } else if (options.out.empty() && !refuted) {
     const bool can_write = advice || proof;
-    text += "next: " + next_line(options, run, report, advised, can_write, file) + "\n";
+    text += "next: " + next_line(options, run, report, advised, can_write, untried, file) + "\n";
   }
   write_message(text, plan_printed);
   return finish(file, verified, code);

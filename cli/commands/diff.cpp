@@ -22,6 +22,7 @@ struct DiffOptions {
   std::vector<std::string> files;
   std::string lanes, as;
   size_t limit = 10;
+  double ulps = 0.0;
   bool json = false, quiet = false;
 };
 
@@ -108,8 +109,11 @@ int diff(const DiffOptions& options) {
     throw usage_error("a file of tensors cannot be compared with a run",
                       "give two runs, or two files of tensors");
   }
-  if (!tensors && !options.as.empty()) {
-    throw usage_error("--as is for files of tensors", "leave it out");
+  for (const auto& [flag, given] :
+       {std::pair{"--as", !options.as.empty()}, std::pair{"--ulps", options.ulps > 0.0}}) {
+    if (!tensors && given) {
+      throw usage_error(std::string(flag) + " is for files of tensors", "leave it out");
+    }
   }
   if (!tensors) return diff_runs(options);
   if (!options.lanes.empty()) throw usage_error("--lanes is for runs", "leave it out");
@@ -123,8 +127,8 @@ int diff(const DiffOptions& options) {
       throw usage_error("--as: unknown format '" + options.as + "'", format_hint(options.as));
     }
   }
-  const TensorsDiff result =
-      diff_tensors(read_tensors(options.files[0]), read_tensors(options.files[1]), format);
+  const TensorsDiff result = diff_tensors(read_tensors(options.files[0]),
+                                          read_tensors(options.files[1]), format, options.ulps);
   Json json{{"kind", "tensors"}};
   json.update(tensors_diff_json(result));
   return finish(options, result.same(), tensors_diff_text(result, options.limit), json);
@@ -138,7 +142,7 @@ void add_diff(CLI::App& app, Invocation& call) {
   sub->footer(
       "Example:  halfscope diff old.hscope new.hscope\n"
       "          halfscope diff run.hscope --lanes float32,mixed_float16\n"
-      "          halfscope diff a.npz b.npz --as fp16");
+      "          halfscope diff a.npz b.npz --as fp16 --ulps 2");
   offer(sub->add_option("file", options->files,
                         "Two run files, one run file with --lanes, or two files *.npy, *.npz or "
                         "*.safetensors")
@@ -155,6 +159,11 @@ void add_diff(CLI::App& app, Invocation& call) {
             ->type_name("FORMAT")
             ->group("Comparison"),
         {.words = format_names()});
+  sub->add_option("--ulps", options->ulps,
+                  "Distance at which elements still count as equal, in ulps of --as or fp32 [0]")
+      ->type_name("N")
+      ->check(CLI::Range(0.0, 1e15))
+      ->group("Comparison");
   add_integer(*sub, "--limit", options->limit, 1, 1000000, "Most tensors to list [10]")
       ->group(group::kOutput);
   sub->add_flag("--json", options->json, "Print everything as JSON")->group(group::kOutput);

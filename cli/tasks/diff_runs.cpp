@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -15,6 +16,8 @@
 
 namespace halfscope {
 namespace {
+
+constexpr const char* kLossScale = "loss scale";
 
 /// Two values that are both NaN are equal.
 bool is_equal(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
@@ -164,14 +167,18 @@ std::string share_cells(const DiffPair& pair) {
                                     : percent(*pair.a) + " -> " + percent(*pair.b);
 }
 
-std::string number_cells(const DiffPair& pair) {
-  const auto cell = [](const std::optional<double>& value) -> std::string {
-    if (!value) return "-";
-    return std::isnan(*value) ? "NaN" : table_number(*value);
+/// `text` writes a number. Two numbers that look alike have as many digits as they need.
+std::string number_cells(const DiffPair& pair,
+                         const std::function<std::string(double)>& text = table_number) {
+  const auto cell = [&](const std::optional<double>& value) -> std::string {
+    if (!value) return "none";
+    return std::isnan(*value) ? "NaN" : text(*value);
   };
   const bool same =
       pair.a.has_value() == pair.b.has_value() && (!pair.a || is_equal(*pair.a, *pair.b));
-  return same ? cell(pair.a) : cell(pair.a) + " -> " + cell(pair.b);
+  if (same) return pair.a ? cell(pair.a) : "-";
+  const std::string a = cell(pair.a), b = cell(pair.b);
+  return a == b ? shortest(*pair.a) + " -> " + shortest(*pair.b) : a + " -> " + b;
 }
 
 Json pair_json(const DiffPair& pair) {
@@ -188,9 +195,12 @@ std::string steps_text(const LaneDiff& diff) {
       if (each.last.a) text += fmt::format("{}: the same in all common steps\n", each.name);
       continue;
     }
+    const auto cells = [&](const DiffPair& pair) {
+      return number_cells(pair, each.name == kLossScale ? scale_text : table_number);
+    };
     text += fmt::format("{}: differs from step {} on: {}; most at step {}: {}; last: {}\n",
-                        each.name, each.first_step, number_cells(each.first), each.worst_step,
-                        number_cells(each.worst), number_cells(each.last));
+                        each.name, each.first_step, cells(each.first), each.worst_step,
+                        cells(each.worst), cells(each.last));
   }
   return text;
 }
@@ -245,7 +255,7 @@ LaneDiff diff_lanes(const RunView& a, int lane_a, const RunView& b, int lane_b) 
   diff.skipped_b = skipped(rows_b);
   if (!a.info().inference && !b.info().inference) {
     diff.steps.push_back(diff_steps("loss", rows_a, rows_b, &StepRow::loss));
-    diff.steps.push_back(diff_steps("loss scale", rows_a, rows_b, &StepRow::loss_scale));
+    diff.steps.push_back(diff_steps(kLossScale, rows_a, rows_b, &StepRow::loss_scale));
     diff.steps.push_back(diff_steps("gradient norm", rows_a, rows_b, &StepRow::grad_norm));
   }
   return diff;

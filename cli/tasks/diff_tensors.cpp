@@ -47,7 +47,7 @@ double ulps_between(double a, double b, const FloatFormat& format) {
 }
 
 TensorDiff diff_tensor(const std::string& name, const DoubleTensor& a, const DoubleTensor& b,
-                       const FloatFormat& format, bool rounds) {
+                       const FloatFormat& format, bool rounds, double tolerance) {
   TensorDiff diff{.name = name, .shape_a = a.shape, .shape_b = b.shape};
   if (a.shape != b.shape) return diff;
   diff.n = static_cast<int64_t>(a.data.size());
@@ -67,6 +67,7 @@ TensorDiff diff_tensor(const std::string& name, const DoubleTensor& a, const Dou
     const bool both_nan = std::isnan(element.a) && std::isnan(element.b);
     if (element.a == element.b || both_nan) continue;
     element.ulps = ulps_between(element.a, element.b, format);
+    if (element.ulps <= tolerance) continue;
     if (diff.differing++ == 0) diff.first = diff.worst = element;
     if (element.ulps > diff.worst.ulps) diff.worst = element;
   }
@@ -102,10 +103,11 @@ bool TensorsDiff::same() const noexcept {
 }
 
 TensorsDiff diff_tensors(const NamedDoubleTensors& a, const NamedDoubleTensors& b,
-                         const std::optional<FloatFormat>& format) {
-  TensorsDiff diff{.ulps_of = format.value_or(kFp32), .rounded = format.has_value()};
+                         const std::optional<FloatFormat>& format, double tolerance) {
+  TensorsDiff diff{
+      .ulps_of = format.value_or(kFp32), .tolerance = tolerance, .rounded = format.has_value()};
   const auto compare = [&](const std::string& name, const DoubleTensor& x, const DoubleTensor& y) {
-    diff.tensors.push_back(diff_tensor(name, x, y, diff.ulps_of, diff.rounded));
+    diff.tensors.push_back(diff_tensor(name, x, y, diff.ulps_of, diff.rounded, tolerance));
   };
   if (a.size() == 1 && b.size() == 1) {
     const std::string& name = a.begin()->first;
@@ -145,11 +147,17 @@ std::string tensors_diff_text(const TensorsDiff& diff, size_t limit) {
   }
   const std::string format = format_name(diff.ulps_of);
   const std::string compared = counted(static_cast<int64_t>(diff.tensors.size()), "tensor");
+  const std::string as = diff.rounded ? " as " + format : "";
+  const std::string allowed =
+      diff.tolerance > 0.0
+          ? fmt::format("{} ulp{}", shortest(diff.tolerance), diff.tolerance == 1.0 ? "" : "s")
+          : "";
   if (differing.empty()) {
-    return text + fmt::format("the same in {}{}\n", compared, diff.rounded ? " as " + format : "");
+    return text + fmt::format("the same in {}{}{}\n", compared, as,
+                              allowed.empty() ? "" : ", within " + allowed + " of " + format);
   }
-  text += fmt::format("{} of {} differ{}; ulps of {}\n", differing.size(), compared,
-                      diff.rounded ? " as " + format : "", format);
+  text += fmt::format("{} of {} differ{}{}; ulps of {}\n", differing.size(), compared, as,
+                      allowed.empty() ? "" : " by more than " + allowed, format);
   std::vector<std::vector<std::string>> rows{
       {"tensor", "differ", "of", "most ulps", "error", "first", "worst"}};
   for (size_t i = 0; i < std::min(limit, differing.size()); ++i) {
@@ -174,6 +182,7 @@ Json tensors_diff_json(const TensorsDiff& diff) {
   json["same"] = diff.same();
   json["format"] = format_name(diff.ulps_of);
   json["rounded"] = diff.rounded;
+  json["tolerance"] = json_number(diff.tolerance);
   json["only"] = Json::array({diff.only_a, diff.only_b});
   json["tensors"] = Json::array();
   for (const TensorDiff& each : diff.tensors) {

@@ -38,6 +38,7 @@ struct TensorDiff {
 
 struct TensorsDiff {
   FloatFormat ulps_of{};              ///< format that distances are counted in
+  double tolerance = 0.0;             ///< ulps by which equal elements may differ
   bool rounded = false;               ///< both sides were rounded to it before they were compared
   std::vector<TensorDiff> tensors{};  ///< in both files, by name
   std::vector<std::string> only_a{}, only_b{};  ///< names
@@ -47,8 +48,9 @@ struct TensorsDiff {
 /// Compares tensors of the same name; files of one tensor each are compared whatever the names.
 /// With a format, both sides are rounded to it (to nearest even) and compared there. Without one,
 /// values must be equal; distances are counted in fp32. Two NaNs are equal, and so are +0 and -0.
+/// Elements that are at most `tolerance` ulps apart count as equal.
 TensorsDiff diff_tensors(const NamedDoubleTensors& a, const NamedDoubleTensors& b,
-                         const std::optional<FloatFormat>& format);
+                         const std::optional<FloatFormat>& format, double tolerance = 0.0);
 
 /// Returns the comparison as text, with at most `limit` tensors.
 std::string tensors_diff_text(const TensorsDiff& diff, size_t limit);

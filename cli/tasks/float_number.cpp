@@ -2,6 +2,7 @@
 // One number or expression, in one format or in all of them.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -14,11 +15,11 @@
 #include "core/lab/expression.h"
 #include "core/lab/number_text.h"
 #include "core/lab/rounding_place.h"
-#include "core/near_miss.h"
 #include "core/numeric/formats/codes.h"
 #include "core/numeric/formats/rng.h"
 #include "core/numeric/formats/round.h"
 #include "core/numeric/statistics/ulp.h"
+#include "core/policy/policy.h"
 
 namespace halfscope::lab {
 namespace {
@@ -168,6 +169,18 @@ Rows stored_facts(float value, const FloatFormat& format) {
   return rows;
 }
 
+/// Says which format other programs mean by this name.
+std::string other_meaning(const std::string& name) {
+  for (const NamedFormat& each : named_formats()) {
+    if (std::find(each.elsewhere.begin(), each.elsewhere.end(), name) == each.elsewhere.end()) {
+      continue;
+    }
+    return fmt::format("\nOther programs mean {} by {}: its largest number is {}.\n", each.name,
+                       name, fmt::format("{:g}", each.format.max_finite()));
+  }
+  return "";
+}
+
 void show_typed(const FloatFormat& format, const std::string& text, const TypedNumber& number,
                 const FloatChoice& choice) {
   const std::string name = format_name(format);
@@ -199,7 +212,7 @@ void show_typed(const FloatFormat& format, const std::string& text, const TypedN
     out +=
         "\n" + paragraph(explain_rounding(*number.typed, value, format, words), choice.style, 0, 0);
   }
-  write_out(out);
+  write_out(out + other_meaning(name));
 }
 
 std::string exact_of(const Expression& expression) {
@@ -283,11 +296,13 @@ void show_evaluated(const FloatFormat& format, const std::string& text,
 
 FloatFormat read_format(const std::string& text) {
   if (const std::optional<FloatFormat> format = parse_format(text)) return *format;
-  std::vector<std::string> names = format_names();
-  throw usage_error(fmt::format("'{}' is not a format: {}", text, format_problem(text)),
-                    did_you_mean(text, names,
-                                 "use a name such as fp16, bf16 or e4m3fn, or eXmY with X exponent "
-                                 "bits and Y mantissa bits"));
+  const std::string problem = format_problem(text);
+  const bool named = problem.starts_with("\"" + text + "\"");
+  throw usage_error(named ? problem : fmt::format("'{}' is not a format: {}", text, problem),
+                    named
+                        ? format_hint(text)
+                        : "write eXmY with X exponent bits and Y mantissa bits, or a name such as "
+                          "fp16, bf16 or e4m3fn");
 }
 
 void show_number(const FloatFormat& format, const std::string& words, const FloatChoice& choice) {

@@ -299,7 +299,7 @@ int inspect_tensors(const std::vector<std::string>& paths, const InspectOptions&
     if (top < worst_first.size()) {
       worst_first.erase(worst_first.begin() + static_cast<std::ptrdiff_t>(top), worst_first.end());
     }
-    write_json(Json{{"schema", "halfscope.tensors/1"},
+    write_json(Json{{"schema", "halfscope.tensor-losses/1"},
                     {"version", HALFSCOPE_VERSION},
                     {"files", found.files.size()},
                     {"tensors", worst_first},

@@ -19,8 +19,8 @@ std::string tensors_text(size_t count) {
 }
 
 std::string share_text(int64_t part, int64_t whole) {
-  const double share = 100.0 * share_of(part, whole);
-  return share < 0.01 ? "less than 0.01%" : fmt::format("{:.2g}%", share);
+  const double share = share_of(part, whole);
+  return share < 1e-4 ? "less than 0.01%" : percent(share);
 }
 
 /// Returns the tensor for which `share` is largest; null if it is 0 for all.
@@ -173,9 +173,12 @@ std::vector<std::string> tensor_verdict(const std::vector<TensorLosses>& worst_f
   }
   if (worst_first.empty()) return {"No tensors found: the files are empty."};
   if (!bad.empty()) {
-    lines.push_back(fmt::format("{} {} NaN or infinity: {} has {} NaN and {} infinite values.",
-                                tensors_text(bad.size()), bad.size() == 1 ? "contains" : "contain",
-                                bad[0]->shown(several_files), bad[0]->nan, bad[0]->infinite));
+    std::vector<std::string> counts;
+    if (bad[0]->nan > 0) counts.push_back(fmt::format("{} NaN", bad[0]->nan));
+    if (bad[0]->infinite > 0) counts.push_back(counted(bad[0]->infinite, "infinite value"));
+    lines.push_back(fmt::format("{} {} NaN or infinity: {} has {}.", tensors_text(bad.size()),
+                                bad.size() == 1 ? "contains" : "contain",
+                                bad[0]->shown(several_files), name_list(counts)));
   }
   if (empty > 0) {
     lines.push_back(fmt::format("{} {} empty.", tensors_text(empty), empty == 1 ? "is" : "are"));

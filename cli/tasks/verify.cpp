@@ -104,6 +104,9 @@ std::vector<StepRow> steps_of(const RunView& run, int lane) {
   return {run.steps(lane).begin(), run.steps(lane).end()};
 }
 
+/// Where two twins leave a lane just outside their tolerance, more are trained, up to this number.
+constexpr uint64_t kMostTwins = 6;
+
 /// A run that did not reach its end is compared with twins as long as it.
 int64_t steps_done(const RunView& run, int lane, const TrainConfig& config) {
   const std::span<const StepRow> rows = run.steps(lane);
@@ -112,7 +115,7 @@ int64_t steps_done(const RunView& run, int lane, const TrainConfig& config) {
 }
 
 std::optional<Twins> twins_beside(const RunView& run, int lane, const TrainingAgain& again,
-                                  bool quiet) {
+                                  uint64_t first_seed, bool quiet) {
   const LaneInfo& info = run.lane(lane);
   const std::string backend = run.lane(reference_lane(run, lane)).backend;
   // Trainings in double are compared with fp32 on the lane's own backend.
@@ -121,6 +124,7 @@ std::optional<Twins> twins_beside(const RunView& run, int lane, const TrainingAg
   request.backend = &backend_for(reference_of(request.plan), is_double ? info.backend : backend);
   request.recorded_reference = steps_of(run, repeated_reference(run, lane, backend));
   request.steps = steps_done(run, lane, again.config);
+  request.first_seed = first_seed;
   ProofLine line("twins", run.info(), again.config.steps, quiet);
   return train_twins(request, again.data, std::ref(line), catch_stop_signals());
 }
@@ -131,15 +135,22 @@ void check_lanes(const std::string& file, const RunView& run, const std::vector<
   store_deviations(file, {});  // whether it can be written shows before the work
   const TrainingAgain again(run.info());
   for (const int lane : lanes) {
-    std::optional<Twins> twins = twins_beside(run, lane, again, quiet);
-    if (!twins) throw Error("stopped before their end");
-    std::vector<std::pair<int, Deviation>> rows;
-    for (Deviation& row : rows_beside(*twins, run.steps(lane), run.steps(reference_lane(run, lane)),
-                                      run.deviations(lane))) {
-      rows.emplace_back(lane, std::move(row));
+    std::optional<Twins> twins;
+    for (uint64_t seed = 1; seed <= kMostTwins; seed += kTwins) {
+      std::optional<Twins> more = twins_beside(run, lane, again, seed, quiet);
+      if (!more) throw Error("stopped before their end");
+      if (twins) add_twins(*twins, std::move(*more));
+      if (!twins) twins = std::move(more);
+      check.trainings += kTwins;
+      std::vector<std::pair<int, Deviation>> rows;
+      for (Deviation& row :
+           rows_beside(*twins, run.steps(lane), run.steps(reference_lane(run, lane)),
+                       run.deviations(lane))) {
+        rows.emplace_back(lane, std::move(row));
+      }
+      store_deviations(file, rows);
+      if (!more_twins_may_matter(RunView::open(file), lane)) break;
     }
-    store_deviations(file, rows);
-    check.trainings += kTwins;
     check.seconds += twins->seconds;
     check.twins.emplace(lane, std::move(*twins));
   }
@@ -313,6 +324,14 @@ Verified verify_advice(const std::string& file, const RunView& run, const Recomm
 
 std::optional<Recommendation> advice_to_try(const RunView& run,
                                             const std::vector<Finding>& findings, int lane) {
+  // No plan corrects a setting of the training.
+  const bool is_setting =
+      std::any_of(findings.begin(), findings.end(), [lane](const Finding& finding) {
+        const Rule* rule = rule_of(finding);
+        return finding.lane == lane && finding.severity >= Severity::error && rule != nullptr &&
+               rule->mechanism == Mechanism::configuration && finding.action.edit.empty();
+      });
+  if (is_setting) return std::nullopt;
   if (std::optional<Recommendation> advice = recommend(run, findings, lane)) return advice;
   if (harm_of(LaneFacts(run, lane)).items.empty()) return std::nullopt;
   return Recommendation{.lane = lane, .plan_json = run.lane(lane).plan_json};
@@ -338,7 +357,7 @@ void serve_proofs(MpiJob& job) {
 
 std::string proof_line(const Verified& verified) {
   if (verified.undecided) return "proof: not tried, because this advice leaves you a choice";
-  if (!verified.advice) return "proof: there is no advice to prove";
+  if (!verified.advice) return "proof: there is no change of the plan to prove";
   return "proof: " + (verified.proof ? verified.proof->text : "stopped before its end");
 }
 

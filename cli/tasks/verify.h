@@ -49,7 +49,8 @@ struct Verified {
 Verified verify_advice(const std::string& file, const RunView& run, const Recommendation& advice,
                        TwinCheck check, bool quiet, const TrialBudget& budget = {});
 
-/// The advice on a lane, an empty edit where nothing is advised although the lane is harmed.
+/// The advice on a lane, an empty edit where nothing is advised although the lane is harmed;
+/// nothing if the cause is a setting that no plan changes.
 std::optional<Recommendation> advice_to_try(const RunView& run,
                                             const std::vector<Finding>& findings, int lane);
 

@@ -28,7 +28,9 @@ Colour colour_of(Verdict::State state) {
 std::string of_lane(const Report& report, int lane) {
   const auto judged = std::count_if(report.lanes.begin(), report.lanes.end(),
                                     [](const LaneReport& each) { return !each.reference; });
-  return judged > 1 ? fmt::format(" ({})", report.lanes[static_cast<size_t>(lane)].name) : "";
+  return judged > 1 && lane >= 0
+             ? fmt::format(" ({})", report.lanes[static_cast<size_t>(lane)].name)
+             : "";
 }
 
 /// Returns the command that trains again with statistics; "" if this run has some, or does not say

@@ -289,6 +289,11 @@ LossScalerConfig parse_loss_scale(std::string_view text) {
   }
   std::vector<std::string> kinds{"dynamic", "static", "none"};
   kinds.insert(kinds.end(), framework_scalers().begin(), framework_scalers().end());
+  const std::string_view number = kind.starts_with("static=") ? kind.substr(7) : kind;
+  if (!rest && read_loss_scale("static:" + std::string(number))) {
+    throw usage_error("unknown loss scale '" + std::string(text) + "'",
+                      "did you mean static:" + std::string(number) + "?");
+  }
   const std::string near = closest(kind, kinds);
   const std::string forms = "use dynamic, dynamic:INIT, static:X, none, or a framework's scaler: " +
                             comma_list(framework_scalers());

@@ -27,15 +27,33 @@ std::optional<TensorFileKind> tensor_file_kind(const std::filesystem::path& file
   return std::nullopt;
 }
 
+bool is_torch_name(const std::filesystem::path& file) {
+  constexpr std::string_view kEndings[] = {".pt", ".pth", ".ckpt", ".bin"};
+  const std::string ending = file.extension().string();
+  return std::find(std::begin(kEndings), std::end(kEndings), ending) != std::end(kEndings);
+}
+
+void refuse_torch_file(const std::filesystem::path& file) {
+  if (!is_torch_name(file)) return;
+  const std::string name = file.string(), stem = file.stem().string();
+  throw usage_error("'" + name + "' is a PyTorch file, which HalfScope does not read",
+                    "in Python: safetensors.torch.save_file(torch.load('" + name +
+                        "', weights_only=True), '" + stem +
+                        ".safetensors'); of a whole checkpoint, save its state dict");
+}
+
 NamedTensors read_tensors(const std::filesystem::path& file) {
+  refuse_torch_file(file);
   return is_safetensors(file) ? read_safetensors(file) : read_npz(file);
 }
 
 NamedDoubleTensors read_tensors_double(const std::filesystem::path& file) {
+  refuse_torch_file(file);
   return is_safetensors(file) ? read_safetensors_double(file) : read_npz_double(file);
 }
 
 TensorFile::TensorFile(const std::filesystem::path& file) : file_(file) {
+  refuse_torch_file(file);
   const std::string name = file.string();
   const TensorFileKind kind = tensor_file_kind(file).value_or(TensorFileKind::npy);
   FileSource source(file_);

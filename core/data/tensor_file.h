@@ -24,6 +24,11 @@ enum class TensorFileKind : uint8_t { npy, npz, safetensors };
 /// nothing for other files.
 std::optional<TensorFileKind> tensor_file_kind(const std::filesystem::path& file);
 
+/// Returns whether files with this name are usually written by torch.save().
+bool is_torch_name(const std::filesystem::path& file);
+/// Throws Error (usage) for such a name: these files are Python pickles.
+void refuse_torch_file(const std::filesystem::path& file);
+
 /// Reads all arrays of a .npz or .safetensors file as float32.
 NamedTensors read_tensors(const std::filesystem::path& file);
 /// Reads all arrays of a .npz or .safetensors file as float64.

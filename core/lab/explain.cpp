@@ -46,7 +46,17 @@ std::string too_large(const ExactDecimal& exact, const std::string& number, floa
   const std::string why =
       fmt::format("{} is {}{}, the largest {} number", number, than, largest, name);
   if (std::isnan(stored)) return why + ". This format has no infinity, so it becomes NaN.";
-  if (std::isinf(stored)) return why + ", so it overflows to infinity.";
+  if (std::isinf(stored)) {
+    const double most = format.max_finite();
+    const double step = std::ldexp(1.0, std::ilogb(most) - format.mantissa_bits);
+    const double size = std::fabs(exact.approximate());
+    if (!(size < most + step)) return why + ", so it overflows to infinity.";
+    return fmt::format(
+        "{} is at least halfway from {}, the largest {} number, to {}, so it overflows to "
+        "infinity.",
+        number, (exact.negative() ? "-" : "") + largest, name,
+        (exact.negative() ? "-" : "") + shortest_text(most + step));
+  }
   return why + ", where this format saturates.";
 }
 

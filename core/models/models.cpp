@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/data/shapes.h"
+#include "core/data/tensor_file.h"
 #include "core/error.h"
 #include "core/models/builders.h"
 #include "core/near_miss.h"
@@ -102,6 +103,10 @@ const Row& row_of(const std::string& model) {
     const bool named =
         colon == name.npos ? model == name : model.starts_with(name.substr(0, colon + 1));
     if (named) return row;
+  }
+  if (is_torch_name(model)) {
+    throw usage_error("'" + model + "' is a PyTorch file, which HalfScope does not read",
+                      "export the network to ONNX; docs/onnx.md shows how");
   }
   throw usage_error("unknown model '" + model + "'",
                     did_you_mean(model, model_names(), "models: " + comma_list(model_names())));

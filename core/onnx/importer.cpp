@@ -85,7 +85,8 @@ OnnxImport Importer::run() {
   model_ = simplified(std::move(model_));
   give_weights();
   const auto type_of = [&](const Node& node) { return format_of_node(node); };
-  result.model = recognise_composites(std::move(model_), type_of);
+  const bool own_squares = file_.producer_name() == "pytorch";
+  result.model = recognise_composites(std::move(model_), type_of, own_squares);
   mark_steps(result.model, type_of);
   model_ = {};
   result.notes = std::move(notes_);

@@ -25,8 +25,11 @@ bool is_close(double a, double b) {
   return false;
 }
 
-Surroundings::Surroundings(const Model& model, TypeOf type_of)
-    : graph_(model.graph), initial_(model.initial), type_of_(std::move(type_of)) {
+Surroundings::Surroundings(const Model& model, TypeOf type_of, bool own_squares)
+    : graph_(model.graph),
+      initial_(model.initial),
+      type_of_(std::move(type_of)),
+      own_squares_(own_squares) {
   for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
     for (ValueId input : graph_.node(id).inputs) {
       if (input != kNone) readers_[input].push_back(id);

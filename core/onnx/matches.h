@@ -45,7 +45,8 @@ struct Product {
 class Surroundings {
  public:
   using TypeOf = std::function<FloatFormat(const Node&)>;
-  Surroundings(const Model& model, TypeOf type_of);
+  /// `own_squares`: see recognise_composites().
+  Surroundings(const Model& model, TypeOf type_of, bool own_squares = false);
 
   const Graph& graph() const { return graph_; }
   const Shape& shape(ValueId value) const { return graph_.value(value).shape; }
@@ -63,6 +64,8 @@ class Surroundings {
   std::optional<double> scalar(ValueId value) const;
   /// Returns the other operand of a node with two operands, if one is this constant.
   std::optional<ValueId> beside(const Node& node, double constant) const;
+  /// Returns whether a normalization with Mul(x, x) is one that the network computes itself.
+  bool has_own_squares() const { return own_squares_; }
   /// Returns whether a value is a constant, or a variable by its initial value, that only repeats
   /// that number.
   bool repeats(ValueId value, float number) const;
@@ -84,6 +87,7 @@ class Surroundings {
   const Graph& graph_;
   const NamedTensors& initial_;
   TypeOf type_of_;
+  bool own_squares_;
   std::map<ValueId, std::vector<NodeId>> readers_;
   std::set<ValueId> kept_;
   std::set<ValueId> computed_;

@@ -216,8 +216,9 @@ class Rewriting {
 
 }  // namespace
 
-Model recognise_composites(Model model, const std::function<FloatFormat(const Node&)>& type_of) {
-  const Surroundings surroundings(model, type_of);
+Model recognise_composites(Model model, const std::function<FloatFormat(const Node&)>& type_of,
+                           bool own_squares) {
+  const Surroundings surroundings(model, type_of, own_squares);
   Matches matches;
   std::set<NodeId> taken;
   // Visit later nodes first, so that a normalization's own Mul is not matched as something smaller.

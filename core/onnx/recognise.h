@@ -15,7 +15,12 @@ namespace halfscope::onnx_files {
 /// that only such a group reads are no longer variables, and scale and bias of channels get the
 /// shape [channels]. Each composite keeps the primitives that it replaces (Node::written), with
 /// their paths as aliases. `type_of` returns the format in which the file computes a node.
-Model recognise_composites(Model model, const std::function<FloatFormat(const Node&)>& type_of);
+/// `own_squares`: PyTorch wrote the file. It writes the squares of its own normalizations as
+/// Pow(x, 2), and of a variance as a product of differences of its own. So a normalization with
+/// Mul(x, x) is one that the network computes itself, in which autocast rounds every step: it stays
+/// as it is.
+Model recognise_composites(Model model, const std::function<FloatFormat(const Node&)>& type_of,
+                           bool own_squares);
 
 /// Marks the steps of PyTorch operators that the file has as primitives: standard deviations,
 /// variances and LogSigmoid. They stay separate nodes, which fused plans do not round. Also notes

@@ -89,6 +89,7 @@ struct RootMeanSquare {
   int64_t axis = 0;
   double epsilon = 0.0;
   std::set<NodeId> nodes;
+  bool is_product = false;  ///< the square is Mul(x, x)
 };
 std::optional<RootMeanSquare> mean_square(const Surroundings& in, ValueId value) {
   const Node* sum = in.made_by(value, "Add");
@@ -99,7 +100,8 @@ std::optional<RootMeanSquare> mean_square(const Surroundings& in, ValueId value)
     const auto x = epsilon && mean ? squared(in, mean->of) : std::nullopt;
     if (!x) continue;
     mean->nodes.insert({in.producer(value), in.producer(mean->of)});
-    return RootMeanSquare{*x, mean->axis, *epsilon, std::move(mean->nodes)};
+    const bool is_product = in.made_by(mean->of, "Mul") != nullptr;
+    return RootMeanSquare{*x, mean->axis, *epsilon, std::move(mean->nodes), is_product};
   }
   return std::nullopt;
 }
@@ -186,6 +188,8 @@ std::optional<Match> match_normalization(const Surroundings& in, NodeId id) {
     auto spread =
         node.op == "Div" ? root_mean_square(in, node.inputs[1]) : inverse_root(in, node.inputs[i]);
     if (!spread || !is_same(in, spread->x, x)) continue;
+    // A variance of PyTorch's subtracts the mean once more.
+    if (spread->is_product && spread->x == x && in.has_own_squares()) continue;
     Match match{"RMSNormalization", {x}, {}, std::move(spread->nodes), id};
     match.nodes.insert(id);
     auto own = centred(in, x), squares = centred(in, spread->x);

@@ -38,6 +38,34 @@ std::string accumulation_hint(const std::string& text) {
   return did_you_mean(kind, kinds, "use one of " + comma_list(kinds));
 }
 
+std::string plan_hint(const std::string& text) {
+  // Formats and other words that people use for a way to train.
+  static const std::map<std::string, std::string> kWords{
+      {"fp16", "fp16 is a format: use mixed_float16 for autocast, or float16 for model.half()"},
+      {"bf16",
+       "bf16 is a format: use mixed_bfloat16 for autocast, or bfloat16 for model.bfloat16()"},
+      {"fp32", "did you mean float32?"},
+      {"fp64", "did you mean float64?"},
+      {"fp8", "use fp8_current, fp8_delayed, fp8_block or mxfp8"},
+      {"int8", "halfscope quantize makes a plan for int8"},
+      {"amp", "did you mean mixed_float16?"},
+      {"autocast", "did you mean mixed_float16?"},
+      {"mixed", "use mixed_float16 or mixed_bfloat16"}};
+  static const std::map<std::string, std::string> kSame{
+      {"half", "fp16"},   {"f16", "fp16"},   {"bfloat", "bf16"}, {"bf", "bf16"},
+      {"f32", "fp32"},    {"float", "fp32"}, {"single", "fp32"}, {"f64", "fp64"},
+      {"double", "fp64"}, {"float8", "fp8"}, {"e4m3", "fp8"},    {"e4m3fn", "fp8"}};
+  const auto same = kSame.find(text);
+  const auto word = kWords.find(same != kSame.end() ? same->second : text);
+  if (word != kWords.end()) return word->second;
+  if (text.size() == 2 && text[0] == 'O' && text[1] >= '0' && text[1] <= '3') {
+    return "did you mean apex-" + text + "?";
+  }
+  std::vector<std::string> known;
+  for (const PresetInfo& preset : presets()) known.push_back(preset.name);
+  return did_you_mean(text, known, "list them with: halfscope plan list");
+}
+
 std::string scale_hint(const std::string& text) {
   const std::string kind = text.substr(0, text.find(':'));
   static const std::map<std::string, std::string> kOptions{
@@ -67,6 +95,9 @@ std::string format_hint(const std::string& text) {
     }
   }
   // Text of the form eXmY, or with options, is not a misspelling of a named format.
+  if (text == "fp8" || text == "float8") {
+    return "use e4m3fn, for activations and weights, or e5m2, for gradients";
+  }
   if (text.starts_with("e") || text.find(':') != std::string::npos) return format_problem(text);
   const std::string usage = "formats: " + comma_list(names) +
                             ", eXmY with X from 1 to 8 and Y from 0 to 23, each with :sat or :ftz";

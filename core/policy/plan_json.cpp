@@ -512,8 +512,6 @@ std::string plan_to_json(const Plan& plan) {
 
 Plan load_plan(const std::string& name_or_file) {
   if (std::optional<Plan> preset = preset_plan(name_or_file)) return *preset;
-  std::vector<std::string> known;
-  for (const PresetInfo& preset : presets()) known.push_back(preset.name);
   std::error_code ignored;
   if (std::filesystem::is_directory(name_or_file, ignored)) {
     throw usage_error("'" + name_or_file + "' is a folder, not a plan",
@@ -526,7 +524,7 @@ Plan load_plan(const std::string& name_or_file) {
     }
     check_apex_options(name_or_file);
     throw usage_error("no plan named '" + name_or_file + "', and no file with this name",
-                      did_you_mean(name_or_file, known, "list them with: halfscope plan list"));
+                      plan_hint(name_or_file));
   }
   std::ostringstream content;
   content << file.rdbuf();

@@ -63,7 +63,8 @@ std::optional<PlanEdit> edit_from_json(std::string_view text);
 /// split.
 std::vector<std::string> split_lanes(std::string_view list);
 
-/// Return a hint for a text that is not a valid format, scale or accumulation.
+/// Return a hint for a text that is not a valid plan, format, scale or accumulation.
+std::string plan_hint(const std::string& text);
 std::string format_hint(const std::string& text);
 std::string scale_hint(const std::string& text);
 std::string accumulation_hint(const std::string& text);

@@ -36,7 +36,7 @@ TEST(CliCost, RefusesMistakes) {
        {{"cost", "lenet", "--device", "v10"}, 2, "unknown device 'v10'", "v100"},
        {{"cost", "lenet", "--device", "v100,"}, 2, "unknown device ''", "devices: "},
        {{"cost", "lenet", "--lanes", "float64"}, 2, "runs in double precision", "32 or fewer"},
-       {{"cost", "lenet", "--plan", "half"}, 2, "no plan named 'half'", "plan list"},
+       {{"cost", "lenet", "--plan", "half"}, 2, "no plan named 'half'", "model.half()"},
        {{"cost", "lenet", "--batch", "0"}, 2, "--batch 0: out of range"},
        {{"cost", "lenet", "--shape", "1x28x"}, 2, "--shape"},
        {{"cost", "lenet", "--shape", "1x8x8"}, 2, "at least 16x16"},

@@ -180,6 +180,15 @@ TEST(CliDiff, TensorsByUlps) {
   EXPECT_EQ(text.code, 1);
   EXPECT_THAT(text.out, HasSubstr("[1,0]: 4 -> 4.01171875"));
 
+  const auto differing = [&](const char* ulps) {
+    const DiffJson json = json_of(bench, {"a.npz", "b.npz", "--as", "fp16", "--ulps", ulps});
+    EXPECT_EQ(json["tolerance"], std::stod(ulps));
+    return tensor(json, "x")["differing"].get<int>();
+  };
+  EXPECT_EQ(differing("1"), 1);
+  EXPECT_EQ(differing("2.5"), 1);
+  EXPECT_EQ(differing("3"), 0);
+
   // By way of fp32, this number would round to a tie, and then down to 1.
   write_npz_double(bench / "tie.npz", {{"x", {{1}, {1.0 + step / 2 + std::ldexp(1.0, -40)}}}});
   write_npz_double(bench / "one.npz", {{"x", {{1}, {1.0}}}});
@@ -204,6 +213,7 @@ TEST(CliDiff, BadInputIsOneLineAndAHint) {
   refused({"run.hscope", "--lanes", "float32,mixed_float61"}, "did you mean mixed_float16?");
   refused({"run.hscope", "--lanes", "float32,"}, "write for example --lanes float32,mixed_float16");
   refused({"run.hscope", "run.hscope", "--as", "fp16"}, "leave it out");
+  refused({"run.hscope", "run.hscope", "--ulps", "1"}, "leave it out");
   refused({"a.npy"}, "add another file");
   EXPECT_EQ(bench.run({"diff", "a.npy", "a.npy", "--as", "fp61"}).code, 2);
   EXPECT_EQ(bench.run({"diff", "a.npy", "none.npy"}).code, 3);

@@ -38,6 +38,8 @@ TEST(CliFloat, NumbersAndCodes) {
               AllOf(HasSubstr("0 01011 1001100110"), HasSubstr("0.0999755859375"),
                     HasSubstr("(-0.4 ulp)"), HasSubstr("0x2e66"), HasSubstr("40% of the way")));
   EXPECT_THAT(page({"e4m3fn", "0x7e"}), HasSubstr("  value            448\n"));
+  EXPECT_THAT(page({"e4m3", "1"}),
+              HasSubstr("Other programs mean e4m3fn by e4m3: its largest number is 448."));
   EXPECT_THAT(page({"fp16", "-0.1"}), HasSubstr("-0.0999755859375"));
   EXPECT_THAT(page({"fp16", "-inf"}), HasSubstr("-infinity"));
   const json number = data({"fp16", "0.1"});
@@ -162,7 +164,7 @@ TEST(CliFloat, MistakesSayWhatToDo) {
   const Bench bench;
   const std::vector<std::tuple<Words, const char*, const char*>> mistakes{
       {{}, "needs a format", "float fp16 0.1"},
-      {{"fp17", "1"}, "'fp17' is not a format", "fp16"},
+      {{"fp17", "1"}, "\"fp17\" is neither a named format", "fp16"},
       {{"fq16"}, "'fq16' is neither a format nor a number", "fp16"},
       {{"0.1.2"}, "'0.1.2' is neither a format nor a number", "float fp16 0.1"},
       {{"fp16", "abc"}, "'abc' is neither", "0x2e66"},

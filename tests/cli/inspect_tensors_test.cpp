@@ -52,7 +52,7 @@ TEST(CliInspectTensors, TheVerdictSaysWhichFormatIsBetter) {
   const Outcome outcome = bench.run({"inspect", "w.npz", "--format", "fp16,bf16"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("\nfp16 loses values in 1 of 1 tensor"));
-  EXPECT_THAT(outcome.out, HasSubstr("w overflows: 33% of its values are larger than 65504."));
+  EXPECT_THAT(outcome.out, HasSubstr("w overflows: 33.3% of its values are larger than 65504."));
   EXPECT_THAT(outcome.out, HasSubstr("\nbf16 is the better answer"));
 }
 

@@ -103,11 +103,24 @@ TEST(CliVerify, WithoutAdviceThereIsNothingToProve) {
   words.erase(std::find(words.begin(), words.end(), "--quiet"));
   const Outcome outcome = bench.run(words);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("proof: there is no advice to prove\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("proof: there is no change of the plan to prove\n"));
   const Outcome later = bench.run({"diagnose", "run.hscope", "--verify", "--out", "plan.json"});
   EXPECT_EQ(later.code, 0) << later.err;
-  EXPECT_THAT(later.out, HasSubstr("proof: there is no advice to prove\n"));
+  EXPECT_THAT(later.out, HasSubstr("proof: there is no change of the plan to prove\n"));
   EXPECT_FALSE(std::filesystem::exists(bench / "plan.json"));
+}
+
+// No plan corrects the order of clipping and unscaling.
+TEST(CliVerify, ASettingIsNotTriedAsAPlan) {
+  const Bench bench;
+  const Outcome outcome = bench.run(test::small_training(
+      {"--lanes", "float32,mixed_float16", "--clip-norm", "0.1", "--clip-before-unscale"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Outcome verified = bench.run({"diagnose", "run.hscope", "--verify"});
+  EXPECT_THAT(verified.out, HasSubstr("clipped before they are unscaled"));
+  EXPECT_THAT(verified.out, HasSubstr("scaler.unscale_(optimizer)"));
+  EXPECT_THAT(verified.out, HasSubstr("proof: there is no change of the plan to prove\n"));
+  EXPECT_THAT(verified.out, Not(HasSubstr("did not help")));
 }
 
 TEST(CliVerify, RecommendWritesThePlanOfTheProof) {

@@ -87,7 +87,7 @@ TEST_F(SpectrumScreen, EveryFormatSaysWhatTheRunWouldLose) {
   EXPECT_EQ(view().window, "e4m3fn/tensor");
   user_.frame(2);
   EXPECT_EQ(user_.text("windows/e4m3fn"), "0 lost");
-  EXPECT_THAT(user_.text("windows/answer"), HasSubstr("would hold every value"));
+  EXPECT_THAT(user_.text("windows/answer"), HasSubstr("can represent every value"));
 }
 
 TEST_F(SpectrumScreen, AnyFormatCanBeTyped) {

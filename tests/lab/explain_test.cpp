@@ -27,6 +27,12 @@ std::string explained(const std::string& number, const FloatFormat& format) {
 TEST(Explain, SaysWhyAValueIsStoredAsItIs) {
   EXPECT_EQ(explained("65536", kFp16),
             "65536 is above 65504, the largest fp16 number, so it overflows to infinity.");
+  EXPECT_EQ(explained("65520", kFp16),
+            "65520 is at least halfway from 65504, the largest fp16 number, to 65536, so it "
+            "overflows to infinity.");
+  EXPECT_THAT(explained("-65530", kFp16),
+              HasSubstr("from -65504, the largest fp16 number, to -65536"));
+  EXPECT_THAT(explained("65519", kFp16), testing::Not(HasSubstr("overflows")));
   EXPECT_THAT(explained("-70000", kFp16), HasSubstr("-70000 is below -65504"));
   EXPECT_THAT(explained("500", kE4m3fn), HasSubstr("no infinity, so it becomes NaN"));
   EXPECT_THAT(explained("7", kE2m1), HasSubstr("saturates"));

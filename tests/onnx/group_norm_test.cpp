@@ -203,6 +203,7 @@ struct Written {
   bool twice = false;     ///< the difference from the mean is computed twice (var_mean)
   bool flat = false;      ///< the variance comes without the last dimension, which a Reshape adds
   bool plus_one = false;  ///< the scale is 1 + weight
+  bool product = false;   ///< the square is a product
 };
 
 FileBuilder primitives_of(const Written& form) {
@@ -222,7 +223,8 @@ FileBuilder primitives_of(const Written& form) {
       square_of = "centred_again";
     }
   }
-  file.node("Pow", {square_of, "two"}, {"squares"}, "square");
+  if (form.product) file.node("Mul", {square_of, square_of}, {"squares"}, "square");
+  if (!form.product) file.node("Pow", {square_of, "two"}, {"squares"}, "square");
   ::onnx::NodeProto& var = file.node("ReduceMean", {"squares", "last"}, {"var"}, "var");
   if (form.flat) {
     test::set_int(var, "keepdims", 0);
@@ -243,6 +245,37 @@ FileBuilder primitives_of(const Written& form) {
   file.node(form.mean ? "Add" : "Identity", {"scaled"}, {"y"}, "last");
   if (form.mean) file.graph().mutable_node(file.graph().node_size() - 1)->add_input("bias");
   return file;
+}
+
+// PyTorch's own normalizations have powers, and its variance subtracts the mean once more.
+TEST(OnnxNormalizations, AProductInAFileOfPyTorchIsTheNetworksOwn) {
+  const auto is_found = [](Written form, bool product, const char* producer) {
+    form.product = product;
+    FileBuilder file = primitives_of(form);
+    file.file().set_producer_name(producer);
+    // PyTorch writes numbers as nodes; initializers would be parameters.
+    ::onnx::GraphProto& graph = file.graph();
+    for (int i = graph.initializer_size() - 1; i >= 0; --i) {
+      if (graph.initializer(i).dims_size() > 0) continue;
+      ::onnx::NodeProto& node = file.node("Constant", {}, {graph.initializer(i).name()});
+      ::onnx::AttributeProto& value = *node.add_attribute();
+      value.set_name("value");
+      value.set_type(::onnx::AttributeProto::TENSOR);
+      *value.mutable_t() = graph.initializer(i);
+      graph.mutable_initializer()->DeleteSubrange(i, 1);
+      for (int at = graph.node_size() - 1; at > 0; --at)
+        graph.mutable_node()->SwapElements(at, at - 1);
+    }
+    return file.import().model.graph.nodes().size() <= 3;
+  };
+  const Written rms{"rms", false, "reciprocal"}, layer{"layer", true, "sqrt"};
+  const Written var{"x.var(-1)", true, "sqrt", true};
+  for (const Written& form : {rms, layer, var}) {
+    SCOPED_TRACE(form.what);
+    EXPECT_TRUE(is_found(form, false, "pytorch"));
+    EXPECT_TRUE(is_found(form, true, "tf2onnx"));
+    EXPECT_EQ(is_found(form, true, "pytorch"), form.twice);
+  }
 }
 
 TEST(OnnxNormalizations, AreFoundInEveryForm) {

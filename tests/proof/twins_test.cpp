@@ -218,6 +218,32 @@ TEST(Twins, AreTrainedWhereTheyCanMatter) {
   EXPECT_FALSE(twins_may_matter(run_with(1.3, {wrong}), 1)) << "it is broken anyway";
 }
 
+TEST(Twins, MoreAreTrainedJustOutsideTheirSpread) {
+  EXPECT_FALSE(more_twins_may_matter(run_with(1.3, {loss_at_the_end(0.3, 0.2)}), 1)) << "inside";
+  EXPECT_TRUE(more_twins_may_matter(run_with(1.3, {loss_at_the_end(0.3, 0.05)}), 1));
+  EXPECT_FALSE(more_twins_may_matter(run_with(1.3, {loss_at_the_end(0.3, 0.02)}), 1)) << "far out";
+  EXPECT_FALSE(more_twins_may_matter(run_with(std::nan(""), {}), 1));
+  Twins twins{.reference = {},
+              .spread = 0.1,
+              .movements = {movement(0.2, 1.1)},
+              .steps = 4,
+              .seconds = 1.0};
+  twins.moved.resize(2);
+  Twins others{.reference = {},
+               .spread = 0.3,
+               .movements = {movement(0.1, 0.5)},
+               .steps = 4,
+               .seconds = 2.0};
+  others.moved.resize(2);
+  add_twins(twins, std::move(others));
+  EXPECT_EQ(twins.spread, 0.3);
+  EXPECT_EQ(twins.moved.size(), 4u);
+  EXPECT_EQ(twins.seconds, 3.0);
+  ASSERT_EQ(twins.movements.size(), 1u);
+  EXPECT_EQ(twins.movements[0].error, 0.2) << "the larger one";
+  EXPECT_EQ(twins.movements[0].ratio, 0.5) << "further from 1";
+}
+
 TEST(Twins, MakeALossRightOrWrong) {
   const auto state = [](double own, const std::vector<Deviation>& rows) {
     return std::string(verdict_name(make_report(run_with(own, rows)).verdict.state));

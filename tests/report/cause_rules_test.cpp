@@ -178,13 +178,14 @@ TEST(Cancellation, NeedsADifferenceAndARoundingThatExplainsTheError) {
 }
 
 TEST(UnknownCause, SaysWhereTheErrorGrows) {
-  EXPECT_THAT(findings_of(harmed(), "harm").at(0).text, EndsWith("The cause was not found."));
+  EXPECT_THAT(findings_of(harmed(), "harm").at(0).text,
+              EndsWith("The recording alone does not show the cause."));
   RunView run = harmed();
   add_error(run, 0, 0.01, 0.001, 0.001);
   add_error(run, 1, 0.25, 0.001, 0.001);
-  EXPECT_THAT(
-      findings_of(run, "harm").at(0).text,
-      EndsWith("The cause was not found. The error grows at b.activation, from 1% to 25%."));
+  EXPECT_THAT(findings_of(run, "harm").at(0).text,
+              EndsWith("The recording alone does not show the cause. The error grows at "
+                       "b.activation, from 1% to 25%."));
   EXPECT_TRUE(findings_of(run, "harm").at(0).action.text.empty()) << "that is nothing to do";
 }
 

@@ -66,6 +66,19 @@ TEST(EqualWeights, ShowWhetherAnEarlierRoundingMadeZeros) {
   }
 }
 
+// A ReLU whose operand changes its sign makes single zeros.
+TEST(EqualWeights, FewZerosAreNoCancellation) {
+  RunView run = harm_training({{kReferenceLane, falling_loss}, {kFp16Lane, falling_loss}}, 0);
+  for (const int lane : {0, 1}) {
+    run.add_step(lane, {.step = 0, .loss = 1.0});
+    TensorStats stats{.n = 1000, .max_abs = 1.0f, .sum_sq = 1000.0};
+    run.add_window(lane, 0, {.step = 0, .stats = stats});
+    if (lane == 1) stats.zero = 99;
+    run.add_window(lane, 1, {.step = 0, .stats = stats});
+  }
+  EXPECT_EQ(cancelled_site(LaneFacts(run, 1), 0), -1);
+}
+
 TEST(EqualWeights, GiveTheErrorsOfAChain) {
   const RunView run = drifting(0, true);
   const LaneFacts lane(run, 1);
@@ -96,6 +109,58 @@ TEST(Diagnosis, ValuesThatAreLostComeBeforeRoundings) {
   EXPECT_THAT(found.cause, StartsWith("b overflows fp16: "));
   ASSERT_EQ(found.root.size(), 2u);
   EXPECT_EQ(found.root[0].layer, "b");
+}
+
+// The fix keeps a in fp32, and b follows it: b overflows, and the proof saw only a's rounding.
+TEST(Diagnosis, AnOverflowExplainsALossThatIsNotFinite) {
+  const auto diagnosed = [](double loss, Mechanism seen, double weight) {
+    RunView run = harm_training(
+        {{kReferenceLane, falling_loss}, {kFp16Lane, [loss](int64_t) { return loss; }}});
+    run.add_window(1, 1, {.step = 0, .stats = {.n = 10, .overflow = 1, .max_abs = 9e4f}});
+    Proof proof;
+    proof.holds = true;
+    proof.edit = PlanEdit::in_fp32({"a"});
+    proof.causes = {{.layer = "a", .mechanism = seen, .weight = weight, .text = "a rounds"}};
+    const std::vector<Finding> findings{{.rule = "forward_overflow",
+                                         .lane = 1,
+                                         .severity = Severity::error,
+                                         .site = "b.activation",
+                                         .layer = "b",
+                                         .mechanism = "b overflows fp16"}};
+    return diagnose(run, findings, 1, {}, proof).cause;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(diagnosed(nan, Mechanism::early_rounding, 0.8), "b overflows fp16.");
+  EXPECT_EQ(diagnosed(nan, Mechanism::gradient_overflow, 1.0), "b overflows fp16.");
+  EXPECT_EQ(diagnosed(nan, Mechanism::constant, 1.0), "a rounds.");
+  EXPECT_EQ(diagnosed(9.0, Mechanism::early_rounding, 0.8), "a rounds.") << "the loss is finite";
+}
+
+// The first step of a loss scale that starts too high.
+TEST(BackwardSuspects, AnOverflowThatTheScaleSkipsIsNone) {
+  const auto overflows = [](int64_t step) {
+    RunView run = make_run(healthy_spec());
+    const int site = run.find_site(1, "fc1.activation_grad").value();
+    RunView with(run.info(), RunStatus::complete);
+    for (const int lane : {0, 1}) {
+      for (StepRow row : run.steps(lane)) {
+        row.skipped = lane == 1 && row.step == 0;
+        row.loss_scale = row.step == 0 ? 65536.0 : 32768.0;
+        with.add_step(lane, row);
+      }
+    }
+    for (const int64_t each : {int64_t{0}, int64_t{1}}) {
+      TensorStats stats{.n = 512, .max_abs = 1.0f};
+      stats.overflow = each == step ? 5 : 0;
+      with.add_window(1, site, {.step = each, .stats = stats});
+    }
+    const std::vector<Suspect> suspects = backward_suspects(LaneFacts(with, 1));
+    return std::any_of(suspects.begin(), suspects.end(), [&](const Suspect& each) {
+      return each.site == site && each.mechanism == Mechanism::gradient_overflow;
+    });
+  };
+  EXPECT_FALSE(overflows(0));
+  EXPECT_TRUE(overflows(1));
 }
 
 // Gradients that become 0 differ from their exact values by 100%.

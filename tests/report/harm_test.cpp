@@ -195,6 +195,59 @@ TEST(Harm, GradientsMayBeOffByMore) {
   EXPECT_THAT(batch_items(coarse, Of::gradient, "a.weight", {1.1}, 0.0), SizeIs(1));
 }
 
+// A bias in front of a normalization in bf16, in multiples of a tenth of the usual gradient.
+TEST(Harm, AGradientThatIsZeroInFp32MayBeNoise) {
+  const auto items = [](double error, double ratio) {
+    RunView run = trained_beside_float32(kBf16Lane);
+    for (const int64_t step : {0, 50, 99}) {
+      run.add_deviation(1, {.step = step,
+                            .of = Of::gradient,
+                            .name = "a.bias",
+                            .n = 12,
+                            .error = error,
+                            .ratio = ratio,
+                            .spread = 2e-5});
+    }
+    return harm_in(run).items;
+  };
+  EXPECT_THAT(items(0.139, 9000.0), IsEmpty());
+  EXPECT_THAT(items(0.139, 1.1), SizeIs(1)) << "of a gradient that is not zero";
+  EXPECT_THAT(items(0.139, 9.0), SizeIs(1));
+  EXPECT_THAT(items(9.9, 9000.0), IsEmpty());
+  EXPECT_THAT(items(10.1, 9000.0), SizeIs(1)) << "as large as other gradients";
+}
+
+// A bias whose gradient is zero except for rounding moves by Adam's full steps, wherever.
+TEST(Harm, AVariableWithRightGradientsAndFp32UpdatesMayMoveAnywhere) {
+  const auto items = [](const FloatFormat& update, double gradient_error, double ratio) {
+    RunInfo info = trained_beside_float32(kFp16Lane).info();
+    SiteInfo& site = info.lanes[1].sites.emplace_back();
+    site.order = static_cast<int>(info.lanes[1].sites.size()) - 1;
+    site.path = "a";
+    site.tensor = "bias_update";
+    site.role = Role::update;
+    site.phase = Phase::update;
+    site.format = update;
+    RunView run(std::move(info), RunStatus::complete);
+    for (int64_t step = 0; step < 100; ++step) {
+      for (const int lane : {0, 1}) run.add_step(lane, {.step = step, .loss = falling_loss(step)});
+    }
+    add_batches(run, Of::gradient, "a.bias", {gradient_error}, 0.0);
+    run.add_deviation(1, {.step = 100,
+                          .of = Of::weight,
+                          .name = "a.bias",
+                          .n = 8,
+                          .error = 5.2,
+                          .ratio = ratio,
+                          .spread = 0.1});
+    return harm_in(run).items;
+  };
+  EXPECT_THAT(items(kFp32, 0.01, 6.1), IsEmpty());
+  EXPECT_THAT(items(kFp16, 0.01, 6.1), SizeIs(1)) << "rounded updates";
+  EXPECT_THAT(items(kFp32, 0.4, 6.1), SizeIs(2)) << "the gradient and the movement";
+  EXPECT_THAT(items(kFp32, 0.01, 0.1), SizeIs(1)) << "it hardly moved";
+}
+
 TEST(Harm, OneBatchAmongThreeIsNotEnough) {
   for (const Of of : {Of::loss, Of::gradient}) {
     EXPECT_THAT(batch_items(kFp16Lane, of, "", {0.3, 0.001, 0.002}, 0.0), IsEmpty());

@@ -166,7 +166,8 @@ TEST(HarmVerdict, SaysWhatIsWrongAndThatTheCauseIsNotKnown) {
   const Report report = make_report(run);
   EXPECT_THAT(report.verdict.headline, StartsWith("fp16 fails: its loss on the same batch"));
   EXPECT_THAT(report.verdict.more,
-              AllOf(StartsWith("The cause was not found. "), HasSubstr("b.activation")));
+              AllOf(StartsWith("The recording alone does not show the cause. "),
+                    HasSubstr("b.activation")));
   EXPECT_THAT(report.verdict.headline, Not(HasSubstr("because")));
   EXPECT_EQ(report.verdict.text, report.verdict.headline + " " + report.verdict.more);
 }
@@ -178,7 +179,7 @@ TEST(HarmVerdict, NamesTheCauseThatARuleFound) {
   EXPECT_EQ(report.verdict.state, State::broken);
   EXPECT_THAT(report.verdict.headline, StartsWith("mixed_float16 fails because conv2 "));
   EXPECT_THAT(report.verdict.more, StartsWith("Its loss on the same batch"));
-  EXPECT_THAT(report.verdict.more, Not(HasSubstr("The cause was not found")));
+  EXPECT_THAT(report.verdict.more, Not(HasSubstr("The recording alone does not show the cause")));
 }
 
 /// bf16 is not wider than fp16 nor the other way round: neither fixes the other.
@@ -221,6 +222,26 @@ TEST(HarmVerdict, AHealthyLaneWithWiderFormatsIsTheCure) {
   EXPECT_EQ(report.cure, 2);
   EXPECT_EQ(report.verdict.headline, "Keeping a in fp32 fixes fp16.");
   EXPECT_EQ(report.lanes[1].state, State::broken);
+}
+
+// The layers of two lanes differ, and so does where their weights are stored.
+TEST(HarmVerdict, LayersAreNoCureIfMoreDiffers) {
+  const HarmLane wider{.name = "mixed", .read_b = kFp16, .write_b = kFp16, .planned = kFp16};
+  RunInfo info = harm_training({{kReferenceLane, falling_loss},
+                                {kFp16Lane, falling_times(1.001)},
+                                {wider, falling_times(1.001)}})
+                     .info();
+  info.lanes[1].plan_json = R"({"name": "fp16", "variables": {"storage": "fp16"}})";
+  info.lanes[2].plan_json = R"({"name": "mixed", "variables": {"storage": "fp32"}})";
+  RunView run(std::move(info), RunStatus::complete);
+  for (int64_t step = 0; step < 100; ++step) {
+    for (const int lane : {0, 1, 2}) run.add_step(lane, {.step = step, .loss = falling_loss(step)});
+  }
+  run.add_deviation(1, loss_off(0.5));
+  run.add_deviation(2, loss_off(0.001));
+  const Report report = make_report(run);
+  EXPECT_EQ(report.verdict.state, State::cured);
+  EXPECT_EQ(report.verdict.headline, "mixed works where fp16 fails.");
 }
 
 // A lane about which nothing is known does not count as a fix.

@@ -105,7 +105,7 @@ TEST(ReportHtml, TheSpectrumOfNothingFiniteSaysSo) {
 
 TEST(ReportHtml, SaysWhetherOtherFormatsWouldDo) {
   const std::string hot = page_of(make_run(hot_spec()));
-  EXPECT_TRUE(has(hot, "<p class=\"fits\">bf16 would hold every value of this run. "));
+  EXPECT_TRUE(has(hot, "<p class=\"fits\">bf16 can represent every value of this run. "));
   const Report report = make_report(make_run(healthy_spec()));
   const std::string healthy = report_html(report);
   constexpr SpectrumChart kCharts[] = {SpectrumChart::activations, SpectrumChart::gradients};
