@@ -474,7 +474,10 @@ int diagnose_here(const DiagnoseOptions& options) {
   if (options.verify) text += paragraph(proof_line(verified), style, 0, kIndent);
   if (!options.record.empty()) text += "run file: " + options.record + "\n";
   if (written && !plan_printed) {
-    text += fmt::format("plan: {}\nnext: {}\n", options.out, shell_line(next));
+    const auto scale = std::find(next.begin(), next.end(), "--loss-scale");
+    const std::string with =
+        scale == next.end() ? "" : ", to use with --loss-scale " + *std::next(scale);
+    text += fmt::format("plan: {}{}\nnext: {}\n", options.out, with, shell_line(next));
   } else if (!options.out.empty() && !written) {
     text += plan_printed ? "plan: not written, because there is no fix to write\n"
                          : fmt::format("plan: {} not written, because there is no fix to write\n",
