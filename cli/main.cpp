@@ -76,7 +76,7 @@ int run(int argc, char** argv) {
   app.footer(
       "Start with:  halfscope train --model lenet-hot --steps 60 --batch 32\n"
       "             halfscope diagnose run.hscope\n"
-      "In PyTorch:  hs.watch(model, optimizer) records it (see python/README.md)\n"
+      "In PyTorch:  hs.watch(model, optimizer) records a run (see python/README.md)\n"
       "More about a command or topic:  halfscope help NAME");
   Invocation call{.line = command_line(argc, argv), .action = {}};
   add_commands(app, call);

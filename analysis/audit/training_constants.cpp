@@ -54,7 +54,8 @@ double below_one(const FloatFormat& format) {
 bool is_lost(const AuditedConstant& row) { return row.becomes == 0.0 && row.value != 0.0; }
 bool acts_as_one(const AuditedConstant& row) { return row.becomes == 1.0 && row.value != 1.0; }
 
-/// Audits the constants of the weights that share an optimizer: those of a group, or of none.
+/// Audits the constants with which one parameter group is trained, or all weights outside of
+/// groups.
 class TrainingAudit {
  public:
   TrainingAudit(const Plan& plan, const TrainConfig& training, const ParameterGroup* group,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Twins: measure how far apart two correct trainings end. Float32 is trained three times on the
-// same batches: from the run's own weights, and twice with these moved by one ulp of the formats in
-// which the judged lane reads them. Reduced precision may change loss, weights and averages as much
-// as the twins do.
+// Twins: measure how far apart two correct trainings end. Float32 is trained on the same batches
+// from the run's own weights, and beside it at least twice from weights moved by one ulp of the
+// formats in which the judged lane reads them. Reduced precision may change loss, weights and
+// averages as much as the twins do.
 #pragma once
 
 #include <atomic>

@@ -25,9 +25,9 @@ using Of = Deviation::Of;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Beyond these distances a result is useless.
 constexpr double kSevereGradient = 0.5, kSevereLoss = 0.2, kSevereMovement = 0.5, kSevereDrop = 0.1;
-/// A gradient that is this many times as large as fp32's is of a variable whose gradient is 0
-/// except for rounding: a bias in front of a normalization, which undoes what the bias does. Its
-/// unit is a tenth of the usual size.
+/// The gradient of a bias in front of a normalization is 0 except for rounding: the lane's is this
+/// many times as large as fp32's, and fp32's is this many times smaller than the unit of the error,
+/// a tenth of the usual size.
 constexpr double kAboveZero = 10.0, kUsualGradient = 10.0;
 /// If gradients of correct results are this far apart, correct trainings take different paths.
 constexpr double kVagueGradients = 0.2;
@@ -187,7 +187,8 @@ class Judge {
       const double error = upper_median_of(series.errors);
       const double spread = upper_median_of(series.spreads);
       const bool whole = loss || key.second.empty();
-      const bool of_zero = !whole && upper_median_of(series.ratios) > kAboveZero;
+      const double ratio = upper_median_of(series.ratios);
+      const bool of_zero = !whole && ratio > kAboveZero * std::max(1.0, error);
       const double floor = whole     ? floor_
                            : of_zero ? kUsualGradient
                                      : std::max(kGradientFloor, 2.0 * floor_);

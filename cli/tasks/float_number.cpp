@@ -175,8 +175,8 @@ std::string other_meaning(const std::string& name) {
     if (std::find(each.elsewhere.begin(), each.elsewhere.end(), name) == each.elsewhere.end()) {
       continue;
     }
-    return fmt::format("\nOther programs mean {} by {}: its largest number is {}.\n", each.name,
-                       name, fmt::format("{:g}", each.format.max_finite()));
+    return fmt::format("\nOther programs mean {} by {}: its largest number is {:g}.\n", each.name,
+                       name, each.format.max_finite());
   }
   return "";
 }

@@ -65,7 +65,7 @@ void match_labels(Work& work, bool stored) {
       outputs_with_scores(work.network.graph, outputs, work.wanted.batch, labels);
   if (fitting.size() > 1) {
     fmt::print(stderr,
-               "note: accuracies are those of output {}, the first of {} that may have the class "
+               "note: output {} is compared with the labels, the first of {} that may have class "
                "scores; --scores {} takes the next\n",
                outputs[fitting[0]].name, fitting.size(), outputs[fitting[1]].name);
   }

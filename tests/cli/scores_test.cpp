@@ -234,7 +234,7 @@ TEST(CliScores, LabelsAreComparedWithTheOutputThatIsNamed) {
   const Outcome first = bench.run(words);
   EXPECT_EQ(lane_of(first).at("accuracy"), 0.0);
   EXPECT_EQ(Json::parse(first.out).at("scores"), "features");
-  EXPECT_THAT(first.err, HasSubstr("accuracies are those of output features, the first of 3"));
+  EXPECT_THAT(first.err, HasSubstr("output features is compared with the labels, the first of 3"));
   words.insert(words.end(), {"--scores", "y"});
   const Outcome named = bench.run(words);
   EXPECT_EQ(lane_of(named).at("accuracy"), 1.0);

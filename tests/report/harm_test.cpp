@@ -214,6 +214,7 @@ TEST(Harm, AGradientThatIsZeroInFp32MayBeNoise) {
   EXPECT_THAT(items(0.139, 1.1), SizeIs(1)) << "of a gradient that is not zero";
   EXPECT_THAT(items(0.139, 9.0), SizeIs(1));
   EXPECT_THAT(items(9.9, 9000.0), IsEmpty());
+  EXPECT_THAT(items(9.9, 10.9), SizeIs(1)) << "ten times a gradient that is not zero";
   EXPECT_THAT(items(10.1, 9000.0), SizeIs(1)) << "as large as other gradients";
 }
 
