@@ -12,6 +12,7 @@
 #include "analysis/rules/error_source.h"
 #include "analysis/rules/loss_scale_window.h"
 #include "analysis/rules/lost_energy.h"
+#include "analysis/rules/site_words.h"
 #include "analysis/rules/text.h"
 #include "analysis/skipped_steps.h"
 #include "core/numeric/statistics/rates.h"
@@ -144,15 +145,27 @@ std::optional<Suspect> overflow_at(const LaneFacts& lane, int node, int order) {
   const SiteInfo& site = lane.site(order);
   const TensorStats& stats = total_of(lane, order);
   if (stats.overflow == 0 || stats.n == stats.non_finite()) return std::nullopt;
-  const double share = static_cast<double>(stats.overflow) / static_cast<double>(stats.n);
   Suspect suspect{.node = node, .site = order, .mechanism = Mechanism::forward_overflow};
   suspect.weight = site.role == Role::input ? kReads : 1.0;
-  suspect.text = fmt::format("{} overflows {}: {} of {} are larger than {} (the largest is {})",
-                             site.path, format_name(site.format), percent(share),
-                             is_result(site) ? "its outputs" : "the values it reads",
-                             short_number(site.format.max_finite()),
+  suspect.text = fmt::format("{} (the largest is {})", overflow_text(lane, site),
                              short_number(static_cast<double>(stats.max_abs)));
   return suspect;
+}
+
+/// Returns the overflow of data that the node reads, as the reason for an output that is NaN or
+/// infinite.
+std::optional<Suspect> overflow_of_data(const LaneFacts& lane, int node) {
+  for (const int input : lane.nodes()[static_cast<size_t>(node)].inputs) {
+    if (lane.nodes()[static_cast<size_t>(input)].layer >= 0) continue;
+    for (const int order : forward_sites(lane, input)) {
+      if (full_precision(lane.site(order).format) || !lane.site(order).scale.empty()) continue;
+      std::optional<Suspect> found = overflow_at(lane, node, order);
+      if (!found) continue;
+      found->weight = 1.0;
+      return found;
+    }
+  }
+  return std::nullopt;
 }
 
 /// Returns the share of normally distributed values that becomes 0 where the largest of them, some
@@ -297,7 +310,7 @@ std::optional<Suspect> lost_integers(const LaneFacts& lane, int node, int order)
   suspect.weight = 0.95;
   suspect.text =
       fmt::format("{} contains integers up to {}, but {} represents all of them only up to {}",
-                  site.path, short_number(static_cast<double>(stats.max_abs)),
+                  subject_of(site).name, short_number(static_cast<double>(stats.max_abs)),
                   format_name(site.format), short_number(end));
   return suspect;
 }
@@ -342,6 +355,9 @@ std::optional<Suspect> examine(const LaneFacts& lane, int node) {
   }
   // An output that is not finite because an operand was read as 0 or infinity.
   if (error && error->weight >= 1.0 && narrow_operand_lost && worst) return worst;
+  if (error && error->mechanism == Mechanism::forward_overflow) {
+    if (std::optional<Suspect> data = overflow_of_data(lane, node)) return data;
+  }
   // The scales of its operands explain the error of a product.
   if (error && error->mechanism == Mechanism::rounding) {
     if (std::optional<Suspect> scales = lost_by_scales(lane, node)) {

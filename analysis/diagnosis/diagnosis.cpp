@@ -342,6 +342,7 @@ class Diagnoser {
     const std::vector<Suspect> suspects = forward_suspects(lane_);
     if (suspects.empty()) return;
     const Suspect& first = suspects.front();
+    result_.likely = !result_.verified;
     result_.mechanism = first.mechanism;
     result_.cause = with_stop(first.text);
     for (const int node : planned_nodes(lane_, first.node)) {
@@ -437,7 +438,12 @@ class Diagnoser {
           "Nothing was tried yet. `halfscope diagnose` with --verify finds and proves the smallest "
           "fix.");
     }
-    if (known) result_.reasons.push_back("The run shows the cause: " + result_.cause);
+    if (known && !result_.likely) {
+      result_.reasons.push_back("The run shows the cause: " + result_.cause);
+    }
+    if (known && result_.likely) {
+      result_.reasons.emplace_back("The run does not show whether this is the cause.");
+    }
     if (!known) result_.reasons.emplace_back("No recorded tensor shows which layer causes it.");
     if (!result_.alternatives.empty()) {
       result_.reasons.push_back(
@@ -445,8 +451,9 @@ class Diagnoser {
                       counted(static_cast<int64_t>(result_.alternatives.size()), "other change"),
                       result_.alternatives.size() == 1 ? "fixes" : "fix"));
     }
+    const bool shown = known && !result_.likely;
     result_.confidence = result_.verified && known                ? Confidence::high
-                         : result_.verified || (known && !proof_) ? Confidence::medium
+                         : result_.verified || (shown && !proof_) ? Confidence::medium
                                                                   : Confidence::low;
   }
 

@@ -59,6 +59,7 @@ struct Diagnosis {
   Confidence confidence = Confidence::low;
   std::vector<std::string> reasons{};  ///< sentences that justify it
   bool verified = false;               ///< tried: the fix works, and all of it is needed
+  bool likely = false;                 ///< neither a rule nor a trial confirms the cause
   int64_t trials = 0;
 };
 
@@ -69,7 +70,7 @@ Diagnosis diagnose(const RunView& run, std::span<const Finding> findings, int la
 /// Returns the object `diagnosis` of docs/reference/diagnosis.md.
 std::string diagnosis_json(const Diagnosis& diagnosis);
 /// Returns the cause as a sentence: with a capital letter unless it begins with the name of a layer
-/// or of a setting.
+/// or of a setting. Says so if it is only likely.
 std::string cause_sentence(const Diagnosis& diagnosis);
 
 /// Returns "conv2 (/features/2/Conv in the model file) and fc1".

@@ -63,6 +63,7 @@ std::string places_text(const std::vector<Place>& places) {
 
 std::string cause_sentence(const Diagnosis& diagnosis) {
   std::string text = diagnosis.cause;
+  if (diagnosis.likely) return "The likeliest cause: " + text;
   if (text.starts_with(mechanism_text(diagnosis.mechanism))) {
     text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
   }
@@ -137,13 +138,15 @@ std::string diagnosis_json(const Diagnosis& diagnosis) {
   json["confidence"] = confidence_name(diagnosis.confidence);
   json["reasons"] = diagnosis.reasons;
   json["verified"] = diagnosis.verified;
+  json["likely"] = diagnosis.likely;
   json["trials"] = diagnosis.trials;
   return json.dump();
 }
 
 std::string diagnosis_lines(const Diagnosis& diagnosis) {
   if (!diagnosis.harmed) return "";
-  std::string text = "cause: " + (diagnosis.cause.empty() ? "unknown." : diagnosis.cause) + "\n";
+  std::string text = fmt::format("cause{}: {}\n", diagnosis.likely ? ", only likely" : "",
+                                 diagnosis.cause.empty() ? "unknown." : diagnosis.cause);
   if (!diagnosis.root.empty()) text += fmt::format("where: {}\n", places_text(diagnosis.root));
   if (diagnosis.mechanism != Mechanism::unknown) {
     const std::string meaning = mechanism_meaning(diagnosis);

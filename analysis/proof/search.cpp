@@ -20,10 +20,17 @@ namespace {
 constexpr int kRounds = 8;
 /// Suspects with less than this fraction of the first one's weight wait for the next round.
 constexpr double kHeavy = 0.5;
+/// Up to here, each node of a cure is worth further trials.
+constexpr int64_t kFew = 6;
 /// Maximum number of alternatives to test.
 constexpr size_t kAlternatives = 8;
 
 Change in_fp32(const std::string& path) { return {.kind = FixKind::operator_fp32, .path = path}; }
+
+/// Returns whether the layer is the node at `path`, or a step of this expanded composite.
+bool is_in(const LayerInfo& layer, const std::string& path) {
+  return layer.path == path || layer.path.starts_with(path + "/");
+}
 
 PlanEdit edit_of(std::vector<Change> changes) { return {.changes = std::move(changes)}; }
 
@@ -37,9 +44,9 @@ class Searcher {
     std::optional<PlanEdit> cure = find_cure();
     if (cure) {
       cure = merged(smaller(*cure));
-      cure = single(*cure);
+      cure = with_lane_change(single(*cure));
       cure = smaller(cheaper(*cure));
-      cure = as_integers(with_another_scale(prescaled(*cure)));
+      cure = in_order(as_integers(with_another_scale(prescaled(*cure))));
       result_.cure = cure;
       find_alternatives(*cure);
     }
@@ -54,7 +61,11 @@ class Searcher {
     if (lane_first || !request_.trains) {
       if (const std::optional<PlanEdit> found = try_lane(of_lane)) return found;
     }
-    if (!request_.advice.empty() && book_.passes(request_.advice)) return request_.advice;
+    if (!request_.advice.empty()) {
+      if (book_.passes(request_.advice)) return request_.advice;
+      // The advice may cure the forward pass of a lane whose updates are wrong as well.
+      if (const std::optional<PlanEdit> found = try_lane(of_lane, request_.advice)) return found;
+    }
     if (const std::optional<PlanEdit> found = grow(request_.advice)) return found;
     // A cured lane may lag because it is still looking for its loss scale.
     if (request_.loss_scale && !grown_.empty() && !book_.exhausted()) {
@@ -92,15 +103,21 @@ class Searcher {
                        [](const RecordedStep& step) { return !step.bad.empty(); });
   }
 
-  /// Tries each change of the whole lane, then all of them together.
-  std::optional<PlanEdit> try_lane(const std::vector<Change>& changes) {
-    std::vector<PlanEdit> single;
-    for (const Change& change : changes) single.push_back(edit_of({change}));
-    const int found = book_.first_that_passes(single);
-    if (found >= 0) return single[static_cast<size_t>(found)];
-    if (book_.exhausted()) return std::nullopt;
-    if (changes.size() > 1 && book_.passes(edit_of(changes))) return edit_of(changes);
-    return std::nullopt;
+  /// Tries each change of the whole lane, then all of them together, each beside `others`.
+  std::optional<PlanEdit> try_lane(const std::vector<Change>& changes,
+                                   const PlanEdit& others = {}) {
+    std::vector<PlanEdit> edits;
+    for (const Change& change : changes) {
+      edits.push_back(others);
+      edits.back().add(change);
+    }
+    if (changes.size() > 1) {
+      edits.push_back(others);
+      edits.back().add(edit_of(changes));
+    }
+    const int found = book_.first_that_passes(edits);
+    if (found < 0) return std::nullopt;
+    return edits[static_cast<size_t>(found)];
   }
 
   /// Adds the suspects of the lane with `edit`, then those of the lane with these changes, and so
@@ -254,11 +271,40 @@ class Searcher {
     return evidence_ ? cost_of(evidence_->info(), edit) : Cost{};
   }
 
+  static int64_t node_count(const PlanEdit& edit) {
+    return std::count_if(edit.changes.begin(), edit.changes.end(),
+                         [](const Change& change) { return !change.path.empty(); });
+  }
+
+  /// Tries a change of the whole lane instead of all fp32 nodes but those that need it anyway. Most
+  /// often, weights or an optimizer state in a narrow format need it, and nodes in fp32 only hide
+  /// that.
+  PlanEdit with_lane_change(const PlanEdit& cure) {
+    PlanEdit best = cure;
+    const int64_t nodes = node_count(cure);
+    if (!request_.trains || nodes < 2 || nodes > kFew) return best;
+    for (const Change& change : lane_changes(request_)) {
+      if (book_.exhausted()) break;
+      const auto& own = cure.changes;
+      if (change.kind == FixKind::loss_scale ||
+          std::find(own.begin(), own.end(), change) != own.end()) {
+        continue;
+      }
+      PlanEdit both = cure;
+      both.add(change);
+      both = smaller(both, edit_of({change}));
+      const auto size = [this](const PlanEdit& edit) {
+        return std::pair(edit.changes.size(), cost(edit).multiply_share.value_or(0.0));
+      };
+      if (size(both) < size(best)) best = both;
+    }
+    return best;
+  }
+
   /// Tries another static loss scale instead of some or all fp32 nodes if gradients fall outside
   /// their format's range.
   PlanEdit with_another_scale(PlanEdit cure) {
-    const auto is_node = [](const Change& change) { return !change.path.empty(); };
-    const auto nodes = std::count_if(cure.changes.begin(), cure.changes.end(), is_node);
+    const int64_t nodes = node_count(cure);
     if (!request_.trains || nodes == 0 || cure.loss_scale()) return cure;
     for (const double scale : other_scales()) {
       if (book_.exhausted()) return cure;
@@ -303,6 +349,17 @@ class Searcher {
     return scales;
   }
 
+  /// Returns the edit with its nodes in execution order, then the changes of the whole lane.
+  PlanEdit in_order(PlanEdit edit) const {
+    const auto place = [this](const Change& change) {
+      return std::find_if(request_.layers.begin(), request_.layers.end(),
+                          [&](const LayerInfo& layer) { return is_in(layer, change.path); });
+    };
+    std::stable_sort(edit.changes.begin(), edit.changes.end(),
+                     [&](const Change& a, const Change& b) { return place(a) < place(b); });
+    return edit;
+  }
+
   /// Replaces primitives of one composite by the composite, which is a single change for the user.
   PlanEdit merged(const PlanEdit& edit) {
     std::map<std::string, int> parents;
@@ -332,8 +389,7 @@ class Searcher {
   /// Tries one cheap change at a single node. For example, a wide result with narrow operands may
   /// work where a wide operator does not.
   PlanEdit single(const PlanEdit& edit) {
-    constexpr size_t kFew = 6;
-    if (edit.changes.size() < 2 || edit.changes.size() > kFew) return edit;
+    if (edit.changes.size() < 2 || node_count(edit) > kFew) return edit;
     std::vector<PlanEdit> others;
     for (const Change& member : edit.changes) {
       if (member.kind != FixKind::operator_fp32) continue;
@@ -363,11 +419,9 @@ class Searcher {
   std::vector<Change> cheaper_changes(const std::string& path) const {
     std::vector<Change> changes;
     const auto add = [&](FixKind kind) { changes.push_back({.kind = kind, .path = path}); };
-    // The steps of an expanded composite are layers; the last one computes its result.
-    const auto last =
-        std::find_if(request_.layers.rbegin(), request_.layers.rend(), [&](const LayerInfo& each) {
-          return each.path == path || each.path.starts_with(path + "/");
-        });
+    // The last step of a composite computes its result.
+    const auto last = std::find_if(request_.layers.rbegin(), request_.layers.rend(),
+                                   [&](const LayerInfo& each) { return is_in(each, path); });
     if (last == request_.layers.rend()) return changes;
     const LayerInfo* const layer = &*last;
     const NodePlan plan = resolve(request_.original, path, layer->op);

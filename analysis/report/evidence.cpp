@@ -255,9 +255,10 @@ std::string plan_of_proof(const RunView& run, int lane, const Proof& proof) {
   return plan_to_json(plan);
 }
 
-/// Removes from findings that no cause was found, if a search has found it.
+/// Replaces in findings that no cause was found, if a search has found it or one is likely.
 void forget_unknown_cause(const Diagnosis& diagnosis, Report& report) {
-  if (!diagnosis.verified || diagnosis.mechanism == Mechanism::unknown) return;
+  const bool known = diagnosis.verified || (diagnosis.likely && !report.proof);
+  if (!known || diagnosis.mechanism == Mechanism::unknown) return;
   for (Finding& finding : report.findings) {
     const auto unknown = finding.evidence.find("unknown_cause");
     if (finding.lane != diagnosis.lane || unknown == finding.evidence.end()) continue;
@@ -265,7 +266,11 @@ void forget_unknown_cause(const Diagnosis& diagnosis, Report& report) {
     const size_t at = finding.text.find(sentence);
     if (at != std::string::npos)
       finding.text.replace(at, sentence.size(), " " + cause_sentence(diagnosis));
-    finding.evidence.erase(unknown);
+    if (diagnosis.likely) {
+      unknown->second = cause_sentence(diagnosis);
+    } else {
+      finding.evidence.erase(unknown);
+    }
   }
 }
 

@@ -16,6 +16,7 @@
 #include "analysis/rules/lane_facts.h"
 #include "analysis/rules/loss_scale_window.h"
 #include "analysis/rules/rules.h"
+#include "analysis/rules/text.h"
 
 namespace halfscope {
 namespace {

@@ -13,6 +13,7 @@
 #include "analysis/rules/absorbed.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/shown_rate.h"
+#include "analysis/rules/site_words.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope {
@@ -165,31 +166,6 @@ std::vector<int> hidden_behind(const LaneFacts& lane, const std::vector<int>& ke
     formats[i] = {kFp32, kFp32};
   }
   return more;
-}
-
-/// The user's name for a site, and the word for its values: "conv2", "outputs".
-struct Subject {
-  std::string name;
-  const char* values;
-};
-
-Subject subject_of(const SiteInfo& site) {
-  if (site.role == Role::activation) return {site.path, "outputs"};
-  if (site.role != Role::input) return {site.name(), "values"};
-  if (site.path == "input") {
-    return {site.tensor == "input" ? "the input" : "the input " + site.tensor, "values"};
-  }
-  const bool constant = site.tensor.starts_with("constant");
-  return {(constant ? "a constant of " : "an operand of ") + site.path, "values"};
-}
-
-/// Returns "conv2 overflows fp16: 22% of its outputs are larger than 65504".
-std::string overflow_text(const LaneFacts& lane, const SiteInfo& site) {
-  const Subject subject = subject_of(site);
-  return fmt::format("{} overflows {}: {} of its {} are larger than {}", subject.name,
-                     format_name(site.format),
-                     percent(run_rates(lane.run(), lane.lane(), site.order).overflow),
-                     subject.values, short_number(site.format.max_finite()));
 }
 
 int64_t zeros_of(const TensorCounts& counts) { return counts.zero + counts.underflow; }

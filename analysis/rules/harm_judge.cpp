@@ -11,6 +11,7 @@
 #include "analysis/proof_file.h"
 #include "analysis/rules/baseline.h"
 #include "analysis/rules/harm.h"
+#include "analysis/rules/harm_words.h"
 #include "analysis/rules/optimizer_facts.h"
 #include "analysis/rules/text.h"
 #include "analysis/rules/tolerance.h"
@@ -29,6 +30,8 @@ constexpr double kSevereGradient = 0.5, kSevereLoss = 0.2, kSevereMovement = 0.5
 /// many times as large as fp32's, and fp32's is this many times smaller than the unit of the error,
 /// a tenth of the usual size.
 constexpr double kAboveZero = 10.0, kUsualGradient = 10.0;
+/// A gradient this far off before the first update is poor, even if the spread allows it.
+constexpr double kPoorGradient = 0.3;
 /// If gradients of correct results are this far apart, correct trainings take different paths.
 constexpr double kVagueGradients = 0.2;
 /// If more of the path than this was skipped, its length says little.
@@ -87,6 +90,7 @@ class Judge {
       judge_movements();
     }
     judge_evaluations();
+    withdraw_excuse();
     if (proof_clears(run_.proof(lane_.lane()))) believe_proof();
     // Another path is not a useless one.
     const bool parts = !lane_.inference() && harm_.probed && !harm_.in_batches() &&
@@ -196,6 +200,19 @@ class Judge {
       if (whole && error > doubt_from(floor, spread)) harm_.doubtful = true;
       if (!loss && key.second.empty()) gradient_spread_ = spread;
       if (error <= tolerance && !loss) right_gradients_.insert(key.second);
+      if (!loss && key.second.empty() && error <= tolerance && error >= kSevereGradient &&
+          series.first_error <= untrained && series.errors.front() >= kPoorGradient) {
+        excused_ = HarmItem{
+            .of = HarmItem::Of::gradient,
+            .step = series.first,
+            .error = error,
+            .tolerance = floor_,
+            .severe = true,
+            .from_start = true,
+            .text = fmt::format("the gradient of all weights differs from float32's by {} for "
+                                "equal weights",
+                                difference_by(error))};
+      }
       if (error <= tolerance) continue;
       HarmItem item{
           .of = loss ? HarmItem::Of::loss : HarmItem::Of::gradient,
@@ -215,29 +232,6 @@ class Judge {
       }
     }
     if (!gradients.empty()) add(worst_gradient(gradients));
-  }
-
-  /// Returns one item that stands for all gradients.
-  static HarmItem worst_gradient(const std::vector<HarmItem>& gradients) {
-    const auto worst =
-        std::max_element(gradients.begin(), gradients.end(),
-                         [](const HarmItem& a, const HarmItem& b) { return a.error < b.error; });
-    HarmItem item = *worst;
-    const auto others = std::count_if(gradients.begin(), gradients.end(),
-                                      [&](const HarmItem& each) { return !each.name.empty(); }) -
-                        1;
-    const bool several = !item.name.empty() && others > 0;
-    const std::string what = item.name.empty() ? "the gradient of all weights"
-                             : several ? fmt::format("the gradients of {} and {}", item.name,
-                                                     counted(others, "other variable"))
-                                       : "the gradient of " + item.name;
-    const char* const verb = several ? "are" : "is";
-    item.text = std::isinf(item.error)
-                    ? fmt::format("{} {} NaN or infinite, unlike float32's", what, verb)
-                : several ? fmt::format("{} differ from float32's by up to {} ({} is allowed)",
-                                        what, difference_by(item.error), percent(item.tolerance))
-                          : what + " " + difference_text(item.error, item.tolerance);
-    return item;
   }
 
   static bool is_finite(const HarmItem& item) { return std::isfinite(item.error); }
@@ -266,10 +260,6 @@ class Judge {
       if (row.step == step) return row.loss;
     }
     return 0.0;
-  }
-
-  static const char* non_finite_word(double loss) {
-    return std::isnan(loss) ? "NaN" : std::isinf(loss) ? "infinite" : "NaN or infinite";
   }
 
   double error_of(Of of, const std::string& name) const {
@@ -446,12 +436,6 @@ class Judge {
                              several ? "s" : "", name_list(names, 2), several ? "" : "s")});
   }
 
-  static std::string movement_text(const std::string& what, double ratio) {
-    if (ratio == 0.0) return what + " never moved";
-    return fmt::format("{} moved {}{} as far as in float32", what, ratio < 1.0 ? "only " : "",
-                       ratio < 2.0 ? percent(ratio) : short_number(ratio) + " times");
-  }
-
   void add_worst_movement(const std::vector<HarmItem>& found, HarmItem::Of of) {
     const HarmItem* worst = nullptr;
     int64_t single = 0;
@@ -517,6 +501,17 @@ class Judge {
          .text = fmt::format("its {}{} is {}, but float32's is {}",
                              lane_.inference() ? "" : "test ", quality_name(run_.info()),
                              percent(own.accuracy), percent(other.accuracy))});
+  }
+
+  /// Inputs that lose too much to rounding give gradients as wrong as the lane's. Where such
+  /// gradients come to a bad end, that is no excuse for them.
+  void withdraw_excuse() {
+    const bool fails =
+        std::any_of(harm_.items.begin(), harm_.items.end(), [](const HarmItem& item) {
+          return item.severe &&
+                 (item.of == HarmItem::Of::training || item.of == HarmItem::Of::accuracy);
+        });
+    if (fails && excused_ && harm_.probed && !harm_.in_batches()) add(*excused_);
   }
 
   bool nothing_narrowed() const {
@@ -587,6 +582,8 @@ class Judge {
   double gradient_spread_ = 0.0;  ///< of all gradients, if measured
   /// Variables whose gradients were compared at equal weights and are right.
   std::set<std::string> right_gradients_;
+  /// The gradient of all weights, useless from the start, if the spread allows that.
+  std::optional<HarmItem> excused_;
   Harm harm_;
 };
 

@@ -223,7 +223,8 @@ std::string no_advice_text(const std::vector<Finding>& findings, int lane, bool 
   if (std::none_of(findings.begin(), findings.end(), is_trouble)) return "advice: none needed";
   const std::string other = other_advice(findings, lane);
   if (untried) {
-    return "advice: none yet: the recording does not show the cause. --verify searches for a fix.";
+    return "advice: none yet, because the recording does not show the cause for certain. --verify "
+           "searches for a fix.";
   }
   return "advice: none that a plan could follow" + (other.empty() ? "" : ". " + other);
 }

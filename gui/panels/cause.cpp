@@ -132,7 +132,7 @@ void draw_cause(const Frame& frame, const Report& report) {
   soft_text(frame, "cause/title", "Cause");
   ImGui::SameLine();
   ui::text_wrapped("cause/text", diagnosis.cause.empty() ? "No recorded tensor shows the cause."
-                                                         : plain_text(diagnosis.cause));
+                                                         : plain_text(cause_sentence(diagnosis)));
   ui::tip(fmt::format("Mechanism: {}.\nWhere: {}.", mechanism_text(diagnosis.mechanism),
                       places_text(diagnosis.root))
               .c_str());

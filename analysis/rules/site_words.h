@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// Names of recorded tensors in sentences, the same in rules and in proofs.
+#pragma once
+
+#include <string>
+
+#include "analysis/rules/lane_facts.h"
+
+namespace halfscope {
+
+/// The user's name for a site, and the word for its values: "conv2", "outputs".
+struct Subject {
+  std::string name;
+  const char* values;
+};
+
+Subject subject_of(const SiteInfo& site);
+
+/// Returns "conv2 overflows fp16: 22% of its outputs are larger than 65504", over the whole run.
+std::string overflow_text(const LaneFacts& lane, const SiteInfo& site);
+
+}  // namespace halfscope
