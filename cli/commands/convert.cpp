@@ -152,7 +152,6 @@ int convert_recording(const Settings& settings, bool folder) {
                       "leave it out");
   }
   check_is_file_name(settings.out, "a run file");
-  check_result_file(settings.out, settings.force);
   write_out(folder ? record_tensor_folder(settings.model, settings.out, settings.force)
                    : merge_rank_runs(settings.model, settings.out, settings.force));
   return 0;
@@ -168,11 +167,7 @@ int convert_network(const Settings& settings) {
   }
   if (recording) return convert_recording(settings, folder);
   check_settings_of_file(settings);
-  std::vector<std::string> files = input_files(settings);
-  for (const std::string& file : input_array_files(settings.inputs)) files.push_back(file);
-  files.push_back(settings.out);
-  check_distinct(files);
-  check_result_file(settings.out, settings.force);
+  check_files({.read = input_files(settings), .written = {settings.out}}, settings.force);
   NetworkOptions wanted = network_options(settings);
   if (settings.batch > 0) wanted.batch = settings.batch;
   if (!settings.data.empty()) describe_samples(load_data(settings.data), wanted);

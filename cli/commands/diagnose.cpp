@@ -21,6 +21,7 @@
 #include "cli/tasks/audit.h"
 #include "cli/tasks/dealt_trials.h"
 #include "cli/tasks/diagnosed_run.h"
+#include "cli/tasks/training.h"
 #include "cli/tasks/twin_folder.h"
 #include "cli/tasks/verify.h"
 #include "cli/terminal/ending.h"
@@ -286,10 +287,30 @@ int finish(const DiagnosedRun& file, const Verified& verified, int code) {
   return code;
 }
 
+/// Returns the settings of the recording, with the flags that are not of `train` or `run`.
+Settings recorded_settings(const DiagnoseOptions& options) {
+  Settings settings = *options.recorded;
+  settings.force = options.force;
+  settings.quiet = options.quiet;
+  settings.threads = options.threads;
+  return settings;
+}
+
+void check_all_files(const DiagnoseOptions& options) {
+  check_is_file_name(options.record, "a run file");
+  CommandFiles files{.written = {options.record, options.out}};
+  if (options.recorded) {
+    files.read = input_files(recorded_settings(options));
+    if (options.twin) files.read.push_back(options.twin->file());
+  } else {
+    files.read.push_back(options.run);
+  }
+  check_files(files, options.force);
+}
+
 void check_options(const DiagnoseOptions& options) {
   const bool plan_printed = options.out == kStandardOutput;
-  if (!options.recorded) check_distinct({options.run, options.out});
-  if (!options.out.empty()) check_result_file(options.out, options.force);
+  check_all_files(options);
   if (plan_printed && options.json) {
     throw usage_error("--json and --out - both write to standard output", "leave out one of them");
   }
@@ -327,11 +348,7 @@ void check_argument(const std::string& name) {
 
 DiagnosedRun run_of(const DiagnoseOptions& options) {
   if (!options.recorded) return DiagnosedRun(options.run, options.verify);
-  Settings settings = *options.recorded;
-  settings.force = options.force;
-  settings.quiet = options.quiet;
-  settings.threads = options.threads;
-  return DiagnosedRun(std::move(settings), options.record, {options.out});
+  return DiagnosedRun(recorded_settings(options), options.record);
 }
 
 int audit(const DiagnoseOptions& options) {

@@ -98,8 +98,7 @@ int puzzle_command(const PuzzleOptions& options) {
   }
   const zoo::Backends backends{.emulated = &emulation_backend(), .in_double = &float64_backend()};
   if (!options.html.empty()) {
-    check_distinct({options.html, options.level});
-    check_result_file(options.html, options.force);
+    check_files({.read = {options.level}, .written = {options.html}}, options.force);
     std::vector<Puzzle> levels = lab::puzzles();
     if (!options.level.empty()) levels = {find_level(options.level).puzzle};
     write_result(options.html, lab::puzzle_html(levels, backends, kVersion), options.force);

@@ -177,25 +177,24 @@ int report_command(const ReportOptions& options) {
                                 {options.kernels, nullptr, write_kernels_csv},
                                 {options.junit, nullptr, nullptr, gate_junit},
                                 {options.sarif, nullptr, nullptr, gate_sarif}};
-  std::vector<std::string> files{options.run, options.gate};
+  CommandFiles files{.read = {options.run, options.gate, options.baseline}};
   bool writes = false, printed = false;
   for (const ResultFile& result : results) {
     if (result.file.empty()) continue;
     writes = true;
     printed = printed || result.file == kStandardOutput;
-    files.push_back(result.file);
-    check_result_file(result.file, options.force);
+    files.written.push_back(result.file);
     if (options.summary && result.file == kStandardOutput) {
       throw usage_error("--summary and - both write to standard output", "leave out one of them");
     }
   }
   if (!options.tensorboard.empty()) {
     writes = true;
-    files.push_back(options.tensorboard);
+    files.folders.push_back(options.tensorboard);
     check_is_file_name(options.tensorboard, "a TensorBoard folder");
     check_tensorboard_folder(options.tensorboard, options.force);
   }
-  check_distinct(files);
+  check_files(files, options.force);
   exit_code({}, options.fail_on);  // a misspelt severity shows before the work
   const std::optional<Gate> gate = gate_of(options);
   const RunView run = open_run(options.run);

@@ -47,19 +47,10 @@ void check_record_flags(const Settings& settings) {
 
 /// Checks all file names before any work.
 void check_run_files(const Settings& settings) {
-  std::vector<std::string> files = input_files(settings);
-  for (const std::string& file : input_array_files(settings.inputs)) files.push_back(file);
-  files.insert(files.end(), {settings.labels, settings.init});
-  // One file may hold samples and labels; what is written must be none of what is read.
-  std::sort(files.begin(), files.end());
-  files.erase(std::unique(files.begin(), files.end()), files.end());
-  files.insert(files.end(), {settings.out, settings.record});
-  check_distinct(files);
   check_is_file_name(settings.record, "a run file");
   check_is_file_name(settings.out, "a NumPy file");
-  for (const std::string& file : {settings.out, settings.record}) {
-    if (!file.empty()) check_output_file(file, settings.force);
-  }
+  check_files({.read = input_files(settings), .written = {settings.out, settings.record}},
+              settings.force);
   if (!settings.out.empty() && !settings.out.ends_with(".npz") && !settings.out.ends_with(".npy")) {
     throw usage_error("--out '" + settings.out + "': not a .npz or .npy file",
                       "outputs are written as NumPy arrays");

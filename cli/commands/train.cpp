@@ -104,22 +104,15 @@ Json closing_json(const Settings& settings, const RecordedTraining& training, bo
 
 /// Checks all file names before any work.
 void check_training_files(const Settings& settings) {
-  std::vector<std::string> files = input_files(settings);
-  files.insert(files.end(),
-               {settings.out, settings.save_weights, settings.save_ema, settings.checkpoint});
-  check_distinct(files);
   check_is_file_name(settings.out, "a run file");
   check_is_file_name(settings.checkpoint, "a checkpoint");
   for (const std::string& file : {settings.save_weights, settings.save_ema})
     check_is_file_name(file, "an .npz file");
+  CommandFiles files{.read = input_files(settings),
+                     .written = {settings.out, settings.save_weights, settings.save_ema}};
   // The run that is resumed wrote it; going on with it is what it is for.
-  if (!settings.checkpoint.empty() && !resumes_own_checkpoint(settings)) {
-    check_output_file(settings.checkpoint, settings.force);
-  }
-  check_output_file(settings.out, settings.force);
-  for (const std::string& file : {settings.save_weights, settings.save_ema}) {
-    if (!file.empty()) check_output_file(file, settings.force);
-  }
+  (resumes_own_checkpoint(settings) ? files.read : files.written).push_back(settings.checkpoint);
+  check_files(files, settings.force);
 }
 
 /// Returns the settings of one process of a job, whose processes are the ranks. Only the process

@@ -3,10 +3,8 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 
-#include "analysis/output_file.h"
 #include "analysis/rules/text.h"
 #include "cli/args/config_file.h"
 #include "cli/tasks/record_forward.h"
@@ -36,21 +34,6 @@ std::string recording_line(const Settings& settings, const std::string& file) {
     for (const std::string& word : words) line += " " + shell_quoted(word);
   }
   return line + (trains ? " --out " : " --record ") + shell_quoted(file);
-}
-
-void check_files(const Settings& settings, const std::string& record,
-                 const std::vector<std::string>& others) {
-  std::vector<std::string> files = input_files(settings);
-  for (const std::string& file : input_array_files(settings.inputs)) files.push_back(file);
-  files.push_back(settings.labels);
-  // One file may hold samples and labels; what is written must be none of what is read.
-  std::sort(files.begin(), files.end());
-  files.erase(std::unique(files.begin(), files.end()), files.end());
-  files.push_back(record);
-  files.insert(files.end(), others.begin(), others.end());
-  check_distinct(files);
-  check_is_file_name(record, "a run file");
-  if (!record.empty()) check_output_file(record, settings.force);
 }
 
 std::optional<Error> record_run(const Settings& settings, const std::string& line) {
@@ -84,8 +67,7 @@ DiagnosedRun::DiagnosedRun(const std::string& run, bool changes) : file_(run), n
   not_stored_ = "it or its folder is read-only";
 }
 
-DiagnosedRun::DiagnosedRun(Settings settings, const std::string& record,
-                           const std::vector<std::string>& others)
+DiagnosedRun::DiagnosedRun(Settings settings, const std::string& record)
     : file_(record), name_(record) {
   if (settings.command == kTrain) {
     train_config(settings);
@@ -93,7 +75,6 @@ DiagnosedRun::DiagnosedRun(Settings settings, const std::string& record,
     check_sources(settings);
   }
   active_isa();  // a bad HALFSCOPE_ISA shows before the work
-  check_files(settings, record, others);
   if (record.empty()) {
     temporary_.emplace();
     file_ = temporary_->run_file();

@@ -5,7 +5,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "cli/args/settings.h"
 #include "cli/terminal/stop.h"
@@ -19,10 +18,9 @@ class DiagnosedRun {
   /// be written, they go into a temporary copy. Throws Error.
   DiagnosedRun(const std::string& run, bool changes);
   /// A network that is recorded now, with a progress line: into the file `record`, or into a
-  /// temporary one if that is empty. `others` are further files that the command reads or writes.
-  /// Throws Error.
-  DiagnosedRun(Settings settings, const std::string& record,
-               const std::vector<std::string>& others);
+  /// temporary one if that is empty. The caller has checked
+  /// the files. Throws Error.
+  DiagnosedRun(Settings settings, const std::string& record);
 
   /// Returns the run file to open.
   const std::string& file() const { return file_; }

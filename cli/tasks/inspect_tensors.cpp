@@ -249,7 +249,6 @@ bool is_tensor_path(const std::string& path) {
 int inspect_tensors(const std::vector<std::string>& paths, const InspectOptions& options,
                     bool json) {
   const std::vector<TargetFormat> targets = parse_targets(options.formats);
-  if (!options.csv.empty()) check_result_file(options.csv, options.force);
   if (json && options.csv == kStandardOutput) {
     throw usage_error("--json and --csv - both write to standard output", "use a file for --csv");
   }
@@ -271,6 +270,9 @@ int inspect_tensors(const std::vector<std::string>& paths, const InspectOptions&
     throw usage_error("no .npy, .npz or .safetensors file in '" + paths[0] + "'",
                       "name a file or a folder that contains such files");
   }
+  CommandFiles files{.written = {options.csv}};
+  for (const fs::path& path : found.files) files.read.push_back(path.string());
+  check_files(files, options.force);
 
   std::vector<TensorLosses> tensors;
   Json list = Json::array();

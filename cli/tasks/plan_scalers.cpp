@@ -316,7 +316,7 @@ void add_scaler_flags(CLI::App& app, ScalerTraceOptions& options) {
 }
 
 int plan_scalers(const ScalerTraceOptions& options) {
-  if (!options.csv.empty()) check_result_file(options.csv, options.force);
+  check_files({.read = {options.run, options.trajectory}, .written = {options.csv}}, options.force);
   if (options.json && options.csv == kStandardOutput) {
     throw usage_error("--json and --csv - both write to standard output", "use a file for --csv");
   }

@@ -484,8 +484,7 @@ void check_source(const Settings& settings) {
 
 int quantize_network(const Settings& settings, const QuantizeOptions& options) {
   check_source(settings);
-  check_distinct({settings.model, settings.out});
-  if (!settings.out.empty()) check_result_file(settings.out, settings.force);
+  check_files({.read = input_files(settings), .written = {settings.out}}, settings.force);
   if (settings.threads > 0) omp_set_num_threads(settings.threads);
   const Study study = Quantizer(settings, options).run();
   if (!settings.out.empty() && study.quantizes()) {

@@ -17,6 +17,7 @@
 #include "analysis/recorder.h"
 #include "analysis/rules/text.h"
 #include "analysis/run_view.h"
+#include "cli/terminal/output.h"
 #include "core/error.h"
 
 namespace halfscope {
@@ -243,6 +244,7 @@ bool is_rank_file(const std::string& name) { return rank_name_parts(name).has_va
 
 std::string merge_rank_runs(const std::string& name, const std::string& out, bool force) {
   const std::vector<std::string> files = rank_files(name);
+  check_files({.read = files, .written = {out}}, force);
   std::vector<RunView> ranks;
   for (const std::string& file : files) ranks.push_back(RunView::open(file));
   const RunInfo run = joined_run(ranks, files);

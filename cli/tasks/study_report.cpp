@@ -13,12 +13,13 @@ namespace halfscope {
 
 void report_study(const StudyReportOptions& options) {
   const std::filesystem::path file = study_file_of(options.study);
-  check_distinct({file.string(), options.html, options.md, options.json, options.csv});
+  const CommandFiles files{.read = {file.string()},
+                           .written = {options.html, options.md, options.json, options.csv}};
+  check_files(files, options.force);
   bool writes = false;
-  for (const std::string& result : {options.html, options.md, options.json, options.csv}) {
+  for (const std::string& result : files.written) {
     if (result.empty()) continue;
     writes = true;
-    check_result_file(result, options.force);
     if (options.summary && result == kStandardOutput) {
       throw usage_error("--summary and - both write to standard output", "leave out one of them");
     }

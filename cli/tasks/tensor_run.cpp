@@ -20,6 +20,7 @@
 #include "analysis/recorder.h"
 #include "analysis/rules/text.h"
 #include "cli/args/config_file.h"
+#include "cli/terminal/output.h"
 #include "core/data/tensor_file.h"
 #include "core/error.h"
 #include "core/numeric/formats/round.h"
@@ -451,6 +452,9 @@ StepRow folder_row(const TensorFolder& folder, int64_t step, const LaneInfo& lan
 std::string record_tensor_folder(const std::string& name, const std::string& out, bool force) {
   TensorFolder folder{.name = name};
   read_files(folder);
+  CommandFiles files{.read = {(fs::path(name) / kAbout).string()}, .written = {out}};
+  for (const FolderFile& file : folder.files) files.read.push_back(file.path.string());
+  check_files(files, force);
   read_about(folder);
   order_modules(folder);
   const std::vector<std::pair<Key, SiteInfo>> sites = sites_of(folder);

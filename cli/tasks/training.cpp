@@ -13,9 +13,11 @@
 #include "cli/args/network.h"
 #include "cli/args/setting.h"
 #include "cli/args/zoo_case.h"
+#include "cli/tasks/run_input.h"
 #include "core/data/tensor_file.h"
 #include "core/error.h"
 #include "core/models/loss.h"
+#include "core/onnx/import.h"
 #include "core/policy/policy.h"
 
 namespace halfscope {
@@ -133,6 +135,24 @@ bool resumes_own_checkpoint(const Settings& settings) {
          fs::weakly_canonical(settings.resume) == fs::weakly_canonical(settings.checkpoint);
 }
 
+namespace {
+
+/// Returns an ONNX file and those beside it that have its weights; nothing for other networks.
+std::vector<std::string> network_files(const Settings& settings) {
+  if (!is_network_file(settings.model)) return {};
+  std::vector<std::string> files{settings.model};
+  if (!settings.force) return files;  // an existing file is refused as an output anyway
+  check_network_exists(settings.model);
+  about({"model", "network"}, [&] {
+    for (const std::filesystem::path& file : external_files(settings.model)) {
+      files.push_back(file.string());
+    }
+  });
+  return files;
+}
+
+}  // namespace
+
 std::vector<std::string> input_files(const Settings& settings) {
   std::vector<std::string> files;
   for (const LaneRequest& lane : lane_requests(settings)) {
@@ -142,11 +162,11 @@ std::vector<std::string> input_files(const Settings& settings) {
     }
     files.push_back(lane.plan);
   }
-  for (const std::string& file : {settings.init, settings.config, settings.schedule.file}) {
-    if (!file.empty()) files.push_back(file);
-  }
-  if (is_network_file(settings.model)) files.push_back(settings.model);
-  for (const std::string& file : dataset_files(settings.data)) files.push_back(file);
+  files.insert(files.end(),
+               {settings.init, settings.config, settings.schedule.file, settings.labels});
+  for (const std::string& file : input_array_files(settings.inputs)) files.push_back(file);
+  for (const std::string& file : network_files(settings)) files.push_back(file);
+  for (const std::string& file : dataset_inputs(settings.data)) files.push_back(file);
   // A checkpoint may be resumed and written again.
   if (!settings.resume.empty() && !resumes_own_checkpoint(settings)) {
     files.push_back(settings.resume);

@@ -238,6 +238,8 @@ std::string first_difference(const TwinFolder& twin, TrainConfig config, const D
 
 }  // namespace
 
+std::string TwinFolder::file() const { return (fs::path(folder) / kFile).string(); }
+
 bool is_twin_folder(const std::string& name) {
   std::error_code ignored;
   return fs::is_directory(name, ignored);
@@ -245,7 +247,7 @@ bool is_twin_folder(const std::string& name) {
 
 TwinFolder read_twin(const std::string& folder) {
   TwinFolder twin{.folder = folder};
-  const std::string file = (fs::path(folder) / kFile).string();
+  const std::string file = TwinFolder{.folder = folder}.file();
   std::error_code failed;
   if (!fs::exists(file, failed)) {
     throw usage_error(

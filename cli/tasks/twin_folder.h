@@ -31,6 +31,9 @@ struct TwinFolder {
   std::vector<std::pair<std::string, std::string>> settings{};
   std::vector<double> losses{};       ///< of PyTorch's fp32 training, one for each step
   std::vector<TwinOutput> outputs{};  ///< in the order in which modules ran
+
+  /// Returns the name of the file that says all this.
+  std::string file() const;
 };
 
 /// Returns whether the argument names a folder.

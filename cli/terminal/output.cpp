@@ -18,6 +18,18 @@
 #include "core/error.h"
 
 namespace halfscope {
+namespace {
+
+/// Returns the file behind links and "..", which need not exist.
+std::filesystem::path true_path(const std::string& file) {
+  // absolute(): weakly_canonical() leaves a name that is not there yet relative.
+  std::error_code ignored;
+  const std::filesystem::path path = std::filesystem::absolute(file, ignored);
+  std::filesystem::path canonical = std::filesystem::weakly_canonical(path, ignored);
+  return canonical.empty() ? path : canonical;
+}
+
+}  // namespace
 
 void write_out(std::string_view text) {
   static bool reader_left = false;
@@ -34,10 +46,6 @@ void write_out(std::string_view text) {
   throw Error("cannot write to standard output: " + reason.message(), "check the free disk space");
 }
 
-void check_result_file(const std::string& file, bool force) {
-  if (file != kStandardOutput) check_output_file(file, force);
-}
-
 void write_result(const std::string& file, std::string_view text, bool force) {
   if (file == kStandardOutput) return write_out(text);
   write_output_file(file, text, force);
@@ -49,23 +57,26 @@ void check_is_file_name(const std::string& file, const char* what) {
                     "name a file; ./- is one called -");
 }
 
-void check_distinct(std::span<const std::string> files) {
-  std::set<std::filesystem::path> seen;
-  for (const std::string& file : files) {
+void check_files(const CommandFiles& files, bool force) {
+  std::set<std::filesystem::path> read, written;
+  for (const std::string& file : files.read) {
     if (file.empty()) continue;
-    // absolute(): weakly_canonical() leaves a name that is not there yet relative.
-    std::error_code ignored;
-    const std::filesystem::path path = std::filesystem::absolute(file, ignored);
-    std::filesystem::path canonical = std::filesystem::weakly_canonical(path, ignored);
-    if (!seen.insert(canonical.empty() ? path : canonical).second) {
-      throw usage_error("'" + file + "' is named twice",
-                        "use a different file for each input and output");
-    }
+    read.insert(true_path(file));
+    read.insert(true_path(file + "-wal"));  // SQLite has the last steps of a growing run there
   }
-}
-
-void check_distinct(std::initializer_list<std::string> files) {
-  check_distinct(std::span(files.begin(), files.size()));
+  std::vector<std::string> outputs = files.written;
+  outputs.insert(outputs.end(), files.folders.begin(), files.folders.end());
+  for (const std::string& file : outputs) {
+    if (file.empty()) continue;
+    const std::filesystem::path path = true_path(file);
+    const bool twice = !written.insert(path).second;
+    if (!twice && !read.contains(path)) continue;
+    throw usage_error("'" + file + (twice ? "' is named twice" : "' is also an input"),
+                      "use a different file for each input and output");
+  }
+  for (const std::string& file : files.written) {
+    if (!file.empty() && file != kStandardOutput) check_output_file(file, force);
+  }
 }
 
 std::string free_name(const std::string& stem, const std::string& ending) {

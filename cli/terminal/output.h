@@ -4,9 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,15 +16,19 @@ using Json = nlohmann::ordered_json;
 /// The name that stands for standard output where a result goes to a file.
 inline constexpr std::string_view kStandardOutput = "-";
 
-/// Throws Error if the result could not be written to this file.
-void check_result_file(const std::string& file, bool force);
 /// Writes a result to its file, or to standard output.
 void write_result(const std::string& file, std::string_view text, bool force);
 /// Throws Error (usage) if `file` is standard output, but `what` ("a run file") needs a file.
 void check_is_file_name(const std::string& file, const char* what);
-/// Throws Error (usage) if two of the files are the same. Ignores empty names.
-void check_distinct(std::span<const std::string> files);
-void check_distinct(std::initializer_list<std::string> files);
+/// The files of a command. Empty names count as none.
+struct CommandFiles {
+  std::vector<std::string> read{};     ///< one file may be read for several purposes
+  std::vector<std::string> written{};  ///< "-" is standard output
+  std::vector<std::string> folders{};  ///< written, too; the command checks more of them
+};
+/// Throws Error (usage) if a file would be written twice, if an output is an input, or if one of
+/// the outputs could not be written. Every command that writes calls this before its work.
+void check_files(const CommandFiles& files, bool force);
 /// Returns `stem` + `ending`, or the first of "stem2", "stem3" ... that is not a file yet: for
 /// commands that are suggested to the user.
 std::string free_name(const std::string& stem, const std::string& ending);

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "core/data/shapes.h"
 #include "core/error.h"
@@ -17,12 +18,13 @@ namespace {
 struct FolderSet {
   const char* name;
   const char* what;
+  const char* part;  ///< in the names of its files, and of no others there
   Dataset (*load)(const std::filesystem::path&);
 };
 
 constexpr FolderSet kFolderSets[] = {
-    {"mnist", "a folder with the four MNIST files", load_mnist},
-    {"cifar10", "a folder with CIFAR-10's binary files", load_cifar10},
+    {"mnist", "a folder with the four MNIST files", "ubyte", load_mnist},
+    {"cifar10", "a folder with CIFAR-10's binary files", "_batch", load_cifar10},
 };
 
 std::string known_specs() {
@@ -76,6 +78,22 @@ std::vector<std::string> dataset_files(const std::string& spec) {
   std::vector<std::string> files{train};
   if (test != std::string::npos) files.push_back(spec.substr(test + kTest.size()));
   return files;
+}
+
+std::vector<std::string> dataset_inputs(const std::string& spec) {
+  for (const FolderSet& set : kFolderSets) {
+    const std::string start = set.name + std::string(":");
+    if (!spec.starts_with(start)) continue;
+    std::vector<std::string> files;
+    std::error_code error;
+    for (std::filesystem::directory_iterator at(spec.substr(start.size()), error), end;
+         !error && at != end; at.increment(error)) {
+      if (at->path().filename().string().find(set.part) == std::string::npos) continue;
+      files.push_back(at->path().string());
+    }
+    return files;
+  }
+  return dataset_files(spec);
 }
 
 Dataset load_dataset(const std::string& spec) {
