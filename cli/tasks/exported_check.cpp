@@ -57,17 +57,46 @@ int64_t most_ulps(const Tensor& a, const Tensor& b, const FloatFormat& format) {
   return most;
 }
 
-std::string ulps_text(int64_t ulps) {
-  if (ulps == kUlpUnordered) return "a NaN on one side";
-  return ulps == 1 ? "1 ulp" : fmt::format("{} ulps", ulps);
-}
+/// Sums over all elements of what the lane and the file compute.
+struct Distance {
+  double difference = 0.0, size = 0.0;  ///< squares
+  int64_t count = 0, nan = 0;           ///< elements; of them NaN in both
+  int64_t nan_in_one = 0;
+  bool same_shape = true;
+
+  void add(const Tensor& ours, const Tensor& theirs) {
+    same_shape = same_shape && ours.shape == theirs.shape;
+    if (!same_shape) return;
+    for (size_t i = 0; i < ours.data.size(); ++i) {
+      const double x = static_cast<double>(ours.data[i]), y = static_cast<double>(theirs.data[i]);
+      ++count;
+      if (std::isfinite(x)) size += x * x;
+      if (std::isnan(x) || std::isnan(y)) {
+        ++(std::isnan(x) && std::isnan(y) ? nan : nan_in_one);
+      } else if (x != y) {
+        difference += (x - y) * (x - y);
+      }
+    }
+  }
+  double relative() const { return difference == 0.0 ? 0.0 : std::sqrt(difference / size); }
+
+  /// "0.02%"
+  std::string text() const {
+    if (!same_shape) return "another shape";
+    if (nan_in_one > 0) return counted(nan_in_one, "NaN") + " on one side";
+    const double share = relative();
+    return std::isfinite(share) ? percent(share) : "infinity";
+  }
+};
 
 class Checker {
  public:
   Checker(const RunLane& lane, const RunLane& file) : lane_(lane), file_(file) {
     const Graph& graph = file_.executable.graph;
-    for (NodeId id : file_.executable.entry(Entry::eval))
-      by_path_.try_emplace(graph.node(id).path, id);
+    for (NodeId id : file_.executable.entry(Entry::eval)) {
+      // Casts of operands have the path of their node.
+      if (graph.node(id).op != "Cast") by_path_.try_emplace(graph.node(id).path, id);
+    }
   }
 
   TypedCheck run() {
@@ -92,8 +121,11 @@ class Checker {
                          format_name(file_.executable.graph.value(theirs).format)));
     }
     if (!first_.empty()) return;
-    const int64_t ulps = most_ulps(lane_.program->read(ours), file_.program->read(theirs), format);
-    if (ulps > 0) first_ = fmt::format("{} ({})", node.path, ulps_text(ulps));
+    const Tensor a = lane_.program->read(ours), b = file_.program->read(theirs);
+    if (most_ulps(a, b, format) == 0) return;
+    Distance distance;
+    distance.add(a, b);
+    first_ = fmt::format("{} ({})", node.path, distance.text());
   }
 
   void compare_output(const NamedValue& output) {
@@ -104,14 +136,16 @@ class Checker {
     if (found == outputs.end()) return differ("output " + output.name + " is missing in the file");
     const Value& value = lane_.executable.graph.value(output.value);
     const Tensor ours = lane_.program->read(output.value);
-    const int64_t ulps = most_ulps(ours, file_.program->read(found->value), value.format);
+    const Tensor theirs = file_.program->read(found->value);
+    const int64_t ulps = most_ulps(ours, theirs, value.format);
     check_.outputs += static_cast<int64_t>(ours.data.size());
     check_.max_ulps = std::max(check_.max_ulps, ulps);
     const bool index = value.type == ElementType::index;
     if (ulps <= (index ? 0 : 1)) return;
-    differ(
-        fmt::format("output {} is off by {}{}", output.name, ulps_text(ulps),
-                    first_.empty() ? "" : "; the first result that differs is that of " + first_));
+    Distance distance;
+    distance.add(ours, theirs);
+    differ(fmt::format("output {} differs ({}){}", output.name, distance.text(),
+                       first_.empty() ? "" : "; the first result that differs is from " + first_));
   }
 
   void differ(std::string text) { check_.differences.push_back(std::move(text)); }
@@ -128,8 +162,7 @@ class Checker {
 std::string TypedCheck::summary() const {
   if (differences.empty()) {
     return fmt::format("read back: formats of {} nodes as in the plan, {} numbers of outputs {}",
-                       nodes, outputs,
-                       max_ulps == 0 ? "equal" : "equal up to " + ulps_text(max_ulps));
+                       nodes, outputs, max_ulps == 0 ? "equal" : "equal up to 1 ulp");
   }
   std::string text = "read back, the file differs from the plan: ";
   for (size_t i = 0; i < std::min(differences.size(), kMostDifferences); ++i)
@@ -152,8 +185,7 @@ std::string check_outputs(const OnnxImport& file, const Executable& lane,
   const Executable executable = lower_inference(file.model, file.types);
   const RunLane ours(lane, Plan{}, weights, samples);
   const RunLane theirs(executable, Plan{}, starting_weights(file.model, 0, {}), samples);
-  double difference = 0.0, size = 0.0;
-  int64_t count = 0, unknown = 0;
+  Distance distance;
   for (const NamedValue& output : lane.outputs) {
     const auto found =
         std::find_if(executable.outputs.begin(), executable.outputs.end(),
@@ -161,28 +193,22 @@ std::string check_outputs(const OnnxImport& file, const Executable& lane,
     if (found == executable.outputs.end()) {
       return "read back, the file has no output " + output.name;
     }
-    const Tensor a = ours.program->read(output.value), b = theirs.program->read(found->value);
-    if (a.shape != b.shape) return "read back, output " + output.name + " has another shape";
-    for (size_t i = 0; i < a.data.size(); ++i) {
-      const double x = static_cast<double>(a.data[i]), y = static_cast<double>(b.data[i]);
-      ++count;
-      if (std::isfinite(x)) size += x * x;
-      if (std::isnan(x) && std::isnan(y)) ++unknown;
-      if (x != y && !(std::isnan(x) && std::isnan(y))) difference += (x - y) * (x - y);
-    }
+    distance.add(ours.program->read(output.value), theirs.program->read(found->value));
+    if (!distance.same_shape) return "read back, output " + output.name + " has another shape";
   }
-  const std::string numbers = fmt::format("{} numbers of outputs{}", count,
-                                          unknown > 0 ? fmt::format(" ({} NaN)", unknown) : "");
-  if (difference == 0.0) return "read back: " + numbers + " equal";
-  const double error = std::sqrt(difference / size);
-  if (!(error <= kSame)) {
+  const std::string numbers =
+      fmt::format("{} numbers of outputs{}", distance.count,
+                  distance.nan > 0 ? fmt::format(" ({} NaN)", distance.nan) : "");
+  const double error = distance.relative();
+  if (distance.nan_in_one > 0 || !(error <= kSame)) {
     return fmt::format("read back, the file differs from the plan: its outputs by {}",
-                       std::isfinite(error) ? percent(error) : "NaN or infinity");
+                       distance.text());
   }
+  if (error == 0.0) return "read back: " + numbers + " equal";
   return fmt::format(
       "read back: {} numbers of outputs within {:.1g} of the plan's, relative to "
       "their size",
-      count, error);
+      distance.count, error);
 }
 
 }  // namespace halfscope

@@ -492,7 +492,7 @@ int quantize_network(const Settings& settings, const QuantizeOptions& options) {
   }
   if (settings.json) {
     write_json(json_of(settings, study, options));
-  } else {
+  } else if (!settings.quiet) {
     const size_t width = output_width();
     write_message(heading(settings, study) + plans_text(study, options) +
                       products_text(study, width) + conclusion(settings, study),

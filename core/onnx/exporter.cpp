@@ -205,10 +205,7 @@ void Exporter::add_node(NodeId id) {
     throw Error(node.path + " (" + node.op + "): ONNX cannot express how this operator accumulates",
                 "export a plan that accumulates in fp32");
   }
-  if (moves_source_of_codes(node)) {
-    moved_sources_[node.outputs[0]] = id;
-    return;
-  }
+  if (becomes_codes(node)) return;
   if (node.op == "Quantize") return add_quantize(node);
   if (node.op == "Dequantize") return name_values(node.outputs[0], names_.at(node.inputs[0]));
   if (typed()) return add_typed_node(node);

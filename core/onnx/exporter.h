@@ -82,8 +82,9 @@ class Exporter {
   /// A weight or constant as codes.
   struct Codes;
   std::optional<Codes> known_codes(const Node& node) const;
-  bool moves_source_of_codes(const Node& node) const;
-  KnownTensor moved_values(const Node& node) const;
+  bool is_known(ValueId value) const;
+  bool becomes_codes(const Node& node) const;
+  std::vector<float> copied_values(ValueId value) const;
 
   // For PlanForm::types and types_and_io.
   bool typed() const { return form_ >= PlanForm::types; }
@@ -105,9 +106,6 @@ class Exporter {
   std::map<std::pair<ValueId, DataType>, std::string> copies_;
   /// Casts of variables and constants, which become initializers, with the values they round.
   std::map<ValueId, ValueId> rounded_sources_;
-  /// Weights and constants in another order, which only become codes, with the nodes that move
-  /// them.
-  std::map<ValueId, NodeId> moved_sources_;
   std::set<ValueId> outputs_;
   bool has_bfloat16_ = false;
   ::onnx::ModelProto file_;

@@ -63,42 +63,60 @@ struct Exporter::Codes {
   int64_t axis = -1;  ///< of the scales, if there are several
 };
 
-/// Returns whether a node puts a weight or constant in another order, such as a transposed weight,
-/// and only scaled operands read the result. Its codes become an initializer.
-bool Exporter::moves_source_of_codes(const Node& node) const {
+/// Returns whether the value is a weight or constant, or such values in another order: a transposed
+/// weight, or the part of it for one direction of an LSTM. Scaled operands read their codes from
+/// an initializer.
+bool Exporter::is_known(ValueId value) const {
+  if (is_source(value)) return true;
+  const Value& of = graph_.value(value);
+  if (of.producer == kNone || of.type != ElementType::real) return false;
+  const Node& node = graph_.node(of.producer);
   const OpDef& def = find_op(node.op);
-  if ((!def.view && def.movement == nullptr) || node.inputs.size() != 1 ||
-      node.outputs.size() != 1 || outputs_.contains(node.outputs[0]) || !is_source(node.inputs[0]))
-    return false;
+  const bool copies = (def.view && node.inputs.size() == 1) || def.movement != nullptr;
+  const bool rounds = node.op == "Cast" && of.rounding.mode == RoundingMode::nearest_even;
+  return (copies || rounds) && std::all_of(node.inputs.begin(), node.inputs.end(),
+                                           [&](ValueId input) { return is_known(input); });
+}
+
+/// Returns whether only scaled operands read what a node makes, so that their codes replace it.
+bool Exporter::becomes_codes(const Node& node) const {
   bool read = false;
-  for (const Node& reader : graph_.nodes()) {
-    if (std::find(reader.inputs.begin(), reader.inputs.end(), node.outputs[0]) ==
-        reader.inputs.end()) {
-      continue;
+  for (const ValueId output : node.outputs) {
+    if (outputs_.contains(output) || !is_known(output)) return false;
+    for (const Node& reader : graph_.nodes()) {
+      if (std::find(reader.inputs.begin(), reader.inputs.end(), output) == reader.inputs.end()) {
+        continue;
+      }
+      if (reader.op != "Quantize" && !becomes_codes(reader)) return false;
+      read = true;
     }
-    if (reader.op != "Quantize") return false;
-    read = true;
   }
   return read;
 }
 
-KnownTensor Exporter::moved_values(const Node& node) const {
-  KnownTensor tensor = source_values(node.inputs[0]);
-  tensor.shape = graph_.value(node.outputs[0]).shape;
-  if (find_op(node.op).view) return tensor;
+/// Returns the elements of a known value that a node has copied from others.
+std::vector<float> Exporter::copied_values(ValueId value) const {
+  const Value& of = graph_.value(value);
+  const Node& node = graph_.node(of.producer);
+  if (find_op(node.op).movement == nullptr) return source_values(node.inputs[0]).reals;
+  const auto output = static_cast<size_t>(
+      std::find(node.outputs.begin(), node.outputs.end(), value) - node.outputs.begin());
   const Movement movement = movement_of(graph_, node);
-  const std::vector<float> from = std::exchange(
-      tensor.reals, std::vector<float>(static_cast<size_t>(element_count(tensor.shape)),
-                                       static_cast<float>(movement.fill.value_or(0.0))));
-  for (const BoxCopy& box : movement.boxes) {
-    copy_box(box, std::span<const float>(from), std::span<float>(tensor.reals));
+  std::vector<float> copied(static_cast<size_t>(element_count(of.shape)),
+                            static_cast<float>(movement.fill.value_or(0.0)));
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const std::vector<float> from = source_values(node.inputs[i]).reals;
+    for (const BoxCopy& box : movement.boxes) {
+      if (box.input != i || box.output != output) continue;
+      copy_box(box, std::span<const float>(from), std::span<float>(copied));
+    }
   }
-  return tensor;
+  return copied;
 }
 
 std::optional<Exporter::Codes> Exporter::known_codes(const Node& node) const {
   const ValueId value = node.inputs[0];
-  if (!is_source(value)) return std::nullopt;
+  if (!is_known(value)) return std::nullopt;
   const TensorScale& choice = node.plan.scale;
   const FloatFormat& code = node.plan.write;
   const KnownTensor source = source_values(value);

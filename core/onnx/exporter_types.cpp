@@ -49,8 +49,7 @@ void check_rounding(const Graph& graph, ValueId value) {
 }  // namespace
 
 bool Exporter::is_source(ValueId value) const {
-  if (rounded_sources_.contains(value) || moved_sources_.contains(value) ||
-      graph_.variable_of(value) != nullptr) {
+  if (rounded_sources_.contains(value) || graph_.variable_of(value) != nullptr) {
     return true;
   }
   return std::any_of(graph_.constants().begin(), graph_.constants().end(),
@@ -61,11 +60,11 @@ KnownTensor Exporter::source_values(ValueId value) const {
   KnownTensor tensor;
   if (const auto of = rounded_sources_.find(value); of != rounded_sources_.end()) {
     tensor = source_values(of->second);
-  } else if (const auto by = moved_sources_.find(value); by != moved_sources_.end()) {
-    tensor = moved_values(graph_.node(by->second));
   } else if (const Variable* variable = graph_.variable_of(value)) {
     const Tensor& weights = weight(*variable);
     tensor = {.shape = weights.shape, .reals = weights.data};
+  } else if (graph_.value(value).producer != kNone) {
+    tensor = {.shape = graph_.value(value).shape, .reals = copied_values(value)};
   } else {
     for (const Constant& constant : graph_.constants()) {
       if (constant.value != value) continue;

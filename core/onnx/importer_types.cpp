@@ -8,6 +8,7 @@
 #include "core/numeric/formats/round.h"
 #include "core/onnx/importer.h"
 #include "core/ops/ops.h"
+#include "core/plan/own_path.h"
 #include "core/policy/torch_lists.h"
 
 namespace halfscope::onnx_files {
@@ -86,7 +87,7 @@ FloatFormat Importer::format_of_node(const Node& node) const {
 void Importer::add_inner_types(const Node& node, Plan& plan) const {
   const FloatFormat own = format_of_node(node);
   const auto compute_stagewise = [&] {
-    plan.rules.push_back({.path = exact_glob(node.path), .op = "", .stagewise = true});
+    plan.rules.push_back({.path = own_path_glob(node.path), .op = "", .stagewise = true});
   };
   const bool step = int_attribute(node, kUnrounded, 0) == kStepOfSeveral;
   if ((node.op == "InstanceNormalization" || step) && own != kFp32) compute_stagewise();
@@ -99,7 +100,7 @@ void Importer::add_inner_types(const Node& node, Plan& plan) const {
   for (const Node& part : node.written->graph.nodes()) {
     const FloatFormat format = format_of_node(part);
     if (part.path.empty() || format == own) continue;
-    PlanRule rule{.path = exact_glob(node.path + "/" + part.path), .op = ""};
+    PlanRule rule{.path = own_path_glob(node.path + "/" + part.path), .op = ""};
     rule.read = rule.write = format;
     plan.rules.push_back(std::move(rule));
   }
@@ -111,7 +112,7 @@ void Importer::add_cast_numbers(const Node& node, const std::map<ValueId, float>
                                 Plan& plan) const {
   const FloatFormat own = format_of_node(node);
   const auto keep_rounded = [&](const std::string& path) {
-    plan.rules.push_back({.path = exact_glob(path), .op = "", .stagewise = true});
+    plan.rules.push_back({.path = own_path_glob(path), .op = "", .stagewise = true});
   };
   if (node.op == "Attention" && node.attributes.contains("scale")) {
     const auto scale = static_cast<float>(real_attribute(node, "scale", 1.0));
@@ -146,7 +147,7 @@ Plan Importer::types_of(const Graph& graph) const {
     const bool codes = node.attributes.contains(kComputesCodes);
     if (formats(type) != formats(usual) || codes) {
       PlanRule rule;
-      rule.path = exact_glob(node.path);
+      rule.path = own_path_glob(node.path);
       rule.read = rule.write = formats(type);
       if (codes) {
         rule.read = kFp32;

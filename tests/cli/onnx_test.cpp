@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -403,6 +404,27 @@ TEST(CliOnnx, TypedFilesComputeWhatThePlanSays) {
   };
   EXPECT_EQ(outputs("typed.onnx", "as_exported"), outputs("net.onnx", "plan.json"));
   EXPECT_NE(outputs("typed.onnx", "float32"), outputs("net.onnx", "float16"));
+}
+
+// PyTorch's exporters write a linear layer on sequences as a product in a module and its bias,
+// which the plan may compute in another format.
+TEST(CliOnnx, ATypedBiasKeepsItsFormatWhenReadBack) {
+  const Bench bench;
+  std::vector<float> weights(6 * 8), biases(8, 0.3f);
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = std::sin(static_cast<float>(i));
+  test::FileBuilder file;
+  file.input("x", {4, 2, 6}).output("y").floats("0.weight", {6, 8}, weights);
+  file.floats("0.bias", {8}, biases);
+  file.node("MatMul", {"x", "0.weight"}, {"z"}, "/0/MatMul");
+  file.node("Add", {"0.bias", "z"}, {"y"}, "/0/Add");
+  test::write_network(bench, "net.onnx", file);
+  test::write_text(bench / "plan.json", R"({"schema": "halfscope.plan/1", "name": "p",
+    "default": {"read": "fp32", "write": "fp32"},
+    "rules": [{"op": "MatMul", "read": "fp16", "write": "fp16"}]})");
+  const Outcome typed =
+      bench.run({"convert", "net.onnx", "--plan", "plan.json", "--typed", "--out", "typed.onnx"});
+  EXPECT_THAT(typed.err,
+              HasSubstr("formats of 2 nodes as in the plan, 64 numbers of outputs equal"));
 }
 
 TEST(CliOnnx, TellsWhatIsWrong) {

@@ -104,6 +104,20 @@ TEST(CliQuantize, ThePlanAndItsFileComputeWhatItSays) {
   EXPECT_LT(std::sqrt(difference / size), 1e-3);  // sums in fp32: few codes differ
 }
 
+/// Expects that net.onnx under p.json and q.onnx have the same outputs for x.npz.
+void expect_same_outputs(const Bench& bench) {
+  const auto outputs = [&](const Words& more) {
+    Words words{"run", "--input", "x.npz", "--out", "o.npz", "--force", "--quiet", "--lanes"};
+    words.insert(words.end(), more.begin(), more.end());
+    EXPECT_EQ(bench.run(words).code, 0);
+    return read_npz(bench / "o.npz").begin()->second.data;
+  };
+  const std::vector<float> plan = outputs({"p.json", "net.onnx"});
+  const std::vector<float> codes = outputs({"float32", "q.onnx"});
+  ASSERT_EQ(plan.size(), codes.size());
+  for (size_t i = 0; i < plan.size(); ++i) EXPECT_NEAR(plan[i], codes[i], 1e-4) << i;
+}
+
 // Exporters write the weight of a linear layer over sequences as the transpose of PyTorch's.
 TEST(CliQuantize, CodesOfATransposedWeightHaveAScaleForEachChannel) {
   const Bench bench;
@@ -127,16 +141,52 @@ TEST(CliQuantize, CodesOfATransposedWeightHaveAScaleForEachChannel) {
   // The weight is in the file once, as codes.
   EXPECT_LT(std::filesystem::file_size(bench / "q.onnx"),
             std::filesystem::file_size(bench / "net.onnx") + 700);
-  const auto outputs = [&](const Words& more) {
-    Words words{"run", "--input", "x.npz", "--out", "o.npz", "--force", "--quiet", "--lanes"};
-    words.insert(words.end(), more.begin(), more.end());
-    EXPECT_EQ(bench.run(words).code, 0);
-    return read_npz(bench / "o.npz").begin()->second.data;
+  expect_same_outputs(bench);
+}
+
+// Both directions of an LSTM share one tensor of weights, which is split and then transposed.
+TEST(CliQuantize, PartsOfAWeightBecomeCodesToo) {
+  const Bench bench;
+  constexpr int64_t kHidden = 3, kInputs = 4, kSteps = 3;
+  const auto waves = [](int64_t count, float pace) {
+    std::vector<float> values(static_cast<size_t>(count));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(pace * static_cast<float>(i));
+    return values;
   };
-  const std::vector<float> plan = outputs({"p.json", "net.onnx"});
-  const std::vector<float> codes = outputs({"float32", "q.onnx"});
-  ASSERT_EQ(plan.size(), codes.size());
-  for (size_t i = 0; i < plan.size(); ++i) EXPECT_NEAR(plan[i], codes[i], 1e-4) << i;
+  test::FileBuilder file;
+  file.input("x", {kSteps, 2, kInputs}).output("y");
+  file.floats("w", {2, 4 * kHidden, kInputs}, waves(8 * kHidden * kInputs, 1.0f));
+  file.floats("r", {2, 4 * kHidden, kHidden}, waves(8 * kHidden * kHidden, 1.7f));
+  ::onnx::NodeProto& lstm = file.node("LSTM", {"x", "w", "r"}, {"y"}, "l");
+  test::set_int(lstm, "hidden_size", kHidden);
+  ::onnx::AttributeProto& direction = *lstm.add_attribute();
+  direction.set_name("direction");
+  direction.set_type(::onnx::AttributeProto::STRING);
+  direction.set_s("bidirectional");
+  test::write_network(bench, "net.onnx", file);
+  write_npz(bench / "x.npz", {{"x", {{kSteps, 2, kInputs}, waves(kSteps * 2 * kInputs, 0.6f)}}});
+  // Kept layers read the same tensor as it is.
+  for (const Words& kept : {Words{}, Words{"--keep", "l/reverse/*"}}) {
+    Words words{"quantize", "net.onnx", "--input", "x.npz", "--out", "p.json", "--force"};
+    words.insert(words.end(), kept.begin(), kept.end());
+    ASSERT_EQ(bench.run(words).code, 0);
+    const Outcome converted =
+        bench.run({"convert", "net.onnx", "--plan", "p.json", "--out", "q.onnx", "--force"});
+    ASSERT_EQ(converted.code, 0) << converted.err;
+    EXPECT_THAT(converted.err, HasSubstr("q.onnx: read back: "));
+    expect_same_outputs(bench);
+  }
+}
+
+TEST(CliQuantize, QuietPrintsNothing) {
+  const Bench bench;
+  train(bench);
+  const Outcome quiet = bench.run(quantize({"--quiet", "--out", "p.json"}));
+  EXPECT_EQ(quiet.code, 0) << quiet.err;
+  EXPECT_EQ(quiet.out, "");
+  EXPECT_EQ(quiet.err, "");
+  EXPECT_TRUE(std::filesystem::exists(bench / "p.json"));
+  EXPECT_TRUE(json::accept(bench.run(quantize({"--quiet", "--json"})).out));
 }
 
 TEST(CliQuantize, TextSaysWhatWasFoundAndWhatIsNext) {
