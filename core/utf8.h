@@ -41,15 +41,28 @@ constexpr Utf8Character first_character(std::string_view text) noexcept {
   return {length, point};
 }
 
+/// Returns whether the character can be printed where a line must stay as it is. Control characters
+/// move the cursor, and those for the direction of text (Unicode's Bidi_Control) and for new lines
+/// move other characters. False if it is invalid.
+constexpr bool keeps_the_line(const Utf8Character& next) noexcept {
+  const uint32_t point = next.point;
+  const bool control = point < 0x20 || (point >= 0x7f && point < 0xa0);
+  const bool separator = point == 0x2028 || point == 0x2029;
+  const bool direction = point == 0x061c || point == 0x200e || point == 0x200f ||
+                         (point >= 0x202a && point <= 0x202e) ||
+                         (point >= 0x2066 && point <= 0x2069);
+  return next.length > 0 && !control && !separator && !direction;
+}
+
 /// Returns the text escaped for an element or attribute of XML or HTML. Invalid UTF-8 and
-/// characters that XML 1.0 (2.2) forbids become U+FFFD.
+/// characters that XML 1.0 (2.2) forbids become U+FFFD, as do those for the direction of text.
 inline std::string markup_text(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     const Utf8Character next = first_character(text);
     const uint32_t point = next.point;
-    const bool control = (point < 0x20 && point != '\t' && point != '\n') || point == 0x7f;
-    const bool valid = next.length > 0 && !control && point != 0xfffe && point != 0xffff;
+    const bool blank = point == '\t' || point == '\n';
+    const bool valid = (blank || keeps_the_line(next)) && point != 0xfffe && point != 0xffff;
     switch (text[0]) {
       case '&':
         out += "&amp;";

@@ -158,8 +158,10 @@ std::string finding_card(const Report& report, size_t index) {
   if (!finding.action.text.empty()) {
     // An action that is not needed must not look like an order.
     const bool needed = finding.severity >= Severity::warning;
-    html += fmt::format("<p class=\"{}\">{}{}</p>", needed ? "todo" : "soft",
-                        needed ? "" : "If you want a fixed setting: ", prose(finding.action.text));
+    const bool optional = !needed && !finding.action.edit.empty();
+    html +=
+        fmt::format("<p class=\"{}\">{}{}</p>", needed ? "todo" : "soft",
+                    optional ? "If you want a fixed setting: " : "", prose(finding.action.text));
   }
   return html + fmt::format(
                     "<details><summary>Evidence</summary><table class=\"evidence\"><caption "

@@ -100,7 +100,8 @@ color:var(--accent);
 background:var(--bg);border:1px solid var(--line);border-radius:6px;padding:6px 10px;cursor:pointer}
 table.layers{white-space:nowrap;font-size:.84rem}.layers th,.layers td{padding-right:9px}
 .layers th:nth-child(3)~th.n button{margin-right:-.9em}
-table.layers th[scope=row]{max-width:17em;overflow:hidden;text-overflow:ellipsis}
+table.layers th[scope=row]{min-width:13em;max-width:17em;white-space:normal;overflow-wrap:anywhere}
+.layers td.n{white-space:normal}
 .layers tbody th,.errors tbody th,.lanes tbody th{position:sticky;left:0;background:var(--bg);
 z-index:1;
 box-shadow:1px 0 0 var(--line)}
@@ -139,7 +140,9 @@ figure{margin:1.3em 0 2em}figcaption{margin-top:.2em}
 figure h3{margin:0 0 .2em}
 section.spectrum{border-top:0;margin-top:1.4em;padding-top:0}
 .hero-charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:0 26px;
-align-items:start;width:min(1400px,100vw - 48px);margin-left:50%;transform:translateX(-50%)}
+align-items:start}
+@media screen and (min-width:1500px){.hero-charts{width:1400px;margin-left:50%;
+transform:translateX(-50%)}}
 .hero-charts figure{margin:.4em 0 .8em;min-width:0}.hero-charts figcaption{display:none}
 .hero-charts h3 small.bad{color:var(--bad);font-weight:620}
 .hero-charts .plot svg{height:260px}
@@ -239,13 +242,13 @@ line-height:1.3}
 dl.defs{columns:2;column-gap:48px;margin:0;font-size:.92rem}
 dl.defs div{break-inside:avoid;padding-bottom:.9em}dl.defs dt{font-weight:600}
 dl.defs dd{margin:.1em 0 0;color:var(--soft)}
-@media screen and (max-width:700px){.hero-charts{width:auto;margin-left:0;transform:none}
+@media screen and (max-width:700px){
 dl.defs{columns:1}main{padding:18px 16px 48px}h1{
 font-size:1.38rem}.brand span{float:none;
 display:block}.more{font-size:1rem}.action dl,.pair,.tensor{grid-template-columns:minmax(0,1fr)}
 .plot{grid-template-columns:2.9em 1fr}.plot svg{height:160px}dl.run{grid-template-columns:1fr 1fr}
 .action{padding:12px 14px}.across .tag{padding:.1em .5em;font-size:.78rem}table{font-size:.84rem}
-table.layers th[scope=row]{max-width:9em;white-space:normal;overflow-wrap:anywhere}
+table.layers th[scope=row]{min-width:0;max-width:9em}
 table.layers th small{display:block}table.across th,table.across td{padding-right:6px}
 .errors th[scope=row]{max-width:9.5em;overflow-wrap:anywhere}
 .proof .plotted{min-width:84px}.proof th[scope=row]{min-width:7.2em}.proof .tag{padding:.1em .4em;

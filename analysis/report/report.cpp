@@ -166,9 +166,8 @@ LaneReport report_lane(const RunView& run, int lane) {
   if (!run.evals(lane).empty()) {
     const EvalRow& eval = run.evals(lane).back();
     if (!run.info().inference) report.test_loss = eval.loss;
-    const bool means_something = run.info().inference || std::isfinite(eval.loss);
     const auto take = [&](double score, std::optional<double>& into) {
-      if (means_something && std::isfinite(score)) into = score;
+      if (std::isfinite(score)) into = score;
     };
     take(eval.accuracy, report.test_accuracy);
     take(eval.auc, report.test_auc);

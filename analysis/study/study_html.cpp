@@ -37,7 +37,8 @@ table.heat th small{display:block;color:var(--good)}tr.base th{font-weight:400}
 .plot .over{position:relative}.plot.pareto svg{height:260px}
 .plot.pareto{grid-template-columns:5em 1fr}
 .over>i{position:absolute;width:12px;height:12px;margin:-6px 0 0 -6px}
-.over .pl{position:absolute;font-size:.82rem;font-weight:620;transform:translate(9px,-118%);
+.over i.up,.key i.up{width:0;height:0;border:6px solid #0000;border-bottom:11px solid var(--bad);
+border-top:0}.over .pl{position:absolute;font-size:.82rem;font-weight:620;transform:translate(9px,-118%);
 white-space:nowrap}.over .pl.r{transform:translate(-9px,-118%)}
 .plot path.whisker{stroke:var(--soft);stroke-width:1.6;stroke-opacity:.7}
 .plot path.front{stroke:var(--good);stroke-width:2}

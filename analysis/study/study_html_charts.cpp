@@ -50,7 +50,10 @@ std::string point_labels(std::vector<ParetoPoint> points) {
 }
 
 std::string pareto_mark(const StudyGroup& group, const ParetoPoint& point) {
-  const char* kind = group.failing > 0 ? "fail" : group.on_front ? "pass" : "in";
+  const char* kind = !std::isfinite(*group.gap) ? "up"
+                     : group.failing > 0        ? "fail"
+                     : group.on_front           ? "pass"
+                                                : "in";
   return fmt::format("<i class=\"{}\" style=\"left:{:.1f}%;top:{:.1f}%\"></i>", kind, point.x,
                      point.y);
 }
@@ -201,6 +204,10 @@ std::string pareto_chart(const StudyView& study, const StudyFacts& facts) {
   for (const double gap : gaps.ticks()) {
     ticks.emplace_back(y_of(gap), escape(study_gap_text(std::optional(gap))));
   }
+  const bool infinite = std::any_of(points.begin(), points.end(), [&](const ParetoPoint& point) {
+    return !std::isfinite(*facts.groups[point.group].worst_gap);
+  });
+  if (infinite) ticks.emplace_back(kStripHeight, "not finite");
   return "<section aria-labelledby=\"cost\"><h2 id=\"cost\">Cost against loss</h2>\n<figure>"
          "<h3>Gap to the baseline's loss, over the mean width of numbers</h3>\n" +
          html::plot_frame(" pareto", "Loss gap of each group over its cost in bits", drawing, ticks,
@@ -210,6 +217,7 @@ std::string pareto_chart(const StudyView& study, const StudyFacts& facts) {
          "<div class=\"key\"><span><i class=\"pass\"></i>Pareto front</span><span><i class=\"in\">"
          "</i>never failed</span><span><i class=\"fail\"></i>fails in some " +
          std::string(facts.unit()) + "s</span>" +
+         (infinite ? "<span><i class=\"up\"></i>median not finite</span>" : "") +
          (compares ? fmt::format("<span><svg width=\"28\" height=\"8\" aria-hidden=\"true\"><path "
                                  "class=\"limit\" d=\"M0 4h28\"/></svg>tolerance {}</span>",
                                  percent(study.info().tolerance))

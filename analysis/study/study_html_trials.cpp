@@ -34,8 +34,8 @@ std::string result_tag(const TrialRow& trial) {
   return html::tag(kind, trial_word(trial));
 }
 
-std::string measured_text(double value) {
-  return std::isnan(value) ? "&ndash;" : fmt::format("{:.4g}", value);
+std::string score_text(double value) {
+  return std::isnan(value) ? "&ndash;" : escape(percent(value));
 }
 
 std::string first_bad_text(const TrialRow& trial) {
@@ -66,7 +66,7 @@ std::string trial_row(const StudyView& study, const TrialRow& trial, const std::
              result_tag(trial), why.empty() ? "" : " <small>" + escape(why) + "</small>",
              has_loss ? html::value_text(trial.loss) : "&ndash;",
              trial.baseline ? "&ndash;" : escape(study_gap_text(trial_gap(trial))),
-             measured_text(trial.accuracy), first_bad_text(trial),
+             score_text(trial.accuracy), first_bad_text(trial),
              has_loss ? std::to_string(trial.steps) : "&ndash;",
              trial.skipped > 0 ? fmt::format(" <small>{} skipped</small>", trial.skipped) : "",
              has_loss ? fmt::format("<a href=\"{}\">{}</a>", escape(address_of(folder, trial.run)),

@@ -272,6 +272,18 @@ double parse_number(const std::string& flag, const std::string& text, double lea
   return *value;
 }
 
+CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, double least,
+                        double most, const std::string& description) {
+  return app
+      .add_option_function<std::string>(
+          flag,
+          [&value, flag, least, most](const std::string& text) {
+            value = parse_number(flag, text, least, most);
+          },
+          description)
+      ->type_name("X");
+}
+
 uint64_t parse_integer(const std::string& flag, const std::string& text, uint64_t least,
                        uint64_t most) {
   const std::string hint = limits_text(static_cast<double>(least), static_cast<double>(most));

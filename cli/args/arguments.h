@@ -44,6 +44,9 @@ inline constexpr uint64_t kMostSamples = 1'000'000'000;
 template <typename Integer>
 CLI::Option* add_integer(CLI::App& app, const std::string& flag, Integer& value, uint64_t least,
                          uint64_t most, const std::string& description);
+/// Adds an option for a number from `least` to `most`.
+CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, double least,
+                        double most, const std::string& description);
 /// Add the argument RUN, and flags that several subcommands share.
 CLI::Option* add_run_file(CLI::App& app, std::string& file);
 CLI::Option* add_output(CLI::App& app, const std::string& flag, std::string& file,

@@ -159,10 +159,9 @@ void add_diff(CLI::App& app, Invocation& call) {
             ->type_name("FORMAT")
             ->group("Comparison"),
         {.words = format_names()});
-  sub->add_option("--ulps", options->ulps,
-                  "Distance at which elements still count as equal, in ulps of --as or fp32 [0]")
+  add_number(*sub, "--ulps", options->ulps, 0.0, 1e15,
+             "Distance at which elements still count as equal, in ulps of --as or fp32 [0]")
       ->type_name("N")
-      ->check(CLI::Range(0.0, 1e15))
       ->group("Comparison");
   add_integer(*sub, "--limit", options->limit, 1, 1000000, "Most tensors to list [10]")
       ->group(group::kOutput);

@@ -84,18 +84,12 @@ void add_quantize(CLI::App& app, Invocation& call) {
             ->capture_default_str()
             ->group(group::kCommon),
         {.words = {"channel", "tensor"}});
-  sub->add_option("--calibration", flags->calibration,
-                  "Samples to calibrate with, from the training part if there is one")
-      ->type_name("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
-      ->capture_default_str()
+  add_integer(*sub, "--calibration", flags->calibration, 1, kMostSamples,
+              "Samples to calibrate with, from the training part if there is one [512]")
       ->group(group::kCommon);
-  sub->add_option(
-         "--tolerance", flags->tolerance,
-         "Loss of accuracy (of mAP50) that is allowed [0.01]; without labels, relative error "
-         "of the outputs [0.1]")
-      ->type_name("X")
-      ->check(CLI::Range(0.0, 1.0))
+  add_number(*sub, "--tolerance", flags->tolerance, 0.0, 1.0,
+             "Loss of accuracy (of mAP50) that is allowed [0.01]; without labels, relative error "
+             "of the outputs [0.1]")
       ->group(group::kCommon);
   sub->add_option("--keep", flags->keep, "Layers not to quantize, by path (repeatable)")
       ->type_name("GLOB")

@@ -51,6 +51,7 @@ TensorDiff diff_tensor(const std::string& name, const DoubleTensor& a, const Dou
   TensorDiff diff{.name = name, .shape_a = a.shape, .shape_b = b.shape};
   if (a.shape != b.shape) return diff;
   diff.n = static_cast<int64_t>(a.data.size());
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   double difference = 0.0, size = 0.0;
   for (size_t i = 0; i < a.data.size(); ++i) {
     ElementDiff element{.index = i, .a = a.data[i], .b = b.data[i]};
@@ -66,14 +67,14 @@ TensorDiff diff_tensor(const std::string& name, const DoubleTensor& a, const Dou
     }
     const bool both_nan = std::isnan(element.a) && std::isnan(element.b);
     if (element.a == element.b || both_nan) continue;
+    if (!finite) difference = kInfinity;
     element.ulps = ulps_between(element.a, element.b, format);
     if (element.ulps <= tolerance) continue;
     if (diff.differing++ == 0) diff.first = diff.worst = element;
     if (element.ulps > diff.worst.ulps) diff.worst = element;
   }
   if (difference > 0.0) {
-    diff.error =
-        size > 0.0 ? std::sqrt(difference / size) : std::numeric_limits<double>::infinity();
+    diff.error = size > 0.0 ? std::sqrt(difference / size) : kInfinity;
   }
   return diff;
 }

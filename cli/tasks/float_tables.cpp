@@ -60,13 +60,16 @@ std::string exponent_name(const Binade& binade, const FloatFormat& format) {
   return fmt::format("2^{}{}", binade.exponent, binade.subnormal ? " subnormal" : "");
 }
 
-/// All digits where they are few, as in formats of 8 bits; otherwise the shortest that reads back.
+/// All digits where they are few, as in formats of 8 bits; otherwise the shortest that reads back,
+/// but at least three.
 std::string value_cell(double value, const FloatFormat& format) {
   constexpr size_t kFew = 12;
   const std::string exact = exact_text(static_cast<float>(value));
   if (exact.size() <= kFew) return exact;
-  return format.bits() <= kAllValuesBits ? fmt::format("{:.4g}", value)
-                                         : number_word(value, format);
+  if (format.bits() <= kAllValuesBits) return fmt::format("{:.4g}", value);
+  // fp16's smallest number is 5.96e-08 everywhere, although 6e-08 would do.
+  const std::string three = fmt::format("{:.3g}", value), word = number_word(value, format);
+  return three.size() > word.size() ? three : word;
 }
 
 /// "0.25 (2^-2)"; powers of two that read well as decimals stand alone.

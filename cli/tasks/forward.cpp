@@ -108,6 +108,17 @@ Work read_work(const Settings& settings, TrainPart train) {
   return work;
 }
 
+std::string random_weights_note(const Settings& settings, const Model& network) {
+  if (settings.quiet || !settings.init.empty() || zoo::is_zoo(settings.model)) return "";
+  const std::vector<Variable>& variables = network.graph.variables();
+  const bool random = std::any_of(variables.begin(), variables.end(), [&](const Variable& each) {
+    return each.initializer.bound > 0.0 && !network.initial.contains(each.path);
+  });
+  if (!random) return "";
+  return fmt::format("note: {} has random weights (seed {}); --init FILE reads trained ones\n",
+                     settings.model, settings.seed);
+}
+
 RunnerConfig runner_config(const Settings& settings) {
   RunnerConfig config{.lanes = lanes_of(settings), .seed = settings.seed};
   const ErrorSampling errors = error_sampling(settings);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "cli/args/network.h"
@@ -32,6 +33,11 @@ enum class TrainPart : uint8_t { drop, keep };
 
 /// Loads the network and the samples that the settings name. Throws Error.
 Work read_work(const Settings& settings, TrainPart train = TrainPart::drop);
+
+/// Returns a note for standard error that weights are random, if the network has none and --init is
+/// not given: then accuracies mean nothing. "" otherwise, for networks of the zoo, which choose
+/// their weights, and if quiet.
+std::string random_weights_note(const Settings& settings, const Model& network);
 
 /// Everything but the initial weights and the labels, which are read later. Throws Error (usage).
 RunnerConfig runner_config(const Settings& settings);

@@ -59,6 +59,7 @@ struct Study {
   std::vector<ProductResult> products;
   KeptSearch search;
   Plan plan;
+  std::string note;  ///< for standard error
 
   /// Returns whether the plan was found and quantizes some layer.
   bool quantizes() const {
@@ -173,6 +174,7 @@ class Quantizer {
     data.train = {};
     study_.calibration = calibration.test.size();
     study_.samples = data.test.size();
+    study_.note = random_weights_note(settings_, work_.network);
     weights_ =
         take_starting_weights(work_.network, settings_.seed, read_initial_weights(settings_));
     doing_.show(fmt::format("calibrating on {} samples", study_.calibration));
@@ -487,6 +489,7 @@ int quantize_network(const Settings& settings, const QuantizeOptions& options) {
   check_files({.read = input_files(settings), .written = {settings.out}}, settings.force);
   if (settings.threads > 0) omp_set_num_threads(settings.threads);
   const Study study = Quantizer(settings, options).run();
+  fmt::print(stderr, "{}", study.note);
   if (!settings.out.empty() && study.quantizes()) {
     write_result(settings.out, plan_to_json(study.plan) + "\n", settings.force);
   }

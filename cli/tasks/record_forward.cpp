@@ -64,6 +64,7 @@ ForwardRun::ForwardRun(const Settings& settings, const std::string& command_line
   config.init = read_initial_weights(settings);
   if (settings.threads > 0) omp_set_num_threads(settings.threads);
   work_ = read_work(settings);
+  const std::string note = random_weights_note(settings, work_.network);
   const Samples& samples = work_.samples;
   config.labels = samples.labels;
   try {
@@ -72,6 +73,7 @@ ForwardRun::ForwardRun(const Settings& settings, const std::string& command_line
     throw e.with_text(settings.model + ": " + e.what());
   }
   check_batch(settings, work_.wanted, *runner_);
+  fmt::print(stderr, "{}", note);
   info_ = runner_->describe();
   info_.data = settings.data.empty() ? samples.data.name : settings.data;
   info_.command = command_line;

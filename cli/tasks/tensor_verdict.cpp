@@ -127,10 +127,11 @@ std::string enough_text(const std::vector<TensorLosses>& tensors, const TargetFo
   const TensorLosses& most = *worst(flushed, [](const TensorLosses& each) {
     return share_of(each.main.underflow, each.non_zero);
   });
+  const std::string share = share_text(most.main.underflow, most.non_zero);
   return fmt::format(
-      "{} is enough: nothing overflows in {}. Few values underflow: at most {} of the nonzero "
+      "{} is enough: nothing overflows in {}. Few values underflow: {}{} of the nonzero "
       "values of a tensor ({}) become zero, and these are too small to matter.",
-      main.name, all, share_text(most.main.underflow, most.non_zero), most.shown(files));
+      main.name, all, share.starts_with("less") ? "" : "at most ", share, most.shown(files));
 }
 
 }  // namespace

@@ -39,24 +39,16 @@ std::string LaneSummary::last_loss_text() const {
   return std::isnan(last.loss) ? "nan" : table_number(last.loss);
 }
 
-const EvalRow* LaneSummary::scores() const {
-  const bool finite = inference || (eval && std::isfinite(last.loss) && std::isfinite(eval->loss));
-  return eval && finite ? &*eval : nullptr;
-}
-
 std::string LaneSummary::accuracy_text() const {
-  const EvalRow* row = scores();
-  return row != nullptr ? percentage(row->accuracy) + (averages ? " (averages)" : "") : "-";
+  return eval ? percentage(eval->accuracy) + (averages ? " (averages)" : "") : "-";
 }
 
 std::string LaneSummary::auc_text() const {
-  const EvalRow* row = scores();
-  return row != nullptr ? area_text(row->auc) + (averages ? " (averages)" : "") : "-";
+  return eval ? area_text(eval->auc) + (averages ? " (averages)" : "") : "-";
 }
 
 std::string LaneSummary::mean_iou_text() const {
-  const EvalRow* row = scores();
-  return row != nullptr ? percentage(row->mean_iou) + (averages ? " (averages)" : "") : "-";
+  return eval ? percentage(eval->mean_iou) + (averages ? " (averages)" : "") : "-";
 }
 
 std::string LaneSummary::test_loss_text() const {

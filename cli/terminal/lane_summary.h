@@ -25,14 +25,12 @@ struct LaneSummary {
   std::optional<FailedLane> lost{};
 
   void add(const StepRow& row);
-  /// Returns the evaluation if its scores mean something.
-  const EvalRow* scores() const;
   /// Returns the steps done, including those before a resume.
   int64_t steps_done() const { return steps > 0 ? last.step + 1 : 0; }
   double ms_per_step() const;
   /// Why its figures are no result; "" if they are.
   std::string problem() const;
-  /// As tables show them: "-" where there is none, or none that means anything.
+  /// As tables show them: "-" where there is none. A sample whose scores are NaN counts as wrong.
   std::string last_loss_text() const, accuracy_text() const, test_loss_text() const;
   std::string auc_text() const, mean_iou_text() const;
 };

@@ -188,8 +188,7 @@ std::string visible_name(std::string_view name) {
   std::string result;
   while (!name.empty()) {
     const Utf8Character next = first_character(name);
-    const bool shown = next.length > 0 && next.point >= 0x20 &&
-                       (next.point < 0x7f || next.point >= 0xa0) && next.point != '\\';
+    const bool shown = keeps_the_line(next) && next.point != '\\';
     const size_t length = next.length > 0 ? next.length : 1;
     for (const char byte : name.substr(0, length)) {
       const auto code = static_cast<unsigned char>(byte);
@@ -211,8 +210,7 @@ std::string visible_name(std::string_view name) {
 std::string printable_name(std::string_view name) {
   for (std::string_view rest = name; !rest.empty();) {
     const Utf8Character next = first_character(rest);
-    const bool control = next.point < 0x20 || (next.point >= 0x7f && next.point < 0xa0);
-    if (next.length == 0 || control) return visible_name(name);
+    if (!keeps_the_line(next)) return visible_name(name);
     rest.remove_prefix(next.length);
   }
   return std::string(name);

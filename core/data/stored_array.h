@@ -72,7 +72,8 @@ void decode_values(std::span<const uint8_t> raw, StoredType type, bool big_endia
 /// overflow.
 std::optional<uint64_t> checked_count(const Shape& shape) noexcept;
 
-/// Returns the name with control characters and invalid UTF-8 as "\x1b", to print it.
+/// Returns the name with invalid UTF-8 and what does not keep the line (core/utf8.h) as "\x1b", to
+/// print it.
 std::string visible_name(std::string_view name);
 /// Returns visible_name() of a name that contains such bytes, and any other name as it is.
 std::string printable_name(std::string_view name);

@@ -57,7 +57,7 @@ std::string too_large(const ExactDecimal& exact, const std::string& number, floa
         number, (exact.negative() ? "-" : "") + largest, name,
         (exact.negative() ? "-" : "") + shortest_text(most + step));
   }
-  return why + ", where this format saturates.";
+  return why + ", so it is clipped to " + value_text(stored, format) + ".";
 }
 
 }  // namespace

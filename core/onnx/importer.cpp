@@ -314,7 +314,7 @@ void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) 
   for (const std::string& input : node.input()) {
     inputs.push_back(input.empty() ? nullptr : scope.find(input));
     if (!input.empty() && inputs.back() == nullptr && !scope.names.contains(input))
-      throw Error(what + ": its input '" + printable(input) + "' is not produced by any node");
+      throw Error(what + ": its input '" + printable(input) + "' is " + why_missing(input));
   }
   // Exporters write initializers of equal values once, and an Identity for every other one.
   const bool copies = node.op_type() == "Identity" && find_function(node) == nullptr &&
@@ -359,9 +359,18 @@ void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) 
     const std::string& output = node.output(i);
     if (output.empty()) continue;
     // Outputs that we do not compute, such as statistics, only matter if a node reads them.
-    if (static_cast<size_t>(i) < made.size() && made[static_cast<size_t>(i)] != nullptr)
+    if (static_cast<size_t>(i) < made.size() && made[static_cast<size_t>(i)] != nullptr) {
       bind(scope, output, made[static_cast<size_t>(i)], what);
+    } else {
+      left_out_[output] = "output " + std::to_string(i + 1) + " of " + what;
+    }
   }
+}
+
+std::string Importer::why_missing(const std::string& value) const {
+  const auto found = left_out_.find(value);
+  if (found == left_out_.end()) return "not produced by any node";
+  return found->second + ", which is not supported";
 }
 
 std::vector<BindingPtr> Importer::translated(Translate translate, const ::onnx::NodeProto& node,
@@ -503,7 +512,7 @@ void Importer::read_outputs(const ::onnx::GraphProto& graph, const Scope& scope)
   for (const ::onnx::ValueInfoProto& output : graph.output()) {
     const std::string what = "output " + printable(output.name());
     const BindingPtr binding = scope.find(output.name());
-    if (binding == nullptr) throw Error(what + ": no node produces it");
+    if (binding == nullptr) throw Error(what + " is " + why_missing(output.name()));
     if (binding->sequence != nullptr)
       throw Error(what + ": it is a list of tensors, which is not supported");
     if (binding->value == kNone) {

@@ -143,6 +143,8 @@ class Importer {
   void take_batch(OnnxImport& result);
   bool is_one(ValueId value) const;
   void bind(Scope& scope, const std::string& name, BindingPtr binding, const std::string& what);
+  /// Returns why there is no such value, for errors.
+  std::string why_missing(const std::string& value) const;
   void read_outputs(const ::onnx::GraphProto& graph, const Scope& scope);
   void give_weights();
   DataType type_of_node(const Node& node) const;
@@ -185,6 +187,7 @@ class Importer {
   ModuleOfPath modules_;
   std::map<std::string, BindingPtr> identities_;  ///< of readings
   std::set<std::string> turned_;                  ///< variables of turned bindings
+  std::map<std::string, std::string> left_out_;   ///< outputs that we do not compute, described
   std::map<std::string, DataType> node_types_;    ///< types that nodes write, by path
   std::map<DataType, int64_t> weight_types_;      ///< elements of trainable initializers
   std::vector<std::string> notes_;

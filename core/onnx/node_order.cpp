@@ -36,7 +36,7 @@ std::string printable(std::string text) {
   std::string result;
   for (size_t i = 0; i < text.size() && result.size() < kLongest;) {
     const Utf8Character next = first_character(std::string_view(text).substr(i));
-    const bool valid = next.length > 0 && next.point >= 0x20 && next.point != 0x7f;
+    const bool valid = keeps_the_line(next);
     result += valid ? text.substr(i, next.length) : "_";
     i += valid ? next.length : 1;
   }

@@ -80,11 +80,23 @@ void tangent(Translation& t) {
   t.set(0, t.add("Div", {sine, t.add_step("Cos", {x}, {}, "cos")}));
 }
 
-void hyperbolic_cosine(Translation& t) {
-  const ValueId x = t.real(0);
+/// Returns exp(x) + exp(-x).
+ValueId sum_of_exponentials(Translation& t, ValueId x) {
   const ValueId up = t.add_step("Exp", {x}, {}, "exp");
   const ValueId down = t.add_step("Exp", {t.add("Neg", {x}, {}, "minus")}, {}, "exp_minus");
-  t.set(0, t.add("Mul", {t.add_step("Add", {up, down}, {}, "sum"), constant(t, 0.5)}));
+  return t.add_step("Add", {up, down}, {}, "sum");
+}
+
+void hyperbolic_cosine(Translation& t) {
+  t.set(0, t.add("Mul", {sum_of_exponentials(t, t.real(0)), constant(t, 0.5)}));
+}
+
+/// Tanh times Cosh: in a difference of exponentials, a small x would cancel out.
+void hyperbolic_sine(Translation& t) {
+  const ValueId x = t.real(0);
+  const ValueId cosine =
+      t.add_step("Mul", {sum_of_exponentials(t, x), constant(t, 0.5)}, {}, "cosh");
+  t.set(0, t.add("Mul", {t.add_step("Tanh", {x}, {}, "tanh"), cosine}));
 }
 
 /// 1 - erf(x). ONNX has no such operator, but tf2onnx writes TensorFlow's for an exact GELU.
@@ -249,6 +261,7 @@ constexpr Translator kFunctionTranslators[] = {
     {"Shrink", shrink},
     {"Tan", tangent},
     {"Cosh", hyperbolic_cosine},
+    {"Sinh", hyperbolic_sine},
     {"Erfc", complementary_error},
     {"IsInf", is_infinite},
     {"ReduceLogSum", reduce_log_sum},

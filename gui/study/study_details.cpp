@@ -27,7 +27,6 @@ void draw_value(const StudyFrame& frame, const char* path, const char* name,
   ImGui::EndGroup();
 }
 
-std::string number_text(double value) { return std::isnan(value) ? "-" : short_number(value); }
 
 /// Returns the color of a trial's result in text.
 ImU32 result_color(const StudyFrame& frame, const TrialRow& trial) {
@@ -88,7 +87,8 @@ void draw_study_trial(const StudyFrame& frame) {
     value("study/trial/loss", "loss", short_number(trial.loss), Half::left);
     value("study/trial/gap", "gap to the baseline",
           trial.baseline ? "-" : study_gap_text(trial_gap(trial)), Half::right);
-    value("study/trial/accuracy", "accuracy", number_text(trial.accuracy), Half::left);
+    value("study/trial/accuracy", "accuracy",
+          std::isnan(trial.accuracy) ? "-" : percent(trial.accuracy), Half::left);
     value("study/trial/steps", "steps, skipped",
           fmt::format("{}, {}", grouped(trial.steps), grouped(trial.skipped)), Half::right);
     const std::string first = trial.first_bad

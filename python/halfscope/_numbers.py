@@ -17,12 +17,15 @@ def _is_torch(x):
 def _host(x):
     """Returns an array that the extension can borrow, or None if x is not of a known kind."""
     if _is_torch(x):
-        return x.detach().cpu()
+        x = x.detach().cpu()
+        return x if x.is_floating_point() or x.is_complex() else x.double()
     x = np.asarray(x)
     if x.dtype.kind in "iub":
         return x.astype(np.float64)
     if x.dtype.name in _VIEWS:  # types of ml_dtypes, which DLPack of NumPy does not carry
         return x.astype(np.float32)
+    if x.dtype.kind != "f":
+        raise TypeError(f"x must be numbers, not {x.dtype}")
     return x
 
 
@@ -31,7 +34,7 @@ _VIEWS = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", 
 
 
 _FORMATS = ("fp32", "tf32", "bf16", "fp16", "e5m2", "e4m3fn", "e5m2fnuz", "e4m3fnuz", "e4m3b11fnuz",
-            "e3m2", "e2m3", "e2m1")
+            "e3m2", "e2m3", "e2m1", "int8", "int4")
 _MODES = ("nearest-even", "nearest-away", "toward-zero", "up", "down", "odd")
 
 
@@ -66,7 +69,8 @@ def round(x, format, mode="nearest-even"):
     rounded = _core.round(_host(x), format, mode)
     if _is_torch(x):
         import torch
-        return torch.from_numpy(rounded).to(device=x.device, dtype=x.dtype)
+        dtype = x.dtype if x.is_floating_point() else torch.float64
+        return torch.from_numpy(rounded).to(device=x.device, dtype=dtype)
     if np.isscalar(x) or isinstance(x, (int, float)):
         return float(rounded)
     given = np.asarray(x)

@@ -180,6 +180,14 @@ TEST(CliDiff, TensorsByUlps) {
   EXPECT_EQ(text.code, 1);
   EXPECT_THAT(text.out, HasSubstr("[1,0]: 4 -> 4.01171875"));
 
+  // No finite number is the distance from infinity.
+  write_npz_double(bench / "c.npz", {{"x", {{2}, {1.0, INFINITY}}}});
+  for (const double other : {70000.0, -static_cast<double>(INFINITY), nan}) {
+    write_npz_double(bench / "d.npz", {{"x", {{2}, {1.0, other}}}});
+    EXPECT_EQ(json_of(bench, {"c.npz", "d.npz"})["tensors"][0]["error"], "inf") << other;
+  }
+  EXPECT_EQ(json_of(bench, {"c.npz", "c.npz"})["same"], true);
+
   const auto differing = [&](const char* ulps) {
     const DiffJson json = json_of(bench, {"a.npz", "b.npz", "--as", "fp16", "--ulps", ulps});
     EXPECT_EQ(json["tolerance"], std::stod(ulps));

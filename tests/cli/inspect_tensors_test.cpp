@@ -76,6 +76,8 @@ TEST(CliInspectTensors, AFewSmallValuesAreNoLoss) {
               HasSubstr("\nfp16 is enough: nothing overflows in 1 tensor. Few values underflow: at "
                         "most 1% of the nonzero values of a tensor (w) become zero"))
       << "one per cent is the limit";
+  EXPECT_THAT(verdict(with_small_values(100000, 1, kSmall, 1.0F)),
+              HasSubstr("Few values underflow: less than 0.01% of the nonzero values"));
   EXPECT_THAT(verdict(with_small_values(1000, 11, kSmall, 1.0F)),
               HasSubstr("\nfp16 loses values in 1 of 1 tensor"));
   // 5 of 1000 values, but 2^-52 * 5 / (2^-36 * 995) = 7.7e-8 of the energy is below u^2 = 2^-22 ...

@@ -178,6 +178,20 @@ TEST(CliQuantize, PartsOfAWeightBecomeCodesToo) {
   }
 }
 
+TEST(CliQuantize, RandomWeightsAreNoted) {
+  const Bench bench;
+  train(bench);
+  const std::string note = "note: mlp:784-32-10 has random weights (seed 1); --init FILE reads";
+  const Words samples{"mlp:784-32-10", "--data", "digits", "--limit", "32"};
+  for (const char* command : {"run", "quantize"}) {
+    Words words{command};
+    words.insert(words.end(), samples.begin(), samples.end());
+    EXPECT_THAT(bench.run(words).err, HasSubstr(note));
+    words.insert(words.end(), {"--init", "w.npz"});
+    EXPECT_THAT(bench.run(words).err, Not(HasSubstr("random")));
+  }
+}
+
 TEST(CliQuantize, QuietPrintsNothing) {
   const Bench bench;
   train(bench);
@@ -248,6 +262,9 @@ TEST(CliQuantize, RefusesMistakes) {
       bench,
       {{{"quantize"}, 2, "quantize needs a network", "quantize lenet"},
        {{"quantize", "lenet"}, 2, "quantize needs samples", "--data"},
+       {{"quantize", "lenet", "--tolerance", "5"}, 2, "--tolerance 5: out of range", "0 to 1"},
+       {{"quantize", "lenet", "--calibration", "0"}, 2, "--calibration 0: out of range", "1 to "},
+       {{"diff", "a.npz", "b.npz", "--ulps", "-1"}, 2, "--ulps -1: out of range", "0 or more"},
        {{"quantize", "lenet", "--data", "digits", "--input", "x.npy"}, 2, "exclude each other"},
        {{"quantize", "none.onnx", "--data", "digits"}, 3, "cannot open 'none.onnx'"},
        {quantize({"--format", "int9"}), 2, "--format: unknown format 'int9'"},

@@ -97,6 +97,15 @@ TEST(Safetensors, EscapesInNamesAreRead) {
   EXPECT_EQ(arrays.at(0).name, "a\xc3\xa9\xf0\x9f\x98\x80\n");
   EXPECT_EQ(visible_name(arrays.at(0).name), "a\xc3\xa9\xf0\x9f\x98\x80\\x0a");
   EXPECT_EQ(printable_name("a\\b\xc3\xa9"), "a\\b\xc3\xa9");
+  EXPECT_EQ(printable_name("a\xe2\x80\xae"
+                           "b"),
+            "a\\xe2\\x80\\xaeb")
+      << "from right to left";
+  EXPECT_EQ(printable_name("a\xe2\x80\xa8"
+                           "b"),
+            "a\\xe2\\x80\\xa8b")
+      << "a new line";
+  EXPECT_EQ(printable_name("a\xe2\x80\x93\xd7\x90"), "a\xe2\x80\x93\xd7\x90") << "a dash, a letter";
   EXPECT_EQ(printable_name("a\\\x1b\xc2\x85"), "a\\\\\\x1b\\xc2\\x85");
   EXPECT_EQ(visible_name("\x1b[31m\xff\\"), "\\x1b[31m\\xff\\\\");
 }

@@ -91,7 +91,15 @@ TEST(BadOnnxFile, NodesThatReadNothingOrThemselves) {
   EXPECT_THAT(refusal_of(one("Add", "sum")), HasSubstr("sum (Add): input 1 is missing"));
   FileBuilder output = one("Relu");
   output.output("ghost");
-  EXPECT_THAT(refusal_of(output), HasSubstr("output ghost: no node produces it"));
+  EXPECT_THAT(refusal_of(output), HasSubstr("output ghost is not produced by any node"));
+  FileBuilder places;
+  places.input("x", {1, 1, 4, 4}).output("y").output("places");
+  test::set_ints(places.node("MaxPool", {"x"}, {"y", "places"}, "pool"), "kernel_shape", {2, 2});
+  EXPECT_THAT(refusal_of(places),
+              HasSubstr("output places is output 2 of pool (MaxPool), which is not supported"));
+  places.node("Neg", {"places"}, {"z"}, "reader");
+  EXPECT_THAT(refusal_of(places),
+              HasSubstr("reader (Neg): its input 'places' is output 2 of pool"));
 }
 
 TEST(BadOnnxFile, ShapesThatDoNotFit) {

@@ -63,6 +63,7 @@ const std::map<std::string, std::string>& renamed() {
       {"ReverseSequence", "Gather"},
       {"Shrink", "Add, Sub, Where"},
       {"SimplifiedLayerNormalization", "RMSNormalization"},
+      {"Sinh", "Exp, Add, Tanh, Mul"},
       {"Softsign", "Abs, Add, Div"},
       {"SpaceToDepth", "Reshape, Transpose"},
       {"Squeeze", "Reshape"},

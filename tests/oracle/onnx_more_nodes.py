@@ -550,6 +550,8 @@ add("newest_opset", [node("Relu", ["x"], ["r"], name="r"),
                      node("Transpose", ["r"], ["t"], perm=[1, 0, 2], name="t"),
                      node("Pad", ["t", "p"], ["y"], name="y")], {"x": x},
     known={"p": i64(0, 1, 0, 0, 0, 2)}, opset=28)
+# Small numbers must not cancel out.
+op("sinh", "Sinh", {"x": x * f32(1.0, 1e-4, 1e-20, 4.0)}, torch_y=lambda t: torch.sinh(t["x"]))
 
 
 def main():

@@ -44,6 +44,14 @@ class Round(unittest.TestCase):
         transposed = torch.randn(4, 6).t()
         self.assertTrue(torch.equal(hs.round(transposed, "fp16"), transposed.half().float()))
 
+    def test_integers_give_float64(self):
+        for x in (np.int32([2049]), torch.tensor([2049]), torch.tensor([True])):
+            rounded = hs.round(x, "fp16")
+            self.assertIn(rounded.dtype, (np.float64, torch.float64))
+            expected = np.float16(np.asarray(x)).astype(np.float64)
+            np.testing.assert_array_equal(np.asarray(rounded), expected)
+        self.assertEqual(hs.round(torch.tensor(3), "fp16").item(), 3.0)
+
     def test_doubles_round_once(self):
         # Through fp32 this would be a tie, and end at 1.
         x = 1.0 + 2.0**-11 + 2.0**-40
@@ -63,6 +71,10 @@ class Round(unittest.TestCase):
                 call(1.0, "e4m3nf")
             with self.assertRaisesRegex(ValueError, "named formats are fp32, .*bf16"):
                 call(1.0, "posit8")
+            with self.assertRaisesRegex(ValueError, "named formats are .*int8, int4"):
+                call(1.0, "posit8")
+            with self.assertRaisesRegex(TypeError, "x must be numbers, not "):
+                call("a", "fp16")
         for format in _numbers._FORMATS:  # none that does not exist
             self.assertEqual(hs.stats(1.0, format).format, format)
 

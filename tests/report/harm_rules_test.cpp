@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "analysis/report/report.h"
 #include "analysis/rules/baseline.h"
 #include "analysis/rules/harm.h"
 #include "analysis/rules/recommend.h"
@@ -49,6 +50,8 @@ TEST(HarmlessFindings, AreRemarks) {
   EXPECT_TRUE(found[0].action.edit.empty());
   for (const Finding& each : run_rules(run)) EXPECT_EQ(each.severity, Severity::info) << each.rule;
   EXPECT_FALSE(recommend(run, run_rules(run), 1)) << "nothing is to be mended";
+  const std::string page = report_html(make_report(run));
+  EXPECT_THAT(page, HasSubstr("<p class=\"soft\">Nothing to change: it is harmless"));
 }
 
 TEST(HarmlessFindings, OfADoubtfulLaneAreWarnings) {

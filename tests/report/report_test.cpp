@@ -98,13 +98,13 @@ TEST(ReportVerdict, NormalSkipsAreCalledNormal) {
               HasSubstr("skipped: that is the normal start of dynamic scaling."));
 }
 
-TEST(Report, ALaneWithoutAFiniteLossHasNoAccuracy) {
+// Samples with a NaN are wrong, as in `run` and in gates.
+TEST(Report, ALaneWithoutAFiniteLossHasTheAccuracyThatWasMeasured) {
   RunView run = make_run(hot_spec());
   run.add_eval(1, {.step = 30, .loss = std::numeric_limits<double>::quiet_NaN(), .accuracy = 0.0});
   const Report report = make_report(run);
-  EXPECT_FALSE(report.lanes[1].test_accuracy);
-  EXPECT_TRUE(report.lanes[0].test_accuracy);
-  EXPECT_THAT(report_markdown(report), HasSubstr("| 0.125 | - |\n"));
+  EXPECT_EQ(report.lanes[1].test_accuracy, 0.0);
+  EXPECT_THAT(report_markdown(report), HasSubstr("| 0.125 | 0% |\n"));
 }
 
 // A reader must know when other weights than the trained ones were evaluated.

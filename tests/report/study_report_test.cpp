@@ -80,6 +80,9 @@ TEST(StudyHtml, BeginsWithTheHeadlineAndHasEverySection) {
   }
   EXPECT_TRUE(has(page, "70% (39.7% to 89.2%)"));
   EXPECT_TRUE(has(page, "seed 1: fails, conv2 overflows; gap not finite"));
+  // A gap that is not finite is no ordinary point at the top of the axis.
+  EXPECT_TRUE(has(page, "<span style=\"top:5.0%\">not finite</span>"));
+  EXPECT_TRUE(has(page, "<i class=\"up\" style=\"left:"));
   EXPECT_TRUE(has(page, "halfscope train --plan mixed_float16 --seed 1"));
   EXPECT_TRUE(has(page, "href=\"./trials/0000000000002000.hscope\""));
   EXPECT_TRUE(
