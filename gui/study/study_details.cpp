@@ -27,7 +27,6 @@ void draw_value(const StudyFrame& frame, const char* path, const char* name,
   ImGui::EndGroup();
 }
 
-
 /// Returns the color of a trial's result in text.
 ImU32 result_color(const StudyFrame& frame, const TrialRow& trial) {
   if (trial.status == TrialStatus::waiting) return frame.theme.soft;
