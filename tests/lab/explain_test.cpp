@@ -35,7 +35,7 @@ TEST(Explain, SaysWhyAValueIsStoredAsItIs) {
   EXPECT_THAT(explained("65519", kFp16), testing::Not(HasSubstr("overflows")));
   EXPECT_THAT(explained("-70000", kFp16), HasSubstr("-70000 is below -65504"));
   EXPECT_THAT(explained("500", kE4m3fn), HasSubstr("no infinity, so it becomes NaN"));
-  EXPECT_THAT(explained("7", kE2m1), HasSubstr("saturates"));
+  EXPECT_THAT(explained("7", kE2m1), HasSubstr("so it is clipped to 6"));
   EXPECT_EQ(
       explained("1e-8", kFp16),
       "0.00000001 is at most half of 2^-24, the smallest fp16 number, so it underflows to 0.");
