@@ -78,6 +78,8 @@ TEST(CliFloat, IntegersNameBothEncodings) {
   EXPECT_THAT(page({"int8", "127"}), HasSubstr("in two's complement 0x7f"));
   EXPECT_THAT(page({"int4", "-7"}), HasSubstr("in two's complement 0x9\n"));
   EXPECT_THAT(page({"int8", "-0"}), HasSubstr("two's complement has no -0"));
+  EXPECT_THAT(page({"int8", "200"}), HasSubstr("so it is clipped to 127."));
+  EXPECT_THAT(page({"int8", "-200"}), HasSubstr("so it is clipped to -127."));
   EXPECT_THAT(page({"fp16", "-1"}), testing::Not(HasSubstr("complement")));
 }
 
@@ -125,6 +127,7 @@ TEST(CliFloat, Formats) {
   EXPECT_THAT(table, HasSubstr("4    6\n"));
   EXPECT_EQ(page({"e2m1"}), table) << "a format alone is listed";
   EXPECT_THAT(page({"fp16"}), HasSubstr("all up to 2048"));
+  EXPECT_THAT(page({"fp16"}), HasSubstr("5.96e-08 (2^-24)"));
   const json format = data({"--table", "e4m3fn"});
   EXPECT_EQ(format.at("values").size(), 256u);
   EXPECT_EQ(format.at("values")[0x7e].at("value"), 448.0);

@@ -80,6 +80,7 @@ TEST(StudyHtml, BeginsWithTheHeadlineAndHasEverySection) {
   }
   EXPECT_TRUE(has(page, "70% (39.7% to 89.2%)"));
   EXPECT_TRUE(has(page, "seed 1: fails, conv2 overflows; gap not finite"));
+  EXPECT_TRUE(has(page, "<td class=\"n\">90%</td>")) << "accuracies, as in reports of runs";
   // A gap that is not finite is no ordinary point at the top of the axis.
   EXPECT_TRUE(has(page, "<span style=\"top:5.0%\">not finite</span>"));
   EXPECT_TRUE(has(page, "<i class=\"up\" style=\"left:"));
