@@ -4,7 +4,7 @@ import weakref
 
 import torch
 
-from halfscope._ops import operator_of
+from halfscope._ops import FUNCTION, operator_of
 from halfscope._sites import Layer, format_of
 
 _FLOATS = frozenset(t for t in (torch.float32, torch.float16, torch.bfloat16, torch.float64,
@@ -12,6 +12,9 @@ _FLOATS = frozenset(t for t in (torch.float32, torch.float16, torch.bfloat16, to
                                 getattr(torch, "float8_e5m2", None)) if t is not None)
 # Elements of a device's tensor that are copied to the host.
 _MOST_COPIED = 1 << 22
+# Tensors from functions that one module reads in a pass, each with its own name. The others, as in
+# a loop, share the last one.
+_MOST_OPERANDS = 4
 
 
 def tensors_in(value):
@@ -41,7 +44,8 @@ def _leaves(value):
 
 
 class Forward:
-    """Measures what modules write and, later, the gradients of that."""
+    """Measures what modules write and, later, the gradients of that. Also measures what modules
+    read, where functions between modules have computed it."""
 
     def __init__(self, watch, model, names):
         self.watch, self.model = watch, model
@@ -50,7 +54,8 @@ class Forward:
         self.pending = []    # (site, host copy, merge, event) of tensors on devices
         self._seen = {}      # id -> (weak reference, version, path): who wrote a tensor last
         self._nodes = {}     # autograd node -> path; only while the structure is recorded
-        self._storages = {}
+        self._storages = {}  # data pointer -> (weak reference, version, path)
+        self._operands = {}  # path -> tensors from functions that it has read
         self._inside = 0     # calls of the model that run
         self._counts = False
         self._placed = set()  # modules whose outputs had hooks before a recomputation
@@ -64,6 +69,9 @@ class Forward:
         for path, module in self.modules:
             hook = self._hook_of(path, module)
             self.handles.append(module.register_forward_hook(hook, with_kwargs=True))
+            if module is not self.model:
+                hook = self._input_hook_of(path, module)
+                self.handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
         self.handles.append(self.model.register_forward_hook(self._leave, always_call=True))
 
     def remove(self):
@@ -78,6 +86,7 @@ class Forward:
         self._seen.clear()
         self._nodes.clear()
         self._storages.clear()
+        self._operands.clear()
         self._placed.clear()
         self._inside = 0
 
@@ -104,8 +113,7 @@ class Forward:
                 site = self.watch._sites.number("input", name, "input", "forward", "Input", form,
                                                 x.shape)
                 self._measure(site, x, True)
-                if self._structure:
-                    self._note(x, "input")
+                self._note(x, "input")
         except Exception as fault:
             self.watch._fail(fault)
 
@@ -128,6 +136,47 @@ class Forward:
                 self.watch._fail(fault)
         return hook
 
+    def _input_hook_of(self, path, module):
+        is_leaf = next(module.children(), None) is None
+
+        def hook(module, args, kwargs):
+            if torch.compiler.is_compiling():
+                return
+            try:
+                self._on_input(path, is_leaf, (args, kwargs))
+            except Exception as fault:
+                self.watch._fail(fault)
+        return hook
+
+    def _on_input(self, path, is_leaf, args):
+        if not self.watch._recorded or _in_backward() or not self._is_training():
+            return
+        for number, x in enumerate(tensors_in(args)):
+            # Masks and other constants are no results of the network; they may be infinite.
+            computed = x.requires_grad or (number == 0 and is_leaf and self._inside)
+            if computed and not self._is_known(x) and not self._is_view_of_known(x):
+                self._measure_operand(path, x)
+
+    def _measure_operand(self, path, x):
+        """Measures what functions between modules have computed, as a layer without a module."""
+        sites = self.watch._sites
+        count = self._operands[path] = self._operands.get(path, 0) + 1
+        layer = path + "/" + _name("input", min(count, _MOST_OPERANDS) - 1)
+        site = sites.find(layer, "activation")
+        if site is None:
+            if not self._structure:
+                return
+            form = format_of(x.dtype)
+            sites.layers[layer] = Layer(layer, FUNCTION, form, 0)
+            sites.layers[layer].inputs.extend(s for s in self._sources(x) if s != layer)
+            site = sites.number(layer, "activation", "activation", "forward", FUNCTION, form,
+                                x.shape)
+        self._measure(site, x, True)
+        self._note(x, layer)
+
+    def _is_training(self):
+        return self._counts if self._inside else torch.is_grad_enabled()
+
     def _on_output(self, path, op, module, args, output):
         watch = self.watch
         if not watch._recorded:
@@ -138,7 +187,7 @@ class Forward:
                 for number, x in enumerate(tensors_in(output)):
                     self._hook_gradient(path, op, _name("activation", number), x)
             return
-        if not (self._counts if self._inside else torch.is_grad_enabled()):
+        if not self._is_training():
             return
         for number, x in enumerate(tensors_in(output)):
             if self._is_known(x):
@@ -204,11 +253,15 @@ class Forward:
         if self._structure:
             if x.grad_fn is not None:
                 self._nodes[x.grad_fn] = path
-            self._storages[x.untyped_storage().data_ptr()] = path
+        self._storages[x.untyped_storage().data_ptr()] = self._seen[id(x)]
 
     def _is_known(self, x):
         known = self._seen.get(id(x))
         return known is not None and known[0]() is x and known[1] == x._version
+
+    def _is_view_of_known(self, x):
+        known = self._storages.get(x.untyped_storage().data_ptr())
+        return known is not None and known[0]() is not None and known[1] == x._version
 
     def _add_layer(self, path, op, module, args, form):
         parameters = sum(p.numel() for p in module.parameters(recurse=False))
@@ -223,9 +276,8 @@ class Forward:
         self.watch._sites.layers[path] = layer
 
     def _sources(self, x):
-        known = self._seen.get(id(x))
-        if known is not None and known[0]() is x:
-            return [known[2]]
+        if self._is_known(x):
+            return [self._seen[id(x)][2]]
         if x.grad_fn is not None:
             # Functions between modules have no hooks; autograd knows what they read.
             found, open_nodes, visited = [], [x.grad_fn], set()
@@ -242,7 +294,7 @@ class Forward:
             if found:
                 return found
         source = self._storages.get(x.untyped_storage().data_ptr())
-        return [source] if source is not None else []
+        return [source[2]] if source is not None else []
 
 
 def _in_backward():

@@ -6,7 +6,6 @@ import sys
 
 import torch
 
-
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -20,10 +19,6 @@ def unwrapped(model):
             model = model._orig_mod
         else:
             return model
-
-
-def is_compiled(module):
-    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
 
 
 def rank_and_ranks():
@@ -90,9 +85,12 @@ def is_sharded(x):
 def numbers(row):
     """Returns a row with all its tensors read."""
     step, losses, scale, rate, skipped, norm, ms = row
-    loss = math.fsum(float(each) for each in losses) if _all_finite(losses) else math.nan
-    return (step, loss, float(scale), float(rate), skipped, float(norm), ms)
+    losses = [float(each) for each in losses]
+    return (step, _sum(losses), float(scale), float(rate), skipped, float(norm), ms)
 
 
-def _all_finite(losses):
-    return bool(losses) and all(math.isfinite(float(each)) for each in losses)
+def _sum(losses):
+    """Returns the exact sum; infinity or NaN as additions give them. NaN without losses."""
+    if losses and all(map(math.isfinite, losses)):
+        return math.fsum(losses)
+    return sum(losses) if losses else math.nan

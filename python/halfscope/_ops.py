@@ -35,6 +35,10 @@ OPERATORS = {
 PRODUCTS = ("Gemm", "Conv", "ConvTranspose", "RNN", "LSTM", "GRU", "Attention")
 
 
+# The operator of code that is no module. The rules know it by this name.
+FUNCTION = "Function"
+
+
 def operator_of(module):
     """Returns the ONNX operator of a module; its class name if there is none."""
     for each in type(module).__mro__:

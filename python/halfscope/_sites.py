@@ -110,16 +110,17 @@ class Sites:
         return [(each.path, each.op, each.inputs, each.format, each.format, each.parameters)
                 for each in self.layers.values()]
 
-    def plan(self, storage, state, statistics=False):
+    def plan(self, storage, state, statistics=False, compiled=None):
         """Returns name and JSON of the plan that the layers' formats amount to.
 
         storage: formats of the weights; state: formats of the optimizer's state; statistics:
-        whether forward passes move running statistics.
+        whether forward passes move running statistics; compiled: the 16-bit format of compiled
+        modules, which are not among the layers.
         """
-        formats = [each.format for each in self.layers.values()]
-        weights = _most(storage) or "fp32"
+        formats = [each.format for each in self.layers.values()] + [compiled] * bool(compiled)
+        weights = most_frequent(storage) or "fp32"
         narrow = [each for each in formats if each != "fp32"]
-        compute = _most(narrow) or "fp32"
+        compute = most_frequent(narrow) or "fp32"
         default = compute if narrow else "fp32"
         name = NAMES.get(compute, compute)
         if compute != "fp32" and weights == "fp32":
@@ -127,8 +128,8 @@ class Sites:
         elif compute == "fp32" and weights != "fp32":
             name = NAMES.get(weights, weights)
         variables = {"storage": weights}
-        if state and _most(state) != weights:
-            variables["state"] = _most(state)
+        if state and most_frequent(state) != weights:
+            variables["state"] = most_frequent(state)
         if statistics:
             variables["buffers"] = "always"
         rules = [{"path": "\\" + _escaped(each.path), "format": each.format}
@@ -140,7 +141,8 @@ class Sites:
         return name, json.dumps(plan)
 
 
-def _most(values):
+def most_frequent(values):
+    """Returns the value that comes most often; None if there are no values."""
     values = list(values)
     return max(sorted(set(values)), key=values.count) if values else None
 

@@ -12,9 +12,10 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from halfscope import _patches
+from halfscope._compiled import Compiled
 from halfscope._forward import Forward
 from halfscope._guard import Guarded, warn_stopped
-from halfscope._helpers import (file_of_rank, host, is_compiled, is_flattened, is_sharded,
+from halfscope._helpers import (file_of_rank, host, is_flattened, is_sharded,
                                 learning_rate, local, numbers, plain_name, rank_and_ranks,
                                 running_statistics, unwrapped)
 from halfscope._ops import PRODUCTS, operator_of
@@ -98,11 +99,9 @@ class Watch(Guarded):
     def _install(self, model, optimizer):
         """Prepares the recording and adds all hooks."""
         self._sites = Sites(self._recording)
-        compiled = is_compiled(model)
         names = {}
         for path, module in self._model.named_modules():
             name = plain_name(path)
-            compiled = compiled or is_compiled(module)
             names.setdefault(module, name or type(self._model).__name__)
         self._forward = Forward(self, self._model, names)
         self._parameters = self._named_parameters(names)
@@ -130,10 +129,7 @@ class Watch(Guarded):
         self._stepping = False    # the optimizer's step() runs
         self._pid = os.getpid()
         self._said_unseen = False
-        self._compiled = compiled
-        if compiled:
-            warnings.warn("halfscope: parts of the model are compiled. Their activations are not "
-                          "recorded; weights, gradients and updates are.", stacklevel=4)
+        self._compiled = Compiled(model, names)
         _patches.add(self)
         _open.add(self)
         if optimizer is not None:
@@ -324,6 +320,8 @@ class Watch(Guarded):
             return
         try:
             self._forward.end_pass()
+            if not self._recording.begun:
+                self._compiled.look(roots, self._sites)
             root = roots
             if not isinstance(roots, torch.Tensor):
                 root = roots[0] if len(roots) == 1 else None
@@ -421,8 +419,10 @@ class Watch(Guarded):
 
         Under autocast that is the format of the result, not the one in which both are stored.
         """
+        if op not in PRODUCTS or stored != "fp32":
+            return stored
         layer = self._sites.layers.get(path)
-        return layer.format if layer is not None and op in PRODUCTS and stored == "fp32" else stored
+        return layer.format if layer is not None else self._compiled.format or stored
 
     def _weights(self):
         """Returns (site, tensor) of all weights."""
@@ -564,9 +564,10 @@ class Watch(Guarded):
                 parent = parent.rpartition(".")[0]
             if parent and parent != path and path not in sites.layers[parent].inputs:
                 sites.layers[parent].inputs.append(path)
-        if not sites.layers and not self._compiled:
+        if not sites.layers and not self._compiled.any:
             warnings.warn("halfscope: no module of the model ran outside torch.compile, so no "
                           "activations are recorded", stacklevel=2)
+        self._compiled.add_layers(sites, self._parameters)
         if self._taken == 0:
             expect_updates(self._sites, self._optimizer, self._parameters)
         states = [format_of(value.dtype) for state in
@@ -574,7 +575,8 @@ class Watch(Guarded):
                   for value in state.values()
                   if isinstance(value, torch.Tensor) and value.dim() > 0]
         lane, plan = sites.plan([format_of(p.dtype) for p, *_ in self._parameters],
-                                [each for each in states if each], bool(self._statistics))
+                                [each for each in states if each], bool(self._statistics),
+                                self._compiled.format)
         data = self._data or os.path.basename(sys.argv[0]) or "python"
         model = type(self._model).__name__
         if self._part:
