@@ -326,7 +326,8 @@ class Diagnoser {
     const int node = node_of_path(lane_, finding.layer);
     if (node < 0) {
       if (!finding.layer.empty()) add_root(finding.layer, finding.site);
-    } else if (is_variable(node) && !is_gradient(finding.site)) {
+    } else if (mechanism_of(finding) == Mechanism::bad_data ||
+               (is_variable(node) && !is_gradient(finding.site))) {
       add_root(finding.layer, finding.site);
     } else {
       for (const int each : planned_nodes(lane_, node)) {

@@ -46,6 +46,12 @@ void find_baseline(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (static_cast<int64_t>(rows.size()) < kLeastSteps ||
       !has_diverged(rows, loss_sign(lane.run().info())))
     return;
+  // A cause outside the optimizer says more than the loss.
+  const bool known = std::any_of(findings.begin(), findings.end(), [](const Finding& each) {
+    return each.severity == Severity::error &&
+           (each.cause == Mechanism::bad_data || each.cause == Mechanism::invalid_result);
+  });
+  if (known) return;
   Finding finding;
   finding.rule = "baseline";
   finding.lane = lane.lane();

@@ -124,7 +124,8 @@ const RecordedStep* find_record(const LaneFacts& lane, int64_t good, bool lost) 
   const RecordedStep* first = nullptr;
   for (const RecordedStep& record : lane.recorded()) {
     if (record.bad.empty() || record.step < good) continue;
-    const bool comes_down = record.skipped && record.gradients_overflow && !record.forward_bad;
+    const bool comes_down =
+        record.skipped && record.gradients_overflow && !record.forward_bad && record.loss_finite;
     if (!lost || !comes_down) return &record;
     if (first == nullptr) first = &record;
   }
@@ -135,7 +136,7 @@ std::optional<Start> find_start(const LaneFacts& lane, const Course& course) {
   const int64_t good = last_good_step(lane, course);
   std::optional<Start> start;
   if (const RecordedStep* record = find_record(lane, good, is_lost(course))) {
-    start = Start{.step = record->step, .site = record->bad.front(), .record = record};
+    start = Start{.step = record->step, .site = lane.first_bad(*record), .record = record};
   }
   for (const StepRow& row : lane.steps()) {
     if (start && row.step > start->step) break;
@@ -282,6 +283,67 @@ void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& find
                     .text = how + scale_text(scale) + "."};
 }
 
+/// Names gradients that overflow without any loss scale as the cause.
+void blame_gradients(const LaneFacts& lane, const Start& start, Finding& finding) {
+  if (finding.severity == Severity::info || start.record == nullptr) return;
+  if (finding.cause != Mechanism::unknown || !lane.captured() || lane.full_precision()) return;
+  const RecordedStep& record = *start.record;
+  if (!record.gradients_overflow || record.forward_bad || !record.loss_finite) return;
+  finding.cause = Mechanism::gradient_overflow;
+  if (!finding.action.text.empty()) return;
+  finding.action.text =
+      lane.scales_loss()
+          ? "Lower the loss scale, and make the gradients smaller: take means instead of sums."
+          : "Make the gradients smaller: take the mean over samples and micro-batches instead of "
+            "the sum, or multiply the loss by less. torch.amp.GradScaler finds a factor that works "
+            "and divides it out again.";
+}
+
+/// Names data that are not finite as the cause.
+void blame_data(const LaneFacts& lane, const Start& start, Finding& finding) {
+  if (start.record == nullptr || !lane.captured()) return;
+  const SiteInfo& site = lane.site(start.site);
+  const bool of_layer = lane.nodes()[static_cast<size_t>(lane.node_of(start.site))].layer >= 0;
+  const std::optional<TensorStats> stats = lane.stats(start.site, start.record->step);
+  if (site.role != Role::input || of_layer || !stats || stats->non_finite() == 0) return;
+  if (stats->nan == 0 && lane.infinity_is_overflow(site)) return;  // the format's fault
+  const char* what = stats->nan > 0 ? "NaN" : "infinity";
+  finding.cause = Mechanism::bad_data;
+  finding.mechanism = fmt::format("the data contain {} at step {}", what, start.step);
+  finding.action.text =
+      fmt::format("Clean the data: the batch of step {} contains {} ({} of {} numbers of {}).",
+                  start.step, what, stats->non_finite(), stats->n, site.name());
+}
+
+/// Returns whether all that modules gave in this step is finite and recorded, but not the loss.
+bool loss_alone_fails(const LaneFacts& lane, const Start& start) {
+  if (!lane.captured() || !lane.has_loss() || start.record == nullptr || start.row == nullptr) {
+    return false;
+  }
+  if (start.record->forward_bad || lane.loss_is_fine(*start.row)) return false;
+  return std::any_of(lane.info().sites.begin(), lane.info().sites.end(), [&](const SiteInfo& site) {
+    const std::optional<TensorStats> stats = lane.stats(site.order, start.record->step);
+    return site.role == Role::activation && stats && stats->n > 0;
+  });
+}
+
+/// Describes a loss that is not finite although all outputs of the model are.
+void blame_loss(const LaneFacts& lane, const Start& start, Finding& finding) {
+  const bool infinite = std::isinf(start.row->loss);
+  finding.layer = "loss";
+  finding.cause = Mechanism::invalid_result;
+  finding.mechanism = fmt::format(
+      "the loss function gives {} at step {}, although all outputs of the model are finite",
+      infinite ? "infinity" : "NaN", start.step);
+  finding.text = fmt::format("First non-finite value: {}. ", finding.mechanism);
+  finding.action.text = fmt::format(
+      "{}Take the function of torch where there is one: F.cross_entropy, "
+      "F.binary_cross_entropy_with_logits or logsumexp instead of log and exp.",
+      lane.full_precision() ? ""
+                            : "Compute the loss in fp32: call .float() on the outputs of the "
+                              "model, and leave autocast before the loss function. ");
+}
+
 /// Names the loss scale as the cause where a lower one is advised.
 void blame_scale(const LaneFacts& lane, const Course& course, const Start& start,
                  Finding& finding) {
@@ -394,7 +456,9 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
                       {"last_loss_scale", course.last_scale}};
   const std::string when =
       fmt::format("at {} {}", lane.inference() ? "batch" : "step", start->step);
-  if (known) {
+  if (loss_alone_fails(lane, *start)) {
+    blame_loss(lane, *start, finding);
+  } else if (known) {
     const SiteInfo& site = lane.site(start->site);
     finding.site = site.name();
     finding.layer = site.path;
@@ -407,6 +471,8 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
                                finding.mechanism, chain);
     advise_lower_scale(lane, *start, finding);
     blame_scale(lane, course, *start, finding);
+    blame_data(lane, *start, finding);
+    blame_gradients(lane, *start, finding);
   } else {
     finding.mechanism = fmt::format(
         "{} {}", loss_lost ? "the loss is NaN or infinite" : "the update was skipped", when);

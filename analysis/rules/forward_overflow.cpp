@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "analysis/format_limits.h"
 #include "analysis/rules/absorbed.h"
@@ -21,6 +22,8 @@ namespace {
 
 /// Number of a lane's last steps that show whether it has settled.
 constexpr size_t kLastSteps = 20;
+/// A loss that is this many times as large as at the start has not grown by chance.
+constexpr double kGrown = 100.0;
 
 struct Root {
   int64_t steps = 0;  ///< recorded windows in which it started here
@@ -67,14 +70,19 @@ std::map<int, Root> gather_roots(const LaneFacts& lane) {
   std::map<int, Root> roots;
   const int64_t last_finite = end_of_finite_weights(lane);
   for (const RecordedStep& step : lane.recorded()) {
+    std::set<int> nodes;  // a module of a capture may have several outputs
     for (int site : lane.forward_roots(step)) {
+      const bool is_output = lane.captured() && lane.site(site).role == Role::activation;
+      if (is_output && !nodes.insert(lane.node_of(site)).second) continue;
       const TensorStats stats = *lane.stats(site, step.step);
       const Formats formats =
           formats_of(lane, lane.nodes()[static_cast<size_t>(lane.node_of(site))]);
       // Not finite without an overflow of its own result: it happened while reading or summing in a
       // narrow format. In full precision, unless the reference is finite there, it is a matter of
-      // the mathematics, not of this rule.
-      if (stats.overflow == 0 && full_precision(formats.read) && full_precision(formats.write) &&
+      // the mathematics, not of this rule. Functions may have computed in another format than that
+      // of their result.
+      if (stats.overflow == 0 && !lane.is_function(lane.node_of(site)) &&
+          full_precision(formats.read) && full_precision(formats.write) &&
           !lane.reference_counts(site, step.step)) {
         continue;
       }
@@ -220,9 +228,35 @@ Zeros zeros_before(const LaneFacts& lane, int node, int64_t step) {
   return zeros;
 }
 
+/// Returns "fc1 reads relu.activation in fp16, whose largest number is 65504, but the values reach
+/// 1e6"; "" if no operand is too large for the node.
+std::string reads_too_large(const LaneFacts& lane, int site) {
+  const ForwardNode& node = lane.nodes()[static_cast<size_t>(lane.node_of(site))];
+  const FloatFormat read = formats_of(lane, node).read;
+  for (const int input : node.inputs) {
+    const int from = lane.nodes()[static_cast<size_t>(input)].output_site;
+    if (from < 0) continue;
+    const double largest = lane.run().total(lane.lane(), from).max_abs;
+    if (largest >= overflow_threshold(read)) {
+      return fmt::format("{} reads {} in {}, whose largest number is {}, but the values reach {}",
+                         lane.site(site).path, lane.site(from).name(), format_name(read),
+                         short_number(read.max_finite()), short_number(largest));
+    }
+  }
+  return "";
+}
+
 std::string what_happens(const LaneFacts& lane, int site, const Root& root, const Zeros& zeros) {
   const SiteInfo& info = lane.site(site);
   if (root.overflow > 0) return overflow_text(lane, info);
+  if (lane.is_function(lane.node_of(site))) {
+    return fmt::format("{} gives {} from finite numbers: {} of its results",
+                       code_words(lane, lane.node_of(site)),
+                       root.nan == 0         ? "infinity"
+                       : root.not_infinite() ? "NaN"
+                                             : "NaN and infinity",
+                       percent(share_of(root.non_finite, root.elements)));
+  }
   // Its operands are finite.
   if (lane.infinity_is_overflow(info) && !root.not_infinite()) {
     const Subject subject = subject_of(info);
@@ -232,16 +266,7 @@ std::string what_happens(const LaneFacts& lane, int site, const Root& root, cons
   }
   const ForwardNode& node = lane.nodes()[static_cast<size_t>(lane.node_of(site))];
   const FloatFormat read = formats_of(lane, node).read;
-  for (int input : node.inputs) {
-    const int from = lane.nodes()[static_cast<size_t>(input)].output_site;
-    if (from < 0) continue;
-    const double largest = lane.run().total(lane.lane(), from).max_abs;
-    if (largest >= overflow_threshold(read)) {
-      return fmt::format("{} reads {} in {}, whose largest number is {}, but the values reach {}",
-                         info.path, lane.site(from).name(), format_name(read),
-                         short_number(read.max_finite()), short_number(largest));
-    }
-  }
+  if (std::string text = reads_too_large(lane, site); !text.empty()) return text;
   if (zeros.found()) {
     const ForwardNode& source = lane.nodes()[static_cast<size_t>(zeros.way.front())];
     if (zeros.underflows >= 0) {
@@ -314,6 +339,47 @@ std::string outcome(const LaneFacts& lane, int site, const Root& root, bool coll
   return text + ", because the forward pass does not use it.";
 }
 
+/// Returns whether an operation has no valid result, which is not an overflow as far as the run
+/// shows: NaN alone, or anything that comes from functions.
+bool is_invalid(const LaneFacts& lane, int site, const Root& root, const Zeros& zeros) {
+  if (!lane.captured() || root.overflow > 0) return false;
+  if (lane.is_function(lane.node_of(site))) return true;
+  return root.not_infinite() && !zeros.found() && reads_too_large(lane, site).empty();
+}
+
+std::string advice_on_formula(const LaneFacts& lane, int site, const Root& root) {
+  const int node = lane.node_of(site);
+  std::string text = lane.is_function(node)
+                         ? code_advice(lane, node)
+                         : fmt::format("Run {} in fp32 to see whether the format is the cause.",
+                                       lane.nodes()[static_cast<size_t>(node)].path);
+  if (root.nan > 0) {
+    text +=
+        " If it still gives NaN, the formula has no result there: look for a softmax of a row that "
+        "is masked completely, 0 / 0, or infinity minus infinity.";
+  }
+  return text;
+}
+
+/// The loss before something overflowed.
+struct Growth {
+  double first = 0.0, last = 0.0;
+  double times() const noexcept { return first > 0.0 ? last / first : 0.0; }
+};
+
+/// Returns how the loss has grown before a step. Where a full-precision lane trains beside this
+/// one, that lane shows it.
+Growth growth_before(const LaneFacts& lane, int64_t step) {
+  Growth growth;
+  if (!lane.has_loss() || lane.reference() >= 0) return growth;
+  for (const StepRow& row : lane.steps()) {
+    if (row.step >= step || !std::isfinite(row.loss)) break;
+    if (growth.first == 0.0) growth.first = std::fabs(row.loss);
+    growth.last = std::max(growth.last, std::fabs(row.loss));
+  }
+  return growth;
+}
+
 Finding describe(const LaneFacts& lane, int site, const Root& root, bool collapsed,
                  const Zeros& zeros) {
   const SiteInfo& info = lane.site(site);
@@ -344,13 +410,33 @@ Finding describe(const LaneFacts& lane, int site, const Root& root, bool collaps
                                   percent(rate.worst), subject_of(info).values);
     }
   }
+  const bool code = lane.is_function(lane.node_of(site));
   finding.text += fmt::format(
-      " This happens in {} of {} recorded {}, first at {} {}. Its inputs are finite, so the "
-      "problem starts here.",
+      " This happens in {} of {} recorded {}, first at {} {}. {} finite, so the problem starts {}.",
       root.steps, short_number(recorded), lane.inference() ? "batches" : "steps",
-      lane.inference() ? "batch" : "step", root.first_step);
+      lane.inference() ? "batch" : "step", root.first_step,
+      code ? "The modules before it are" : "Its inputs are",
+      code ? "in this code, which belongs to no module (for example a function of torch)" : "here");
   finding.text += outcome(lane, site, root, collapsed);
+  if (is_invalid(lane, site, root, zeros)) {
+    finding.cause = Mechanism::invalid_result;
+    finding.action.text = advice_on_formula(lane, site, root);
+  }
   return finding;
+}
+
+/// Says so if the loss had grown before anything overflowed: then the training diverges on its own.
+void blame_growth(const Growth& growth, Finding& finding) {
+  if (growth.times() < kGrown) return;
+  const std::string course = fmt::format("the loss had grown from {} to {}",
+                                         short_number(growth.first), short_number(growth.last));
+  finding.mechanism += fmt::format(", after {}", course);
+  finding.text += fmt::format(
+      " Before anything overflowed, {}, so the training diverges first. A run in float32 shows "
+      "whether the format has a part in it.",
+      course);
+  finding.action = {
+      .text = fmt::format("Lower the learning rate first: {} before anything overflowed.", course)};
 }
 
 /// Adds one remark about everything that is absorbed; it names the first site in the graph.
@@ -422,6 +508,11 @@ void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings
   }
   std::vector<int> hidden = hidden_behind(lane, all);
   const bool collapsed = scale_collapsed(lane);
+  const auto earlier = [](const auto& a, const auto& b) {
+    return a.second.first_step < b.second.first_step;
+  };
+  const Growth growth =
+      growth_before(lane, std::min_element(roots.begin(), roots.end(), earlier)->second.first_step);
   for (const auto& [site, root] : roots) {
     Finding finding = describe(lane, site, root, collapsed, zeros[site]);
     std::vector<std::string> layers, also;
@@ -441,7 +532,10 @@ void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings
       layers.insert(layers.end(), also.begin(), also.end());
     }
     layers = lane.in_order(std::move(layers));
-    if (!layers.empty()) finding.action = keep_in_fp32(std::move(layers));
+    if (!layers.empty() && finding.action.text.empty()) {
+      finding.action = keep_in_fp32(std::move(layers));
+    }
+    blame_growth(growth, finding);
     findings.push_back(std::move(finding));
   }
 }

@@ -13,6 +13,7 @@
 #include "analysis/rules/absorbed.h"
 #include "core/backend/loss_scaler.h"
 #include "core/error.h"
+#include "core/ops/ops.h"
 #include "core/policy/policy.h"
 #include "core/train/probe.h"
 
@@ -27,6 +28,13 @@ int64_t count_non_finite(const SiteInfo& site, const TensorCounts& counts) {
 bool is_forward_result(const SiteInfo& site) {
   // Tensors that training does not read back say nothing about its forward pass.
   return site.phase == Phase::forward && site.role != Role::state && !is_loss_scale(site);
+}
+
+/// Returns whether finite operands have finite results, whatever they are: the operator moves,
+/// chooses or drops numbers.
+bool passes_values(const std::string& op) {
+  const OpDef* def = lookup_op(op);
+  return op == "Dropout" || (def != nullptr && def->selects);
 }
 
 int64_t first_update_in(std::span<const StepRow> rows) {
@@ -214,6 +222,11 @@ std::optional<TensorStats> LaneFacts::stats(int site, int64_t step) const {
   return window ? std::optional(window->stats()) : std::nullopt;
 }
 
+bool LaneFacts::is_function(int node) const {
+  const int layer = nodes_[static_cast<size_t>(node)].layer;
+  return layer >= 0 && captured() && info().layers[static_cast<size_t>(layer)].op == kFunctionOp;
+}
+
 std::vector<int> LaneFacts::layers_behind(int site) const {
   const int node = node_of(site);
   const ForwardNode& owner = nodes_[static_cast<size_t>(node)];
@@ -251,25 +264,65 @@ std::vector<bool> LaneFacts::upstream(int node) const {
                     : std::vector<bool>(nodes_.size(), true);
 }
 
+std::vector<bool> LaneFacts::bad_nodes(const RecordedStep& step) const {
+  std::vector<bool> bad(nodes_.size(), false);
+  for (const int order : step.bad) {
+    if (is_forward_result(site(order))) bad[static_cast<size_t>(node_of(order))] = true;
+  }
+  return bad;
+}
+
+/// Returns the nodes that are not finite although they only pass on values, and all that they read
+/// is finite. A capture adds up all calls of a module and knows what the first one read, so these
+/// are not finite in a later call.
+std::vector<bool> LaneFacts::called_again(const RecordedStep& step) const {
+  std::vector<bool> again = bad_nodes(step);
+  const std::vector<bool> bad = again;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const ForwardNode& node = nodes_[i];
+    const auto is_bad = [&](int input) { return bad[static_cast<size_t>(input)]; };
+    again[i] = bad[i] && captured() && node.layer >= 0 && !node.inputs.empty() &&
+               passes_values(info().layers[static_cast<size_t>(node.layer)].op) &&
+               std::none_of(node.inputs.begin(), node.inputs.end(), is_bad);
+  }
+  return again;
+}
+
+int LaneFacts::first_bad(const RecordedStep& step) const {
+  const std::vector<bool> again = called_again(step);
+  const auto found = std::find_if(step.bad.begin(), step.bad.end(), [&](int order) {
+    return !is_forward_result(site(order)) || !again[static_cast<size_t>(node_of(order))];
+  });
+  return found == step.bad.end() ? step.bad.front() : *found;
+}
+
 std::vector<int> LaneFacts::forward_roots(const RecordedStep& step) const {
   std::vector<int> roots;
   if (!step.forward_bad) return roots;
-  std::vector<bool> bad_node(nodes_.size(), false), infected(nodes_.size(), false);
+  const std::vector<bool> bad = bad_nodes(step), again = called_again(step);
+  std::vector<bool> infected(nodes_.size(), false);
   std::vector<int> open;
-  for (int site : step.bad) {
-    if (!is_forward_result(this->site(site))) continue;
-    const size_t node = static_cast<size_t>(node_of(site));
-    if (!bad_node[node]) open.push_back(static_cast<int>(node));
-    bad_node[node] = true;
+  int first = static_cast<int>(nodes_.size());  // the first node that is bad for another reason
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    if (!bad[node] || again[node]) continue;
+    open.push_back(static_cast<int>(node));
+    first = std::min(first, nodes_[node].layer < 0 ? -1 : static_cast<int>(node));
+  }
+  const auto infect = [&](int node, int after) {
+    for (const int reader : nodes_[static_cast<size_t>(node)].readers) {
+      if (infected[static_cast<size_t>(reader)] || reader <= after) continue;
+      infected[static_cast<size_t>(reader)] = true;
+      open.push_back(reader);
+    }
+  };
+  // A later call of a node reaches only what comes after the cause.
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    if (again[node]) infect(static_cast<int>(node), first);
   }
   while (!open.empty()) {  // everything downstream of a bad node reads corrupt values
     const int node = open.back();
     open.pop_back();
-    for (int reader : nodes_[static_cast<size_t>(node)].readers) {
-      if (infected[static_cast<size_t>(reader)]) continue;
-      infected[static_cast<size_t>(reader)] = true;
-      open.push_back(reader);
-    }
+    infect(node, -1);
   }
   bool earlier = false;  // a bad forward site before this one in execution order
   for (int order : step.bad) {
@@ -285,7 +338,7 @@ std::vector<int> LaneFacts::forward_roots(const RecordedStep& step) const {
           node.layer >= 0 ? infected[static_cast<size_t>(node_of(order))] : earlier;
       const bool spoiled_weight = std::any_of(node.weight_sites.begin(), node.weight_sites.end(),
                                               [&](int weight) { return step.is_bad(weight); });
-      root = !spoiled_input && !spoiled_weight;
+      root = !spoiled_input && !spoiled_weight && !again[static_cast<size_t>(node_of(order))];
     } else {
       // Data and variables come from outside the pass: only their own rounding can be at fault.
       root = counts.overflow > 0 && counts.non_finite() == 0;

@@ -101,6 +101,12 @@ class LaneFacts {
   const std::vector<ForwardNode>& nodes() const noexcept { return nodes_; }
   /// Returns the node that owns a site.
   int node_of(int site) const { return node_of_site_[static_cast<size_t>(site)]; }
+  /// Returns whether the node is no layer of the model but the code in front of one: functions
+  /// whose result a layer reads. Only captures have such nodes.
+  bool is_function(int node) const;
+  /// Returns the first site of a recorded step that is not finite, without those that got their
+  /// values in a later call of their layer.
+  int first_bad(const RecordedStep& step) const;
   /// Returns the layers whose formats determine a site: its own layer, or for data, for which a
   /// plan has no rule, the layers that read it.
   std::vector<int> layers_behind(int site) const;
@@ -127,6 +133,8 @@ class LaneFacts {
   bool as_in_reference(const SiteInfo& site, int64_t step, const TensorCounts& counts) const;
   bool outputs_finite(const RecordedStep& record) const;
   void build_graph();
+  std::vector<bool> bad_nodes(const RecordedStep& step) const;
+  std::vector<bool> called_again(const RecordedStep& step) const;
   std::vector<bool> reached_from(int node, std::vector<int> ForwardNode::*next) const;
 
   const RunView* run_;
@@ -141,6 +149,9 @@ class LaneFacts {
   std::map<std::string, int> node_by_path_;
   std::vector<int> node_of_site_;
 };
+
+/// The operator of nodes that are functions, as captures call it.
+inline constexpr const char* kFunctionOp = "Function";
 
 /// Returns whether the site is the loss scale as a node reads it in a narrow format. It is part of
 /// the forward graph, but an overflow there is an overflow of gradients.

@@ -30,6 +30,8 @@ constexpr double kBlownUpAlone = 1.0;
 struct State {
   int site = -1;
   int64_t non_zero = 0, flushed = 0, overflow = 0;
+  int64_t infinite = 0;  ///< of them in captures, which show no larger values
+  int64_t values = 0;
   int64_t first_step = -1;
   double share() const { return share_of(flushed, non_zero); }
 };
@@ -52,7 +54,10 @@ State measure_state(const LaneFacts& lane, const SiteInfo& site, int64_t harm) {
     const TensorCounts theirs =
         lane.reference_counts(site.order, window.step).value_or(TensorCounts{});
     const int64_t flushed = std::max<int64_t>(counts.underflow - theirs.underflow, 0);
-    const int64_t overflow = std::max<int64_t>(counts.overflow - theirs.overflow, 0);
+    const int64_t infinite = lane.infinity_is_overflow(site) ? counts.pos_inf + counts.neg_inf : 0;
+    const int64_t overflow = std::max<int64_t>(counts.overflow - theirs.overflow, 0) + infinite;
+    state.infinite += infinite;
+    state.values += counts.n;
     state.non_zero += non_zero_values(counts);
     state.flushed += flushed;
     state.overflow += overflow;
@@ -177,10 +182,15 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
       finding.text += " A loss scale does not help, because it is divided out before the update.";
     }
   } else {
+    finding.cause = Mechanism::state_overflow;
     const ShownRate rate = shown_rate(lane, worst.site, &Rates::overflow);
     const std::string overflow =
-        fmt::format("{} of the values of {} are larger than {}", percent(rate.run), site.name(),
-                    short_number(site.format.max_finite()));
+        worst.infinite > 0
+            ? fmt::format("{} of the values of {} are infinite{}",
+                          percent(share_of(worst.infinite, worst.values)), site.name(),
+                          divides_steps(site) ? ", so their updates are 0" : "")
+            : fmt::format("{} of the values of {} are larger than {}", percent(rate.run),
+                          site.name(), short_number(site.format.max_finite()));
     finding.mechanism =
         fmt::format("the optimizer state of {} overflows {}: {}", site.path, format, overflow);
     finding.text = fmt::format("The optimizer state of {} overflows {}: {}.", name_list(layers),

@@ -8,8 +8,15 @@
 #include "analysis/run_rates.h"
 
 namespace halfscope {
+namespace {
+
+/// Returns the layer that reads what a function gives: "fc1" of "fc1/input_2".
+std::string reader_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+}  // namespace
 
 Subject subject_of(const SiteInfo& site) {
+  if (site.op == kFunctionOp) return {"the code before " + reader_of(site.path), "results"};
   if (site.role == Role::activation) return {site.path, "outputs"};
   if (site.role != Role::input) return {site.name(), "values"};
   if (site.path == "input") {
@@ -17,6 +24,26 @@ Subject subject_of(const SiteInfo& site) {
   }
   const bool constant = site.tensor.starts_with("constant");
   return {(constant ? "a constant of " : "an operand of ") + site.path, "values"};
+}
+
+std::string code_words(const LaneFacts& lane, int node) {
+  constexpr size_t kFew = 3;
+  const ForwardNode& own = lane.nodes()[static_cast<size_t>(node)];
+  const std::string reader = reader_of(own.path);
+  std::vector<std::string> sources;
+  for (const int input : own.inputs) {
+    const ForwardNode& source = lane.nodes()[static_cast<size_t>(input)];
+    if (source.layer >= 0) sources.push_back(source.path);
+  }
+  if (sources.empty() || sources.size() > kFew) return "the code before " + reader;
+  return fmt::format("the code between {} and {}", name_list(sources), reader);
+}
+
+std::string code_advice(const LaneFacts& lane, int node) {
+  return fmt::format(
+      "Compute {} in fp32: put it under torch.autocast(device_type, enabled=False), and call "
+      ".float() on what it reads.",
+      code_words(lane, node));
 }
 
 std::string overflow_text(const LaneFacts& lane, const SiteInfo& site) {

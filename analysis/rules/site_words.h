@@ -16,6 +16,13 @@ struct Subject {
 
 Subject subject_of(const SiteInfo& site);
 
+/// Returns "the code between conv2 and fc1", or "the code before fc1", of a node that is a
+/// function.
+std::string code_words(const LaneFacts& lane, int node);
+
+/// Returns how to compute that code in fp32, as a sentence for PyTorch.
+std::string code_advice(const LaneFacts& lane, int node);
+
 /// Returns "conv2 overflows fp16: 22% of its outputs are larger than 65504", over the whole run.
 std::string overflow_text(const LaneFacts& lane, const SiteInfo& site);
 

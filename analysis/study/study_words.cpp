@@ -29,7 +29,8 @@ std::string cause_text(const std::string& rule_id, const std::string& layer) {
       {Mechanism::gradient_flush, "gradients of {} underflow"},
       {Mechanism::stalled_sum, "sums in {} stop growing"},
       {Mechanism::lost_update, "updates of {} are lost"},
-      {Mechanism::flushed_state, "the optimizer state of {} underflows"}};
+      {Mechanism::flushed_state, "the optimizer state of {} underflows"},
+      {Mechanism::state_overflow, "the optimizer state of {} overflows"}};
   for (const auto& [mechanism, text] : kShort) {
     if (mechanism == rule->mechanism && !layer.empty()) {
       return fmt::format(fmt::runtime(text), layer);

@@ -227,7 +227,7 @@ std::string no_advice_text(const std::vector<Finding>& findings, int lane, bool 
     return "advice: none yet, because the recording does not show the cause for certain. --verify "
            "searches for a fix.";
   }
-  return "advice: none that a plan could follow" + (other.empty() ? "" : ". " + other);
+  return "advice: " + (other.empty() ? "none that a plan could follow" : other);
 }
 
 /// Returns the advice for a lane, computed if the report is about another lane.

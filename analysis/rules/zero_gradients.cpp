@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+// zero_gradients: layers whose gradients are exactly 0 in every recorded step of a capture, so that
+// they learn nothing. No format shows it: h / norm(h) is 0 where the norm overflows to infinity,
+// and all gradients behind it are 0, too, without a NaN. A lane with a reference is compared with
+// that.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/rules/rules.h"
+#include "analysis/rules/site_words.h"
+#include "analysis/rules/text.h"
+
+namespace halfscope {
+namespace {
+
+/// Gradients may be 0 in the first steps, behind a layer that starts with zeros.
+constexpr int64_t kLeastRecorded = 10;
+
+/// What a site's numbers were over the recorded steps.
+struct Course {
+  int64_t windows = 0;
+  int64_t first = -1;
+  bool all_zero = true, finite = true;
+
+  bool always_zero() const noexcept { return windows >= kLeastRecorded && all_zero && finite; }
+};
+
+Course course_of(const LaneFacts& lane, int site) {
+  Course course;
+  for (const PackedWindow& window : lane.run().windows(lane.lane(), site)) {
+    const TensorCounts counts = window.counts();
+    if (counts.n == 0) continue;
+    if (course.first < 0) course.first = window.step;
+    ++course.windows;
+    course.all_zero = course.all_zero && counts.zero == counts.n;
+    course.finite = course.finite && counts.non_finite() == 0;
+  }
+  return course;
+}
+
+/// Returns the first node whose output is always 0 although none of those it reads is; -1 if there
+/// is none.
+int first_zero_output(const LaneFacts& lane) {
+  const auto is_zero = [&](int node) {
+    const int site = lane.nodes()[static_cast<size_t>(node)].output_site;
+    return site >= 0 && course_of(lane, site).always_zero();
+  };
+  for (size_t i = 0; i < lane.info().layers.size(); ++i) {
+    const std::vector<int>& inputs = lane.nodes()[i].inputs;
+    if (inputs.empty() || !is_zero(static_cast<int>(i))) continue;
+    if (std::none_of(inputs.begin(), inputs.end(), is_zero)) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) {
+  if (!lane.captured() || lane.inference() || lane.full_precision() || lane.reference() >= 0) {
+    return;
+  }
+  std::vector<std::string> layers;
+  std::set<std::string> moving;  // layers with a gradient that is not 0
+  int64_t steps = 0, first = -1;
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.role != Role::weight_grad) continue;
+    const Course course = course_of(lane, site.order);
+    if (!course.finite) return;  // another rule knows why
+    if (!course.always_zero()) {
+      moving.insert(site.path);
+      continue;
+    }
+    layers.push_back(site.path);
+    steps = std::max(steps, course.windows);
+    if (first < 0 || course.first < first) first = course.first;
+  }
+  std::erase_if(layers, [&](const std::string& path) { return moving.contains(path); });
+  if (layers.empty()) return;
+  layers = lane.in_order(std::move(layers));
+  const std::string names = name_list(layers);
+  const char* verb = layers.size() == 1 ? "learns" : "learn";
+
+  Finding finding{.rule = "zero_gradients", .lane = lane.lane()};
+  finding.severity = Severity::warning;
+  finding.step = first;
+  finding.layer = layers.front();
+  finding.evidence = {{"layers", static_cast<double>(layers.size())},
+                      {"recorded_steps", static_cast<double>(steps)}};
+  finding.mechanism = fmt::format("{} {} nothing: all {} gradients are exactly 0", names, verb,
+                                  layers.size() == 1 ? "its" : "their");
+  finding.text = fmt::format("{} in all {} recorded steps.", finding.mechanism, steps);
+  const int zero = first_zero_output(lane);
+  if (zero < 0) {
+    finding.action.text = fmt::format(
+        "Record some steps in float32. If the gradients of {} are 0 there, too, the cause is in "
+        "the "
+        "network, such as units that are always off.",
+        names);
+    findings.push_back(std::move(finding));
+    return;
+  }
+  const ForwardNode& node = lane.nodes()[static_cast<size_t>(zero)];
+  const bool code = lane.is_function(zero);
+  const std::string where = code ? code_words(lane, zero) : node.path;
+  finding.cause = Mechanism::forward_flush;
+  finding.layer = node.path;
+  finding.site = lane.site(node.output_site).name();
+  finding.mechanism = fmt::format("{} gives nothing but 0, so {} {} nothing", where, names, verb);
+  finding.text += fmt::format(
+      " {} gives nothing but 0, although what it reads is not 0. Dividing by a sum that has "
+      "overflowed to infinity does that.",
+      code ? "T" + where.substr(1) : where);
+  finding.action = code ? Action{.text = code_advice(lane, zero)} : keep_in_fp32({node.path});
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace
+
+const Rule rule::zero_gradients{
+    .id = "zero_gradients", .run = find_zero_gradients, .mechanism = Mechanism::gradient_flush};
+
+}  // namespace halfscope

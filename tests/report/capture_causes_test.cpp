@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+// Causes that only captured lanes show: code that is no module, the loss function, data, gradients
+// without a loss scale, and modules that run several times.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/report/report.h"
+#include "analysis/rules/rules.h"
+#include "tests/report/capture.h"
+
+namespace halfscope::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr double kInfiniteLoss = std::numeric_limits<double>::infinity();
+
+/// Returns the finding that the verdict names.
+Finding first_finding(const RunView& run) {
+  const std::vector<Finding> all = run_rules(run);
+  return all.empty() ? Finding{} : all.front();
+}
+
+void keep_row(StepRow& /*row*/) {}
+
+/// Makes a tensor contain a single number throughout.
+void fill(TensorStats& stats, double value) {
+  const int64_t n = stats.n;
+  stats = TensorStats{};
+  stats.n = n;
+  if (std::isnan(value)) {
+    stats.nan = n;
+  } else if (std::isinf(value)) {
+    stats.pos_inf = n;
+  } else {
+    stats.zero = n;
+  }
+}
+
+/// A network whose fc1 reads what functions have computed from relu2.
+RunSpec spec_with_code() {
+  RunSpec spec = healthy_spec();
+  spec.steps = 60;
+  layer_of(spec, "fc1").inputs = {"fc1/input"};
+  const auto fc1 = std::find_if(spec.layers.begin(), spec.layers.end(),
+                                [](const LayerSpec& layer) { return layer.path == "fc1"; });
+  spec.layers.insert(fc1, {.path = "fc1/input", .op = "Function", .inputs = {"relu2"}});
+  return spec;
+}
+
+TEST(CaptureCauses, NamesCodeThatIsNoModule) {
+  RunSpec spec = spec_with_code();
+  layer_of(spec, "fc1/input").activation = 17.0;
+  const RunView run = captured(spec);
+  const Report report = make_report(run);
+  EXPECT_THAT(report.verdict.headline,
+              AllOf(HasSubstr("the code between relu2 and fc1 gives infinity from finite numbers"),
+                    Not(HasSubstr("fc1 overflows"))));
+  const Finding finding = first_finding(run);
+  EXPECT_EQ(finding.cause, Mechanism::invalid_result);
+  EXPECT_TRUE(finding.action.edit.empty());
+  EXPECT_THAT(finding.action.text,
+              AllOf(HasSubstr("Compute the code between relu2 and fc1 in fp32"),
+                    HasSubstr("enabled=False"), Not(HasSubstr("masked"))));
+  ASSERT_TRUE(report.diagnosis);
+  EXPECT_EQ(report.diagnosis->mechanism, Mechanism::invalid_result);
+  EXPECT_FALSE(report.recommendation);
+}
+
+TEST(CaptureCauses, NanWithoutInfinityIsNoOverflow) {
+  RunSpec spec = spec_with_code();
+  const auto nan_at = [&](const std::string& path) {
+    const RunView healthy = captured(spec);
+    return changed(
+        healthy,
+        [&](const SiteInfo& site, TensorStats& stats) {
+          const bool later = site.path == "fc1" || site.path == "relu3" || site.path == "fc2" ||
+                             site.path == "loss" || site.phase == Phase::backward;
+          const bool is = site.path == path && site.role == Role::activation;
+          if (is || (later && site.role != Role::weight)) fill(stats, std::nan(""));
+        },
+        [](StepRow& row) {
+          row.loss = std::nan("");
+          row.skipped = true;
+        });
+  };
+  const Finding code = first_finding(nan_at("fc1/input"));
+  EXPECT_EQ(code.layer, "fc1/input");
+  EXPECT_EQ(code.cause, Mechanism::invalid_result);
+  EXPECT_THAT(code.action.text, HasSubstr("masked completely"));
+  const Finding module = first_finding(nan_at("fc1"));
+  EXPECT_EQ(module.layer, "fc1");
+  EXPECT_EQ(module.cause, Mechanism::invalid_result);
+  EXPECT_THAT(module.action.text, HasSubstr("Run fc1 in fp32 to see"));
+  EXPECT_TRUE(module.action.edit.empty());
+}
+
+// relu1 runs again behind fc1: its numbers are added up, and the graph knows only its first call.
+TEST(CaptureCauses, ACallThatTheGraphDoesNotShowIsNoCause) {
+  RunSpec spec = healthy_spec();
+  spec.steps = 60;
+  layer_of(spec, "conv2").activation = 17.0;
+  const RunView run = changed(
+      captured(spec),
+      [](const SiteInfo& site, TensorStats& stats) {
+        if (site.name() == "relu1.activation") stats.pos_inf += 3;
+      },
+      keep_row);
+  const Report report = make_report(run);
+  EXPECT_THAT(report.verdict.headline, HasSubstr("conv2 overflows"));
+  ASSERT_TRUE(report.diagnosis);
+  ASSERT_EQ(report.diagnosis->root.size(), 1u);
+  EXPECT_EQ(report.diagnosis->root[0].layer, "conv2");
+  for (const Finding& finding : run_rules(run)) {
+    if (finding.rule != "first_non_finite") continue;
+    EXPECT_EQ(finding.layer, "conv2");
+  }
+}
+
+TEST(CaptureCauses, ALossThatFailsAloneIsTheCause) {
+  for (const double loss : {kInfiniteLoss, std::nan("")}) {
+    RunSpec spec = healthy_spec();
+    spec.layers.pop_back();  // the loss is no module
+    spec.steps = 60;
+    const RunView run = changed(
+        captured(spec),
+        [](const SiteInfo& site, TensorStats& stats) {
+          if (site.phase == Phase::backward) {
+            fill(stats, std::nan(""));
+            stats.nan -= 3;
+            stats.pos_inf += 3;
+          }
+        },
+        [&](StepRow& row) {
+          row.loss = loss;
+          row.skipped = true;
+        });
+    const Finding finding = first_finding(run);
+    EXPECT_EQ(finding.rule, "first_non_finite");
+    EXPECT_EQ(finding.step, 0);
+    EXPECT_EQ(finding.cause, Mechanism::invalid_result);
+    EXPECT_THAT(finding.mechanism, AllOf(HasSubstr("the loss function gives"),
+                                         HasSubstr(std::isnan(loss) ? "NaN" : "infinity"),
+                                         HasSubstr("all outputs of the model are finite")));
+    EXPECT_THAT(finding.action.text, HasSubstr("Compute the loss in fp32"));
+    const Report report = make_report(run);
+    ASSERT_TRUE(report.diagnosis);
+    ASSERT_EQ(report.diagnosis->root.size(), 1u);
+    EXPECT_EQ(report.diagnosis->root[0].layer, "loss");
+  }
+}
+
+TEST(CaptureCauses, DataThatAreNotFiniteAreTheCauseInFp32Too) {
+  for (const FloatFormat& format : {kFp32, kFp16}) {
+    RunSpec spec = healthy_spec();
+    spec.steps = 60;
+    spec.lanes[1].format = format;
+    spec.lanes[1].dynamic = false;
+    spec.lanes[1].loss_scale = 1.0;
+    spec.nan_from_the_start = true;
+    const RunView run = captured(spec);
+    const Finding finding = first_finding(run);
+    EXPECT_EQ(finding.cause, Mechanism::bad_data) << format_name(format);
+    EXPECT_THAT(finding.action.text, HasSubstr("Clean the data: the batch of step 0 contains NaN"));
+    const Report report = make_report(run);
+    EXPECT_THAT(report.verdict.headline, HasSubstr("the data contain NaN at step 0"));
+    EXPECT_THAT(report.verdict.text, Not(HasSubstr("learning rate")));
+  }
+}
+
+TEST(CaptureCauses, GradientsThatOverflowWithoutAScaleAreTheCause) {
+  RunSpec spec = healthy_spec();
+  spec.steps = 60;
+  spec.lanes[1].loss_scale = 1.0;
+  spec.lanes[1].dynamic = false;
+  for (LayerSpec& layer : spec.layers) layer.gradient = 15.0;
+  RunView run = changed(
+      captured(spec), [](const SiteInfo&, TensorStats&) {},
+      [](StepRow& row) { row.loss = row.step > 0 ? std::nan("") : row.loss; });
+  const Finding finding = first_finding(run);
+  EXPECT_EQ(finding.rule, "first_non_finite");
+  EXPECT_EQ(finding.cause, Mechanism::gradient_overflow);
+  EXPECT_THAT(finding.action.text, AllOf(HasSubstr("take the mean"), HasSubstr("GradScaler")));
+}
+
+TEST(CaptureCauses, SaysIfTheLossGrewBeforeAnythingOverflowed) {
+  for (const double first : {0.25, 200.0}) {
+    RunSpec spec = healthy_spec();
+    spec.steps = 60;
+    const RunView run = changed(
+        captured(spec), [](const SiteInfo&, TensorStats&) {},
+        [&](StepRow& row) {
+          row.loss = row.step == 0 ? first : row.step < 10 ? 580.0 : std::nan("");
+          row.skipped = row.step >= 10;
+        });
+    RunView hot(run.info(), RunStatus::complete);
+    for (const StepRow& row : run.steps(0)) hot.add_step(0, row);
+    for (const SiteInfo& site : run.lane(0).sites) {
+      for (StatsWindow window : run.windows(0, site.order)) {
+        const bool is_late = window.step >= 10 && site.phase == Phase::forward;
+        if (is_late && site.name() == "conv2.activation") window.stats.pos_inf = 5;
+        if (is_late && site.name() == "fc2.activation") fill(window.stats, std::nan(""));
+        hot.add_window(0, site.order, window);
+      }
+    }
+    const Finding finding = first_finding(hot);
+    EXPECT_THAT(finding.mechanism, HasSubstr("conv2 overflows fp16"));
+    const bool grew = first < 1.0;
+    EXPECT_EQ(
+        finding.mechanism.find("after the loss had grown from 0.25 to 580") != std::string::npos,
+        grew);
+    EXPECT_EQ(finding.action.text.starts_with("Lower the learning rate first"), grew);
+    EXPECT_EQ(finding.action.edit.empty(), grew);
+  }
+}
+
+TEST(CaptureCauses, StateThatIsInfiniteHasOverflowed) {
+  RunSpec spec = healthy_spec();
+  spec.steps = 60;
+  spec.lanes[1].storage = kFp16;
+  spec.lanes[1].state = 17.0;
+  spec.lanes[1].update = -30.0;
+  const RunView run = captured(spec);
+  const Finding finding = first_finding(run);
+  EXPECT_EQ(finding.rule, "optimizer_state");
+  EXPECT_EQ(finding.cause, Mechanism::state_overflow);
+  EXPECT_THAT(finding.mechanism, AllOf(HasSubstr("overflows fp16"), HasSubstr("are infinite"),
+                                       HasSubstr("so their updates are 0")));
+  EXPECT_EQ(make_report(run).diagnosis->mechanism, Mechanism::state_overflow);
+}
+
+TEST(CaptureCauses, LayersWithoutGradientsLearnNothing) {
+  const RunView healthy = captured(spec_with_code());
+  const auto zeros = [](const SiteInfo& site, TensorStats& stats) {
+    const bool before = site.path == "conv1" || site.path == "conv2";
+    if (before && site.phase == Phase::backward) fill(stats, 0.0);
+  };
+  const auto with_code = [&](const SiteInfo& site, TensorStats& stats) {
+    zeros(site, stats);
+    if (site.name() == "fc1/input.activation") fill(stats, 0.0);
+  };
+  const RunView alone = changed(healthy, zeros, keep_row);
+  const Finding network = first_finding(alone);
+  EXPECT_EQ(network.rule, "zero_gradients");
+  EXPECT_THAT(network.mechanism, HasSubstr("conv1 and conv2 learn nothing"));
+  EXPECT_EQ(make_report(alone).verdict.state, Verdict::State::attention);
+
+  const Finding code = first_finding(changed(healthy, with_code, keep_row));
+  EXPECT_EQ(code.rule, "zero_gradients");
+  EXPECT_EQ(code.layer, "fc1/input");
+  EXPECT_THAT(code.mechanism, HasSubstr("the code between relu2 and fc1 gives nothing but 0"));
+  EXPECT_THAT(code.action.text, HasSubstr("enabled=False"));
+
+  for (const Finding& each : run_rules(healthy)) EXPECT_NE(each.rule, "zero_gradients");
+}
+
+}  // namespace
+}  // namespace halfscope::test
