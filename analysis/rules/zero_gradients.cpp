@@ -11,6 +11,7 @@
 #include "analysis/rules/rules.h"
 #include "analysis/rules/site_words.h"
 #include "analysis/rules/text.h"
+#include "core/ops/ops.h"
 
 namespace halfscope {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 /// Gradients may be 0 in the first steps, behind a layer that starts with zeros.
 constexpr int64_t kLeastRecorded = 10;
 
-/// What a site's numbers were over the recorded steps.
+/// Numbers of a site over the recorded steps.
 struct Course {
   int64_t windows = 0;
   int64_t first = -1;
@@ -41,7 +42,7 @@ Course course_of(const LaneFacts& lane, int site) {
 }
 
 /// Returns the first node whose output is always 0 although none of those it reads is; -1 if there
-/// is none.
+/// is none. Operators that choose numbers, as a ReLU does, give 0 in any format.
 int first_zero_output(const LaneFacts& lane) {
   const auto is_zero = [&](int node) {
     const int site = lane.nodes()[static_cast<size_t>(node)].output_site;
@@ -49,7 +50,9 @@ int first_zero_output(const LaneFacts& lane) {
   };
   for (size_t i = 0; i < lane.info().layers.size(); ++i) {
     const std::vector<int>& inputs = lane.nodes()[i].inputs;
-    if (inputs.empty() || !is_zero(static_cast<int>(i))) continue;
+    const OpDef* def = lookup_op(lane.info().layers[i].op);
+    if (inputs.empty() || (def != nullptr && def->selects)) continue;
+    if (!is_zero(static_cast<int>(i))) continue;
     if (std::none_of(inputs.begin(), inputs.end(), is_zero)) return static_cast<int>(i);
   }
   return -1;
@@ -91,10 +94,14 @@ void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) 
   finding.text = fmt::format("{} in all {} recorded steps.", finding.mechanism, steps);
   const int zero = first_zero_output(lane);
   if (zero < 0) {
+    // Gradients on the way there that are almost 0 explain those that are 0.
+    const bool flushed = std::any_of(findings.begin(), findings.end(), [](const Finding& each) {
+      return each.rule == rule::gradient_underflow.id && each.severity >= Severity::warning;
+    });
+    if (flushed) finding.severity = Severity::info;
     finding.action.text = fmt::format(
-        "Record some steps in float32. If the gradients of {} are 0 there, too, the cause is in "
-        "the "
-        "network, such as units that are always off.",
+        "Record some steps in float32. If the gradients of {} are 0 there, too, the network is the "
+        "cause, such as units that are always off.",
         names);
     findings.push_back(std::move(finding));
     return;
@@ -110,7 +117,13 @@ void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) 
       " {} gives nothing but 0, although what it reads is not 0. Dividing by a sum that has "
       "overflowed to infinity does that.",
       code ? "T" + where.substr(1) : where);
-  finding.action = code ? Action{.text = code_advice(lane, zero)} : keep_in_fp32({node.path});
+  if (code) {
+    finding.action.text = code_advice(lane, zero) +
+                          " If it still gives 0, the network is the cause, such as a ReLU whose "
+                          "operands are all negative.";
+  } else {
+    finding.action = keep_in_fp32({node.path});
+  }
   findings.push_back(std::move(finding));
 }
 

@@ -101,25 +101,32 @@ TEST(CaptureCauses, NanWithoutInfinityIsNoOverflow) {
   EXPECT_TRUE(module.action.edit.empty());
 }
 
-// relu1 runs again behind fc1: its numbers are added up, and the graph knows only its first call.
+// relu1 runs again behind fc1, for fc2: its numbers are added up, and the graph knows only what its
+// first call read.
 TEST(CaptureCauses, ACallThatTheGraphDoesNotShowIsNoCause) {
   RunSpec spec = healthy_spec();
   spec.steps = 60;
   layer_of(spec, "conv2").activation = 17.0;
+  layer_of(spec, "fc2").inputs = {"relu1"};
   const RunView run = changed(
       captured(spec),
       [](const SiteInfo& site, TensorStats& stats) {
         if (site.name() == "relu1.activation") stats.pos_inf += 3;
+        if (site.name() == "fc2.activation") fill(stats, std::nan(""));
       },
-      keep_row);
+      [](StepRow& row) {
+        row.loss = std::nan("");
+        row.skipped = true;
+      });
   const Report report = make_report(run);
   EXPECT_THAT(report.verdict.headline, HasSubstr("conv2 overflows"));
   ASSERT_TRUE(report.diagnosis);
   ASSERT_EQ(report.diagnosis->root.size(), 1u);
   EXPECT_EQ(report.diagnosis->root[0].layer, "conv2");
   for (const Finding& finding : run_rules(run)) {
-    if (finding.rule != "first_non_finite") continue;
-    EXPECT_EQ(finding.layer, "conv2");
+    const bool about = finding.rule == "first_non_finite" || finding.rule == "forward_overflow";
+    if (!about) continue;
+    EXPECT_EQ(finding.layer, "conv2") << finding.text;
   }
 }
 
@@ -170,6 +177,9 @@ TEST(CaptureCauses, DataThatAreNotFiniteAreTheCauseInFp32Too) {
     EXPECT_THAT(finding.action.text, HasSubstr("Clean the data: the batch of step 0 contains NaN"));
     const Report report = make_report(run);
     EXPECT_THAT(report.verdict.headline, HasSubstr("the data contain NaN at step 0"));
+    const Diagnosis diagnosis = diagnose(run, run_rules(run), 0, {}, {});
+    ASSERT_EQ(diagnosis.root.size(), 1u);
+    EXPECT_EQ(diagnosis.root[0].layer, "input");
     EXPECT_THAT(report.verdict.text, Not(HasSubstr("learning rate")));
   }
 }
@@ -250,6 +260,15 @@ TEST(CaptureCauses, LayersWithoutGradientsLearnNothing) {
   EXPECT_EQ(network.rule, "zero_gradients");
   EXPECT_THAT(network.mechanism, HasSubstr("conv1 and conv2 learn nothing"));
   EXPECT_EQ(make_report(alone).verdict.state, Verdict::State::attention);
+
+  // Gradients that are almost 0 explain those that are 0.
+  RunSpec small = healthy_spec();
+  small.steps = 60;
+  for (LayerSpec& layer : small.layers) layer.gradient = -22.0;
+  small.lanes[1].loss_scale = 1.0;
+  small.lanes[1].dynamic = false;
+  const Finding underflow = first_finding(changed(captured(small), zeros, keep_row));
+  EXPECT_EQ(underflow.rule, "gradient_underflow");
 
   const Finding code = first_finding(changed(healthy, with_code, keep_row));
   EXPECT_EQ(code.rule, "zero_gradients");

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""Trainings that fail for known reasons: what their recordings name as the cause, and advise."""
+import os
+import tempfile
+import unittest
+import warnings
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import halfscope as hs
+from networks import batches, train_classifier
+
+warnings.simplefilter("error")
+torch.set_num_threads(2)
+
+
+class Causes(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = os.path.join(folder.name, "run.hscope")
+        torch.manual_seed(0)
+
+    def cause_of(self, forward, *, loss=F.cross_entropy, dtype=torch.float16, scale=1.0,
+                 optimizer=None, data=lambda step, x: x, scaled=True):
+        """Trains three layers under autocast and returns the report. `forward` computes what the
+        third one reads from what the second one gives."""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b, self.c = nn.Linear(20, 64), nn.Linear(64, 64), nn.Linear(64, 5)
+
+            def forward(self, x):
+                return self.c(forward(self.b(F.relu(self.a(x)))))
+
+        model = Net()
+        with torch.no_grad():
+            model.c.weight.mul_(scale)
+        optimizer = (optimizer or torch.optim.Adam)(model.parameters(), 1e-3)
+        scaler = torch.amp.GradScaler("cpu", enabled=scaled)
+        losses = []
+        with hs.watch(model, optimizer, out=self.file, overwrite=True):
+            for step, (x, y) in enumerate(batches((16, 20), 5, 60)):
+                with torch.autocast("cpu", dtype, enabled=dtype is not None):
+                    value = loss(model(data(step, x)), y)
+                optimizer.zero_grad()
+                scaler.scale(value).backward()
+                scaler.step(optimizer)
+                scaler.update()
+                losses.append(float(value.detach()))
+        self.losses = losses
+        return hs.open(self.file).report
+
+    def check_cause(self, report, headline, advice, mechanism="invalid_result"):
+        self.assertIn(report["verdict"]["state"], ("broken", "attention"))
+        self.assertRegex(report["verdict"]["text"], headline)
+        if report["diagnosis"]["harmed"]:  # no plan is to blame where float32 fails
+            self.assertEqual(report["diagnosis"]["mechanism"], mechanism)
+        texts = [each["text"] for each in report["actions"]]
+        self.assertTrue(texts and advice in texts[0], texts)
+
+    def test_code_between_modules_is_named(self):
+        def softmax(h):
+            mask = torch.zeros_like(h)
+            mask[0] = -1e9  # -infinity in fp16, in all of a row
+            return (h + mask).softmax(-1).to(h.dtype)
+
+        def normalized(h):
+            h = torch.exp(30 * h)
+            return h / h.sum(-1, keepdim=True)
+
+        for forward in (softmax, normalized, lambda h: torch.log(torch.sigmoid(100 * h))):
+            torch.manual_seed(0)
+            report = self.cause_of(forward)
+            self.check_cause(report, "the code between b and c gives",
+                             "Compute the code between b and c in fp32")
+            self.assertIsNone(report["recommendation"])
+
+    def test_a_loss_that_overflows_alone(self):
+        def by_hand(logits, y):
+            return (torch.log(torch.exp(logits).sum(1)) - logits.gather(1, y[:, None])[:, 0]).mean()
+
+        report = self.cause_of(F.relu, loss=by_hand, scale=100.0)
+        self.assertEqual(self.losses[0], float("inf"))
+        self.assertEqual(hs.open(self.file).steps()["loss"][0], float("inf"))
+        self.check_cause(report, "the loss function gives infinity at step 0",
+                         "Compute the loss in fp32")
+
+    def test_norms_that_overflow_stop_all_gradients(self):
+        report = self.cause_of(lambda h: h * 800 / (h * 800).pow(2).sum(-1, keepdim=True).sqrt())
+        self.check_cause(report, "the code between b and c gives nothing but 0, so a and b learn",
+                         "Compute the code between b and c in fp32", "forward_flush")
+
+    def test_data_that_are_not_numbers(self):
+        def spoil(step, x):
+            return x.index_fill(0, torch.tensor([3]), float("nan")) if step == 30 else x
+
+        for dtype in (None, torch.bfloat16):
+            torch.manual_seed(0)
+            report = self.cause_of(F.relu, dtype=dtype, data=spoil, scaled=False)
+            self.check_cause(report, "the data contain NaN at step 30",
+                             "Clean the data: the batch of step 30", "bad_data")
+
+    def test_attention_over_nothing_is_no_overflow(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed, self.out = nn.Linear(5, 16), nn.Linear(16, 5)
+                self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+
+            def forward(self, x):
+                h = self.embed(x.view(-1, 4, 5))
+                mask = torch.zeros(h.shape[:2], dtype=torch.bool)
+                mask[0] = True
+                return self.out(self.attention(h, h, h, key_padding_mask=mask)[0].mean(1))
+
+        model = Net()
+        optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+        with hs.watch(model, optimizer, out=self.file):
+            train_classifier(model, optimizer, (16, 20), 60, dtype=torch.float16,
+                             scaler=torch.amp.GradScaler("cpu"))
+        report = hs.open(self.file).report
+        self.check_cause(report, "attention produces NaN", "Run attention in fp32 to see")
+
+    def test_a_module_that_runs_again_is_not_blamed(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b, self.c = nn.Linear(20, 64), nn.Linear(64, 64), nn.Linear(64, 5)
+                self.relu = nn.ReLU()
+                nn.init.normal_(self.b.weight, std=3e4)
+
+            def forward(self, x):
+                return self.c(self.relu(self.b(self.relu(self.a(x)))))
+
+        model = Net()
+        optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+        with hs.watch(model, optimizer, out=self.file):
+            train_classifier(model, optimizer, (16, 20), 60, dtype=torch.float16,
+                             scaler=torch.amp.GradScaler("cpu"))
+        run = hs.open(self.file)
+        self.assertRegex(run.verdict, r"because b(\.weight)? overflows fp16")
+        self.assertEqual([place["layer"] for place in run.report["diagnosis"]["root"]], ["b"])
+
+    def test_state_that_overflows_is_the_cause(self):
+        model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 5)).half()
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3, eps=1e-4)
+        with hs.watch(model, optimizer, out=self.file):
+            for x, y in batches((16, 20), 5, 60):
+                optimizer.zero_grad()
+                (F.cross_entropy(model(x.half()).float(), y) * 3e4).backward()
+                optimizer.step()
+        report = hs.open(self.file).report
+        self.check_cause(report, "the optimizer state of .* overflows fp16: .* are infinite",
+                         "Keep fp32 master weights", "state_overflow")
+
+    def test_gradients_that_overflow_without_a_scaler(self):
+        report = self.cause_of(F.relu, loss=lambda o, y: F.cross_entropy(o, y) * 2 ** 22,
+                               scaled=False)
+        self.check_cause(report, "overflows fp16 at step 0", "Make the gradients smaller",
+                         "gradient_overflow")
+
+
+if __name__ == "__main__":
+    unittest.main()
