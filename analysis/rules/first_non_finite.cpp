@@ -10,6 +10,7 @@
 #include "analysis/format_limits.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/scale_ceiling.h"
+#include "analysis/rules/site_words.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope {
@@ -315,6 +316,25 @@ void blame_data(const LaneFacts& lane, const Start& start, Finding& finding) {
                   start.step, what, stats->non_finite(), stats->n, site.name());
 }
 
+/// Names what fails in full precision with the initial weights: neither a format nor the learning
+/// rate is the cause.
+void blame_formula(const LaneFacts& lane, const Start& start, Finding& finding) {
+  if (!lane.captured() || !lane.full_precision() || start.record == nullptr) return;
+  const bool untrained = !lane.inference() && start.step <= lane.first_update();
+  if (!untrained || lane.site(start.site).role != Role::activation) return;
+  const int node = lane.node_of(start.site);
+  const std::string where =
+      lane.is_function(node) ? code_words(lane, node) : lane.site(start.site).path;
+  const std::optional<TensorStats> stats = lane.stats(start.site, start.record->step);
+  finding.cause = Mechanism::invalid_result;
+  finding.mechanism = fmt::format("{} gives {} at step {}, with the initial weights", where,
+                                  stats && stats->nan == 0 ? "infinity" : "NaN", start.step);
+  finding.action.text = fmt::format(
+      "Look at the formulas of {}: a softmax of a row that is masked completely, 0 / 0, log(0), or "
+      "infinity minus infinity has no result in any format.",
+      where);
+}
+
 /// Returns whether all that modules gave in this step is finite and recorded, but not the loss.
 bool loss_alone_fails(const LaneFacts& lane, const Start& start) {
   if (!lane.captured() || !lane.has_loss() || start.record == nullptr || start.row == nullptr) {
@@ -471,6 +491,7 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
                                finding.mechanism, chain);
     advise_lower_scale(lane, *start, finding);
     blame_scale(lane, course, *start, finding);
+    blame_formula(lane, *start, finding);
     blame_data(lane, *start, finding);
     blame_gradients(lane, *start, finding);
   } else {

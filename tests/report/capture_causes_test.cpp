@@ -184,6 +184,39 @@ TEST(CaptureCauses, DataThatAreNotFiniteAreTheCauseInFp32Too) {
   }
 }
 
+TEST(CaptureCauses, NanInFp32WithInitialWeightsIsNotTheLearningRate) {
+  RunSpec spec = spec_with_code();
+  spec.lanes[1].format = kFp32;
+  spec.lanes[1].dynamic = false;
+  spec.lanes[1].loss_scale = 1.0;
+  for (const int64_t from : {0, 7}) {
+    const RunView healthy = captured(spec);
+    RunView run(healthy.info(), RunStatus::complete);
+    for (StepRow row : healthy.steps(0)) {
+      if (row.step >= from) row.loss = std::nan("");
+      run.add_step(0, row);
+    }
+    for (const SiteInfo& site : healthy.lane(0).sites) {
+      const bool later = site.order >= healthy.find_site(0, "fc1/input.activation").value();
+      for (StatsWindow window : healthy.windows(0, site.order)) {
+        if (later && window.step >= from && site.role != Role::weight) {
+          fill(window.stats, std::nan(""));
+        }
+        run.add_window(0, site.order, window);
+      }
+    }
+    const Report report = make_report(run);
+    const bool initial = from == 0;
+    EXPECT_EQ(report.verdict.headline.find("the code between relu2 and fc1 gives NaN at step 0") !=
+                  std::string::npos,
+              initial)
+        << report.verdict.headline;
+    ASSERT_FALSE(report.actions.empty());
+    EXPECT_EQ(report.actions[0].text.find("masked completely") != std::string::npos, initial);
+    EXPECT_EQ(report.actions[0].text.find("learning rate") != std::string::npos, !initial);
+  }
+}
+
 TEST(CaptureCauses, GradientsThatOverflowWithoutAScaleAreTheCause) {
   RunSpec spec = healthy_spec();
   spec.steps = 60;
