@@ -77,7 +77,8 @@ Answer answer_of(const Report& report) {
   if (report.recommendation) {
     answer.lane = report.recommendation->lane;
     answer.todo = report.recommendation->text;
-  } else if (!report.actions.empty() && !reference_fails(report)) {
+  } else if (!report.actions.empty() &&
+             (!reference_fails(report) || report.actions.front().lane == report.reference)) {
     answer.lane = report.actions.front().lane;
     answer.todo = report.actions.front().text;
   }

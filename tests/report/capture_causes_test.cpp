@@ -181,6 +181,7 @@ TEST(CaptureCauses, DataThatAreNotFiniteAreTheCauseInFp32Too) {
     ASSERT_EQ(diagnosis.root.size(), 1u);
     EXPECT_EQ(diagnosis.root[0].layer, "input");
     EXPECT_THAT(report.verdict.text, Not(HasSubstr("learning rate")));
+    EXPECT_THAT(answer_of(report).todo, HasSubstr("Clean the data"));
   }
 }
 
