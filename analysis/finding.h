@@ -56,6 +56,7 @@ struct Finding {
   Evidence evidence{};
   std::string text{};  ///< the sentences a user reads
   Action action{};
+  bool open = false;  ///< a remark, because the run does not show whether it does harm
 
   /// Returns an id that is stable across runs of the same setup:
   /// "forward_overflow:mixed_float16:conv2.activation".

@@ -54,6 +54,10 @@ double loss_gap(std::span<const StepRow> rows, std::span<const StepRow> referenc
   return in_losses(std::fabs(median(std::move(gaps))), reference);
 }
 
+bool is_better(std::span<const StepRow> rows, std::span<const StepRow> reference, double sign) {
+  return sign * end_loss(rows) < sign * end_loss(reference);
+}
+
 double delay_gap(std::span<const StepRow> reference, int64_t steps) {
   const size_t window = compared_steps(reference).size();
   if (steps <= 0 || window + static_cast<size_t>(steps) > reference.size()) return 0.0;

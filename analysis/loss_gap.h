@@ -32,6 +32,10 @@ double end_loss(std::span<const StepRow> rows);
 /// Returns infinity if a loss is not finite there or the two have different numbers of steps.
 double loss_gap(std::span<const StepRow> rows, std::span<const StepRow> reference);
 
+/// Returns whether a training ends with a better loss than the reference, by end_loss(). `sign` is -1
+/// if the loss is maximized, else 1.
+bool is_better(std::span<const StepRow> rows, std::span<const StepRow> reference, double sign);
+
 /// Returns how far a training falls behind the reference, in the units of loss_gap(), only because
 /// it makes `steps` updates fewer: the median of the reference's loss over compared_steps()
 /// compared with the median over as many steps that end `steps` earlier. 0 if there are too few

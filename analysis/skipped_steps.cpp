@@ -38,6 +38,15 @@ SkippedSteps skipped_steps(std::span<const StepRow> rows) {
   return result;
 }
 
+std::set<int64_t> normal_skips(std::span<const StepRow> rows) {
+  std::set<int64_t> steps;
+  if (!skips_are_normal(skipped_steps(rows), rows)) return steps;
+  for (const StepRow& row : rows) {
+    if (row.skipped) steps.insert(row.step);
+  }
+  return steps;
+}
+
 double calibration_gap(std::span<const StepRow> rows, std::span<const StepRow> reference) {
   const SkippedSteps skipped = skipped_steps(rows);
   if (skipped.calibration == 0 || !skips_are_normal(skipped, rows)) return 0.0;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
 
 #include "core/observe/recording.h"
@@ -28,6 +29,9 @@ SkippedSteps skipped_steps(std::span<const StepRow> rows);
 /// Returns whether the skips are normal for a loss scale: it settles after few steps, and at most
 /// one in every started hundred steps is skipped that is neither calibration nor a probe.
 bool skips_are_normal(const SkippedSteps& skipped, std::span<const StepRow> rows);
+
+/// Returns the skipped steps if they are normal, else none.
+std::set<int64_t> normal_skips(std::span<const StepRow> rows);
 
 /// Returns how far a training falls behind its reference, in the units of loss_gap(), because of
 /// steps that only looked for a loss scale: a delay, not a loss of precision. 0 if it skipped more

@@ -91,6 +91,7 @@ void read_search(const Json& json, Proof& proof) {
   each_object(json, "tried", [&](const Json& item) {
     proof.tried.push_back({.edit = edit_of(item, "changes"),
                            .gap = number_of(item, "gap", std::nan("")),
+                           .better = flag_of(item, "better"),
                            .passes = flag_of(item, "passes"),
                            .skipped = count_of(item, "skipped"),
                            .calibration_skips = count_of(item, "calibration_skips"),
@@ -144,6 +145,7 @@ std::string tried_json(const std::vector<TriedEdit>& tried) {
                     {"skipped", each.skipped},
                     {"calibration_skips", each.calibration_skips},
                     {"last_scale", json_number(each.last_scale)},
+                    {"better", each.better},
                     {"passes", each.passes},
                     {"why", each.why.empty() ? Json(nullptr) : Json(each.why)}});
   }
@@ -211,6 +213,7 @@ std::optional<Proof> read_proof(const std::string& text) {
     trial.gap = number_of(item, "gap", std::nan(""));
     trial.skipped = count_of(item, "skipped");
     trial.calibration_skips = count_of(item, "calibration_skips");
+    trial.better = flag_of(item, "better");
     trial.passes = flag_of(item, "passes");
     proof.trials.push_back(std::move(trial));
   }
@@ -243,6 +246,7 @@ std::string proof_json(const Proof& proof) {
                               {"gap", json_number(trial.gap)},
                               {"skipped", trial.skipped},
                               {"calibration_skips", trial.calibration_skips},
+                              {"better", trial.better},
                               {"passes", trial.passes}});
   }
   json["dropped"] = proof.dropped;

@@ -22,6 +22,7 @@ struct Trial {
   /// an output is not finite.
   double gap = 0.0;
   int64_t skipped = 0, calibration_skips = 0;
+  bool better = false;  ///< its loss ends on the better side of fp32's, so no gap is too large
   bool passes = false;
 };
 const char* trial_name(Trial::Kind kind) noexcept;  // "leave_one_out"
@@ -43,7 +44,8 @@ struct Cause {
 /// An edit that a search tested, with its result.
 struct TriedEdit {
   PlanEdit edit{};
-  double gap = 0.0;  ///< this and the next three: see Trial
+  double gap = 0.0;  ///< this and the next four: see Trial
+  bool better = false;
   bool passes = false;
   int64_t skipped = 0, calibration_skips = 0;
   double last_scale = 1.0;  ///< where the loss scale ended

@@ -10,7 +10,6 @@
 #include "analysis/format_limits.h"
 #include "analysis/proof/cost.h"
 #include "analysis/rules/loss_scale_window.h"
-#include "core/error.h"
 #include "core/ops/ops.h"
 #include "core/policy/policy.h"
 
@@ -377,11 +376,7 @@ class Searcher {
         return change.path.starts_with(inside);
       });
       other.add(in_fp32(parent));
-      try {
-        if (book_.passes(other)) result = std::move(other);
-      } catch (const Error& error) {  // it may be a scope, which a plan cannot name
-        if (error.kind() != ErrorKind::usage) throw;
-      }
+      if (book_.passes(other)) result = std::move(other);
     }
     return result;
   }

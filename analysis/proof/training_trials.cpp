@@ -10,6 +10,7 @@
 #include "analysis/loss_gap.h"
 #include "analysis/memory_sink.h"
 #include "analysis/proof/trial_runner.h"
+#include "analysis/rules/baseline.h"
 #include "analysis/rules/text.h"
 #include "analysis/skipped_steps.h"
 #include "core/error.h"
@@ -94,7 +95,8 @@ class TrainingTrials final : public TrialRunner {
       const TwinRequest request{.training = request_.training,
                                 .plan = original.plan,
                                 .backend = request_.backend,
-                                .recorded_reference = request_.recorded_reference};
+                                .recorded_reference = request_.recorded_reference,
+                                .skips = normal_skips(request_.recorded)};
       const auto count = [&](const std::string& name, int lane, const StepRow& row) {
         progress_.go_on_from(lane);
         progress_.step(name, lane, row);
@@ -147,8 +149,9 @@ class TrainingTrials final : public TrialRunner {
     trial.gap = loss_gap(rows, twins_.reference);
     trial.skipped = skipped.total();
     trial.calibration_skips = skipped.calibration;
-    trial.passes = trial.gap <= tolerance_ + calibration_gap(rows, twins_.reference) &&
-                   skips_are_normal(skipped, rows);
+    trial.better = is_better(rows, twins_.reference, loss_sign(sink.view().info()));
+    const double allowed = tolerance_ + calibration_gap(rows, twins_.reference);
+    trial.passes = (trial.better || trial.gap <= allowed) && skips_are_normal(skipped, rows);
     if (!rows.empty()) outcome.last_scale = rows.back().loss_scale;
     if (measures_ && !stop_) {
       outcome.why = harm_beside_the_loss(sink.view());
@@ -173,6 +176,9 @@ class TrainingTrials final : public TrialRunner {
   std::string distance(const Outcome& outcome) const override {
     const double gap = outcome.trial.gap;
     if (!std::isfinite(gap)) return "the loss becomes NaN or infinite";
+    if (outcome.trial.better && gap > tolerance_) {
+      return fmt::format("the loss is better than fp32's by {}", by_text(gap));
+    }
     const double delay = delay_gap(twins_.reference, outcome.trial.calibration_skips);
     const bool explains = outcome.trial.passes && gap > tolerance_;
     std::string text =

@@ -2,8 +2,10 @@
 #include "analysis/proof/trial_book.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "analysis/proof/side_by_side.h"
+#include "core/error.h"
 #include "core/policy/policy.h"
 
 namespace halfscope {
@@ -47,6 +49,16 @@ const Outcome& TrialBook::outcome(const PlanEdit& edit, const std::string& wante
   if (!is_new || stop_) return place->second;
   try {
     place->second = run(edit, wanted);
+  } catch (const Error& error) {
+    if (edit.empty() || error.kind() != ErrorKind::usage) {
+      outcomes_.erase(place);
+      throw;
+    }
+    // The plan cannot be changed like that: a scope has no format, and scaled results have to be
+    // narrow, which they are not any more if another change keeps the operands in fp32.
+    place->second.trial.gap = std::numeric_limits<double>::infinity();
+    place->second.why = error.what();
+    return place->second;
   } catch (...) {
     outcomes_.erase(place);
     throw;
@@ -57,6 +69,7 @@ const Outcome& TrialBook::outcome(const PlanEdit& edit, const std::string& wante
   if (strict_gap_) trial.passes = trial.passes && trial.gap <= 0.5 * *strict_gap_;
   tried_.push_back({.edit = edit,
                     .gap = trial.gap,
+                    .better = trial.better,
                     .passes = trial.passes,
                     .skipped = trial.skipped,
                     .calibration_skips = trial.calibration_skips,
@@ -143,6 +156,7 @@ void TrialBook::add(const TriedEdit& tried) {
   if (tried.edit.empty()) return;
   Outcome outcome{.last_scale = tried.last_scale, .why = tried.why};
   outcome.trial.gap = tried.gap;
+  outcome.trial.better = tried.better;
   outcome.trial.passes = tried.passes;
   outcome.trial.skipped = tried.skipped;
   outcome.trial.calibration_skips = tried.calibration_skips;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -30,8 +29,10 @@ bool same_loss(double a, double b) { return a == b || (std::isnan(a) && std::isn
 /// Collects rows and movements of float32 (lane 0) and its twins.
 class TwinSink final : public TapSink {
  public:
-  TwinSink(const TwinRequest& request, const ProofProgress& progress, const std::atomic<bool>& stop)
-      : check_(request.recorded_reference),
+  TwinSink(const TwinRequest& request, size_t lanes, const ProofProgress& progress,
+           const std::atomic<bool>& stop)
+      : rows(lanes),
+        check_(request.recorded_reference),
         progress_(progress),
         stop_(stop),
         last_step_(request.steps - 1) {}
@@ -45,7 +46,7 @@ class TwinSink final : public TapSink {
     if (!check_.add(row) || stop_ || row.step == last_step_) give_up = true;
     lost_ = std::isfinite(row.loss) ? 0 : lost_ + 1;
     if (lost_ >= kHopeless) give_up = true;
-    if (progress_) progress_(fmt::format("float32 and {} twins", kTwins), 1, row);
+    if (progress_) progress_(fmt::format("float32 and {} twins", rows.size() - 1), 1, row);
   }
   void eval(int, const EvalRow&) override {}
   void error(int, const SiteError&) override {}
@@ -57,7 +58,7 @@ class TwinSink final : public TapSink {
 
   const std::optional<StepRow>& other() const { return check_.other(); }
 
-  std::array<std::vector<StepRow>, 1 + kTwins> rows;
+  std::vector<std::vector<StepRow>> rows;
   std::vector<Deviation> found;
   std::atomic<bool> give_up{false};
 
@@ -155,7 +156,14 @@ std::optional<Twins> train_twins(const TwinRequest& request, const Dataset& data
                             .noise_bits = bits,
                             .own_name = fmt::format("float32~{}", seed)});
   }
-  TwinSink sink(request, progress, stop);
+  if (!request.skips.empty()) {
+    config.lanes.push_back({.plan = plan,
+                            .scaler = {.kind = LossScalerConfig::Kind::constant},
+                            .backend = request.backend,
+                            .own_name = "float32~skips",
+                            .skips = request.skips});
+  }
+  TwinSink sink(request, config.lanes.size(), progress, stop);
   Trainer trainer(config, data);
   trainer.run(&sink, {}, sink.give_up);
   if (sink.other()) throw_not_repeated("float32", sink.rows[0].back(), *sink.other());

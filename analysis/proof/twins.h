@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,10 @@ struct TwinRequest {
   /// 0: all. A run that ended early is compared with twins of the same length.
   int64_t steps = 0;
   uint64_t first_seed = 1;  ///< of the moves; each twin has the next one
+  /// Steps that the judged lane skipped in search of a loss scale. If there are any, one more twin
+  /// starts from float32's own weights and skips them: it takes the lane's path without its
+  /// formats.
+  std::set<int64_t> skips = {};
 };
 
 /// Results of the twins.

@@ -198,6 +198,17 @@ void add_layer_advice(Report& report) {
   }
 }
 
+/// Takes the advice for the first lane with advice, among those that fail if there are any.
+void add_recommendation(const RunView& run, Report& report) {
+  const std::optional<Severity> worst = worst_severity(report.findings);
+  for (int lane = 0; lane < run.lane_count() && !report.recommendation; ++lane) {
+    const bool is_worst = std::any_of(
+        report.findings.begin(), report.findings.end(),
+        [&](const Finding& finding) { return finding.lane == lane && finding.severity == *worst; });
+    if (is_worst) report.recommendation = recommend(run, report.findings, lane);
+  }
+}
+
 int focus_of(const Report& report) {
   if (report.lanes.empty()) return -1;
   if (report.recommendation) return report.recommendation->lane;
@@ -264,9 +275,7 @@ Report make_report(const RunView& run) {
   }
   report.findings = run_rules(run);
   for (const Finding& finding : report.findings) report.finding_ids.push_back(finding.id(run));
-  for (int lane = 0; lane < run.lane_count() && !report.recommendation; ++lane) {
-    report.recommendation = recommend(run, report.findings, lane);
-  }
+  add_recommendation(run, report);
   report.focus = focus_of(report);
   choose_listed(report);
   add_layer_advice(report);

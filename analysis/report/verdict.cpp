@@ -112,6 +112,17 @@ std::string calm_skips(const Report& report, int lane) {
   return "";
 }
 
+/// Returns why a loss that differs much from the reference's is no concern.
+std::string drift_text(const LaneReport& lane) {
+  constexpr double kMuch = 0.1;
+  if (!(lane.harm.drift > kMuch)) return "";
+  return fmt::format(
+      "The loss of {} is as close as can be expected: correct float32 trainings{} end up to {} "
+      "apart.",
+      lane.name, lane.skipped > 0 ? " that start one ulp apart or skip the same steps" : "",
+      percent(lane.harm.drift));
+}
+
 /// Returns a warning about short runs, which cannot show a falling or growing loss scale or slow
 /// drift.
 std::string too_short(const Report& report) {
@@ -429,6 +440,7 @@ Verdict of_health(const Report& report) {
     const std::string& name = report.lanes[static_cast<size_t>(lane)].name;
     append(verdict.more, lanes.size() > 1 ? name + ": " + calm : calm);
   }
+  for (int lane : lanes) append(verdict.more, drift_text(report.lanes[static_cast<size_t>(lane)]));
   append(verdict.more, too_short(report));
   return verdict;
 }
@@ -472,6 +484,14 @@ bool same_or_wider(const LaneInfo& wide, const LaneInfo& narrow) {
   return true;
 }
 
+/// Returns a finding of which the run does not show whether it does harm; null if there is none.
+const Finding* open_finding(const Report& report, int lane) {
+  for (const Finding& finding : report.findings) {
+    if (finding.lane == lane && finding.open) return &finding;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 const Finding* worst_of(const Report& report, int lane, Severity at_least) {
@@ -491,6 +511,10 @@ void add_lane_states(Report& report) {
       lane.state = State::attention;  // it has learnt nothing, so it has proved nothing
     } else if (!lane.reference && !lane.harm.inconclusive.empty()) {
       lane.state = State::inconclusive;
+    } else if (const Finding* open = open_finding(report, static_cast<int>(i))) {
+      lane.state = State::inconclusive;
+      lane.harm.inconclusive = sentence(open->mechanism);
+      for (const std::string& each : lane.harm.unchecked) append(lane.harm.inconclusive, each);
     }
   }
 }

@@ -133,6 +133,19 @@ Absorption::Fate Absorption::fate_at(int node, int64_t step) {
   return {.unlike = !same && !flat, .unsaturated = !same};
 }
 
+namespace {
+
+/// Returns whether a constant is infinite in the network itself, as a mask of -inf: the reference
+/// reads the same.
+bool is_infinite_in_reference(const LaneFacts& lane, const SiteInfo& site) {
+  const std::optional<int> theirs =
+      is_constant(site) ? lane.reference_site(site.order) : std::nullopt;
+  return theirs && lane.run().total(lane.lane(), site.order).overflow == 0 &&
+         lane.run().total(lane.reference(), *theirs).non_finite() > 0;
+}
+
+}  // namespace
+
 /// The nodes that contain a step's infinities, and the consequences.
 struct Absorption::Pass {
   std::vector<bool> made;    ///< the node's output is not finite
@@ -202,6 +215,10 @@ void Absorption::sort_out(RecordedStep& step) {
     const size_t at = static_cast<size_t>(lane_->node_of(order));
     const Fate fate = fate_of(site);
     if (pass.sources[at] > 1 && !zeroing_nodes(*lane_, order, step.step).empty()) {
+      step.absorbed.push_back(order);
+      continue;
+    }
+    if (is_infinite_in_reference(*lane_, site)) {
       step.absorbed.push_back(order);
       continue;
     }

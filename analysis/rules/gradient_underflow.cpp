@@ -92,6 +92,16 @@ Action advise_capture(const LaneFacts& lane, const std::string& layer) {
                           lane.site(window->ceiling_site).name(), scale_text(2.0 * used), layer)};
 }
 
+/// Returns whether the ulp of subnormal numbers is too coarse for a captured gradient. Rounding to
+/// it has a variance of ulp^2 / 12 in each value that is small or 0. All of that must reach a
+/// hundredth of the gradient's size, squared.
+bool loses_small_values(const TensorStats& stats, const FloatFormat& format) {
+  constexpr double kNoise = 1e-4;
+  const double ulp = format.min_subnormal();
+  const auto small = static_cast<double>(stats.subnormal + stats.zero);
+  return small * ulp * ulp / 12.0 > kNoise * stats.sum_sq;
+}
+
 /// Captured gradients are already rounded: those that became 0 look like any other zero. Many
 /// subnormal values show that the range ends among the values.
 void suspect_underflow(const LaneFacts& lane, std::vector<Finding>& findings) {
@@ -102,7 +112,11 @@ void suspect_underflow(const LaneFacts& lane, std::vector<Finding>& findings) {
   for (const SiteInfo& site : lane.info().sites) {
     if (site.phase != Phase::backward || !narrow_exponent(site.format)) continue;
     const double share = run_rates(lane.run(), lane.lane(), site.order).subnormal;
-    if (share > kMany) ++sites;
+    if (share <= kMany || is_negligible_gradient(lane, site) ||
+        !loses_small_values(lane.run().total(lane.lane(), site.order), site.format)) {
+      continue;
+    }
+    ++sites;
     if (share <= most) continue;
     most = share;
     worst = site.order;

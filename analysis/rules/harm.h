@@ -83,6 +83,13 @@ struct Harm {
   /// correct results may have. Findings then stay warnings.
   bool doubtful = false;
 
+  /// The loss ends worse than the reference's, and nothing shows whether correct runs differ as
+  /// much.
+  bool lags = false;
+
+  /// How far apart twins end, if the lane ends about as far from the reference; else 0.
+  double drift = 0.0;
+
   /// Results were compared with the same weights; the loss of a training alone hides much.
   bool probed = false;
 
@@ -94,8 +101,12 @@ struct Harm {
 const char* harm_name(HarmItem::Of of) noexcept;  // "output"
 
 /// Returns the error that is tolerated whatever the spread: four roundings of the narrowest format
-/// that the lane's layers write, at least kOutputFloor.
+/// that the lane's layers write, or half of one of the narrowest that they read, at least
+/// kOutputFloor. Roundings of operands average out in sums.
 double harm_floor(const LaneInfo& lane);
+/// Returns the same for the gradient of all weights. Its operands may have even fewer bits, as in
+/// e5m2: two roundings of the narrowest.
+double gradient_floor(const LaneInfo& lane);
 /// Returns the distance beyond which outputs are wrong, however far apart correct ones may be.
 double harm_cap(const LaneInfo& lane);
 

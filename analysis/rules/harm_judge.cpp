@@ -72,6 +72,7 @@ class Judge {
         reference_(reference_lane(run_, lane.lane())),
         sign_(loss_sign(run_.info())),
         floor_(harm_floor(lane.info())),
+        gradient_floor_(gradient_floor(lane.info())),
         cap_(harm_cap(lane.info())) {}
 
   Harm run() {
@@ -169,14 +170,15 @@ class Judge {
       if (series.broken > 0) {
         const bool from_start = series.first_broken <= untrained;
         if (loss) {
-          const int64_t step = lost_from(series.first_broken);
+          const int64_t step = lost_from(lane_.steps(), series.first_broken);
           add({.of = HarmItem::Of::loss,
                .step = step,
                .error = kInfinity,
                .severe = true,
                .from_start = from_start,
                .text = fmt::format("its loss is {} {}, but float32's is finite",
-                                   non_finite_word(loss_at(step)), since(step))});
+                                   non_finite_word(loss_at(lane_.steps(), step)),
+                                   since_text(lane_.steps(), step))});
         } else {
           gradients.push_back({.of = HarmItem::Of::gradient,
                                .name = key.second,
@@ -193,9 +195,10 @@ class Judge {
       const bool whole = loss || key.second.empty();
       const double ratio = upper_median_of(series.ratios);
       const bool of_zero = !whole && ratio > kAboveZero * std::max(1.0, error);
-      const double floor = whole     ? floor_
+      const double floor = loss      ? floor_
+                           : whole   ? gradient_floor_
                            : of_zero ? kUsualGradient
-                                     : std::max(kGradientFloor, 2.0 * floor_);
+                                     : std::max({kGradientFloor, 2.0 * floor_, gradient_floor_});
       const double tolerance = tolerance_of(floor, spread, loss ? cap_ : kInfinity);
       if (whole && error > doubt_from(floor, spread)) harm_.doubtful = true;
       if (!loss && key.second.empty()) gradient_spread_ = spread;
@@ -206,7 +209,7 @@ class Judge {
             .of = HarmItem::Of::gradient,
             .step = series.first,
             .error = error,
-            .tolerance = floor_,
+            .tolerance = gradient_floor_,
             .severe = true,
             .from_start = true,
             .text = fmt::format("the gradient of all weights differs from float32's by {} for "
@@ -235,32 +238,6 @@ class Judge {
   }
 
   static bool is_finite(const HarmItem& item) { return std::isfinite(item.error); }
-
-  /// Returns the step of the first loss that is not finite, at the latest `compared`.
-  int64_t lost_from(int64_t compared) const {
-    for (const StepRow& row : lane_.steps()) {
-      if (row.step < compared && !std::isfinite(row.loss)) return row.step;
-    }
-    return compared;
-  }
-
-  /// Returns "at step 3", or "from step 3 on" if there are later steps and all lose theirs as well.
-  std::string since(int64_t step) const {
-    bool later = false;
-    for (const StepRow& row : lane_.steps()) {
-      if (row.step <= step) continue;
-      if (std::isfinite(row.loss)) return fmt::format("at step {}", step);
-      later = true;
-    }
-    return later ? fmt::format("from step {} on", step) : fmt::format("at step {}", step);
-  }
-
-  double loss_at(int64_t step) const {
-    for (const StepRow& row : lane_.steps()) {
-      if (row.step == step) return row.loss;
-    }
-    return 0.0;
-  }
 
   double error_of(Of of, const std::string& name) const {
     for (const Deviation& each : deviations()) {
@@ -309,9 +286,15 @@ class Judge {
     const double tolerance = usual + calibration_gap(rows, theirs);
     const double first = sign_ * theirs.front().loss;
     const double target = sign_ * end_loss(theirs), end = sign_ * end_loss(rows);
+    // A better loss harms nobody, unless it is only computed wrongly.
+    if (is_better(rows, theirs, sign_) && harm_.probed && !harm_.in_batches()) return;
     const bool stalled =
         end > first - 0.05 * std::fabs(first) && target < first - 0.2 * std::fabs(first);
-    if (gap > tolerance) {
+    // Steps that only looked for a loss scale lead to another path. Twins show how far.
+    if (proven && gap > kLossFloor && gap <= tolerance) harm_.drift = spread;
+    const bool excused = !proven && !stalled && !normal_skips(rows).empty() && harm_.probed &&
+                         !harm_.in_batches() && std::isfinite(gap);
+    if (gap > tolerance && !excused) {
       add({.of = HarmItem::Of::training,
            .error = gap,
            .tolerance = tolerance,
@@ -323,6 +306,7 @@ class Judge {
                            : fmt::format("its loss over the last fifth of the steps {}",
                                          difference_text(gap, tolerance))});
     } else if (!proven && gap > kLossFloor) {
+      harm_.lags = true;
       if (gap > usual || (gap > kUnprovenGap && tolerance > usual)) {
         lag_ = gap;
       } else if (gap > kUnprovenGap) {
@@ -575,7 +559,7 @@ class Judge {
   const RunView& run_;
   int reference_;
   double sign_;  ///< see loss_sign()
-  double floor_, cap_;
+  double floor_, gradient_floor_, cap_;
   bool twins_part_ = false;
   double noisy_gap_ = 0.0;  ///< of the losses at the end, where the reference's jump about
   double lag_ = 0.0;        ///< the same, where only steps are missing that looked for a loss scale

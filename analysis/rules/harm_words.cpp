@@ -11,6 +11,30 @@
 
 namespace halfscope {
 
+int64_t lost_from(std::span<const StepRow> rows, int64_t compared) {
+  for (const StepRow& row : rows) {
+    if (row.step < compared && !std::isfinite(row.loss)) return row.step;
+  }
+  return compared;
+}
+
+std::string since_text(std::span<const StepRow> rows, int64_t step) {
+  bool later = false;
+  for (const StepRow& row : rows) {
+    if (row.step <= step) continue;
+    if (std::isfinite(row.loss)) return fmt::format("at step {}", step);
+    later = true;
+  }
+  return later ? fmt::format("from step {} on", step) : fmt::format("at step {}", step);
+}
+
+double loss_at(std::span<const StepRow> rows, int64_t step) {
+  for (const StepRow& row : rows) {
+    if (row.step == step) return row.loss;
+  }
+  return 0.0;
+}
+
 const char* non_finite_word(double loss) {
   return std::isnan(loss) ? "NaN" : std::isinf(loss) ? "infinite" : "NaN or infinite";
 }

@@ -2,12 +2,23 @@
 // Words of harm_of() about trainings.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "analysis/rules/harm.h"
 
 namespace halfscope {
+
+/// Returns the step of the first loss that is not finite, at the latest `compared`.
+int64_t lost_from(std::span<const StepRow> rows, int64_t compared);
+
+/// Returns "at step 3", or "from step 3 on" if there are later steps and all lose theirs as well.
+std::string since_text(std::span<const StepRow> rows, int64_t step);
+
+/// Returns the loss of a step, 0 if it is not recorded.
+double loss_at(std::span<const StepRow> rows, int64_t step);
 
 /// Returns "NaN", "infinite", or "NaN or infinite" for a loss that is not known.
 const char* non_finite_word(double loss);

@@ -2,6 +2,7 @@
 #include "analysis/rules/optimizer_facts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "core/error.h"
@@ -52,6 +53,22 @@ bool is_negligible_weight(const LaneFacts& lane, const SiteInfo& site) {
   return update && count_lost(lane.run(), lane.reference(), *update).share() > kMostlyLost;
 }
 
+/// Returns whether the gradient of a bias is no larger than rounding makes it: it is a sum of the
+/// gradients of its layer's outputs, each of which is off by a third of an ulp on average (unit /
+/// sqrt(3)). So is a bias whose true gradient is 0: behind it, a softmax or a normalization takes
+/// the same from all elements.
+bool is_rounding_noise(const LaneFacts& lane, const SiteInfo& bias) {
+  constexpr double kDeviations = 4.0;
+  if (bias.role != Role::weight_grad || bias.shape.size() != 1) return false;
+  const double sum = lane.run().total(lane.lane(), bias.order).sum_sq;
+  return std::any_of(lane.info().sites.begin(), lane.info().sites.end(), [&](const SiteInfo& each) {
+    if (each.role != Role::activation_grad || each.path != bias.path) return false;
+    const double unit = std::ldexp(1.0, -each.format.mantissa_bits - 1);
+    const double terms = lane.run().total(lane.lane(), each.order).sum_sq;
+    return sum <= kDeviations * kDeviations * unit * unit / 3.0 * terms;
+  });
+}
+
 }  // namespace
 
 std::optional<Optimizer> recorded_optimizer(const RunInfo& info) {
@@ -90,7 +107,7 @@ bool updates_in_full_precision(const LaneFacts& lane, const std::string& variabl
 }
 
 bool is_negligible_gradient(const LaneFacts& lane, const SiteInfo& site) {
-  if (lane.reference() < 0) return false;
+  if (lane.reference() < 0) return is_rounding_noise(lane, site);
   if (site.role == Role::weight_grad) return is_negligible_weight(lane, site);
   if (const TensorStats* stats = reference_total(lane, site.name());
       stats != nullptr && stats->non_finite() == 0 && stats->non_zero() == 0) {

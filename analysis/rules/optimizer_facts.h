@@ -33,7 +33,8 @@ bool updates_in_full_precision(const LaneFacts& lane, const std::string& variabl
 
 /// Returns whether a gradient cannot matter, as the reference shows. A variable's gradient is zero
 /// there, or the rounding error of a sum that is zero, or fp32 loses the updates made from it. A
-/// tensor's gradient only reaches variables of this kind.
+/// tensor's gradient only reaches variables of this kind. Without a reference: the gradient of a
+/// bias that is no more than the rounding error of its terms.
 bool is_negligible_gradient(const LaneFacts& lane, const SiteInfo& site);
 
 }  // namespace halfscope

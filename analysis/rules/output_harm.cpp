@@ -32,9 +32,22 @@ std::string difference_text(double error, double tolerance) {
 }
 
 double harm_floor(const LaneInfo& lane) {
+  int written = kFp32.mantissa_bits, read = kFp32.mantissa_bits;
+  for (const LayerInfo& layer : lane.layers) {
+    written = std::min(written, layer.write.mantissa_bits);
+    read = std::min(read, layer.read.mantissa_bits);
+  }
+  const double of_results = 4.0 * std::ldexp(1.0, -written - 1);
+  const double of_operands = 0.5 * std::ldexp(1.0, -read - 1);
+  return std::max({kOutputFloor, of_results, of_operands});
+}
+
+double gradient_floor(const LaneInfo& lane) {
   int bits = kFp32.mantissa_bits;
-  for (const LayerInfo& layer : lane.layers) bits = std::min(bits, layer.write.mantissa_bits);
-  return std::max(kOutputFloor, 4.0 * std::ldexp(1.0, -bits - 1));
+  for (const SiteInfo& site : lane.sites) {
+    if (site.phase == Phase::backward) bits = std::min(bits, site.format.mantissa_bits);
+  }
+  return std::max(harm_floor(lane), 2.0 * std::ldexp(1.0, -bits - 1));
 }
 
 double harm_cap(const LaneInfo& lane) {

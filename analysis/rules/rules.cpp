@@ -77,8 +77,12 @@ void demote_harmless(const LaneFacts& lane, std::vector<Finding>& findings) {
       finding.severity = std::min(finding.severity, Severity::warning);
       continue;
     }
+    finding.open = of_update && harm.lags && finding.severity >= Severity::warning;
     finding.severity = Severity::info;
-    finding.action = {.text = "Nothing to change: it is harmless in this run."};
+    finding.action = {.text = finding.open
+                                  ? "This run cannot show whether it does harm: halfscope diagnose "
+                                    "can, by training float32 again."
+                                  : "Nothing to change: it is harmless in this run."};
   }
 }
 

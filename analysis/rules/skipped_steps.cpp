@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "analysis/loss_gap.h"
@@ -130,9 +131,11 @@ void find_skipped_steps(const LaneFacts& lane, std::vector<Finding>& findings) {
       "{}. With the same weights, the loss and gradients are right. Start with a lower scale, or "
       "train longer, so that these steps matter less.",
       finding.mechanism);
-  finding.action = {
-      .edit = PlanEdit::with_loss_scale(taken->loss_scale),
-      .text = fmt::format("Start dynamic loss scaling at {}.", scale_text(taken->loss_scale))};
+  const std::optional<double> ceiling = scale_ceiling(lane);
+  const double fits = ceiling ? scale_below(*ceiling) : std::numeric_limits<double>::infinity();
+  const double scale = std::min(static_cast<double>(taken->loss_scale), fits);
+  finding.action = {.edit = PlanEdit::with_loss_scale(scale),
+                    .text = fmt::format("Start dynamic loss scaling at {}.", scale_text(scale))};
   findings.push_back(std::move(finding));
 }
 

@@ -2,6 +2,7 @@
 #include "cli/args/lanes.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <set>
 
@@ -239,6 +240,36 @@ std::vector<LaneRequest> lane_requests(const Settings& settings) {
   return lanes;
 }
 
+namespace {
+
+/// Returns the network of an ONNX file without its weights. Keeps the last one, because all lanes
+/// of a command, and most trials of a study, ask for the same.
+const Model& network_of_file(const Settings& settings) {
+  struct Known {
+    std::string file;
+    std::filesystem::file_time_type time;
+    NetworkOptions options;
+    Model network;
+  };
+  static std::optional<Known> known;
+  NetworkOptions options = network_options(settings);
+  options.quiet = true;
+  std::error_code ignored;  // a missing file is refused below
+  const auto time = std::filesystem::last_write_time(settings.model, ignored);
+  const bool same = known && known->file == settings.model && known->time == time &&
+                    known->options.dimensions == options.dimensions &&
+                    known->options.trainable == options.trainable &&
+                    known->options.frozen == options.frozen &&
+                    known->options.untied == options.untied;
+  if (!same) {
+    known = Known{settings.model, time, options, load_network_file(settings.model, options).model};
+    known->network.initial.clear();
+  }
+  return known->network;
+}
+
+}  // namespace
+
 Plan plan_of(const LaneRequest& lane, const Settings& settings) {
   if (lane.spelled_out) return *lane.spelled_out;
   if (needs_network(lane.plan)) {
@@ -253,6 +284,8 @@ Plan plan_of(const LaneRequest& lane, const Settings& settings) {
     return plan;
   }
   // Exporters write some functions as several operators, which only a look at the file shows.
+  if (depends_on_file(lane.plan) && is_network_file(settings.model))
+    return preset_plan(lane.plan, network_of_file(settings)).value();
   if (depends_on_network(lane.plan) && is_network_file(settings.model))
     return preset_plan(lane.plan, planned_network(settings)).value();
   return network_plan(lane.plan, settings.model, network_options(settings));

@@ -216,12 +216,24 @@ std::string findings_text(const Report& report, int lane, const TextStyle& style
   return text;
 }
 
+bool is_in_trouble(const std::vector<Finding>& findings, int lane) {
+  return std::any_of(findings.begin(), findings.end(), [lane](const Finding& finding) {
+    return finding.lane == lane && finding.severity >= Severity::warning;
+  });
+}
+
+/// Returns what to do about a lane if no change of its plan is known to help; "" if it needs
+/// nothing.
+std::string advice_beside_plans(const std::vector<Finding>& findings, int lane) {
+  const std::string other = other_advice(findings, lane);
+  if (!other.empty() || !is_in_trouble(findings, lane)) return other;
+  return "The recording does not show what to change. `halfscope diagnose` without --fix-as prints "
+         "all that it shows.";
+}
+
 /// `untried`: a search may still find a fix.
 std::string no_advice_text(const std::vector<Finding>& findings, int lane, bool untried) {
-  const auto is_trouble = [lane](const Finding& finding) {
-    return finding.lane == lane && finding.severity >= Severity::warning;
-  };
-  if (std::none_of(findings.begin(), findings.end(), is_trouble)) return "advice: none needed";
+  if (!is_in_trouble(findings, lane)) return "advice: none needed";
   const std::string other = other_advice(findings, lane);
   if (untried) {
     return "advice: none yet, because the recording does not show the cause for certain. --verify "
@@ -448,7 +460,10 @@ int diagnose_here(const DiagnoseOptions& options) {
   if (verified.proof) advice = advice_on(run, report, advised);
   if (prints_fix) {
     const FixTarget fix = parse_fix_as(options.fix_as);
-    if (!refuted) write_out(advised_fix(fix, run.lane(advised), advice, proof));
+    if (!refuted) {
+      write_out(advised_fix(fix, run.lane(advised), advice, proof,
+                            advice_beside_plans(report.findings, advised)));
+    }
     return finish(file, verified, code);
   }
   if (options.json) {

@@ -6,6 +6,11 @@
 #include "core/near_miss.h"
 
 namespace halfscope {
+namespace {
+
+constexpr size_t kCommentWidth = 78;
+
+}  // namespace
 
 std::vector<std::string> fix_target_names() {
   std::vector<std::string> names;
@@ -22,9 +27,14 @@ FixTarget parse_fix_as(const std::string& text) {
 
 std::string advised_fix(FixTarget target, const LaneInfo& lane,
                         const std::optional<Recommendation>& advice,
-                        const std::optional<Proof>& proof) {
+                        const std::optional<Proof>& proof, const std::string& other) {
   if (target == FixTarget::plan && (proof || advice))
     return (proof ? proof->plan_json : advice->plan_json) + "\n";
+  if (!proof && !advice && !other.empty() && target != FixTarget::plan) {
+    std::string text;
+    for (const std::string& line : wrapped(other, kCommentWidth)) text += "# " + line + "\n";
+    return text;
+  }
   const PlanEdit edit = proof ? proof->edit : advice ? advice->edit : PlanEdit{};
   return fix_as(target, lane, edit);
 }

@@ -17,10 +17,10 @@ std::vector<std::string> fix_target_names();
 /// Throws Error (usage) that lists the names.
 FixTarget parse_fix_as(const std::string& text);
 
-/// Returns the proved change if there is a proof, else the advice. Without advice the text says
-/// that nothing has to change.
+/// Returns the proved change if there is a proof, else the advice. Without either, the text says in
+/// a comment what to do instead, or that nothing has to change if `other` is "".
 std::string advised_fix(FixTarget target, const LaneInfo& lane,
                         const std::optional<Recommendation>& advice,
-                        const std::optional<Proof>& proof);
+                        const std::optional<Proof>& proof, const std::string& other);
 
 }  // namespace halfscope

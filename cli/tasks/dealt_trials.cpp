@@ -33,6 +33,7 @@ std::string outcome_text(const Outcome& outcome) {
   return Json{{"gap", bits_of(trial.gap)},
               {"skipped", trial.skipped},
               {"calibration_skips", trial.calibration_skips},
+              {"better", trial.better},
               {"passes", trial.passes},
               {"last_scale", bits_of(outcome.last_scale)},
               {"why", outcome.why}}
@@ -47,6 +48,7 @@ Outcome read_outcome(const std::string& text) {
   outcome.trial.gap = number_of(json["gap"]);
   outcome.trial.skipped = json["skipped"];
   outcome.trial.calibration_skips = json["calibration_skips"];
+  outcome.trial.better = json["better"];
   outcome.trial.passes = json["passes"];
   outcome.last_scale = number_of(json["last_scale"]);
   outcome.why = json["why"];

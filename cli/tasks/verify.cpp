@@ -11,6 +11,7 @@
 #include "analysis/proof_file.h"
 #include "analysis/report/report.h"
 #include "analysis/rules/rules.h"
+#include "analysis/skipped_steps.h"
 #include "cli/args/backends.h"
 #include "cli/tasks/dealt_trials.h"
 #include "cli/tasks/forward.h"
@@ -125,6 +126,7 @@ std::optional<Twins> twins_beside(const RunView& run, int lane, const TrainingAg
   request.recorded_reference = steps_of(run, repeated_reference(run, lane, backend));
   request.steps = steps_done(run, lane, again.config);
   request.first_seed = first_seed;
+  if (first_seed == 1) request.skips = normal_skips(run.steps(lane));
   ProofLine line("twins", run.info(), again.config.steps, quiet);
   return train_twins(request, again.data, std::ref(line), catch_stop_signals());
 }
@@ -139,9 +141,9 @@ void check_lanes(const std::string& file, const RunView& run, const std::vector<
     for (uint64_t seed = 1; seed <= kMostTwins; seed += kTwins) {
       std::optional<Twins> more = twins_beside(run, lane, again, seed, quiet);
       if (!more) throw Error("stopped before their end");
+      check.trainings += static_cast<int64_t>(more->moved.size());
       if (twins) add_twins(*twins, std::move(*more));
       if (!twins) twins = std::move(more);
-      check.trainings += kTwins;
       std::vector<std::pair<int, Deviation>> rows;
       for (Deviation& row :
            rows_beside(*twins, run.steps(lane), run.steps(reference_lane(run, lane)),

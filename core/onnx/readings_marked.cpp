@@ -160,6 +160,13 @@ class Marked {
            is_weight_input(use.node->op_type(), use.input);
   }
 
+  /// The exporter gives a convolution without a bias one of zeros, with the shape of its weight.
+  static bool is_zero_bias(const Use& use) {
+    const std::vector<float>& values = use.tensor->reals;
+    return use.input == 2 && is_weight_input(use.node->op_type(), 2) && !values.empty() &&
+           values.front() == 0.0f && is_one_number(*use.tensor);
+  }
+
   /// All readings that one call of the network became.
   void decide_call(const std::vector<Use*>& uses) {
     std::vector<std::string> open = arguments_of(*uses.front()->origin);  // that nobody reads yet
@@ -183,6 +190,8 @@ class Marked {
       } else if (!sources.empty() && take(sources[0])) {
         taken[use->stored] = sources[0];
         train(*use, sources[0]);
+      } else if (open.empty() && is_zero_bias(*use)) {
+        work_.hold(*use, "zeros in place of a bias");
       } else if (!sources.empty() && !is_shared(*use)) {
         by_own_name(*use);  // computed before the call
       } else {

@@ -329,25 +329,28 @@ class Unmarked {
     return use.node->input_size() == 2 ? work_.maker(use.node->input(1 - use.input)) : nullptr;
   }
 
-  /// Returns whether a node is a Mul or Add of numbered constants per channel after a convolution.
-  bool is_frozen_norm(const Use& use) const {
-    const std::string& op = use.node->op_type();
+  /// Returns whether a node computes with numbered constants per channel.
+  static bool is_per_channel(const Use& use, std::string_view op) {
     const Shape& shape = use.tensor->shape;
-    if (!is_numbered(use.copy) || (op != "Mul" && op != "Add") || shape.size() != 4 ||
-        shape[0] != 1 || shape[2] != 1 || shape[3] != 1) {
-      return false;
-    }
-    const NodeProto* before = other_operand(use);
-    if (op == "Add") {
-      if (before == nullptr || before->op_type() != "Mul") return false;
-      const NodeProto* conv = nullptr;
-      for (const std::string& input : before->input()) {
-        const NodeProto* made = work_.maker(input);
-        if (made != nullptr) conv = made;
-      }
-      before = conv;
-    }
-    return before != nullptr && before->op_type() == "Conv";
+    return is_numbered(use.copy) && use.node->op_type() == op && shape.size() == 4 &&
+           shape[0] == 1 && shape[2] == 1 && shape[3] == 1;
+  }
+
+  /// Returns whether a node is the Mul or the Add of a frozen batch normalization: of a Mul and an
+  /// Add of constants per channel behind a convolution. A Mul alone scales channels, and trains.
+  bool is_frozen_norm(const Use& use) const {
+    const NodeProto* scale = is_per_channel(use, "Mul")   ? use.node
+                             : is_per_channel(use, "Add") ? other_operand(use)
+                                                          : nullptr;
+    if (scale == nullptr || scale->op_type() != "Mul") return false;
+    const bool is_shifted = std::any_of(work_.uses.begin(), work_.uses.end(), [&](const Use& each) {
+      return is_per_channel(each, "Add") && other_operand(each) == scale;
+    });
+    return is_shifted &&
+           std::any_of(scale->input().begin(), scale->input().end(), [&](const auto& input) {
+             const NodeProto* made = work_.maker(input);
+             return made != nullptr && made->op_type() == "Conv";
+           });
   }
 
   /// Returns whether a tensor is scale or bias of a group normalization, which was only reshaped.

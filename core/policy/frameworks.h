@@ -17,6 +17,8 @@ struct Preset {
   // One of them, or both; the caller sets the plan's name.
   std::function<Plan()> make{};
   std::function<Plan(const Model&)> make_for{};  ///< for one network, PresetInfo::needs_network
+  /// make_for looks only at nodes that the network's file names, whatever the batch and the loss.
+  bool reads_file = false;
 };
 
 /// Returns whether the plan has a preset's default and begins with its rules about formats,

@@ -41,6 +41,9 @@ bool needs_network(std::string_view name);
 std::string usual_scaler(std::string_view name);
 /// Returns whether the preset's plan for a network can differ from its plan for any network.
 bool depends_on_network(std::string_view name);
+/// Returns whether it depends only on what the network's file says about its nodes, not on the
+/// batch or the loss.
+bool depends_on_file(std::string_view name);
 /// Returns any preset's plan for this network, with its loss if it trains. Throws Error (usage) if
 /// the preset does not apply to it.
 std::optional<Plan> preset_plan(std::string_view name, const Model& network);

@@ -7,6 +7,7 @@
 #include "core/graph/op_def.h"
 #include "core/policy/frameworks.h"
 #include "core/policy/policy.h"
+#include "core/policy/torch.h"
 
 namespace halfscope {
 namespace {
@@ -130,13 +131,29 @@ bool extends(const Plan& plan, const Plan& preset) {
          std::equal(preset.rules.begin(), preset.rules.end(), plan.rules.begin(), same);
 }
 
+/// Lets the preset decide by PyTorch's functions where a network's file names them: the bias of a
+/// linear layer is added in its product's format, though other sums follow their inputs.
+Preset with_functions(Preset preset, const FloatFormat& low) {
+  preset.make_for = [make = preset.make, low](const Model& network) {
+    Plan plan = make();
+    for (PlanRule& rule : torch_node_rules({.cuda = true, .low = low}, network)) {
+      plan.rules.push_back(std::move(rule));
+    }
+    return plan;
+  };
+  preset.reads_file = true;
+  return preset;
+}
+
 std::vector<Preset> our_presets() {
   const auto plan = [](const char* name, const char* group, const char* summary,
                        std::function<Plan()> make) {
     return Preset{.info = {name, group, summary}, .make = std::move(make)};
   };
   const auto fp8 = [&](const char* name, const char* summary) {
-    return plan(name, "fp8 and fp4 recipes", summary, [name] { return recipe_plan(name).value(); });
+    return with_functions(
+        plan(name, "fp8 and fp4 recipes", summary, [name] { return recipe_plan(name).value(); }),
+        kBf16);
   };
   return {
       plan("float32", "References", "everything in fp32", [] { return Plan{}; }),
@@ -146,10 +163,12 @@ std::vector<Preset> our_presets() {
              reference.double_precision = true;
              return reference;
            }),
-      plan("mixed_float16", "Mixed precision", "PyTorch's autocast to fp16 on CUDA",
-           [] { return with_reasons(mixed("", kFp16), "torch-autocast-fp16"); }),
-      plan("mixed_bfloat16", "Mixed precision", "PyTorch's autocast to bf16 on CUDA",
-           [] { return with_reasons(mixed("", kBf16), "torch-autocast-bf16"); }),
+      with_functions(plan("mixed_float16", "Mixed precision", "PyTorch's autocast to fp16 on CUDA",
+                          [] { return with_reasons(mixed("", kFp16), "torch-autocast-fp16"); }),
+                     kFp16),
+      with_functions(plan("mixed_bfloat16", "Mixed precision", "PyTorch's autocast to bf16 on CUDA",
+                          [] { return with_reasons(mixed("", kBf16), "torch-autocast-bf16"); }),
+                     kBf16),
       plan("float16", "One format everywhere", "model.half(): weights and all values in fp16",
            [] { return pure("", kFp16, false); }),
       plan("bfloat16", "One format everywhere", "model.bfloat16(): weights and all values in bf16",
@@ -214,6 +233,11 @@ std::string usual_scaler(std::string_view name) {
     if (info.name == name) return info.scaler;
   }
   return "dynamic";
+}
+
+bool depends_on_file(std::string_view name) {
+  return std::any_of(preset_table().begin(), preset_table().end(),
+                     [&](const Preset& row) { return row.reads_file && row.info.name == name; });
 }
 
 bool depends_on_network(std::string_view name) {

@@ -295,8 +295,8 @@ Plan torch_autocast_plan(const TorchAutocast& autocast) {
   return plan;
 }
 
-Plan torch_autocast_plan(const TorchAutocast& autocast, const Model& model) {
-  Plan plan = torch_autocast_plan(autocast);
+std::vector<PlanRule> torch_node_rules(const TorchAutocast& autocast, const Model& model) {
+  std::vector<PlanRule> rules;
   std::set<ValueId> tensors;  // constants of several elements: tensors of float32, not numbers
   for (const Constant& constant : model.graph.constants()) {
     if (model.graph.value(constant.value).type == ElementType::real &&
@@ -311,8 +311,14 @@ Plan torch_autocast_plan(const TorchAutocast& autocast, const Model& model) {
     if (!rule) rule = rule_by_constants(node, usual->name, autocast, tensors);
     if (!rule) continue;
     rule->path = own_path_glob(node.path);
-    plan.rules.push_back(*std::move(rule));
+    rules.push_back(*std::move(rule));
   }
+  return rules;
+}
+
+Plan torch_autocast_plan(const TorchAutocast& autocast, const Model& model) {
+  Plan plan = torch_autocast_plan(autocast);
+  for (PlanRule& rule : torch_node_rules(autocast, model)) plan.rules.push_back(std::move(rule));
   return plan;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/graph/model.h"
 #include "core/plan/plan.h"
@@ -34,11 +35,15 @@ struct TorchFunction {
 /// Returns the function behind an operator, or null for operators that no network contains.
 const TorchFunction* torch_function(std::string_view op);
 
+/// Returns rules for a network's structure, for functions of PyTorch that its file writes as
+/// several operators, such as the sum in a linear layer, or an interpolation. They name exact
+/// paths.
+std::vector<PlanRule> torch_node_rules(const TorchAutocast& autocast, const Model& model);
+
 /// Returns the plan of the autocast for any network.
 Plan torch_autocast_plan(const TorchAutocast& autocast);
 
-/// Returns the same plan with rules for this network's structure: functions of PyTorch that its
-/// file writes as several operators, such as an interpolation. These rules name exact paths.
+/// Returns the same plan with torch_node_rules() for this network.
 Plan torch_autocast_plan(const TorchAutocast& autocast, const Model& model);
 
 }  // namespace halfscope

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,9 @@ struct LaneConfig {
   std::map<std::string, int> noise_bits{};
   /// Name of the lane; if empty, the plan's. Lanes of one training have different names.
   std::string own_name{};
+  /// Steps whose update is skipped although nothing overflows, for a lane with a constant loss
+  /// scale.
+  std::set<int64_t> skips{};
 
   const std::string& name() const noexcept { return own_name.empty() ? plan.name : own_name; }
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/graph/autodiff.h"
 #include "core/onnx/import.h"
@@ -179,6 +180,44 @@ TEST(FoldedParameters, AFunctionThatLosesDigitsIsNotComputedBack) {
   EXPECT_EQ(import.model.initial.begin()->second.data[0], 0.5f);
   ASSERT_EQ(import.doubts.size(), 1u);
   EXPECT_THAT(import.doubts[0].why, HasSubstr("trains in its place"));
+}
+
+/// Dynamo's exporter gives a convolution without a bias one of zeros, made from its weight's shape.
+TEST(FoldedParameters, ZerosInPlaceOfABiasAreNoParameter) {
+  for (const bool biased : {false, true}) {
+    MarkedFile file;
+    file.input("x", {1, 1, 3, 3}).output("y");
+    file.signature(biased ? std::vector<std::string>{"conv.weight", "conv.bias"}
+                          : std::vector<std::string>{"conv.weight"});
+    file.floats("conv.weight", {2, 1, 1, 1}, {1, 2});
+    const std::string bias = biased ? "conv.bias" : "val_5";
+    file.floats(bias, {2}, {0, 0});
+    if (!biased) file.folded(bias, "['conv.weight']");
+    file.marked("Conv", {"x", "conv.weight", bias.c_str()}, "y", "conv2d", "conv2d.default",
+                biased ? "%x, %p_conv_weight, %p_conv_bias" : "%x, %p_conv_weight", "conv");
+    const OnnxImport import = file.import();
+    if (biased) {
+      EXPECT_THAT(parameter_names(import), ElementsAre("conv.weight", "conv.bias"));
+    } else {
+      EXPECT_THAT(parameter_names(import), ElementsAre("conv.weight"));
+    }
+    EXPECT_THAT(import.doubts, IsEmpty());
+  }
+}
+
+/// Where the file says that the network calls torch.log, the sigmoid before it rounds.
+TEST(FoldedParameters, ALogarithmThatTheNetworkTakesItselfIsNoLogSigmoid) {
+  for (const bool fused : {false, true}) {
+    MarkedFile file;
+    file.input("x", {1, 2}).output("y");
+    const std::string call = fused ? "log_sigmoid" : "sigmoid", log = fused ? call : "log";
+    file.marked("Sigmoid", {"x"}, "s", call, call + ".default", "%x");
+    file.marked("Log", {"s"}, "y", log, log + ".default", fused ? "%x" : "%sigmoid");
+    const Model model = file.import().model;
+    const std::vector<Tensor> x{{{1, 2}, {-40, 0}}};
+    const auto y = test::run(test::start(model, preset_plan("float16").value()), x);
+    EXPECT_EQ(y[0].data[0], fused ? -40.0f : -std::numeric_limits<float>::infinity());
+  }
 }
 
 TEST(FoldedParameters, EqualResultsOfDifferentParametersTrainApart) {

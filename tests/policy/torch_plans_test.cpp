@@ -73,6 +73,33 @@ TEST(TorchPlans, TheDeviceDecidesTheLists) {
   EXPECT_EQ(node_of("torch-autocast-cpu-fp16", "MeanSquaredError").write, kFp32);
 }
 
+/// TorchScript's exporter writes a linear layer with 3-D inputs as MatMul and Add; PyTorch adds its
+/// bias in the format of the product, where other sums follow the fp32 bias.
+TEST(TorchPlans, MixedPlansAddTheBiasOfALinearLayerInItsFormat) {
+  Model model;
+  Graph& graph = model.graph;
+  model.input = graph.add_input("x", {2, 3, 4});
+  const ValueId weight = graph.add_variable("fc.weight", {4, 5}, {});
+  const ValueId bias = graph.add_variable("fc.bias", {5}, {});
+  const ValueId product = graph.add1("MatMul", "fc", {model.input, weight});
+  const ValueId sum = graph.add1("Add", "fc:bias", {bias, product},
+                                 {{kTorchFunction, torch_function_number("linear")}});
+  const ValueId own = graph.add1("Add", "own", {bias, sum});
+  model.outputs = {{"y", own}};
+  const auto of = [&](const char* preset, const char* path) {
+    return resolve(preset_plan(preset, model).value(), path, "Add");
+  };
+  for (const char* preset : {"mixed_float16", "torch-autocast-fp16"}) {
+    EXPECT_EQ(of(preset, "fc:bias").write, kFp16) << preset;
+    EXPECT_FALSE(of(preset, "fc:bias").follows) << preset;
+    EXPECT_TRUE(of(preset, "own").follows) << preset;
+  }
+  for (const char* preset : {"mixed_bfloat16", "fp8_current", "mxfp8", "nvfp4"}) {
+    EXPECT_EQ(of(preset, "fc:bias").write, kBf16) << preset;
+    EXPECT_TRUE(of(preset, "own").follows) << preset;
+  }
+}
+
 TEST(TorchPlans, ApexLevels) {
   EXPECT_TRUE(is_full_precision(*preset_plan("apex-O0")));
   EXPECT_EQ(node_of("apex-O1", "Gelu").write, kFp32);

@@ -126,6 +126,32 @@ TEST(Proof, OfTheStorageHolds) {
   EXPECT_THAT(proof.text, HasSubstr("Without it, training fails."));
 }
 
+// The overflow hides that Adam's state becomes 0 in fp16, so the rules advise conv2 alone.
+TEST(Proof, TriesChangesOfTheLaneBesideTheAdvice) {
+  TrainConfig hot = training("lenet-hot", "float16", "dynamic", "adam");
+  hot.every = 1;
+  hot.errors.enabled = true;
+  Trainer trainer(hot, data());
+  MemorySink sink;
+  sink.begin(trainer.describe());
+  const std::atomic<bool> never{false};
+  trainer.run(&sink, {}, never);
+  const Recommendation advice = recommend(sink.view(), run_rules(sink.view()), 1).value();
+  ASSERT_THAT(advice.edit.fp32_layers(), testing::Contains("conv2"));
+  ASSERT_FALSE(advice.edit.has(FixKind::state_fp32) || advice.edit.has(FixKind::weights_fp32));
+  ProofRequest request{.training = hot,
+                       .original = hot.lanes[1].plan,
+                       .scaler = hot.lanes[1].scaler,
+                       .advice = advice,
+                       .backend = &emulation_backend()};
+  request.search = {.on = true, .evidence = &sink.view(), .lane = 1};
+  const Proof proof = prove(request, data(), {}, never).value();
+  EXPECT_TRUE(proof.holds) << proof.text;
+  EXPECT_TRUE(proof.edit.has(FixKind::state_fp32) || proof.edit.has(FixKind::weights_fp32))
+      << proof.text;
+  EXPECT_LE(proof.edit.changes.size(), 2u) << proof.text;
+}
+
 TEST(Proof, OfALossScaleHolds) {
   const TrainConfig loud = training(kMlp, "mixed_float16", "static:1e30");
   const Proof proof = proof_of(loud, advice_on(loud));
@@ -348,7 +374,7 @@ TEST(Proof, JsonHasTheKeysOfTheContract) {
   EXPECT_EQ(json.at("tried").at(0).at("changes"), Json::array());
   for (const Json& tried : json.at("tried")) {
     EXPECT_THAT(keys(tried), ElementsAre("changes", "gap", "skipped", "calibration_skips",
-                                         "last_scale", "passes", "why"));
+                                         "last_scale", "better", "passes", "why"));
     const bool has_conv2 = tried.at("changes").dump().find("conv2") != std::string::npos;
     EXPECT_EQ(tried.at("passes"), has_conv2);
   }
@@ -366,7 +392,7 @@ TEST(Proof, JsonHasTheKeysOfTheContract) {
   for (size_t i = 0; i < 3; ++i) {
     const Json& trial = json.at("trials").at(i);
     EXPECT_THAT(keys(trial), ElementsAre("name", "kind", "without", "gap", "skipped",
-                                         "calibration_skips", "passes"));
+                                         "calibration_skips", "better", "passes"));
     EXPECT_EQ(trial.at("kind"), kinds[i]);
     EXPECT_EQ(trial.at("without"), i == 2 ? Json("conv2") : Json(nullptr));
     EXPECT_EQ(trial.at("passes"), i == 1);

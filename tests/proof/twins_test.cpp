@@ -342,5 +342,31 @@ TEST(Twins, ChaosIsNoHarm) {
   EXPECT_TRUE(harm.unchecked.empty());
 }
 
+TEST(Twins, OneSkipsTheStepsThatTheLaneSkipped) {
+  const TrainConfig sgd = beside_float32("mixed_bfloat16", 20, "sgd:lr=0.05,momentum=0.9");
+  TwinRequest request = request_of(sgd, recorded_run(sgd));
+  request.skips = {3};
+  std::optional<Twins> twins = train_twins(request, data(), {}, kNever);
+  ASSERT_TRUE(twins);
+  ASSERT_EQ(twins->moved.size(), static_cast<size_t>(kTwins) + 1);
+  for (size_t i = 0; i < 20; ++i) {
+    const StepRow &skipping = twins->moved.back()[i], &usual = twins->reference[i];
+    EXPECT_EQ(skipping.skipped, i == 3) << i;
+    EXPECT_EQ(skipping.loss == usual.loss, i <= 3) << i;
+  }
+  EXPECT_GE(twins->spread, loss_gap(twins->moved.back(), twins->reference));
+
+  // Without any update, losses are those of a training whose updates are too small to count.
+  TrainConfig still = sgd;
+  still.optimizer = parse_optimizer("sgd:lr=1e-38");
+  const RunView initial = recorded_run(still);
+  for (int64_t step = 0; step < 20; ++step) request.skips.insert(step);
+  twins = train_twins(request, data(), {}, kNever);
+  ASSERT_TRUE(twins);
+  for (size_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(twins->moved.back()[i].loss, initial.steps(0)[i].loss) << i;
+  }
+}
+
 }  // namespace
 }  // namespace halfscope::test

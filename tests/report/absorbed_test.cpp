@@ -349,5 +349,37 @@ TEST(Absorbed, AMaskIsNotBlamedForASkippedStep) {
   }
 }
 
+// The network writes -inf into the scores itself, in fp32 as well. Another layer makes the NaN.
+TEST(Absorbed, AnInfiniteConstantOfTheNetworkIsNotBlamedForALaterNan) {
+  HandMade made({{"mask", "Where", {"input"}, true},
+                 {"weights", "Softmax", {"mask"}},
+                 {"wide", "Gemm", {"weights"}}},
+                true, false);
+  RunInfo info = made.run().info();
+  for (LaneInfo& lane : info.lanes) {
+    SiteInfo gradient = lane.sites[1];
+    gradient.path = "wide";
+    gradient.tensor = "weight_grad";
+    gradient.role = Role::weight_grad;
+    gradient.phase = Phase::backward;
+    gradient.order = static_cast<int>(lane.sites.size());
+    lane.sites.push_back(gradient);
+  }
+  RunView run(info, RunStatus::complete);
+  for (const int lane : {0, 1}) {
+    run.add_step(lane, {.step = 0, .loss = lane == 0 ? 1.0 : NAN, .skipped = lane == 1});
+    for (const SiteInfo& site : run.lane(lane).sites) {
+      const bool of_mask = site.name() == "mask.constant" || site.name() == "mask.activation";
+      const bool is_lost = lane == 1 && site.path == "wide";
+      const TensorStats own = is_lost ? TensorStats{.n = 8, .nan = 8} : TensorStats{.n = 8};
+      run.add_window(lane, site.order, {.step = 0, .stats = of_mask ? kMaskedValues : own});
+    }
+  }
+  const std::vector<Finding> findings = run_rules(run);
+  const Finding* found = first_of(findings, "first_non_finite");
+  ASSERT_NE(found, nullptr);
+  EXPECT_NE(found->site, "mask.constant") << found->text;
+}
+
 }  // namespace
 }  // namespace halfscope::test

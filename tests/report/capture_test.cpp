@@ -59,6 +59,40 @@ TEST(Capture, SuspectsUnderflowFromSubnormals) {
   }
 }
 
+/// Small values beside large ones: most are subnormal, but they carry nothing.
+TEST(Capture, SmallValuesBesideLargeOnesAreNoUnderflow) {
+  RunSpec spec = healthy_spec();
+  for (LayerSpec& layer : spec.layers) layer.gradient = -22.0;
+  spec.lanes[1].loss_scale = 1.0;
+  spec.lanes[1].dynamic = false;
+  const RunView run = changed(
+      captured(spec),
+      [](const SiteInfo& site, TensorStats& stats) {
+        if (site.phase == Phase::backward) stats.sum_sq = static_cast<double>(stats.n);
+      },
+      [](StepRow&) {});
+  for (const Finding& each : run_rules(run)) EXPECT_NE(each.rule, "gradient_underflow");
+}
+
+/// The gradient of a bias in front of a softmax is 0, except for what rounding leaves of its terms.
+TEST(Capture, ABiasThatSumsToZeroIsNoUnderflow) {
+  RunSpec spec = healthy_spec();
+  const RunView healthy = captured(spec);
+  const auto shrunk = [&](double by) {
+    return changed(
+        healthy,
+        [&](const SiteInfo& site, TensorStats& stats) {
+          if (site.role != Role::weight_grad || site.shape.size() != 1) return;
+          stats.subnormal = stats.n;
+          stats.sum_sq = static_cast<double>(stats.n) * by;
+        },
+        [](StepRow&) {});
+  };
+  const double ulp = kFp16.min_subnormal();
+  const auto findings = run_rules(shrunk(ulp * ulp));
+  for (const Finding& each : findings) EXPECT_NE(each.rule, "gradient_underflow") << each.text;
+}
+
 TEST(Capture, DoesNotRaiseAScaleThatOverflows) {
   // fc2's gradients become infinite at every useful scale, and conv1's are subnormal below it.
   const RunView run = captured(no_scale_spec());

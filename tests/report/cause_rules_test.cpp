@@ -190,8 +190,8 @@ TEST(UnknownCause, SaysWhereTheErrorGrows) {
 }
 
 /// The first steps of the lane are skipped at 2^16, 2^15 and so on. Then it trains like float32,
-/// but its loss ends at another value.
-RunView skipping(int64_t skipped, int64_t steps, double factor) {
+/// but its loss ends at another value. Twins end where the reference does.
+RunView skipping(int64_t skipped, int64_t steps, double factor, bool twins = true) {
   RunInfo info;
   info.steps_planned = steps;
   info.lanes = {harm_lane_info(kReferenceLane), harm_lane_info(kFp16Lane)};
@@ -211,7 +211,24 @@ RunView skipping(int64_t skipped, int64_t steps, double factor) {
   }
   run.add_deviation(1,
                     {.step = 0, .of = Deviation::Of::loss, .n = 1, .error = 0.0, .spread = 0.001});
+  if (!twins) return run;
+  run.add_deviation(1, {.step = steps,
+                        .of = Deviation::Of::training,
+                        .n = 1,
+                        .error = factor - 1.0,
+                        .spread = 0.001});
   return run;
+}
+
+TEST(SkippedSteps, LeaveTheLossOpenWithoutTwins) {
+  const RunView run = skipping(5, 100, 1.5, false);
+  EXPECT_THAT(findings_of(run, "harm"), IsEmpty());
+  EXPECT_THAT(harm_of(LaneFacts(run, 1)).inconclusive, testing::StartsWith("It skipped 5 of 100"));
+}
+
+TEST(SkippedSteps, ABetterLossIsNoHarm) {
+  EXPECT_THAT(findings_of(skipping(5, 100, 0.5), "harm"), IsEmpty());
+  EXPECT_THAT(findings_of(skipping(5, 100, 1.5), "harm"), SizeIs(1));
 }
 
 TEST(SkippedSteps, ExplainALossThatEndsElsewhere) {

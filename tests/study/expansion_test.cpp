@@ -259,7 +259,7 @@ TEST(TrialHash, CoversTheWeightsBesideANetwork) {
     write(bench / "a.bin", first);
     write(bench / "b.bin", second);
     return hashes_of(study_of(bench, study_text(R"("model": "net.onnx", "steps": 1)",
-                                                R"("plan": ["mixed_float16"])")))[0];
+                                                R"("plan": ["float16"])")))[0];
   };
   const std::string first = hash("1234", "56");
   EXPECT_EQ(hash("1234", "56"), first);
