@@ -18,8 +18,7 @@ class DiagnosedRun {
   /// be written, they go into a temporary copy. Throws Error.
   DiagnosedRun(const std::string& run, bool changes);
   /// A network that is recorded now, with a progress line: into the file `record`, or into a
-  /// temporary one if that is empty. The caller has checked
-  /// the files. Throws Error.
+  /// temporary one if that is empty. The caller has checked the files. Throws Error.
   DiagnosedRun(Settings settings, const std::string& record);
 
   /// Returns the run file to open.

@@ -267,7 +267,7 @@ void Trainer::begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& i
   const auto start = std::chrono::steady_clock::now();
   StepQueue& steps = *lane.steps;
   steps.open(lane.launched++ == 0 ? &lane.state : nullptr);
-  if (lane.config.skips.contains(step)) {
+  if (lane.config.skips.contains(step)) {  // gradients are infinite, so the scaler skips it
     lane.program->write_scalar(lane.executable.loss_scale, std::numeric_limits<double>::infinity());
   }
   for (int64_t rank = 0; rank < config_.ranks; ++rank) {

@@ -356,7 +356,8 @@ TEST(Twins, OneSkipsTheStepsThatTheLaneSkipped) {
   }
   EXPECT_GE(twins->spread, loss_gap(twins->moved.back(), twins->reference));
 
-  // Without any update, losses are those of a training whose updates are too small to count.
+  // A training that skips every step has the same losses as one whose updates are too small to
+  // change any weight.
   TrainConfig still = sgd;
   still.optimizer = parse_optimizer("sgd:lr=1e-38");
   const RunView initial = recorded_run(still);
