@@ -22,17 +22,22 @@ namespace {
 /// above kFarUp and is still falling.
 constexpr int64_t kHopelessSteps = 64;
 constexpr double kFarUp = 65536.0;
+/// The same for losses that are NaN or infinite: no loss scale changes the forward pass, and
+/// skipped steps change no weights.
+constexpr int64_t kHopelessLosses = 24;
 /// In a training this many times longer than its calibration, the skipped steps hardly matter.
 constexpr int64_t kFewForSkips = 50;
 
 /// Keeps a training in memory, reports its progress, and stops hopeless ones.
 class TrialSink final : public MemorySink {
  public:
-  /// `lane` is the lane being tried.
-  TrialSink(int lane, std::string name, int count, const SharedProgress& progress,
+  /// `lane` is the lane being tried. `patience`: it is hopeless after this many losses in a row
+  /// that are NaN or infinite.
+  TrialSink(int lane, int64_t patience, std::string name, int count, const SharedProgress& progress,
             const std::atomic<bool>& stop, std::span<const StepRow> recorded)
       : check(recorded),
         lane_(lane),
+        patience_(patience),
         name_(std::move(name)),
         count_(count),
         progress_(progress),
@@ -45,8 +50,9 @@ class TrialSink final : public MemorySink {
     const bool comes_down = row.skipped && row.loss_scale > kFarUp && row.loss_scale < last_scale_;
     const bool lost = (row.skipped && !comes_down) || !std::isfinite(row.loss);
     lost_ = lost ? lost_ + 1 : 0;
+    lost_losses_ = std::isfinite(row.loss) ? 0 : lost_losses_ + 1;
     last_scale_ = row.loss_scale;
-    if (lost_ >= kHopelessSteps || stop_) give_up = true;
+    if (lost_ >= kHopelessSteps || lost_losses_ >= patience_ || stop_) give_up = true;
     progress_.step(name_, count_, row);
   }
 
@@ -55,11 +61,12 @@ class TrialSink final : public MemorySink {
 
  private:
   int lane_;
+  int64_t patience_;
   std::string name_;
   int count_;
   const SharedProgress& progress_;
   const std::atomic<bool>& stop_;
-  int64_t lost_ = 0;
+  int64_t lost_ = 0, lost_losses_ = 0;
   double last_scale_ = std::numeric_limits<double>::infinity();
 };
 
@@ -82,6 +89,7 @@ class TrainingTrials final : public TrialRunner {
     };
     config_.every = 0;
     config_.errors.enabled = measures_;
+    config_.errors.extent = ErrorSampling::Extent::batches;
     config_.errors.pairs.clear();
     config_.errors.emulator = nullptr;
     config_.evaluate = std::any_of(request.harm.begin(), request.harm.end(), of_evaluations);
@@ -136,7 +144,7 @@ class TrainingTrials final : public TrialRunner {
     const int which = measures_ ? 1 : 0;
     Trainer trainer(config, data_);
     TrialSink sink(
-        which, lane.plan.name, progress_.begin(), progress_, stop_,
+        which, kHopelessLosses, lane.plan.name, progress_.begin(), progress_, stop_,
         is_original ? std::span<const StepRow>(request_.recorded) : std::span<const StepRow>());
     sink.begin(trainer.describe());
     trainer.run(&sink, {}, sink.give_up);
@@ -164,9 +172,10 @@ class TrainingTrials final : public TrialRunner {
     TrainConfig config = config_;
     config.every = std::max(request_.training.every, 1);
     config.errors.enabled = true;
+    config.errors.extent = ErrorSampling::Extent::tensors;
     config.lanes = beside_reference(lane);
     Trainer trainer(config, data_);
-    TrialSink sink(1, lane.plan.name, progress_.begin(), progress_, stop_, {});
+    TrialSink sink(1, kHopelessSteps, lane.plan.name, progress_.begin(), progress_, stop_, {});
     sink.begin(trainer.describe());
     trainer.run(&sink, {}, sink.give_up);
     if (stop_) return std::nullopt;

@@ -144,7 +144,8 @@ std::optional<Twins> train_twins(const TwinRequest& request, const Dataset& data
   if (stop) return std::nullopt;
   const auto start = std::chrono::steady_clock::now();
   TrainConfig config = without_extras(request.training);
-  config.errors.enabled = true;  // compares the weights of the lanes at the end
+  config.errors.enabled = true;
+  config.errors.extent = ErrorSampling::Extent::movement;
   const std::map<std::string, int> bits = noise_bits(config, data, request.plan);
   const Plan plan = reference_of(request.plan);
   config.lanes = {{.plan = plan, .scaler = {}, .backend = request.backend, .own_name = "float32"}};

@@ -260,6 +260,32 @@ std::string reduce_text() {
          "mpirun makes each rank a process; results have the same bits.\n";
 }
 
+std::string verdicts_text() {
+  return "A verdict says whether reduced precision harms a run. Each lane is compared with\n"
+         "fp32: losses, accuracies, gradients, and how far weights move.\n\n"
+         "States:\n" +
+         table_of({{"healthy", "Results were compared, and none is harmed."},
+                   {"attention", "A result is worse than in fp32, or will be."},
+                   {"broken", "Training fails (NaN, no learning), or fp32 itself does."},
+                   {"cured", "One lane is harmed, and a lane with wider formats is not."},
+                   {"inconclusive", "No harm was found, but the run cannot rule it out:"},
+                   {"", "too few steps, nothing learned, nothing to compare with."}}) +
+         "\n\"so far\" means that the training was stopped or is still going on.\n"
+         "A verdict about fp32 itself (\"Not a precision problem\") asks you to change the\n"
+         "training, for example the learning rate: no format will help.\n\n"
+         "Confidence in the advice:\n" +
+         table_of({{"high", "The cause is known, and a training with the advice was healthy."},
+                   {"medium", "One of the two, and no change that was tried failed."},
+                   {"low", "Neither: a hint, no more. --verify trains with the advice."}}) +
+         "\nTo let a CI job fail, add --fail-on error or --fail-on warning to diagnose or\n"
+         "report, or give report limits with --gate.\n\n"
+         "Examples:\n"
+         "  halfscope train --model lenet-hot --plan mixed_float16 --steps 60 --batch 32\n"
+         "  halfscope train --model lenet-hot --plan mixed_float16 --steps 60 --verify\n"
+         "  halfscope train --model lenet --lanes float32,bfloat16 --steps 200\n\n"
+         "See also: halfscope help diagnose, halfscope help report\n";
+}
+
 }  // namespace
 
 std::span<const Topic> topics() {
@@ -269,7 +295,8 @@ std::span<const Topic> topics() {
       {"accumulation", "Orders and precisions of sums", accumulation_text},
       {"loss-scale", "Loss scaling", loss_scale_help},
       {"optimizers", "Optimizers, schedules and moving averages", optimizers_text},
-      {"reduce", "Sums of gradients over ranks", reduce_text}};
+      {"reduce", "Sums of gradients over ranks", reduce_text},
+      {"verdicts", "Verdicts: healthy, attention, broken ...", verdicts_text}};
   return kTopics;
 }
 

@@ -51,6 +51,13 @@ struct ErrorSampling {
   const Backend* emulator = nullptr;
   /// Cache for the orders of sums that those checks find in kernels; may be null.
   SumOrderCache* orders = nullptr;
+  /// Fewer comparisons take less time. Each includes those before it.
+  enum class Extent {
+    movement,  ///< how far training moved the weights (Deviation), at its end
+    batches,   ///< losses and gradients at the sampled steps (Deviation)
+    tensors,   ///< all tensors, and the sums and kernels that made them
+  };
+  Extent extent = Extent::tensors;
 
   bool samples(int64_t step, int64_t steps) const noexcept {
     if (!enabled) return false;

@@ -387,6 +387,7 @@ bool Trainer::evaluate_all(int64_t step) {
 /// steps until gradients have been measured. They overflow while the loss scale is being found.
 bool Trainer::probes_at(int64_t step) const {
   if (sink_ == nullptr || !config_.errors.enabled) return false;
+  if (config_.errors.extent == ErrorSampling::Extent::movement) return false;
   if (config_.errors.samples(step, config_.steps)) return true;
   const bool stride = (step & (step - 1)) == 0;
   return stride && std::any_of(probes_.begin(), probes_.end(),
@@ -459,7 +460,9 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
     const auto records = [&](const Lane& lane) {
       return recorded && !lane.config.plan.double_precision;
     };
-    const bool compares = sink != nullptr && config_.errors.samples(step, config_.steps);
+    const bool compares = sink != nullptr &&
+                          config_.errors.extent == ErrorSampling::Extent::tensors &&
+                          config_.errors.samples(step, config_.steps);
     const bool probes = probes_at(step);
     const auto begin = [&](Lane& lane) {
       lane.program->keep_values(compares || probes);

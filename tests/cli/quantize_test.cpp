@@ -245,8 +245,8 @@ TEST(CliQuantize, WithoutLabelsOutputsAreCompared) {
 TEST(CliQuantize, DetectorsAreJudgedByTheirBoxes) {
   const Bench bench;
   const Outcome outcome =
-      bench.run({"quantize", "efficientdet-small", "--data", "shapes", "--limit", "32", "--batch",
-                 "16", "--calibration", "16", "--json"});
+      bench.run({"quantize", "efficientdet-small", "--data", "shapes", "--limit", "8", "--batch",
+                 "8", "--calibration", "8", "--json"});
   const json result = json::parse(outcome.out);
   for (const json& plan : result.at("plans")) {
     EXPECT_TRUE(plan.at("accuracy").is_null());

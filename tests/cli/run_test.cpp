@@ -478,11 +478,11 @@ TEST(CliRun, DetectorsHaveAMeanAveragePrecision) {
   const Bench bench;
   for (const char* model : {"retinanet-small", "efficientdet-small"}) {
     const Outcome trained = bench.run(
-        {"train", "--model", model, "--data", "shapes", "--steps", "3", "--batch", "8", "--lanes",
+        {"train", "--model", model, "--data", "shapes", "--steps", "2", "--batch", "4", "--lanes",
          "float32", "--out", "t.hscope", "--save-weights", "w.npz", "--force", "--quiet"});
     ASSERT_EQ(trained.code, 0) << trained.err;
     const Words words{"run", model,    "--data", "shapes", "--limit",
-                      "40",  "--init", "w.npz",  "--plan", "mixed_float16"};
+                      "8",   "--init", "w.npz",  "--plan", "mixed_float16"};
     const Outcome shown = bench.run(words);
     EXPECT_EQ(shown.code, 0) << shown.err;
     EXPECT_THAT(shown.out, HasSubstr("mAP50     mAP  output error"));

@@ -77,7 +77,7 @@ TEST(CliSignals, TheSummarySaysInterrupted) {
 TEST(CliSignals, TwoEndItAtOnce) {
   const Bench bench;
   const pid_t child =
-      bench.start({"train", "--model", "mlp:784-2048-2048-10", "--batch", "12000", "--steps", "1e6",
+      bench.start({"train", "--model", "mlp:784-2048-2048-10", "--batch", "3000", "--steps", "1e6",
                    "--lanes", "float32", "--no-record", "--threads", "1"});
   EXPECT_GE(wait_for_steps(bench / "run.hscope", 1), 1u);
   kill(child, SIGINT);

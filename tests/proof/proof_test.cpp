@@ -26,6 +26,8 @@ using testing::StartsWith;
 using Words = std::vector<std::string>;
 
 constexpr int64_t kSteps = 30;
+/// A trial ends after so many losses in a row that are NaN.
+constexpr int64_t kLostLosses = 24;
 
 /// A lane beside fp32, on images of 16 x 16.
 TrainConfig training(const std::string& model, const std::string& plan, const std::string& scale,
@@ -109,7 +111,7 @@ TEST(Proof, OfALayerHolds) {
   EXPECT_FALSE(proof.edit.loss_scale()) << "dynamic scaling finds its own";
   EXPECT_EQ(proof.steps, kSteps);
   EXPECT_EQ(proof.seed, 1u);
-  EXPECT_EQ(proof.trials[0].skipped, kSteps);
+  EXPECT_EQ(proof.trials[0].skipped, kLostLosses);
   EXPECT_THAT(proof.dropped, IsEmpty());
   EXPECT_EQ(proof.tolerance, std::max(0.01, 2.0 * proof.twin_spread));
   const Plan plan = plan_from_json(proof.plan_json);
@@ -227,7 +229,7 @@ TEST(Proof, AdviceThatDoesNotHelpDoesNotHold) {
   EXPECT_THAT(proof.dropped, IsEmpty());
   EXPECT_THAT(proof.text,
               StartsWith("Not proved: with the change, the loss becomes NaN or infinite "));
-  EXPECT_THAT(proof.text, HasSubstr("It skips 30 steps."));
+  EXPECT_THAT(proof.text, HasSubstr("It skips 24 steps."));
 }
 
 TEST(Proof, ALaneThatTrainsWellNeedsNone) {
@@ -251,7 +253,7 @@ TEST(Proof, NothingIsProvedWhereFp32DoesNotTrain) {
   EXPECT_EQ(Json::parse(proof_json(proof)).at("twin_spread"), "inf");
 }
 
-// Failed lanes end after 64 steps: the gap is infinite, and the text can still be written.
+// Lanes whose loss is NaN end early: the gap is infinite, and the text can still be written.
 TEST(Proof, LanesWithoutHopeEndEarly) {
   TrainConfig hot = training("lenet-hot", "mixed_float16", "dynamic");
   hot.steps = 100;
@@ -262,11 +264,21 @@ TEST(Proof, LanesWithoutHopeEndEarly) {
       [&](const std::string& name, int, const StepRow&) { ++steps[name]; }, never);
   ASSERT_TRUE(proof);
   expect_holds(*proof, {"conv2"});
-  EXPECT_EQ(steps["mixed_float16"], 64);
+  EXPECT_EQ(steps["mixed_float16"], kLostLosses);
   EXPECT_EQ(steps["mixed_float16+fp32"], 100);
   EXPECT_EQ(proof->trials[0].gap, std::numeric_limits<double>::infinity());
-  EXPECT_EQ(proof->trials[0].skipped, 64);
+  EXPECT_EQ(proof->trials[0].skipped, kLostLosses);
   EXPECT_THAT(proof->text, HasSubstr("Without it, training fails"));
+
+  // Finite losses leave more hope.
+  TrainConfig large = training(kMlp, "mixed_float16", "static:1e9");
+  large.steps = 100;
+  steps.clear();
+  Recommendation smaller = advice_of(large, {});
+  smaller.edit.set_loss_scale(1024.0);
+  ASSERT_TRUE(try_to_prove(
+      large, smaller, [&](const std::string& name, int, const StepRow&) { ++steps[name]; }, never));
+  EXPECT_EQ(steps["mixed_float16"], 65) << "64 after the first";
 
   // A scale that is still coming down from a large value is late, not failed: 2^99 takes 80 steps.
   TrainConfig far = training(kMlp, "mixed_float16", "dynamic:1e30");
@@ -332,7 +344,7 @@ TEST(Proof, StopsWhenItIsAskedTo) {
   const auto count = [&rows](const std::string&, int, const StepRow&) { ++rows; };
   EXPECT_FALSE(try_to_prove(hot, advice, count, now));
   EXPECT_EQ(rows, 0);
-  // Stop in any of the trainings, in the middle of it or at its last step.
+  // Stop in any of the trainings, early or where those that fail end.
   int lanes = 0;
   const std::atomic<bool> never{false};
   ASSERT_TRUE(try_to_prove(
@@ -347,7 +359,7 @@ TEST(Proof, StopsWhenItIsAskedTo) {
         hot, advice,
         [&](const std::string&, int which, const StepRow& row) {
           last = which;
-          if (which == lane && row.step == (lane % 2 == 0 ? kSteps - 1 : 4)) stop = true;
+          if (which == lane && row.step == (lane % 2 == 0 ? kLostLosses - 1 : 4)) stop = true;
         },
         stop))
         << "stopped in training " << lane;
