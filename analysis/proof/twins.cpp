@@ -149,7 +149,8 @@ std::optional<Twins> train_twins(const TwinRequest& request, const Dataset& data
   const std::map<std::string, int> bits = noise_bits(config, data, request.plan);
   const Plan plan = reference_of(request.plan);
   config.lanes = {{.plan = plan, .scaler = {}, .backend = request.backend, .own_name = "float32"}};
-  for (uint64_t seed = request.first_seed; seed < request.first_seed + kTwins; ++seed) {
+  const uint64_t end = request.first_seed + static_cast<uint64_t>(request.twins);
+  for (uint64_t seed = request.first_seed; seed < end; ++seed) {
     config.lanes.push_back({.plan = plan,
                             .scaler = {},
                             .backend = request.backend,
@@ -164,6 +165,7 @@ std::optional<Twins> train_twins(const TwinRequest& request, const Dataset& data
                             .own_name = "float32~skips",
                             .skips = request.skips});
   }
+  config.lanes.insert(config.lanes.end(), request.others.begin(), request.others.end());
   TwinSink sink(request, config.lanes.size(), progress, stop);
   Trainer trainer(config, data);
   trainer.run(&sink, {}, sink.give_up);

@@ -35,16 +35,19 @@ struct TwinRequest {
   /// 0: all. A run that ended early is compared with twins of the same length.
   int64_t steps = 0;
   uint64_t first_seed = 1;  ///< of the moves; each twin has the next one
+  int twins = kTwins;       ///< number of moved trainings
   /// Steps that the judged lane skipped in search of a loss scale. If there are any, one more twin
   /// starts from float32's own weights and skips them: it takes the lane's path without its
   /// formats.
   std::set<int64_t> skips = {};
+  /// Further lanes beside the twins: the same training, computed in another way.
+  std::vector<LaneConfig> others = {};
 };
 
 /// Results of the twins.
 struct Twins {
   std::vector<StepRow> reference;             ///< steps of float32 from the run's own weights
-  std::vector<std::vector<StepRow>> moved{};  ///< steps of each twin
+  std::vector<std::vector<StepRow>> moved{};  ///< steps of each twin, and of `others`
   double spread = 0.0;                        ///< the largest loss_gap() of the twins
   /// Final distances of the twins' weights and averages from float32's, the largest of each:
   /// `error` and `ratio`.

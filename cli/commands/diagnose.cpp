@@ -22,7 +22,7 @@
 #include "cli/tasks/dealt_trials.h"
 #include "cli/tasks/diagnosed_run.h"
 #include "cli/tasks/training.h"
-#include "cli/tasks/twin_folder.h"
+#include "cli/tasks/twin_repeat.h"
 #include "cli/tasks/verify.h"
 #include "cli/terminal/ending.h"
 #include "cli/terminal/output.h"
@@ -422,7 +422,7 @@ int diagnose_here(const DiagnoseOptions& options) {
   const bool plan_printed = options.out == kStandardOutput, prints_fix = !options.fix_as.empty();
   if (options.threads > 0) omp_set_num_threads(options.threads);
   std::optional<TwinMatch> match;
-  if (options.twin) match = repeat_twin(*options.twin, options.quiet);
+  if (options.twin) match = repeat_twin(*options.twin, options.recorded->steps, options.quiet);
   const DiagnosedRun file = run_of(options);
   RunView run = RunView::open(file.file());
   Report report = make_report(run);

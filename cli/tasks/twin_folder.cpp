@@ -7,24 +7,13 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
-#include "analysis/memory_sink.h"
-#include "analysis/proof/twins.h"
-#include "analysis/rules/text.h"
-#include "cli/args/backends.h"
 #include "cli/args/config_file.h"
 #include "cli/args/setting.h"
-#include "cli/tasks/training.h"
-#include "cli/terminal/progress.h"
-#include "cli/terminal/stop.h"
 #include "core/error.h"
-#include "core/ops/dropout.h"
-#include "core/plan/plan.h"
-#include "core/policy/policy.h"
-#include "core/train/trainer.h"
 
 namespace halfscope {
 namespace {
@@ -42,15 +31,6 @@ constexpr std::array kFlags{"--model",    "--data",      "--loss",       "--opti
                             "--schedule", "--clip-norm", "--param-group"};
 /// Begins a schedule whose rates are in a file.
 constexpr std::string_view kRates = "file:";
-
-/// Twins moved by one ulp show how sensitive the training is. PyTorch sums in another order, which
-/// is a few such errors in every operation.
-constexpr double kFew = 8.0;
-/// Difference of a module's outputs that is not rounding: fp32 sums of one forward pass are a
-/// hundred times closer.
-constexpr double kOutputGap = 1e-3;
-/// Difference that is rounding in any training: 16 fp32 ulps of the loss.
-constexpr double kFloor = 0x1p-20;
 
 Error twin_error(const TwinFolder& twin, const std::string& what) {
   return Error(fmt::format("twin '{}': {}", twin.folder, what), kAgain);
@@ -127,26 +107,67 @@ void read_losses(TwinFolder& twin, const Json& json) {
   }
 }
 
+/// Reads an array of objects with these keys. Throws Error if it is damaged.
+void check_objects(const TwinFolder& twin, const Json& json, const char* name,
+                   std::span<const char* const> texts, std::span<const char* const> numbers) {
+  const auto has = [](const Json& each, const char* key, bool number) {
+    return each.contains(key) && (number ? each[key].is_number() : each[key].is_string());
+  };
+  bool good = json.is_array();
+  for (size_t i = 0; good && i < json.size(); ++i) {
+    good = json[i].is_object();
+    for (const char* key : texts) good = good && has(json[i], key, false);
+    for (const char* key : numbers) good = good && has(json[i], key, true);
+  }
+  if (!good) throw twin_error(twin, fmt::format("{}: \"{}\" is damaged", kFile, name));
+}
+
 /// Reads what modules wrote, which older twins do not say.
 void read_outputs(TwinFolder& twin, const Json& json) {
-  const auto bad = [&] {
-    return twin_error(twin, fmt::format("{}: \"outputs\" is damaged", kFile));
-  };
-  if (!json.is_array()) throw bad();
+  check_objects(twin, json, "outputs", std::array{"module", "node"},
+                std::array{"n", "norm", "max_abs"});
   for (const Json& each : json) {
-    if (!each.is_object()) throw bad();
-    for (const char* key : {"module", "node"}) {
-      if (!each.contains(key) || !each[key].is_string()) throw bad();
-    }
-    for (const char* key : {"n", "norm", "max_abs"}) {
-      if (!each.contains(key) || !each[key].is_number()) throw bad();
-    }
     twin.outputs.push_back({.module = each["module"].get<std::string>(),
                             .node = each["node"].get<std::string>(),
                             .n = each["n"].get<int64_t>(),
                             .norm = each["norm"].get<double>(),
                             .max_abs = each["max_abs"].get<double>()});
   }
+}
+
+/// Reads the gradients of the first step, which older twins do not say.
+void read_gradients(TwinFolder& twin, const Json& json) {
+  check_objects(twin, json, "gradients", std::array{"parameter"}, std::array{"norm", "moved"});
+  for (const Json& each : json) {
+    twin.gradients.push_back({.parameter = each["parameter"].get<std::string>(),
+                              .norm = each["norm"].get<double>(),
+                              .moved = each["moved"].get<double>()});
+  }
+}
+
+/// Reads losses of PyTorch's training from moved weights, which older twins do not have. A loss
+/// that is not finite is null.
+void read_moved_losses(TwinFolder& twin, const Json& json) {
+  const auto bad = [&] {
+    return twin_error(twin, fmt::format("{}: \"moved_losses\" is damaged", kFile));
+  };
+  if (!json.is_array()) throw bad();
+  for (const Json& row : json) {
+    if (!row.is_array() || row.size() != twin.losses.size()) throw bad();
+    std::vector<double>& losses = twin.moved_losses.emplace_back();
+    for (const Json& each : row) {
+      if (!each.is_number() && !each.is_null()) throw bad();
+      losses.push_back(each.is_null() ? std::nan("") : each.get<double>());
+    }
+  }
+}
+
+/// Reads names of modules, which older twins do not have.
+void read_lost_casts(TwinFolder& twin, const Json& json) {
+  bool good = json.is_array();
+  for (size_t i = 0; good && i < json.size(); ++i) good = json[i].is_string();
+  if (!good) throw twin_error(twin, fmt::format("{}: \"lost_casts\" is damaged", kFile));
+  for (const Json& each : json) twin.lost_casts.push_back(each.get<std::string>());
 }
 
 /// Sets what the twin sets, except `--steps` if `settings` has its own.
@@ -161,79 +182,6 @@ void add_to(Settings& settings, const TwinFolder& twin) {
     }
   }
   for (const auto& [flag, value] : twin.settings) settings.given.insert(row_of(flag)->key());
-}
-
-/// Returns the twin's own training.
-Settings own_settings(const TwinFolder& twin) {
-  Settings settings = default_settings(kTrain);
-  add_to(settings, twin);
-  settings.steps = static_cast<int64_t>(twin.losses.size());
-  return settings;
-}
-
-/// How far the twins of HalfScope's float32 moved up to a step.
-double moved(const Twins& twins, size_t step) {
-  double most = 0.0;
-  for (const std::vector<StepRow>& rows : twins.moved) {
-    if (step < rows.size()) {
-      most = std::max(most, std::fabs(rows[step].loss - twins.reference[step].loss));
-    }
-  }
-  return most;
-}
-
-bool differs(double own, double theirs) {
-  return !(std::fabs(own - theirs) <= kOutputGap * std::fabs(theirs));
-}
-
-/// Trains one step of float32 and returns a sentence about the first module whose outputs differ
-/// from PyTorch's; "" if the twin does not say what they were.
-std::string first_difference(const TwinFolder& twin, TrainConfig config, const Dataset& data,
-                             const Backend* backend) {
-  if (twin.outputs.empty()) return "";
-  config.steps = 1;
-  config.every = 1;
-  config.evaluate = false;
-  config.errors.enabled = false;
-  config.lanes = {{.plan = *preset_plan("float32"), .scaler = {}, .backend = backend}};
-  MemorySink sink;
-  Trainer trainer(config, data);
-  sink.begin(trainer.describe());
-  trainer.run(&sink, {}, catch_stop_signals());
-  const LaneInfo& lane = sink.view().lane(0);
-  std::map<std::string, int> sites;  // by path, and by the name in the network's file
-  for (const SiteInfo& site : lane.sites) {
-    if (site.role == Role::activation && site.phase == Phase::forward) {
-      sites.emplace(site.path, site.order);
-    }
-  }
-  for (const LayerInfo& layer : lane.layers) {
-    const auto found = sites.find(layer.path);
-    if (!layer.alias.empty() && found != sites.end()) sites.emplace(layer.alias, found->second);
-  }
-  int64_t compared = 0;
-  for (const TwinOutput& theirs : twin.outputs) {
-    // A module that is one node in the file gives the node its name.
-    const auto by_node = sites.find(theirs.node);
-    const auto found = by_node != sites.end() ? by_node : sites.find(theirs.module);
-    if (found == sites.end()) continue;
-    const TensorStats& own = sink.view().total(0, found->second);
-    const double norm = own.non_finite() > 0 ? std::nan("") : std::sqrt(own.sum_sq);
-    ++compared;
-    if (own.n == theirs.n && !differs(norm, theirs.norm) &&
-        !differs(static_cast<double>(own.max_abs), theirs.max_abs)) {
-      continue;
-    }
-    return fmt::format(
-        ". The first module that differs is '{}' (node '{}'): in step 0 its outputs have the "
-        "2-norm {:.6g}, and PyTorch's had {:.6g}",
-        theirs.module, theirs.node, norm, theirs.norm);
-  }
-  if (compared == 0) return "";
-  return fmt::format(
-      ". The outputs of {} agree in step 0, so the cause is in the loss, the gradients or the "
-      "optimizer",
-      counted(compared, "module"));
 }
 
 }  // namespace
@@ -265,7 +213,17 @@ TwinFolder read_twin(const std::string& folder) {
   read_arguments(twin, json["arguments"]);
   read_losses(twin, json["losses"]);
   if (json.contains("outputs")) read_outputs(twin, json["outputs"]);
+  if (json.contains("gradients")) read_gradients(twin, json["gradients"]);
+  if (json.contains("moved_losses")) read_moved_losses(twin, json["moved_losses"]);
+  if (json.contains("lost_casts")) read_lost_casts(twin, json["lost_casts"]);
   return twin;
+}
+
+Settings own_settings(const TwinFolder& twin, int64_t steps) {
+  Settings settings = default_settings(kTrain);
+  add_to(settings, twin);
+  settings.steps = std::min(steps, static_cast<int64_t>(twin.losses.size()));
+  return settings;
 }
 
 Settings twin_settings(const CLI::App& app, const TwinFolder& twin) {
@@ -286,74 +244,16 @@ Settings twin_settings(const CLI::App& app, const TwinFolder& twin) {
   }
   Settings settings = read_recording_settings(app, kTrain, "");
   add_to(settings, twin);
+  for (const auto& [flag, parts] : {std::pair{"--micro-batches", settings.micro_batches},
+                                    std::pair{"--ranks", settings.ranks}}) {
+    if (parts <= 1) continue;
+    throw usage_error(
+        fmt::format("{} does not go with the twin '{}': its network takes all {} samples of a "
+                    "batch at once",
+                    flag, twin.folder, settings.batch),
+        "leave it out, or export the network with an open batch and train it with --model");
+  }
   return settings;
-}
-
-std::string TwinMatch::text() const {
-  std::string text = fmt::format("twin: HalfScope repeats PyTorch's {} fp32 losses{} ", steps,
-                                 dropouts > 0 ? " without dropout" : "");
-  if (bitwise) {
-    text += "bit for bit";
-  } else {
-    text += fmt::format("within rounding: they differ by at most {:.2g}, and {:.2g} is allowed",
-                        largest, allowed);
-  }
-  if (dropouts > 0) text += ". Plans are judged with dropout";
-  return text;
-}
-
-Json TwinMatch::json() const {
-  return Json{{"repeats", bitwise ? "bitwise" : "rounding"},
-              {"steps", steps},
-              {"largest_difference", largest},
-              {"allowed_difference", allowed},
-              {"dropouts", dropouts}};
-}
-
-TwinMatch repeat_twin(const TwinFolder& twin, bool quiet) {
-  const Settings settings = own_settings(twin);
-  TrainConfig config = train_config(settings);
-  const Dataset data = load_training_data(settings);
-  attach_network(config, settings, data);
-  TwinMatch match{.steps = settings.steps};
-  config.build = [build = config.build, &match](int64_t batch) {
-    Model network = build(batch);
-    match.dropouts = switch_dropout_off(network.graph);
-    return network;
-  };
-  TwinRequest request{.training = config, .plan = *preset_plan("float32")};
-  request.backend = &backend_for(request.plan, settings.backend);
-  RunInfo shown;
-  shown.lanes.emplace_back().name = "repeating PyTorch's losses";
-  std::optional<ProgressLine> line(std::in_place, settings.steps, shown, quiet);
-  const auto progress = [&](const std::string&, int, const StepRow& row) { (*line)({row}); };
-  const std::atomic<bool>& stop = catch_stop_signals();
-  const std::optional<Twins> twins = train_twins(request, data, progress, stop);
-  line.reset();
-  if (!twins) throw Error("stopped before the twin was repeated");
-
-  double spread = 0.0;
-  for (size_t i = 0; i < twin.losses.size(); ++i) {
-    const double wanted = twin.losses[i];
-    const double got = i < twins->reference.size() ? twins->reference[i].loss : std::nan("");
-    if (static_cast<float>(got) == static_cast<float>(wanted)) continue;
-    match.bitwise = false;
-    spread = std::max(spread, moved(*twins, i));
-    const double gap = std::fabs(got - wanted), size = std::max(std::fabs(wanted), 1e-30);
-    const double allowed = kFew * spread + kFloor * std::max(std::fabs(wanted), twin.losses[0]);
-    if (!(gap <= allowed)) {
-      throw Error(
-          fmt::format("twin '{}': at step {} the fp32 loss is {:.9g}, but PyTorch's was {:.9g}; "
-                      "rounding explains a difference of {:.2g}{}",
-                      twin.folder, i, got, wanted, allowed,
-                      first_difference(twin, config, data, request.backend)),
-          "this is another training, so plans are not judged on it. If no file was changed, "
-          "compare halfscope inspect of the network with your model");
-    }
-    match.largest = std::max(match.largest, gap / size);
-    match.allowed = std::max(match.allowed, allowed / size);
-  }
-  return match;
 }
 
 }  // namespace halfscope

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Twins that halfscope.save_twin() of the Python package wrote: a PyTorch training as a folder of
-// files (docs/reference/pytorch.md, "Twin"). Before HalfScope judges plans on a twin, it repeats
-// the fp32 losses that PyTorch recorded.
+// files (docs/reference/pytorch.md, "Twin").
 #pragma once
 
 #include <string>
@@ -9,7 +8,6 @@
 #include <vector>
 
 #include "cli/args/settings.h"
-#include "cli/terminal/output.h"
 
 namespace CLI {
 class App;
@@ -25,12 +23,26 @@ struct TwinOutput {
   double max_abs = 0.0;
 };
 
+/// The gradient of a parameter in PyTorch's first step, in fp32.
+struct TwinGradient {
+  std::string parameter{};
+  double norm = 0.0;   ///< 2-norm
+  double moved = 0.0;  ///< 2-norm of its change if each weight moves by one ulp
+};
+
 struct TwinFolder {
   std::string folder{};
   /// Flags of `train` and their values; "" of switches. Files are paths in the folder.
   std::vector<std::pair<std::string, std::string>> settings{};
-  std::vector<double> losses{};       ///< of PyTorch's fp32 training, one for each step
-  std::vector<TwinOutput> outputs{};  ///< in the order in which modules ran
+  std::vector<double> losses{};           ///< of PyTorch's fp32 training, one for each step
+  std::vector<TwinOutput> outputs{};      ///< in the order in which modules ran
+  std::vector<TwinGradient> gradients{};  ///< in the order of the model's parameters
+  /// Losses of PyTorch's training from weights that are moved by one ulp, up or down at random. NaN
+  /// where they are not finite.
+  std::vector<std::vector<double>> moved_losses{};
+  /// Paths of modules with casts that change nothing in fp32, which the network therefore lacks; ""
+  /// for the model itself.
+  std::vector<std::string> lost_casts{};
 
   /// Returns the name of the file that says all this.
   std::string file() const;
@@ -46,24 +58,7 @@ TwinFolder read_twin(const std::string& folder);
 /// twin leaves open. Throws Error (usage) for flags that would make it another training.
 Settings twin_settings(const CLI::App& app, const TwinFolder& twin);
 
-/// Result of the repetition.
-struct TwinMatch {
-  int64_t steps = 0;
-  bool bitwise = true;
-  double largest = 0.0;  ///< largest |loss - PyTorch's loss| / |PyTorch's loss|
-  double allowed = 0.0;  ///< largest difference that rounding explains, in the same units
-  /// Places where the network drops elements. PyTorch drops others, so its losses are those without
-  /// dropout, and so are HalfScope's here.
-  int64_t dropouts = 0;
-
-  /// Returns a sentence for a person.
-  std::string text() const;
-  Json json() const;
-};
-
-/// Trains float32 without dropout, and twice with weights moved by one fp32 ulp, and compares each
-/// loss with PyTorch's. Throws Error that names the first step whose difference rounding does not
-/// explain.
-TwinMatch repeat_twin(const TwinFolder& twin, bool quiet);
+/// Returns the settings of PyTorch's training, at most its first `steps` steps.
+Settings own_settings(const TwinFolder& twin, int64_t steps);
 
 }  // namespace halfscope

@@ -89,6 +89,12 @@ class Batch:
         return [(tuple(each.shape), str(each.dtype)) for each in self.tensors()]
 
 
+def line_of(fault):
+    """Returns the first line of an exception that says something."""
+    text = str(getattr(fault, "__cause__", None) or fault) or type(fault).__name__
+    return next((line.strip() for line in text.splitlines() if line.strip()), text)[:300]
+
+
 def _plain(value):
     if not isinstance(value, torch.Tensor):
         raise Error(f"a batch contains a {type(value).__name__}. Pass tensors only")
@@ -111,8 +117,15 @@ class Wrapped:
 
     def loss_of(self, batch, model=None):
         """Returns the loss of a batch, by the model or a copy of it."""
-        result = (model or self.model)(*self.arguments(batch))
-        return result if self.in_graph else self.loss_fn(result, batch.targets)
+        try:
+            result = (model or self.model)(*self.arguments(batch))
+            return result if self.in_graph else self.loss_fn(result, batch.targets)
+        except Error:
+            raise
+        except Exception as fault:
+            raise Error(f"the loss of a batch of shapes {batch.shapes()} cannot be computed: "
+                        f"{line_of(fault)}. Check the batches, and that the model runs in fp32 on "
+                        "the CPU") from fault
 
     def arguments(self, batch):
         """Returns the inputs of the exported network."""

@@ -9,6 +9,7 @@ from torch import nn
 
 from halfscope import _smoothing
 from halfscope._core import Error
+from halfscope._losses import line_of
 
 # Operators that draw random numbers.
 _RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
@@ -42,10 +43,10 @@ def export(model, wrapped, batch, file, draws):
             _by_script(model, wrapped, arguments, file)
         except Exception as fault:
             raise Error(f"the network cannot be exported. {_culprits(model, arguments)}"
-                        f"The exporter says: {_line(first)}") from fault
+                        f"The exporter says: {line_of(first)}") from fault
     _check_random(file, draws)
     return Exported("torchscript", {}, "the TorchScript exporter wrote the network, because the "
-                    f"dynamo exporter failed: {_line(first)}")
+                    f"dynamo exporter failed: {line_of(first)}")
 
 
 def _import_onnx():
@@ -150,7 +151,7 @@ def _culprits(model, arguments):
     try:
         model(*arguments)
     except Exception as fault:
-        return f"Its forward fails: {_line(fault)}. "
+        return f"Its forward fails: {line_of(fault)}. "
     finally:
         for handle in handles:
             handle.remove()
@@ -173,9 +174,3 @@ def _culprits(model, arguments):
 
 def _options(module: nn.Module):
     return module.extra_repr()
-
-
-def _line(fault):
-    """Returns the first line of an exception that says something."""
-    text = str(getattr(fault, "__cause__", None) or fault) or type(fault).__name__
-    return next((line.strip() for line in text.splitlines() if line.strip()), text)[:300]

@@ -16,13 +16,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from halfscope import _dropout, _losses, _onnx, _training
+from halfscope import _dropout, _losses, _onnx, _repeatable, _training
 from halfscope._core import Error, __version__
 
 SCHEMA = "halfscope.twin/1"
 # twin.json is removed first and written last: a folder without it is not a twin.
 _FILES = ("twin.json", "net.onnx", "net.onnx.data", "data.npz", "rates.npy",
           "rates.npz")
+# Trainings from weights that are moved by one ulp. They show how far rounding moves the losses.
+_MOVED = 2
 
 
 def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, clip_norm=None,
@@ -45,6 +47,7 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, cli
         repeats them without.
     fresh: starts the optimizer from zeros although it has state. Without it, state is an error.
     steps: optimizer steps for which losses are recorded. Batches start again after the last one.
+        They are trained three times, to measure what rounding does.
     Raises Error if something cannot be exported. Nothing is guessed.
     """
     model = getattr(model, "_orig_mod", model)  # torch.compile
@@ -69,14 +72,14 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, cli
     with tempfile.TemporaryDirectory() as part:  # an error leaves an older twin as it is
         training = _Training(text, make_optimizer, trained, groups, values, series, clip_norm,
                              dropout, steps)
-        note = _write(model, loss, loss_fn, optimizer, training, batches, Path(part))
+        notes = _write(model, loss, loss_fn, optimizer, training, batches, Path(part))
         folder.mkdir(parents=True, exist_ok=True)
         for name in _FILES:
             (folder / name).unlink(missing_ok=True)
         for name in reversed(_FILES):
             if os.path.exists(os.path.join(part, name)):
                 shutil.move(os.path.join(part, name), folder / name)
-    if note:
+    for note in notes:
         warnings.warn(f"save_twin: {note}", stacklevel=2)
     return folder
 
@@ -96,7 +99,7 @@ class _Training:
 
 
 def _write(model, loss, loss_fn, optimizer, training, batches, folder):
-    """Writes the files; returns what the user should know of the export, or ""."""
+    """Writes the files; returns sentences that the user should know."""
     notes = []
     if optimizer.state:
         notes.append("the state of the optimizer: the twin starts from zeros")
@@ -106,16 +109,26 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
             torch.autocast("cpu", enabled=False):
         twin = _copy(model, training.dropout, notes)
         wrapped = _losses.attach(twin, loss, loss_fn, batches[0])
+        # Errors of the model itself come before the exporter's.
+        casts = _repeatable.lost_casts(copy.deepcopy(twin), wrapped, batches[0])
         rest = _untrained(copy.deepcopy(twin), wrapped, batches[0], training.trained)
         draws = _draws(copy.deepcopy(twin), wrapped, batches[0]) if training.dropout else 0
         # The exporter runs the model, and batch normalizations would move their statistics.
         exported = _onnx.export(copy.deepcopy(twin), wrapped, batches[0], folder / "net.onnx",
                                 draws)
         with _dropout.Off() if draws else contextlib.nullcontext():
+            _repeatable.check(twin, wrapped, batches[0], training.trained)
+            mode = _repeatable.note_of_evaluation(model, twin, wrapped, batches[0])
             outputs = _outputs(copy.deepcopy(twin), wrapped, batches[0], exported.nodes)
-            losses = _train(twin, wrapped, batches, training)
-    if exported.note:
-        notes.append(exported.note)
+            moved = [_moved(copy.deepcopy(twin), seed) for seed in range(1, _MOVED + 1)]
+            losses, gradients = _train(twin, wrapped, batches, training)
+            _check_finite(losses)
+            moved = [_train(each, wrapped, batches, training) for each in moved]
+    warned = [each for each in (exported.note, mode) if each]
+    notes += warned
+    if casts:
+        notes.append("casts that change nothing in fp32, such as .to(x.dtype) or .float(), in "
+                     + _listed(casts))
     arrays = {name: torch.cat(parts).numpy() for name, *parts in
               zip(wrapped.arrays, *(each.tensors() for each in batches))}
     np.savez(folder / "data.npz", **arrays)
@@ -140,12 +153,21 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
     document = {
         "schema": SCHEMA, "files": {"network": "net.onnx", "data": "data.npz",
                                     **({"rates": rates} if rates else {})},
-        "arguments": arguments, "losses": losses, "outputs": outputs, "nodes": exported.nodes,
-        "left_out": notes, "dropout": draws,
+        "arguments": arguments, "losses": losses,
+        "moved_losses": [[each if np.isfinite(each) else None for each in found]
+                         for found, _ in moved],
+        "outputs": outputs, "gradients": _gradients(gradients, [each for _, each in moved]),
+        "nodes": exported.nodes, "left_out": notes, "lost_casts": casts, "dropout": draws,
         "exporter": exported.exporter,
         "versions": {"halfscope": __version__, "torch": torch.__version__}}
     (folder / "twin.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
-    return exported.note
+    return warned
+
+
+def _listed(paths):
+    """Returns up to three paths of modules as text."""
+    names = [f"'{path}'" if path else "the model's forward" for path in paths[:3]]
+    return ", ".join(names) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
 
 def _batches(batches, loss, steps):
@@ -256,7 +278,7 @@ def _outputs(twin, wrapped, batch, nodes):
 
 
 def _train(twin, wrapped, batches, training):
-    """Returns the losses of fp32 training."""
+    """Returns the losses of fp32 training, and the gradients of the first step by parameter."""
     wanted = set(training.trained)
     parameters = {}
     for name, value in twin.named_parameters():
@@ -264,18 +286,46 @@ def _train(twin, wrapped, batches, training):
         if name in wanted:
             parameters[name] = value
     optimizer = training.make_optimizer(parameters)
-    losses = []
+    losses, gradients = [], {}
     for step in range(training.steps):
         optimizer.zero_grad()
-        loss = wrapped.loss_of(batches[step % len(batches)])
+        loss = wrapped.loss_of(batches[step % len(batches)], twin)
         loss.backward()
+        if step == 0:
+            gradients = {name: value.grad.detach().double() for name, value in parameters.items()
+                         if value.grad is not None and not value.grad.is_sparse}
         if training.clip_norm:
             nn.utils.clip_grad_norm_(parameters.values(), training.clip_norm)
         for group, lists in zip(optimizer.param_groups, training.values):
             group.update((key, each[step]) for key, each in lists.items())
         optimizer.step()
         losses.append(float(loss.detach()))
-        if not np.isfinite(losses[-1]):
-            raise Error(f"the fp32 loss is {losses[-1]} in step {step}. Find out why fp32 fails "
-                        "first, or pass fewer steps")
-    return losses
+    return losses, gradients
+
+
+def _check_finite(losses):
+    for step, loss in enumerate(losses):
+        if not np.isfinite(loss):
+            raise Error(f"the fp32 loss is {loss} in step {step}. Find out why fp32 fails first, "
+                        "or pass fewer steps")
+
+
+def _moved(twin, seed):
+    """Moves each weight by one ulp, up or down at random."""
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for value in twin.parameters():
+            up = torch.randint(0, 2, value.shape, generator=random) * 2 - 1
+            value.copy_(torch.nextafter(value, value + up * value.abs()))
+    return twin
+
+
+def _gradients(found, moved):
+    """Returns how large the gradients of the first step are, and how far rounding moves them.
+
+    moved: the gradients of trainings whose weights are moved.
+    """
+    return [{"parameter": name, "norm": float(value.norm()),
+             "moved": max(float((each[name] - value).norm()) for each in moved)}
+            for name, value in found.items()
+            if all(torch.isfinite(each[name]).all() for each in (found, *moved))]

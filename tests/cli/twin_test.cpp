@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "analysis/run_view.h"
 #include "core/data/npz.h"
@@ -51,6 +52,12 @@ class CliTwin : public testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return bench_.run(words);
   }
+  std::string said(const json& twin) const {
+    std::ofstream(bench_ / "twin/twin.json") << twin;
+    const Outcome outcome = bench_.run({"diagnose", "twin", "--plan", "mixed_float16"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return std::regex_replace(outcome.out, std::regex("\\s+"), " ");
+  }
   void refused(const json& twin, const std::string& text) const {
     const Outcome outcome = diagnose(twin);
     EXPECT_EQ(outcome.code, 3) << text;
@@ -92,6 +99,52 @@ TEST_F(CliTwin, AnotherTrainingIsNotJudged) {
   refused(with_argument(7, "sgd:lr=0.11"), "at step 1 the fp32 loss is");
 }
 
+/// Where one ulp moves PyTorch's own losses, they say nothing; before, they do.
+TEST_F(CliTwin, LossesThatRoundingMovesAreNotCompared) {
+  json twin = twin_;
+  twin["lost_casts"] = {"0", "", "2"};
+  twin["losses"][3] = twin["losses"][3].get<double>() * 1.01;
+  json moved = twin["losses"];
+  moved[3] = moved[3].get<double>() * 1.002;
+  twin["moved_losses"] = {twin["losses"], moved};
+  const Outcome outcome = diagnose(twin);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(json::parse(outcome.out).at("twin").at("compared_steps"), 3);
+  EXPECT_EQ(json::parse(outcome.out).at("twin").at("steps"), 4);
+  // Before, and further than rounding goes.
+  json other = twin;
+  other["losses"][1] = other["losses"][1].get<double>() * 1.01;
+  other["moved_losses"][0][1] = other["moved_losses"][1][1] = other["losses"][1];
+  refused(other, "at step 1 the fp32 loss is");
+  other = twin;
+  other["losses"][3] = other["losses"][3].get<double>() * 3;
+  other["moved_losses"][0][3] = other["moved_losses"][1][3] = other["losses"][3];
+  refused(other, "at step 3 the fp32 loss is");
+
+  // With fewer than three steps the text warns.
+  const std::string text = said(twin);
+  EXPECT_THAT(text,
+              HasSubstr("the first 3 of PyTorch's 4 fp32 losses bit for bit. From step 3 on"));
+  EXPECT_THAT(text, HasSubstr("later losses are not compared"));
+  EXPECT_THAT(text, HasSubstr(".float() in 0, the model's forward and 2 change nothing in fp32"));
+  twin["moved_losses"][0][1] = nullptr;
+  EXPECT_THAT(said(twin), HasSubstr("this may be another training"));
+}
+
+TEST_F(CliTwin, ComparesTheStepsThatAreJudged) {
+  json twin = twin_;
+  twin["losses"][3] = twin["losses"][3].get<double>() * 1.001;
+  twin["moved_losses"] = {twin["losses"]};
+  const Outcome outcome = diagnose(twin, {"--steps", "3"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(json::parse(outcome.out).at("twin").at("steps"), 3);
+  const Outcome all = diagnose(twin);
+  EXPECT_EQ(all.code, 3);
+  EXPECT_THAT(all.err, HasSubstr("or judge the steps before with --steps 3"));
+  twin.erase("moved_losses");
+  EXPECT_THAT(diagnose(twin).err, HasSubstr("Write the folder again with save_twin()"));
+}
+
 TEST_F(CliTwin, FilesStayInTheFolder) {
   refused(with_argument(1, "missing.onnx"), "file not found: missing.onnx");
   refused(with_argument(1, (bench_ / "twin/net.onnx").string()), "is not in the folder");
@@ -114,6 +167,11 @@ TEST_F(CliTwin, BadTwinJsonIsRefused) {
   refused(changed("losses", json::array()), "has no losses");
   refused(changed("losses", {1.0, nullptr}), "the loss of step 1 is not a finite number");
   refused(changed("losses", "NaN"), "has no losses");
+  refused(changed("moved_losses", {{1.0, 2.0}}), "\"moved_losses\" is damaged");
+  refused(changed("moved_losses", {{1.0, 2.0, 3.0, "4"}}), "\"moved_losses\" is damaged");
+  refused(changed("gradients", {{{"parameter", "a"}, {"norm", 1.0}}}), "\"gradients\" is damaged");
+  refused(changed("outputs", {{{"module", "a"}, {"norm", 1.0}}}), "\"outputs\" is damaged");
+  refused(changed("lost_casts", {1}), "\"lost_casts\" is damaged");
   refused(changed("arguments", "--steps 3"), "is not a list");
   refused(changed("arguments", {"--model"}), "--model has no value");
   refused(changed("arguments", {"--out", "/tmp/x"}), "which twins do not set");
@@ -136,6 +194,12 @@ TEST_F(CliTwin, ItsOwnSettingsCannotBeChanged) {
     EXPECT_THAT(outcome.err, HasSubstr(std::string(flag) + " does not go with the twin"));
   }
   EXPECT_EQ(diagnose(twin_, {"--steps", "6"}).code, 0);
+  for (const char* flag : {"--micro-batches", "--ranks"}) {
+    const Outcome outcome = diagnose(twin_, {flag, "2"});
+    EXPECT_EQ(outcome.code, 2) << flag;
+    EXPECT_THAT(outcome.err, HasSubstr(std::string(flag) + " does not go with the twin"));
+    EXPECT_THAT(outcome.err, HasSubstr("takes all 2 samples of a batch at once"));
+  }
 }
 
 }  // namespace
