@@ -26,29 +26,30 @@ bool is_answer(const SampleArray& array) {
 }
 
 /// The file's inputs that have a dimension for samples. Where that is not open, a vector is one
-/// sample.
-std::vector<const Input*> inputs_of_samples(const OnnxImport& import) {
+/// sample, except in the training of a network that takes nothing else: a number for each sample.
+std::vector<const Input*> inputs_of_samples(const OnnxImport& import, bool trains = false) {
   const bool open = !import.open_batch.empty() || !import.given_batch.empty();
-  std::vector<const Input*> inputs;
+  std::vector<const Input*> inputs, vectors;
   for (const Input& input : import.model.graph.inputs()) {
     const size_t dimensions = import.model.graph.value(input.value).shape.size();
     if (dimensions > 1 || (dimensions == 1 && open)) inputs.push_back(&input);
+    if (dimensions == 1) vectors.push_back(&input);
   }
-  return inputs;
+  return inputs.empty() && trains ? vectors : inputs;
 }
 
 }  // namespace
 
-bool takes_batch(const OnnxImport& import, int64_t batch) {
-  const std::vector<const Input*> inputs = inputs_of_samples(import);
+bool takes_batch(const OnnxImport& import, int64_t batch, bool trains) {
+  const std::vector<const Input*> inputs = inputs_of_samples(import, trains);
   if (inputs.empty()) return batch == 1;
   return std::any_of(inputs.begin(), inputs.end(), [&](const Input* input) {
     return import.model.graph.value(input->value).shape[0] == batch;
   });
 }
 
-int64_t samples_at_once(const OnnxImport& import) {
-  const std::vector<const Input*> inputs = inputs_of_samples(import);
+int64_t samples_at_once(const OnnxImport& import, bool trains) {
+  const std::vector<const Input*> inputs = inputs_of_samples(import, trains);
   return inputs.empty() ? 1 : import.model.graph.value(inputs.front()->value).shape[0];
 }
 
@@ -128,8 +129,9 @@ OnnxImport load_network_file(const std::filesystem::path& file, const NetworkOpt
                             .frozen = options.frozen,
                             .untied = options.untied});
   });
-  if (options.batch_given && !takes_batch(import, options.batch)) {
-    throw batch_error(file.string(), import, options.batch, samples_at_once(import));
+  if (options.batch_given && !takes_batch(import, options.batch, options.trains)) {
+    throw batch_error(file.string(), import, options.batch,
+                      samples_at_once(import, options.trains));
   }
   if (options.quiet) return import;
   for (const std::string& note : import.notes) tell_once(file.string(), note);

@@ -81,11 +81,12 @@ void turn_weights(NamedTensors& weights, const Settings& settings);
 Error batch_error(const std::string& file, const OnnxImport& import, int64_t batch, int64_t takes);
 
 /// Returns whether `batch` is the first dimension of an input. Inputs without dimensions and
-/// vectors of a fixed length take one sample.
-bool takes_batch(const OnnxImport& import, int64_t batch);
+/// vectors of a fixed length take one sample. A network that trains on nothing else takes a number
+/// for each sample.
+bool takes_batch(const OnnxImport& import, int64_t batch, bool trains = false);
 
 /// Returns the first dimension of the first input that has one for samples, or 1.
-int64_t samples_at_once(const OnnxImport& import);
+int64_t samples_at_once(const OnnxImport& import, bool trains = false);
 
 /// Loads a preset, a file, a plan of the zoo, or kAsExported of that network. Throws Error, of kind
 /// usage for what cannot be a plan.

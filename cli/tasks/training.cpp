@@ -227,7 +227,7 @@ void attach_network(TrainConfig& config, const Settings& settings, const Dataset
     Model network = about({"model"}, [&] {
       if (!file) return load_network(model, sized);
       OnnxImport import = load_network_file(model, sized);
-      if (summary != nullptr) *summary = summary_of(import, model, samples_at_once(import));
+      if (summary != nullptr) *summary = summary_of(import, model, samples_at_once(import, true));
       return std::move(import.model);
     });
     about({"loss"}, [&] {
