@@ -35,7 +35,8 @@ int64_t switch_dropout_off(Graph& graph) {
     const bool has_it = node.op == "Dropout" || node.attributes.contains("dropout");
     if (!has_it || int_attribute(node, kMode, 0) == 0) continue;
     node.attributes[kMode] = int64_t{0};
-    ++count;
+    const double ratio = real_attribute(node, node.op == "Dropout" ? "ratio" : "dropout", 0.5);
+    count += ratio > 0.0 ? 1 : 0;
   }
   return count;
 }
