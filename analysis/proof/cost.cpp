@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "analysis/rules/text.h"
 #include "core/numeric/statistics/rates.h"
@@ -61,6 +62,38 @@ std::map<std::string, LayerTensors> tensors_of(const LaneInfo& lane) {
   return tensors;
 }
 
+/// Returns the layers whose outputs depend on weights only, such as a weight that is divided by its
+/// norm. Layers are in execution order.
+std::set<std::string> layers_of_weights(const LaneInfo& lane,
+                                        const std::map<std::string, LayerTensors>& tensors) {
+  std::set<std::string> layers, known;
+  for (const LayerInfo& layer : lane.layers) known.insert(layer.path);
+  const auto is_weight = [&](const std::string& input) {
+    if (known.contains(input)) return layers.contains(input);
+    const auto place = tensors.find(input);
+    return place != tensors.end() && place->second.weights > 0;
+  };
+  for (const LayerInfo& layer : lane.layers) {
+    if (!layer.inputs.empty() && std::ranges::all_of(layer.inputs, is_weight))
+      layers.insert(layer.path);
+  }
+  return layers;
+}
+
+/// Returns the number of weights of a product: its own, or those that other layers compute for it.
+int64_t weights_of_product(const LayerInfo& layer, const LayerTensors& own,
+                           const std::map<std::string, LayerTensors>& tensors,
+                           const std::set<std::string>& of_weights) {
+  int64_t most = own.largest_weight;
+  for (const std::string& input : layer.inputs) {
+    const auto place = tensors.find(input);
+    if (!of_weights.contains(input) || place == tensors.end()) continue;
+    if (place->second.output != nullptr)
+      most = std::max(most, elements(place->second.output->shape));
+  }
+  return most;
+}
+
 /// Nodes that an edit moves to fp32: whole operators, or only their outputs.
 class Widened {
  public:
@@ -91,6 +124,7 @@ class Widened {
 Cost cost_of_nodes(const LaneInfo& lane, const PlanEdit& edit) {
   const Widened widened(edit);
   const std::map<std::string, LayerTensors> tensors = tensors_of(lane);
+  const std::set<std::string> of_weights = layers_of_weights(lane, tensors);
   Cost cost;
   std::map<std::string, FloatFormat> written;  // by path, under the new plan
   int64_t weights = 0, kept_weights = 0;
@@ -116,7 +150,8 @@ Cost cost_of_nodes(const LaneInfo& lane, const PlanEdit& edit) {
     if (own.output != nullptr) {
       const int64_t more = bytes_per_element(format) - bytes_per_element(own.output->format);
       cost.activation_bytes += elements(own.output->shape) * std::max<int64_t>(more, 0);
-      if (const auto count = multiply_adds(layer.op, *own.output, own.largest_weight)) {
+      const int64_t weight = weights_of_product(layer, own, tensors, of_weights);
+      if (const auto count = multiply_adds(layer.op, *own.output, weight)) {
         products += *count;
         if (kept) kept_products += *count;
       }

@@ -88,6 +88,31 @@ TEST(Cost, AWeightCountsWhereItIsReadWhateverItIsCalled) {
   EXPECT_DOUBLE_EQ(proj.weight_share, 512.0 / 4608.0);
 }
 
+/// A weight of [32, 784] divided by its norm, as torch's weight_norm does, beside one of [10, 32].
+/// `scores` multiplies two activations, which are no weights.
+TEST(Cost, AWeightThatOtherLayersComputeCountsInItsProduct) {
+  LaneInfo lane;
+  lane.layers = {layer("w/square", "Mul", {"w", "w"}, 25088),
+                 layer("w/sum", "ReduceSum", {"w/square"}, 0),
+                 layer("w/root", "Sqrt", {"w/sum"}, 0),
+                 layer("w:div", "Div", {"w", "w/root"}, 25088),
+                 layer("1:gemm", "Gemm", {"input", "w:div", "1"}, 32),
+                 layer("3", "Gemm", {"1:gemm"}, 330),
+                 layer("scores", "MatMul", {"3", "3"}, 0)};
+  lane.sites = {tensor("input", "input", Role::input, {16, 784}),
+                tensor("w", "original", Role::weight, {32, 784}),
+                tensor("1", "bias", Role::weight, {32}),
+                tensor("3", "weight", Role::weight, {10, 32})};
+  const std::pair<const char*, Shape> outputs[] = {
+      {"w/square", {32, 784}}, {"w/sum", {32, 1}}, {"w/root", {32, 1}}, {"w:div", {32, 784}},
+      {"1:gemm", {16, 32}},    {"3", {16, 10}},    {"scores", {10, 10}}};
+  for (const auto& [path, shape] : outputs)
+    lane.sites.push_back(tensor(path, "activation", Role::activation, shape));
+  const double first = 16.0 * 32 * 784, second = 16.0 * 10 * 32;
+  EXPECT_DOUBLE_EQ(cost_of_fp32(lane, {"3"}).multiply_share.value(), second / (first + second));
+  EXPECT_DOUBLE_EQ(cost_of_fp32(lane, {"1:gemm"}).multiply_share.value(), first / (first + second));
+}
+
 /// Two products of [8, 160] by [160, 160]: 204800 multiply-adds each.
 LaneInfo two_products() {
   LaneInfo lane;
