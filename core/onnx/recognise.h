@@ -9,21 +9,21 @@
 
 namespace halfscope::onnx_files {
 
-/// Replaces Layer-, RMS- and GroupNormalization, Gelu (both forms), Swish, HardSwish, Attention and
-/// softmaxes that give 0 where everything is masked. A group is replaced only if no other node
-/// reads its intermediate values. The new node has the path of the group's last one. Ones and zeros
-/// that only such a group reads are no longer variables, and scale and bias of channels get the
-/// shape [channels]. Each composite keeps the primitives that it replaces (Node::written), with
-/// their paths as aliases. `type_of` returns the format in which the file computes a node.
-/// `own_squares`: PyTorch wrote the file. It writes the squares of its own normalizations as
-/// Pow(x, 2), and of a variance as a product of differences of its own. So a normalization with
-/// Mul(x, x) is one that the network computes itself, in which autocast rounds every step: it stays
-/// as it is.
+/// Replaces Layer-, RMS- and GroupNormalization, Gelu (both forms), Swish, HardSwish, LogSigmoid,
+/// Attention and softmaxes that give 0 where everything is masked. A group is replaced only if no
+/// other node reads its intermediate values. The new node has the path of the group's last one.
+/// Ones and zeros that only such a group reads are no longer variables, and scale and bias of
+/// channels get the shape [channels]. Each composite keeps the primitives that it replaces
+/// (Node::written), with their paths as aliases. `type_of` returns the format in which the file
+/// computes a node. `own_squares`: PyTorch wrote the file. It writes the squares of its own
+/// normalizations as Pow(x, 2), and of a variance as a product of differences of its own. So a
+/// normalization with Mul(x, x) is one that the network computes itself, in which autocast rounds
+/// every step: it stays as it is.
 Model recognise_composites(Model model, const std::function<FloatFormat(const Node&)>& type_of,
                            bool own_squares);
 
-/// Marks the steps of PyTorch operators that the file has as primitives: standard deviations,
-/// variances and LogSigmoid. They stay separate nodes, which fused plans do not round. Also notes
+/// Marks the steps of PyTorch operators that the file has as primitives: standard deviations
+/// and variances. They stay separate nodes, which fused plans do not round. Also notes
 /// the function of PyTorch (kTorchFunction) of nodes whose form shows it.
 void mark_steps(Model& model, const std::function<FloatFormat(const Node&)>& type_of);
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Activations that exporters write as primitives: GELU, Swish with or without a factor, HardSwish.
+// Activations that exporters write as primitives: GELU, Swish with or without a factor, HardSwish,
+// LogSigmoid.
 #include <algorithm>
 #include <cmath>
 
 #include "core/onnx/matches.h"
+#include "core/policy/torch_lists.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -108,9 +110,23 @@ std::optional<Match> gated(const Surroundings& in, NodeId id) {
   return std::nullopt;
 }
 
+// log(sigmoid(x)) that PyTorch computes as one function, as far as the file says: dynamo's metadata
+// names `log` where the network calls torch.log itself. A sigmoid that underflows is -infinity
+// there, but not in the function.
+std::optional<Match> log_sigmoid(const Surroundings& in, NodeId id) {
+  const Node& log = in.graph().node(id);
+  const Node* sigmoid = in.made_by(log.inputs[0], "Sigmoid");
+  if (sigmoid == nullptr) return std::nullopt;
+  if (int_attribute(log, kTorchFunction, kUnknownFunction) == torch_function_number("log")) {
+    return std::nullopt;
+  }
+  return Match{"LogSigmoid", {sigmoid->inputs[0]}, {}, {id, in.producer(log.inputs[0])}, id};
+}
+
 }  // namespace
 
 std::optional<Match> match_function(const Surroundings& in, NodeId id) {
+  if (in.graph().node(id).op == "Log") return log_sigmoid(in, id);
   if (in.graph().node(id).op != "Mul") return std::nullopt;
   if (auto match = written_gelu(in, id)) return match;
   return gated(in, id);

@@ -96,9 +96,8 @@ Parts cross_entropy_of_logits(const Surroundings& in, const Node& root) {
     return in_any_order(*miss, [&](ValueId rest, ValueId x) -> Parts {
       Parts parts{in.producer(root.inputs[0])};
       Formula formula(in, parts);
-      const Node* log = formula.part(logarithm, "Log");
-      const Node* sigmoid = log != nullptr ? formula.part(log->inputs[0], "Sigmoid") : nullptr;
-      if (sigmoid == nullptr || sigmoid->inputs[0] != x) return {};
+      const Node* log = formula.part(logarithm, "LogSigmoid");
+      if (log == nullptr || log->inputs[0] != x) return {};
       if (formula.complement(rest) == kNone) return {};
       return parts;
     });

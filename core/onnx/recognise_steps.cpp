@@ -3,7 +3,6 @@
 // primitives remain nodes, and the intermediate ones are marked (core/graph/unrounded.h).
 //   standard deviation, variance   mean((x - mean(x))^2) N / (N - correction), and its root.
 //                                  Without the factors, the network may have computed it that way.
-//   LogSigmoid                     Log(Sigmoid(x)), unless the file says that it is torch.log
 //   affine_grid                    the product inside it
 #include <cmath>
 
@@ -75,19 +74,10 @@ std::set<NodeId> steps_of_grid(const Surroundings& in, const Node& sum) {
   return {};
 }
 
-/// Returns whether a node is the logarithm of a sigmoid that PyTorch computes as one function, as
-/// far as the file says: dynamo's metadata names `log` where the network calls torch.log itself.
-bool is_log_sigmoid(const Surroundings& in, const Node& node) {
-  return node.op == "Log" && in.made_by(node.inputs[0], "Sigmoid") != nullptr &&
-         int_attribute(node, kTorchFunction, kUnknownFunction) != torch_function_number("log");
-}
-
 Match steps_at(const Surroundings& in, NodeId id) {
   const Node& node = in.graph().node(id);
   Match match{.op = node.op, .inputs = {}, .attributes = {}, .nodes = {}, .root = id};
-  if (is_log_sigmoid(in, node)) {
-    match.nodes = {in.producer(node.inputs[0])};
-  } else if (node.op == "Sqrt") {
+  if (node.op == "Sqrt") {
     // Exporters insert a Reshape before the root to restore the axes that the mean dropped.
     const Node* shape = in.made_by(node.inputs[0], "Reshape");
     const ValueId variance = shape != nullptr ? shape->inputs[0] : node.inputs[0];
@@ -115,8 +105,6 @@ bool is_pool_of_volume(const Surroundings& in, const Node& node) {
 /// Marks functions that TorchScript's exporter writes as several nodes, by their form:
 ///   linear     Add(bias, MatMul): a network's own sum has the product first
 ///   rsqrt      Div(1, Sqrt(x)): a network's own quotient is a Reciprocal
-///   logsigmoid Log(Sigmoid(x)), see above; it is on no list of autocast, Log is. A network that
-///              reads the sigmoid again takes the logarithm itself
 /// Both exporters write the adaptive average pool of a volume to one element as a mean:
 ///   TorchScript  GlobalAveragePool
 ///   dynamo       ReduceMean over the axes [-1, -2, -3], as PyTorch's own decomposition has them
@@ -135,8 +123,6 @@ void mark_functions(const Surroundings& in, Graph& graph) {
       if (in.scalar(node.inputs[0]) != 1.0) continue;
       mark(in.producer(node.inputs[1]), "rsqrt");
       mark(id, "rsqrt");
-    } else if (is_log_sigmoid(in, node) && in.only_reader(node.inputs[0]) != nullptr) {
-      mark(id, "log_sigmoid");
     } else if (const std::set<NodeId> product = steps_of_grid(in, node); !product.empty()) {
       for (const NodeId part : {*product.begin(), id})
         graph.node(part).attributes[kTorchFunction] = torch_function_number("bmm");

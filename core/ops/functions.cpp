@@ -10,8 +10,9 @@
 //                Round with the attribute kStraightThrough
 //   LeakyRelu, PRelu, Elu at 0: the derivative from the left; Clip and HardSigmoid: their corners
 //   let no gradient through
-// Gelu and Swish are composites: stagewise Gelu is x / sqrt(2), Erf, + 1, * x, * 0.5, or, with
-// tanh, 0.5 x (1 + Tanh(sqrt(2 / pi) (x + 0.044715 x^3))); Swish is x * Sigmoid(alpha x).
+// Gelu, LogSigmoid and Swish are composites: stagewise Gelu is x / sqrt(2), Erf, + 1, * x, * 0.5,
+// or, with tanh, 0.5 x (1 + Tanh(sqrt(2 / pi) (x + 0.044715 x^3))); Swish is x * Sigmoid(alpha x);
+// LogSigmoid is Log(Sigmoid(x)).
 #include "core/ops/functions.h"
 
 #include "core/ops/definitions.h"
@@ -159,6 +160,11 @@ std::vector<ValueId> expand_gelu(Graph& graph, const Node& node) {
   return {e.add("Mul", "half", {gated, e.constant(0.5)})};
 }
 
+std::vector<ValueId> expand_log_sigmoid(Graph& graph, const Node& node) {
+  Expansion e(graph, node);
+  return {e.add("Log", "log", {e.add("Sigmoid", "sigmoid", {node.inputs[0]})})};
+}
+
 std::vector<ValueId> expand_swish(Graph& graph, const Node& node) {
   Expansion e(graph, node);
   const ValueId x = node.inputs[0];
@@ -245,6 +251,7 @@ const std::vector<OpDef>& functions() {
       unary<fn::Softplus>(of_input<fn::SoftplusGrad>, same_in_onnx(), Autocast::fp32),
       unary<fn::Tanh>(of_output<fn::TanhGrad>),
       composite<fn::Gelu>(of_input<fn::GeluGrad>, expand_gelu),
+      composite<fn::LogSigmoid>(of_input<fn::LogSigmoidGrad>, expand_log_sigmoid),
       composite<fn::Swish>(of_input<fn::SwishGrad>, expand_swish),
       extreme<fn::Max>(),
       extreme<fn::Min>(),
@@ -270,6 +277,7 @@ const std::vector<OpDef>& functions() {
       gradient_def<fn::HardSigmoidGrad>(),
       gradient_def<fn::HardSwishGrad>(),
       gradient_def<fn::LeakyReluGrad>(),
+      gradient_def<fn::LogSigmoidGrad>(),
       gradient_def<fn::MaxGrad>(),
       gradient_def<fn::MishGrad>(),
       {.name = "PReluGrad",

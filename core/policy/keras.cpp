@@ -63,6 +63,7 @@ const std::map<std::string_view, Row>& rows() {
       {"Tanh", {Kind::layer, "Activation(\"tanh\")"}},
       {"Gelu", {Kind::layer, "Activation(\"gelu\")"}},
       {"Swish", {Kind::layer, "Activation(\"swish\")"}},
+      {"LogSigmoid", {Kind::layer, "Activation(\"log_sigmoid\")"}},
       {"Mish", {Kind::layer, "Activation(\"mish\")"}},
       {"Softplus", {Kind::layer, "Activation(\"softplus\")"}},
       {"MaxPool", {Kind::layer, "MaxPooling1D, MaxPooling2D, MaxPooling3D"}},

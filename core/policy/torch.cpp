@@ -65,6 +65,7 @@ constexpr TorchFunction kFunctions[] = {
     {"Less", "lt"},
     {"LessOrEqual", "le"},
     {"Log", "log"},
+    {"LogSigmoid", "log_sigmoid"},
     {"LogSoftmax", "log_softmax"},
     {"MatMul", "matmul"},
     {"Max", "maximum"},

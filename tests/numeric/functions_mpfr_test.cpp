@@ -100,6 +100,7 @@ std::vector<Definition> functions() {
   return {
       {"Sigmoid", fn::Sigmoid{}, sigmoid},
       {"Softplus", fn::Softplus{}, softplus},
+      {"LogSigmoid", fn::LogSigmoid{}, [](const Real& x) { return log_of(sigmoid(x)); }},
       {"Elu", fn::Elu{.alpha = 0.75},
        [=](const Real& x) { return mpfr_sgn(x.get()) > 0 ? x : Real(0.75) * (exp_of(x) - one); }},
       {"Mish", fn::Mish{}, [](const Real& x) { return x * tanh_of(softplus(x)); }},
@@ -111,6 +112,8 @@ std::vector<Definition> functions() {
       {"Gelu, tanh", fn::Gelu{.tanh = true},
        [=](const Real& x) { return half * x * (one + tanh_of(tanh_argument(x))); }},
       {"SoftplusGrad", [](double x) { return fn::SoftplusGrad{}(1, x); }, sigmoid},
+      {"LogSigmoidGrad", [](double x) { return fn::LogSigmoidGrad{}(1, x); },
+       [=](const Real& x) { return sigmoid(Real(0) - x); }},
       {"EluGrad", [](double x) { return fn::EluGrad{.alpha = 0.75}(1, x); },
        [=](const Real& x) { return mpfr_sgn(x.get()) > 0 ? one : Real(0.75) * exp_of(x); }},
       {"ErfGrad", [](double x) { return fn::ErfGrad{}(1, x); },

@@ -217,6 +217,11 @@ TEST(FoldedParameters, ALogarithmThatTheNetworkTakesItselfIsNoLogSigmoid) {
     const std::vector<Tensor> x{{{1, 2}, {-40, 0}}};
     const auto y = test::run(test::start(model, preset_plan("float16").value()), x);
     EXPECT_EQ(y[0].data[0], fused ? -40.0f : -std::numeric_limits<float>::infinity());
+    // The sigmoid of -200 is 0 in fp32.
+    const std::vector<Tensor> far{{{1, 2}, {-200, 0}}};
+    const auto z = test::run(test::start(model, preset_plan("float32").value()), far);
+    EXPECT_EQ(z[0].data[0], fused ? -200.0f : -std::numeric_limits<float>::infinity());
+    EXPECT_FLOAT_EQ(z[0].data[1], std::log(0.5f));
   }
 }
 

@@ -182,8 +182,20 @@ def add_squared_errors(v: Vectors) -> None:
     case("mse_special", special, v.normal(5), 1.0)
 
 
-def add_mish(v: Vectors) -> None:
+def add_log_sigmoid(v: Vectors) -> None:
     """Last, so that the numbers of all others stay what they were."""
+    x = np.concatenate([v.normal(40) * np.float32(3.0), v.normal(8) * np.float32(1e-3)])
+    note = f"by PyTorch {torch.__version__.split('+')[0]}"
+    v.add("log_sigmoid", "LogSigmoid", {"x": x}, F.logsigmoid, upstream=v.normal(*x.shape),
+          note=note)
+    special = np.array([0.0, -0.0, INF, NAN, 30.0, -30.0, 90.0, -90.0, -104.0, -200.0, 1e10, -1e10],
+                       np.float32)
+    v.add("log_sigmoid_special", "LogSigmoid", {"x": special}, F.logsigmoid,
+          upstream=np.ones(special.shape, np.float32), note=note)
+
+
+def add_mish(v: Vectors) -> None:
+    """Late, so that the numbers of all others stay what they were."""
     x = np.concatenate([v.normal(40) * np.float32(3.0), v.normal(8) * np.float32(1e-3)])
     note = f"by PyTorch {torch.__version__.split('+')[0]}"  # others may be by an older one
     v.add("mish", "Mish", {"x": x}, F.mish, upstream=v.normal(*x.shape), note=note)
@@ -202,7 +214,7 @@ def main() -> None:
     torch.set_num_threads(1)
     v = Vectors()
     for add in (add_unary, add_steps, add_binary, add_softmax, add_normalization,
-                add_squared_errors, add_mish):
+                add_squared_errors, add_mish, add_log_sigmoid):
         add(v)
     v.write(args.out_dir, "function_ops", args.list)
 

@@ -26,9 +26,9 @@ inline const std::set<std::string>& flat_operators() {
 
 inline void add_function_cases(std::vector<OpCase>& list) {
   const Operand wide = moved({2, 5}, 0.6875f, 0.0f);  // up to 3.4375 on both sides
-  for (const char* op :
-       {"Abs", "Ceil", "Cos", "Elu", "Erf", "Floor", "Gelu", "HardSigmoid", "HardSwish",
-        "LeakyRelu", "Mish", "Round", "Sigmoid", "Sign", "Sin", "Softplus", "Swish", "Tanh"}) {
+  for (const char* op : {"Abs", "Ceil", "Cos", "Elu", "Erf", "Floor", "Gelu", "HardSigmoid",
+                         "HardSwish", "LeakyRelu", "LogSigmoid", "Mish", "Round", "Sigmoid", "Sign",
+                         "Sin", "Softplus", "Swish", "Tanh"}) {
     list.push_back({"", op, {wide}});
     list.push_back({"", op, {moved({}, 0.6875f, 0.0f)}});
   }

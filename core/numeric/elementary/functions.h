@@ -131,6 +131,11 @@ struct Softplus {
     return (x > 0.0 ? x : 0.0) + elementary::log1p(elementary::exp(-std::fabs(x)));
   }
 };
+/// log(1 / (1 + exp(-x))), without overflow.
+struct LogSigmoid {
+  static constexpr const char* kName = "LogSigmoid";
+  HS_HD double operator()(double x) const { return -Softplus{}(-x); }
+};
 /// alpha x + beta, limited to [0, 1].
 struct HardSigmoid {
   static constexpr const char* kName = "HardSigmoid";
@@ -258,6 +263,12 @@ struct SoftplusGrad {
   HS_HD double finish(double dy, double, double slope) const { return dy * slope; }
   HS_HD double operator()(double dy, double x) const { return finish(dy, x, slow(x)); }
 };
+struct LogSigmoidGrad {
+  static constexpr const char* kName = "LogSigmoidGrad";
+  HS_HD double slow(double x) const { return logistic(-x); }
+  HS_HD double finish(double dy, double, double slope) const { return dy * slope; }
+  HS_HD double operator()(double dy, double x) const { return finish(dy, x, slow(x)); }
+};
 struct MishGrad {
   static constexpr const char* kName = "MishGrad";
   HS_HD double slow(double x) const {
@@ -376,13 +387,14 @@ namespace halfscope {
 // Every backend makes kernels from these lists, by the number of operands.
 using UnaryFunctions =
     FunctionList<fn::Abs, fn::Ceil, fn::Clip, fn::Cos, fn::Elu, fn::Erf, fn::Floor, fn::Gelu,
-                 fn::HardSigmoid, fn::HardSwish, fn::LeakyRelu, fn::Mish, fn::Reciprocal, fn::Round,
-                 fn::Sigmoid, fn::Sign, fn::Sin, fn::Softplus, fn::Swish, fn::Tanh>;
+                 fn::HardSigmoid, fn::HardSwish, fn::LeakyRelu, fn::LogSigmoid, fn::Mish,
+                 fn::Reciprocal, fn::Round, fn::Sigmoid, fn::Sign, fn::Sin, fn::Softplus, fn::Swish,
+                 fn::Tanh>;
 using BinaryFunctions =
     FunctionList<fn::Max, fn::Min, fn::PRelu, fn::Pow, fn::ClipGrad, fn::EluGrad, fn::ErfGrad,
                  fn::GeluGrad, fn::HardSigmoidGrad, fn::HardSwishGrad, fn::LeakyReluGrad,
-                 fn::MishGrad, fn::PReluSlopeGrad, fn::ReciprocalGrad, fn::SigmoidGrad,
-                 fn::SoftplusGrad, fn::SwishGrad, fn::TanhGrad>;
+                 fn::LogSigmoidGrad, fn::MishGrad, fn::PReluSlopeGrad, fn::ReciprocalGrad,
+                 fn::SigmoidGrad, fn::SoftplusGrad, fn::SwishGrad, fn::TanhGrad>;
 using TernaryFunctions = FunctionList<fn::MaxGrad, fn::PReluGrad, fn::PowGrad, fn::PowExponentGrad>;
 
 }  // namespace halfscope

@@ -33,9 +33,9 @@ constexpr auto kChains = std::to_array<Chain>({{"SoftmaxGrad", {"Mul", "Sum", "S
                                                {"MeanSquaredErrorGrad", {"Sub", "Mul"}}});
 
 /// Composites of ours that are several operators in TensorFlow.
-constexpr auto kExpanded =
-    std::to_array<std::string_view>({"Gelu", "GroupNormalization", "InstanceNormalization",
-                                     "LayerNormalization", "RMSNormalization", "Swish"});
+constexpr auto kExpanded = std::to_array<std::string_view>(
+    {"Gelu", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "LogSigmoid",
+     "RMSNormalization", "Swish"});
 
 class Translation {
  public:
