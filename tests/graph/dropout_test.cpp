@@ -127,7 +127,10 @@ TEST(Dropout, CanBeSwitchedOff) {
   graph.add1("Attention", "attention", {rows, columns, rows},
              {{"dropout", 0.5}, {"training_mode", int64_t{1}}});
   graph.add1("Dropout", "in_inference", {rows}, {{"ratio", 0.5}});
-  EXPECT_EQ(switch_dropout_off(graph), 3);
+  const ValueId kept =
+      graph.add1("Dropout", "of_none", {rows}, {{"ratio", 0.0}, {"training_mode", int64_t{1}}});
+  EXPECT_EQ(switch_dropout_off(graph), 3) << "the ratio 0 drops nothing";
+  EXPECT_EQ(int_attribute(graph.node(graph.value(kept).producer), "training_mode", 1), 0);
   EXPECT_EQ(switch_dropout_off(graph), 0);
 
   Model off = model();
