@@ -63,34 +63,65 @@ void suspect_unseen_skips(const LaneFacts& lane, std::vector<Finding>& findings)
   findings.push_back(std::move(finding));
 }
 
-/// Reports finite statistics that do not fit their format, such as a variance above 65504.
+/// Returns the first step at which a captured buffer is infinite although no tensor of the forward
+/// pass, nor a loss, was NaN or infinite up to there; -1 if there is none. Then its own rounding
+/// made it so: running statistics keep what an earlier step left in them.
+int64_t rounded_to_infinity(const LaneFacts& lane, const SiteInfo& site) {
+  if (!lane.infinity_is_overflow(site)) return -1;
+  auto row = lane.steps().begin();
+  for (const RecordedStep& record : lane.recorded()) {
+    for (; row != lane.steps().end() && row->step < record.step + record.step_count; ++row) {
+      if (!lane.loss_is_fine(*row)) return -1;
+    }
+    if (record.forward_bad) return -1;
+    const std::optional<TensorStats> stats = lane.stats(site.order, record.step);
+    if (stats && stats->pos_inf + stats->neg_inf > 0) return record.step;
+  }
+  return -1;
+}
+
+/// Reports statistics that do not fit their format, such as a variance above 65504.
 void find_large_buffers(const LaneFacts& lane, std::vector<Finding>& findings) {
   std::vector<std::string> layers;
   const SiteInfo* worst = nullptr;
+  double largest = 0.0;
+  int64_t infinite_from = -1;  // of the worst
   for (const SiteInfo& site : lane.info().sites) {
     const TensorStats& stats = lane.run().total(lane.lane(), site.order);
-    if (!is_buffer(site) || full_precision(site.format) || stats.overflow == 0) continue;
+    if (!is_buffer(site) || full_precision(site.format)) continue;
+    const int64_t step = rounded_to_infinity(lane, site);
+    if (stats.overflow == 0 && step < 0) continue;
     layers.push_back(site.path);
-    if (worst == nullptr || stats.max_abs > lane.run().total(lane.lane(), worst->order).max_abs) {
-      worst = &site;
-    }
+    // The numbers that became infinite before they were captured are unknown; the first counts.
+    const double size = stats.overflow > 0 ? static_cast<double>(stats.max_abs) : 0.0;
+    if (worst != nullptr && !(size > largest) && !(step >= 0 && step < infinite_from)) continue;
+    worst = &site;
+    largest = size;
+    infinite_from = step;
   }
   if (worst == nullptr) return;
   layers = lane.in_order(std::move(layers));
-  const double largest = lane.run().total(lane.lane(), worst->order).max_abs;
   Finding finding{.rule = "unsafe_buffers", .lane = lane.lane()};
   finding.severity = Severity::error;
   finding.site = worst->name();
   finding.layer = worst->path;
   finding.cause = Mechanism::forward_overflow;
-  finding.mechanism = fmt::format("{} reaches {}, but the largest {} number is {}", worst->name(),
-                                  short_number(largest), format_name(worst->format),
-                                  short_number(worst->format.max_finite()));
-  finding.evidence = {{"layers", static_cast<double>(layers.size())}, {"largest", largest}};
-  finding.text = fmt::format(
-      "{}, so it becomes infinite. Training does not read it, but every evaluation does. A loss "
-      "scale does not help.",
-      finding.mechanism);
+  const std::string format = format_name(worst->format);
+  const std::string limit = short_number(worst->format.max_finite());
+  finding.evidence = {{"layers", static_cast<double>(layers.size())}};
+  if (infinite_from >= 0) {
+    finding.step = infinite_from;
+    finding.mechanism = fmt::format("{} is infinite: it is larger than {}, the largest {} number",
+                                    worst->name(), limit, format);
+    finding.text = finding.mechanism + ".";
+  } else {
+    finding.evidence["largest"] = largest;
+    finding.mechanism = fmt::format("{} reaches {}, but the largest {} number is {}", worst->name(),
+                                    short_number(largest), format, limit);
+    finding.text = finding.mechanism + ", so it becomes infinite.";
+  }
+  finding.text +=
+      " Training does not read it, but every evaluation does. A loss scale does not help.";
   finding.action = keep_in_fp32(std::move(layers));
   findings.push_back(std::move(finding));
 }

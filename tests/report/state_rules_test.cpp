@@ -9,6 +9,7 @@
 
 #include "analysis/rules/recommend.h"
 #include "analysis/rules/rules.h"
+#include "tests/report/capture.h"
 #include "tests/report/synthetic.h"
 
 namespace halfscope::test {
@@ -183,9 +184,10 @@ TEST(OptimizerState, ConsequencesAreDemotedAndWhatCameBeforeIsNot) {
 
 /// A lane with a running mean that ends as its plan lets it.
 RunView buffers(const std::string& commit, bool skipped, const TensorStats& mean,
-                const FloatFormat& format = kFp32) {
+                const FloatFormat& format = kFp32, const std::string& backend = "emulated") {
   RunInfo info = make_run(healthy_spec()).info();
   LaneInfo& lane = info.lanes[1];
+  lane.backend = backend;
   auto plan = nlohmann::ordered_json::parse(lane.plan_json);
   if (!commit.empty()) plan["variables"]["buffers"] = commit;
   lane.plan_json = plan.dump();
@@ -237,6 +239,32 @@ TEST(UnsafeBuffers, StatisticsAreLargerThanTheirFormat) {
             "conv2.running_mean reaches 250000, but the largest fp16 number is 65504");
   EXPECT_THAT(found[0].action.edit.fp32_layers(), ElementsAre("conv2"));
   EXPECT_TRUE(of_rule(buffers("", false, kFine, kFp16), "unsafe_buffers").empty());
+}
+
+// The same as PyTorch's tensors show it: only that the variance is infinite.
+TEST(UnsafeBuffers, CapturedStatisticsAreInfiniteAlthoughTheForwardPassIsFinite) {
+  const TensorStats infinite{.n = 4, .pos_inf = 4};
+  const RunView run = buffers("always", false, infinite, kFp16, "pytorch");
+  const auto found = of_rule(run, "unsafe_buffers");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].severity, Severity::error);
+  EXPECT_EQ(found[0].cause, Mechanism::forward_overflow);
+  EXPECT_EQ(found[0].step, 1);
+  EXPECT_EQ(found[0].mechanism,
+            "conv2.running_mean is infinite: it is larger than 65504, the largest fp16 number");
+  EXPECT_THAT(found[0].text, HasSubstr("every evaluation does"));
+  EXPECT_THAT(found[0].action.edit.fp32_layers(), ElementsAre("conv2"));
+
+  const RunView wide = buffers("always", false, infinite, kFp32, "pytorch");
+  EXPECT_TRUE(of_rule(wide, "unsafe_buffers").empty());
+  const RunView lost = changed(
+      run, [](const SiteInfo&, TensorStats&) {},
+      [](StepRow& row) { row.loss = row.step == 1 ? std::nan("") : row.loss; });
+  EXPECT_TRUE(of_rule(lost, "unsafe_buffers").empty()) << "the step was not finite anyway";
+  RunView earlier = run;
+  const int conv2 = run.find_site(1, "conv2.activation").value();
+  earlier.add_window(1, conv2, {.step = 0, .stats = {.n = 4, .pos_inf = 1}});
+  EXPECT_TRUE(of_rule(earlier, "unsafe_buffers").empty()) << "they read an infinity";
 }
 
 TEST(UnsafeBuffers, ASkippedStepThatNobodyRecordedIsSuspect) {
