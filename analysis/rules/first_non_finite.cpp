@@ -8,10 +8,12 @@
 #include <optional>
 
 #include "analysis/format_limits.h"
+#include "analysis/rules/loss_scale_window.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/scale_ceiling.h"
 #include "analysis/rules/site_words.h"
 #include "analysis/rules/text.h"
+#include "analysis/skipped_steps.h"
 
 namespace halfscope {
 namespace {
@@ -32,6 +34,9 @@ struct Course {
   /// Skips at a scale that had just grown: how a dynamic scale finds out that it is too large.
   int64_t probes = 0;
   int64_t last_other = -1;  ///< index of the last skipped row that was not a probe
+  /// Other skips after a scale had worked for kSettledSteps steps in a row: gradients grew, or one
+  /// of them was far larger than usual.
+  int64_t late = 0, first_late = -1;
   bool loss_ends_finite = true;
   bool ends_skipped = false;
   bool harmed = false;  ///< a step that was not skipped had a non-finite loss
@@ -43,6 +48,8 @@ struct Course {
 Course course_of(const LaneFacts& lane) {
   Course course;
   double taken_scale = std::numeric_limits<double>::infinity();  // of the last step that was taken
+  int64_t taken = 0;                                             // in a row
+  bool settled = false;
   for (const StepRow& row : lane.steps()) {
     if (course.steps == 0) course.first_scale = row.loss_scale;
     if (row.skipped) {
@@ -53,9 +60,12 @@ Course course_of(const LaneFacts& lane) {
         ++course.probes;
       } else {
         course.last_other = course.steps;
+        if (settled && course.late++ == 0) course.first_late = course.steps;
       }
+      taken = 0;
     } else {
       taken_scale = row.loss_scale;
+      settled = settled || ++taken >= kSettledSteps;
     }
     ++course.steps;
     course.loss_ends_finite = lane.loss_is_fine(row);
@@ -148,7 +158,8 @@ std::optional<Start> find_start(const LaneFacts& lane, const Course& course) {
     if (row.step < good || is_recorded(lane, row.step)) continue;
     const bool finite = lane.loss_is_fine(row);
     const bool site_counts = row.first_bad >= 0 && !is_absorbed(lane, row.first_bad) &&
-                             row.first_bad < static_cast<int>(lane.info().sites.size());
+                             row.first_bad < static_cast<int>(lane.info().sites.size()) &&
+                             (row.skipped || !lane.sums_wider(lane.site(row.first_bad)));
     if (!site_counts && finite && !row.skipped) continue;
     start = Start{.step = row.step, .site = site_counts ? row.first_bad : -1, .row = &row};
     break;
@@ -234,7 +245,8 @@ std::string chain_of(const LaneFacts& lane, const Start& start) {
 bool is_calibration(const Course& course, bool dynamic) {
   const bool settles =
       course.others() <= kCalibrationSkips && course.last_other < kCalibrationSteps;
-  return dynamic && settles;
+  return dynamic && settles &&
+         static_cast<double>(course.late) <= kRareSkips * static_cast<double>(course.steps);
 }
 
 bool is_rare(const Course& course) {
@@ -265,8 +277,8 @@ void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& find
   if (!lane.scales_loss() || lane.full_precision()) return;
   const bool dynamic = lane.scales_dynamically();
   const double used = start.row->loss_scale;
-  const std::optional<double> ceiling = scale_ceiling(lane);
-  if (!ceiling) {
+  const std::optional<double> scale = scale_that_fits(lane);
+  if (!scale) {
     const char* why = "the recorded gradients do not show which static scale would work.";
     if (!dynamic) {
       finding.action.text = fmt::format("Use dynamic loss scaling: {}", why);
@@ -276,12 +288,11 @@ void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& find
     }
     return;
   }
-  const double scale = scale_below(*ceiling);
-  if (scale >= used) return;  // no scale fixes that
+  if (*scale >= used) return;  // no scale fixes that
   const char* how = dynamic ? "Start dynamic loss scaling at or below "
                             : "Use dynamic loss scaling, or a static scale of at most ";
-  finding.action = {.edit = PlanEdit::with_loss_scale(scale),
-                    .text = how + scale_text(scale) + "."};
+  finding.action = {.edit = PlanEdit::with_loss_scale(*scale),
+                    .text = how + scale_text(*scale) + "."};
 }
 
 /// Names gradients that overflow without any loss scale as the cause.
@@ -364,6 +375,27 @@ void blame_loss(const LaneFacts& lane, const Start& start, Finding& finding) {
                               "model, and leave autocast before the loss function. ");
 }
 
+/// Names the loss function as the cause where the gradient that it gives to the network's output
+/// overflows, and would without a loss scale.
+void blame_loss_gradient(const LaneFacts& lane, const Start& start, Finding& finding) {
+  if (finding.severity == Severity::info || start.record == nullptr || !lane.captured()) return;
+  const SiteInfo& site = lane.site(start.site);
+  const ForwardNode& node = lane.nodes()[static_cast<size_t>(lane.node_of(start.site))];
+  if (site.role != Role::activation_grad || !node.readers.empty()) return;
+  const std::optional<double> ceiling = scale_ceiling(lane);
+  if (!start.record->gradients_overflow || !ceiling || *ceiling >= 1.0) return;
+  finding.cause = Mechanism::gradient_overflow;
+  finding.mechanism = fmt::format(
+      "the loss function gives {} a gradient that overflows {}, even without a loss "
+      "scale",
+      site.path, format_name(site.format));
+  finding.action = {
+      .text =
+          "Compute the loss in fp32, and with functions that are stable: "
+          "F.binary_cross_entropy_with_logits or F.logsigmoid instead of the logarithm of "
+          "torch.sigmoid, F.cross_entropy instead of the logarithm of a softmax."};
+}
+
 /// Names the loss scale as the cause where a lower one is advised.
 void blame_scale(const LaneFacts& lane, const Course& course, const Start& start,
                  Finding& finding) {
@@ -371,14 +403,18 @@ void blame_scale(const LaneFacts& lane, const Course& course, const Start& start
   // Updates do not depend on the scale, and infinite gradients may come from the operators.
   if (!start.record->gradients_overflow || lane.site(start.site).phase != Phase::backward) return;
   const std::string scale = scale_text(start.row->loss_scale);
-  const bool starts = course.first_skipped > kCalibrationSkips;
+  std::string fault = "its loss scale is too large at " + scale;
+  if (!lane.scales_dynamically()) {
+    fault = fmt::format("its loss scale of {} is too large", scale);
+  } else if (course.late > 0 && course.late == course.others()) {
+    fault =
+        fmt::format("gradients are larger from step {} on, so its loss scale of {} is too large",
+                    start.step, scale);
+  } else if (course.first_skipped > kCalibrationSkips) {
+    fault = "its loss scale starts far too high, at " + scale;
+  }
   finding.cause = Mechanism::loss_scale;
-  finding.mechanism = fmt::format("{}: {}",
-                                  !lane.scales_dynamically()
-                                      ? fmt::format("its loss scale of {} is too large", scale)
-                                  : starts ? "its loss scale starts far too high, at " + scale
-                                           : "its loss scale is too large at " + scale,
-                                  finding.mechanism);
+  finding.mechanism = fmt::format("{}: {}", fault, finding.mechanism);
 }
 
 /// Describes the updates that were skipped because a gradient overflowed.
@@ -396,6 +432,10 @@ std::string skips_text(const Course& course, Severity severity, bool dynamic) {
         course.steps == 1 ? "The only step was" : fmt::format("All {} were", steps),
         scale_text(course.first_scale));
   }
+  if (severity == Severity::info && course.late > 0) {
+    return fmt::format("{} of {} {} skipped, long after the start of dynamic loss scaling.",
+                       course.skipped, steps, one ? "was" : "were");
+  }
   if (severity == Severity::info && course.others() > 0 && course.last_other < kCalibrationSteps) {
     return fmt::format("{} skipped in the first {}: a normal start of dynamic loss scaling.",
                        counted(course.others(), "update"),
@@ -411,6 +451,13 @@ std::string skips_text(const Course& course, Severity severity, bool dynamic) {
     return fmt::format(
         "The first {} were skipped, because dynamic loss scaling started far too high, at {}.",
         counted(course.first_skipped, "step"), scale_text(course.first_scale));
+  }
+  if (course.late > 0 && course.late == course.others()) {
+    return fmt::format(
+        "{} of {} {} skipped, all of them after {} good ones: gradients are larger from there on. "
+        "The loss scale went from {} to {}.",
+        course.skipped, steps, one ? "was" : "were", course.first_late,
+        scale_text(course.first_scale), scale_text(course.last_scale));
   }
   return fmt::format("{} of {} {} skipped, because the loss scale does not settle.", course.skipped,
                      steps, one ? "was" : "were");
@@ -447,6 +494,30 @@ std::string beginning(const LaneFacts& lane, const SiteInfo& site,
   return fmt::format("{} contains {} {}", site.name(), nan ? "NaN" : "infinity", when);
 }
 
+/// Returns the tensor of another rank that made this one fail, as "4.weight_grad of rank1 is NaN or
+/// infinite at step 20": in the same step if all of this rank's own tensors are finite, else in the
+/// update before. Ranks share their gradients; captures have several lanes only where these are the
+/// ranks of one training. "" if there is none.
+std::string fault_of_other_rank(const LaneFacts& lane, const Start& start) {
+  if (!lane.captured() || start.row == nullptr) return "";
+  if (start.site < 0 && !lane.loss_is_fine(*start.row)) return "";  // the loss is its own
+  const int64_t step = start.site < 0 ? start.step : start.step - 1;
+  for (const StepRow& own : lane.steps()) {
+    const bool before = own.step == step && own.step < start.step;
+    if (before && (own.skipped || own.first_bad >= 0)) return "";
+  }
+  for (int other = 0; other < lane.run().lane_count(); ++other) {
+    const LaneInfo& info = lane.run().lane(other);
+    if (other == lane.lane() || !is_capture(info.backend)) continue;
+    for (const StepRow& row : lane.run().steps(other)) {
+      if (row.step != step || row.first_bad < 0) continue;
+      return fmt::format("{} of {} is NaN or infinite at step {}",
+                         info.sites[static_cast<size_t>(row.first_bad)].name(), info.name, step);
+    }
+  }
+  return "";
+}
+
 /// Returns whether the reference fails at this step, too.
 bool reference_fails(const LaneFacts& lane, int64_t step) {
   if (lane.reference() < 0 || lane.inference()) return false;
@@ -476,7 +547,12 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
                       {"last_loss_scale", course.last_scale}};
   const std::string when =
       fmt::format("at {} {}", lane.inference() ? "batch" : "step", start->step);
-  if (loss_alone_fails(lane, *start)) {
+  if (const std::string other = fault_of_other_rank(lane, *start); !other.empty()) {
+    // A skipped step is judged by the other rank's finding.
+    if (!known) finding.severity = Severity::info;
+    finding.mechanism = other + ", and the ranks share their gradients";
+    finding.text = fmt::format("First non-finite value: {}. ", finding.mechanism);
+  } else if (loss_alone_fails(lane, *start)) {
     blame_loss(lane, *start, finding);
   } else if (known) {
     const SiteInfo& site = lane.site(start->site);
@@ -490,7 +566,8 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
     finding.text = fmt::format("First non-finite value: {}. It spread through: {}. ",
                                finding.mechanism, chain);
     advise_lower_scale(lane, *start, finding);
-    blame_scale(lane, course, *start, finding);
+    blame_loss_gradient(lane, *start, finding);
+    if (finding.cause == Mechanism::unknown) blame_scale(lane, course, *start, finding);
     blame_formula(lane, *start, finding);
     blame_data(lane, *start, finding);
     blame_gradients(lane, *start, finding);

@@ -102,27 +102,60 @@ bool loses_small_values(const TensorStats& stats, const FloatFormat& format) {
   return small * ulp * ulp / 12.0 > kNoise * stats.sum_sq;
 }
 
-/// Captured gradients are already rounded: those that became 0 look like any other zero. Many
-/// subnormal values show that the range ends among the values.
-void suspect_underflow(const LaneFacts& lane, std::vector<Finding>& findings) {
-  constexpr double kMany = 0.1;
-  int worst = -1;
-  double most = kMany;
+/// Gradients of a captured lane with many subnormal values.
+struct Subnormals {
+  int worst = -1;  ///< site with the largest share; -1: none
+  double share = 0.0;
   int64_t sites = 0;
+};
+
+/// Gathers them, all of them or only those that lose too much.
+Subnormals gather_subnormals(const LaneFacts& lane, bool losing) {
+  constexpr double kMany = 0.1;
+  Subnormals result;
   for (const SiteInfo& site : lane.info().sites) {
     if (site.phase != Phase::backward || !narrow_exponent(site.format)) continue;
     const double share = run_rates(lane.run(), lane.lane(), site.order).subnormal;
-    if (share <= kMany || is_negligible_gradient(lane, site) ||
-        !loses_small_values(lane.run().total(lane.lane(), site.order), site.format)) {
-      continue;
-    }
-    ++sites;
-    if (share <= most) continue;
-    most = share;
-    worst = site.order;
+    if (share <= kMany || is_negligible_gradient(lane, site)) continue;
+    const TensorStats& total = lane.run().total(lane.lane(), site.order);
+    if (losing && !loses_small_values(total, site.format)) continue;
+    ++result.sites;
+    if (share <= result.share) continue;
+    result.share = share;
+    result.worst = site.order;
   }
-  if (worst < 0) return;
-  const SiteInfo& site = lane.site(worst);
+  return result;
+}
+
+/// Remarks that gradients come near the end of their range where nothing scales them: it does no
+/// harm that shows, but gradients usually become smaller as training goes on.
+void remark_on_missing_scale(const LaneFacts& lane, std::vector<Finding>& findings) {
+  const Subnormals found = gather_subnormals(lane, false);
+  if (lane.inference() || lane.scales_loss() || found.worst < 0) return;
+  const SiteInfo& site = lane.site(found.worst);
+  Finding finding{.rule = "gradient_underflow", .lane = lane.lane()};
+  finding.site = site.name();
+  finding.layer = site.path;
+  finding.mechanism = fmt::format("{} of the non-zero values of {} are subnormal in {}",
+                                  percent(found.share), site.name(), format_name(site.format));
+  finding.evidence = {{"subnormal_share", found.share},
+                      {"gradient_sites", static_cast<double>(found.sites)}};
+  finding.text = fmt::format(
+      "No loss scaler is in use, and {}. They matter little in this run. If gradients become "
+      "smaller, they become 0.",
+      finding.mechanism);
+  finding.action = {.text = "Use dynamic loss scaling."};
+  findings.push_back(std::move(finding));
+}
+
+/// Captured gradients are already rounded: those that became 0 look like any other zero. Many
+/// subnormal values show that the range ends among the values.
+void suspect_underflow(const LaneFacts& lane, std::vector<Finding>& findings) {
+  const Subnormals found = gather_subnormals(lane, true);
+  if (found.worst < 0) return remark_on_missing_scale(lane, findings);
+  const double most = found.share;
+  const int64_t sites = found.sites;
+  const SiteInfo& site = lane.site(found.worst);
   const std::string format = format_name(site.format);
   Finding finding{.rule = "gradient_underflow", .lane = lane.lane()};
   finding.severity = Severity::warning;

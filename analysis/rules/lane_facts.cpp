@@ -109,11 +109,13 @@ bool LaneFacts::as_in_reference(const SiteInfo& site, int64_t step,
 
 void LaneFacts::gather_bad(std::map<int64_t, RecordedStep>& by_step) const {
   for (const SiteInfo& site : info().sites) {
+    const bool wider = sums_wider(site);
     for (const PackedWindow& window : run_->windows(lane_, site.order)) {
       RecordedStep& record = by_step[window.step];
       record.step = window.step;
       record.step_count = std::max(record.step_count, window.step_count);
-      const TensorCounts counts = window.counts();
+      TensorCounts counts = window.counts();
+      if (wider) counts.overflow = 0;
       if (count_non_finite(site, counts) == 0) continue;
       if (as_in_reference(site, window.step, counts)) continue;
       record.bad.push_back(site.order);  // ascending, since sites are in execution order
@@ -231,6 +233,10 @@ std::vector<int> LaneFacts::layers_behind(int site) const {
   const int node = node_of(site);
   const ForwardNode& owner = nodes_[static_cast<size_t>(node)];
   return owner.layer < 0 ? owner.readers : std::vector<int>{node};
+}
+
+bool LaneFacts::sums_wider(const SiteInfo& site) const {
+  return captured() && site.phase == Phase::backward && run_->total(lane_, site.order).overflow > 0;
 }
 
 bool LaneFacts::infinity_is_overflow(const SiteInfo& site) const {

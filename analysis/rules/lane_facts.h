@@ -74,6 +74,10 @@ class LaneFacts {
   /// Returns whether infinities of this site are its overflows: a captured lane has no others,
   /// except in fp32.
   bool infinity_is_overflow(const SiteInfo& site) const;
+  /// Returns whether a gradient of a captured lane is a sum in a wider format than its operators
+  /// write, as over micro-batches in fp32: its recorded values exceed that format. Its terms are
+  /// unknown.
+  bool sums_wider(const SiteInfo& site) const;
   /// Returns the full-precision lane that this one is compared with; -1 if there is none or this is
   /// one.
   int reference() const noexcept { return reference_; }

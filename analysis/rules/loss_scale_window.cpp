@@ -12,6 +12,7 @@
 #include "analysis/format_limits.h"
 #include "analysis/rules/optimizer_facts.h"
 #include "analysis/rules/rules.h"
+#include "analysis/rules/scale_ceiling.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope {
@@ -48,36 +49,27 @@ void add_bins(const TensorStats& stats, double scale, std::map<double, WindowBin
   }
 }
 
-/// Returns whether a captured gradient overflowed: it is infinite, and every gradient before it is
-/// finite. Captured values are already rounded, so none of them counts as an overflow.
-bool overflowed_before_capture(const LaneFacts& lane, const RecordedStep& step, int site,
-                               const TensorStats& stats) {
-  if (!lane.captured() || stats.pos_inf + stats.neg_inf == 0) return false;
-  const auto first = std::find_if(step.bad.begin(), step.bad.end(), [&](int each) {
-    return lane.site(each).phase == Phase::backward;
-  });
-  return first != step.bad.end() && *first == site;
-}
-
 Magnitudes gather(const LaneFacts& lane, int site) {
   Magnitudes result;
   std::map<double, WindowBin> bins;
   const double limit = overflow_threshold(lane.site(site).format);
+  const bool wider = lane.sums_wider(lane.site(site));  // then its own size shows no limit
   for (const RecordedStep& step : lane.recorded()) {
     // After a forward overflow, gradients mean nothing; without one scale they cannot be unscaled.
     if (step.forward_bad || !(step.loss_scale > 0.0) || !std::isfinite(step.loss_scale)) continue;
     const std::optional<TensorStats> stats = lane.stats(site, step.step);
     if (!stats || stats->n == 0) continue;
-    if (stats->overflow > 0 && stats->max_abs > 0.0f) {
+    if (!wider && stats->overflow > 0 && stats->max_abs > 0.0f) {
       result.ceiling =
           std::min(result.ceiling, limit / static_cast<double>(stats->max_abs) * step.loss_scale);
     }
-    if (overflowed_before_capture(lane, step, site, *stats)) {
+    if (overflowed_before_capture(lane, step, site)) {
       result.ceiling = std::min(result.ceiling, step.loss_scale);
     }
     if (!step.finite()) continue;
     add_bins(*stats, step.loss_scale, bins);
     result.energy += stats->sum_sq / (step.loss_scale * step.loss_scale);
+    if (wider) continue;
     result.max_abs =
         std::max(result.max_abs, static_cast<double>(stats->max_abs) / step.loss_scale);
   }
@@ -110,7 +102,9 @@ SiteScales scales_of(int site, const FloatFormat& format, const Magnitudes& valu
     if (by_energy == 0.0 && lost_energy > kFlushedEnergy * values.energy) by_energy = floor;
     if (by_share > 0.0 && by_energy > 0.0) break;
   }
-  const double high = std::min(values.ceiling, overflow_threshold(format) / values.max_abs);
+  const double high = values.max_abs > 0.0
+                          ? std::min(values.ceiling, overflow_threshold(format) / values.max_abs)
+                          : values.ceiling;
   return {.site = site,
           .comfortable = {std::max(by_share, by_energy), high},
           .usable = {std::min(by_share, by_energy), high}};
@@ -206,6 +200,17 @@ std::optional<ScaleWindow> loss_scale_window(const LaneFacts& lane) {
   // Shrinking the loss is sound but odd; where leaving it alone is as safe, do that.
   if (window.scale < 1.0 && window.rest.contains(1.0)) window.scale = 1.0;
   return window;
+}
+
+std::optional<double> scale_that_fits(const LaneFacts& lane) {
+  const std::optional<double> ceiling = scale_ceiling(lane);
+  if (!ceiling) return std::nullopt;
+  const double below = scale_below(*ceiling);
+  const std::optional<ScaleWindow> window = loss_scale_window(lane);
+  if (!window || window->usable.empty() || window->shown().contains(below)) return below;
+  if (below >= window->shown().high) return window->scale;
+  // A power of two to spare is too much where the window is narrow.
+  return window->shown().contains(2.0 * below) ? 2.0 * below : below;
 }
 
 namespace {

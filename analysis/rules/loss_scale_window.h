@@ -50,4 +50,8 @@ struct ScaleWindow {
 /// step with finite ones.
 std::optional<ScaleWindow> loss_scale_window(const LaneFacts& lane);
 
+/// Returns the scale to advise where the lane's is too large: below every scale that overflows
+/// (scale_ceiling()), and inside the window if there is one. Nothing if no ceiling is known.
+std::optional<double> scale_that_fits(const LaneFacts& lane);
+
 }  // namespace halfscope

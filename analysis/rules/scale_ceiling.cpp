@@ -14,6 +14,7 @@ struct Seen {
   bool any = false;       ///< there are statistics of the tensor
   bool complete = false;  ///< in some step all of its values were finite before rounding
   double largest = 0.0;   ///< finite magnitude, unscaled
+  double too_large = std::numeric_limits<double>::infinity();  ///< a scale that overflowed
 };
 
 Seen measure(const LaneFacts& lane, int site) {
@@ -25,6 +26,9 @@ Seen measure(const LaneFacts& lane, int site) {
     if (!stats || stats->n == 0) continue;
     seen.any = true;
     seen.complete = seen.complete || stats->non_finite() == 0;
+    if (overflowed_before_capture(lane, step, site)) {
+      seen.too_large = std::min(seen.too_large, step.loss_scale);
+    }
     seen.largest = std::max(seen.largest, static_cast<double>(stats->max_abs) / step.loss_scale);
   }
   return seen;
@@ -42,6 +46,15 @@ double reference_largest(const RunView& run, int reference, const SiteInfo& site
 
 }  // namespace
 
+bool overflowed_before_capture(const LaneFacts& lane, const RecordedStep& step, int site) {
+  const std::optional<TensorStats> stats = lane.stats(site, step.step);
+  if (!lane.captured() || !stats || stats->pos_inf + stats->neg_inf == 0) return false;
+  const auto first = std::find_if(step.bad.begin(), step.bad.end(), [&](int each) {
+    return lane.site(each).phase == Phase::backward;
+  });
+  return first != step.bad.end() && *first == site;
+}
+
 std::optional<double> scale_ceiling(const LaneFacts& lane) {
   const int reference = lane.reference();
   double ceiling = std::numeric_limits<double>::infinity();
@@ -50,6 +63,8 @@ std::optional<double> scale_ceiling(const LaneFacts& lane) {
     const bool scaled = !site.scale.empty();  // no loss scale reaches its codes
     if (site.phase != Phase::backward || scaled || !narrow_exponent(site.format)) continue;
     const Seen own = measure(lane, site.order);
+    ceiling = std::min(ceiling, own.too_large);
+    if (lane.sums_wider(site)) continue;
     double largest = own.largest;
     if (!own.complete) {
       const double theirs = reference >= 0 ? reference_largest(lane.run(), reference, site) : 0.0;

@@ -15,8 +15,8 @@
 #include "analysis/rules/baseline.h"
 #include "analysis/rules/error_source.h"
 #include "analysis/rules/harm.h"
+#include "analysis/rules/loss_scale_window.h"
 #include "analysis/rules/rules.h"
-#include "analysis/rules/scale_ceiling.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope {
@@ -78,11 +78,11 @@ void find_parting(const LaneFacts& lane, const Harm& harm, int reference,
       "Up to step {} the losses are {}'s. Then {}. {} takes that step, so the trainings go "
       "different ways. With the same weights, the loss and gradients are right.",
       step, full, finding.mechanism, full);
-  const std::optional<double> ceiling = scale_ceiling(lane);
-  const bool lower = ceiling && scale_below(*ceiling) < at->loss_scale;
+  const std::optional<double> fitting = scale_that_fits(lane);
+  const bool lower = fitting && *fitting < at->loss_scale;
   if (lower) {
-    const std::string scale = scale_text(scale_below(*ceiling));
-    finding.action.edit = PlanEdit::with_loss_scale(scale_below(*ceiling));
+    const std::string scale = scale_text(*fitting);
+    finding.action.edit = PlanEdit::with_loss_scale(*fitting);
     finding.action.text = fmt::format("Use a static loss scale of {}.", scale);
   }
   if (times >= kLarge) {
@@ -131,9 +131,9 @@ void find_skipped_steps(const LaneFacts& lane, std::vector<Finding>& findings) {
       "{}. With the same weights, the loss and gradients are right. Start with a lower scale, or "
       "train longer, so that these steps matter less.",
       finding.mechanism);
-  const std::optional<double> ceiling = scale_ceiling(lane);
-  const double fits = ceiling ? scale_below(*ceiling) : std::numeric_limits<double>::infinity();
-  const double scale = std::min(static_cast<double>(taken->loss_scale), fits);
+  const std::optional<double> fitting = scale_that_fits(lane);
+  const double scale = std::min(static_cast<double>(taken->loss_scale),
+                                fitting.value_or(std::numeric_limits<double>::infinity()));
   finding.action = {.edit = PlanEdit::with_loss_scale(scale),
                     .text = fmt::format("Start dynamic loss scaling at {}.", scale_text(scale))};
   findings.push_back(std::move(finding));

@@ -81,16 +81,18 @@ RunInfo joined_run(const std::vector<RunView>& ranks, const std::vector<std::str
   return run;
 }
 
-/// Returns the statistics of all sites of a rank whose window begins at this step; empty without.
+/// Returns the statistics of all sites of a rank whose window begins at this step; empty without
+/// any. A skipped step has no updates.
 std::vector<TensorStats> stats_at(const RunView& rank, int64_t step) {
-  std::vector<TensorStats> all;
-  const size_t sites = rank.lane(0).sites.size();
-  for (size_t site = 0; site < sites; ++site) {
+  std::vector<TensorStats> all(rank.lane(0).sites.size());
+  bool any = false;
+  for (size_t site = 0; site < all.size(); ++site) {
     const auto window = rank.windows(0, static_cast<int>(site)).find(step);
-    if (!window || window->step != step) return {};
-    all.push_back(window->stats());
+    if (!window || window->step != step) continue;
+    all[site] = window->stats();
+    any = true;
   }
-  return all;
+  return any ? all : std::vector<TensorStats>{};
 }
 
 /// Writes the steps of all ranks. A rank whose file ends early is a failed lane from then on.

@@ -46,15 +46,18 @@ def work(rank, kind, folder):
     net = network()
     model = sharded(net) if kind == "sharded" else nn.parallel.DistributedDataParallel(net)
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, enabled=kind == "skips")
     with hs.watch(model, optimizer, out=os.path.join(folder, "run.hscope")):
         for step in range(STEPS):
             x, y = batch(rank, step)
-            if kind == "bad" and rank == 1 and step == BAD_STEP:
+            if kind in ("bad", "skips") and rank == 1 and step == BAD_STEP:
                 x[0, 0] = torch.inf
             optimizer.zero_grad()
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            optimizer.step()
+            with torch.autocast("cpu", torch.float16, enabled=kind == "skips"):
+                loss = F.cross_entropy(model(x), y)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
             if kind == "apart" and rank == 1 and step == 1:
                 with torch.no_grad():
                     net[3].weight[0, 0] += 0.5
@@ -132,6 +135,21 @@ class Ranks(unittest.TestCase):
         self.assertIn("0: rank 1 is worst", text)
         self.assertEqual(run.stats("input.input", "rank1")["pos_inf"].sum(), 1)
         self.assertEqual(run.stats("input.input", "rank0")["pos_inf"].sum(), 0)
+
+    def test_a_skipped_step_keeps_its_tensors_and_its_reason(self):
+        ranks = self.train("skips")
+        _, run = self.joined()
+        for lane, rank in zip(run.lanes, ranks):
+            self.assertEqual(list(run.steps(lane)["skipped"]), [step == BAD_STEP for step in range(STEPS)])
+            for site in ("3.activation", "0.weight_grad"):  # a skipped step has no update
+                self.assertEqual(list(run.stats(site, lane)["step"]), list(range(STEPS)))
+                for key, values in rank.stats(site).items():
+                    np.testing.assert_array_equal(run.stats(site, lane)[key], values)
+        text = subprocess.run([PROGRAM, "diagnose", self.file("all.hscope"), "--lane", "rank0"],
+                              capture_output=True, text=True).stdout
+        self.assertIn("input.input of rank1 is NaN or infinite at step 2, and the ranks share their "
+                      "gradients", text)
+        self.assertNotIn("not recorded", text)
 
     def test_says_when_weights_drift_apart(self):
         self.train("apart")

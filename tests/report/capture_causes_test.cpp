@@ -264,6 +264,50 @@ TEST(CaptureCauses, SaysIfTheLossGrewBeforeAnythingOverflowed) {
   }
 }
 
+// Two ranks of one training: the gradients of the second one overflow from step 20 on, and both
+// skip these steps.
+TEST(CaptureCauses, ARankThatSkipsWithAnotherOneNamesIt) {
+  RunSpec spec = healthy_spec();
+  spec.steps = 60;
+  const RunView one = captured(spec);
+  RunInfo info = one.info();
+  info.lanes = {one.lane(0), one.lane(0)};
+  info.lanes[0].name = "rank0";
+  info.lanes[1].name = "rank1";
+  const int bad = one.find_site(0, "fc2.weight_grad").value();
+  RunView run(std::move(info), RunStatus::complete);
+  const auto skips = [](int64_t step) { return step >= 20 && step < 31; };
+  for (int lane = 0; lane < 2; ++lane) {
+    double scale = 16384.0;
+    for (StepRow row : one.steps(0)) {
+      row.skipped = skips(row.step);
+      row.loss_scale = scale;
+      row.first_bad = row.skipped && lane == 1 ? bad : -1;
+      if (row.skipped) scale *= 0.5;
+      run.add_step(lane, row);
+    }
+    for (const SiteInfo& site : one.lane(0).sites) {
+      for (StatsWindow window : one.windows(0, site.order)) {
+        if (site.order == bad && lane == 1 && skips(window.step)) window.stats.pos_inf = 3;
+        run.add_window(lane, site.order, window);
+      }
+    }
+  }
+  std::vector<Finding> found;
+  for (const Finding& each : run_rules(run)) {
+    if (each.rule == "first_non_finite") found.push_back(each);
+  }
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].severity, Severity::info);
+  EXPECT_THAT(found[0].text,
+              HasSubstr("fc2.weight_grad of rank1 is NaN or infinite at step 20, and "
+                        "the ranks share their gradients"));
+  EXPECT_EQ(found[1].severity, Severity::warning) << "no start of a scale: it had worked before";
+  EXPECT_THAT(found[1].text,
+              HasSubstr("11 of 60 steps were skipped, all of them after 20 good ones"));
+  EXPECT_THAT(make_report(run).verdict.headline, HasSubstr("rank1"));
+}
+
 TEST(CaptureCauses, StateThatIsInfiniteHasOverflowed) {
   RunSpec spec = healthy_spec();
   spec.steps = 60;

@@ -71,7 +71,14 @@ TEST(Capture, SmallValuesBesideLargeOnesAreNoUnderflow) {
         if (site.phase == Phase::backward) stats.sum_sq = static_cast<double>(stats.n);
       },
       [](StepRow&) {});
-  for (const Finding& each : run_rules(run)) EXPECT_NE(each.rule, "gradient_underflow");
+  const Finding remark = the_finding(run, "gradient_underflow");
+  EXPECT_EQ(remark.severity, Severity::info);
+  EXPECT_THAT(remark.text, HasSubstr("No loss scaler is in use"));
+  EXPECT_EQ(remark.action.text, "Use dynamic loss scaling.");
+  EXPECT_EQ(make_report(run).verdict.state, Verdict::State::inconclusive);
+  const RunView scaled = changed(
+      run, [](const SiteInfo&, TensorStats&) {}, [](StepRow& row) { row.loss_scale = 2.0; });
+  for (const Finding& each : run_rules(scaled)) EXPECT_NE(each.rule, "gradient_underflow");
 }
 
 /// The gradient of a bias in front of a softmax is 0, except for what rounding leaves of its terms.
@@ -106,6 +113,61 @@ TEST(Capture, DoesNotRaiseAScaleThatOverflows) {
   low.lanes[1].loss_scale = 2.0;
   low.lanes[1].dynamic = false;
   EXPECT_EQ(the_finding(captured(low), "gradient_underflow").action.text, "Raise the loss scale.");
+}
+
+/// Returns a spec whose scale comes down for more than 16 steps, because of one layer's gradients.
+RunSpec falling_spec(const std::string& layer) {
+  RunSpec spec = healthy_spec();
+  spec.steps = 60;
+  for (LayerSpec& each : spec.layers) each.gradient = 8.0;
+  layer_of(spec, layer).gradient = 18.0;
+  return spec;
+}
+
+TEST(Capture, AdvisesAScaleInsideTheWindow) {
+  const RunView run = captured(falling_spec("fc2"));
+  const Finding window = the_finding(run, "loss_scale_window");
+  const Finding skips = the_finding(run, "first_non_finite");
+  EXPECT_EQ(skips.severity, Severity::warning);
+  ASSERT_TRUE(skips.action.edit.loss_scale());
+  EXPECT_GT(*skips.action.edit.loss_scale(), std::get<double>(window.evidence.at("window_low")));
+  EXPECT_LT(*skips.action.edit.loss_scale(), std::get<double>(window.evidence.at("window_high")));
+  // Every scale that was skipped is outside.
+  for (const StepRow& row : run.steps(0)) {
+    if (!row.skipped) continue;
+    EXPECT_LE(std::get<double>(window.evidence.at("window_high")), row.loss_scale);
+  }
+}
+
+// A logarithm of a sigmoid in fp16: 1 / 0 where the sigmoid rounds to 0.
+TEST(Capture, AGradientThatTheLossMakesTooLargeIsTheLossFunctionsFault) {
+  RunSpec spec = falling_spec("loss");
+  layer_of(spec, "loss").fp32 = false;
+  const Finding finding = the_finding(captured(spec), "first_non_finite");
+  EXPECT_EQ(finding.cause, Mechanism::gradient_overflow);
+  EXPECT_EQ(
+      finding.mechanism,
+      "the loss function gives loss a gradient that overflows fp16, even without a loss scale");
+  EXPECT_TRUE(finding.action.edit.empty());
+  EXPECT_THAT(finding.action.text, HasSubstr("F.logsigmoid"));
+}
+
+// Gradients of several micro-batches are added in fp32: the sum may exceed fp16.
+TEST(Capture, ASumInFp32IsNoOverflow) {
+  RunSpec spec = healthy_spec();
+  spec.steps = 60;
+  const RunView run = changed(
+      captured(spec),
+      [](const SiteInfo& site, TensorStats& stats) {
+        if (site.name() != "fc2.weight_grad") return;
+        stats.overflow = 3;
+        stats.max_abs = 2e5f;
+      },
+      [](StepRow&) {});
+  for (const Finding& each : run_rules(run)) EXPECT_NE(each.rule, "first_non_finite") << each.text;
+  const Finding window = the_finding(run, "loss_scale_window");
+  EXPECT_GT(std::get<double>(window.evidence.at("window_high")), run.steps(0).back().loss_scale);
+  EXPECT_NE(std::get<std::string>(window.evidence.at("lowest_ceiling_site")), "fc2.weight_grad");
 }
 
 TEST(Capture, SaysThatZerosAreMissingFromTheWindowOfScales) {
