@@ -65,7 +65,8 @@ TEST(ScalingMistakes, ClippingBeforeUnscalingDividesTheNormByTheScale) {
 }
 
 TEST(ScalingMistakes, ClippingBeforeUnscalingIsSeenInTheUpdates) {
-  for (const char* optimizer : {"sgd", "sgd:momentum=0.9"}) {
+  for (const char* optimizer :
+       {"sgd", "sgd:momentum=0.9", "sgd:momentum=0.9,nesterov=true,weight_decay=0.01"}) {
     TrainConfig setup = training("mixed_float16", "dynamic:65536", optimizer);
     setup.clip_norm = 1.0;
     EXPECT_FALSE(finds(record(setup), "clip_before_unscale", 1)) << optimizer;
@@ -75,6 +76,36 @@ TEST(ScalingMistakes, ClippingBeforeUnscalingIsSeenInTheUpdates) {
     EXPECT_FALSE(finds(run, "clip_before_unscale", 0)) << optimizer;
     EXPECT_FALSE(finds(run, "unscale_without_scale", 1)) << optimizer;
   }
+}
+
+/// Returns the run as if single values had been clipped: the largest update of each variable is the
+/// rate times the largest gradient, at most `most`. Both are as scaled before they are unscaled.
+RunView with_values_clipped(const RunView& run, double most) {
+  RunView copy(run.info(), RunStatus::complete);
+  for (const StepRow& row : run.steps(1)) copy.add_step(1, row);
+  for (const SiteInfo& site : run.lane(1).sites) {
+    for (StatsWindow window : run.windows(1, site.order)) {
+      const StepRow& row = run.steps(1)[static_cast<size_t>(window.step)];
+      if (site.role == Role::update) {
+        const std::string name = site.name().substr(0, site.name().rfind("_update"));
+        const int gradient = run.find_site(1, name + "_grad").value();
+        const double largest = run.windows(1, gradient).find(window.step)->stats().max_abs;
+        window.stats.max_abs = static_cast<float>(row.learning_rate * std::min(largest, most) /
+                                                  static_cast<double>(row.loss_scale));
+      }
+      copy.add_window(1, site.order, window);
+    }
+  }
+  return copy;
+}
+
+TEST(ScalingMistakes, ClippingValuesBeforeUnscalingIsSeenInTheUpdates) {
+  const RunView run = record(training("mixed_float16", "static:1024"));
+  EXPECT_TRUE(finds(with_values_clipped(run, 0.5), "clip_before_unscale", 1));
+  const double scale = 1024.0;
+  EXPECT_FALSE(finds(with_values_clipped(run, 0.01 * scale), "clip_before_unscale", 1))
+      << "clipped after unscaling";
+  EXPECT_FALSE(finds(with_values_clipped(run, 1e30), "clip_before_unscale", 1));
 }
 
 // Adam's updates do not depend on the size of gradients. Its first moment does.
