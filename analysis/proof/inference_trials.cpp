@@ -28,7 +28,7 @@ class OutputSink final : public TapSink {
   void step(int lane, const StepRow& row, std::span<const TensorStats>) override {
     if (lane == kTried) progress_.step(name_, count_, row);
   }
-  void eval(int, const EvalRow&) override {}
+  void eval(int lane, const EvalRow& row) override { accuracy[lane == kTried] = row.accuracy; }
   void error(int, const SiteError&) override {}
   void sums(int, const SiteSums&) override {}
   void deviation(int lane, const Deviation& deviation) override {
@@ -37,6 +37,7 @@ class OutputSink final : public TapSink {
   void end(RunEnd) override {}
 
   std::vector<Deviation> outputs;
+  double accuracy[2] = {std::nan(""), std::nan("")};  ///< of fp32 and of the tested lane
 
  private:
   std::string name_;
@@ -108,6 +109,7 @@ class InferenceTrials final : public TrialRunner {
     outcome.trial.gap = worst != nullptr ? error_of(*worst) : std::nan("");
     outcome.trial.passes = worst != nullptr && wrong.empty();
     if (!wrong.empty()) outcome.why = wrong.front().text;
+    judge_accuracy(sink, runner.describe().test_samples, outcome);
     return outcome;
   }
 
@@ -127,7 +129,8 @@ class InferenceTrials final : public TrialRunner {
     const double gap = outcome.trial.gap;
     if (!std::isfinite(gap)) return "outputs are NaN or infinite where fp32's are finite";
     return gap > tolerance_ ? fmt::format("the outputs differ from fp32's by {}", by_text(gap))
-                            : fmt::format("the outputs are within {} of fp32's", within_text(gap));
+                            : fmt::format("the outputs are within {} of fp32's{}", within_text(gap),
+                                          outcome.beside);
   }
 
   std::string allowed(const Proof& proof) const override {
@@ -151,6 +154,18 @@ class InferenceTrials final : public TrialRunner {
   std::string hint(const Outcome&) const override { return ""; }
 
  private:
+  /// Adds the accuracy where samples have labels. A lane that is less accurate than chance explains
+  /// does not pass.
+  static void judge_accuracy(const OutputSink& sink, int64_t samples, Outcome& outcome) {
+    const double right = sink.accuracy[0], own = sink.accuracy[kTried];
+    if (!std::isfinite(right) || !std::isfinite(own)) return;
+    const std::string both = fmt::format("{} instead of {}", percent(own), percent(right));
+    outcome.beside = ", with an accuracy of " + both;
+    if (right - own <= accuracy_tolerance(right, samples)) return;
+    outcome.trial.passes = false;
+    if (outcome.why.empty()) outcome.why = "the accuracy is " + both;
+  }
+
   /// Throws Error if the outputs of the original and fp32 differ from the recorded ones.
   void check_repeated(std::span<const Deviation> outputs) const {
     for (const Deviation& recorded : request_.recorded) {

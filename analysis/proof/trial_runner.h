@@ -24,6 +24,7 @@ struct Outcome {
   Trial trial{};            ///< gap, skipped, calibration_skips and passes
   double last_scale = 1.0;  ///< where its loss scale ended
   std::string why{};        ///< the fault if the gap does not show it, half a sentence
+  std::string beside{};     ///< what else to know about the result, half a sentence
 };
 
 class TrialRunner {

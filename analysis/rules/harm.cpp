@@ -69,13 +69,26 @@ std::string where_it_grows(const LaneFacts& lane, const Harm& harm) {
                      size(source->before), size(source->after));
 }
 
+/// Returns a sentence about a batch whose tensors are missing although all should be recorded: the
+/// last one, if it is smaller than the others. "" if there is none.
+std::string batch_without_tensors(const LaneFacts& lane) {
+  if (!lane.inference() || lane.steps().empty() || lane.recorded().empty()) return "";
+  const int64_t last = lane.steps().back().step;
+  const RecordedStep& end = lane.recorded().back();
+  if (lane.run().info().every != 1 || end.step + end.step_count > last) return "";
+  return fmt::format(
+      " The tensors of batch {} were not recorded, because it is smaller than the others. Choose a "
+      "--batch that divides the number of samples.",
+      last);
+}
+
 void find_harm(const LaneFacts& lane, std::vector<Finding>& findings) {
   const Harm harm = harm_of(lane);
   if (harm.items.empty()) return;
   Finding finding = finding_of(lane, harm);
   if (!cause_is_known(lane, harm, findings)) {
-    const std::string unknown =
-        "The recording alone does not show the cause." + where_it_grows(lane, harm);
+    const std::string unknown = "The recording alone does not show the cause." +
+                                where_it_grows(lane, harm) + batch_without_tensors(lane);
     finding.evidence["unknown_cause"] = unknown;
     finding.text += " " + unknown;
   }

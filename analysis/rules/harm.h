@@ -110,6 +110,10 @@ double gradient_floor(const LaneInfo& lane);
 /// Returns the distance beyond which outputs are wrong, however far apart correct ones may be.
 double harm_cap(const LaneInfo& lane);
 
+/// Returns by how much an accuracy on so many samples may be lower than float32's, `right`: 2
+/// points, or what chance explains.
+double accuracy_tolerance(double right, int64_t samples);
+
 /// Returns the tolerance of an inference output.
 double output_tolerance(const LaneInfo& lane, const Deviation& output);
 /// Returns the outputs that are too far from the truth.

@@ -42,8 +42,9 @@ constexpr double kFarTooLong = 3.0;
 /// different paths. Then a single variable may move much less or further in one of them, though not
 /// less by this much.
 constexpr double kApart = 0.7, kHardlyBegan = 0.75;
-/// Standard deviations of a difference of accuracies that chance explains.
-constexpr double kChance = 3.0;
+/// If the search for a loss scale took more of a run than one part in this many, the run shows
+/// little about what follows it.
+constexpr int64_t kPartOfSearch = 4;
 
 /// Up to here a distance needs no excuse; beyond it is one where something inside the lane is known
 /// to go wrong. Rounding moves values by less than a third of an ulp on average.
@@ -292,6 +293,10 @@ class Judge {
         end > first - 0.05 * std::fabs(first) && target < first - 0.2 * std::fabs(first);
     // Steps that only looked for a loss scale lead to another path. Twins show how far.
     if (proven && gap > kLossFloor && gap <= tolerance) harm_.drift = spread;
+    const int64_t searched = skipped_steps(rows).calibration;
+    const bool worse = end > target && gap > kUnprovenGap;
+    const bool long_search = kPartOfSearch * searched > static_cast<int64_t>(rows.size());
+    if (worse && gap <= tolerance && long_search) lag_ = gap;
     const bool excused = !proven && !stalled && !normal_skips(rows).empty() && harm_.probed &&
                          !harm_.in_batches() && std::isfinite(gap);
     if (gap > tolerance && !excused) {
@@ -374,10 +379,13 @@ class Judge {
       // If gradients depend on every ulp, or much of the path was skipped in search of a loss
       // scale, only a path that hardly began says something.
       const bool vague = gradient_spread_ > kVagueGradients || skipped > kMuchSkipped;
-      const double unproven =
-          !whole && apart && each.ratio < 1.0 ? kHardlyBegan
-          : vague                             ? kSevereMovement
+      const bool own_path = !whole && apart;
+      const double usual =
+          own_path && each.ratio < 1.0 ? kHardlyBegan
+          : vague                      ? kSevereMovement
                   : (whole && !apart ? 1.0 : 2.0) * (kUnprovenMovement + 2.0 * skipped);
+      const double unproven =
+          own_path ? std::max(usual, chance_of_length(each.n, each.ratio < 1.0)) : usual;
       const double floor = average ? kUnprovenMovement : kMovementFloor;
       const double tolerance = proven ? std::max(floor, kHarmFactor * spread) : unproven;
       const double length = std::fabs(each.ratio - 1.0);
@@ -469,12 +477,10 @@ class Judge {
     const std::span<const StepRow> theirs = run_.steps(reference_);
     const bool trained = !lane_.inference() && static_cast<int64_t>(theirs.size()) >= kLeastSteps;
     if (trained && !has_learned(theirs, sign_)) return;  // what it can do, it can by chance
-    const double samples = static_cast<double>(std::max<int64_t>(run_.info().test_samples, 1));
-    const double p = std::clamp(other.accuracy, 0.5 / samples, 1.0 - 0.5 / samples);
-    const double chance = kChance * std::sqrt(2.0 * p * (1.0 - p) / samples);
     // On different paths, correct trainings end further apart.
     const bool apart = !lane_.inference() && error_of(Of::weight, "") > kApart;
-    const double tolerance = std::max(apart ? kSevereDrop : 0.02, chance);
+    const double tolerance = std::max(apart ? kSevereDrop : 0.0,
+                                      accuracy_tolerance(other.accuracy, run_.info().test_samples));
     const double drop = other.accuracy - own.accuracy;
     if (drop <= tolerance) return;
     add({.of = HarmItem::Of::accuracy,

@@ -20,6 +20,21 @@ constexpr double kSevereSample = 0.5, kSevereOutput = 0.2;
 
 }  // namespace
 
+double accuracy_tolerance(double right, int64_t samples) {
+  constexpr double kLeast = 0.02;
+  constexpr double kChance = 3.0;  // standard deviations of a difference
+  const double n = static_cast<double>(std::max<int64_t>(samples, 1));
+  const double p = std::clamp(right, 0.5 / n, 1.0 - 0.5 / n);
+  return std::max(kLeast, kChance * std::sqrt(2.0 * p * (1.0 - p) / n));
+}
+
+double chance_of_length(int64_t numbers, bool shorter) {
+  constexpr double kUnlikely = 1e-3;
+  if (numbers < 1) return 0.0;
+  const double ratio = std::pow(kUnlikely, 1.0 / static_cast<double>(numbers));
+  return shorter ? 1.0 - ratio : 1.0 / ratio - 1.0;
+}
+
 double tolerance_of(double floor, double spread, double cap) {
   if (!(spread >= 0.0)) return floor;
   return std::max(floor, std::min(kHarmFactor * spread, cap));

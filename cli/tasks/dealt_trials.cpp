@@ -36,7 +36,8 @@ std::string outcome_text(const Outcome& outcome) {
               {"better", trial.better},
               {"passes", trial.passes},
               {"last_scale", bits_of(outcome.last_scale)},
-              {"why", outcome.why}}
+              {"why", outcome.why},
+              {"beside", outcome.beside}}
       .dump();
 }
 
@@ -52,6 +53,7 @@ Outcome read_outcome(const std::string& text) {
   outcome.trial.passes = json["passes"];
   outcome.last_scale = number_of(json["last_scale"]);
   outcome.why = json["why"];
+  outcome.beside = json["beside"];
   return outcome;
 }
 

@@ -108,6 +108,25 @@ TEST(InferenceProof, ANetworkThatIsRightNeedsNone) {
               StartsWith("mixed_float16 matches fp32 without any change: the outputs "));
 }
 
+// Three outputs that are almost the same. In fp16 they are equal, so the first of them wins.
+TEST(InferenceProof, AnAccuracyThatFallsIsAFault) {
+  RunnerConfig run;
+  Tensor scores = filled({3, 8}, 0.5f);
+  std::fill(scores.data.begin() + 8, scores.data.begin() + 16, 0.50001f);
+  run.init = {{"fc1.weight", filled({8, 6}, 0.1f)},
+              {"fc2.weight", filled({8, 8}, 0.1f)},
+              {"fc3.weight", scores},
+              {"fc3.bias", filled({3}, 0.0f)}};
+  run.labels.values.assign(10, 1);
+  InferenceProofRequest request = request_of(run, "mixed_float16", {"fc3"});
+  const Proof proof = proof_of(request);
+  EXPECT_TRUE(proof.holds) << proof.text;
+  EXPECT_FALSE(proof.trials[0].passes);
+  EXPECT_LT(proof.trials[0].gap, proof.tolerance) << "its outputs are close enough";
+  EXPECT_THAT(proof.text, HasSubstr("with an accuracy of 100% instead of 100%"));
+  EXPECT_THAT(proof.text, HasSubstr("the accuracy is 0% instead of 100%"));
+}
+
 TEST(InferenceProof, RefusesARunThatDoesNotRepeat) {
   const Dataset samples = rows_of_numbers(10);
   InferenceProofRequest request = request_of(hot_network(), "mixed_float16", {"fc2", "fc3"});

@@ -172,6 +172,26 @@ TEST(HarmVerdict, SaysWhatIsWrongAndThatTheCauseIsNotKnown) {
   EXPECT_EQ(report.verdict.text, report.verdict.headline + " " + report.verdict.more);
 }
 
+// The last batch of ten samples in batches of four is not full, and has no statistics.
+TEST(HarmVerdict, SaysThatTheBatchThatFailsWasNotRecorded) {
+  const auto verdict = [](int64_t recorded) {
+    RunView run = harm_inference({kReferenceLane, kFp16Lane});
+    for (int lane = 0; lane < 2; ++lane) {
+      for (int64_t step = 0; step < recorded; ++step) {
+        for (int site = 0; site < 2; ++site) {
+          run.add_window(lane, site, {.step = step, .stats = {.n = 4, .zero = 4}});
+        }
+      }
+    }
+    run.add_deviation(1,
+                      {.step = 3, .of = Deviation::Of::output, .name = "y", .n = 10, .broken = 2});
+    return make_report(run).verdict.text;
+  };
+  EXPECT_THAT(verdict(2), HasSubstr("The tensors of batch 2 were not recorded, because it is "
+                                    "smaller than the others."));
+  EXPECT_THAT(verdict(3), Not(HasSubstr("were not recorded")));
+}
+
 TEST(HarmVerdict, NamesTheCauseThatARuleFound) {
   RunView run = make_run(hot_spec());
   run.add_deviation(1, loss_off(0.5));
