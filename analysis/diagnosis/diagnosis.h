@@ -82,7 +82,8 @@ std::string proof_words(const Diagnosis& diagnosis);
 /// Returns each reason why layers are not the cause, with those layers.
 std::vector<std::pair<std::string, std::vector<std::string>>> decoys_by_reason(
     const Diagnosis& diagnosis);
-/// Returns the diagnosis as lines for a terminal.
-std::string diagnosis_lines(const Diagnosis& diagnosis);
+/// Returns the diagnosis as lines for a terminal. `instead`: its fix is an alternative to other
+/// advice.
+std::string diagnosis_lines(const Diagnosis& diagnosis, bool instead = false);
 
 }  // namespace halfscope

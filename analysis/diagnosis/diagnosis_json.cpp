@@ -143,7 +143,7 @@ std::string diagnosis_json(const Diagnosis& diagnosis) {
   return json.dump();
 }
 
-std::string diagnosis_lines(const Diagnosis& diagnosis) {
+std::string diagnosis_lines(const Diagnosis& diagnosis, bool instead) {
   if (!diagnosis.harmed) return "";
   std::string text = fmt::format("cause{}: {}\n", diagnosis.likely ? ", only likely" : "",
                                  diagnosis.cause.empty() ? "unknown." : diagnosis.cause);
@@ -162,7 +162,8 @@ std::string diagnosis_lines(const Diagnosis& diagnosis) {
     text += "\n";
   }
   if (!diagnosis.fix.empty()) {
-    text += fmt::format("fix, {}: {}\n", proof_words(diagnosis), diagnosis.fix_text);
+    text += fmt::format("{}, {}: {}\n", instead ? "or instead" : "fix", proof_words(diagnosis),
+                        diagnosis.fix_text);
     const std::string cost = cost_words(diagnosis.fix_cost);
     if (!cost.empty()) text += fmt::format("costs: {}\n", cost);
   }

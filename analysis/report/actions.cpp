@@ -220,6 +220,36 @@ bool widens_storage(const std::string& lane_plan, const std::string& advised_pla
 
 }  // namespace
 
+namespace {
+
+/// Puts the plan of a healthy lane before advice that nobody has tried: the run itself has tested
+/// it.
+void prefer_cure(Report& report) {
+  if (!report.cure || report.sick < 0 || reference_fails(report)) return;
+  if (report.proof && report.proof_lane == report.sick) return;
+  const int lane = report.recommendation ? report.recommendation->lane : report.sick;
+  if (lane != report.sick) return;
+  if (report.recommendation &&
+      cure_with(report, lane, report.recommendation->edit.fp32_layers()) != nullptr) {
+    return;
+  }
+  const LaneReport& cure = report.lanes[static_cast<size_t>(*report.cure)];
+  ActionReport action{.lane = lane, .of_cure = true};
+  action.text = fmt::format("Use the plan of {}.", cure.name);
+  action.effect = fmt::format("{} is healthy in this run.", cure.name);
+  const bool is_short = !report.run.inference && cure.steps < kFewSteps;
+  action.confidence = is_short ? "medium" : "high";
+  action.basis = "tested in this run, where it is healthy";
+  action.change_my_mind = what_would_speak_against(report, action);
+  for (ActionReport& other : report.actions) {
+    other.text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(other.text[0])));
+    other.text = "Or, not tested: " + other.text;
+  }
+  report.actions.insert(report.actions.begin(), std::move(action));
+}
+
+}  // namespace
+
 std::string fix_of(const Report& report, const Recommendation& advice, FixTarget target) {
   const bool proved = report.proof && report.proof->holds && report.proof_lane == advice.lane;
   LaneInfo lane;
@@ -250,7 +280,7 @@ void add_actions(const RunView& run, Report& report) {
       action.change_my_mind = what_would_speak_against(report, action);
       report.actions.push_back(std::move(action));
     }
-    return;
+    return prefer_cure(report);
   }
   const Recommendation& advice = *report.recommendation;
   const LaneInfo& lane = run.lane(advice.lane);
@@ -300,6 +330,7 @@ void add_actions(const RunView& run, Report& report) {
     finish(report, std::move(action));
   }
   report.plan_text = compact_plan(advice.plan_json);
+  prefer_cure(report);
 }
 
 }  // namespace halfscope::report

@@ -68,6 +68,13 @@ std::vector<int> healthy_siblings(const Report& report, int lane) {
   return siblings;
 }
 
+std::string tested_advice(const Report& report, int lane) {
+  if (report.actions.empty() || !report.actions.front().of_cure) return "";
+  const Answer answer = answer_of(report);
+  if (answer.lane != lane) return "";
+  return fmt::format("{} Confidence {}. {}", answer.todo, answer.confidence, answer.basis);
+}
+
 Answer answer_of(const Report& report) {
   Answer answer;
   if (report.verdict.state == Verdict::State::healthy) return answer;
@@ -86,15 +93,13 @@ Answer answer_of(const Report& report) {
   if (report.diagnosis && report.diagnosis->lane == answer.lane) {
     answer.cost = cost_words(report.diagnosis->fix_cost);
   }
-  const bool proved = report.proof && report.proof_lane == answer.lane;
-  if (report.verdict.state == Verdict::State::cured && report.cure && !proved &&
-      !is_followed(report, answer.lane)) {
+  if (!report.actions.empty() && report.actions.front().of_cure) {
     // The run itself has tested another change than the advised one.
-    answer.todo =
-        fmt::format("Use the plan of {}.", report.lanes[static_cast<size_t>(*report.cure)].name);
-    if (answer.lane < 0) answer.lane = report.focus;
-    answer.confidence = confidence_name(Confidence::high);
-    answer.basis = "It is healthy in this run.";
+    const ActionReport& action = report.actions.front();
+    answer.lane = action.lane;
+    answer.todo = action.text;
+    answer.confidence = action.confidence;
+    answer.basis = as_sentence(action.basis);
     answer.cost.clear();
   }
   return answer;

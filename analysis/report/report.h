@@ -182,6 +182,7 @@ struct ActionReport {
   std::string confidence{};      ///< "high", "medium", "low"
   std::string basis{};           ///< what the confidence rests on
   std::string change_my_mind{};  ///< what would change this advice; completes "if ..."
+  bool of_cure = false;          ///< to take the plan of a healthy lane of this run
 };
 
 /// One tensor on the way of NaN or infinity to the loss.
@@ -254,6 +255,10 @@ Report make_report(const RunView& run);
 
 /// Returns the answer of a report; it is empty if the run is healthy.
 Answer answer_of(const Report& report);
+
+/// Returns the advice for `lane` if the run itself has tested it in another lane, and how sure that
+/// is; else "".
+std::string tested_advice(const Report& report, int lane);
 
 /// Returns the lanes that are healthy where `lane` is not, except references.
 std::vector<int> healthy_siblings(const Report& report, int lane);

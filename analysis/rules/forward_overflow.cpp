@@ -246,6 +246,19 @@ std::string reads_too_large(const LaneFacts& lane, int site) {
   return "";
 }
 
+/// Returns whether zeros make the result NaN or infinite, as far as nothing else does.
+bool comes_from_zeros(const LaneFacts& lane, int site, const Root& root, const Zeros& zeros) {
+  if (root.overflow > 0 || !zeros.found() || lane.is_function(lane.node_of(site))) return false;
+  if (lane.infinity_is_overflow(lane.site(site)) && !root.not_infinite()) return false;
+  return reads_too_large(lane, site).empty();
+}
+
+/// Returns how these zeros came about.
+Mechanism mechanism_of_zeros(const LaneFacts& lane, const Zeros& zeros) {
+  if (zeros.underflows < 0) return Mechanism::early_rounding;
+  return is_constant(lane.site(zeros.underflows)) ? Mechanism::constant : Mechanism::forward_flush;
+}
+
 std::string what_happens(const LaneFacts& lane, int site, const Root& root, const Zeros& zeros) {
   const SiteInfo& info = lane.site(site);
   if (root.overflow > 0) return overflow_text(lane, info);
@@ -267,7 +280,7 @@ std::string what_happens(const LaneFacts& lane, int site, const Root& root, cons
   const ForwardNode& node = lane.nodes()[static_cast<size_t>(lane.node_of(site))];
   const FloatFormat read = formats_of(lane, node).read;
   if (std::string text = reads_too_large(lane, site); !text.empty()) return text;
-  if (zeros.found()) {
+  if (comes_from_zeros(lane, site, root, zeros)) {
     const ForwardNode& source = lane.nodes()[static_cast<size_t>(zeros.way.front())];
     if (zeros.underflows >= 0) {
       const SiteInfo& flushed = lane.site(zeros.underflows);
@@ -327,11 +340,14 @@ std::string outcome(const LaneFacts& lane, int site, const Root& root, bool coll
     return fmt::format(
         " {} {} the infinities into finite values. No NaN appears, but the outputs may be wrong.{}",
         name_list(ends), ends.size() == 1 ? "turns" : "turn",
-        lane.reference() < 0 ? " Add a float32 lane to check them." : "");
+        lane.reference() >= 0 ? ""
+        : lane.captured()     ? " A recording of the same training in float32 would show it."
+                              : " Add a float32 lane to check them.");
   }
   if (lane.inference()) return root.loss_non_finite ? " The outputs are NaN or infinite." : "";
-  if (!collapsed) return " A loss scale cannot help, because the forward pass does not use it.";
-  std::string text = " Lowering the loss scale does not help";
+  if (!collapsed)
+    return " A loss scale alone cannot help, because the forward pass does not use it.";
+  std::string text = " Lowering the loss scale alone does not help";
   if (root.low_scale < root.high_scale) {
     text += fmt::format(" (it went from {} down to {})", scale_text(root.high_scale),
                         scale_text(root.low_scale));
@@ -418,6 +434,7 @@ Finding describe(const LaneFacts& lane, int site, const Root& root, bool collaps
       code ? "The modules before it are" : "Its inputs are",
       code ? "in this code, which belongs to no module (for example a function of torch)" : "here");
   finding.text += outcome(lane, site, root, collapsed);
+  if (comes_from_zeros(lane, site, root, zeros)) finding.cause = mechanism_of_zeros(lane, zeros);
   if (is_invalid(lane, site, root, zeros)) {
     finding.cause = Mechanism::invalid_result;
     finding.action.text = advice_on_formula(lane, site, root);

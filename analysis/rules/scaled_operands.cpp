@@ -148,6 +148,12 @@ void say_clipped(Finding& finding, const SiteInfo& site, const LostValues& lost,
       energy_text(lost.energy(Loss::clipped)));
 }
 
+/// Returns whether parts of the tensor have their own scales already.
+bool has_blocks(const SiteInfo& site) {
+  const std::optional<TensorScale> scale = parse_scale(site.scale);
+  return scale && scale->by_block();
+}
+
 /// Fills in what is said about codes that become zero.
 void say_flushed(Finding& finding, const SiteInfo& site, const LostValues& lost, double share) {
   const std::string format = format_name(site.format);
@@ -159,8 +165,10 @@ void say_flushed(Finding& finding, const SiteInfo& site, const LostValues& lost,
       site.name(), format, percent(share), site.scale);
   finding.text = fmt::format(
       "{} spans more than {} can represent with one scale: {} of its non-zero values become 0. {} "
-      "of its energy is lost. Use block scales, or a format with more exponent bits.",
-      site.name(), format, percent(share), energy_text(lost.energy(Loss::flushed)));
+      "of its energy is lost. {}",
+      site.name(), format, percent(share), energy_text(lost.energy(Loss::flushed)),
+      has_blocks(site) ? "Use smaller blocks, or a format with more exponent bits."
+                       : "Use block scales, or a format with more exponent bits.");
 }
 
 /// Fills in what is said about codes with too few steps.

@@ -459,9 +459,8 @@ int diagnose_here(const DiagnoseOptions& options) {
   }
   if (verified.proof) advice = advice_on(run, report, advised);
   if (prints_fix) {
-    const FixTarget fix = parse_fix_as(options.fix_as);
     if (!refuted) {
-      write_out(advised_fix(fix, run.lane(advised), advice, proof,
+      write_out(advised_fix(parse_fix_as(options.fix_as), run.lane(advised), advice, proof,
                             advice_beside_plans(report.findings, advised)));
     }
     return finish(file, verified, code);
@@ -490,16 +489,17 @@ int diagnose_here(const DiagnoseOptions& options) {
   for (const std::string& line : verified.check.lines()) text += paragraph(line, style, 0, kIndent);
   text += findings_text(report, advised, style);
   const Diagnosis diagnosis = diagnosis_on(run, report, advised, advice);
-  for (const std::string& line : lines_of(diagnosis_lines(diagnosis))) {
+  const std::string tested = tested_advice(report, advised);
+  if (!tested.empty()) text += paragraph("advice: " + tested, style, 0, kIndent);
+  for (const std::string& line : lines_of(diagnosis_lines(diagnosis, !tested.empty()))) {
     text += paragraph(line, style, 0, kIndent);
   }
-  // A search may find what the recording does not show.
   const bool untried = !advice && !options.verify && !proof && diagnosis.harmed &&
                        other_advice(report.findings, advised).empty() &&
                        can_be_proved(run, advised);
   const bool is_said = advice && diagnosis.harmed &&
                        (diagnosis.fix == advice->edit || diagnosis.fix_text == advice->text);
-  if (!is_said) {
+  if (!is_said && tested.empty()) {
     text += paragraph(
         advice ? "advice: " + advice->text : no_advice_text(report.findings, advised, untried),
         style, 0, kIndent);

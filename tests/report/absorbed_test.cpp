@@ -294,6 +294,7 @@ TEST(Absorbed, ZerosThatOnlyTheFormatHasAreTheCauseOfNan) {
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->severity, Severity::error);
   EXPECT_EQ(found->mechanism, "c becomes NaN or infinite: a underflows fp16 to 0");
+  EXPECT_EQ(found->cause, Mechanism::forward_flush);
   EXPECT_THAT(found->action.layers, testing::ElementsAre("a", "b", "c"));
 
   HandMade both({{"a", "Clip", {"input"}}, {"c", "Div", {"input", "a"}}});  // fp32 has the zero too

@@ -24,6 +24,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::StartsWith;
 
 size_t lines(const std::string& text) {
   return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
@@ -76,8 +77,19 @@ TEST(ReportVerdict, AWiderLaneHasNotTriedTheAdvice) {
   const Report report = make_report(make_run(spec));
   EXPECT_EQ(report.verdict.state, Verdict::State::cured);
   ASSERT_TRUE(report.recommendation);
-  ASSERT_FALSE(report.actions.empty());
-  for (const ActionReport& action : report.actions) {
+  ASSERT_GE(report.actions.size(), 2u);
+  // The run has tested the plan of the other lane, so that comes first, everywhere.
+  EXPECT_TRUE(report.actions.front().of_cure);
+  EXPECT_EQ(report.actions.front().text, "Use the plan of wide.");
+  EXPECT_EQ(answer_of(report).todo, "Use the plan of wide.");
+  EXPECT_EQ(answer_of(report).confidence, report.actions.front().confidence);
+  EXPECT_THAT(tested_advice(report, report.sick), StartsWith("Use the plan of wide. Confidence "));
+  EXPECT_EQ(tested_advice(report, 0), "");
+  EXPECT_THAT(diagnosis_lines(*report.diagnosis, true),
+              HasSubstr("or instead, not tried yet: Keep"));
+  for (size_t i = 1; i < report.actions.size(); ++i) {
+    const ActionReport& action = report.actions[i];
+    EXPECT_THAT(action.text, StartsWith("Or, not tested: "));
     EXPECT_THAT(action.effect, testing::Not(HasSubstr("Tested"))) << action.text;
     EXPECT_THAT(action.basis, HasSubstr("not tested yet")) << action.text;
   }

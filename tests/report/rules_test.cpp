@@ -72,7 +72,7 @@ TEST(Rules, HotLayerIsNamedAndNothingElse) {
   EXPECT_EQ(overflow[0].id(run), "forward_overflow:mixed_float16:conv2.activation");
   EXPECT_STREQ(action_name(overflow[0].action.edit), "keep_fp32");
   EXPECT_THAT(overflow[0].action.layers, ElementsAre("conv2"));
-  EXPECT_THAT(overflow[0].text, HasSubstr("Lowering the loss scale does not help"));
+  EXPECT_THAT(overflow[0].text, HasSubstr("Lowering the loss scale alone does not help"));
 
   const auto first = of_rule(findings, "first_non_finite");
   ASSERT_EQ(first.size(), 1u);

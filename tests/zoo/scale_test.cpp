@@ -50,7 +50,7 @@ TEST_F(Scales, ACollapseIsTheForwardPass) {
     const std::vector<Finding> found = overflows(run("F25", plan));
     ASSERT_EQ(found.size(), 1u);
     EXPECT_THAT(root, ElementsAre(found[0].layer));
-    EXPECT_THAT(found[0].text, HasSubstr("Lowering the loss scale does not help"));
+    EXPECT_THAT(found[0].text, HasSubstr("Lowering the loss scale alone does not help"));
     const Cure cure = find_cure(find_case("F25"), plan, folder_);
     EXPECT_EQ(cure.diagnosis.mechanism, Mechanism::forward_overflow);
     EXPECT_FALSE(cure.diagnosis.fix.has(FixKind::loss_scale));
