@@ -393,7 +393,8 @@ void blame_loss_gradient(const LaneFacts& lane, const Start& start, Finding& fin
       .text =
           "Compute the loss in fp32, and with functions that are stable: "
           "F.binary_cross_entropy_with_logits or F.logsigmoid instead of the logarithm of "
-          "torch.sigmoid, F.cross_entropy instead of the logarithm of a softmax."};
+          "torch.sigmoid, F.cross_entropy instead of the logarithm of a softmax. "
+          "If its targets are large numbers, divide them by their size."};
 }
 
 /// Names the loss scale as the cause where a lower one is advised.
