@@ -3,12 +3,15 @@
 // product between them computes in float32 on the values of the codes, which runtimes turn into a
 // product of codes:
 //
-//   activations      QuantizeLinear with a known scale, DequantizeLinear
+//   activations      QuantizeLinear with a known scale, DequantizeLinear. Codes of integers are
+//                    symmetric here, while QuantizeLinear reaches one lower (-128, -8): a Clip
+//                    before it cuts that off, unless no value can be negative
 //   weights          an initializer of codes, DequantizeLinear with one scale or one per channel
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "core/bodies/scaling.h"
@@ -54,6 +57,32 @@ std::optional<float> static_divisor(const TensorScale& choice) {
   const bool normal = inverse >= std::numeric_limits<float>::min() && std::isfinite(inverse);
   if (choice.kind == TensorScale::Kind::fixed && power && normal) return inverse;
   return std::nullopt;
+}
+
+/// Operators without negative results, and those without them if no operand has any.
+constexpr std::string_view kNeverNegative[] = {"Abs",     "Exp",     "HardSigmoid", "Relu",
+                                               "Sigmoid", "Softmax", "Softplus",    "Sqrt"};
+constexpr std::string_view kKeepsNegative[] = {
+    "Add",     "AveragePool", "Cast",      "GlobalAveragePool", "Max",
+    "MaxPool", "Mul",         "ReduceMax", "ReduceMean",        "ReduceSum"};
+
+/// Returns whether a value certainly has no negative element.
+bool never_negative(const Graph& graph, ValueId value) {
+  const NodeId producer = graph.value(value).producer;
+  if (producer == kNone) return false;
+  const Node& node = graph.node(producer);
+  const auto is = [&](std::span<const std::string_view> list) {
+    return std::find(list.begin(), list.end(), node.op) != list.end();
+  };
+  if (is(kNeverNegative)) return true;
+  if (node.op == "Clip" && real_attribute(node, "min", -1.0) >= 0.0) return true;
+  const OpDef& def = find_op(node.op);
+  if (def.movement != nullptr && movement_of(graph, node).fill.value_or(0.0) < 0.0) return false;
+  return (is(kKeepsNegative) || def.view || def.movement != nullptr || node.op == "Clip") &&
+         std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+           return input == kNone || graph.value(input).type != ElementType::real ||
+                  never_negative(graph, input);
+         });
 }
 
 }  // namespace
@@ -187,7 +216,14 @@ void Exporter::add_quantize(const Node& node) {
   if (known) {
     add_initializer(tensor_of_codes(type, graph_.value(value).shape, known->codes), codes);
   } else {
-    add("QuantizeLinear", codes, {name_of(value), scale, zero}, {codes});
+    std::string from = name_of(value);
+    if (is_integer(type) && !never_negative(graph_, value)) {
+      const double lowest = -node.plan.write.max_finite() * static_cast<double>(*divisor);
+      const std::string clipped = fresh(stem + "_clipped");
+      add("Clip", clipped, {from, scalar(node, "lowest", lowest)}, {clipped});
+      from = clipped;
+    }
+    add("QuantizeLinear", codes, {from, scale, zero}, {codes});
   }
   const std::string values = fresh(codes + "_values");
   ::onnx::NodeProto& back = add("DequantizeLinear", values, {codes, scale, zero}, {values});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Writes ONNX files for tests of commands.
+// Writes and reads ONNX files for tests of commands.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,13 @@ inline void write_network(const Bench& bench, const std::string& name, const Fil
   std::ofstream(bench / name, std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()),
              static_cast<std::streamsize>(bytes.size()));
+}
+
+inline ::onnx::GraphProto read_network(const Bench& bench, const std::string& name) {
+  std::ifstream file(bench / name, std::ios::binary);
+  ::onnx::ModelProto model;
+  EXPECT_TRUE(model.ParseFromIstream(&file)) << name;
+  return model.graph();
 }
 
 }  // namespace halfscope::test

@@ -6,7 +6,9 @@
 
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "core/data/npz.h"
 #include "tests/cli/network_file.h"
@@ -142,6 +144,43 @@ TEST(CliQuantize, CodesOfATransposedWeightHaveAScaleForEachChannel) {
   EXPECT_LT(std::filesystem::file_size(bench / "q.onnx"),
             std::filesystem::file_size(bench / "net.onnx") + 700);
   expect_same_outputs(bench);
+}
+
+// QuantizeLinear reaches -128 and -8, codes of a plan -127 and -7. Values below the range are where
+// this shows, so the range is small; a Clip restores the plan's end. After a Relu none is needed.
+TEST(CliQuantize, FilesClipNegativeValuesWhereThePlanDoes) {
+  const Bench bench;
+  std::vector<float> weight(6 * 5), inputs(64 * 6);
+  for (size_t i = 0; i < weight.size(); ++i) weight[i] = std::sin(static_cast<float>(i));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const float wave = std::cos(static_cast<float>(3 * i));
+    inputs[i] = wave * (i % 9 == 0 ? -30.0f : 1.0f);
+  }
+  test::FileBuilder file;
+  file.input("x", {-1, 6}).output("y").floats("w", {6, 5}, weight).floats("v", {5, 6}, weight);
+  file.node("MatMul", {"x", "w"}, {"h"}, "first");
+  file.node("Relu", {"h"}, {"r"}, "relu");
+  file.node("MatMul", {"r", "v"}, {"y"}, "second");
+  test::write_network(bench, "net.onnx", file);
+  write_npz(bench / "x.npz", {{"x", {{64, 6}, inputs}}});
+  for (const char* format : {"int8", "int4"}) {
+    ASSERT_EQ(bench
+                  .run({"quantize", "net.onnx", "--input", "x.npz", "--format", format, "--method",
+                        "percentile:90", "--tolerance", "1", "--out", "p.json", "--force"})
+                  .code,
+              0);
+    const Outcome converted =
+        bench.run({"convert", "net.onnx", "--plan", "p.json", "--out", "q.onnx", "--force"});
+    ASSERT_EQ(converted.code, 0) << converted.err;
+    expect_same_outputs(bench);
+    std::map<std::string, int> nodes;
+    const ::onnx::GraphProto written = test::read_network(bench, "q.onnx");
+    for (const ::onnx::NodeProto& node : written.node()) {
+      ++nodes[node.op_type()];
+    }
+    EXPECT_EQ(nodes["QuantizeLinear"], 2) << format;
+    EXPECT_EQ(nodes["Clip"], 1) << format;
+  }
 }
 
 // Both directions of an LSTM share one tensor of weights, which is split and then transposed.
