@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/numeric/elementary/elementary.h"
+#include "core/numeric/elementary/inverse.h"
 #include "core/numeric/formats/round.h"
 #include "core/onnx/fold_parts.h"
 #include "core/onnx/tensor_proto.h"
@@ -167,6 +168,9 @@ constexpr BinaryRow kBinary[] = {
      [](int64_t a, int64_t b) -> int64_t { return a > b; }, true},
     {"GreaterOrEqual", [](double a, double b) { return a >= b ? 1.0 : 0.0; },
      [](int64_t a, int64_t b) -> int64_t { return a >= b; }, true},
+    {"BitwiseAnd", nullptr, [](int64_t a, int64_t b) { return a & b; }},
+    {"BitwiseOr", nullptr, [](int64_t a, int64_t b) { return a | b; }},
+    {"BitwiseXor", nullptr, [](int64_t a, int64_t b) { return a ^ b; }},
     {"And", nullptr, [](int64_t a, int64_t b) -> int64_t { return a != 0 && b != 0; }, true},
     {"Or", nullptr, [](int64_t a, int64_t b) -> int64_t { return a != 0 || b != 0; }, true},
     {"Xor", nullptr, [](int64_t a, int64_t b) -> int64_t { return (a != 0) != (b != 0); }, true},
@@ -225,6 +229,12 @@ constexpr UnaryRow kUnary[] = {
     {"Log", [](double x) { return elementary::log(x); }, nullptr},
     {"Sin", [](double x) { return elementary::sin(x); }, nullptr},
     {"Cos", [](double x) { return elementary::cos(x); }, nullptr},
+    {"Acos", [](double x) { return elementary::acos(x); }, nullptr},
+    {"Acosh", [](double x) { return elementary::acosh(x); }, nullptr},
+    {"Asin", [](double x) { return elementary::asin(x); }, nullptr},
+    {"Asinh", [](double x) { return elementary::asinh(x); }, nullptr},
+    {"Atan", [](double x) { return elementary::atan(x); }, nullptr},
+    {"Atanh", [](double x) { return elementary::atanh(x); }, nullptr},
     {"Tanh", [](double x) { return elementary::tanh(x); }, nullptr},
     {"Sigmoid", [](double x) { return 1.0 / (1.0 + elementary::exp(-x)); }, nullptr},
     {"Erf", [](double x) { return elementary::erf(x); }, nullptr},

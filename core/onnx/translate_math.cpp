@@ -37,6 +37,13 @@ void modulo(Translation& t) {
     throw t.error("Mod of reals and fmod are not supported at run time");
 }
 
+/// Integers of any type: results stay in its range.
+void bitwise(Translation& t) {
+  const std::string op = t.node().op_type();
+  if (!t.is_index(0) || !t.is_index(1)) throw t.error("its operands must be integers");
+  t.set_integers(0, t.add(op.c_str(), {t.index(0), t.index(1)}), t.type(0));
+}
+
 /// Applies Sum, Mean, Min or Max to any number of operands, from left to right.
 ValueId from_left(Translation& t, const char* op) {
   if (t.input_count() == 0) throw t.error("its inputs are missing");
@@ -216,6 +223,9 @@ constexpr Translator kMathTranslators[] = {
     {"Mul", arithmetic<false>},
     {"Div", arithmetic<false>},
     {"Mod", modulo},
+    {"BitwiseAnd", bitwise},
+    {"BitwiseOr", bitwise},
+    {"BitwiseXor", bitwise},
     {"PRelu", parametric_relu},
     {"Clip", clip},
     {"Min", least},

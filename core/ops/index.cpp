@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Operators for index tensors only: Mod(a, b), as in ONNX with fmod = 0, and conversions from and
-// to real numbers, which ONNX also calls Cast. IndexToReal(x) is rounded to the node's write
-// format; RealToIndex(x) rounds toward zero, values out of the 32-bit range become its nearest end,
-// and NaN becomes 0. No gradient passes either of them.
+// Operators for index tensors only: Mod(a, b), as in ONNX with fmod = 0, BitwiseAnd, BitwiseOr and
+// BitwiseXor, and conversions from and to real numbers, which ONNX also calls Cast. IndexToReal(x)
+// is rounded to the node's write format; RealToIndex(x) rounds toward zero, values out of the
+// 32-bit range become its nearest end, and NaN becomes 0. No gradient passes either of them.
 #include <algorithm>
+#include <utility>
 
 #include "core/ops/definitions.h"
 #include "core/ops/index_functions.h"
@@ -22,7 +23,7 @@ bool works_on_indices(const Graph& graph, const Node& node) {
 namespace ops {
 namespace {
 
-std::vector<OutputType> infer_mod(const Graph& graph, const Node& node) {
+std::vector<OutputType> infer_pair(const Graph& graph, const Node& node) {
   check_node(node, node.inputs.size() == 2, "needs two inputs");
   check_index(graph, node, 0);
   check_index(graph, node, 1);
@@ -43,16 +44,23 @@ std::vector<OutputType> infer_to_index(const Graph& graph, const Node& node) {
   return {{graph.value(node.inputs[0]).shape, ElementType::index}};
 }
 
+OpDef of_two(const char* name, OnnxForm onnx) {
+  return {.name = name,
+          .domain = "",
+          .infer = infer_pair,
+          .autocast = Autocast::follow,
+          .onnx = std::move(onnx),
+          .keeps_samples = samples::broadcast};
+}
+
 }  // namespace
 
 const std::vector<OpDef>& index() {
   static const std::vector<OpDef> defs{
-      {.name = "Mod",
-       .domain = "",
-       .infer = infer_mod,
-       .autocast = Autocast::follow,
-       .onnx = {.written = true},
-       .keeps_samples = samples::broadcast},
+      of_two("BitwiseAnd", {.written = true}),
+      of_two("BitwiseOr", {.written = true}),
+      of_two("BitwiseXor", {.written = true}),
+      of_two("Mod", {.written = true}),
       {.name = "IndexToReal",
        .domain = "halfscope",
        .infer = infer_to_real,

@@ -10,7 +10,8 @@ namespace halfscope {
 
 using BinaryIndexFunctions =
     FunctionList<integers::Add, integers::Sub, integers::Mul, integers::Div, integers::Mod,
-                 integers::Min, integers::Max>;
+                 integers::BitwiseAnd, integers::BitwiseOr, integers::BitwiseXor, integers::Min,
+                 integers::Max>;
 using UnaryIndexFunctions = FunctionList<integers::Neg, integers::Abs>;
 
 /// Returns whether the node reads and writes only indices.

@@ -30,7 +30,9 @@ TEST(OpTable, EveryOperatorHasAnAutocastClass) {
 // one Pow and one Sum for what PyTorch has several of; all of them are on the same list.
 TEST(OpTable, ClassesAreThoseOfPyTorch) {
   const Names low{"Attention", "Conv", "ConvGradInput", "Gemm", "MatMul", "PRelu"};
-  const Names fp32{"CumSum",
+  const Names fp32{"Acos",
+                   "Asin",
+                   "CumSum",
                    "Exp",
                    "GroupNormalization",
                    "LayerNormalization",

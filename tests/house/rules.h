@@ -52,7 +52,8 @@ Violations check_pragma_once(const File& file);
 /// NAME.cpp must include NAME.h first if `tree` has one, so that the header compiles alone.
 Violations check_own_header_first(const File& file, const std::vector<File>& tree);
 /// In core, emulation and gpu nothing calls exp, log, tanh and similar functions of a C library or
-/// CUDA, whose last bits differ: core/numeric/elementary/elementary.h provides them.
+/// CUDA, whose last bits differ: elementary.h and inverse.h in core/numeric/elementary provide
+/// them.
 Violations check_elementary_functions(const File& file);
 /// In the folders that are written in plain English, no string literal contains a phrase that a
 /// colleague would not say, such as "so many".

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/numeric/elementary/elementary.h"
+#include "core/numeric/elementary/inverse.h"
 #include "core/numeric/formats/codes.h"
 #include "core/numeric/formats/round.h"
 #include "core/numeric/formats/round_odd.h"
@@ -55,6 +56,13 @@ int oracle_erfc(mpfr_ptr y, mpfr_srcptr x, mpfr_rnd_t mode) { return mpfr_erfc(y
 int oracle_sin(mpfr_ptr y, mpfr_srcptr x, mpfr_rnd_t mode) { return mpfr_sin(y, x, mode); }
 int oracle_cos(mpfr_ptr y, mpfr_srcptr x, mpfr_rnd_t mode) { return mpfr_cos(y, x, mode); }
 
+int oracle_asin(mpfr_ptr y, mpfr_srcptr x, mpfr_rnd_t mode) { return mpfr_asin(y, x, mode); }
+int oracle_acos(mpfr_ptr y, mpfr_srcptr x, mpfr_rnd_t mode) { return mpfr_acos(y, x, mode); }
+int oracle_atan(mpfr_ptr y, mpfr_srcptr x, mpfr_rnd_t mode) { return mpfr_atan(y, x, mode); }
+int oracle_asinh(mpfr_ptr y, mpfr_srcptr x, mpfr_rnd_t mode) { return mpfr_asinh(y, x, mode); }
+int oracle_acosh(mpfr_ptr y, mpfr_srcptr x, mpfr_rnd_t mode) { return mpfr_acosh(y, x, mode); }
+int oracle_atanh(mpfr_ptr y, mpfr_srcptr x, mpfr_rnd_t mode) { return mpfr_atanh(y, x, mode); }
+
 const Function kFunctions[] = {
     {"exp", elementary::exp, oracle_exp, 0.75, -746.0, 710.0},
     {"expm1", elementary::expm1, oracle_expm1, 0.75, -38.0, 710.0},
@@ -65,6 +73,12 @@ const Function kFunctions[] = {
     {"cos", elementary::cos, oracle_cos, 0.9, -100.0, 100.0},
     {"erf", elementary::erf, oracle_erf, 0.85, -6.0, 6.0},
     {"erfc", elementary::erfc, oracle_erfc, 0.97, -6.0, 27.3},
+    {"asin", elementary::asin, oracle_asin, 0.6, -1.0, 1.0},
+    {"acos", elementary::acos, oracle_acos, 0.6, -1.0, 1.0},
+    {"atan", elementary::atan, oracle_atan, 0.6, -20.0, 20.0},
+    {"asinh", elementary::asinh, oracle_asinh, 0.55, -20.0, 20.0},
+    {"acosh", elementary::acosh, oracle_acosh, 0.55, 1.0, 20.0},
+    {"atanh", elementary::atanh, oracle_atanh, 0.55, -1.0, 1.0},
 };
 
 /// Returns |got - want| in units of a double's last place next to `want`; huge if one of them is
@@ -145,6 +159,7 @@ TEST_P(ElementaryTest, ErrorIsBounded) {
     check(uniform(random, f.low, f.high));
     check(uniform(random, -1.0, 1.0));
     check(uniform(random, -6.0, 6.0));
+    check(1.0 + of_any_size(random, -53.0, -1.0));
   }
   EXPECT_LE(worst, f.bound) << std::hexfloat << "at " << at;
   EXPECT_GT(worst, 0.5 - 1e-3) << "no result was near a tie: are the arguments as they should be?";

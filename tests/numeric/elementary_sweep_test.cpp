@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/numeric/elementary/elementary.h"
+#include "core/numeric/elementary/inverse.h"
 
 namespace halfscope {
 namespace {
@@ -51,6 +52,18 @@ const Function kFunctions[] = {
      [](auto y, auto x, auto mode) { return mpfr_sin(y, x, mode); }, 2},
     {"cos", block_of<elementary::cos>,
      [](auto y, auto x, auto mode) { return mpfr_cos(y, x, mode); }, 4},
+    {"asin", block_of<elementary::asin>,
+     [](auto y, auto x, auto mode) { return mpfr_asin(y, x, mode); }, 0},
+    {"acos", block_of<elementary::acos>,
+     [](auto y, auto x, auto mode) { return mpfr_acos(y, x, mode); }, 2},
+    {"atan", block_of<elementary::atan>,
+     [](auto y, auto x, auto mode) { return mpfr_atan(y, x, mode); }, 2},
+    {"asinh", block_of<elementary::asinh>,
+     [](auto y, auto x, auto mode) { return mpfr_asinh(y, x, mode); }, 6},
+    {"acosh", block_of<elementary::acosh>,
+     [](auto y, auto x, auto mode) { return mpfr_acosh(y, x, mode); }, 2},
+    {"atanh", block_of<elementary::atanh>,
+     [](auto y, auto x, auto mode) { return mpfr_atanh(y, x, mode); }, 0},
 };
 
 /// In 200 bits, a function of a float is never close to the middle of two floats without being

@@ -10,6 +10,7 @@
 #include <limits>
 #include <random>
 
+#include "core/numeric/elementary/inverse.h"
 #include "tests/special_values.h"
 
 namespace halfscope {
@@ -88,6 +89,43 @@ TEST(Elementary, SpecialArguments) {
       {cos, -0.0, 1.0},
       {cos, kInf, kNan},
       {cos, kNan, kNan},
+      {asin, 0.0, 0.0},
+      {asin, -0.0, -0.0},
+      {asin, 1.0, 0x1.921fb54442d18p+0},
+      {asin, 0x1.0000000000001p+0, kNan},
+      {asin, -kInf, kNan},
+      {asin, kNan, kNan},
+      {asin, -0x1p-1074, -0x1p-1074},
+      {acos, 1.0, 0.0},
+      {acos, -1.0, 0x1.921fb54442d18p+1},
+      {acos, -0.0, 0x1.921fb54442d18p+0},
+      {acos, -0x1.0000000000001p+0, kNan},
+      {acos, kInf, kNan},
+      {acos, kNan, kNan},
+      {atan, 0.0, 0.0},
+      {atan, -0.0, -0.0},
+      {atan, kInf, 0x1.921fb54442d18p+0},
+      {atan, -kInf, -0x1.921fb54442d18p+0},
+      {atan, 1e300, 0x1.921fb54442d18p+0},
+      {atan, kNan, kNan},
+      {atan, 0x1p-1074, 0x1p-1074},
+      {asinh, -0.0, -0.0},
+      {asinh, kInf, kInf},
+      {asinh, -kInf, -kInf},
+      {asinh, kNan, kNan},
+      {asinh, -0x1p-1074, -0x1p-1074},
+      {acosh, 1.0, 0.0},
+      {acosh, kInf, kInf},
+      {acosh, 0.9999999999999999, kNan},
+      {acosh, -kInf, kNan},
+      {acosh, kNan, kNan},
+      {atanh, -0.0, -0.0},
+      {atanh, 1.0, kInf},
+      {atanh, -1.0, -kInf},
+      {atanh, 0x1.0000000000001p+0, kNan},
+      {atanh, -kInf, kNan},
+      {atanh, kNan, kNan},
+      {atanh, 0x1p-1074, 0x1p-1074},
   };
   for (const Case& each : cases) {
     EXPECT_TRUE(is(each.f(each.x), each.y)) << "case " << &each - cases << " at " << each.x;
@@ -136,6 +174,10 @@ TEST(Elementary, SymmetriesHoldBitForBit) {
     ASSERT_TRUE(is(elementary::tanh(-x), -elementary::tanh(x))) << x;
     ASSERT_TRUE(is(elementary::erf(-x), -elementary::erf(x))) << x;
     ASSERT_TRUE(is(elementary::sin(-x), -elementary::sin(x))) << x;
+    ASSERT_TRUE(is(elementary::asin(-x), -elementary::asin(x))) << x;
+    ASSERT_TRUE(is(elementary::atan(-x), -elementary::atan(x))) << x;
+    ASSERT_TRUE(is(elementary::asinh(-x), -elementary::asinh(x))) << x;
+    ASSERT_TRUE(is(elementary::atanh(-x), -elementary::atanh(x))) << x;
     ASSERT_TRUE(is(elementary::cos(-x), elementary::cos(x))) << x;
   }
 }

@@ -118,6 +118,18 @@ std::vector<Definition> functions() {
        [=](const Real& x) { return mpfr_sgn(x.get()) > 0 ? one : Real(0.75) * exp_of(x); }},
       {"ErfGrad", [](double x) { return fn::ErfGrad{}(1, x); },
        [](const Real& x) { return Real(2) / root_of(pi()) * exp_of(Real(0) - x * x); }},
+      {"AsinGrad", [](double x) { return fn::AsinGrad{}(1, x); },
+       [=](const Real& x) { return one / root_of(one_minus_square(x)); }},
+      {"AcosGrad", [](double x) { return fn::AcosGrad{}(1, x); },
+       [=](const Real& x) { return Real(0) - one / root_of(one_minus_square(x)); }},
+      {"AtanGrad", [](double x) { return fn::AtanGrad{}(1, x); },
+       [=](const Real& x) { return one / (one + x * x); }},
+      {"AsinhGrad", [](double x) { return fn::AsinhGrad{}(1, x); },
+       [=](const Real& x) { return one / root_of(one + x * x); }},
+      {"AcoshGrad", [](double x) { return fn::AcoshGrad{}(1, x); },
+       [=](const Real& x) { return one / root_of(x * x - one); }},
+      {"AtanhGrad", [](double x) { return fn::AtanhGrad{}(1, x); },
+       [=](const Real& x) { return one / one_minus_square(x); }},
       {"MishGrad", [](double x) { return fn::MishGrad{}(1, x); },
        [](const Real& x) {
          const Real t = tanh_of(softplus(x));
@@ -155,7 +167,8 @@ TEST(FunctionsAgainstMpfr, HalfAndBfloatAreRoundedCorrectly) {
         const float expected = round_to_format(round_to_odd(want), format).value;
         const float got =
             round_to_format(deliver(f.ours(static_cast<double>(x)), format), format).value;
-        if (got != expected && wrong++ < 3) {
+        const bool outside = std::isnan(got) && std::isnan(expected);  // of the domain
+        if (got != expected && !outside && wrong++ < 3) {
           ADD_FAILURE() << f.name << "(" << x << ") = " << expected << ", not " << got;
         }
       }

@@ -204,6 +204,22 @@ def add_mish(v: Vectors) -> None:
           upstream=np.ones(special.shape, np.float32), note=note)
 
 
+def add_inverse(v: Vectors) -> None:
+    """Inverse trigonometric and hyperbolic functions; after all others for the same reason."""
+    note = f"by PyTorch {torch.__version__.split('+')[0]}"
+    special = np.array([0.0, -0.0, INF, -INF, NAN, 1.0, -1.0, 2.0, -2.0, 1e-30, -1e-30, 1e10, -1e10],
+                       np.float32)
+    inside = np.concatenate([np.tanh(v.normal(40)), v.normal(8) * np.float32(1e-3)])
+    wide = v.normal(48) * np.float32(3.0)
+    for op, function, x in (("Acos", torch.acos, inside), ("Asin", torch.asin, inside),
+                            ("Atanh", torch.atanh, inside), ("Acosh", torch.acosh, 1 + np.abs(wide)),
+                            ("Asinh", torch.asinh, wide), ("Atan", torch.atan, wide)):
+        v.add(op.lower(), op, {"x": x.astype(np.float32)}, function, upstream=v.normal(*x.shape),
+              note=note)
+        v.add(op.lower() + "_special", op, {"x": special}, function,
+              upstream=np.ones(special.shape, np.float32), note=note)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -214,7 +230,7 @@ def main() -> None:
     torch.set_num_threads(1)
     v = Vectors()
     for add in (add_unary, add_steps, add_binary, add_softmax, add_normalization,
-                add_squared_errors, add_mish, add_log_sigmoid):
+                add_squared_errors, add_mish, add_log_sigmoid, add_inverse):
         add(v)
     v.write(args.out_dir, "function_ops", args.list)
 

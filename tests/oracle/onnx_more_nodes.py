@@ -552,6 +552,21 @@ add("newest_opset", [node("Relu", ["x"], ["r"], name="r"),
     known={"p": i64(0, 1, 0, 0, 0, 2)}, opset=28)
 # Small numbers must not cancel out.
 op("sinh", "Sinh", {"x": x * f32(1.0, 1e-4, 1e-20, 4.0)}, torch_y=lambda t: torch.sinh(t["x"]))
+for kind, inside in (("Acos", 0.49), ("Asin", 0.49), ("Atanh", 0.49), ("Asinh", 3.0), ("Atan", 3.0)):
+    op(kind.lower(), kind, {"x": x * np.float32(inside)},
+       torch_y=lambda t, f=getattr(torch, kind.lower()): f(t["x"]))
+op("acosh", "Acosh", {"x": np.abs(x) + np.float32(1.01)}, torch_y=lambda t: torch.acosh(t["x"]))
+op("acosh_outside", "Acosh", {"x": x * np.float32(0.4)})
+for kind, width in (("And", np.int64), ("Or", np.uint8), ("Xor", np.int32)):
+    add("bitwise_" + kind.lower(), [node("Bitwise" + kind, ["a", "b"], ["c"], name="bits"),
+                                    node("Cast", ["c"], ["y"], to=TensorProto.FLOAT)],
+        {"a": (np.arange(12).reshape(3, 4) * 17 % 200).astype(width),
+         "b": (np.arange(4) * 51 % 190).astype(width)})
+add("bitwise_known", [constant("a", i64(12, -7, 5)), constant("b", i64(10, 3, -2)),
+                      node("BitwiseAnd", ["a", "b"], ["i"]), node("BitwiseOr", ["a", "b"], ["j"]),
+                      node("BitwiseXor", ["i", "j"], ["k"]),
+                      node("Cast", ["k"], ["f"], to=TensorProto.FLOAT),
+                      node("Add", ["x", "f"], ["y"])], {"x": real(3)})
 
 
 def main():

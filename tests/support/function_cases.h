@@ -32,6 +32,11 @@ inline void add_function_cases(std::vector<OpCase>& list) {
     list.push_back({"", op, {wide}});
     list.push_back({"", op, {moved({}, 0.6875f, 0.0f)}});
   }
+  for (const char* op : {"Asinh", "Atan"}) list.push_back({"", op, {wide}});
+  for (const char* op : {"Acos", "Asin", "Atanh"}) {
+    list.push_back({"", op, {moved({2, 5}, 0.046875f, 0.0f)}});
+  }
+  list.push_back({"", "Acosh", {moved({2, 5}, 0.6875f, 5.0f)}});
   list.push_back({"", "Reciprocal", {moved({2, 3}, 0.125f, 1.5f)}});
   list.push_back({"", "Elu", {wide}, {{"alpha", 0.5}}});
   list.push_back({"", "LeakyRelu", {wide}, {{"alpha", 0.25}}});

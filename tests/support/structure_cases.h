@@ -66,7 +66,8 @@ inline std::vector<OpCase> index_operand_cases() {
   const Operand six = indices({2, 3}, {4, -1, 0, 7, INT32_MAX, INT32_MIN});
   const Operand twelve = indices({2, 3, 2}, {5, 3, 8, -2, 8, 1, 0, 0, -7, 9, 2, 4});
   std::vector<OpCase> list;
-  for (const char* op : {"Add", "Sub", "Mul", "Div", "Mod", "Min", "Max"}) {
+  for (const char* op :
+       {"Add", "Sub", "Mul", "Div", "Mod", "Min", "Max", "BitwiseAnd", "BitwiseOr", "BitwiseXor"}) {
     list.push_back({"", op, {six, indices({2, 3}, {3, 5, -2, -3, 2, -1})}});
     list.push_back({"", op, {indices({2, 1}, {-7, 8}), indices({3}, {2, 0, -3})}});
   }

@@ -29,6 +29,12 @@ inline constexpr double kHalfPi2 = 0x1.0b4611a600000p-34;
 inline constexpr double kHalfPi3 = 0x1.3198a2e000000p-69;
 inline constexpr double kHalfPi4 = 0x1.b839a252049c1p-104;
 inline constexpr double kTwoOverPi = 0x1.45f306dc9c883p-1;
+/// atan(1/2)
+inline constexpr double kAtanHalfHigh = 0x1.dac670561bb4fp-2;
+inline constexpr double kAtanHalfLow = 0x1.a2b7f222f65e2p-56;
+/// atan(2)
+inline constexpr double kAtanTwoHigh = 0x1.1b6e192ebbe44p+0;
+inline constexpr double kAtanTwoLow = 0x1.b1b466a88828ep-54;
 
 /// (e^r - 1 - r - r^2 / 2) / r^3 for |r| <= ln 2 / 2;
 /// error 2^-59.6 of the result.
@@ -46,6 +52,16 @@ struct AtanhTail {
   static constexpr double c[] = {
       0x1.999999999999ap-3, 0x1.2492492492521p-3, 0x1.c71c71c6eaa8dp-4, 0x1.745d177a8f200p-4,
       0x1.3b1395d4f9e5fp-4, 0x1.1118c74823a2ep-4, 0x1.df7ce9a6bcccbp-5, 0x1.e02d197c00c78p-5,
+  };
+};
+/// (atan(s) / s - 1 + z / 3) / z^2 with z = s^2 for
+/// |s| <= tan(atan(1/2) / 2);
+/// error 2^-64.3 of the result.
+struct AtanTail {
+  static constexpr double c[] = {
+      0x1.999999999999ap-3, -0x1.24924924923fep-3, 0x1.c71c71c6f9eacp-4, -0x1.745d172cfdc5fp-4,
+      0x1.3b13a845701ccp-4, -0x1.110f3ecabbc19p-4, 0x1.e171fe143f6fdp-5, -0x1.a742cb060bd07p-5,
+      0x1.3762729cf83d8p-5,
   };
 };
 /// (sin(r) / r - 1) / z with z = r^2, |r| <= pi / 4;

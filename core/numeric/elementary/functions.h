@@ -2,8 +2,8 @@
 // Functions of one element and their gradients, in double: one source for all backends. A backend
 // rounds the result once, to the format that the node writes. Names and attributes are ONNX's.
 // Gradients at corners are PyTorch's; if an operand is NaN, so is everything that depends on it.
-// exp and similar functions come from elementary.h, so all backends and platforms give the same
-// bits.
+// exp and similar functions come from elementary.h and inverse.h, so all backends and platforms
+// give the same bits.
 #pragma once
 
 #include <cmath>
@@ -12,6 +12,7 @@
 #include "core/function_list.h"
 #include "core/host_device.h"
 #include "core/numeric/elementary/elementary.h"
+#include "core/numeric/elementary/inverse.h"
 #include "core/numeric/elementary/quick_exp.h"
 
 namespace halfscope::fn {
@@ -95,6 +96,30 @@ struct Sin {
 struct Cos {
   static constexpr const char* kName = "Cos";
   HS_HD double operator()(double x) const { return elementary::cos(x); }
+};
+struct Acos {
+  static constexpr const char* kName = "Acos";
+  HS_HD double operator()(double x) const { return elementary::acos(x); }
+};
+struct Acosh {
+  static constexpr const char* kName = "Acosh";
+  HS_HD double operator()(double x) const { return elementary::acosh(x); }
+};
+struct Asin {
+  static constexpr const char* kName = "Asin";
+  HS_HD double operator()(double x) const { return elementary::asin(x); }
+};
+struct Asinh {
+  static constexpr const char* kName = "Asinh";
+  HS_HD double operator()(double x) const { return elementary::asinh(x); }
+};
+struct Atan {
+  static constexpr const char* kName = "Atan";
+  HS_HD double operator()(double x) const { return elementary::atan(x); }
+};
+struct Atanh {
+  static constexpr const char* kName = "Atanh";
+  HS_HD double operator()(double x) const { return elementary::atanh(x); }
 };
 /// 0 for NaN.
 struct Sign {
@@ -237,6 +262,37 @@ struct ErfGrad {
 struct TanhGrad {
   static constexpr const char* kName = "TanhGrad";
   HS_HD double operator()(double dy, double y) const { return dy * (1.0 - y * y); }
+};
+/// (1 - x) (1 + x) where 1 - x^2 would cancel.
+struct AcosGrad {
+  static constexpr const char* kName = "AcosGrad";
+  HS_HD double operator()(double dy, double x) const {
+    return -dy / std::sqrt((1.0 - x) * (1.0 + x));
+  }
+};
+struct AcoshGrad {
+  static constexpr const char* kName = "AcoshGrad";
+  HS_HD double operator()(double dy, double x) const {
+    return dy / std::sqrt((x - 1.0) * (x + 1.0) + 0.0);  // + 0: never the root of -0
+  }
+};
+struct AsinGrad {
+  static constexpr const char* kName = "AsinGrad";
+  HS_HD double operator()(double dy, double x) const {
+    return dy / std::sqrt((1.0 - x) * (1.0 + x));
+  }
+};
+struct AsinhGrad {
+  static constexpr const char* kName = "AsinhGrad";
+  HS_HD double operator()(double dy, double x) const { return dy / std::sqrt(1.0 + x * x); }
+};
+struct AtanGrad {
+  static constexpr const char* kName = "AtanGrad";
+  HS_HD double operator()(double dy, double x) const { return dy / (1.0 + x * x); }
+};
+struct AtanhGrad {
+  static constexpr const char* kName = "AtanhGrad";
+  HS_HD double operator()(double dy, double x) const { return dy / ((1.0 - x) * (1.0 + x)); }
 };
 /// (dy, y)
 struct SigmoidGrad {
@@ -386,12 +442,13 @@ namespace halfscope {
 
 // Every backend makes kernels from these lists, by the number of operands.
 using UnaryFunctions =
-    FunctionList<fn::Abs, fn::Ceil, fn::Clip, fn::Cos, fn::Elu, fn::Erf, fn::Floor, fn::Gelu,
-                 fn::HardSigmoid, fn::HardSwish, fn::LeakyRelu, fn::LogSigmoid, fn::Mish,
-                 fn::Reciprocal, fn::Round, fn::Sigmoid, fn::Sign, fn::Sin, fn::Softplus, fn::Swish,
-                 fn::Tanh>;
+    FunctionList<fn::Abs, fn::Acos, fn::Acosh, fn::Asin, fn::Asinh, fn::Atan, fn::Atanh, fn::Ceil,
+                 fn::Clip, fn::Cos, fn::Elu, fn::Erf, fn::Floor, fn::Gelu, fn::HardSigmoid,
+                 fn::HardSwish, fn::LeakyRelu, fn::LogSigmoid, fn::Mish, fn::Reciprocal, fn::Round,
+                 fn::Sigmoid, fn::Sign, fn::Sin, fn::Softplus, fn::Swish, fn::Tanh>;
 using BinaryFunctions =
-    FunctionList<fn::Max, fn::Min, fn::PRelu, fn::Pow, fn::ClipGrad, fn::EluGrad, fn::ErfGrad,
+    FunctionList<fn::Max, fn::Min, fn::PRelu, fn::Pow, fn::AcosGrad, fn::AcoshGrad, fn::AsinGrad,
+                 fn::AsinhGrad, fn::AtanGrad, fn::AtanhGrad, fn::ClipGrad, fn::EluGrad, fn::ErfGrad,
                  fn::GeluGrad, fn::HardSigmoidGrad, fn::HardSwishGrad, fn::LeakyReluGrad,
                  fn::LogSigmoidGrad, fn::MishGrad, fn::PReluSlopeGrad, fn::ReciprocalGrad,
                  fn::SigmoidGrad, fn::SoftplusGrad, fn::SwishGrad, fn::TanhGrad>;

@@ -46,6 +46,18 @@ struct Mod {
     return wrapped(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);
   }
 };
+struct BitwiseAnd {
+  static constexpr const char* kName = "BitwiseAnd";
+  HS_HD constexpr int32_t operator()(int32_t a, int32_t b) const noexcept { return a & b; }
+};
+struct BitwiseOr {
+  static constexpr const char* kName = "BitwiseOr";
+  HS_HD constexpr int32_t operator()(int32_t a, int32_t b) const noexcept { return a | b; }
+};
+struct BitwiseXor {
+  static constexpr const char* kName = "BitwiseXor";
+  HS_HD constexpr int32_t operator()(int32_t a, int32_t b) const noexcept { return a ^ b; }
+};
 struct Min {
   static constexpr const char* kName = "Min";
   HS_HD constexpr int32_t operator()(int32_t a, int32_t b) const noexcept { return a < b ? a : b; }

@@ -17,8 +17,14 @@ struct OpName {
 
 /// Operators that are one operator of TensorFlow's, with its floating operands in any order.
 constexpr auto kSame = std::to_array<OpName>({{"Abs", "Abs"},
+                                              {"Acos", "Acos"},
+                                              {"Acosh", "Acosh"},
                                               {"Add", "AddV2"},
                                               {"ArgMax", "ArgMax"},
+                                              {"Asin", "Asin"},
+                                              {"Asinh", "Asinh"},
+                                              {"Atan", "Atan"},
+                                              {"Atanh", "Atanh"},
                                               {"Ceil", "Ceil"},
                                               {"Clip", "ClipByValue"},
                                               {"Concat", "ConcatV2"},
