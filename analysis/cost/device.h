@@ -12,9 +12,9 @@
 namespace halfscope {
 
 /// How fast a device multiplies and adds numbers of one format, in 10^12 operations per second (a
-/// multiplication and an addition are two). Sums are fp32, int32 for int8; no sparsity.
+/// multiplication and an addition are two). Sums are fp32, int32 for integers; no sparsity.
 struct ProductRate {
-  std::string_view format;  ///< "fp32", "tf32", "fp16", "bf16", "fp8", "int8"
+  std::string_view format;  ///< "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "int4"
   double tera = 0.0;
 };
 

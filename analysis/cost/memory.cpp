@@ -12,6 +12,22 @@
 namespace halfscope {
 namespace {
 
+/// Returns the memory of what is known before any input and read by an operator that also reads
+/// what is not.
+std::set<ValueId> kept_parts(const Executable& executable, const Storage& storage) {
+  const std::vector<bool> known = known_values(executable);
+  std::set<ValueId> kept;
+  for (const NodeId id : executable.entry(executable.forward)) {
+    const Node& node = executable.graph.node(id);
+    if (known[static_cast<size_t>(node.outputs[0])]) continue;
+    for (const ValueId input : node.inputs) {
+      if (input == kNone || !known[static_cast<size_t>(input)]) continue;
+      for (const ValueId part : storage.parts(input)) kept.insert(part);
+    }
+  }
+  return kept;
+}
+
 /// Adds up which values are in memory while an entry runs.
 class Walk {
  public:
@@ -32,6 +48,7 @@ class Walk {
   bool trains() const { return executable_.forward == Entry::grad; }
 
   void add_variables() {
+    if (!trains()) return add_kept();
     std::set<ValueId> trained, averages;
     for (const auto& [gradient, variable] : gradients_) trained.insert(variable);
     for (const AveragedVariable& each : executable_.averages) averages.insert(each.average);
@@ -48,6 +65,27 @@ class Walk {
       held_.insert(constant.value);
       if (is_read(constant.value)) use_.buffers += storage_.bytes(constant.value);
     }
+    add_inputs();
+  }
+
+  /// Inference keeps what is known before any input in the form in which it is read, and computes
+  /// none of it again.
+  void add_kept() {
+    for (const ValueId part : kept_parts(executable_, storage_)) {
+      const Variable* variable = graph_.variable_of(part);
+      const bool constant = variable == nullptr && graph_.value(part).producer == kNone;
+      const bool buffer = variable != nullptr && variable->buffer;
+      (constant || buffer ? use_.buffers : use_.weights) += storage_.bytes(part);
+    }
+    const std::vector<bool> known = known_values(executable_);
+    for (ValueId value = 0; value < static_cast<ValueId>(known.size()); ++value) {
+      if (!known[static_cast<size_t>(value)]) continue;
+      for (const ValueId part : storage_.parts(value)) held_.insert(part);
+    }
+    add_inputs();
+  }
+
+  void add_inputs() {
     for (const NamedValue& input : executable_.inputs) use_.inputs += storage_.bytes(input.value);
     for (const Input& input : graph_.inputs()) held_.insert(input.value);
     // Working copies of buffers, which only this program has.
@@ -174,18 +212,8 @@ MemoryUse memory_of(const Executable& executable) { return Walk(executable).use(
 
 int64_t kept_weight_bytes(const Executable& executable) {
   const Storage storage(executable.graph);
-  const std::vector<bool> known = known_values(executable);
-  std::set<ValueId> kept;
-  for (const NodeId id : executable.entry(executable.forward)) {
-    const Node& node = executable.graph.node(id);
-    if (known[static_cast<size_t>(node.outputs[0])]) continue;
-    for (const ValueId input : node.inputs) {
-      if (input == kNone || !known[static_cast<size_t>(input)]) continue;
-      for (const ValueId part : storage.parts(input)) kept.insert(part);
-    }
-  }
   int64_t bytes = 0;
-  for (const ValueId part : kept) bytes += storage.bytes(part);
+  for (const ValueId part : kept_parts(executable, storage)) bytes += storage.bytes(part);
   return bytes;
 }
 

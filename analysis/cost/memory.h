@@ -11,11 +11,15 @@ namespace halfscope {
 
 /// All in bytes.
 struct MemoryUse {
-  int64_t weights = 0;        ///< trained variables as they are stored (master weights)
-  int64_t weight_copies = 0;  ///< in the formats that operators read, kept for the step
-  int64_t buffers = 0;        ///< running statistics, constants, states of scales
-  int64_t gradients = 0;      ///< of all weights, in the weights' formats
-  int64_t optimizer = 0;      ///< momenta and other states, moving averages of weights
+  /// Trained variables as they are stored (master weights). In inference, what is known before any
+  /// input and that operators read, in the formats that they read: kept_weight_bytes() without
+  /// buffers.
+  int64_t weights = 0;
+  int64_t weight_copies =
+      0;                  ///< of training: in the formats that operators read, kept for the step
+  int64_t buffers = 0;    ///< running statistics, constants, states of scales
+  int64_t gradients = 0;  ///< of all weights, in the weights' formats
+  int64_t optimizer = 0;  ///< momenta and other states, moving averages of weights
   int64_t inputs = 0;
   int64_t activations = 0;  ///< results of the forward pass that the backward pass reads
   /// The most that is in memory at one time, and what of it is none of the above: results that are

@@ -22,11 +22,13 @@ std::string_view unit_of(const FloatFormat& format, const TensorScale& scale) {
 }
 
 /// Units that multiply numbers of formats that a device has no units for: the slowest, or the only
-/// ones.
-ProductRate fallback(const Device& device) {
-  return *std::min_element(
-      device.rates.begin(), device.rates.end(),
-      [](const ProductRate& a, const ProductRate& b) { return a.tera < b.tera; });
+/// ones. Units for int8 multiply int4, too.
+std::string_view fallback(const Device& device, std::string_view format) {
+  if (format == "int4" && device.rate("int8")) return "int8";
+  return std::min_element(
+             device.rates.begin(), device.rates.end(),
+             [](const ProductRate& a, const ProductRate& b) { return a.tera < b.tera; })
+      ->format;
 }
 
 /// Returns whether the sizes that are lines of memory are multiples. Pixels of convolutions are
@@ -53,7 +55,7 @@ UnitUse use_of(const Executable& executable, const NodeWork& work, const Device&
   const auto& [m, n, k] = work.sizes;
   use.no_unit = !device.rate(use.format);
   use.thin = device.columns == 1 && std::min({m, n, k}) == 1;
-  if (use.no_unit || use.thin) use.format = fallback(device).format;
+  if (use.no_unit || use.thin) use.format = fallback(device, use.thin ? "" : use.format);
   if (device.columns > 1) {
     const auto padded = [](int64_t size, int64_t multiple) {
       return static_cast<double>(pieces(size, multiple) * multiple);

@@ -87,6 +87,7 @@ std::optional<TensorCoreInput> tensor_core_input(const FloatFormat& format,
   if (format == kBf16) return by_bits("bf16", 16);
   if (format == kTf32) return by_bits("tf32", 32);
   if (format == kInt8Format) return by_bits("int8", 8, true);
+  if (format == kInt4Format) return by_bits("int4", 4, true);
   const bool mx =
       scale.kind == TensorScale::Kind::block && scale.block_size == kMxBlock && !scale.fp32_scales;
   if (format == kE4m3fn || format == kE5m2) {

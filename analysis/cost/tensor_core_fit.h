@@ -3,12 +3,13 @@
 //
 // The rule is from NVIDIA's guides: lines of operands should be multiples of 16 bytes, and from
 // A100 on ideally of 128 bytes. That is 8 (64) elements of fp16 and bf16, 4 (32) of tf32, 16 (128)
-// of fp8 and int8. For fully connected layers the rule applies to the batch size and the numbers of
-// inputs and outputs. For convolutions it applies only to the numbers of channels, which are the
-// last dimension in memory; any number of pixels will do. Since cuBLAS 11.0 and cuDNN 7.6.3, tensor
-// cores also process other sizes, but less efficiently; before, they did not. Products of fp8 and
-// of operands with a scale per block need these sizes: callers of cuBLASLt have to pad. The three
-// products of a layer in training permute M, N and K, so one condition covers all of them.
+// of fp8 and int8, 32 (256) of int4. For fully connected layers the rule applies to the batch size
+// and the numbers of inputs and outputs. For convolutions it applies only to the numbers of
+// channels, which are the last dimension in memory; any number of pixels will do. Since cuBLAS 11.0
+// and cuDNN 7.6.3, tensor cores also process other sizes, but less efficiently; before, they did
+// not. Products of fp8 and of operands with a scale per block need these sizes: callers of cuBLASLt
+// have to pad. The three products of a layer in training permute M, N and K, so one condition
+// covers all of them.
 //
 // Sources: NVIDIA, "Matrix Multiplication Background User's Guide", section 2.2, table 1 (multiples
 // per type and library version); "Linear/Fully-Connected Layers User's Guide" and "Convolutional

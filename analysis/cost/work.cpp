@@ -6,6 +6,7 @@
 
 #include "core/graph/unrounded.h"
 #include "core/lower/execution.h"
+#include "core/lower/known_values.h"
 #include "core/lower/narrow.h"
 #include "core/ops/ops.h"
 #include "core/ops/product_terms.h"
@@ -93,8 +94,11 @@ class Counter {
 
   std::vector<NodeWork> count() const {
     std::vector<NodeWork> all;
+    const bool trains = executable_.forward == Entry::grad;
+    const std::vector<bool> known = trains ? std::vector<bool>{} : known_values(executable_);
     for (const NodeId id : executable_.entry(executable_.forward)) {
       const Node& node = graph_.node(id);
+      if (!trains && known[static_cast<size_t>(node.outputs[0])]) continue;
       if (std::find(node.outputs.begin(), node.outputs.end(), executable_.accuracy) !=
               node.outputs.end() ||
           storage_.is_view(node)) {
@@ -102,7 +106,7 @@ class Counter {
       }
       all.push_back(of(id));
     }
-    if (executable_.forward == Entry::grad) all.push_back(of_optimizer());
+    if (trains) all.push_back(of_optimizer());
     return all;
   }
 

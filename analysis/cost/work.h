@@ -5,6 +5,7 @@
 //   Views, and operands with a scale per block that a product reads as codes, move nothing more.
 //   What only this program measures (accuracy, updates) is left out.
 //   Intermediate results of fused operators stay in registers.
+//   Inference computes nothing that is known before any input, such as codes of weights.
 //   The optimizer is one kernel over all variables, as fused and multi-tensor optimizers are.
 #pragma once
 

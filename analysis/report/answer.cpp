@@ -75,6 +75,11 @@ std::string tested_advice(const Report& report, int lane) {
   return fmt::format("{} Confidence {}. {}", answer.todo, answer.confidence, answer.basis);
 }
 
+bool report::answered_otherwise(const Report& report) {
+  const std::string todo = answer_of(report).todo;
+  return !todo.empty() && !report.actions.empty() && todo != report.actions.front().text;
+}
+
 Answer answer_of(const Report& report) {
   Answer answer;
   if (report.verdict.state == Verdict::State::healthy) return answer;

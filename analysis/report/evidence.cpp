@@ -69,6 +69,13 @@ struct FirstError {
   double ulps = 0.0;
 };
 
+/// Returns ", by at most 3 ulp of fp16". Numbers near 0 may be as many ulps apart as the format has
+/// numbers, however near they are: beyond a factor of two the count says nothing.
+std::string ulps_text(double ulps, const FloatFormat& format) {
+  if (!(ulps <= std::ldexp(1.0, format.mantissa_bits))) return "";
+  return fmt::format(", by at most {} ulp of {}", short_number(ulps), format_name(format));
+}
+
 void describe(const RunView& run, const SiteErrorReport* first, const FirstError& error,
               ErrorReport& errors) {
   const std::string& other = run.lane(errors.other).name;
@@ -79,10 +86,9 @@ void describe(const RunView& run, const SiteErrorReport* first, const FirstError
   }
   errors.first_site = first->name;
   errors.text = fmt::format(
-      "{} is the first tensor to differ from {}, at step {}: {} of its elements differ, by at most "
-      "{} ulp of {}.",
+      "{} is the first tensor to differ from {}, at step {}: {} of its elements differ{}.",
       first->name, other, errors.first_step, percent(share(error.differing, error.n)),
-      short_number(error.ulps), format_name(first->format));
+      ulps_text(error.ulps, first->format));
   const auto gone = std::find_if(errors.sites.begin(), errors.sites.end(),
                                  [](const SiteErrorReport& site) { return site.not_finite > 0; });
   if (gone != errors.sites.end()) {

@@ -83,11 +83,14 @@ std::string run_card(const Report& report) {
   entry("Backend", name_list(backends));
   entry("Optimizer", run.optimizer);
   entry("Batch", std::to_string(run.batch));
-  entry("Steps", report::steps_text(report));
+  const bool inference = run.inference;
+  entry(inference ? "Batches" : "Steps", report::steps_text(report));
   entry("Status", status_name(report.status));
-  entry("Statistics", run.every == 0   ? "none"
-                      : run.every == 1 ? "every step"
-                                       : fmt::format("every {} steps", run.every));
+  const char* each = inference ? "batch" : "step";
+  entry("Statistics", run.every == 0 ? "none"
+                      : run.every == 1
+                          ? fmt::format("every {}", each)
+                          : fmt::format("every {} {}", run.every, inference ? "batches" : "steps"));
   entry("Seed", std::to_string(run.seed));
   entry("Instruction set", run.isa);
   entry("Threads", std::to_string(run.threads));
@@ -131,6 +134,13 @@ std::string definitions(const Report& report) {
   const auto entry = [&](const char* name, const std::string& meaning) {
     text += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, meaning);
   };
+  if (!trains) {
+    entry(
+        "Output error",
+        "||x &minus; reference|| / ||reference|| of an output over all batches, with 2-norms over "
+        "the elements finite in both: the largest of the network's outputs. For outputs that "
+        "count or select, the share of elements that differ.");
+  }
   entry("Counting",
         "Counters are exact integers over all recorded steps. They look at an operator's output "
         "before it is rounded to the tensor's format. Upstream rounding has already acted: " +

@@ -159,7 +159,15 @@ std::string actions_section(const Report& report) {
                         : refuted ? ", but it is not enough, as the proof below shows:"
                         : report.actions.size() > 1 ? ", most important first:"
                                                     : ":";
-    html += fmt::format("<p class=\"soft\">{} {}{}</p>\n", before, escape(lane), after);
+    if (report::answered_otherwise(report)) {
+      html += fmt::format(
+          "<p class=\"soft\">{} This run has tested that. To keep the plan of {} instead, make "
+          "this "
+          "change, which it has not tested:</p>\n",
+          prose(answer_of(report).todo), escape(lane));
+    } else {
+      html += fmt::format("<p class=\"soft\">{} {}{}</p>\n", before, escape(lane), after);
+    }
   }
   html += "<ol class=\"actions\">\n";
   for (const ActionReport& action : report.actions) html += action_card(report, action);

@@ -30,6 +30,10 @@ std::string gap_cell(const LaneReport& lane) {
   return escape(report::gap_text(*lane.loss_gap));
 }
 
+std::string output_cell(const LaneReport& lane) {
+  return lane.output_error ? escape(report::gap_text(*lane.output_error)) : "&ndash;";
+}
+
 std::string scale_cell(const LaneReport& lane) {
   return lane.last_loss_scale ? prose(scale_text(*lane.last_loss_scale)) : "&ndash;";
 }
@@ -42,16 +46,28 @@ struct Measure {
 
 std::vector<Measure> measures(const Report& report) {
   const auto lost = [](const std::optional<double>& loss) { return loss && !std::isfinite(*loss); };
-  std::vector<Measure> list{
-      {"Verdict", lane_state_tag},
-      {"Backend",
-       [](const LaneReport& lane) {
-         const bool after = measures_after_rounding(lane.backend);
-         const char* what = is_capture(lane.backend) ? " (measured after rounding)"
-                                                     : " (products measured after rounding)";
-         return escape(lane.backend) + (after ? what : "");
-       }},
-      {"Steps", [](const LaneReport& lane) { return std::to_string(lane.steps); }},
+  const bool inference = report.run.inference;
+  std::vector<Measure> list{{"Verdict", lane_state_tag},
+                            {"Backend",
+                             [](const LaneReport& lane) {
+                               const bool after = measures_after_rounding(lane.backend);
+                               const char* what = is_capture(lane.backend)
+                                                      ? " (measured after rounding)"
+                                                      : " (products measured after rounding)";
+                               return escape(lane.backend) + (after ? what : "");
+                             }},
+                            {inference ? "Batches" : "Steps",
+                             [](const LaneReport& lane) { return std::to_string(lane.steps); }}};
+  if (inference) {
+    list.push_back({"Output error", output_cell,
+                    [lost](const LaneReport& lane) { return lost(lane.output_error); }});
+    for (const Score& score : scores_of(report)) {
+      list.push_back({report::sentence_case(score.name),
+                      [score](const LaneReport& lane) { return score.text(lane, "&ndash;"); }});
+    }
+    return list;
+  }
+  const std::vector<Measure> of_training{
       {"Skipped", [](const LaneReport& lane) { return std::to_string(lane.skipped); },
        [](const LaneReport& lane) { return lane.steps > 0 && lane.skipped == lane.steps; }},
       {"First loss", [](const LaneReport& lane) { return value_text(lane.first_loss); }},
@@ -63,6 +79,7 @@ std::vector<Measure> measures(const Report& report) {
        [](const LaneReport& lane) { return value_text(lane.test_loss); },
        [lost](const LaneReport& lane) { return lost(lane.test_loss); }},
   };
+  list.insert(list.end(), of_training.begin(), of_training.end());
   for (const Score& score : scores_of(report)) {
     list.push_back({report::of_evaluation(report.run, fmt::format("Test {}", score.name)),
                     [score](const LaneReport& lane) { return score.text(lane, "&ndash;"); }});
@@ -143,7 +160,20 @@ std::string evidence(const Finding& finding) {
   return rows;
 }
 
-std::string finding_card(const Report& report, size_t index) {
+/// Returns a line for each of the other tensors of which a finding says the same.
+std::string alike(const Report& report, const std::vector<size_t>& findings) {
+  if (findings.size() < 2) return "";
+  std::string html = fmt::format("<details><summary>The same for {}</summary><ul>",
+                                 counted(static_cast<int64_t>(findings.size()) - 1, "more tensor"));
+  for (size_t i = 1; i < findings.size(); ++i) {
+    const Finding& finding = report.findings[findings[i]];
+    html += fmt::format("<li id=\"finding-{}\">{}</li>", findings[i] + 1, prose(finding.text));
+  }
+  return html + "</ul></details>";
+}
+
+std::string finding_card(const Report& report, const std::vector<size_t>& findings) {
+  const size_t index = findings.front();
   const Finding& finding = report.findings[index];
   const std::string severity = severity_name(finding.severity);
   std::string html = fmt::format(
@@ -166,21 +196,22 @@ std::string finding_card(const Report& report, size_t index) {
   return html + fmt::format(
                     "<details><summary>Evidence</summary><table class=\"evidence\"><caption "
                     "class=\"sr\">Evidence of finding {}</caption><tbody>{}</tbody></table>"
-                    "<p class=\"soft\"><code>{}</code></p></details></article>\n",
-                    index + 1, evidence(finding), escape(report.finding_ids[index]));
+                    "<p class=\"soft\"><code>{}</code></p></details>{}</article>\n",
+                    index + 1, evidence(finding), escape(report.finding_ids[index]),
+                    alike(report, findings));
 }
 
 std::string findings(const Report& report) {
   std::string html = "<h3 id=\"findings\">All findings</h3>\n";
   if (report.findings.empty()) {
-    return html +
-           "<p>None. Nothing overflowed, and no value or update that matters was lost.</p>\n";
+    const bool overflowed = std::any_of(
+        report.layers.begin(), report.layers.end(),
+        [](const LayerReport& layer) { return report::worst_rates(layer).overflow > 0.0; });
+    return html + fmt::format("<p>None. {} value{} that matters was lost.</p>\n",
+                              overflowed ? "No" : "Nothing overflowed, and no",
+                              report.run.inference ? "" : " or update");
   }
-  std::vector<size_t> order(report.findings.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return report.findings[a].severity > report.findings[b].severity;
-  });
+  const std::vector<std::vector<size_t>> order = report::findings_by_kind(report);
   constexpr size_t kShown = 100;
   for (size_t i = 0; i < std::min(order.size(), kShown); ++i) {
     html += finding_card(report, order[i]);
@@ -218,6 +249,9 @@ std::string lane_cards(const Report& report) {
                         lane.reference && !lane.lost ? "reference" : verdict_name(lane.state),
                         lane_state_tag(lane), escape(lane.name));
     if (report.run.inference) {
+      if (lane.output_error) {
+        html += fmt::format("<div><dt>output error</dt><dd>{}</dd></div>", output_cell(lane));
+      }
       html += fmt::format("<div><dt>batches</dt><dd>{}</dd></div>", lane.steps);
     } else {
       html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>",
@@ -232,8 +266,7 @@ std::string lane_cards(const Report& report) {
     }
     for (const Score& score : scores_of(report)) {
       if (!(lane.*score.value)) continue;
-      html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>",
-                          report::of_evaluation(report.run, fmt::format("test {}", score.name)),
+      html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", report::score_name(report, score),
                           score.text(lane));
     }
     html += "</dl></li>\n";
@@ -245,7 +278,8 @@ std::string events_section(const Report& report) {
   std::string html = "<section aria-labelledby=\"events\"><h2 id=\"events\">Findings</h2>\n";
   for (const EventReport& event : report.events) html += chain(report, event);
   if (report.events.empty()) {
-    html += "<p>No tensor of any lane became NaN or infinite in the recorded steps.</p>\n";
+    html += fmt::format("<p>No tensor of any lane became NaN or infinite in the recorded {}.</p>\n",
+                        report.run.inference ? "batches" : "steps");
   }
   return html + findings(report) + "</section>\n";
 }

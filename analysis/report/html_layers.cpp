@@ -51,12 +51,24 @@ const SiteReport* speaker(const LayerReport& layer, Column column) {
   return best;
 }
 
+/// Returns whether what a layer loses is shown as an alarm: its lane has a problem, or a finding
+/// warns of the layer.
+bool is_alarming(const Report& report, const LayerReport& layer) {
+  const LaneReport& lane = report.lanes[static_cast<size_t>(layer.lane)];
+  return lane.state != Verdict::State::healthy ||
+         std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& finding) {
+           return finding.lane == layer.lane && finding.layer == layer.path &&
+                  finding.severity >= Severity::warning;
+         });
+}
+
 /// Returns the cell with the worst loss of a column's worst tensor. The tooltip names the tensor
 /// and what the share is of.
-std::string rate_cell(const LayerReport& layer, Column column) {
+std::string rate_cell(const Report& report, const LayerReport& layer, Column column) {
   const SiteReport* site = speaker(layer, column);
   if (site == nullptr) return "<td></td>";
   const Rates rates = rates_of(*site);
+  const char* const bad = is_alarming(report, layer) ? " bad" : "";
   const char* kind = " soft";
   std::string text = "0", title = "no overflow, no underflow";
   const auto say = [&](const char* look, double value, const char* what, const char* of) {
@@ -65,11 +77,11 @@ std::string rate_cell(const LayerReport& layer, Column column) {
     title = text + ", " + of;
   };
   if (rates.overflow > 0.0) {
-    say(" bad", rates.overflow, site->scale.empty() ? "overflow" : "saturate", kOfAllValues);
+    say(bad, rates.overflow, site->scale.empty() ? "overflow" : "saturate", kOfAllValues);
   } else if (rates.lost > 0.0) {
-    say(rates.lost > 0.5 ? " bad" : "", rates.lost, "lost", kOfNonZeroUpdates);
+    say(rates.lost > 0.5 ? bad : "", rates.lost, "lost", kOfNonZeroUpdates);
   } else if (rates.underflow > 0.01) {
-    say(" bad", rates.underflow, "underflow", kOfNonZeroValues);
+    say(bad, rates.underflow, "underflow", kOfNonZeroValues);
   } else if (rates.non_finite() > 0.0) {
     say(" soft", rates.non_finite(), "NaN/Inf", kOfAllValues);
   } else if (rates.underflow > 0.0) {
@@ -88,24 +100,37 @@ std::string drawing_cell(const LayerReport& layer, Column column, const Exponent
 
 /// Returns two cells: up, the least of the forward pass, because a loss scale cannot help it; down,
 /// the least of all tensors that are read again.
-std::string headroom_cells(const LayerReport& layer) {
+std::string headroom_cells(const Report& report, const LayerReport& layer) {
   std::optional<double> up, down;
   const auto least = [](std::optional<double>& so_far, const std::optional<double>& value) {
     if (value && (!so_far || *value < *so_far)) so_far = value;
   };
   for (const SiteReport& site : layer.sites) {
-    if (site.role == Role::update || site.role == Role::state) continue;
+    // A scale brings the largest value to the top of the codes: no room is left on purpose.
+    if (site.role == Role::update || site.role == Role::state || !site.scale.empty()) continue;
     if (belongs(site, Column::activations) || belongs(site, Column::weights)) {
       least(up, site.headroom_bits);
     }
     least(down, site.headroom_down_bits);
   }
-  const auto cell = [](const std::optional<double>& bits, const char* form) {
+  const auto cell = [&](const std::optional<double>& bits, const char* form) {
     if (!bits) return std::string("<td class=\"n soft\">&ndash;</td>");
-    return fmt::format("<td class=\"n{}\">{}</td>", *bits < 0.0 ? " bad" : "",
+    const bool alarming = *bits < 0.0 && is_alarming(report, layer);
+    return fmt::format("<td class=\"n{}\">{}</td>", alarming ? " bad" : "",
                        fmt::format(fmt::runtime(form), *bits));
   };
   return cell(up, "{:.1f}") + cell(down, "{:.0f}");
+}
+
+/// Returns whether the reference has as many NaN and infinities in this layer: a causal mask's, for
+/// instance.
+bool as_in_reference(const Report& report, const LayerReport& layer) {
+  const auto same =
+      std::find_if(report.layers.begin(), report.layers.end(), [&](const LayerReport& each) {
+        return each.lane == report.reference && each.path == layer.path;
+      });
+  return same != report.layers.end() &&
+         report::worst_rates(layer).non_finite() <= 1.01 * report::worst_rates(*same).non_finite();
 }
 
 std::string advice_cell(const Report& report, const LayerReport& layer) {
@@ -114,12 +139,15 @@ std::string advice_cell(const Report& report, const LayerReport& layer) {
                        escape(layer.advice));
   }
   const LaneReport& lane = report.lanes[static_cast<size_t>(layer.lane)];
-  if (lane.reference || full_precision(layer.write)) return "<td class=\"soft\">in fp32</td>";
+  const FloatFormat& computes = full_precision(layer.write) ? layer.read : layer.write;
+  if (lane.reference || full_precision(computes)) return "<td class=\"soft\">in fp32</td>";
   const Rates rates = report::worst_rates(layer);
-  if (rates.overflow == 0.0 && rates.non_finite() > 0.0)
+  if (rates.overflow == 0.0 && rates.non_finite() > 0.0 && !as_in_reference(report, layer))
     return "<td class=\"soft\">inherits NaN/Inf</td>";
   return fmt::format("<td class=\"soft\">{}</td>",
-                     rates.overflow > 0.0 ? "watch" : "ok in " + format_name(layer.write));
+                     rates.overflow > 0.0 && is_alarming(report, layer)
+                         ? "watch"
+                         : "ok in " + format_name(computes));
 }
 
 std::string layer_row(const Report& report, const LayerReport& layer, const ExponentAxis& axis,
@@ -131,14 +159,14 @@ std::string layer_row(const Report& report, const LayerReport& layer, const Expo
   return fmt::format("<tr id=\"{}\"{}><th scope=\"row\">{} <small>{}</small></th><td>{}</td>", id,
                      layer.advice.empty() ? "" : " class=\"advised\"", name, escape(layer.op),
                      escape(read == write ? write : read + "/" + write)) +
-         rate_cell(layer, Column::weights) +
+         rate_cell(report, layer, Column::weights) +
          drawing_cell(layer, Column::activations, axis, drawings) +
-         rate_cell(layer, Column::activations) +
-         (report.run.inference
-              ? ""
-              : drawing_cell(layer, Column::gradients, axis, drawings) +
-                    rate_cell(layer, Column::gradients) + rate_cell(layer, Column::updates)) +
-         headroom_cells(layer) + advice_cell(report, layer) + "</tr>\n";
+         rate_cell(report, layer, Column::activations) +
+         (report.run.inference ? ""
+                               : drawing_cell(layer, Column::gradients, axis, drawings) +
+                                     rate_cell(report, layer, Column::gradients) +
+                                     rate_cell(report, layer, Column::updates)) +
+         headroom_cells(report, layer) + advice_cell(report, layer) + "</tr>\n";
 }
 
 /// Returns the head of a table of layers. Inference has no columns for gradients and updates.

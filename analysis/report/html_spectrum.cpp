@@ -31,7 +31,8 @@ struct Drawing {
   std::vector<LayerRow> rows{};
   double pitch = kMostPitch, height = kHeight;
   ExponentWindow window{};
-  std::string format{};
+  FloatFormat format{};
+  bool alarming = true;  ///< losses are shown in red, because the lane has a problem
   double base(size_t row) const { return kPeak + 2.0 + static_cast<double>(row) * pitch; }
 };
 
@@ -97,8 +98,7 @@ std::string ridge_svg(const Drawing& drawing, const Scale& scale, size_t row, co
   const double base = drawing.base(row);
   std::string svg;
   const std::vector<RidgePoint> outline = ridge_outline(ridge, kPointsPerBin);
-  for (const RidgeZone& zone :
-       ridge_zones(ridge, drawing.window, scale.range.low, scale.range.high)) {
+  for (const RidgeZone& zone : ridge_zones(ridge, 0.0, scale.range.low, scale.range.high)) {
     const std::vector<RidgePoint> part = outline_part(outline, zone.from, zone.to);
     if (part.size() < 2) continue;
     svg += fmt::format("<path class=\"{}\" d=\"{}\"/>", zone_class(zone.kind),
@@ -184,14 +184,20 @@ std::string names(const Drawing& drawing, const std::vector<Ridge>& ridges) {
   return html + "</div>";
 }
 
-std::string losses(const Drawing& drawing, const std::vector<Ridge>& ridges) {
+/// `references` is empty or has as many rows.
+std::string losses(const Drawing& drawing, const std::vector<Ridge>& ridges,
+                   const std::vector<Ridge>& references) {
   std::vector<double> weights;
-  for (const Ridge& ridge : ridges) {
+  for (size_t row = 0; row < ridges.size(); ++row) {
+    const Ridge& ridge = ridges[row];
     const double share = ridge.lost.share();
-    weights.push_back(share >= kShownLoss || ridge.non_finite > 0.0 ? share + ridge.non_finite
-                                                                    : 0.0);
+    const double spread =
+        intended_non_finite(ridge, references.empty() ? nullptr : &references[row])
+            ? 0.0
+            : ridge.non_finite;
+    weights.push_back(share >= kShownLoss || spread > 0.0 ? share + spread : 0.0);
   }
-  std::string html = "<div class=\"lost\">";
+  std::string html = fmt::format("<div class=\"lost{}\">", drawing.alarming ? "" : " calm");
   for (const int row : rows_to_label(weights, static_cast<float>(drawing.pitch), kLine)) {
     const Ridge& ridge = ridges[static_cast<size_t>(row)];
     const bool only_spread = ridge.lost.share() < kShownLoss;
@@ -214,6 +220,11 @@ std::string chart_html(const Drawing& drawing, SpectrumChart chart) {
   const bool compares =
       !report.reference_spectrum.layers.empty() && (chart == SpectrumChart::activations || shift);
   const double moved = chart == SpectrumChart::gradients ? shift.value_or(0.0) : 0.0;
+  std::vector<Ridge> references;
+  for (const LayerRow& row : drawing.rows) {
+    if (report.reference_spectrum.layers.empty()) break;
+    references.push_back(make_ridge(report.reference_spectrum, row.layers, chart, {}, 0.0));
+  }
   std::string svg;
   for (const RidgeZone& zone : zones_of(drawing.window, scale.range.low, scale.range.high)) {
     if (zone.kind == ZoneKind::lost || !(zone.to > zone.from)) continue;
@@ -222,14 +233,12 @@ std::string chart_html(const Drawing& drawing, SpectrumChart chart) {
                        scale.x(zone.to) - scale.x(zone.from), drawing.height);
   }
   for (size_t row = 0; row < drawing.rows.size(); ++row) {
-    const Ridge reference =
-        compares ? make_ridge(report.reference_spectrum, drawing.rows[row].layers, chart, {}, 0.0)
-                 : Ridge{};
-    svg += ridge_svg(drawing, scale, row, ridges[row], compares ? &reference : nullptr, moved);
+    svg +=
+        ridge_svg(drawing, scale, row, ridges[row], compares ? &references[row] : nullptr, moved);
   }
   std::string ticks;
   const double wide = scale.range.high - scale.range.low;
-  const int stride = wide > 60.0 ? 16 : 8;
+  const int stride = wide > 36.0 ? 16 : 8;
   for (int e = static_cast<int>(std::ceil(scale.range.low / stride)) * stride;
        e <= scale.range.high; e += stride) {
     ticks += fmt::format("<span style=\"left:{:.1f}%\">{}</span>", scale.percent_of(e),
@@ -246,10 +255,26 @@ std::string chart_html(const Drawing& drawing, SpectrumChart chart) {
       "1000 {5:.0f}\" preserveAspectRatio=\"none\" style=\"height:{5:.0f}px\" role=\"img\"><title>"
       "{0} of {6}: exponents of every layer</title>{7}</svg>{8}<div class=\"x\">{9}</div></div>"
       "</figure>\n",
-      name, total.values == 0 || total.share() >= kShownLoss ? " class=\"bad\"" : "", escape(lost),
-      bands(drawing, scale), names(drawing, ridges), drawing.height,
-      escape(report.lanes[static_cast<size_t>(report.focus)].name), svg, losses(drawing, ridges),
-      ticks, names_width(drawing));
+      name,
+      drawing.alarming && (total.values == 0 || total.share() >= kShownLoss) ? " class=\"bad\""
+                                                                             : "",
+      escape(lost), bands(drawing, scale), names(drawing, ridges), drawing.height,
+      escape(report.lanes[static_cast<size_t>(report.focus)].name), svg,
+      losses(drawing, ridges, references), ticks, names_width(drawing));
+}
+
+/// Returns a sentence about tensors in other formats than the one whose range is lit.
+std::string other_formats(const Report& report, const FloatFormat& lit) {
+  for (const SpectrumLayer& layer : report.spectrum.layers) {
+    for (const SpectrumChart chart : kCharts) {
+      for (const SpectrumTensor& tensor : layer.charts[static_cast<size_t>(chart)]) {
+        if (tensor.stats.n > 0 && !(exponent_window(tensor.format) == exponent_window(lit))) {
+          return " Tensors in other formats have the colors of their own ranges.";
+        }
+      }
+    }
+  }
+  return "";
 }
 
 /// Returns how the lane in focus ends, and how lanes that work do: before and after the fix.
@@ -344,7 +369,9 @@ std::string spectrum_section(const Report& report) {
   if (drawing.rows.empty()) return "";
   const FloatFormat format = main_format(report.spectrum);
   drawing.window = exponent_window(format);
-  drawing.format = format_name(format);
+  drawing.format = format;
+  drawing.alarming =
+      report.lanes[static_cast<size_t>(report.focus)].state != Verdict::State::healthy;
   const auto count = static_cast<double>(drawing.rows.size());
   drawing.pitch = std::clamp((kHeight - kPeak) / count, kLeastPitch, kMostPitch);
   drawing.height = drawing.base(drawing.rows.size() - 1) + 4.0;
@@ -357,10 +384,14 @@ std::string spectrum_section(const Report& report) {
          "</div></div>\n<p class=\"how\">" +
          fmt::format(
              "How to read it: every layer of {} is a ridge over the exponents of its values in the "
-             "whole run; its height is the square root of their share. {}'s normal range is lit. "
-             "The numbers are the largest share of a tensor that becomes zero or overflows. Thin "
-             "line: full precision.</p>\n",
-             escape(report.lanes[static_cast<size_t>(report.focus)].name), drawing.format) +
+             "whole run; its height is the square root of their share. {} lit. The numbers are the "
+             "largest share of a tensor that becomes zero or {}. Thin line: full "
+             "precision.{}</p>\n",
+             escape(report.lanes[static_cast<size_t>(report.focus)].name),
+             format.evenly_spaced()
+                 ? "The range of " + format_name(format) + " codes, in steps of their scale, is"
+                 : format_name(format) + "'s normal range is",
+             format.evenly_spaced() ? "is clipped" : "overflows", other_formats(report, format)) +
          fit_sentence(report, format) + formats_table(report) + "</section>\n";
 }
 

@@ -10,11 +10,11 @@ const std::string_view kStyle = R"css(
 :root{color-scheme:light dark;--bg:#fff;--card:#f6f7f9;--line:#dde1e7;--ink:#171b20;--soft:#56606d;
 --accent:#1560a8;--accent-soft:#e5effa;--good:#146139;--good-soft:#e2f3e9;--warn:#7a4b00;
 --warn-soft:#fcefd5;--bad:#ac2118;--bad-soft:#fde9e6;--bar:#3d86c6;--lost:#d9570b;
---zone-lost:#fad8bd;--zone-sub:#fdf0e4;--sbg:#fbfcfd;--sub:#c39a1f;--l0:#4a5361;--l1:#1f77b4;--l2:#c65302;--l3:#7a5fa8}
+--zone-lost:#fad8bd;--zone-sub:#fdf0e4;--sbg:#fbfcfd;--sub:#c39a1f;--l0:#4a5361;--l1:#1f77b4;--l2:#c65302;--l3:#b0308a}
 @media (prefers-color-scheme:dark){:root{--bg:#111418;--card:#191d23;--line:#303843;--ink:#e7eaee;
 --soft:#a1abb7;--accent:#80baf2;--accent-soft:#14304d;--good:#74d6a0;--good-soft:#10301f;
 --warn:#f0bd66;--warn-soft:#372a10;--bad:#ff968a;--bad-soft:#43191a;--bar:#4f9ade;--lost:#f5823a;
---zone-lost:#523016;--zone-sub:#2e241b;--sbg:#0d1013;--sub:#e0b64f;--l0:#b4bcc8;--l1:#63b0ee;--l2:#fd9a4e;--l3:#b59be0}}
+--zone-lost:#523016;--zone-sub:#2e241b;--sbg:#0d1013;--sub:#e0b64f;--l0:#b4bcc8;--l1:#63b0ee;--l2:#fd9a4e;--l3:#ec8fd0}}
 *{box-sizing:border-box}
 html{scroll-behavior:smooth;-webkit-text-size-adjust:100%}
 body{margin:0;background:var(--bg);color:var(--ink);
@@ -151,9 +151,10 @@ transform:translateX(-50%)}}
 .sp path{vector-effect:non-scaling-stroke;stroke-width:1.2;stroke-linejoin:round}
 .names,.lost{position:relative;font-size:.72rem;color:var(--soft);line-height:1}
 .names span,.lost span{position:absolute;transform:translateY(-80%);white-space:nowrap}
-.names span{right:8px;max-width:100%;overflow:hidden;text-overflow:ellipsis;padding-bottom:2px}
+.names span{right:8px;max-width:calc(100% - 8px);overflow:hidden;text-overflow:ellipsis;padding-bottom:2px}
 .names .guilty{color:var(--bad);font-weight:640}
 .lost span{left:6px;color:var(--bad);font-variant-numeric:tabular-nums}
+.lost.calm span{color:var(--soft)}
 .sp .x{grid-column:2;position:relative;height:1.5em;font-size:.74rem;color:var(--soft)}
 .sp .x span{position:absolute;transform:translateX(-50%);padding-top:2px}
 .bands{position:relative;height:1.3em;margin:0 50px 0 var(--names);font-size:.7rem;

@@ -79,6 +79,7 @@ Json lane_json(const Report& report, size_t index) {
   json["first_loss"] = report::number(lane.first_loss);
   json["last_loss"] = report::number(lane.last_loss);
   json["loss_gap"] = report::number(lane.loss_gap);
+  json["output_error"] = report::number(lane.output_error);
   json["loss_scaling"] = text_or_null(lane.loss_scaling);
   json["last_loss_scale"] = report::number(lane.last_loss_scale);
   json["test_loss"] = report::number(lane.test_loss);

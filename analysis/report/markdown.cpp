@@ -34,7 +34,8 @@ std::string loss_cell(const std::optional<double>& value) {
 void write_lanes(const Report& report, std::string& md) {
   const std::vector<Score> scores = scores_of(report);
   if (report.run.inference) {
-    std::string head = "\n| lane | verdict | batches |", line = "\n| --- | --- | ---: |";
+    std::string head = "\n| lane | verdict | batches | output error |";
+    std::string line = "\n| --- | --- | ---: | ---: |";
     for (const Score& score : scores) {
       head += fmt::format(" {} |", score.name);
       line += " ---: |";
@@ -42,7 +43,8 @@ void write_lanes(const Report& report, std::string& md) {
     md += head + line + "\n";
     for (size_t i = 0; i < std::min(report.lanes.size(), kLanesShown); ++i) {
       const LaneReport& lane = report.lanes[i];
-      md += fmt::format("| {} | {} | {} |", code(lane.name), lane_verdict(lane), lane.steps);
+      md += fmt::format("| {} | {} | {} | {} |", code(lane.name), lane_verdict(lane), lane.steps,
+                        lane.output_error ? report::gap_text(*lane.output_error) : "-");
       for (const Score& score : scores) md += fmt::format(" {} |", score.text(lane));
       md += "\n";
     }
@@ -119,7 +121,8 @@ void write_actions(const Report& report, std::string& md) {
   md += "\n";
   for (const ActionReport& action : report.actions) {
     const std::string lane = code(lane_of(report, action.lane));
-    if (report.actions.size() == 1) {  // the first lines have the rest
+    // The first lines have the rest, unless they are about another change.
+    if (report.actions.size() == 1 && !report::answered_otherwise(report)) {
       md += fmt::format("**Effect** in {}: {}{}\n", lane, plain(action.effect), cost_text(action));
       continue;
     }
@@ -196,20 +199,25 @@ void write_sums(const Report& report, std::string& md) {
   }
 }
 
+/// Returns a sentence with the other tensors of which a finding says the same.
+std::string alike_text(const Report& report, const std::vector<size_t>& findings) {
+  if (findings.size() < 2) return "";
+  std::vector<std::string> names;
+  for (size_t i = 1; i < findings.size(); ++i) names.push_back(report.findings[findings[i]].site);
+  return fmt::format(" The same for {}.", plain(name_list(names, 4)));
+}
+
 void write_findings(const Report& report, std::string& md) {
   if (report.findings.empty()) return;
   md += "\n### Findings\n\n";
   // Errors of any lane before the notes of the first one.
-  std::vector<const Finding*> sorted;
-  for (const Finding& finding : report.findings) sorted.push_back(&finding);
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const Finding* a, const Finding* b) { return a->severity > b->severity; });
+  const std::vector<std::vector<size_t>> sorted = report::findings_by_kind(report);
   const size_t shown = report.diagnosis ? kFindingsBesideCause : kFindingsShown;
   for (size_t i = 0; i < std::min(sorted.size(), shown); ++i) {
-    const Finding& finding = *sorted[i];
-    md += fmt::format(
-        "- **{}** {} in {}: {}\n", severity_name(finding.severity), code(finding.rule),
-        code(report.lanes[static_cast<size_t>(finding.lane)].name), plain(finding.text));
+    const Finding& finding = report.findings[sorted[i].front()];
+    md += fmt::format("- **{}** {} in {}: {}{}\n", severity_name(finding.severity),
+                      code(finding.rule), code(lane_of(report, finding.lane)), plain(finding.text),
+                      alike_text(report, sorted[i]));
   }
   if (sorted.size() > shown) {
     md += fmt::format("- and {} more in the JSON and HTML reports\n", sorted.size() - shown);
@@ -238,7 +246,7 @@ void write_layers(const Report& report, std::string& md) {
     const report::Rates rates = report::worst_rates(layer);
     md += fmt::format("| {} | {} | {} | {} | {} | {} |",
                       code(report.lanes[static_cast<size_t>(layer.lane)].name), code(layer.path),
-                      format_name(layer.write), percent(rates.overflow),
+                      format_name(report::format_that_loses(layer)), percent(rates.overflow),
                       percent(rates.non_finite()), percent(rates.underflow));
     if (updates) md += fmt::format(" {} |", percent(rates.lost));
     md += "\n";
@@ -303,8 +311,10 @@ std::string report_markdown_summary(const Report& report) {
     if (lane.reference && report.lanes.size() > 1) continue;
     if (++others > kShown) continue;
     if (report.run.inference) {
-      md += fmt::format("- {}: {}, {} {}\n", code(lane.name), lane_verdict(lane), lane.steps,
-                        lane.steps == 1 ? "batch" : "batches");
+      md += fmt::format(
+          "- {}: {}, {} {}{}\n", code(lane.name), lane_verdict(lane), lane.steps,
+          lane.steps == 1 ? "batch" : "batches",
+          lane.output_error ? ", output error " + report::gap_text(*lane.output_error) : "");
       continue;
     }
     md += fmt::format("- {}: {}, final loss {}, {} of {} skipped\n", code(lane.name),

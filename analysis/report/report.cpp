@@ -163,6 +163,15 @@ LaneReport report_lane(const RunView& run, int lane) {
     const size_t steps = std::min(rows.size(), theirs.size());
     if (steps > 0) report.loss_gap = loss_gap(rows.first(steps), theirs.first(steps));
   }
+  for (const Deviation& each : run.deviations(lane)) {
+    if (!run.info().inference || each.of != Deviation::Of::output) continue;
+    const bool decisions = std::isnan(each.ratio) && !std::isnan(each.error);
+    const double error = each.broken > 0 ? INFINITY
+                         : decisions     ? each.error * each.error
+                                         : each.error;
+    if (!std::isnan(error))
+      report.output_error = std::max(report.output_error.value_or(0.0), error);
+  }
   if (!run.evals(lane).empty()) {
     const EvalRow& eval = run.evals(lane).back();
     if (!run.info().inference) report.test_loss = eval.loss;

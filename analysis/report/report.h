@@ -51,6 +51,10 @@ struct LaneReport {
   std::optional<double> end_loss;  ///< median over the last fifth of the steps, if it is finite
   /// See loss_gap(); empty for the reference and without one.
   std::optional<double> loss_gap;
+  /// Inference: the relative error of the output that is furthest from the reference's, over all
+  /// batches (for outputs that are indices, the share that differs); infinite if some of its values
+  /// are not finite. Empty for the reference and without one.
+  std::optional<double> output_error;
   /// Empty without evaluation; a lane whose loss is not finite there has no accuracy.
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;  ///< or what quality_name() says

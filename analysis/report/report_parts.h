@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "analysis/fixes/fixes.h"
 #include "analysis/report/report.h"
@@ -33,6 +34,17 @@ inline constexpr double kWorthShowing = 0.01;
 std::string gap_text(double gap);
 /// Returns "Test loss", or "Test loss (averages)" where evaluations used the moving averages.
 std::string of_evaluation(const RunInfo& run, const std::string& measure);
+/// Returns "test accuracy", of moving averages or not; "accuracy" for inference.
+std::string score_name(const Report& report, const Score& score);
+std::string sentence_case(std::string text);  ///< "Accuracy"
+/// Returns the format of the tensor that suffering() is about; the layer's own if nothing is lost.
+FloatFormat format_that_loses(const LayerReport& layer) noexcept;
+/// So many findings of one lane, rule and severity that say the same of several tensors are shown
+/// as one.
+inline constexpr size_t kAlike = 3;
+/// Returns all findings as indices into Report::findings, the most severe first. Alike ones are
+/// together, others alone.
+std::vector<std::vector<size_t>> findings_by_kind(const Report& report);
 /// Returns "40 of 200", or "40" where the number of planned steps is not known.
 std::string steps_text(const Report& report);
 /// Returns the plan with one rule per line, to be read and pasted.
@@ -40,6 +52,10 @@ std::string compact_plan(const std::string& plan_json);
 
 /// Returns the advice (the proved part of it, if a proof holds) as text to paste.
 std::string fix_of(const Report& report, const Recommendation& advice, FixTarget target);
+
+/// Returns whether the answer under the verdict is a plan that this run has tested, and not the
+/// first of the report's actions.
+bool answered_otherwise(const Report& report);
 
 /// Returns a lane's worst finding at or above a severity; null if there is none.
 const Finding* worst_of(const Report& report, int lane, Severity at_least);

@@ -163,6 +163,8 @@ void say_flushed(Finding& finding, const SiteInfo& site, const LostValues& lost,
       "{} underflows {}: {} of its non-zero values become 0 (scaled by "
       "{})",
       site.name(), format, percent(share), site.scale);
+  const std::optional<TensorScale> scale = parse_scale(site.scale);
+  const bool has_parts = scale && scale->by_block();
   finding.text = fmt::format(
       "{} spans more than {} can represent with one scale: {} of its non-zero values become 0. {} "
       "of its energy is lost. {}",

@@ -99,8 +99,9 @@ LossCount lens_loss(const TensorStats& stats, const FloatFormat& own, const Lens
 
 ExponentWindow exponent_window(const FloatFormat& format) noexcept {
   const RangeLimits limits = range_limits(format);
-  return {.flush = std::log2(limits.flush),
-          .normal = std::log2(format.min_normal()),
+  const double flush = std::log2(limits.flush);
+  return {.flush = flush,
+          .normal = format.evenly_spaced() ? flush : std::log2(format.min_normal()),
           .overflow = std::log2(limits.overflow)};
 }
 

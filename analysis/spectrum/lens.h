@@ -73,7 +73,9 @@ LossCount lens_loss(const TensorStats& stats, const FloatFormat& own, const Lens
 /// from `overflow` on.
 struct ExponentWindow {
   double flush = 0.0, normal = 0.0, overflow = 0.0;
+  friend bool operator==(const ExponentWindow&, const ExponentWindow&) = default;
 };
+/// Returns the window of a format. Integers have no subnormal numbers.
 ExponentWindow exponent_window(const FloatFormat& format) noexcept;
 
 }  // namespace halfscope

@@ -88,26 +88,42 @@ std::array<RidgeZone, 4> zones_of(const ExponentWindow& window, double low, doub
            {ZoneKind::lost, overflow, high}}};
 }
 
-std::array<RidgeZone, 4> ridge_zones(const Ridge& ridge, const ExponentWindow& window, double low,
-                                     double high) noexcept {
-  std::array<RidgeZone, 4> zones = zones_of(window, low, high);
-  bool below = false, above = false;
-  for (size_t i = 0; i < ridge.shares.size(); ++i) {
-    const double middle = static_cast<double>(ridge.low) + static_cast<double>(i) + 0.5;
-    if (ridge.shares[i] == 0.0f) continue;
-    below = below || middle < window.flush;
-    above = above || middle > window.overflow;
+std::vector<RidgeZone> ridge_zones(const Ridge& ridge, double shift, double low, double high) {
+  std::vector<RidgeZone> zones;
+  const size_t bins = ridge.shares.size();
+  const auto edge = [&](size_t bin) {
+    return std::clamp(static_cast<double>(ridge.low) + static_cast<double>(bin), low, high);
+  };
+  for (size_t begin = 0, end = 0; begin < bins; begin = end) {
+    const uint8_t which = ridge.window_of[begin];
+    ExponentWindow window = ridge.windows[which];
+    window = {window.flush - shift, window.normal - shift, window.overflow - shift};
+    bool below = false, above = false;
+    for (; end < bins && (ridge.window_of[end] == which || ridge.shares[end] == 0.0f); ++end) {
+      const double middle = static_cast<double>(ridge.low) + static_cast<double>(end) + 0.5;
+      if (ridge.shares[end] == 0.0f) continue;
+      below = below || middle < window.flush;
+      above = above || middle > window.overflow;
+    }
+    std::array<RidgeZone, 4> parts =
+        zones_of(window, begin == 0 ? low : edge(begin), end == bins ? high : edge(end));
+    const bool integers = window.flush == window.normal;
+    if (!below) parts[0].kind = parts[integers ? 2 : 1].kind;
+    if (!above) parts[3].kind = parts[2].kind;
+    for (const RidgeZone& part : parts) {
+      if (part.from < part.to) zones.push_back(part);
+    }
   }
-  if (!below) zones[0].kind = zones[1].kind;
-  if (!above) zones[3].kind = zones[2].kind;
   return zones;
 }
 
-std::array<ZoneName, 4> zone_names(const std::string& format) {
+std::array<ZoneName, 4> zone_names(const FloatFormat& format) {
+  const std::string name = format_name(format);
+  const bool integers = format.evenly_spaced();
   return {{{"becomes zero", "zero"},
            {"subnormal", "sub."},
-           {format + " normal range", format},
-           {"overflows", "over"}}};
+           {integers ? name + " codes" : name + " normal range", name},
+           {integers ? "clipped" : "overflows", integers ? "clip" : "over"}}};
 }
 
 std::vector<int> rows_to_label(const std::vector<double>& weights, float pitch, float line_height) {

@@ -34,17 +34,17 @@ struct RidgeZone {
 /// Returns the zones of a window from left to right, limited to [low, high].
 std::array<RidgeZone, 4> zones_of(const ExponentWindow& window, double low, double high) noexcept;
 
-/// Returns the zones as a ridge is drawn in them. The outline falls to 0 within a power of two
+/// Returns the zones as a ridge is drawn in them, from left to right: every part by the window of
+/// the tensor that it shows, moved down by `shift`. The outline falls to 0 within a power of two
 /// beyond the last values: where none of them is outside the window, its tip belongs to the zone
 /// inside.
-std::array<RidgeZone, 4> ridge_zones(const Ridge& ridge, const ExponentWindow& window, double low,
-                                     double high) noexcept;
+std::vector<RidgeZone> ridge_zones(const Ridge& ridge, double shift, double low, double high);
 
 struct ZoneName {
   std::string name{}, brief{};  ///< `brief` is for zones that are too narrow for `name`
 };
 /// Returns the names of the zones of a format, in the order of zones_of().
-std::array<ZoneName, 4> zone_names(const std::string& format);
+std::array<ZoneName, 4> zone_names(const FloatFormat& format);
 
 /// Returns the rows whose name or number is written where rows are closer than lines of text: the
 /// most important ones that do not touch, ascending. `weights` are by row; larger is more

@@ -13,6 +13,15 @@ namespace {
 
 constexpr int kMostShift = 48;  ///< powers of two by which a loss scale is moved at most
 
+/// Returns the index of a tensor's window in the list, which it joins if it is new.
+uint8_t place_of(const FloatFormat& format, std::vector<ExponentWindow>& windows) {
+  const ExponentWindow window = exponent_window(format);
+  const auto found = std::find(windows.begin(), windows.end(), window);
+  const auto place = static_cast<uint8_t>(found - windows.begin());
+  if (found == windows.end()) windows.push_back(window);
+  return place;
+}
+
 /// Returns the index of the first window that begins at `step` or later.
 size_t first_from(const WindowRange& windows, int64_t step) {
   size_t low = 0, high = windows.size();
@@ -50,7 +59,8 @@ std::pair<int64_t, int64_t> merge_windows(const WindowRange& windows, int64_t fi
 
 LossCount loss_of(const SpectrumTensor& tensor, const Lens& lens, double shift) noexcept {
   LossCount lost = lens_loss(tensor.stats, tensor.format, lens, tensor.scaled ? shift : 0.0);
-  if (!lens.format && tensor.update) {
+  // Whether an update changes its variable was counted in the variable's own format only.
+  if (tensor.update && (!lens.format || *lens.format == tensor.format)) {
     const double unchanged = static_cast<double>(tensor.stats.lost);
     lost.low = std::max(lost.low, unchanged);
     lost.high = std::max(lost.high, unchanged);
@@ -137,6 +147,7 @@ Ridge make_ridge(const Spectrum& spectrum, std::span<const int> layers, Spectrum
   // A shift by a lens may leave the range of the bins.
   constexpr int kRoom = 320;
   std::array<float, kExponentBins + 2 * kRoom> shares{};
+  std::array<uint8_t, kExponentBins + 2 * kRoom> window_of{};
   Ridge ridge;
   int low = static_cast<int>(shares.size()), high = -1;
   for (const int layer : layers) {
@@ -151,14 +162,18 @@ Ridge make_ridge(const Spectrum& spectrum, std::span<const int> layers, Spectrum
       }
       ridge.non_finite = std::max(ridge.non_finite, share_of(stats.non_finite(), stats.n));
       const auto values = static_cast<float>(non_zero_values(stats));
+      const uint8_t window = place_of(lens.format ? *lens.format : tensor.format, ridge.windows);
       const int moved = std::clamp(lens_shift(stats, tensor.format, lens), -kRoom, kRoom) + kRoom;
       for (int bin = 0; bin < kExponentBins; ++bin) {
         const int64_t count = stats.exponents[static_cast<size_t>(bin)];
         if (count == 0) continue;
-        float& share = shares[static_cast<size_t>(bin + moved)];
-        share =
-            std::max(share, tensor.envelope.empty() ? static_cast<float>(count) / values
-                                                    : tensor.envelope[static_cast<size_t>(bin)]);
+        const float share = tensor.envelope.empty() ? static_cast<float>(count) / values
+                                                    : tensor.envelope[static_cast<size_t>(bin)];
+        const auto at = static_cast<size_t>(bin + moved);
+        if (share > shares[at]) {
+          shares[at] = share;
+          window_of[at] = window;
+        }
         low = std::min(low, bin + moved);
         high = std::max(high, bin + moved);
       }
@@ -167,7 +182,13 @@ Ridge make_ridge(const Spectrum& spectrum, std::span<const int> layers, Spectrum
   if (high < low) return ridge;
   ridge.low = low - kRoom + kMinExponentBin;
   ridge.shares.assign(shares.begin() + low, shares.begin() + high + 1);
+  ridge.window_of.assign(window_of.begin() + low, window_of.begin() + high + 1);
   return ridge;
+}
+
+bool intended_non_finite(const Ridge& ridge, const Ridge* reference) noexcept {
+  return reference != nullptr && reference->measured() &&
+         ridge.non_finite <= 1.01 * reference->non_finite;
 }
 
 LossCount total_loss(const Spectrum& spectrum, SpectrumChart chart, const Lens& lens,

@@ -63,9 +63,12 @@ Spectrum make_spectrum(const RunView& run, int lane, std::span<const std::string
 struct Ridge {
   int low = 0;                  ///< exponent of shares[0]
   std::vector<float> shares{};  ///< of a tensor's finite values that are not zero; empty: no values
-  LossCount lost{};             ///< of the tensor that loses the largest share
-  double non_finite = 0.0;      ///< largest share of NaN and infinities in a tensor
-  int worst = -1;               ///< site of the tensor that loses most; -1: none was measured
+  /// For each share the window of its tensor's format (or the lens's), as an index into `windows`.
+  std::vector<uint8_t> window_of{};
+  std::vector<ExponentWindow> windows{};  ///< of the tensors, each once
+  LossCount lost{};                       ///< of the tensor that loses the largest share
+  double non_finite = 0.0;                ///< largest share of NaN and infinities in a tensor
+  int worst = -1;  ///< site of the tensor that loses most; -1: none was measured
   bool measured() const noexcept { return worst >= 0; }
 };
 
@@ -74,6 +77,10 @@ struct Ridge {
 /// loss scale reaches, and does not move the ridge.
 Ridge make_ridge(const Spectrum& spectrum, std::span<const int> layers, SpectrumChart chart,
                  const Lens& lens, double shift);
+
+/// Returns whether full precision has the NaN and infinities of a row, too: a causal mask's, for
+/// instance. They are no fault of the format. `reference` is its row, null without one.
+bool intended_non_finite(const Ridge& ridge, const Ridge* reference) noexcept;
 
 /// Returns the losses of all tensors of a chart together.
 LossCount total_loss(const Spectrum& spectrum, SpectrumChart chart, const Lens& lens, double shift);

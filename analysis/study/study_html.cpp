@@ -35,7 +35,8 @@ table.heat th small{display:block;color:var(--good)}tr.base th{font-weight:400}
 .xm,.sm,.wt,.strip path{vector-effect:non-scaling-stroke}.xm,.sm{fill:none;stroke:var(--bg);stroke-width:1.8}
 .map-key svg{height:14px;width:14px}
 .plot .over{position:relative}.plot.pareto svg{height:260px}
-.plot.pareto{grid-template-columns:5em 1fr}
+.plot.pareto{grid-template-columns:5em 1fr}.plot.pareto .x{display:block;position:relative;min-height:1.7em}
+.plot.pareto .x b{position:absolute;font-weight:400;transform:translateX(-50%);white-space:nowrap}
 .over>i{position:absolute;width:12px;height:12px;margin:-6px 0 0 -6px}
 .over i.up,.key i.up{width:0;height:0;border:6px solid #0000;border-bottom:11px solid var(--bad);
 border-top:0}.over .pl{position:absolute;font-size:.82rem;font-weight:620;transform:translate(9px,-118%);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "analysis/report/html_page.h"
@@ -47,6 +48,19 @@ std::string point_labels(std::vector<ParetoPoint> points) {
                         right ? 100.0 - first.x : first.x, first.y, text);
   }
   return html;
+}
+
+/// Returns labels below the chart at numbers of bits that formats may have.
+std::vector<std::string> bit_labels(double low, double high,
+                                    const std::function<double(double)>& x_of) {
+  double distance = 1.0;
+  while ((high - low) / distance > 6.0) distance *= 2.0;
+  std::vector<std::string> labels;
+  for (double bits = std::ceil(low / distance) * distance; bits <= high; bits += distance) {
+    labels.push_back(fmt::format("<b style=\"left:{:.1f}%\">{:g}{}</b>", 100.0 * x_of(bits), bits,
+                                 labels.empty() ? " bits" : ""));
+  }
+  return labels;
 }
 
 std::string pareto_mark(const StudyGroup& group, const ParetoPoint& point) {
@@ -211,9 +225,7 @@ std::string pareto_chart(const StudyView& study, const StudyFacts& facts) {
   return "<section aria-labelledby=\"cost\"><h2 id=\"cost\">Cost against loss</h2>\n<figure>"
          "<h3>Gap to the baseline's loss, over the mean width of numbers</h3>\n" +
          html::plot_frame(" pareto", "Loss gap of each group over its cost in bits", drawing, ticks,
-                          {fmt::format("{:.3g} bits", left),
-                           fmt::format("{:.3g}", (left + right) / 2), fmt::format("{:.3g}", right)},
-                          marks + point_labels(points)) +
+                          bit_labels(left, right, x_of), marks + point_labels(points)) +
          "<div class=\"key\"><span><i class=\"pass\"></i>Pareto front</span><span><i class=\"in\">"
          "</i>never failed</span><span><i class=\"fail\"></i>fails in some " +
          std::string(facts.unit()) + "s</span>" +

@@ -16,6 +16,7 @@ namespace {
 
 using html::escape;
 
+constexpr size_t kCell = 26;  ///< pixels of a square; where many do not fit, they are less wide
 constexpr size_t kCellsWithText = 4000;  ///< more would make the page too large to mail
 
 /// A kind of cell: its class, and its meaning for the legend.
@@ -67,9 +68,9 @@ std::string strip_of(const StudyView& study, const StudyFacts& facts, const Stud
                          style, x + 0.3, cell_mark(style, x), linked ? "a" : "g");
   }
   return fmt::format(
-      "<svg viewBox=\"0 0 {} 9.4\" preserveAspectRatio=\"none\" role=\"img\"><title>{}: {}"
-      "</title>{}</svg>",
-      10 * group.trials.size(), escape(group.name),
+      "<svg viewBox=\"0 0 {} 9.4\" preserveAspectRatio=\"none\" style=\"max-width:{}px\" "
+      "role=\"img\"><title>{}: {}</title>{}</svg>",
+      10 * group.trials.size(), kCell * group.trials.size(), escape(group.name),
       escape(seeds_text(facts, group.failing, group.finished) + " failing"), cells);
 }
 
@@ -118,8 +119,9 @@ std::string map_legend(const StudyView& study) {
 std::string column_head(const StudyFacts& facts) {
   if (facts.seed_axis < 0) return "Trial";
   if (facts.columns.size() == 1) return "Seed " + escape(facts.columns[0]);
-  return fmt::format("<span class=\"ends\"><span>Seed {}</span><span>{}</span></span>",
-                     escape(facts.columns.front()), escape(facts.columns.back()));
+  return fmt::format(
+      "<span class=\"ends\" style=\"max-width:{}px\"><span>Seed {}</span><span>{}</span></span>",
+      kCell * facts.columns.size(), escape(facts.columns.front()), escape(facts.columns.back()));
 }
 
 }  // namespace
@@ -153,7 +155,7 @@ std::string heat_map(const StudyView& study, const StudyFacts& facts) {
              column_head(facts)) +
          rows + "</tbody></table></div>\n" + map_legend(study) +
          fmt::format(
-             "<p class=\"how\">How to read it: each square is one training. The bar shows which "
+             "<p class=\"how\">How to read it: each cell is one training. The bar shows which "
              "failure rates fit the {0}s seen so far, with 95% confidence: few {0}s leave a wide "
              "bar even if none of them fails.</p></section>\n",
              facts.unit());

@@ -43,4 +43,34 @@ Model planned_network(const Settings& settings) {
   return network;
 }
 
+namespace {
+
+/// Returns the main input: the first one where all are indices.
+const Value* main_input(const Executable& executable) {
+  if (executable.input != kNone) return &executable.graph.value(executable.input);
+  if (executable.inputs.empty()) return nullptr;
+  return &executable.graph.value(executable.inputs.front().value);
+}
+
+}  // namespace
+
+int64_t samples_of(const Executable& executable) {
+  const Value* input = main_input(executable);
+  return input == nullptr || input->shape.empty() ? 0 : input->shape[0];
+}
+
+std::string sample_text(const Executable& executable) {
+  const Value* input = main_input(executable);
+  if (input == nullptr || input->shape.size() < 2) return "";
+  if (input->shape.size() == 2) {
+    const char* of = input->type == ElementType::index ? "token" : "number";
+    return std::to_string(input->shape[1]) + " " + of + (input->shape[1] == 1 ? "" : "s");
+  }
+  std::string text;
+  for (size_t i = 1; i < input->shape.size(); ++i) {
+    text += (i == 1 ? "" : "x") + std::to_string(input->shape[i]);
+  }
+  return text;
+}
+
 }  // namespace halfscope

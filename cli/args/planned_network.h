@@ -2,8 +2,12 @@
 // The network that a plan is made for or shown for, before any data is read.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "cli/args/settings.h"
 #include "core/graph/model.h"
+#include "core/lower/lower.h"
 
 namespace halfscope {
 
@@ -14,5 +18,11 @@ inline constexpr int64_t kPlannedBatch = 128;
 /// cross-entropy if it is built in. A file without --loss has none, and is planned for inference.
 /// Throws Error.
 Model planned_network(const Settings& settings);
+
+/// Returns how many samples the main input has; 0 if the network does not say.
+int64_t samples_of(const Executable& executable);
+/// Returns "3x224x224", "1024 tokens" or "784 numbers": one sample of the main input; "" if the
+/// network does not say.
+std::string sample_text(const Executable& executable);
 
 }  // namespace halfscope

@@ -71,13 +71,6 @@ Executable lowered(const Model& model, const Plan& plan, const Settings& setting
   return trains ? lower(model, plan, {settings.optimizer}) : lower_inference(model, plan);
 }
 
-/// Returns the samples at once: the first dimension of the network's first input.
-int64_t samples_of(const Executable& executable) {
-  if (executable.inputs.empty()) return 0;
-  const Shape& shape = executable.graph.value(executable.inputs.front().value).shape;
-  return shape.empty() ? 0 : shape.front();
-}
-
 std::optional<int64_t> largest_for(const Plan& plan, const Settings& settings,
                                    const CostOptions& options) {
   const auto build = [&](int64_t batch) {
@@ -119,7 +112,10 @@ std::string heading(const Costs& costs) {
   int64_t operations = 0;
   for (const auto& [format, count] : first.operations()) operations += count;
   std::string text = costs.model;
-  if (costs.batch > 0) text += fmt::format(", batch {}", costs.batch);
+  if (costs.batch > 0) {
+    const std::string sample = sample_text(first.executable);
+    text += fmt::format(", batch {}{}{}", costs.batch, sample.empty() ? "" : " of ", sample);
+  }
   text += fmt::format(": {} weights", count_text(static_cast<double>(costs.parameters)));
   if (text.back() == ' ') text.pop_back();
   return text + fmt::format("; one {} needs {}FLOP in matrix products and convolutions\n\n",

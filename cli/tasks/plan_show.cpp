@@ -40,13 +40,6 @@ bool is_training(const ExplainedPlan& explained) {
   return explained.executable.forward == Entry::grad;
 }
 
-/// Samples at once; 0 if the network does not say.
-int64_t samples_of(const ExplainedPlan& explained) {
-  if (explained.executable.input == kNone) return 0;
-  const Shape& shape = explained.executable.graph.value(explained.executable.input).shape;
-  return shape.empty() ? 0 : shape[0];
-}
-
 std::string weights_text(const NodeDecision& node) {
   return node.weights ? name_of(node, *node.weights) : "-";
 }
@@ -62,9 +55,12 @@ std::string formats_text(const NodeDecision* node) {
 /// "training, 128 samples per step"
 std::string what_runs(const ExplainedPlan& explained) {
   const bool trains = explained.executable.forward == Entry::grad;
-  const int64_t batch = samples_of(explained);
-  const std::string samples =
-      batch == 0 ? "" : fmt::format(", {} sample{}", batch, batch == 1 ? "" : "s");
+  const int64_t batch = samples_of(explained.executable);
+  const std::string sample = sample_text(explained.executable);
+  const std::string samples = batch == 0
+                                  ? ""
+                                  : fmt::format(", {} sample{}{}{}", batch, batch == 1 ? "" : "s",
+                                                sample.empty() ? "" : " of ", sample);
   return (trains ? "a training step" : "a forward pass") + samples;
 }
 
@@ -277,7 +273,7 @@ int plan_show(const std::string& name, const Settings& settings, const std::stri
   const ExplainedPlan explained = explained_plan(planned_network(settings), name, settings);
   const std::vector<ValueCast> casts = value_casts(explained.executable);
   if (settings.json) {
-    Json json = about_json("halfscope.plan-nodes/1", settings, samples_of(explained));
+    Json json = about_json("halfscope.plan-nodes/1", settings, samples_of(explained.executable));
     json["plan"] = explained.plan.name;
     json["trains"] = explained.executable.forward == Entry::grad;
     json["needs_loss_scale"] = needs_loss_scaling(explained.plan);
@@ -343,7 +339,7 @@ int plan_explain(const std::string& name, const std::string& glob, const Setting
     throw no_such_node(glob, settings.model, words, "nodes: " + paths);
   }
   if (settings.json) {
-    Json json = about_json("halfscope.plan-reasons/1", settings, samples_of(explained));
+    Json json = about_json("halfscope.plan-reasons/1", settings, samples_of(explained.executable));
     json["plan"] = explained.plan.name;
     json["nodes"] = Json::array();
     for (const NodeDecision* node : found) json["nodes"].push_back(decision_json(*node));
@@ -379,7 +375,7 @@ int plan_diff(const std::string& a, const std::string& b, const Settings& settin
   const std::vector<ValueCast> left_casts = value_casts(left.executable),
                                right_casts = value_casts(right.executable);
   if (settings.json) {
-    Json json = about_json("halfscope.plan-diff/1", settings, samples_of(left));
+    Json json = about_json("halfscope.plan-diff/1", settings, samples_of(left.executable));
     json["a"] = left.plan.name;
     json["b"] = right.plan.name;
     json["settings"] = Json::array();
@@ -417,6 +413,7 @@ int plan_diff(const std::string& a, const std::string& b, const Settings& settin
                                       left.nodes.size(), settings.model)
                         : fmt::format("{} of {} nodes differ.", nodes.size(), left.nodes.size()),
                     style, 0, 0);
+  text += paragraph("Casts of " + what_runs(left) + ":", style, 0, 0);
   for (const auto& [name, casts] : {std::pair(a, total(left_casts)), {b, total(right_casts)}})
     text += paragraph(name + ": " + casts_text(casts, is_training(left)) + ".", style, 0, 2);
   write_out(text);

@@ -291,13 +291,42 @@ TEST(RidgeOutline, OnlyValuesOutsideTheWindowAreDrawnAsLost) {
   const auto kinds = [&](int low, size_t bins) {
     Ridge ridge{.low = low};
     ridge.shares.assign(bins, 1.0f / static_cast<float>(bins));
-    const auto zones = ridge_zones(ridge, window, -40.0, 30.0);
+    ridge.window_of.assign(bins, 0);
+    ridge.windows = {window};
+    const auto zones = ridge_zones(ridge, 0.0, -40.0, 30.0);
     return std::pair(zones.front().kind, zones.back().kind);
   };
   EXPECT_EQ(kinds(14, 2), std::pair(ZoneKind::subnormal, ZoneKind::normal)) << "up to 65504";
   EXPECT_EQ(kinds(15, 2), std::pair(ZoneKind::subnormal, ZoneKind::lost));
   EXPECT_EQ(kinds(-25, 3), std::pair(ZoneKind::subnormal, ZoneKind::normal));
   EXPECT_EQ(kinds(-26, 3), std::pair(ZoneKind::lost, ZoneKind::normal));
+}
+
+// A layer that reads int8 codes and writes fp32: only what the codes lose is drawn as lost.
+TEST(RidgeOutline, EveryPartIsDrawnByTheWindowOfItsOwnTensor) {
+  Spectrum spectrum;
+  SpectrumLayer layer{.path = "fc"};
+  const float tiny = std::ldexp(1.0f, -20), code = std::ldexp(1.0f, 5), zero = std::ldexp(1.0f, -3);
+  layer.charts[0].push_back(
+      {.site = 0, .format = kFp32, .stats = stats_in(kFp32, {tiny, tiny, tiny, tiny})});
+  layer.charts[0].push_back(
+      {.site = 1, .format = kInt8Format, .stats = stats_in(kInt8Format, {zero, code, code, code})});
+  spectrum.layers.push_back(std::move(layer));
+  const int only[] = {0};
+  const Ridge ridge = make_ridge(spectrum, only, SpectrumChart::activations, {}, 0.0);
+  const auto kind_at = [&](const Ridge& of, double exponent) {
+    for (const RidgeZone& zone : ridge_zones(of, 0.0, -40.0, 30.0)) {
+      if (zone.from <= exponent && exponent < zone.to) return zone.kind;
+    }
+    throw std::runtime_error("no zone");
+  };
+  EXPECT_EQ(kind_at(ridge, -19.5), ZoneKind::normal) << "fp32 can represent it";
+  EXPECT_EQ(kind_at(ridge, -2.5), ZoneKind::lost) << "an eighth of a step";
+  EXPECT_EQ(kind_at(ridge, 5.5), ZoneKind::normal);
+  EXPECT_EQ(kind_at(ridge, 1.5), ZoneKind::normal) << "integers have no subnormal numbers";
+  const Ridge as_codes =
+      make_ridge(spectrum, only, SpectrumChart::activations, *parse_lens("int8"), 0.0);
+  EXPECT_EQ(kind_at(as_codes, -19.5), ZoneKind::lost);
 }
 
 TEST(FoldLayers, OpensGroupsAsFarAsTheyFit) {

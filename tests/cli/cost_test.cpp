@@ -73,6 +73,8 @@ TEST(CliCost, JsonHasEveryPlanAndDevice) {
   double seconds = 0.0;
   for (const json& layer : layers) seconds += layer.at("seconds").get<double>();
   EXPECT_NEAR(seconds, mixed.at("estimates").at(0).at("seconds").get<double>(), 1e-12);
+  const Outcome text = bench.run({"cost", "gpt:1x32x2", "--batch", "4"});
+  EXPECT_THAT(text.out, HasSubstr("gpt:1x32x2, batch 4 of 1024 tokens: "));
   const json pass = cost_of(bench, {"lenet", "--inference", "--lanes", "float16"});
   EXPECT_EQ(pass.at("training"), false);
   EXPECT_EQ(pass.at("plans").at(0).at("memory").at("gradients"), 0);

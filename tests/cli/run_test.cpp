@@ -122,7 +122,7 @@ TEST(CliRun, ReportsOfForwardPassesSpeakOfBatchesAndNotOfLosses) {
   const Outcome outcome = bench.run({"report", "r.hscope", "--md", "r.md", "--html", "r.html"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const std::string markdown = text_of(bench / "r.md"), html = text_of(bench / "r.html");
-  EXPECT_THAT(markdown, HasSubstr("| lane | verdict | batches | accuracy |"));
+  EXPECT_THAT(markdown, HasSubstr("| lane | verdict | batches | output error | accuracy |"));
   EXPECT_THAT(html, HasSubstr("<dt>batches</dt><dd>1</dd>"));
   for (const std::string& text : {markdown, html}) {
     EXPECT_EQ(text.find("last loss"), text.npos);

@@ -64,6 +64,33 @@ TEST(Memory, OfInferenceIsWhatLivesAtOnce) {
   EXPECT_EQ(use.peak, use.weights + use.inputs + use.activations);
 }
 
+// As a deployed network stores them: nobody keeps fp32 beside what layers read.
+TEST(Memory, OfInferenceHasWeightsAsLayersReadThem) {
+  const Model model = build_network("mlp:4-64-2", 100, {4}, 2);
+  const auto use = [&](const std::string& plan) {
+    return memory_of(lower_inference(model, plan_from_json(plan)));
+  };
+  constexpr int64_t kFirst = 4 * 64, kSecond = 64 * 2, kBiases = 64 + 2;
+  const MemoryUse half = memory_of(lower_inference(model, preset_plan("mixed_float16").value()));
+  EXPECT_EQ(half.weights, 2 * (kFirst + kSecond + kBiases));
+  EXPECT_EQ(half.weight_copies, 0);
+  const std::string rule =
+      R"({"schema": "halfscope.plan/1", "name": "codes", "rules": [{"path": "fc*", "op": "Gemm",
+          "read": "int8", "accumulate": "fp64", "scale": "divide:0.01",
+          "second_scale": "channel"}]})";
+  const MemoryUse codes = use(rule);
+  // One scale in fp32 for each of the 64 and 2 outputs, and one for the activations of each layer.
+  EXPECT_EQ(codes.weights, kFirst + kSecond + 4 * kBiases + 4 * (64 + 2) + 4 * 2);
+  EXPECT_EQ(codes.weight_copies, 0);
+  EXPECT_EQ(codes.peak,
+            codes.weights + codes.buffers + codes.inputs + codes.activations + codes.temporary);
+  const PlanCost cost("codes", lower_inference(model, plan_from_json(rule)));
+  for (const NodeWork& work : cost.work) {  // activations alone are converted
+    const Graph& graph = cost.executable.graph;
+    if (work.cast) EXPECT_EQ(graph.variable_of(graph.node(work.node).inputs[0]), nullptr);
+  }
+}
+
 TEST(Memory, LargestBatchIsTheLastThatFits) {
   const auto build = [](int64_t batch) {
     return lower(build_model("lenet", batch, {1, 28, 28}, 10), preset_plan("float32").value(), {});

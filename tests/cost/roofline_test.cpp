@@ -53,6 +53,34 @@ TEST(Roofline, FormatsWithoutUnitsRunOnOthers) {
   EXPECT_EQ(fp32.time.use.format, "bf16");
 }
 
+// int4 runs on its own units, on those for int8 if a device has no others, else as fp32.
+TEST(Roofline, CodesOfFourBits) {
+  const Model model = build_network("mlp:4096-4096-4096", 4096, {4096}, 4096);
+  const PlanCost cost(
+      "codes",
+      lower_inference(
+          model,
+          plan_from_json(
+              R"({"schema": "halfscope.plan/1", "name": "codes", "rules": [{"path": "*", "op": "Gemm",
+          "read": "int4", "accumulate": "fp64", "scale": "divide:0.1",
+          "second_scale": "channel"}]})")));
+  const auto use = [&](const char* device) {
+    for (const NodeWork& work : cost.work) {
+      if (work.is_product()) return estimate(cost.executable, work, find_device(device)).use;
+    }
+    throw std::runtime_error("no product");
+  };
+  for (const char* device : {"t4", "a100", "rtx2080ti"}) {
+    EXPECT_EQ(use(device).format, "int4") << device;
+    EXPECT_FALSE(use(device).no_unit) << device;
+    EXPECT_EQ(*find_device(device).rate("int4") / *find_device(device).rate("int8"),
+              device == std::string("rtx2080ti") ? 430.3 / 215.2 : 2.0);
+  }
+  EXPECT_EQ(use("h100").format, "int8");
+  EXPECT_TRUE(use("h100").no_unit);
+  EXPECT_EQ(use("v100").format, "fp32");
+}
+
 TEST(Roofline, SizesDecideHowMuchIsUsed) {
   const auto use = [](const char* model, const char* device, int64_t batch, int64_t inputs,
                       int64_t classes) {
