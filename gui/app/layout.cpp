@@ -21,6 +21,7 @@ constexpr float kSplitter = 6.0f;
 // then the tabs with both, then the layers with all.
 constexpr float kAnswersBeside = 1180.0f;  ///< narrower windows show answers or charts
 constexpr float kNarrow = 1040.0f, kLow = 440.0f, kTiny = 560.0f;
+constexpr float kLeastWithLoss = 260.0f;  ///< of the Spectrum with the loss under it
 // Least heights of the three step plots; a lower column scrolls.
 constexpr float kLeastLoss = 84.0f, kLeastHeat = 130.0f, kLeastMagnitudes = 96.0f;
 
@@ -245,10 +246,11 @@ void App::draw_spectrum_screen(const Frame& frame, ImVec2 room) {
   const bool beside = room.x >= kAnswersBeside * unit;
   draw_windows(frame, !beside);
   room.y = ImGui::GetContentRegionAvail().y;
-  const bool trains = !run_->view().info().inference;
+  // A low window has no room for the loss, which Details shows, too.
+  const bool trains = !run_->view().info().inference && room.y >= kLeastWithLoss * unit;
   const float timeline = ImGui::GetFrameHeight() + 12 * unit;
   const float loss = trains ? std::clamp(room.y * 0.24f, 70 * unit, 220 * unit) : 0.0f;
-  const float picture = std::max(room.y - loss - timeline - (trains ? 2 : 1) * gap, 120 * unit);
+  const float picture = std::max(room.y - loss - timeline - (trains ? 2 : 1) * gap, 90 * unit);
   const auto part = [&](const char* name, ImVec2 size, bool scrolls, const auto& draw) {
     const ImGuiWindowFlags still =
         ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse;

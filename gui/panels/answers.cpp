@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/format_limits.h"
 #include "analysis/rules/text.h"
 #include "analysis/spectrum/lens_text.h"
 #include "gui/panels/cause.h"
@@ -215,10 +216,6 @@ void draw_inference(const Frame& frame, const Report& report) {
     ImGui::TableHeadersRow();
     for (size_t i = 0; i < report.lanes.size(); ++i) {
       const LaneReport& lane = report.lanes[i];
-      double error = std::nan("");
-      for (const Deviation& each : frame.run.view().deviations(static_cast<int>(i))) {
-        if (each.of == Deviation::Of::output && !(each.error <= error)) error = each.error;
-      }
       const std::string path = fmt::format("answers/lane/{}", lane.name);
       ImGui::TableNextRow();
       ImGui::TableNextColumn();
@@ -228,9 +225,10 @@ void draw_inference(const Frame& frame, const Report& report) {
         ui::text(path + "/" + score.name, score.text(lane));
       }
       ImGui::TableNextColumn();
-      ui::text(path + "/error", lane.reference      ? std::string("reference")
-                                : std::isnan(error) ? std::string("-")
-                                                    : percent(error));
+      ui::text(path + "/error", lane.reference                      ? std::string("reference")
+                                : !lane.output_error                ? std::string("-")
+                                : std::isfinite(*lane.output_error) ? percent(*lane.output_error)
+                                                                    : std::string("not finite"));
     }
     ImGui::EndTable();
   }
@@ -282,7 +280,8 @@ void draw_room(const Frame& frame, const Report& report) {
     for (const SiteReport& site : layer.sites) {
       for (Nearest& side : sides) {
         const std::optional<double>& bits = site.*side.bits;
-        if (!bits || !site.scale.empty()) continue;
+        // Codes are scaled to the end of their range, and fp32's is too far to be of interest.
+        if (!bits || !site.scale.empty() || full_precision(site.format)) continue;
         if (side.site == nullptr || *bits < *(side.site->*side.bits)) side.site = &site;
       }
     }

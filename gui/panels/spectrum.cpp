@@ -99,24 +99,35 @@ void draw_losses(Canvas& canvas, const Shown& shown, const std::vector<Ridge>& r
   ImFont& font = *frame.fonts.small;
   const float line = text_size(font, "0").y;
   std::vector<double> weights;
+  std::vector<bool> spreads;  // NaN and infinities that full precision does not have
   size_t wanted = 0;
   for (size_t row = 0; row < ridges.size(); ++row) {
     const double share = ridges[row].lost.share();
-    const bool bad = share >= kShownLoss || ridges[row].non_finite > 0.0;
+    const bool has_reference = plot.reference != nullptr && row < plot.reference->size();
+    spreads.push_back(
+        ridges[row].non_finite > 0.0 &&
+        !intended_non_finite(ridges[row], has_reference ? &(*plot.reference)[row] : nullptr));
+    const bool bad = share >= kShownLoss || spreads[row];
     wanted += bad;
     const bool pointed = static_cast<int>(row) == shown.lit;
     weights.push_back(bad ? share + 1e-3 + ridges[row].non_finite + (pointed ? 10.0 : 0.0) : 0.0);
   }
+  const Report* report = frame.run.report();
+  const bool calm = report != nullptr && report->lanes[static_cast<size_t>(frame.at.lane)].state ==
+                                             Verdict::State::healthy;
   const std::vector<int> written = rows_to_label(weights, shown.scale.pitch, line * 0.9f);
   for (const int row : written) {
     const float base = shown.scale.base(row);
     if (base < plot.min.y + line / 2 || base > plot.max.y + 1.0f) continue;
     const Ridge& ridge = ridges[static_cast<size_t>(row)];
-    const std::string text = ridge.non_finite > 0.0 && ridge.lost.share() < kShownLoss
-                                 ? "NaN/Inf"
-                                 : loss_text(ridge.lost);
+    const bool spread = spreads[static_cast<size_t>(row)];
+    const std::string text =
+        spread && ridge.lost.share() < kShownLoss ? "NaN/Inf" : loss_text(ridge.lost);
     canvas.text(font, {plot.max.x + 6.0f * frame.scale, base - line * 0.8f},
-                ridge.non_finite > 0.0 ? frame.theme.bad : frame.theme.lost, text);
+                calm     ? frame.theme.soft
+                : spread ? frame.theme.bad
+                         : frame.theme.lost,
+                text);
   }
   if (written.size() >= wanted || frame.picture != nullptr) return;
   // Say so where numbers are left out.
@@ -243,6 +254,7 @@ void draw_title(Canvas& canvas, const Shown& shown, SpectrumChart chart, ImVec2 
     lost = fmt::format("{} lost {} {}", loss_text(recorded), arrow(frame.fonts), loss_text(now));
   }
   ImFont& font = moved ? *frame.fonts.large : bold;
+  if (left + text_size(font, lost).x > right) lost = loss_text(now);  // the next chart begins there
   const bool better = moved && now.high < recorded.high;
   const ImU32 color = none_finite                 ? frame.theme.bad
                       : better                    ? frame.theme.good
@@ -337,7 +349,8 @@ void draw_chart(Shown& shown, SpectrumChart chart, ImVec2 min, ImVec2 max) {
       .scale = shown.scale,
       .range = shown.rows.range(chart),
       .window = window,
-      .format = format_name(shown.rows.format()),
+      .window_shift = shift,
+      .format = shown.rows.format(),
       .ridges = &ridges,
       .reference = &shown.rows.reference(chart),
       .reference_shift = chart == SpectrumChart::gradients ? reference_shift(frame) : 0.0,
@@ -391,7 +404,8 @@ void draw_chart(Shown& shown, SpectrumChart chart, ImVec2 min, ImVec2 max) {
     SpectrumPlot after = plot;
     after.ridges = &fixed;
     after.window = exponent_window(shown.rows.fixed_format());
-    after.format = format_name(shown.rows.fixed_format());
+    after.window_shift = 0.0;
+    after.format = shown.rows.fixed_format();
     draw_side(after, split, max.x + outside);
     canvas.line({split, min.y}, {split, max.y}, frame.theme.cursor, 2.0f * frame.scale);
   } else {

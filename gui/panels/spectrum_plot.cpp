@@ -47,7 +47,8 @@ void draw_ridge(Canvas& canvas, const SpectrumPlot& plot, int row, const Theme& 
   const float base = plot.scale.base(row);
   const std::vector<RidgePoint> outline = outline_of(ridge, plot);
   const bool lit = row == plot.lit || row == plot.selected;
-  for (const RidgeZone& zone : ridge_zones(ridge, plot.window, plot.range.low, plot.range.high)) {
+  for (const RidgeZone& zone :
+       ridge_zones(ridge, plot.window_shift, plot.range.low, plot.range.high)) {
     const std::vector<ImVec2> part =
         in_pixels(outline_part(outline, zone.from, zone.to), plot, base, 0.0);
     if (part.size() < 2) continue;

@@ -31,8 +31,9 @@ struct SpectrumPlot {
   ImVec2 min{}, max{};
   RowScale scale{};
   ExponentRange range{};
-  ExponentWindow window{};  ///< already moved by the loss scale that is tried out
-  std::string format{};     ///< its name
+  ExponentWindow window{};    ///< already moved by the loss scale that is tried out
+  double window_shift = 0.0;  ///< by how much
+  FloatFormat format{};
   const std::vector<Ridge>* ridges = nullptr;
   const std::vector<Ridge>* reference = nullptr;  ///< outlines; may be null or empty
   double reference_shift = 0.0;                   ///< powers of two by which the outlines move

@@ -13,6 +13,7 @@
 namespace halfscope::gui {
 namespace {
 
+constexpr float kLowWindow = 420.0f;  ///< lower ones need their height for the charts
 constexpr const char* kTry = "Try the fix";
 
 /// Returns the text, or its beginning with "..." if it is wider than `width`.
@@ -91,7 +92,7 @@ void draw_verdict(const Frame& frame) {
   const float width = ImGui::GetContentRegionAvail().x;
   const float pad = 12 * scale;
   // A low window shows one line, and all of it in the tooltip.
-  const bool low = ImGui::GetContentRegionAvail().y < 330 * scale;
+  const bool low = ImGui::GetContentRegionAvail().y < kLowWindow * scale;
   // Three lines while a run grows, so that the charts below do not move with every new sentence.
   const bool still = frame.run.live() && !low;
   const float still_height = text_size(*frame.fonts.bold, "A").y +

@@ -139,14 +139,19 @@ void draw_answer(const Frame& frame, SpectrumRows& rows) {
 
 void draw_charts_choice(const Frame& frame) {
   ViewState& view = frame.view;
+  bool first = true;
   for (const SpectrumChart chart : recorded_charts(frame)) {
     const bool on = std::find(view.charts.begin(), view.charts.end(), chart) != view.charts.end();
     const std::string name = spectrum_chart_name(chart);
+    if (!first) ImGui::SameLine(0, 3.0f * frame.scale);
+    first = false;
     if (ui::segment("spectrum/show/" + name, name.c_str(), on)) toggle_chart(view, chart);
     ui::tip("Shows or hides this chart.");
-    ImGui::SameLine(0, 3.0f * frame.scale);
   }
-  ImGui::SameLine(0, 14.0f * frame.scale);
+  const float both = text_width(frame.fonts.text, "one step") +
+                     text_width(frame.fonts.text, "visible steps") +
+                     4 * ImGui::GetStyle().FramePadding.x + 3.0f * frame.scale;
+  if (!first) flow(both, 14.0f * frame.scale);
   if (ui::segment("spectrum/steps/one", "one step", !view.merge_steps)) view.merge_steps = false;
   ImGui::SameLine(0, 3.0f * frame.scale);
   if (ui::segment("spectrum/steps/range", "visible steps", view.merge_steps))

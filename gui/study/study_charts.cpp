@@ -249,8 +249,12 @@ void draw_cost_points(const StudyFrame& frame, Plot& plot, const std::vector<Cos
       return plot.y().pixel(std::isfinite(gap) ? gaps.place(gap) : kNotFinite);
     };
     const ImVec2 at{plot.x().pixel(point.bits), plot.y().pixel(point.place)};
-    plot.canvas().line({at.x, y_of(*group.least_gap)}, {at.x, y_of(*group.worst_gap)},
-                       with_alpha(frame.theme.soft, 0.8f), 1.5f * frame.scale);
+    const float least = y_of(*group.least_gap), most = y_of(*group.worst_gap);
+    plot.canvas().line({at.x, least}, {at.x, most}, with_alpha(frame.theme.soft, 0.8f),
+                       1.5f * frame.scale);
+    const ChartArea whisker{{at.x - frame.scale, most}, {at.x + frame.scale, least}};
+    track_rect(fmt::format("study/range/{}", point.group), whisker.min, whisker.max, group.name);
+    taken.push_back(whisker);  // no name crosses it
     const ImU32 color = group.failing > 0 ? frame.theme.bad
                         : group.on_front  ? frame.theme.good
                                           : frame.theme.soft;

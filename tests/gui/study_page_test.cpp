@@ -114,7 +114,7 @@ TEST(StudyPage, PointsRowsAndLayersSelectTheirGroup) {
   EXPECT_EQ(user.selected(), "mixed_float16, seed 1");
 }
 
-TEST(StudyPage, TheFrontCrossesNoName) {
+TEST(StudyPage, TheFrontAndRangesCrossNoName) {
   // The same gaps as in the sample, and a front that is nearly level.
   const StudyView level = made_study({"a plan", "b plan"}, 2, [](TrialRow& trial, int plan, int) {
     finish_trial(trial, plan == 1 ? 1.001 : 1.0, plan < 0 ? 32.0 : plan == 0 ? 24.0 : 16.0);
@@ -134,6 +134,14 @@ TEST(StudyPage, TheFrontCrossesNoName) {
       const std::string path = fmt::format("study/name/{}", group);
       if (!user.has(path)) continue;
       const auto name = user.item(path);
+      for (size_t other = 0; other < facts.groups.size(); ++other) {
+        const std::string range = fmt::format("study/range/{}", other);
+        if (!user.has(range)) continue;
+        const auto line = user.item(range);
+        EXPECT_FALSE(name.min.x < line.max.x && name.max.x > line.min.x &&
+                     name.min.y < line.max.y && name.max.y > line.min.y)
+            << name.text << " crosses the range of " << line.text;
+      }
       for (size_t i = 1; i < front.size(); ++i) {
         for (int k = 0; k <= 1000; ++k) {
           const float share = static_cast<float>(k) / 1000.0f;

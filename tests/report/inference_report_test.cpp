@@ -97,7 +97,7 @@ TEST(InferenceReport, LayersOfAHealthyLaneRaiseNoAlarm) {
   EXPECT_THAT(html, HasSubstr("ok in fp16")) << "float32 has the mask's infinities, too";
   EXPECT_THAT(html, Not(HasSubstr("inherits NaN/Inf")));
   EXPECT_THAT(html, Not(HasSubstr("Nothing overflowed"))) << "a code was clipped";
-  EXPECT_THAT(report_markdown(report), HasSubstr("| `int8-mse` | `a` | int8 | 0.1% |"))
+  EXPECT_THAT(report_markdown(report), HasSubstr("| `int8-mse` | `a` | int8 | 0.10% |"))
       << "the format of the tensor that loses";
   Report harmed = report;
   harmed.lanes[1].state = Verdict::State::broken;
