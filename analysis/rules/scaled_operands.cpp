@@ -166,9 +166,10 @@ void say_flushed(Finding& finding, const SiteInfo& site, const LostValues& lost,
   const std::optional<TensorScale> scale = parse_scale(site.scale);
   const bool has_parts = scale && scale->by_block();
   finding.text = fmt::format(
-      "{} spans more than {} can represent with one scale: {} of its non-zero values become 0. {} "
-      "of its energy is lost. {}",
-      site.name(), format, percent(share), energy_text(lost.energy(Loss::flushed)),
+      "{} spans more than {} can represent with one scale{}: {} of its non-zero values become 0. "
+      "{} of its energy is lost. {}",
+      site.name(), format, has_blocks(site) ? " per block" : "", percent(share),
+      energy_text(lost.energy(Loss::flushed)),
       has_blocks(site) ? "Use smaller blocks, or a format with more exponent bits."
                        : "Use block scales, or a format with more exponent bits.");
 }

@@ -90,6 +90,19 @@ TEST(StudyHtml, BeginsWithTheHeadlineAndHasEverySection) {
       has(page_of(study, "../my study/"), "href=\"../my%20study/trials/0000000000002000.hscope\""));
 }
 
+// Labels are at numbers of bits that formats have, wherever the axis ends; a cell is a square.
+TEST(StudyHtml, LabelsOfBitsAndCells) {
+  const StudyView study = made_study({"bfloat16"}, 4, [](TrialRow& trial, int plan, int seed) {
+    const bool gone = plan >= 0 && seed > 0;
+    finish_trial(trial, gone ? std::nan("") : 1.0, plan < 0 ? 32.0 : 16.0);
+  });
+  const std::string page = study_html(study, make_study_facts(study), "");
+  for (const char* label : {">16 bits<", ">20<", ">32<"}) EXPECT_THAT(page, HasSubstr(label));
+  EXPECT_THAT(page, Not(HasSubstr(">33"))) << "there are no 33-bit numbers";
+  EXPECT_THAT(page, HasSubstr("style=\"max-width:104px\"")) << "4 seeds of 26 pixels";
+  EXPECT_THAT(page, HasSubstr("<i class=\"up\"")) << "a median that is not finite has its own mark";
+}
+
 TEST(StudyHtml, HasTheSameBytesWhoeverTrainedTheTrials) {
   const StudyView study = sample_study();
   std::vector<TrialRow> rows(study.trials().begin(), study.trials().end());
