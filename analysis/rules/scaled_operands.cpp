@@ -159,12 +159,9 @@ void say_flushed(Finding& finding, const SiteInfo& site, const LostValues& lost,
   const std::string format = format_name(site.format);
   finding.cause = Mechanism::outlier_scale;
   finding.step = lost.first_flushed;
-  finding.mechanism = fmt::format(
-      "{} underflows {}: {} of its non-zero values become 0 (scaled by "
-      "{})",
-      site.name(), format, percent(share), site.scale);
-  const std::optional<TensorScale> scale = parse_scale(site.scale);
-  const bool has_parts = scale && scale->by_block();
+  finding.mechanism =
+      fmt::format("{} underflows {}: {} of its non-zero values become 0 (scaled by {})",
+                  site.name(), format, percent(share), site.scale);
   finding.text = fmt::format(
       "{} spans more than {} can represent with one scale{}: {} of its non-zero values become 0. "
       "{} of its energy is lost. {}",
@@ -179,8 +176,6 @@ void say_coarse(Finding& finding, const SiteInfo& site, const LostValues& lost, 
   const std::string format = format_name(site.format);
   const double error = std::sqrt(lost.energy(Loss::coarse));
   const bool outliers = lost.crest > kOutlier;
-  const std::optional<TensorScale> scale = parse_scale(site.scale);
-  const bool has_parts = scale && scale->by_block();
   finding.cause = outliers ? Mechanism::outlier_scale : Mechanism::rounding;
   finding.step = lost.first;
   finding.evidence["crest_factor"] = lost.crest;
@@ -192,12 +187,12 @@ void say_coarse(Finding& finding, const SiteInfo& site, const LostValues& lost, 
       "{} has too few steps in {}: rounding changes it by about {} ({:.1f} dB), and {} of its "
       "non-zero values become 0. {}",
       site.name(), format, percent(error), -20.0 * std::log10(error), percent(zeros),
-      outliers    ? fmt::format("Its largest value is {} times its root mean square and sets the "
-                                   "scale. Use more bits there, or clip such values if they do not "
-                                   "matter (halfscope quantize --method percentile:99.9).",
-                                short_number(lost.crest))
-      : has_parts ? "Use more bits there."
-                  : "Use more bits there, or a scale for each channel or block.");
+      outliers ? fmt::format("Its largest value is {} times its root mean square and sets the "
+                             "scale. Use more bits there, or clip such values if they do not "
+                             "matter (halfscope quantize --method percentile:99.9).",
+                             short_number(lost.crest))
+      : has_blocks(site) ? "Use more bits there."
+                         : "Use more bits there, or a scale for each channel or block.");
 }
 
 Finding finding_about(const LaneFacts& lane, const SiteInfo& site, const LostValues& lost,

@@ -309,13 +309,22 @@ class Marked {
       const bool apart = is_shared(use) && is_one_number(*use.tensor);
       const Use& named = apart ? use : first_of(use.stored);
       const std::string own =
-          module_name(named, is_recurrent(named) ? role_of(named) : named.stored);
+          is_recurrent(named) ? of_layer(named) : module_name(named, named.stored);
       work_.train(use, own);
       use.reading.computed = true;
       if (!is_recurrent(use)) work_.doubt(own, "the exporter computed it from " + joined(sources));
     } else {
       work_.hold(use, folded ? "computed by the exporter" : "constant");
     }
+  }
+
+  /// Returns the name of a tensor that a recurrent operator reads. Modules of several layers have
+  /// an operator for each: "rnn.bias", "rnn.bias_l1" and so on.
+  std::string of_layer(const Use& use) {
+    const std::string name = module_name(use, role_of(use));
+    std::map<std::string, size_t>& layers = layers_[name];
+    const size_t layer = layers.emplace(use.stored, layers.size()).first->second;
+    return layer == 0 ? name : name + "_l" + std::to_string(layer);
   }
 
   /// Returns the parameter, of several, that a computed tensor repeats; "" if there is none.
@@ -401,6 +410,7 @@ class Marked {
       const std::string call = without_number(step);
       picks = picks || is_one_of(kPicks, call) || (is_one_of(kParts, call) && !is_for_samples(use));
       if (is_one_of(kHarmless, call) || is_one_of(kPicks, call)) continue;
+      if (is_recurrent(use) && call == "zeros") continue;  // for the size of the first state
       work_.doubt(printable(source), "the exporter computed " + printable(use.stored) +
                                          " from it (" + printable(call) +
                                          "), and that tensor trains in its place");
@@ -578,7 +588,8 @@ class Marked {
 
   ReadingWork& work_;
   const Signature& signature_;
-  std::set<std::string> read_, restored_;  ///< parameters
+  std::set<std::string> read_, restored_;                        ///< parameters
+  std::map<std::string, std::map<std::string, size_t>> layers_;  ///< of_layer: tensors by name
 };
 
 }  // namespace

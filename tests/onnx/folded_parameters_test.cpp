@@ -325,5 +325,52 @@ TEST(FoldedParameters, ACastBufferOfZerosIsDoubted) {
   EXPECT_THAT(import.doubts[0].why, HasSubstr("--frozen model.final_shift"));
 }
 
+// The exporter reorders the gates of each layer, adds its two biases, and reads the size of a state
+// that is zero.
+TEST(FoldedParameters, LayersOfARecurrentModuleTrainWithoutDoubts) {
+  MarkedFile file;
+  file.input("x", {3, 2, 4}).output("out");
+  std::vector<std::string> parameters;
+  std::string arguments = "%x, [%zeros, %zeros_1], [";
+  for (const std::string layer : {"0", "1"}) {
+    for (const char* role : {"weight_ih", "weight_hh", "bias_ih", "bias_hh"}) {
+      parameters.push_back(std::string("rnn.") + role + "_l" + layer);
+      arguments += std::string("%p_rnn_") + role + "_l" + layer + ", ";
+    }
+  }
+  file.signature(parameters);
+  std::string from = "x";
+  for (const std::string layer : {"0", "1"}) {
+    const auto numbers = [&](int64_t count) {
+      std::vector<float> values;
+      for (int64_t i = 0; i < count; ++i) {
+        values.push_back(static_cast<float>((i + (layer == "1" ? 2 : 0)) % 7 - 3) / 8.0f);
+      }
+      return values;
+    };
+    const int64_t width = layer == "0" ? 4 : 2;
+    file.floats("val_1" + layer, {1, 8, width}, numbers(8 * width));
+    file.floats("val_2" + layer, {1, 8, 2}, numbers(16));
+    file.floats("val_3" + layer, {1, 16}, numbers(16));
+    file.folded("val_1" + layer, "['rnn.weight_ih_l" + layer + "', 'val_0', 'zeros']");
+    file.folded("val_2" + layer, "['rnn.weight_hh_l" + layer + "', 'val_0', 'zeros']");
+    file.folded("val_3" + layer,
+                "['rnn.bias_hh_l" + layer + "', 'rnn.bias_ih_l" + layer + "', 'val_0', 'zeros']");
+    const std::string out = layer == "0" ? "y" : "z";
+    file.marked("LSTM", {from, "val_1" + layer, "val_2" + layer, "val_3" + layer}, out, "lstm",
+                "lstm.input", arguments + "], True, 2, 0.0, True, False, False", "rnn");
+    test::set_int(*file.graph().mutable_node(file.graph().node_size() - 1), "hidden_size", 2);
+    const std::string flat = layer == "0" ? "h" : "out";
+    file.integers("axis" + layer, {1}, {1});
+    file.marked("Squeeze", {out, "axis" + layer}, flat, "lstm", "lstm.input", arguments, "rnn");
+    from = flat;
+  }
+  const OnnxImport import = file.import();
+  for (const ImportDoubt& each : import.doubts) ADD_FAILURE() << each.name << ": " << each.why;
+  EXPECT_THAT(parameter_names(import),
+              testing::UnorderedElementsAre("rnn.weight_ih_l0", "rnn.weight_hh_l0", "rnn.bias",
+                                            "rnn.weight_ih_l1", "rnn.weight_hh_l1", "rnn.bias_l1"));
+}
+
 }  // namespace
 }  // namespace halfscope
