@@ -64,7 +64,7 @@ int64_t size_of(const Case& which) {
 /// Returns failures that finish quickly, or the others except those that take many minutes per
 /// pair.
 std::vector<std::string> failures(bool quick) {
-  constexpr int64_t kQuick = 15'000, kMost = 1'000'000;
+  constexpr int64_t kQuick = 8'000, kMost = 1'000'000;
   std::vector<std::string> ids;
   for (const Case& each : all_cases()) {
     if (!each.fails) continue;
