@@ -12,8 +12,8 @@
 namespace halfscope {
 namespace {
 
-/// Returns the memory of what is known before any input and read by an operator that also reads
-/// what is not.
+/// Returns the memory of values that are known before any input, and that an operator reads whose
+/// result is not.
 std::set<ValueId> kept_parts(const Executable& executable, const Storage& storage) {
   const std::vector<bool> known = known_values(executable);
   std::set<ValueId> kept;

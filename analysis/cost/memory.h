@@ -15,8 +15,8 @@ struct MemoryUse {
   /// input and that operators read, in the formats that they read: kept_weight_bytes() without
   /// buffers.
   int64_t weights = 0;
-  int64_t weight_copies =
-      0;                  ///< of training: in the formats that operators read, kept for the step
+  /// In training: weights in the formats that operators read, kept for the step.
+  int64_t weight_copies = 0;
   int64_t buffers = 0;    ///< running statistics, constants, states of scales
   int64_t gradients = 0;  ///< of all weights, in the weights' formats
   int64_t optimizer = 0;  ///< momenta and other states, moving averages of weights

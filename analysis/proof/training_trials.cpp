@@ -22,8 +22,8 @@ namespace {
 /// above kFarUp and is still falling.
 constexpr int64_t kHopelessSteps = 64;
 constexpr double kFarUp = 65536.0;
-/// The same for losses that are NaN or infinite: no loss scale changes the forward pass, and
-/// skipped steps change no weights.
+/// Fewer steps show it where losses are NaN or infinite: no loss scale changes the forward pass,
+/// and skipped steps change no weights.
 constexpr int64_t kHopelessLosses = 24;
 /// In a training this many times longer than its calibration, the skipped steps hardly matter.
 constexpr int64_t kFewForSkips = 50;

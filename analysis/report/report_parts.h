@@ -39,8 +39,8 @@ std::string score_name(const Report& report, const Score& score);
 std::string sentence_case(std::string text);  ///< "Accuracy"
 /// Returns the format of the tensor that suffering() is about; the layer's own if nothing is lost.
 FloatFormat format_that_loses(const LayerReport& layer) noexcept;
-/// So many findings of one lane, rule and severity that say the same of several tensors are shown
-/// as one.
+/// From this number on, findings of a lane that say the same of several tensors are shown as one.
+/// They have the same rule and severity.
 inline constexpr size_t kAlike = 3;
 /// Returns all findings as indices into Report::findings, the most severe first. Alike ones are
 /// together, others alone.

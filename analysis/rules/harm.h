@@ -110,8 +110,8 @@ double gradient_floor(const LaneInfo& lane);
 /// Returns the distance beyond which outputs are wrong, however far apart correct ones may be.
 double harm_cap(const LaneInfo& lane);
 
-/// Returns by how much an accuracy on so many samples may be lower than float32's, `right`: 2
-/// points, or what chance explains.
+/// Returns how far below float32's accuracy, `right`, an accuracy may lie: 2 points, or the
+/// difference that chance explains with this number of samples.
 double accuracy_tolerance(double right, int64_t samples);
 
 /// Returns the tolerance of an inference output.

@@ -50,7 +50,8 @@ Dataset load_dataset(const std::string& spec);
 /// Returns the files of arrays or text that load_dataset() reads; none for folders and "digits".
 std::vector<std::string> dataset_files(const std::string& spec);
 
-/// Returns all files that load_dataset() reads, also those of a folder. They need not exist.
+/// Returns all files that load_dataset() reads, including the files in a folder. They need not
+/// exist.
 std::vector<std::string> dataset_inputs(const std::string& spec);
 
 /// Draws 12,000 training and 2,000 test images of 28x28; the same bytes on every machine and in

@@ -4,8 +4,8 @@
 // product of codes:
 //
 //   activations      QuantizeLinear with a known scale, DequantizeLinear. Codes of integers are
-//                    symmetric here, while QuantizeLinear reaches one lower (-128, -8): a Clip
-//                    before it cuts that off, unless no value can be negative
+//                    symmetric here, while QuantizeLinear goes one code lower (-128, -8). A
+//                    Clip before it prevents that, unless no value can be negative
 //   weights          an initializer of codes, DequantizeLinear with one scale or one per channel
 #include <algorithm>
 #include <cmath>

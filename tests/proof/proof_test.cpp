@@ -26,7 +26,7 @@ using testing::StartsWith;
 using Words = std::vector<std::string>;
 
 constexpr int64_t kSteps = 30;
-/// A trial ends after so many losses in a row that are NaN.
+/// A trial ends when this many losses in a row are NaN.
 constexpr int64_t kLostLosses = 24;
 
 /// A lane beside fp32, on images of 16 x 16.
