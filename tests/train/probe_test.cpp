@@ -225,6 +225,31 @@ TEST(TrainingProbe, NothingIsMeasuredUnasked) {
   EXPECT_TRUE(train(setup).seen.deviations.empty()) << "there is no reference";
 }
 
+TEST(TrainingProbe, ASmallerExtentLeavesOutWhatItSays) {
+  using Extent = ErrorSampling::Extent;
+  TrainConfig setup = config(kMlp, "float32", "none");
+  setup.lanes.push_back(lane(preset_plan("mixed_bfloat16").value(), "none"));
+  setup.errors.enabled = true;
+  const auto seen = [&](Extent extent) {
+    setup.errors.extent = extent;
+    return train(setup).seen;
+  };
+  const Collector all = seen(Extent::tensors), some = seen(Extent::batches),
+                  least = seen(Extent::movement);
+  EXPECT_FALSE(all.errors.empty());
+  EXPECT_TRUE(some.errors.empty());
+  EXPECT_TRUE(least.errors.empty());
+  EXPECT_EQ(seen_of(all, 1, Of::loss).size(), 3u);
+  EXPECT_EQ(seen_of(some, 1, Of::loss).size(), 3u);
+  EXPECT_TRUE(seen_of(least, 1, Of::loss).empty());
+  // Whatever is measured has the same bits.
+  const double moved = seen_of(all, 1, Of::weight, kAll).error;
+  EXPECT_GT(moved, 0.0);
+  EXPECT_EQ(seen_of(some, 1, Of::weight, kAll).error, moved);
+  EXPECT_EQ(seen_of(least, 1, Of::weight, kAll).error, moved);
+  EXPECT_EQ(seen_of(some, 1, Of::gradient, kAll).error, seen_of(all, 1, Of::gradient, kAll).error);
+}
+
 /// Weights of all lanes after a training.
 struct AllLanes {
   Collector seen;
