@@ -70,7 +70,7 @@ bool all_multiples(const TensorCoreFit& fit, int64_t multiple) {
 }
 
 /// Returns "1 input channel", "10 outputs", "3 input channels in each group".
-std::string counted(const ProductSize& size) {
+std::string named(const ProductSize& size) {
   std::string name = size.name;
   if (size.size != 1) {
     const size_t end = name.find(" in each");
@@ -117,8 +117,7 @@ std::vector<std::string> TensorCoreFit::advice() const {
   for (const ProductSize& each : sizes) {
     const int64_t rest = each.size % input->multiple;
     if (!each.matters || rest == 0) continue;
-    lines.push_back(
-        fmt::format("{}: pad to {}", counted(each), each.size - rest + input->multiple));
+    lines.push_back(fmt::format("{}: pad to {}", named(each), each.size - rest + input->multiple));
   }
   return lines;
 }

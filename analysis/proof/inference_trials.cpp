@@ -14,7 +14,7 @@
 namespace halfscope {
 namespace {
 
-constexpr double kEndless = std::numeric_limits<double>::infinity();
+constexpr double kBrokenError = std::numeric_limits<double>::infinity();
 /// Lanes of a trial: fp32 and the tested one.
 constexpr int kTried = 1;
 
@@ -47,7 +47,7 @@ class OutputSink final : public TapSink {
 
 bool same_number(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-double error_of(const Deviation& output) { return output.broken > 0 ? kEndless : output.error; }
+double error_of(const Deviation& output) { return output.broken > 0 ? kBrokenError : output.error; }
 
 /// Returns the output that differs most; null without outputs.
 const Deviation* worst_of(std::span<const Deviation> outputs) {

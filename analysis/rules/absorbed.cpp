@@ -29,7 +29,7 @@ bool saturates(const std::string& op) {
          std::find(kFlat.begin(), kFlat.end(), op) != kFlat.end();
 }
 
-double tolerance_of(const LaneInfo& lane) {
+double absorbed_tolerance(const LaneInfo& lane) {
   int bits = kFp32.mantissa_bits;
   for (const LayerInfo& layer : lane.layers) {
     bits = std::min({bits, layer.read.mantissa_bits, layer.write.mantissa_bits});
@@ -87,7 +87,7 @@ void Absorption::Fate::merge(const Fate& other) noexcept {
 }
 
 Absorption::Absorption(const LaneFacts& lane)
-    : lane_(&lane), tolerance_(tolerance_of(lane.info())) {
+    : lane_(&lane), tolerance_(absorbed_tolerance(lane.info())) {
   if (lane.reference() < 0) return;
   for (const SiteError& error : lane.run().errors(lane.lane())) {
     if (error.other_lane == lane.reference()) differences_[error.site][error.step] = error.total;

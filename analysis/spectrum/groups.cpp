@@ -8,16 +8,16 @@
 namespace halfscope {
 namespace {
 
-struct Node {
+struct Group {
   std::string name{};  ///< the whole path so far
   std::vector<int> layers{};
-  std::vector<Node> children{};
+  std::vector<Group> children{};
 };
 
 /// Puts layers that share their next path segment under one node. Members of a group stay where its
 /// first one is.
-void split(Node& node, std::span<const std::string> paths, size_t from) {
-  std::vector<Node> children;
+void split(Group& node, std::span<const std::string> paths, size_t from) {
+  std::vector<Group> children;
   for (const int layer : node.layers) {
     const std::string& path = paths[static_cast<size_t>(layer)];
     // A leading separator belongs to the first segment.
@@ -25,21 +25,21 @@ void split(Node& node, std::span<const std::string> paths, size_t from) {
     const size_t end = std::min(path.find_first_of("/.", begin), path.size());
     const std::string name = path.substr(0, end);
     const auto found = std::find_if(children.begin(), children.end(),
-                                    [&](const Node& each) { return each.name == name; });
+                                    [&](const Group& each) { return each.name == name; });
     if (found == children.end()) {
       children.push_back({.name = name, .layers = {layer}});
     } else {
       found->layers.push_back(layer);
     }
   }
-  for (Node& child : children) {
+  for (Group& child : children) {
     if (child.layers.size() == 1) {
       child.name = paths[static_cast<size_t>(child.layers[0])];
       continue;
     }
     split(child, paths, child.name.size());
     // A group that only contains a group is the inner one.
-    if (child.children.size() == 1) child = Node(std::move(child.children[0]));
+    if (child.children.size() == 1) child = Group(std::move(child.children[0]));
   }
   node.children = std::move(children);
 }
@@ -51,9 +51,9 @@ bool is_in(std::span<const std::string> names, const std::string& name) {
 struct Folder {
   std::span<const std::string> opened, closed;
 
-  void add_rows(const Node& node, const std::vector<std::string>& groups, int levels,
+  void add_rows(const Group& node, const std::vector<std::string>& groups, int levels,
                 std::vector<LayerRow>& rows) const {
-    for (const Node& child : node.children) {
+    for (const Group& child : node.children) {
       const bool leaf = child.children.empty();
       const bool open = is_in(opened, child.name) || (levels > 0 && !is_in(closed, child.name));
       if (leaf || !open) {
@@ -67,9 +67,9 @@ struct Folder {
   }
 };
 
-int depth_of(const Node& node) {
+int depth_of(const Group& node) {
   int depth = 0;
-  for (const Node& child : node.children) depth = std::max(depth, 1 + depth_of(child));
+  for (const Group& child : node.children) depth = std::max(depth, 1 + depth_of(child));
   return depth;
 }
 
@@ -110,7 +110,7 @@ std::vector<LayerRow> in_stretches(std::vector<LayerRow> rows, size_t length,
 std::vector<LayerRow> fold_layers(std::span<const std::string> paths, size_t most,
                                   std::span<const std::string> opened,
                                   std::span<const std::string> closed) {
-  Node root;
+  Group root;
   for (size_t i = 0; i < paths.size(); ++i) root.layers.push_back(static_cast<int>(i));
   split(root, paths, 0);
   const size_t limit = std::max<size_t>(most, 1);

@@ -12,12 +12,12 @@
 namespace halfscope::onnx_files {
 namespace {
 
-using Parts = std::vector<std::string>;
+using NameParts = std::vector<std::string>;
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-Parts parts_of(std::string_view path) {
-  Parts parts;
+NameParts parts_of(std::string_view path) {
+  NameParts parts;
   while (true) {
     const size_t end = path.find('/');
     parts.emplace_back(path.substr(0, end));
@@ -37,7 +37,7 @@ std::string_view operation_of(std::string_view tensor) {
 }
 
 /// Returns "dense_1" for "dense_1_2", or nothing without a number.
-std::optional<std::string> without_number(const std::string& scope) {
+std::optional<std::string> without_copy_number(const std::string& scope) {
   const size_t under = scope.rfind('_');
   if (under == scope.npos || under == 0 || under + 1 == scope.size()) return std::nullopt;
   const bool number =
@@ -48,11 +48,11 @@ std::optional<std::string> without_number(const std::string& scope) {
 }
 
 /// Returns the layers around a node or tensor, outermost first.
-Parts layers_of(std::string_view path) {
-  Parts layers, parts = parts_of(path);
+NameParts layers_of(std::string_view path) {
+  NameParts layers, parts = parts_of(path);
   parts.pop_back();  // the operation
   for (const std::string& part : parts) {
-    const std::optional<std::string> layer = without_number(part);
+    const std::optional<std::string> layer = without_copy_number(part);
     if (!layer) break;
     layers.push_back(*layer);
   }
@@ -89,7 +89,7 @@ void find_keras_layers(const ::onnx::GraphProto& graph, Origins& origins) {
   }
   struct Place {
     NodeOrigin* origin;
-    Parts layers;
+    NameParts layers;
     bool weighs;
   };
   std::vector<Place> places;

@@ -4,19 +4,16 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <sstream>
 
 #include "analysis/memory_sink.h"
 #include "tests/analysis/sample_run.h"
+#include "tests/special_values.h"
 
 namespace halfscope {
 namespace {
 
 using namespace test;  // NOLINT: the helpers of these tests
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// The columns that a section's table lists in its first cells, joined by commas.
 std::string contract_columns(const std::string& title) {

@@ -16,6 +16,7 @@
 #include "analysis/sqlite.h"
 #include "core/error.h"
 #include "tests/analysis/sample_run.h"
+#include "tests/special_values.h"
 
 namespace halfscope {
 namespace {
@@ -23,9 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace test;  // NOLINT: the helpers of these tests
 using testing::HasSubstr;
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 template <typename Call>
 Error error_of(Call call) {

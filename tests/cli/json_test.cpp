@@ -34,7 +34,7 @@ void expect_keys(const json& object, Words keys) {
 }
 
 /// The result of a command that must succeed.
-json result_of(const Bench& bench, const Words& words, int code = 0) {
+json json_of(const Bench& bench, const Words& words, int code = 0) {
   const Outcome outcome = bench.run(words);
   EXPECT_EQ(outcome.code, code) << outcome.err;
   EXPECT_EQ(outcome.err, "");
@@ -50,7 +50,7 @@ Words training(Words more) {
 
 TEST(CliJson, Train) {
   const Bench bench;
-  const json run = result_of(bench, training({"--save-weights", "w.npz"}));
+  const json run = json_of(bench, training({"--save-weights", "w.npz"}));
   expect_keys(run, {"schema", "version", "run", "status", "steps_planned", "seconds",
                     "save_weights", "save_ema", "network", "lanes", "verdict", "twins", "proof"});
   EXPECT_EQ(run.at("schema"), "halfscope.train/1");
@@ -76,8 +76,8 @@ TEST(CliJson, Train) {
 TEST(CliJson, RunsAndALaneWithoutAResult) {
   const Bench bench;
   // A learning rate that blows up the weights.
-  result_of(bench, training({"--lr", "1e30", "--loss-scale", "none"}));
-  const json list = result_of(bench, {"inspect", "run.hscope", "run.hscope", "--json"});
+  json_of(bench, training({"--lr", "1e30", "--loss-scale", "none"}));
+  const json list = json_of(bench, {"inspect", "run.hscope", "run.hscope", "--json"});
   expect_keys(list, {"schema", "version", "runs"});
   EXPECT_EQ(list.at("schema"), "halfscope.runs/1");
   ASSERT_EQ(list.at("runs").size(), 2u);
@@ -100,9 +100,9 @@ TEST(CliJson, RunsAndALaneWithoutAResult) {
 
 TEST(CliJson, ReductionsByRanks) {
   const Bench bench;
-  result_of(bench,
-            training({"--ranks", "8", "--reduce", "ring:format=bf16", "--save-weights", "w.npz"}));
-  const json list = result_of(bench, {"inspect", "run.hscope", "--by-ranks", "--json"});
+  json_of(bench,
+          training({"--ranks", "8", "--reduce", "ring:format=bf16", "--save-weights", "w.npz"}));
+  const json list = json_of(bench, {"inspect", "run.hscope", "--by-ranks", "--json"});
   const json& all = list.at("runs").at(0).at("reductions");
   ASSERT_EQ(all.size(), 8u) << "four variables in each lane";
   const json& one = all.at(4);
@@ -131,10 +131,10 @@ TEST(CliJson, ReductionsByRanks) {
 
 TEST(CliJson, FewRanksAndOneRankHaveNoEstimates) {
   const Bench bench;
-  result_of(bench, training({"--ranks", "4"}));
+  json_of(bench, training({"--ranks", "4"}));
   EXPECT_THAT(bench.run({"inspect", "run.hscope", "--by-ranks"}).out,
               HasSubstr("No estimate for more ranks: this needs a run with 8 ranks."));
-  result_of(bench, training({"--force"}));
+  json_of(bench, training({"--force"}));
   EXPECT_EQ(bench.run({"inspect", "run.hscope", "--by-ranks"}).out,
             "run.hscope: no reductions. Train with --ranks to record them.\n");
 }
@@ -154,15 +154,15 @@ TEST(CliJson, TablesSayWhereAveragesWereEvaluated) {
 
 TEST(CliJson, Recommend) {
   const Bench bench;
-  result_of(bench, {"train", "--model", "lenet-hot", "--batch", "16", "--steps", "5", "--no-eval",
-                    "--no-shuffle", "--json"});
-  const json idle = result_of(bench, {"diagnose", "run.hscope", "--json"});
+  json_of(bench, {"train", "--model", "lenet-hot", "--batch", "16", "--steps", "5", "--no-eval",
+                  "--no-shuffle", "--json"});
+  const json idle = json_of(bench, {"diagnose", "run.hscope", "--json"});
   expect_keys(idle, {"schema", "version", "run", "verdict", "lane", "findings", "recommendation",
                      "twins", "not_checked", "proof", "plan_file", "next", "diagnosis"});
   EXPECT_EQ(idle.at("proof"), nullptr);
   EXPECT_EQ(idle.at("plan_file"), nullptr);
   EXPECT_EQ(idle.at("next"), nullptr);
-  const json done = result_of(
+  const json done = json_of(
       bench, {"diagnose", "run.hscope", "--json", "--out", "plan.json", "--fail-on", "error"}, 1);
   EXPECT_EQ(done.at("schema"), "halfscope.recommend/1");
   EXPECT_EQ(done.at("lane"), "mixed_float16");
@@ -180,7 +180,7 @@ TEST(CliJson, Recommend) {
   EXPECT_THAT(next, testing::Contains("--no-eval"));
   next.erase(next.begin());
   next.push_back("--json");
-  const json cured = result_of(bench, next);
+  const json cured = json_of(bench, next);
   EXPECT_EQ(cured.at("run"), "cured.hscope");
   EXPECT_EQ(cured.at("lanes").at(1).at("name"), "mixed_float16+fp32");
   EXPECT_LT(cured.at("lanes").at(1).at("skipped"), 5);
@@ -188,9 +188,9 @@ TEST(CliJson, Recommend) {
 
 TEST(CliJson, NextKeepsTheLossScaleOfTheLane) {
   const Bench bench;
-  result_of(bench, {"train", "--model", "lenet-hot", "--batch", "16", "--steps", "3", "--no-eval",
-                    "--loss-scale", "static:1000", "--json"});
-  const json done = result_of(bench, {"diagnose", "run.hscope", "--json", "--out", "p.json"});
+  json_of(bench, {"train", "--model", "lenet-hot", "--batch", "16", "--steps", "3", "--no-eval",
+                  "--loss-scale", "static:1000", "--json"});
+  const json done = json_of(bench, {"diagnose", "run.hscope", "--json", "--out", "p.json"});
   const Words next = done.at("next").get<Words>();
   const auto flag = std::find(next.begin(), next.end(), "--loss-scale");
   ASSERT_NE(flag, next.end());
@@ -200,7 +200,7 @@ TEST(CliJson, NextKeepsTheLossScaleOfTheLane) {
 
 TEST(CliJson, Doctor) {
   const Bench bench;
-  const json doctor = result_of(bench, {"doctor", "--json"});
+  const json doctor = json_of(bench, {"doctor", "--json"});
   expect_keys(doctor, {"schema", "version", "compiler", "processor", "instruction_sets", "threads",
                        "processors", "memory", "libraries", "gpu", "network", "layers"});
   EXPECT_EQ(doctor.at("schema"), "halfscope.doctor/1");
@@ -213,7 +213,7 @@ TEST(CliJson, Doctor) {
 TEST(CliJson, DoctorOfANetwork) {
   const Bench bench;
   const json doctor =
-      result_of(bench, {"doctor", "--model", "mlp:24-16-10", "--batch", "32", "--json"});
+      json_of(bench, {"doctor", "--model", "mlp:24-16-10", "--batch", "32", "--json"});
   EXPECT_EQ(doctor.at("network"),
             json({{"model", "mlp:24-16-10"}, {"plan", "mixed_float16"}, {"batch", 32}}));
   EXPECT_EQ(doctor.at("layers").at(0), json({{"path", "fc1"},
@@ -233,7 +233,7 @@ TEST(CliJson, DoctorOfANetwork) {
   EXPECT_EQ(last.at("fits"), false);
   EXPECT_EQ(last.at("advice"), json({"10 outputs: pad to 16"}));
   const json full =
-      result_of(bench, {"doctor", "--model", "mlp:24-16-10", "--plan", "float32", "--json"});
+      json_of(bench, {"doctor", "--model", "mlp:24-16-10", "--plan", "float32", "--json"});
   EXPECT_EQ(full.at("network").at("batch"), 128);
   for (const char* key : {"tensor_cores", "multiple", "best_multiple"}) {
     EXPECT_TRUE(full.at("layers").at(0).at(key).is_null()) << key;

@@ -45,7 +45,7 @@ std::vector<Form> forms() {
           {Mask::fills, divided}, {Mask::added, times, true}};
 }
 
-std::vector<float> noise(const Shape& shape, uint64_t seed) {
+std::vector<float> thousandths(const Shape& shape, uint64_t seed) {
   std::vector<float> values;
   for (int64_t i = 0; i < element_count(shape); ++i) {
     const uint64_t word = splitmix64(seed * 1000003 + static_cast<uint64_t>(i));
@@ -93,20 +93,20 @@ Model model_of(const Form& form, bool composite) {
       composite ? graph.add1("Attention", "attn", in, attributes) : written(graph, in, form);
   const Shape shape = graph.value(y).shape;
   EXPECT_EQ(shape, (Shape{kBatch, kRows, kWidth}));
-  const ValueId target = graph.add_constant(Tensor{shape, noise(shape, 9)});
+  const ValueId target = graph.add_constant(Tensor{shape, thousandths(shape, 9)});
   model.loss = graph.add1("MeanSquaredError", "loss", {y, target});
   model.outputs = {{"y", y}};
   return model;
 }
 
-Plan preset(const std::string& name) { return preset_plan(name).value(); }
+Plan preset_named(const std::string& name) { return preset_plan(name).value(); }
 
 PlanRule rule(std::string path, std::string op, const FloatFormat& format) {
   return {.path = std::move(path), .op = std::move(op), .read = format, .write = format};
 }
 
 /// "attn/scores MatMul fp16" for every layer of the attention.
-Texts layers(const Executable& exe) {
+Texts attention_layers(const Executable& exe) {
   Texts result;
   for (const LayerInfo& each : exe.layers) {
     if (each.path.starts_with("attn"))
@@ -115,34 +115,35 @@ Texts layers(const Executable& exe) {
   return result;
 }
 
-Texts layers(const Plan& plan, const Form& form = {}) {
-  const Texts trained = layers(lower(model_of(form, true), plan, {}));
-  EXPECT_EQ(layers(lower_inference(model_of(form, true), plan)), trained);
+Texts attention_layers(const Plan& plan, const Form& form = {}) {
+  const Texts trained = attention_layers(lower(model_of(form, true), plan, {}));
+  EXPECT_EQ(attention_layers(lower_inference(model_of(form, true), plan)), trained);
   return trained;
 }
 
 TEST(Attention, BecomesPrimitivesUnderEveryPlan) {
-  EXPECT_THAT(layers(preset("float32")),
+  EXPECT_THAT(attention_layers(preset_named("float32")),
               ElementsAre("attn/scores MatMul fp32", "attn/scale Mul fp32", "attn/mask Add fp32",
                           "attn/softmax Softmax fp32", "attn/mix MatMul fp32"));
-  EXPECT_THAT(layers(preset("float64"), {Mask::fills, {{"scale", 2.0}, {"divide", int64_t{1}}}}),
+  EXPECT_THAT(attention_layers(preset_named("float64"),
+                               {Mask::fills, {{"scale", 2.0}, {"divide", int64_t{1}}}}),
               ElementsAre("attn/scores MatMul fp32", "attn/scale Div fp32", "attn/mask Where fp32",
                           "attn/softmax Softmax fp32", "attn/mix MatMul fp32"));
   EXPECT_THAT(
-      layers(preset("float32"), {Mask::none, {}}),
+      attention_layers(preset_named("float32"), {Mask::none, {}}),
       ElementsAre("attn/scores MatMul fp32", "attn/softmax Softmax fp32", "attn/mix MatMul fp32"));
 }
 
 TEST(Attention, IsPlannedByItsPrimitives) {
-  Plan plan = preset("mixed_float16");
+  Plan plan = preset_named("mixed_float16");
   const Form form{Mask::keeps, {{"scale", 0.5}}};
-  EXPECT_THAT(layers(plan, form),
+  EXPECT_THAT(attention_layers(plan, form),
               ElementsAre("attn/scores MatMul fp16", "attn/scale Mul fp16", "attn/mask Where fp32",
                           "attn/softmax Softmax fp32", "attn/mix MatMul fp16"))
       << "the fill is an fp32 variable, which the mask follows";
   plan.rules.push_back(rule("", "MatMul", kBf16));
-  EXPECT_EQ(layers(plan, form)[0], "attn/scores MatMul bf16");
-  EXPECT_EQ(layers(plan, form)[4], "attn/mix MatMul bf16");
+  EXPECT_EQ(attention_layers(plan, form)[0], "attn/scores MatMul bf16");
+  EXPECT_EQ(attention_layers(plan, form)[4], "attn/mix MatMul bf16");
 }
 
 TEST(Attention, RulesThatSelectItReachAllOfIt) {
@@ -150,43 +151,43 @@ TEST(Attention, RulesThatSelectItReachAllOfIt) {
                        "attn/softmax Softmax bf16", "attn/mix MatMul bf16"};
   for (const PlanRule& each :
        {rule("", "Attention", kBf16), rule("attn", "", kBf16), rule("at?n", "Attention", kBf16)}) {
-    Plan plan = preset("mixed_float16");
+    Plan plan = preset_named("mixed_float16");
     plan.rules.push_back(each);
-    EXPECT_EQ(layers(plan), all_bf16) << each.path << " " << each.op;
+    EXPECT_EQ(attention_layers(plan), all_bf16) << each.path << " " << each.op;
   }
-  Plan plan = preset("mixed_float16");
-  const Texts before = layers(plan);
+  Plan plan = preset_named("mixed_float16");
+  const Texts before = attention_layers(plan);
   plan.rules.push_back(rule("other*", "", kBf16));
-  EXPECT_THROW(layers(plan), Error) << "no such layer";
+  EXPECT_THROW(attention_layers(plan), Error) << "no such layer";
   plan.rules.back() = rule("attn", "Gemm", kBf16);
-  EXPECT_EQ(layers(plan), before) << "the path of another operator";
+  EXPECT_EQ(attention_layers(plan), before) << "the path of another operator";
 }
 
 TEST(Attention, LaterRulesWinInsideToo) {
   const PlanRule softmax = rule("attn/softmax", "", kE5m2);
-  Plan plan = preset("float32");
+  Plan plan = preset_named("float32");
   plan.rules = {rule("", "Attention", kBf16), softmax};
-  EXPECT_EQ(layers(plan)[3], "attn/softmax Softmax e5m2");
-  EXPECT_EQ(layers(plan)[2], "attn/mask Add bf16");
+  EXPECT_EQ(attention_layers(plan)[3], "attn/softmax Softmax e5m2");
+  EXPECT_EQ(attention_layers(plan)[2], "attn/mask Add bf16");
   plan.rules = {softmax, rule("", "Attention", kBf16)};
-  EXPECT_EQ(layers(plan)[3], "attn/softmax Softmax bf16");
+  EXPECT_EQ(attention_layers(plan)[3], "attn/softmax Softmax bf16");
   plan.rules = {rule("attn", "", kBf16), rule("", "Softmax", kFp32)};
-  EXPECT_EQ(layers(plan)[3], "attn/softmax Softmax fp32");
-  EXPECT_EQ(layers(plan)[4], "attn/mix MatMul bf16");
+  EXPECT_EQ(attention_layers(plan)[3], "attn/softmax Softmax fp32");
+  EXPECT_EQ(attention_layers(plan)[4], "attn/mix MatMul bf16");
 }
 
 TEST(Attention, CompositesInsideAreStagewiseAsThePlanWants) {
-  Plan plan = preset("float32");
+  Plan plan = preset_named("float32");
   plan.rules = {{.path = "", .op = "Softmax", .stagewise = true}};
-  const Texts stagewise = layers(plan, {Mask::none, {}});
+  const Texts stagewise = attention_layers(plan, {Mask::none, {}});
   EXPECT_EQ(stagewise.front(), "attn/scores MatMul fp32");
   EXPECT_EQ(stagewise.back(), "attn/mix MatMul fp32");
   ASSERT_EQ(stagewise.size(), 8u);
   EXPECT_THAT(Texts(stagewise.begin() + 1, stagewise.end() - 1), Each(HasSubstr("attn/softmax/")));
   plan.rules.push_back({.path = "attn", .op = "", .stagewise = false});
-  EXPECT_EQ(layers(plan, {Mask::none, {}}).size(), 3u);
+  EXPECT_EQ(attention_layers(plan, {Mask::none, {}}).size(), 3u);
   plan.rules = {{.path = "attn", .op = "", .stagewise = true}, rule("*/Exp", "", kBf16)};
-  EXPECT_EQ(layers(plan, {Mask::none, {}})[4], "attn/softmax/Exp Exp bf16");
+  EXPECT_EQ(attention_layers(plan, {Mask::none, {}})[4], "attn/softmax/Exp Exp bf16");
 }
 
 TEST(Attention, CanBeNamedInAPlan) {
@@ -195,7 +196,7 @@ TEST(Attention, CanBeNamedInAPlan) {
                           "]}");
   };
   const Plan narrow = plan(R"({"op": "Attention", "format": "fp16"})");
-  EXPECT_THAT(layers(narrow), Each(HasSubstr(" fp16")));
+  EXPECT_THAT(attention_layers(narrow), Each(HasSubstr(" fp16")));
   EXPECT_TRUE(needs_loss_scaling(narrow));
   EXPECT_FALSE(needs_loss_scaling(plan(R"({"op": "Attention", "format": "bf16"})")));
 }
@@ -207,7 +208,7 @@ std::map<std::string, Tensor> step(const Model& model, const Plan& plan) {
       (plan.double_precision ? float64_backend() : emulation_backend()).compile(exe);
   uint64_t seed = 0;
   for (const Variable& variable : exe.graph.variables())
-    program->write(variable.value, noise(exe.graph.value(variable.value).shape, ++seed));
+    program->write(variable.value, thousandths(exe.graph.value(variable.value).shape, ++seed));
   program->write_scalar(exe.loss_scale, 64.0);
   program->run(Entry::grad, {});
   std::map<std::string, Tensor> result;
@@ -226,8 +227,8 @@ TEST(Attention, TrainsAsItsPrimitivesDoBitForBit) {
   for (const Form& form : forms()) {
     for (const char* name : {"float32", "float64", "mixed_float16", "bfloat16", "fp8_current"}) {
       SCOPED_TRACE(std::string(name) + " mask " + std::to_string(static_cast<int>(form.mask)));
-      const auto one = step(model_of(form, true), preset(name));
-      const auto many = step(model_of(form, false), preset(name));
+      const auto one = step(model_of(form, true), preset_named(name));
+      const auto many = step(model_of(form, false), preset_named(name));
       ASSERT_EQ(one.size(), many.size());
       for (const auto& [site, tensor] : many) {
         ASSERT_TRUE(one.contains(site)) << site;

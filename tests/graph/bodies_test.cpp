@@ -22,7 +22,7 @@ namespace halfscope {
 namespace {
 
 using testing::ElementsAre;
-using Ints = std::vector<int32_t>;
+using Int32s = std::vector<int32_t>;
 using Reals = std::vector<float>;
 
 TEST(Bodies, Arithmetic) {
@@ -83,12 +83,12 @@ TEST(Bodies, ComparisonsAndLogic) {
                          Row{2, 2, {1, 0, 1, 0, 1}}, Row{-0.0f, 0.0f, {1, 0, 1, 0, 1}},
                          Row{kNan, 1, {0, 0, 0, 0, 0}}, Row{kNan, kNan, {0, 0, 0, 0, 0}}}) {
     const float a = row.a, b = row.b;
-    EXPECT_EQ(row.results, (Ints{EqualOp{}(a, b), LessOp{}(a, b), LessOrEqualOp{}(a, b),
-                                 GreaterOp{}(a, b), GreaterOrEqualOp{}(a, b)}))
+    EXPECT_EQ(row.results, (Int32s{EqualOp{}(a, b), LessOp{}(a, b), LessOrEqualOp{}(a, b),
+                                   GreaterOp{}(a, b), GreaterOrEqualOp{}(a, b)}))
         << a << " " << b;
   }
   const auto of_both = [](const auto& op) {
-    return Ints{op(0, 0), op(0, -3), op(7, 0), op(-2, 1)};
+    return Int32s{op(0, 0), op(0, -3), op(7, 0), op(-2, 1)};
   };
   EXPECT_THAT(of_both(AndOp{}), ElementsAre(0, 0, 0, 1));
   EXPECT_THAT(of_both(OrOp{}), ElementsAre(0, 1, 1, 1));
@@ -101,20 +101,20 @@ TEST(Bodies, PositionsOfTheLargest) {
   const Reals x{1, kNan, 5, 2, 5, kNan, -1, 9, -3, 0, -2, -0.0f, -2, kInf, -9, kNan};
   const AxisLines lines{.count = 4, .size = 4, .stride = 2};
   for (const bool last : {false, true}) {
-    Ints y(4, -1);
+    Int32s y(4, -1);
     const ArgMax<const float*> body{x.data(), y.data(), lines, last};
     for (int64_t line = 0; line < 4; ++line) body(line);
     // 1 5 5 -1; NaN 2 NaN 9; -3 -2 -2 -9; 0 -0 inf NaN
-    EXPECT_EQ(y, last ? (Ints{2, 2, 2, 3}) : (Ints{1, 0, 1, 3}));
+    EXPECT_EQ(y, last ? (Int32s{2, 2, 2, 3}) : (Int32s{1, 0, 1, 3}));
   }
 }
 
 TEST(Bodies, PrefixSumsOfIndicesWrap) {
   // Lines along axis 0 of [3, 2].
-  const Ints x{1, 10, 2, INT32_MAX, 3, 1};
+  const Int32s x{1, 10, 2, INT32_MAX, 3, 1};
   const AxisLines lines{.count = 2, .size = 3, .stride = 2};
   const auto sums = [&](bool exclusive, bool reverse) {
-    Ints y(6, -1);
+    Int32s y(6, -1);
     const CumulateIndices body{x.data(), y.data(), lines, exclusive, reverse};
     for (int64_t line = 0; line < 2; ++line) body(line);
     return y;
@@ -126,14 +126,14 @@ TEST(Bodies, PrefixSumsOfIndicesWrap) {
 }
 
 TEST(Bodies, IndicesAndReals) {
-  const Ints indices{0, -7, 2049, (1 << 24) + 1};
+  const Int32s indices{0, -7, 2049, (1 << 24) + 1};
   Reals reals(4);
   const IndexToReal<float, float*> to_real{indices.data(), reals.data(), kFp32};
   for (int64_t i = 0; i < 4; ++i) to_real(i);
   EXPECT_THAT(reals, ElementsAre(0.0f, -7.0f, 2049.0f, 16777216.0f));
 
   const Reals x{1.9f, -1.9f, -0.5f, 4e9f, -4e9f, kNan, kInf};
-  Ints y(7);
+  Int32s y(7);
   const RealToIndex<const float*> to_index{x.data(), y.data()};
   for (int64_t i = 0; i < 7; ++i) to_index(i);
   EXPECT_THAT(y, ElementsAre(1, -1, 0, INT32_MAX, INT32_MIN, 0, INT32_MAX));
@@ -141,15 +141,15 @@ TEST(Bodies, IndicesAndReals) {
 
 TEST(Bodies, GatheredLines) {
   const GatherShape<int64_t> s{.length = 4, .inner = 3, .count = 3};
-  const Ints index{2, -1, 0};
-  Ints lines;
+  const Int32s index{2, -1, 0};
+  Int32s lines;
   for (int64_t row = 0; row < 6; ++row) {
     lines.push_back(static_cast<int32_t>(s.line(index.data(), row)));
   }
   EXPECT_THAT(lines, ElementsAre(2, 3, 0, 6, 7, 4));
 
   const Reals x{1, 2, 3, 4, 5, 6};
-  const Ints labels{1, -1, 0};
+  const Int32s labels{1, -1, 0};
   Reals y(3, -1);
   const GatherLabels<const float*, float*> body{x.data(), labels.data(), y.data(), 2};
   for (int64_t row = 0; row < 3; ++row) body(row);
@@ -290,18 +290,18 @@ TEST(Bodies, StateOfDelayedScaling) {
 }
 
 /// Returns an operator's results on inputs of these shapes, with elements 1, 2, 3 ... throughout.
-std::vector<Ints> moved(const std::string& op, const std::vector<Shape>& shapes,
-                        const Attributes& attributes) {
+std::vector<Int32s> moved(const std::string& op, const std::vector<Shape>& shapes,
+                          const Attributes& attributes) {
   Graph graph;
   std::vector<ValueId> inputs;
-  std::vector<Ints> from;
+  std::vector<Int32s> from;
   int32_t next = 1;
   for (const Shape& shape : shapes) {
     inputs.push_back(graph.add_input("x" + std::to_string(inputs.size()), shape));
     from.emplace_back();
     for (int64_t i = 0; i < element_count(shape); ++i) from.back().push_back(next++);
   }
-  std::vector<Ints> to;
+  std::vector<Int32s> to;
   for (const ValueId value : graph.add(op, "node", inputs, attributes)) {
     to.emplace_back(static_cast<size_t>(element_count(graph.value(value).shape)), -1);
   }
@@ -326,24 +326,24 @@ TEST(Bodies, ElementsGoWhereOnnxSays) {
   using Axes = std::vector<int64_t>;
   const int64_t one = 1;
   EXPECT_THAT(moved("Expand", {{2, 1}}, {{"shape", Axes{2, 2, 3}}}),
-              ElementsAre(Ints{1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2}));
+              ElementsAre(Int32s{1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2}));
   EXPECT_THAT(moved("Transpose", {{2, 1, 3}}, {{"perm", Axes{2, 0, 1}}}),
-              ElementsAre(Ints{1, 4, 2, 5, 3, 6}));
-  EXPECT_THAT(moved("Transpose", {{2, 3}}, {}), ElementsAre(Ints{1, 4, 2, 5, 3, 6}));
+              ElementsAre(Int32s{1, 4, 2, 5, 3, 6}));
+  EXPECT_THAT(moved("Transpose", {{2, 3}}, {}), ElementsAre(Int32s{1, 4, 2, 5, 3, 6}));
   EXPECT_THAT(moved("Concat", {{2, 1}, {2, 0}, {2, 2}}, {{"axis", one}}),
-              ElementsAre(Ints{1, 3, 4, 2, 5, 6}));
+              ElementsAre(Int32s{1, 3, 4, 2, 5, 6}));
   EXPECT_THAT(moved("Split", {{2, 3}}, {{"axis", one}, {"split", Axes{1, 2}}}),
-              ElementsAre(Ints{1, 4}, Ints{2, 3, 5, 6}));
+              ElementsAre(Int32s{1, 4}, Int32s{2, 3, 5, 6}));
   const Attributes slice{
       {"starts", Axes{-1, 0}}, {"ends", Axes{-4, 3}}, {"axes", Axes{0, 1}}, {"steps", Axes{-1, 2}}};
-  EXPECT_THAT(moved("Slice", {{2, 3}}, slice), ElementsAre(Ints{4, 6, 1, 3}));
+  EXPECT_THAT(moved("Slice", {{2, 3}}, slice), ElementsAre(Int32s{4, 6, 1, 3}));
   Attributes gradient = slice;
   gradient["shape"] = Axes{2, 3};
-  EXPECT_THAT(moved("SliceGrad", {{2, 2}}, gradient), ElementsAre(Ints{3, 0, 4, 1, 0, 2}));
+  EXPECT_THAT(moved("SliceGrad", {{2, 2}}, gradient), ElementsAre(Int32s{3, 0, 4, 1, 0, 2}));
   EXPECT_THAT(moved("Pad", {{2, 3}}, {{"pads", Axes{1, -1, 0, 1}}, {"value", 9.0}}),
-              ElementsAre(Ints{9, 9, 9, 2, 3, 9, 5, 6, 9}));
+              ElementsAre(Int32s{9, 9, 9, 2, 3, 9, 5, 6, 9}));
   EXPECT_THAT(moved("Pad", {{1, 2}}, {{"pads", Axes{0, -2, 0, 1}}, {"value", 9.0}}),
-              ElementsAre(Ints{9}));
+              ElementsAre(Int32s{9}));
 }
 
 }  // namespace

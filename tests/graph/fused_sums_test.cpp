@@ -36,8 +36,8 @@ double dealt_out(const Doubles& terms) {
   return tree(0, 1);
 }
 
-/// Reproducible numbers in (-2, 2).
-std::vector<float> numbers(int64_t count, uint32_t seed) {
+/// Reproducible numbers, spread evenly over (-2, 2).
+std::vector<float> even_numbers(int64_t count, uint32_t seed) {
   std::vector<float> values;
   for (int64_t i = 0; i < count; ++i) {
     seed = seed * 1664525u + 1013904223u;
@@ -120,7 +120,7 @@ TEST(FusedSums, GradientsOfGroupedParametersCountAllElements) {
   constexpr int64_t kSamples = 11, kPixels = 3;
   for (const Meeting& m : kMeetings) {
     const std::vector<float> terms = terms_of(m, kSamples * kPixels);
-    Tensor x{{kSamples, 2, kPixels}, numbers(kSamples * 2 * kPixels, 1)}, upstream = x;
+    Tensor x{{kSamples, 2, kPixels}, even_numbers(kSamples * 2 * kPixels, 1)}, upstream = x;
     for (int64_t i = 0; i < kSamples * 2 * kPixels; ++i) {
       const int64_t channel = i / kPixels % 2, k = i / (2 * kPixels) * kPixels + i % kPixels;
       upstream.data[static_cast<size_t>(i)] = channel == 0 ? 0.0f : terms[static_cast<size_t>(k)];
@@ -138,7 +138,7 @@ double exp_of(double x) { return elementary::exp(x); }
 TEST(FusedSums, SoftmaxAddsItsPowers) {
   int differ = 0;
   for (const int64_t size : {1, 7, 8, 9, 10, 15, 16, 17, 50, 333}) {
-    const std::vector<float> x = numbers(size, 7);
+    const std::vector<float> x = even_numbers(size, 7);
     double largest = -INFINITY;
     for (const float value : x) largest = std::fmax(largest, static_cast<double>(value));
     Doubles powers;
@@ -156,7 +156,7 @@ TEST(FusedSums, SoftmaxAddsItsPowers) {
 
 TEST(FusedSums, LossAddsTheRowsThatCount) {
   constexpr int64_t kRows = 200, kClasses = 37;
-  const std::vector<float> x = numbers(kRows * kClasses, 9);
+  const std::vector<float> x = even_numbers(kRows * kClasses, 9);
   std::vector<int32_t> labels;
   Doubles losses;
   for (int64_t row = 0; row < kRows; ++row) {
@@ -182,7 +182,7 @@ TEST(FusedSums, LossAddsTheRowsThatCount) {
 
 TEST(FusedSums, SquaredErrorsAddInChunks) {
   constexpr int64_t kCount = 90000, kChunk = 4096;
-  const std::vector<float> a = numbers(kCount, 3), b = numbers(kCount, 4);
+  const std::vector<float> a = even_numbers(kCount, 3), b = even_numbers(kCount, 4);
   Doubles chunks, all;
   for (int64_t begin = 0; begin < kCount; begin += kChunk) {
     Doubles squares;

@@ -4,22 +4,23 @@
 // summation gives the same numbers, else within a small multiple of PyTorch's own rounding error.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "emulation/backends.h"
+#include "tests/graph/same_as_torch.h"
 #include "tests/support/op_harness.h"
 
 namespace halfscope {
 namespace {
 
 using Json = nlohmann::json;
+using test::expect_same;
 using test::Operand;
 using test::OpProgram;
 
-const Json& vectors() {
+const Json& structure_vectors() {
   static const Json all = [] {
     std::ifstream file(std::string(HALFSCOPE_SOURCE_DIR) +
                        "/tests/oracle/vectors/structure_ops.json");
@@ -65,23 +66,9 @@ std::vector<Operand> operands(const Json& each) {
   return list;
 }
 
-/// `error` is PyTorch's error, relative to the largest magnitude; negative requires equality.
-void expect_same(const Tensor& ours, const Tensor& theirs, double error, const std::string& what) {
-  SCOPED_TRACE(what);
-  ASSERT_EQ(ours.shape, theirs.shape);
-  double largest = 0.0;
-  for (float x : theirs.data) largest = std::max(largest, std::fabs(static_cast<double>(x)));
-  // Twice theirs and one ulp of the largest element of our own.
-  const double tolerance = error < 0.0 ? 0.0 : largest * (2.0 * error + 0x1p-23);
-  for (size_t i = 0; i < theirs.data.size(); ++i) {
-    EXPECT_NEAR(static_cast<double>(ours.data[i]), static_cast<double>(theirs.data[i]), tolerance)
-        << i;
-  }
-}
-
 TEST(StructureVectors, ResultsAndGradientsArePyTorchs) {
   int compared = 0;
-  for (const Json& each : vectors()) {
+  for (const Json& each : structure_vectors()) {
     if (!each.contains("gradients")) continue;
     const std::string name = each["case"];
     SCOPED_TRACE(name);
@@ -108,7 +95,7 @@ TEST(StructureVectors, ResultsAndGradientsArePyTorchs) {
 // Read as elements of 0, 1, 2, ...
 TEST(StructureVectors, IndicesArePyTorchs) {
   int compared = 0;
-  for (const Json& each : vectors()) {
+  for (const Json& each : structure_vectors()) {
     if (each.contains("gradients")) continue;
     const std::string name = each["case"];
     SCOPED_TRACE(name);

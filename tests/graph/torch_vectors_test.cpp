@@ -5,7 +5,6 @@
 // NaN payloads are not compared.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -14,12 +13,14 @@
 #include "core/error.h"
 #include "core/lower/optimizer.h"
 #include "emulation/backends.h"
+#include "tests/graph/same_as_torch.h"
 #include "tests/support/op_harness.h"
 
 namespace halfscope {
 namespace {
 
 using Json = nlohmann::json;
+using test::expect_same;
 using test::OpCase;
 using test::OpProgram;
 
@@ -71,28 +72,6 @@ OpCase op_case(const Json& each) {
     }
   }
   return op;
-}
-
-/// `error` is PyTorch's error, relative to the largest magnitude; negative requires equality.
-void expect_same(const Tensor& ours, const Tensor& theirs, double error, const std::string& what) {
-  SCOPED_TRACE(what);
-  ASSERT_EQ(ours.shape, theirs.shape);
-  double largest = 0.0;
-  for (float x : theirs.data) {
-    if (std::isfinite(x)) largest = std::max(largest, std::fabs(static_cast<double>(x)));
-  }
-  // Twice theirs and one ulp of the largest element of our own.
-  const double tolerance = error < 0.0 ? 0.0 : largest * (2.0 * error + 0x1p-23);
-  for (size_t i = 0; i < theirs.data.size(); ++i) {
-    const float a = ours.data[i], b = theirs.data[i];
-    if (std::isfinite(a) && std::isfinite(b)) {
-      EXPECT_LE(std::fabs(static_cast<double>(a) - static_cast<double>(b)), tolerance)
-          << i << ": " << a << ", PyTorch " << b;
-    } else {
-      EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b)))
-          << i << ": " << a << ", PyTorch " << b;
-    }
-  }
 }
 
 double error_of(const Json& each, const std::string& what) {

@@ -12,25 +12,15 @@
 
 #include "core/numeric/formats/arithmetic.h"
 #include "tests/numeric/enumerated_format.h"
+#include "tests/numeric/mpfr_number.h"
 #include "tests/numeric/operands.h"
 
 namespace halfscope {
 namespace {
 
+using testing::MpfrNumber;
 using testing::Operands;
 using testing::Operation;
-
-class Number {
- public:
-  explicit Number(mpfr_prec_t precision) { mpfr_init2(x_, precision); }
-  ~Number() { mpfr_clear(x_); }
-  Number(const Number&) = delete;
-  Number& operator=(const Number&) = delete;
-  mpfr_ptr get() { return x_; }
-
- private:
-  mpfr_t x_;
-};
 
 class MpfrFormat {
  public:
@@ -108,7 +98,7 @@ class MpfrFormat {
   }
 
   FloatFormat format_;
-  Number a_, b_, c_, result_;
+  MpfrNumber a_, b_, c_, result_;
 };
 
 class MpfrTest : public ::testing::TestWithParam<const char*> {};

@@ -17,23 +17,14 @@
 #include "core/numeric/formats/codes.h"
 #include "core/numeric/formats/round.h"
 #include "core/numeric/formats/round_odd.h"
+#include "tests/numeric/mpfr_number.h"
 
 namespace halfscope {
 namespace {
 
+using testing::MpfrNumber;
+
 constexpr mpfr_prec_t kPrecision = 128;
-
-class Number {
- public:
-  explicit Number(mpfr_prec_t precision = kPrecision) { mpfr_init2(x_, precision); }
-  ~Number() { mpfr_clear(x_); }
-  Number(const Number&) = delete;
-  Number& operator=(const Number&) = delete;
-  mpfr_ptr get() { return x_; }
-
- private:
-  mpfr_t x_;
-};
 
 using Oracle = int (*)(mpfr_ptr, mpfr_srcptr, mpfr_rnd_t);
 
@@ -89,7 +80,7 @@ double error_in_ulps(double got, mpfr_srcptr want) {
     return std::isnan(got) == std::isnan(nearest) ? 0 : 1e9;
   if (std::isinf(got) || std::isinf(nearest)) return got == nearest ? 0 : 1e9;
   const long exponent = mpfr_zero_p(want) ? -1074 : std::max<long>(mpfr_get_exp(want) - 53, -1074);
-  Number difference;
+  MpfrNumber difference(kPrecision);
   mpfr_sub_d(difference.get(), want, got, MPFR_RNDN);
   mpfr_mul_2si(difference.get(), difference.get(), -exponent, MPFR_RNDN);
   return std::fabs(mpfr_get_d(difference.get(), MPFR_RNDN));
@@ -144,7 +135,7 @@ class ElementaryTest : public ::testing::TestWithParam<Function> {};
 TEST_P(ElementaryTest, ErrorIsBounded) {
   const Function& f = GetParam();
   std::mt19937_64 random(20);
-  Number x(53), want;
+  MpfrNumber x(53), want(kPrecision);
   double worst = 0.0, at = 0.0;
   const auto check = [&](double argument) {
     mpfr_set_d(x.get(), argument, MPFR_RNDN);
@@ -167,7 +158,7 @@ TEST_P(ElementaryTest, ErrorIsBounded) {
 
 /// `exact` rounded once to a format that has subnormal numbers.
 float rounded_once(mpfr_srcptr exact, const FloatFormat& format) {
-  Number result(format.mantissa_bits + 1);
+  MpfrNumber result(format.mantissa_bits + 1);
   const mpfr_exp_t before_min = mpfr_get_emin(), before_max = mpfr_get_emax();
   int ternary = mpfr_set(result.get(), exact, MPFR_RNDN);
   mpfr_set_emin(format.min_exponent() - format.mantissa_bits + 1);  // 1/2 <= |x| < 1 there
@@ -182,7 +173,7 @@ float rounded_once(mpfr_srcptr exact, const FloatFormat& format) {
 /// Counts the arguments whose result is not correctly rounded.
 int64_t misrounded(const Function& f, const FloatFormat& format,
                    const std::vector<float>& arguments) {
-  Number x(24), want;
+  MpfrNumber x(24), want(kPrecision);
   int64_t count = 0;
   for (const float argument : arguments) {
     mpfr_set_flt(x.get(), argument, MPFR_RNDN);
@@ -227,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(Functions, ElementaryTest, ::testing::ValuesIn(kFunctio
 
 TEST(ElementaryPower, ErrorIsBounded) {
   std::mt19937_64 random(22);
-  Number x(53), y(53), want;
+  MpfrNumber x(53), y(53), want(kPrecision);
   double worst = 0.0, at_a = 0.0, at_b = 0.0;
   const auto check = [&](double a, double b) {
     mpfr_set_d(x.get(), a, MPFR_RNDN);

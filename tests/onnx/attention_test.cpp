@@ -23,7 +23,7 @@ using testing::ElementsAre;
 using testing::SizeIs;
 using Texts = std::vector<std::string>;
 
-constexpr int64_t kBatch = 2, kRows = 3, kKeys = 4, kDepth = 5, kWidth = 2;
+constexpr int64_t kBatch = 2, kQueries = 3, kKeys = 4, kDepth = 5, kWidth = 2;
 
 /// The operators between both products, and the axis of the softmax.
 struct Form {
@@ -53,15 +53,15 @@ float scale_of(const Form& form) { return form.scale == "Div" ? 1.7f : 0.3f; }
 /// the primitives separate.
 FileBuilder file_of(const Form& form, bool probabilities = false) {
   FileBuilder file;
-  file.input("q", {kBatch, kRows, kDepth}).input("k", {kBatch, kDepth, kKeys});
+  file.input("q", {kBatch, kQueries, kDepth}).input("k", {kBatch, kDepth, kKeys});
   file.input("v", {kBatch, kKeys, kWidth}).output("y");
   if (probabilities) file.output("p");
   file.floats("c", {1}, {scale_of(form)}).floats("low", {}, {-1e4f});
-  file.floats("bias", {kRows, kKeys}, added_mask());
+  file.floats("bias", {kQueries, kKeys}, added_mask());
   ::onnx::TensorProto& where = *file.graph().add_initializer();
   where.set_name("where");
   where.set_data_type(9);  // booleans
-  where.add_dims(kRows);
+  where.add_dims(kQueries);
   where.add_dims(kKeys);
   for (size_t i = 0; i < added_mask().size(); ++i) where.add_int32_data(condition(i) ? 1 : 0);
   std::string last = "s";
@@ -103,19 +103,19 @@ std::vector<Form> forms() {
 }
 
 std::vector<Tensor> operands() {
-  return {{{kBatch, kRows, kDepth}, noise(kBatch * kRows * kDepth, 1)},
+  return {{{kBatch, kQueries, kDepth}, noise(kBatch * kQueries * kDepth, 1)},
           {{kBatch, kDepth, kKeys}, noise(kBatch * kDepth * kKeys, 2)},
           {{kBatch, kKeys, kWidth}, noise(kBatch * kKeys * kWidth, 3)}};
 }
 
 /// The formula in double, element by element.
 Tensor formula(const Form& form, const std::vector<Tensor>& in) {
-  Tensor y{{kBatch, kRows, kWidth}, {}};
+  Tensor y{{kBatch, kQueries, kWidth}, {}};
   const auto at = [](const Tensor& t, int64_t b, int64_t i, int64_t j) {
     return static_cast<double>(t.data[static_cast<size_t>((b * t.shape[1] + i) * t.shape[2] + j)]);
   };
   for (int64_t b = 0; b < kBatch; ++b) {
-    for (int64_t n = 0; n < kRows; ++n) {
+    for (int64_t n = 0; n < kQueries; ++n) {
       std::vector<double> weights;
       double sum = 0.0;
       for (int64_t m = 0; m < kKeys; ++m) {
@@ -280,8 +280,8 @@ TEST(OnnxAttention, TakesTheProductThatNobodyElseReadsForTheScores) {
 
 TEST(OnnxAttention, ParametersAreCalledByThePrimitiveThatReadsThem) {
   FileBuilder file = file_of({"Mul", "Add"});
-  file.floats("queries", {kRows, kDepth}, noise(kRows * kDepth, 8));
-  file.floats("positions", {kRows, kKeys}, noise(kRows * kKeys, 9));
+  file.floats("queries", {kQueries, kDepth}, noise(kQueries * kDepth, 8));
+  file.floats("positions", {kQueries, kKeys}, noise(kQueries * kKeys, 9));
   file.graph().mutable_node(0)->set_input(0, "queries");
   file.graph().mutable_node(2)->set_input(1, "positions");
   const Model model = file.import().model;
@@ -293,7 +293,7 @@ TEST(OnnxAttention, ParametersAreCalledByThePrimitiveThatReadsThem) {
   EXPECT_TRUE(model.initial.contains("attend/mask.bias"));
 
   FileBuilder twice = file_of({"Mul", "keep", -1, "Add"});
-  twice.floats("positions", {kRows, kKeys}, noise(kRows * kKeys, 9));
+  twice.floats("positions", {kQueries, kKeys}, noise(kQueries * kKeys, 9));
   twice.graph().mutable_node(3)->set_input(1, "positions");
   const Model masked = twice.import().model;
   EXPECT_THAT(nodes(masked), ElementsAre("attend Attention"));
@@ -304,7 +304,7 @@ TEST(OnnxAttention, ParametersAreCalledByThePrimitiveThatReadsThem) {
 /// Weight gradients of a network that projects its input to q and v, by the names in the file.
 std::map<std::string, Tensor> gradients(const Form& form, bool composite, const Plan& plan) {
   FileBuilder file = file_of(form, !composite);
-  file.input("x", {kBatch, kRows, kWidth});
+  file.input("x", {kBatch, kQueries, kWidth});
   file.floats("wq", {kWidth, kDepth}, noise(kWidth * kDepth, 5));
   file.floats("wv", {kWidth, kWidth}, noise(kWidth * kWidth, 6));
   ::onnx::GraphProto& graph = file.graph();

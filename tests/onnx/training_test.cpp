@@ -58,7 +58,7 @@ std::string name_of(const Json& given) {
   return given.at("network").get<std::string>() + "." + given.at("variant").get<std::string>();
 }
 
-std::vector<std::string> names() {
+std::vector<std::string> trained_networks() {
   std::vector<std::string> result;
   for (const Json& each : archive().cases) result.push_back(name_of(each));
   return result;
@@ -174,15 +174,16 @@ TEST_P(OnnxTraining, IsThatOfPyTorch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, OnnxTraining, testing::ValuesIn(names()), [](const auto& info) {
-  std::string name = info.param;
-  for (char& c : name) c = c == '.' || c == '-' ? '_' : c;
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(All, OnnxTraining, testing::ValuesIn(trained_networks()),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name) c = c == '.' || c == '-' ? '_' : c;
+                           return name;
+                         });
 
 TEST(OnnxTrainingFiles, AreThere) {
   EXPECT_GT(archive().cases.size(), 30u);
-  EXPECT_THAT(names(), testing::IsSupersetOf(not_yet()));
+  EXPECT_THAT(trained_networks(), testing::IsSupersetOf(not_yet()));
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What TensorFlow's own pass auto_mixed_precision does to a set of graphs, as cases for tf_amp_test.
+"""What TensorFlow's own pass auto_mixed_precision does to a set of graphs, as cases for policy_test.
 
     tf_amp.py --out DIR                 write DIR/*.pb and DIR/cases.json (tests/policy/files/tf_amp)
     tf_amp.py --out DIR --random 200    the same for random graphs instead
-    tf_amp.py --program tf_amp_test     write both kinds to a scratch folder and run the test
+    tf_amp.py --program policy_test     write both kinds to a scratch folder and run the test
 
 The official builds for Linux contain GPU kernels, so they paint for a GPU on machines without one
 (TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_SIMULATE_GPU). Each setting of the environment needs its own
@@ -477,7 +477,7 @@ def main():
     parser.add_argument("--random", type=int, default=0, help="number of random graphs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", action="store_true")
-    parser.add_argument("--program", help="tf_amp_test, to be run on what was produced")
+    parser.add_argument("--program", help="policy_test, to be run on what was produced")
     options = parser.parse_args()
     if options.jobs:
         run_cases(json.loads((options.out / "jobs.json").read_text()), options.out)

@@ -26,7 +26,7 @@ Dataset samples_of(const std::vector<float>& values, int64_t width) {
   return data;
 }
 
-std::vector<float> noise(int64_t count) {
+std::vector<float> reproducible_numbers(int64_t count) {
   std::vector<float> values;
   for (int64_t i = 0; i < count; ++i) {
     values.push_back(static_cast<float>(splitmix64(static_cast<uint64_t>(i)) >> 40) * 0x1p-23f -
@@ -105,7 +105,7 @@ Distance distance(const Tensor& x, const Tensor& truth) {
 TEST(InferenceProbe, ErrorsAreThoseOfTheOutputs) {
   for (const char* plan : {"bfloat16", "mixed_float16"}) {
     // The last batch has three samples and a row of zeros that does not count.
-    const Dataset data = samples_of(noise(11 * 6), 6);
+    const Dataset data = samples_of(reproducible_numbers(11 * 6), 6);
     const Seen seen = run(two_outputs(4), lanes({"float32", plan}), data);
     ASSERT_EQ(seen.deviations.size(), 2u);
     for (const Deviation& each : seen.deviations) {
@@ -130,7 +130,7 @@ TEST(InferenceProbe, ErrorsAreThoseOfTheOutputs) {
 
 // Moving the reference's weights must not show in the batches that follow.
 TEST(InferenceProbe, TheReferenceIsPutBackAfterItWasMoved) {
-  const Dataset data = samples_of(noise(12 * 6), 6);
+  const Dataset data = samples_of(reproducible_numbers(12 * 6), 6);
   RunnerConfig config = lanes({"float32", "float16"});
   config.errors.every = 1;
   const Seen probed = run(two_outputs(4), config, data);

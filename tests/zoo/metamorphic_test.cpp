@@ -74,17 +74,17 @@ std::vector<std::string> failures(bool quick) {
   return ids;
 }
 
-constexpr auto kName = [](const auto& info) {
+constexpr auto kChangeName = [](const auto& info) {
   return std::get<0>(info.param) + "_" + std::get<1>(info.param);
 };
 INSTANTIATE_TEST_SUITE_P(Quick, Metamorphic,
                          testing::Combine(testing::ValuesIn(failures(true)),
                                           testing::ValuesIn(change_names())),
-                         kName);
+                         kChangeName);
 INSTANTIATE_TEST_SUITE_P(Slow, Metamorphic,
                          testing::Combine(testing::ValuesIn(failures(false)),
                                           testing::ValuesIn(change_names())),
-                         kName);
+                         kChangeName);
 
 }  // namespace
 }  // namespace halfscope::zoo
