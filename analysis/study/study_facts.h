@@ -38,7 +38,7 @@ struct FailReason {
 
 /// Trials that differ in the seed alone: a row of the heat map.
 struct StudyGroup {
-  std::string name{};  ///< "mixed_float16", "mixed_float16, loss scale none"
+  std::string name{};  ///< "mixed_float16", "mixed_float16 (loss scale none)"
   bool baseline = false;
   std::vector<int> places{};  ///< by axis; -1: the axis does not apply, or it is the seed
   std::vector<int> trials{};  ///< by column: index into StudyView::trials(), -1 without a trial
