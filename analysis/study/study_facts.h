@@ -81,6 +81,8 @@ struct StudyFacts {
   std::string noun = "plan";
   /// Returns "seed" if the columns are seeds, else "trial".
   const char* unit() const noexcept { return seed_axis >= 0 ? "seed" : "trial"; }
+  /// Returns what a trial and its baseline have in common: "seed", or "settings" without seeds.
+  const char* common() const noexcept { return seed_axis >= 0 ? "seed" : "settings"; }
   /// Returns the group of a trial; -1 if it has none.
   int group_of(int trial) const noexcept;
 };

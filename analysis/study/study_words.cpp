@@ -145,8 +145,17 @@ std::string safe_sentence(const StudyFacts& facts, const Groups& safe, bool any_
   }
   const StudyGroup& best = facts.groups[static_cast<size_t>(facts.cheapest)];
   if (safe.size() == 1) return any_fails ? fmt::format("Only {} never failed.", best.name) : "";
-  return any_fails ? fmt::format("The cheapest {} that never failed is {}.", facts.noun, best.name)
-                   : fmt::format("The cheapest {} is {}.", facts.noun, best.name);
+  std::vector<std::string> as_cheap;
+  for (const StudyGroup* group : safe) {
+    if (group != &best && group->bits == best.bits) as_cheap.push_back(group->name);
+  }
+  const std::string others = as_cheap.empty() ? ""
+                             : as_cheap.size() == 1
+                                 ? fmt::format("; {} is as cheap", as_cheap[0])
+                                 : fmt::format("; {} others are as cheap", as_cheap.size());
+  return any_fails ? fmt::format("The cheapest {} that never failed is {}{}.", facts.noun,
+                                 best.name, others)
+                   : fmt::format("The cheapest {} is {}{}.", facts.noun, best.name, others);
 }
 
 std::string joined(std::initializer_list<std::string> sentences) {
@@ -403,7 +412,8 @@ Verdict judge(const StudyView& study, const StudyFacts& facts) {
     const char* so_far = facts.waiting() > 0 ? " so far" : "";
     verdict.headline =
         safe.size() == 1
-            ? fmt::format("{} fails in none of {}{}.", safe[0]->name,
+            ? fmt::format("{} fails in {} {}{}.", safe[0]->name,
+                          safe[0]->finished == 1 ? "0 of" : "none of",
                           counted(safe[0]->finished, facts.unit()), so_far)
             : joined({fmt::format("No {} fails in any {}{}.", facts.noun, facts.unit(), so_far),
                       safe_sentence(facts, safe, false)});

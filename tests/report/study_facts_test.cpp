@@ -453,6 +453,26 @@ TEST(StudyFacts, SaysWhatAllFailingCombinationsHaveInCommon) {
   EXPECT_THAT(study([](int, int) { return true; }), Not(HasSubstr("all of them with")));
 }
 
+TEST(StudyFacts, OthersMayBeAsCheapAsTheCheapest) {
+  const auto verdict = [](const std::vector<std::string>& plans, int failing) {
+    return make_study_facts(made_study(plans, 2,
+                                       [&](TrialRow& trial, int plan, int) {
+                                         finish_trial(trial,
+                                                      plan >= 0 && plan < failing ? 1.5 : 1.0,
+                                                      plan == 3 ? 24.0 : 16.0);
+                                       }))
+        .verdict.headline;
+  };
+  EXPECT_EQ(verdict({"a", "b"}, 0),
+            "No plan fails in any seed. The cheapest plan is a; b is as cheap.");
+  EXPECT_THAT(verdict({"a", "b", "c"}, 0),
+              HasSubstr("The cheapest plan is a; 2 others are as cheap."));
+  EXPECT_THAT(verdict({"a", "b", "c", "d"}, 1),
+              HasSubstr("The cheapest plan that never failed is b; c is as cheap."));
+  EXPECT_THAT(verdict({"a", "b", "c", "d"}, 2),
+              HasSubstr("The cheapest plan that never failed is c."));
+}
+
 TEST(StudyFacts, OneCombinationMayFailMostOften) {
   // p fails in 3 seeds, q and r in 2, s in none.
   const auto headline = [](int first) {
