@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which findings a text shows as one: alike ones of several tensors, and the same ones of several
-// lanes.
+// Groups findings that a text shows as one: alike ones of several tensors, and those of several
+// lanes that say the same.
 #include <fmt/format.h>
 
 #include <algorithm>

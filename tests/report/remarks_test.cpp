@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What several lanes have in common is said once, with the names of all of them.
+// A remark that is true of several lanes is said once, with the names of all of them.
 #include "analysis/report/remarks.h"
 
 #include <gmock/gmock.h>
