@@ -150,33 +150,48 @@ std::string reason(const Report& report, const ActionReport& action) {
   return "";
 }
 
-/// Returns what the worst tensor loses now: of updates or of gradients, as the action requires.
-std::string share_effect(const Report& report, const ActionReport& action) {
-  const bool updates = action.edit.has(FixKind::weights_fp32);
-  const SiteReport* worst = nullptr;
-  double most = 0.0;
-  for (const LayerReport& layer : report.layers) {
-    if (layer.lane != action.lane) continue;
-    for (const SiteReport& site : layer.sites) {
-      const bool gradient = site.role == Role::activation_grad || site.role == Role::weight_grad;
-      if (updates ? site.role != Role::update : !gradient) continue;
-      const Rates rates = rates_of(site);
-      const double value = updates ? rates.lost : rates.underflow;
-      if (value > most) {
-        most = value;
-        worst = &site;
+/// Returns the tensor that the finding which asks for the action is about; null if it names none.
+const SiteReport* blamed_tensor(const Report& report, const ActionReport& action) {
+  const std::string_view kind = action_name(action.edit);
+  for (const Finding& finding : report.findings) {
+    if (finding.lane != action.lane || finding.severity < Severity::warning) continue;
+    if (action_name(finding.action.edit) != kind || finding.site.empty()) continue;
+    for (const LayerReport& layer : report.layers) {
+      if (layer.lane != action.lane) continue;
+      for (const SiteReport& site : layer.sites) {
+        if (site.name == finding.site) return &site;
       }
     }
   }
-  if (worst == nullptr) return "";
-  if (updates) {
-    return fmt::format(
-        "Weight updates should survive. In this run, {} of the non-zero updates of {} are lost.",
-        percent(most), worst->name);
+  return nullptr;
+}
+
+/// Returns what a tensor loses now, of updates or of gradients, as the action requires: the one
+/// that the advice is for, because others may lose as much in fp32; else the worst.
+std::string share_effect(const Report& report, const ActionReport& action) {
+  const bool updates = action.edit.has(FixKind::weights_fp32);
+  const auto lost_in = [&](const SiteReport& site) {
+    const bool gradient = site.role == Role::activation_grad || site.role == Role::weight_grad;
+    if (updates ? site.role != Role::update : !gradient) return 0.0;
+    const Rates rates = rates_of(site);
+    return updates ? rates.lost : rates.underflow;
+  };
+  const SiteReport* told = blamed_tensor(report, action);
+  double most = told == nullptr ? 0.0 : lost_in(*told);
+  const bool is_blamed = most > 0.0;
+  for (const LayerReport& layer : report.layers) {
+    if (is_blamed || layer.lane != action.lane) continue;
+    for (const SiteReport& site : layer.sites) {
+      if (lost_in(site) <= most) continue;
+      most = lost_in(site);
+      told = &site;
+    }
   }
-  return fmt::format(
-      "Gradients should survive. In this run, {} of the non-zero values of {} underflow.",
-      percent(most), worst->name);
+  if (most == 0.0) return "";
+  return fmt::format("{} should survive. In this run, {} of the non-zero {} of {} {}.",
+                     updates ? "Weight updates" : "Gradients", percent(most),
+                     updates ? "updates" : "values", told->name,
+                     updates ? "are lost" : "underflow");
 }
 
 std::string what_would_speak_against(const Report& report, const ActionReport& action) {

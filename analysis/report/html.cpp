@@ -31,9 +31,11 @@ std::string answer_strip(const Report& report) {
         html::tag(answer.confidence, answer.confidence) + " <span>" + prose(answer.basis);
     entry("How sure", sure + "</span>");
   } else if (report.steps > 0) {
-    const bool healthy = report.verdict.state == Verdict::State::healthy;
-    entry("What to do",
-          healthy ? "<b>Nothing to change.</b>" : "No change of the plan follows from this run.");
+    const Verdict::State state = report.verdict.state;
+    entry("What to do", state == Verdict::State::healthy ? "<b>Nothing to change.</b>"
+                        : state == Verdict::State::inconclusive
+                            ? "Keep the plan until a run gives a verdict."
+                            : "No change of the plan follows from this run.");
   }
   return items.empty() ? "" : "<dl class=\"answer\">" + items + "</dl>\n";
 }

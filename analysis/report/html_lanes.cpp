@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "analysis/report/html_parts.h"
+#include "analysis/report/remarks.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
 
@@ -146,7 +147,7 @@ std::string plans(const Report& report) {
   return html;
 }
 
-std::string evidence(const Finding& finding) {
+std::string evidence_rows(const Finding& finding) {
   std::string rows;
   for (const auto& [key, value] : finding.evidence) {
     const std::string shown = std::holds_alternative<double>(value)
@@ -160,45 +161,83 @@ std::string evidence(const Finding& finding) {
   return rows;
 }
 
+/// Returns the numbers behind a group of findings: a table, or one for each lane if they differ.
+std::string evidence(const Report& report, const report::FindingGroup& group) {
+  const std::vector<std::string> names = report::lanes_of(report, group);
+  std::vector<std::string> tables;
+  std::string ids;
+  for (const std::vector<size_t>& lane : group.lanes) {
+    tables.push_back(evidence_rows(report.findings[lane.front()]));
+    ids += fmt::format("{}<code>{}</code>", ids.empty() ? "" : "<br>",
+                       escape(report.finding_ids[lane.front()]));
+  }
+  const bool same = std::equal(tables.begin() + 1, tables.end(), tables.begin());
+  std::string html = "<details><summary>Evidence</summary>";
+  for (size_t i = 0; i < (same ? 1 : tables.size()); ++i) {
+    if (!same) html += fmt::format("<p class=\"soft\">{}</p>", escape(names[i]));
+    html += fmt::format(
+        "<table class=\"evidence\"><caption class=\"sr\">Evidence of finding "
+        "{}</caption><tbody>{}</tbody></table>",
+        group.lanes[i].front() + 1, tables[i]);
+  }
+  return html + fmt::format("<p class=\"soft\">{}</p></details>", ids);
+}
+
 /// Returns a line for each of the other tensors of which a finding says the same.
-std::string alike(const Report& report, const std::vector<size_t>& findings) {
+std::string alike(const Report& report, const report::FindingGroup& group) {
+  const std::vector<size_t>& findings = group.lanes.front();
   if (findings.size() < 2) return "";
   std::string html = fmt::format("<details><summary>The same for {}</summary><ul>",
                                  counted(static_cast<int64_t>(findings.size()) - 1, "more tensor"));
   for (size_t i = 1; i < findings.size(); ++i) {
-    const Finding& finding = report.findings[findings[i]];
-    html += fmt::format("<li id=\"finding-{}\">{}</li>", findings[i] + 1, prose(finding.text));
+    html += fmt::format("<li id=\"finding-{}\">", findings[i] + 1);
+    for (size_t lane = 1; lane < group.lanes.size(); ++lane) {
+      html += fmt::format("<span id=\"finding-{}\"></span>", group.lanes[lane][i] + 1);
+    }
+    html += prose(report.findings[findings[i]].text) + "</li>";
   }
   return html + "</ul></details>";
 }
 
-std::string finding_card(const Report& report, const std::vector<size_t>& findings) {
-  const size_t index = findings.front();
-  const Finding& finding = report.findings[index];
-  const std::string severity = severity_name(finding.severity);
-  std::string html = fmt::format(
-      "<article class=\"finding {}\" id=\"finding-{}\"><header>{}<h4>{}</h4><span class=\"soft\">"
-      "{}</span>",
-      severity, index + 1, tag(severity, severity), escape(finding.rule),
-      escape(report.lanes[static_cast<size_t>(finding.lane)].name));
-  if (!finding.site.empty()) {
-    html += layer_link(report, finding.lane, finding.layer, finding.site);
+/// Returns what to do about a group of findings, in a line for each lane if they differ.
+std::string advice(const Report& report, const report::FindingGroup& group) {
+  const std::vector<std::string> names = report::lanes_of(report, group);
+  report::Remarks remarks;
+  for (size_t i = 0; i < names.size(); ++i) {
+    remarks.add(names[i], report.findings[group.lanes[i].front()].action.text);
   }
-  html += fmt::format("</header><p>{}</p>", prose(finding.text));
-  if (!finding.action.text.empty()) {
+  std::string html;
+  for (const report::Remarks::Remark& each : remarks.all()) {
+    const Finding& finding = report.findings[group.lanes.front().front()];
     // An action that is not needed must not look like an order.
     const bool needed = finding.severity >= Severity::warning;
     const bool optional = !needed && !finding.action.edit.empty();
-    html +=
-        fmt::format("<p class=\"{}\">{}{}</p>", needed ? "todo" : "soft",
-                    optional ? "If you want a fixed setting: " : "", prose(finding.action.text));
+    const bool for_all = each.lanes.size() == names.size();
+    html += fmt::format("<p class=\"{}\">{}{}{}</p>", needed ? "todo" : "soft",
+                        for_all ? "" : escape(name_list(each.lanes)) + ": ",
+                        optional ? "If you want a fixed setting: " : "", prose(each.text));
   }
-  return html + fmt::format(
-                    "<details><summary>Evidence</summary><table class=\"evidence\"><caption "
-                    "class=\"sr\">Evidence of finding {}</caption><tbody>{}</tbody></table>"
-                    "<p class=\"soft\"><code>{}</code></p></details>{}</article>\n",
-                    index + 1, evidence(finding), escape(report.finding_ids[index]),
-                    alike(report, findings));
+  return html;
+}
+
+std::string finding_card(const Report& report, const report::FindingGroup& group) {
+  const size_t index = group.lanes.front().front();
+  const Finding& finding = report.findings[index];
+  const std::string severity = severity_name(finding.severity);
+  std::string html =
+      fmt::format("<article class=\"finding {}\" id=\"finding-{}\"><header>{}<h4>{}</h4>", severity,
+                  index + 1, tag(severity, severity), escape(finding.rule));
+  const std::vector<std::string> names = report::lanes_of(report, group);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string id =
+        i == 0 ? "" : fmt::format(" id=\"finding-{}\"", group.lanes[i].front() + 1);
+    html += fmt::format("<span class=\"soft\"{}>{}</span>", id, escape(names[i]));
+  }
+  if (!finding.site.empty()) {
+    html += layer_link(report, finding.lane, finding.layer, finding.site);
+  }
+  return html + fmt::format("</header><p>{}</p>", prose(report::text_of(report, group))) +
+         advice(report, group) + evidence(report, group) + alike(report, group) + "</article>\n";
 }
 
 std::string findings(const Report& report) {
@@ -211,7 +250,7 @@ std::string findings(const Report& report) {
                               overflowed ? "No" : "Nothing overflowed, and no",
                               report.run.inference ? "" : " or update");
   }
-  const std::vector<std::vector<size_t>> order = report::findings_by_kind(report);
+  const std::vector<report::FindingGroup> order = report::finding_groups(report);
   constexpr size_t kShown = 100;
   for (size_t i = 0; i < std::min(order.size(), kShown); ++i) {
     html += finding_card(report, order[i]);
@@ -223,10 +262,12 @@ std::string findings(const Report& report) {
   return html;
 }
 
-std::string chain(const Report& report, const EventReport& event) {
+/// Returns how NaN or infinity spread, which was the same in all these lanes.
+std::string chain(const Report& report, const EventReport& event,
+                  const std::vector<std::string>& lanes) {
   std::string html = fmt::format(
       "<h3>{}: how NaN or infinity spread at step {}{}</h3>\n<ol class=\"chain\">",
-      escape(report.lanes[static_cast<size_t>(event.lane)].name), event.step,
+      escape(name_list(lanes)), event.step,
       event.loss_scale > 0.0 ? ", loss scale " + prose(scale_text(event.loss_scale)) : "");
   for (size_t i = 0; i < event.links.size(); ++i) {
     const EventLink& link = event.links[i];
@@ -236,6 +277,30 @@ std::string chain(const Report& report, const EventReport& event) {
                         link.note.empty() ? "" : "<small>" + escape(link.note) + "</small>");
   }
   return html + "</ol>\n";
+}
+
+bool same_event(const EventReport& a, const EventReport& b) {
+  return a.step == b.step && a.loss_scale == b.loss_scale &&
+         std::equal(a.links.begin(), a.links.end(), b.links.begin(), b.links.end(),
+                    [](const EventLink& x, const EventLink& y) {
+                      return x.name == y.name && x.layer == y.layer && x.note == y.note;
+                    });
+}
+
+std::string chains(const Report& report) {
+  std::string html;
+  for (size_t i = 0; i < report.events.size(); ++i) {
+    const EventReport& event = report.events[i];
+    const auto end = report.events.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto is_same = [&](const EventReport& each) { return same_event(event, each); };
+    if (std::any_of(report.events.begin(), end, is_same)) continue;  // told with an earlier lane
+    std::vector<std::string> lanes;
+    for (const EventReport& each : report.events) {
+      if (is_same(each)) lanes.push_back(report.lanes[static_cast<size_t>(each.lane)].name);
+    }
+    html += chain(report, event, lanes);
+  }
+  return html;
 }
 
 }  // namespace
@@ -276,7 +341,7 @@ std::string lane_cards(const Report& report) {
 
 std::string events_section(const Report& report) {
   std::string html = "<section aria-labelledby=\"events\"><h2 id=\"events\">Findings</h2>\n";
-  for (const EventReport& event : report.events) html += chain(report, event);
+  html += chains(report);
   if (report.events.empty()) {
     html += fmt::format("<p>No tensor of any lane became NaN or infinite in the recorded {}.</p>\n",
                         report.run.inference ? "batches" : "steps");

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "analysis/report/markdown_text.h"
+#include "analysis/report/remarks.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
 
@@ -166,22 +167,27 @@ void write_proof(const Report& report, std::string& md) {
   md += fmt::format(".{}\n", dropped_text(proof));
 }
 
-void write_errors(const Report& report, std::string& md) {
-  if (report.errors.empty()) return;
-  md += "\n";
-  for (size_t i = 0; i < std::min(report.errors.size(), kErrorsShown); ++i) {
-    md += fmt::format("- {}: {}\n", code(lane_of(report, report.errors[i].lane)),
-                      plain(report.errors[i].text));
+/// Writes a line for each remark about lanes, with `what` before their names.
+void write_remarks(const report::Remarks& remarks, const char* what, std::string& md) {
+  const std::vector<report::Remarks::Remark>& all = remarks.all();
+  for (size_t i = 0; i < std::min(all.size(), kErrorsShown); ++i) {
+    md += fmt::format("{}- {}{}: {}\n", i == 0 ? "\n" : "", what, name_list(all[i].lanes),
+                      plain(all[i].text));
   }
 }
 
+void write_errors(const Report& report, std::string& md) {
+  report::Remarks remarks;
+  for (const ErrorReport& each : report.errors)
+    remarks.add(code(lane_of(report, each.lane)), each.text);
+  write_remarks(remarks, "", md);
+}
+
 void write_kernels(const Report& report, std::string& md) {
-  if (report.kernels.empty()) return;
-  md += "\n";
-  for (size_t i = 0; i < std::min(report.kernels.size(), kErrorsShown); ++i) {
-    md += fmt::format("- Kernels of {}: {}\n", code(lane_of(report, report.kernels[i].lane)),
-                      plain(report.kernels[i].text));
-  }
+  report::Remarks remarks;
+  for (const KernelReport& each : report.kernels)
+    remarks.add(code(lane_of(report, each.lane)), each.text);
+  write_remarks(remarks, "Kernels of ", md);
 }
 
 void write_sums(const Report& report, std::string& md) {
@@ -200,7 +206,8 @@ void write_sums(const Report& report, std::string& md) {
 }
 
 /// Returns a sentence with the other tensors of which a finding says the same.
-std::string alike_text(const Report& report, const std::vector<size_t>& findings) {
+std::string alike_text(const Report& report, const report::FindingGroup& group) {
+  const std::vector<size_t>& findings = group.lanes.front();
   if (findings.size() < 2) return "";
   std::vector<std::string> names;
   for (size_t i = 1; i < findings.size(); ++i) names.push_back(report.findings[findings[i]].site);
@@ -211,13 +218,15 @@ void write_findings(const Report& report, std::string& md) {
   if (report.findings.empty()) return;
   md += "\n### Findings\n\n";
   // Errors of any lane before the notes of the first one.
-  const std::vector<std::vector<size_t>> sorted = report::findings_by_kind(report);
+  const std::vector<report::FindingGroup> sorted = report::finding_groups(report);
   const size_t shown = report.diagnosis ? kFindingsBesideCause : kFindingsShown;
   for (size_t i = 0; i < std::min(sorted.size(), shown); ++i) {
-    const Finding& finding = report.findings[sorted[i].front()];
+    const Finding& finding = report.findings[sorted[i].lanes.front().front()];
+    std::vector<std::string> lanes;
+    for (const std::string& lane : report::lanes_of(report, sorted[i])) lanes.push_back(code(lane));
     md += fmt::format("- **{}** {} in {}: {}{}\n", severity_name(finding.severity),
-                      code(finding.rule), code(lane_of(report, finding.lane)), plain(finding.text),
-                      alike_text(report, sorted[i]));
+                      code(finding.rule), name_list(lanes),
+                      plain(report::text_of(report, sorted[i])), alike_text(report, sorted[i]));
   }
   if (sorted.size() > shown) {
     md += fmt::format("- and {} more in the JSON and HTML reports\n", sorted.size() - shown);
@@ -226,8 +235,10 @@ void write_findings(const Report& report, std::string& md) {
 
 void write_layers(const Report& report, std::string& md) {
   std::vector<const LayerReport*> worst;
+  size_t all = 0;
   for (const LayerReport& layer : report.layers) {
     if (report.lanes[static_cast<size_t>(layer.lane)].reference) continue;
+    ++all;
     if (report::suffering(layer) > report::kWorthShowing) worst.push_back(&layer);
   }
   if (worst.empty()) return;
@@ -235,7 +246,7 @@ void write_layers(const Report& report, std::string& md) {
     return report::suffering(*a) > report::suffering(*b);
   });
   const size_t shown = std::min(worst.size(), kLayersShown);
-  md += fmt::format("\n### Layers that lose most ({} of {})\n\n", shown, report.layers.size());
+  md += fmt::format("\n### Layers that lose most ({} of {})\n\n", shown, all);
   const bool updates = !report.run.inference;  // a forward pass has none
   md += fmt::format(
       "| lane | layer | format | overflow | NaN/Inf | underflow |{}\n"

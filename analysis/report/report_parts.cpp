@@ -6,10 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
-#include <tuple>
 
 #include "analysis/rules/text.h"
 
@@ -71,35 +68,6 @@ FloatFormat format_that_loses(const LayerReport& layer) noexcept {
     }
   }
   return format;
-}
-
-std::vector<std::vector<size_t>> findings_by_kind(const Report& report) {
-  std::vector<size_t> order(report.findings.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return report.findings[a].severity > report.findings[b].severity;
-  });
-  const auto kind = [&](size_t i) {
-    const Finding& of = report.findings[i];
-    return std::tuple(of.lane, of.rule, of.severity, of.cause);
-  };
-  std::map<decltype(kind(0)), size_t> counts;
-  for (const size_t i : order) {
-    if (!report.findings[i].site.empty()) ++counts[kind(i)];
-  }
-  std::map<decltype(kind(0)), size_t> places;
-  std::vector<std::vector<size_t>> groups;
-  for (const size_t i : order) {
-    const bool alike = !report.findings[i].site.empty() && counts[kind(i)] >= kAlike;
-    const auto found = alike ? places.find(kind(i)) : places.end();
-    if (found != places.end()) {
-      groups[found->second].push_back(i);
-      continue;
-    }
-    if (alike) places.emplace(kind(i), groups.size());
-    groups.push_back({i});
-  }
-  return groups;
 }
 
 std::string compact_plan(const std::string& plan_json) {

@@ -42,9 +42,20 @@ FloatFormat format_that_loses(const LayerReport& layer) noexcept;
 /// From this number on, findings of a lane that say the same of several tensors are shown as one.
 /// They have the same rule and severity.
 inline constexpr size_t kAlike = 3;
-/// Returns all findings as indices into Report::findings, the most severe first. Alike ones are
-/// together, others alone.
-std::vector<std::vector<size_t>> findings_by_kind(const Report& report);
+/// Findings that a text shows as one.
+struct FindingGroup {
+  /// For each lane, indices into Report::findings: the first says it for all, the others say the
+  /// same of other tensors.
+  std::vector<std::vector<size_t>> lanes;
+  std::string shared;  ///< sentences that all lanes have; see text_of()
+};
+/// Returns all findings, the most severe first. Alike ones of a lane are one group, and so are
+/// those of several lanes that say the same.
+std::vector<FindingGroup> finding_groups(const Report& report);
+/// Returns the names of a group's lanes.
+std::vector<std::string> lanes_of(const Report& report, const FindingGroup& group);
+/// Returns what a group says: the sentences that its lanes share, then those that only some have.
+std::string text_of(const Report& report, const FindingGroup& group);
 /// Returns "40 of 200", or "40" where the number of planned steps is not known.
 std::string steps_text(const Report& report);
 /// Returns the plan with one rule per line, to be read and pasted.

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "analysis/report/remarks.h"
 #include "analysis/report/report_parts.h"
 #include "analysis/rules/text.h"
 
@@ -306,6 +308,7 @@ std::string vain_advice(const Report& report, int lane) {
 }
 
 const char* fails(State state) { return state == State::broken ? "fails" : "loses precision"; }
+const char* fail(State state) { return state == State::broken ? "fail" : "lose precision"; }
 
 /// Returns "cuda:mixed_float16 stopped at step 20: CUDA launch: unspecified launch failure."
 std::string loss_of_lane(const Report& report, const LaneReport& lane) {
@@ -318,6 +321,8 @@ std::string loss_of_lane(const Report& report, const LaneReport& lane) {
 /// `why` is the trouble of the lane that the verdict is about.
 std::string neighbours(const Report& report, int but, int also_but, const std::string& why) {
   std::string text;
+  Remarks doubts;
+  std::map<State, std::vector<std::string>> alike;  // in the same trouble
   for (size_t i = 0; i < report.lanes.size(); ++i) {
     const LaneReport& lane = report.lanes[i];
     const int index = static_cast<int>(i);
@@ -330,14 +335,21 @@ std::string neighbours(const Report& report, int but, int also_but, const std::s
     if (lane.state == State::healthy) {
       append(text, health_text(report, lane));
     } else if (lane.state == State::inconclusive) {
-      append(text, fmt::format("{}: {}", lane.name, lane.harm.inconclusive));
+      doubts.add(lane.name, lane.harm.inconclusive);
+    } else if (const std::string other = trouble_of(report, index).why; other == why) {
+      alike[lane.state].push_back(lane.name);
     } else {
-      const std::string other = trouble_of(report, index).why;
-      append(text, sentence(fmt::format("{} {}{}", lane.name, fails(lane.state),
-                                        other == why ? " for the same reason" : other)));
+      append(text, sentence(fmt::format("{} {}{}", lane.name, fails(lane.state), other)));
     }
   }
-  return text;
+  std::string same;
+  for (const auto& [state, names] : alike) {
+    append(same, fmt::format("{} {} for the same reason.", name_list(names),
+                             names.size() == 1 ? fails(state) : fail(state)));
+  }
+  append(same, text);
+  append(same, doubts.text());
+  return same;
 }
 
 Verdict of_trouble(const Report& report, int lane, State state) {
@@ -381,11 +393,18 @@ Verdict of_doubt(const Report& report) {
   Verdict verdict{State::inconclusive, {}, {}, {}};
   const std::string& reason = lanes.front()->harm.inconclusive;
   verdict.headline = fmt::format("No verdict on {}: {}", lanes.front()->name, lowered(reason));
+  Remarks others;
+  std::vector<std::string> same;
   for (size_t i = 1; i < lanes.size(); ++i) {
-    const bool same = lanes[i]->harm.inconclusive == reason;
-    append(verdict.more, same ? fmt::format("{}: no verdict for the same reason.", lanes[i]->name)
-                              : fmt::format("{}: {}", lanes[i]->name, lanes[i]->harm.inconclusive));
+    if (lanes[i]->harm.inconclusive == reason)
+      same.push_back(lanes[i]->name);
+    else
+      others.add(lanes[i]->name, lanes[i]->harm.inconclusive);
   }
+  if (!same.empty()) {
+    append(verdict.more, fmt::format("{}: no verdict for the same reason.", name_list(same)));
+  }
+  append(verdict.more, others.text());
   const bool twins_may_tell =
       !report.run.inference && std::any_of(lanes.begin(), lanes.end(), [](const LaneReport* lane) {
         return !lane->harm.unchecked.empty();
@@ -421,25 +440,25 @@ Verdict of_health(const Report& report) {
             : fmt::format("No precision problems found{}: {} lanes match float32.",
                           report.steps < kFewSteps ? " so far" : "", which);
   }
+  Remarks doubts, unchecked, calm;
   for (const LaneReport& lane : report.lanes) {
-    if (!judged(report, lane) || lane.state != State::inconclusive) continue;
-    append(verdict.more, fmt::format("{}: {}", lane.name, lane.harm.inconclusive));
+    const bool doubted = judged(report, lane) && lane.state == State::inconclusive;
+    if (doubted) doubts.add(lane.name, lane.harm.inconclusive);
   }
   for (const int lane : lanes) {
     const LaneReport& info = report.lanes[static_cast<size_t>(lane)];
-    for (const std::string& each : info.harm.unchecked) {
-      append(verdict.more, lanes.size() > 1 ? info.name + ": " + each : each);
-    }
+    for (const std::string& each : info.harm.unchecked) unchecked.add(info.name, each);
+    calm.add(info.name, calm_skips(report, lane));
   }
-  if (!all_checked && !report.run.inference) {
-    append(verdict.more, kTrainTwins);
-  }
-  for (int lane : lanes) {
-    const std::string calm = calm_skips(report, lane);
-    if (calm.empty()) continue;
-    const std::string& name = report.lanes[static_cast<size_t>(lane)].name;
-    append(verdict.more, lanes.size() > 1 ? name + ": " + calm : calm);
-  }
+  const auto say = [&](const Remarks& remarks) {
+    // With one healthy lane there is nothing to mix it up with.
+    if (lanes.size() > 1) return append(verdict.more, remarks.text());
+    for (const Remarks::Remark& each : remarks.all()) append(verdict.more, each.text);
+  };
+  append(verdict.more, doubts.text());
+  say(unchecked);
+  if (!all_checked && !report.run.inference) append(verdict.more, kTrainTwins);
+  say(calm);
   for (int lane : lanes) append(verdict.more, drift_text(report.lanes[static_cast<size_t>(lane)]));
   append(verdict.more, too_short(report));
   return verdict;

@@ -434,8 +434,10 @@ std::string skips_text(const Course& course, Severity severity, bool dynamic) {
         scale_text(course.first_scale));
   }
   if (severity == Severity::info && course.late > 0) {
-    return fmt::format("{} of {} {} skipped, long after the start of dynamic loss scaling.",
-                       course.skipped, steps, one ? "was" : "were");
+    const std::string which =
+        course.late == course.skipped ? "" : fmt::format("{} of them ", course.late);
+    return fmt::format("{} of {} {} skipped, {}long after the start of dynamic loss scaling.",
+                       course.skipped, steps, one ? "was" : "were", which);
   }
   if (severity == Severity::info && course.others() > 0 && course.last_other < kCalibrationSteps) {
     return fmt::format("{} skipped in the first {}: a normal start of dynamic loss scaling.",

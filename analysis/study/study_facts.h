@@ -38,7 +38,7 @@ struct FailReason {
 
 /// Trials that differ in the seed alone: a row of the heat map.
 struct StudyGroup {
-  std::string name{};  ///< "mixed_float16", "mixed_float16, loss scale none"
+  std::string name{};  ///< "mixed_float16", "mixed_float16 (loss scale none)"
   bool baseline = false;
   std::vector<int> places{};  ///< by axis; -1: the axis does not apply, or it is the seed
   std::vector<int> trials{};  ///< by column: index into StudyView::trials(), -1 without a trial
@@ -81,6 +81,8 @@ struct StudyFacts {
   std::string noun = "plan";
   /// Returns "seed" if the columns are seeds, else "trial".
   const char* unit() const noexcept { return seed_axis >= 0 ? "seed" : "trial"; }
+  /// Returns what a trial and its baseline have in common: "seed", or "settings" without seeds.
+  const char* common() const noexcept { return seed_axis >= 0 ? "seed" : "settings"; }
   /// Returns the group of a trial; -1 if it has none.
   int group_of(int trial) const noexcept;
 };

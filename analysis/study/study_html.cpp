@@ -22,6 +22,7 @@ constexpr std::string_view kStyleOfStudies = R"css(
 table.heat tbody th{width:16em;min-width:9.5em;overflow-wrap:anywhere}
 table.heat th small{display:block;color:var(--good)}tr.base th{font-weight:400}
 .heat td.strip{width:34%;min-width:180px}.heat td.strip svg{width:100%;height:24px;display:block}
+table.heat.few tbody th{width:28em}.heat.few td.strip{width:1%;min-width:0}.few td.share{width:11em}
 .heat .ends{display:flex;justify-content:space-between}
 .heat td.share{width:13em;white-space:nowrap}.heat td.share span{font-size:.84rem;color:var(--soft)}
 .heat td.why{font-size:.87rem;min-width:11em;overflow-wrap:anywhere}
@@ -58,7 +59,8 @@ white-space:nowrap}.over .pl.r{transform:translate(-9px,-118%)}
 table.trials{font-size:.84rem}.trials td:nth-last-child(2){font-family:ui-monospace,"DejaVu Sans Mono",
 monospace;font-size:.8rem}.trials td{max-width:24em;overflow-wrap:anywhere}.trials small{display:block}
 .trials details[open] pre{width:32em;max-width:70vw}.trials .tag{padding:.05em .6em;font-size:.8rem}
-@media screen and (max-width:700px){.fans{grid-template-columns:1fr}.heat td.why{display:none}}
+@media screen and (max-width:700px){.fans{grid-template-columns:1fr}.heat td.why{display:none}
+table.heat.few tbody th{width:9.5em}}
 )css";
 
 /// Returns the answers under the headline: what fails, what to use, how far the study is.
@@ -137,7 +139,7 @@ std::string study_definitions(const StudyView& study, const StudyFacts& facts) {
       fmt::format("(loss &minus; baseline's loss) / baseline's loss, where the baseline has the "
                   "same {} and differs in precision alone. If the baseline's loss is below {} of "
                   "its first one, the divisor is that share of the first one.",
-                  facts.unit(), percent(kLearnedShare)));
+                  facts.common(), percent(kLearnedShare)));
   text += html::definition(
       "Fails", fmt::format("The loss is not finite, the training stopped, or the gap is above {}.",
                            percent(study.info().tolerance)));

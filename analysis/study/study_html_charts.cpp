@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -30,18 +31,22 @@ struct ParetoPoint {
   double x = 0.0, y = 0.0;  ///< in percent
 };
 
+/// Numbers in the text of points that are close. The table below has all of them.
+constexpr size_t kNumbers = 4;
+
 /// Returns numbers beside the points; points that are close share one text.
 std::string point_labels(std::vector<ParetoPoint> points) {
   std::string html;
   while (!points.empty()) {
     const ParetoPoint first = points.front();
-    std::string text;
+    std::vector<std::string> numbers;
     std::erase_if(points, [&](const ParetoPoint& each) {
       if (std::fabs(each.x - first.x) > kNearX || std::fabs(each.y - first.y) > kNearY)
         return false;
-      text += fmt::format("{}{}", text.empty() ? "" : ", ", each.group + 1);
+      numbers.push_back(std::to_string(each.group + 1));
       return true;
     });
+    const std::string text = name_list(numbers, kNumbers);
     const bool right = first.x > 80.0;
     html += fmt::format("<span class=\"{}\" style=\"{}:{:.1f}%;top:{:.1f}%\">{}</span>",
                         right ? "pl r" : "pl", right ? "right" : "left",
@@ -191,7 +196,8 @@ std::string pareto_chart(const StudyView& study, const StudyFacts& facts) {
     return html::kPlotHeight - gaps.place(gap) * (html::kPlotHeight - html::kPlotTop);
   };
   std::vector<ParetoPoint> points;
-  std::string drawing, marks, front;
+  std::string drawing, front;
+  std::array<std::string, 3> marks;  // from back to front, so that none hides what never failed
   std::vector<ParetoPoint> on_front;
   for (size_t i = 0; i < facts.groups.size(); ++i) {
     const StudyGroup& group = facts.groups[i];
@@ -199,7 +205,7 @@ std::string pareto_chart(const StudyView& study, const StudyFacts& facts) {
     const ParetoPoint point{i, 100.0 * x_of(*group.bits), y_of(*group.gap)};
     drawing += fmt::format("<path class=\"whisker\" d=\"M{:.1f} {:.1f}V{:.1f}\"/>", 10.0 * point.x,
                            y_of(*group.least_gap), y_of(*group.worst_gap));
-    marks += pareto_mark(group, point);
+    marks[group.on_front ? 2 : group.failing > 0 ? 0 : 1] += pareto_mark(group, point);
     points.push_back(point);
     if (group.on_front) on_front.push_back(point);
   }
@@ -225,7 +231,8 @@ std::string pareto_chart(const StudyView& study, const StudyFacts& facts) {
   return "<section aria-labelledby=\"cost\"><h2 id=\"cost\">Cost against loss</h2>\n<figure>"
          "<h3>Gap to the baseline's loss, over the mean width of numbers</h3>\n" +
          html::plot_frame(" pareto", "Loss gap of each group over its cost in bits", drawing, ticks,
-                          bit_labels(left, right, x_of), marks + point_labels(points)) +
+                          bit_labels(left, right, x_of),
+                          marks[0] + marks[1] + marks[2] + point_labels(points)) +
          "<div class=\"key\"><span><i class=\"pass\"></i>Pareto front</span><span><i class=\"in\">"
          "</i>never failed</span><span><i class=\"fail\"></i>fails in some " +
          std::string(facts.unit()) + "s</span>" +

@@ -16,6 +16,7 @@ namespace {
 
 using html::escape;
 
+constexpr size_t kFewSquares = 180;  ///< pixels; up to here, squares keep their full size
 constexpr size_t kCell = 26;  ///< pixels of a square; where many do not fit, they are less wide
 constexpr size_t kCellsWithText = 4000;  ///< more would make the page too large to mail
 
@@ -144,15 +145,21 @@ std::string heat_map(const StudyView& study, const StudyFacts& facts) {
         group.baseline ? "&ndash;" : escape(study_gap_text(group.gap)),
         escape(study_words::reasons_text(group)));
   }
+  // Names get the room that few squares leave.
+  const size_t width = kCell * facts.columns.size();
+  const bool few = width <= kFewSquares;
   return fmt::format(
              "<section aria-labelledby=\"seeds\"><h2 id=\"seeds\">{0}s by {1}s</h2>\n{2}"
-             "<table class=\"heat\"><caption class=\"sr\">Result of every trial, and the share of "
+             "<table class=\"heat{4}\"><caption class=\"sr\">Result of every trial, and the share "
+             "of "
              "failing {1}s</caption><thead><tr><th scope=\"col\">{0}</th><th scope=\"col\" "
-             "class=\"strip\">{3}</th><th scope=\"col\" class=\"n\">Failing</th><th scope=\"col\">"
+             "class=\"strip\"{5}>{3}</th><th scope=\"col\" class=\"n\">Failing</th><th "
+             "scope=\"col\">"
              "Share (95% interval)</th><th scope=\"col\" class=\"n\">Median gap</th>"
              "<th scope=\"col\">Why</th></tr></thead><tbody>\n",
              noun, facts.unit(), html::scroll_begin(noun + "s by " + facts.unit() + "s"),
-             column_head(facts)) +
+             column_head(facts), few ? " few" : "",
+             few ? fmt::format(" style=\"min-width:{}px\"", width) : "") +
          rows + "</tbody></table></div>\n" + map_legend(study) +
          fmt::format(
              "<p class=\"how\">How to read it: each cell is one training. The bar shows which "

@@ -34,7 +34,7 @@ std::string study_head(const StudyView& study, const StudyFacts& facts) {
                     "A trial fails if its loss is not finite, its training stops, or its "
                     "loss ends more than {} above the loss of {} with the same {}.\n",
                     percent(study.info().tolerance), markdown::plain(study.info().baseline),
-                    facts.unit());
+                    facts.common());
   return text;
 }
 

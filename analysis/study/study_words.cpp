@@ -76,8 +76,51 @@ bool have_one_reason(const Groups& failing) {
   });
 }
 
+/// Returns "loss scale none".
+std::string setting_text(const StudyAxis& axis, const std::string& value) {
+  std::string name = axis.name;
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name + " " + value;
+}
+
+/// Returns the settings that all failing groups have and not all others, as ", all of them with
+/// lr 2"; "" if there are none.
+std::string common_settings(const StudyView& study, const StudyFacts& facts, const Groups& failing,
+                            const Groups& safe) {
+  std::vector<std::string> common;
+  for (size_t axis = 0; axis < study.axes().size(); ++axis) {
+    if (static_cast<int>(axis) == facts.seed_axis) continue;
+    const int place = failing.front()->places[axis];
+    const auto has_it = [&](const StudyGroup* group) { return group->places[axis] == place; };
+    if (place < 0 || !std::all_of(failing.begin(), failing.end(), has_it)) continue;
+    if (std::all_of(safe.begin(), safe.end(), has_it)) continue;
+    const StudyAxis& of = study.axes()[axis];
+    common.push_back(setting_text(of, of.values[static_cast<size_t>(place)]));
+  }
+  return common.empty() ? "" : ", all of them with " + name_list(common);
+}
+
+/// Returns which of many failing groups fail most often.
+std::string worst_sentence(const StudyFacts& facts, const Groups& failing) {
+  const StudyGroup& worst = *failing.front();
+  Groups equal;
+  for (const StudyGroup* group : failing) {
+    const bool as_often = group->failing == worst.failing && group->finished == worst.finished;
+    if (as_often) equal.push_back(group);
+  }
+  const std::string seeds = seeds_text(facts, worst.failing, worst.finished);
+  if (equal.size() == 1) {
+    return fmt::format("{} fails most often: in {}{}.", worst.name, seeds, because(facts, worst));
+  }
+  const std::string why = have_one_reason(equal) ? because(facts, worst) : "";
+  return equal.size() == failing.size()
+             ? fmt::format("Each of them fails in {}{}.", seeds, why)
+             : fmt::format("{} of them fail most often: in {}{}.", equal.size(), seeds, why);
+}
+
 /// Returns the first sentence: what fails how often, and why.
-std::string failing_sentence(const StudyFacts& facts, const Groups& failing, size_t judged) {
+std::string failing_sentence(const StudyView& study, const StudyFacts& facts, const Groups& failing,
+                             const Groups& safe) {
   if (failing.size() == 1) {
     return fails_in(facts, *failing[0]) + because(facts, *failing[0]) + ".";
   }
@@ -87,9 +130,9 @@ std::string failing_sentence(const StudyFacts& facts, const Groups& failing, siz
     return fmt::format("{} and {} in {}{}.", fails_in(facts, *failing[0]), name, second,
                        have_one_reason(failing) ? because(facts, *failing[0]) : "");
   }
-  return fmt::format("{} of {} {}s fail in some {}s, {} most often: in {} of {}{}.", failing.size(),
-                     judged, facts.noun, facts.unit(), failing[0]->name, failing[0]->failing,
-                     failing[0]->finished, because(facts, *failing[0]));
+  return fmt::format("{} of {} {}s fail in some {}s{}. {}", failing.size(),
+                     failing.size() + safe.size(), facts.noun, facts.unit(),
+                     common_settings(study, facts, failing, safe), worst_sentence(facts, failing));
 }
 
 /// Returns the second sentence: which groups never failed, or the cheapest of them.
@@ -102,8 +145,17 @@ std::string safe_sentence(const StudyFacts& facts, const Groups& safe, bool any_
   }
   const StudyGroup& best = facts.groups[static_cast<size_t>(facts.cheapest)];
   if (safe.size() == 1) return any_fails ? fmt::format("Only {} never failed.", best.name) : "";
-  return any_fails ? fmt::format("The cheapest {} that never failed is {}.", facts.noun, best.name)
-                   : fmt::format("The cheapest {} is {}.", facts.noun, best.name);
+  std::vector<std::string> as_cheap;
+  for (const StudyGroup* group : safe) {
+    if (group != &best && group->bits == best.bits) as_cheap.push_back(group->name);
+  }
+  const std::string others = as_cheap.empty() ? ""
+                             : as_cheap.size() == 1
+                                 ? fmt::format("; {} is as cheap", as_cheap[0])
+                                 : fmt::format("; {} others are as cheap", as_cheap.size());
+  return any_fails ? fmt::format("The cheapest {} that never failed is {}{}.", facts.noun,
+                                 best.name, others)
+                   : fmt::format("The cheapest {} is {}{}.", facts.noun, best.name, others);
 }
 
 std::string joined(std::initializer_list<std::string> sentences) {
@@ -143,6 +195,26 @@ std::string baseline_text(const StudyFacts& facts) {
   if (failing == 0) return "";
   return fmt::format("The baseline itself fails in {}: precision is not the only problem.",
                      seeds_text(facts, failing, finished));
+}
+
+/// Returns which baselines end with about the loss that they began with, so that gaps to them say
+/// nothing; "" if all have learned. The loss may be one that is maximized.
+std::string unlearned_text(const StudyFacts& facts) {
+  constexpr double kLearnedPart = 0.02;
+  std::vector<std::string> names;
+  std::string change;
+  for (const StudyGroup& group : facts.groups) {
+    if (!group.baseline || group.fan.size() < 2 || !group.loss) continue;
+    const double first = group.fan.front().median, end = *group.loss;
+    if (!std::isfinite(first) || !std::isfinite(end)) continue;
+    if (std::fabs(first - end) > kLearnedPart * std::fabs(first)) continue;
+    names.push_back(group.name);
+    change = fmt::format("its loss goes from {} to {}", short_number(first), short_number(end));
+  }
+  if (names.empty()) return "";
+  return fmt::format("{} {} not learn: {}. Fix that before comparing formats.", name_list(names, 3),
+                     names.size() == 1 ? "does" : "do",
+                     names.size() == 1 ? change : "their losses end where they began");
 }
 
 /// Returns which groups fail in some trials but end as far below the baseline in others, so that
@@ -269,19 +341,22 @@ void add_names(const StudyView& study, StudyFacts& facts) {
     }
     // With one plan in all groups its name would only be repeated.
     if (!plan_varies && !varying.empty() && !group.baseline) name.clear();
+    std::vector<std::string> settings;
     for (const size_t axis : varying) {
       if (group.places[axis] < 0) continue;
-      std::string setting = study.axes()[axis].name;
-      std::replace(setting.begin(), setting.end(), '_', ' ');
-      if (!name.empty()) name += ", ";
       const auto others = compared.find(i);
-      name +=
-          setting + " " +
-          (others == compared.end() ? study.value(trial, axis)
-                                    : axis_values_text(study.axes()[axis], others->second[axis]));
+      settings.push_back(setting_text(
+          study.axes()[axis], others == compared.end()
+                                  ? study.value(trial, axis)
+                                  : axis_values_text(study.axes()[axis], others->second[axis])));
     }
-    if (name.empty()) name = "all trials";
-    group.name = group.baseline ? name + " (baseline)" : name;
+    if (group.baseline) settings.emplace_back("baseline");
+    std::string list;
+    for (const std::string& each : settings) list += (list.empty() ? "" : ", ") + each;
+    // In brackets, because names are parts of sentences and of lists.
+    group.name = name.empty()       ? settings.empty() ? "all trials" : list
+                 : settings.empty() ? name
+                                    : fmt::format("{} ({})", name, list);
   }
   facts.title = study.info().name.empty() ? name_list(plans, 4) : study.info().name;
 }
@@ -321,6 +396,7 @@ Verdict judge(const StudyView& study, const StudyFacts& facts) {
   const std::string broken = not_trained_text(study, facts);
   const std::string baseline = baseline_text(facts);
   const std::string noise = noise_text(study, facts);
+  const std::string unlearned = unlearned_text(facts);
   if (failing.empty() && safe.empty()) {
     verdict.state = Verdict::State::inconclusive;
     verdict.headline = facts.finished > 0   ? "Only baseline trials have finished so far."
@@ -330,24 +406,26 @@ Verdict judge(const StudyView& study, const StudyFacts& facts) {
                            : "No trial has finished yet.";
     verdict.more = joined({progress, broken, baseline});
   } else if (failing.empty()) {
-    // Healthy only after every trial has been trained.
-    verdict.state = facts.waiting() > 0 || facts.not_trained > 0 ? Verdict::State::inconclusive
-                                                                 : Verdict::State::healthy;
+    // Healthy only after every trial has been trained, and compared with something.
+    const bool open = facts.waiting() > 0 || facts.not_trained > 0 || !unlearned.empty();
+    verdict.state = open ? Verdict::State::inconclusive : Verdict::State::healthy;
     const char* so_far = facts.waiting() > 0 ? " so far" : "";
     verdict.headline =
         safe.size() == 1
-            ? fmt::format("{} fails in none of {}{}.", safe[0]->name,
+            ? fmt::format("{} fails in {} {}{}.", safe[0]->name,
+                          safe[0]->finished == 1 ? "0 of" : "none of",
                           counted(safe[0]->finished, facts.unit()), so_far)
             : joined({fmt::format("No {} fails in any {}{}.", facts.noun, facts.unit(), so_far),
                       safe_sentence(facts, safe, false)});
     const auto least = std::min_element(
         safe.begin(), safe.end(),
         [](const StudyGroup* a, const StudyGroup* b) { return a->finished < b->finished; });
-    verdict.more = joined({progress, hidden_rate_text(facts, **least), broken, baseline});
+    verdict.more =
+        joined({progress, unlearned, hidden_rate_text(facts, **least), broken, baseline});
   } else {
     verdict.state = safe.empty() ? Verdict::State::broken : Verdict::State::attention;
-    verdict.headline = joined({failing_sentence(facts, failing, failing.size() + safe.size()),
-                               safe_sentence(facts, safe, true)});
+    verdict.headline =
+        joined({failing_sentence(study, facts, failing, safe), safe_sentence(facts, safe, true)});
     std::string hidden;
     if (facts.cheapest >= 0) {
       hidden = hidden_rate_text(facts, facts.groups[static_cast<size_t>(facts.cheapest)]);
@@ -357,7 +435,7 @@ Verdict judge(const StudyView& study, const StudyFacts& facts) {
       reasons = fmt::format("{}: {}. {}: {}.", failing[0]->name, reasons_text(*failing[0]),
                             failing[1]->name, reasons_text(*failing[1]));
     }
-    verdict.more = joined({progress, reasons, noise, hidden, broken, baseline});
+    verdict.more = joined({progress, unlearned, reasons, noise, hidden, broken, baseline});
   }
   verdict.text = joined({verdict.headline, verdict.more});
   return verdict;

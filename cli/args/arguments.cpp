@@ -77,7 +77,11 @@ std::string example_of(const CLI::App& sub) {
 }
 
 Error unknown_flag(const CLI::App& root, const CLI::App& sub, const std::string& flag) {
-  std::string hint = question(near_flag(sub, flag));
+  const std::string near = near_flag(sub, flag);
+  // The opposite is never what was meant.
+  std::string hint = near == "--no-" + flag.substr(std::min<size_t>(2, flag.size()))
+                         ? fmt::format("that is the default; {} turns it off", near)
+                         : question(near);
   if (hint.empty()) {
     std::string owners;
     for (const CLI::App* other : subcommands_of(root)) {

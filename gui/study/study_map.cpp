@@ -175,11 +175,14 @@ MapColumns columns_of(const StudyFrame& frame, float room, float height) {
     ImFont* font = group.baseline ? frame.fonts.text : frame.fonts.bold;
     columns.names = std::max(columns.names, text_width(font, group.name) + 26 * unit);
   }
-  columns.names = std::min(columns.names, room * 0.3f);
   columns.counts = text_width(frame.fonts.small, "1000 of 1000") + 10 * unit;
   columns.shares = room > 560 * unit ? (kInterval + 16) * unit : 0.0f;
-  columns.cells_left = columns.names + columns.counts + columns.shares;
   const auto count = static_cast<float>(frame.facts().columns.size());
+  // Names that are cut look alike, so they get the room that cells and reasons leave.
+  const float others =
+      columns.counts + columns.shares + (count * kMostCell + kLeastWhy + 30) * unit;
+  columns.names = std::min(columns.names, std::max(room * 0.3f, room - others));
+  columns.cells_left = columns.names + columns.counts + columns.shares;
   columns.cell = std::clamp((room - columns.cells_left - 14 * unit) / count, kLeastCell * unit,
                             kMostCell * unit);
   columns.why_left = columns.cells_left + count * columns.cell + 14 * unit;

@@ -20,6 +20,7 @@ namespace {
 using test::harm_inference;
 using test::kFp16Lane;
 using test::kReferenceLane;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -160,8 +161,11 @@ TEST(InferenceReport, AlikeFindingsAreShownOnce) {
   }
   add("scaled_operands", "e.operand", Mechanism::rounding);
   add("forward_overflow", "f.activation", Mechanism::unknown);
-  const std::vector<std::vector<size_t>> kinds = report::findings_by_kind(report);
-  EXPECT_EQ(kinds, (std::vector<std::vector<size_t>>{{0, 1, 2, 3}, {4}, {5}}));
+  const std::vector<report::FindingGroup> groups = report::finding_groups(report);
+  ASSERT_EQ(groups.size(), 3u);
+  EXPECT_THAT(groups[0].lanes, ElementsAre(ElementsAre(0, 1, 2, 3)));
+  EXPECT_THAT(groups[1].lanes, ElementsAre(ElementsAre(4)));
+  EXPECT_THAT(groups[2].lanes, ElementsAre(ElementsAre(5)));
   const std::string html = report_html(report), md = report_markdown(report);
   EXPECT_EQ(test::html_fault(html), "");
   EXPECT_THAT(html, HasSubstr("The same for 3 more tensors"));

@@ -103,8 +103,9 @@ TEST(UpdatesBesideFp32, ALossScaleIsMentionedWhereThereIsOne) {
   const std::string plain = found_by(make_run(spec), "lost_updates").at(0).text;
   EXPECT_THAT(plain, Not(HasSubstr("loss scale")));
   spec.lanes[1].loss_scale = 1024.0;
-  EXPECT_THAT(found_by(make_run(spec), "lost_updates").at(0).text,
-              HasSubstr("A loss scale does not help, because it is divided out before the update."));
+  EXPECT_THAT(
+      found_by(make_run(spec), "lost_updates").at(0).text,
+      HasSubstr("A loss scale does not help, because it is divided out before the update."));
 }
 
 /// Gradients so small that fp16 flushes most of them at a scale of 1.
@@ -258,6 +259,19 @@ TEST(Calibration, SkipsThatDynamicScalingNeedsAreRemarks) {
   }
   EXPECT_THAT(found_by(scales(probes), "first_non_finite")[0].text,
               HasSubstr("75 of 300 steps were skipped. This is normal"));
+}
+
+// The skips of the start are not late, however many they are.
+TEST(Calibration, OnlyLateSkipsAreCalledLate) {
+  std::vector<double> steps;
+  for (int step = 0; step < 200; ++step) {
+    steps.push_back(std::ldexp(step < 8 || step == 100 ? -1 : 1, 16 - std::min(step, 8)));
+  }
+  EXPECT_THAT(found_by(scales(steps), "first_non_finite")[0].text,
+              HasSubstr("9 of 200 steps were skipped, 1 of them long after the start of dynamic"));
+  for (int step = 0; step < 8; ++step) steps[static_cast<size_t>(step)] = 256.0;
+  EXPECT_THAT(found_by(scales(steps), "first_non_finite")[0].text,
+              HasSubstr("1 of 200 steps was skipped, long after the start of dynamic"));
 }
 
 TEST(Calibration, AScaleThatDoesNotSettleIsAWarning) {

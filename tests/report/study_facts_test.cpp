@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "analysis/study/gap_axis.h"
@@ -375,8 +376,8 @@ TEST(StudyFacts, EveryTrialIsInOneGroup) {
   const StudyFacts facts = make_study_facts(study);
   expect_each_trial_once(study, facts);
   ASSERT_EQ(facts.groups.size(), 6u);
-  EXPECT_EQ(facts.groups[0].name, "float32, reduce a:bf16 and a:fp16 (baseline)");
-  EXPECT_EQ(facts.groups[1].name, "float32, reduce b:bf16 and b:fp16 (baseline)");
+  EXPECT_EQ(facts.groups[0].name, "float32 (reduce a:bf16 and a:fp16, baseline)");
+  EXPECT_EQ(facts.groups[1].name, "float32 (reduce b:bf16 and b:fp16, baseline)");
   EXPECT_EQ(facts.groups[0].trials, (std::vector<int>{8, 9}));
   EXPECT_EQ(facts.groups[1].trials, (std::vector<int>{10, 11}));
   EXPECT_EQ(facts.groups[5].name, "reduce b:fp16");
@@ -386,6 +387,127 @@ TEST(StudyFacts, EveryTrialIsInOneGroup) {
   for (const StudyView& each : {sample_study(), partial_study(3)}) {
     expect_each_trial_once(each, make_study_facts(each));
   }
+}
+
+/// Plan p and its baseline by loss scales and learning rates, two seeds each. `make` fills in the
+/// trials with these places; they are -1 where an axis does not apply.
+StudyView study_of_settings(const std::function<void(TrialRow&, int scale, int lr)>& make) {
+  StudyInfo info;
+  info.baseline = "float32";
+  info.axes = {{"plan", {"p"}},
+               {"loss_scale", {"none", "dynamic"}},
+               {"lr", {"0.1", "2"}},
+               {"seed", {"5", "6"}}};
+  std::vector<TrialRow> rows;
+  for (int trial = 0; trial < 12; ++trial) {
+    TrialRow row;
+    row.baseline = trial >= 8;
+    const int scale = row.baseline ? -1 : trial / 4, lr = trial / 2 % 2;
+    row.places = {row.baseline ? -1 : 0, scale, lr, trial % 2};
+    if (!row.baseline) row.base = 8 + trial % 4;
+    make(row, scale, lr);
+    rows.push_back(row);
+  }
+  return StudyView(info, rows);
+}
+
+TEST(StudyFacts, NamesOfCombinationsArePartsOfSentences) {
+  const StudyFacts facts = make_study_facts(study_of_settings(
+      [](TrialRow& trial, int, int) { finish_trial(trial, 1.0, trial.baseline ? 32.0 : 16.0); }));
+  EXPECT_EQ(facts.groups[0].name, "float32 (lr 0.1, baseline)");
+  EXPECT_EQ(facts.groups[2].name, "loss scale none, lr 0.1") << "all have the same plan";
+  StudyInfo info;
+  info.axes = {{"plan", {"p", "q"}}, {"lr", {"0.1", "2"}}};
+  std::vector<TrialRow> rows(4);
+  for (int trial = 0; trial < 4; ++trial) {
+    rows[static_cast<size_t>(trial)].places = {trial / 2, trial % 2};
+    finish_trial(rows[static_cast<size_t>(trial)], 1.0, 16.0);
+  }
+  EXPECT_EQ(make_study_facts(StudyView(info, rows)).groups[3].name, "q (lr 2)");
+}
+
+TEST(StudyFacts, SaysWhatAllFailingCombinationsHaveInCommon) {
+  // Four learning rates, of which the last three fail, each in both seeds.
+  StudyInfo info;
+  info.baseline = "float32";
+  info.axes = {{"plan", {"p", "q", "r"}}, {"lr", {"0.1", "2"}}};
+  const auto study = [&](const std::function<bool(int plan, int lr)>& fails) {
+    std::vector<TrialRow> rows;
+    for (int trial = 0; trial < 8; ++trial) {
+      TrialRow row;
+      row.baseline = trial >= 6;
+      row.places = {row.baseline ? -1 : trial / 2, trial % 2};
+      if (!row.baseline) row.base = 6 + trial % 2;
+      finish_trial(row, !row.baseline && fails(trial / 2, trial % 2) ? 1.5 : 1.0, 16.0);
+      rows.push_back(row);
+    }
+    return make_study_facts(StudyView(info, rows)).verdict.headline;
+  };
+  EXPECT_THAT(study([](int, int lr) { return lr == 1; }),
+              HasSubstr("3 of 6 combinations fail in some trials, all of them with lr 2. Each of "
+                        "them fails in 1 of 1 trial because its loss ends above the baseline's."));
+  // Nothing is common to p and q, and what safe combinations have, too, is no cause.
+  const std::string mixed =
+      study([](int plan, int lr) { return plan < 2 && (plan == 0 || lr == 0); });
+  EXPECT_THAT(mixed, HasSubstr("3 of 6 combinations fail in some trials. Each of them"));
+  EXPECT_THAT(study([](int, int) { return true; }), Not(HasSubstr("all of them with")));
+}
+
+TEST(StudyFacts, OthersMayBeAsCheapAsTheCheapest) {
+  const auto verdict = [](const std::vector<std::string>& plans, int failing) {
+    return make_study_facts(made_study(plans, 2,
+                                       [&](TrialRow& trial, int plan, int) {
+                                         finish_trial(trial,
+                                                      plan >= 0 && plan < failing ? 1.5 : 1.0,
+                                                      plan == 3 ? 24.0 : 16.0);
+                                       }))
+        .verdict.headline;
+  };
+  EXPECT_EQ(verdict({"a", "b"}, 0),
+            "No plan fails in any seed. The cheapest plan is a; b is as cheap.");
+  EXPECT_THAT(verdict({"a", "b", "c"}, 0),
+              HasSubstr("The cheapest plan is a; 2 others are as cheap."));
+  EXPECT_THAT(verdict({"a", "b", "c", "d"}, 1),
+              HasSubstr("The cheapest plan that never failed is b; c is as cheap."));
+  EXPECT_THAT(verdict({"a", "b", "c", "d"}, 2),
+              HasSubstr("The cheapest plan that never failed is c."));
+}
+
+TEST(StudyFacts, OneCombinationMayFailMostOften) {
+  // p fails in 3 seeds, q and r in 2, s in none.
+  const auto headline = [](int first) {
+    return make_study_facts(made_study({"p", "q", "r", "s"}, 3,
+                                       [&](TrialRow& trial, int plan, int seed) {
+                                         const int failing = plan == 0 ? first : plan == 3 ? 0 : 2;
+                                         const bool fails = plan >= 0 && seed < failing;
+                                         finish_trial(trial, fails ? 1.5 : 1.0, 16.0);
+                                       }))
+        .verdict.headline;
+  };
+  EXPECT_THAT(headline(3), HasSubstr("3 of 4 plans fail in some seeds. p fails most often: in 3 of "
+                                     "3 seeds because its loss ends above the baseline's."));
+  EXPECT_THAT(headline(2), HasSubstr("Each of them fails in 2 of 3 seeds because"))
+      << "they are equal";
+  EXPECT_THAT(headline(1), HasSubstr("2 of them fail most often: in 2 of 3 seeds"));
+}
+
+TEST(StudyFacts, ABaselineThatDidNotLearnIsSaid) {
+  // The losses begin at 2. With the larger learning rate they stay there.
+  const auto study = [](double end) {
+    return make_study_facts(study_of_settings([&](TrialRow& trial, int, int lr) {
+      finish_trial(trial, lr == 0 ? 1.0 : end, trial.baseline ? 32.0 : 16.0);
+    }));
+  };
+  const StudyFacts flat = study(1.99);
+  EXPECT_THAT(
+      flat.verdict.more,
+      HasSubstr("float32 (lr 2, baseline) does not learn: its loss goes from 2 to 1.99. Fix "
+                "that before comparing formats."));
+  EXPECT_EQ(flat.verdict.state, Verdict::State::inconclusive)
+      << "nothing fails, but nothing learns";
+  const StudyFacts learned = study(1.9);
+  EXPECT_THAT(learned.verdict.more, Not(HasSubstr("not learn")));
+  EXPECT_EQ(learned.verdict.state, Verdict::State::healthy);
 }
 
 TEST(GapAxis, HasAPlaceForEveryGapAndRoundTicks) {

@@ -103,6 +103,30 @@ TEST(StudyHtml, LabelsOfBitsAndCells) {
   EXPECT_THAT(page, HasSubstr("<i class=\"up\"")) << "a median that is not finite has its own mark";
 }
 
+TEST(StudyHtml, FewSquaresLeaveTheirRoomToNames) {
+  for (const int seeds : {4, 10}) {
+    const StudyView study =
+        made_study({"a"}, seeds, [](TrialRow& trial, int, int) { finish_trial(trial, 1.0, 16.0); });
+    const std::string page = page_of(study);
+    EXPECT_EQ(html_fault(page, "./trials/"), "");
+    EXPECT_EQ(page.find("class=\"heat few\"") != std::string::npos, seeds == 4);
+    EXPECT_EQ(page.find("class=\"strip\" style=\"min-width:104px\"") != std::string::npos,
+              seeds == 4);
+  }
+}
+
+TEST(StudyHtml, PointsThatAreCloseShareAShortLabel) {
+  // Seven plans at the same place. The one that fails is drawn first, behind the others.
+  const StudyView study =
+      made_study({"a", "b", "c", "d", "e", "f", "g"}, 3, [](TrialRow& trial, int plan, int seed) {
+        finish_trial(trial, plan == 6 && seed == 0 ? 1.5 : 1.0, plan < 0 ? 32.0 : 16.0);
+      });
+  const std::string page = page_of(study);
+  EXPECT_THAT(page, HasSubstr(">2, 3, 4, 5 and 3 more</span>"));
+  const std::string chart = page.substr(page.find("class=\"plot pareto\""));
+  EXPECT_LT(chart.find("<i class=\"fail\" style"), chart.find("<i class=\"pass\" style"));
+}
+
 TEST(StudyHtml, HasTheSameBytesWhoeverTrainedTheTrials) {
   const StudyView study = sample_study();
   std::vector<TrialRow> rows(study.trials().begin(), study.trials().end());
@@ -152,6 +176,17 @@ TEST(StudyMarkdown, FitsACommentAndSaysTheSame) {
   EXPECT_THAT(text, HasSubstr("6 of 7 failing trials"));
   const std::string summary = study_markdown_summary(study, facts);
   EXPECT_LE(std::count(summary.begin(), summary.end(), '\n'), 10);
+}
+
+TEST(StudyMarkdown, WithoutSeedsABaselineHasTheSameSettings) {
+  const StudyView study = sample_study();
+  StudyInfo info = study.info();
+  info.axes[1].name = "batch";
+  const StudyView other(info, {study.trials().begin(), study.trials().end()});
+  EXPECT_THAT(study_markdown(study, make_study_facts(study)), HasSubstr("with the same seed."));
+  EXPECT_THAT(study_markdown(other, make_study_facts(other)), HasSubstr("with the same settings."));
+  EXPECT_THAT(study_html(other, make_study_facts(other), ""),
+              HasSubstr("the baseline has the same settings and differs"));
 }
 
 TEST(StudyJson, HasTheNumbersOfTheFacts) {

@@ -140,7 +140,7 @@ TEST(StudyExpansion, BaselinesThatSomeValuesShareStayApart) {
   const StudyFacts facts = make_study_facts(view);
   EXPECT_EQ(facts.planned, 20);
   EXPECT_EQ(facts.groups[0].name,
-            "float32, reduce tree:format=bf16 and tree:format=fp16 (baseline)");
+            "float32 (reduce tree:format=bf16 and tree:format=fp16, baseline)");
   for (int trial = 0; trial < 20; ++trial) EXPECT_GE(facts.group_of(trial), 0) << trial;
 }
 
