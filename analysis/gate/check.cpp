@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string_view>
 #include <tuple>
 
 #include "analysis/distances.h"
@@ -34,11 +35,14 @@ bool matches_site(const GateRule& rule, const SiteInfo& site) {
   return matches_path(rule, site.path) && (!rule.role || *rule.role == site.role);
 }
 
-/// Returns whether a tensor can have the measure at all.
-bool applies(GateMeasure measure, const SiteInfo& site) {
+/// Returns whether a tensor of a lane can have the measure at all. A copy that only this lane
+/// makes, such as the input of a layer in a narrower format, has nothing to be compared with.
+bool applies(GateMeasure measure, const SiteInfo& site, const RunView& run, int lane) {
   if (measure == GateMeasure::lost_updates) return site.role == Role::update;
-  const bool compares = measure == GateMeasure::ulps || measure == GateMeasure::error;
-  return !compares || site.phase != Phase::update;
+  if (measure != GateMeasure::ulps && measure != GateMeasure::error) return true;
+  if (site.phase == Phase::update) return false;
+  const int reference = reference_lane(run, lane);
+  return reference < 0 || run.find_site(reference, site.name()).has_value();
 }
 
 /// The largest distances of each tensor of a lane from its reference; NaN where none is measured.
@@ -76,12 +80,24 @@ std::string score_text(GateMeasure measure, double score, double other) {
   const bool alike = score != other && area_text(score) == area_text(other);
   return alike ? fmt::format("{:.6f}", score) : area_text(score);
 }
-std::string drop_text(GateMeasure measure, double drop, double limit) {
-  if (measure == GateMeasure::auc_drop) {
-    return fmt::format("{} less (limit {})", short_number(drop), short_number(limit));
+
+/// Returns the number that people write for a drop: the area as it is, the others in points.
+double shown_drop(GateMeasure measure, double drop) {
+  return measure == GateMeasure::auc_drop ? drop : 100.0 * drop;
+}
+std::string drop_text(GateMeasure measure, double drop) {
+  const char* const unit = measure == GateMeasure::auc_drop ? "" : " points";
+  return short_number(shown_drop(measure, drop)) + unit + " less";
+}
+
+/// Returns the value of a limit that is not about findings, as its check writes it.
+std::string value_text(std::string_view of, double value) {
+  if (of == measure_name(GateMeasure::ulps)) return short_number(value) + " ulps";
+  for (const GateMeasure measure :
+       {GateMeasure::accuracy_drop, GateMeasure::auc_drop, GateMeasure::mean_iou_drop}) {
+    if (of == measure_name(measure)) return drop_text(measure, value);
   }
-  return fmt::format("{} points less (limit {})", short_number(100.0 * drop),
-                     short_number(100.0 * limit));
+  return percent(value);
 }
 
 /// Checks one lane of a run.
@@ -108,7 +124,9 @@ class LaneGate {
         check_score(measure, "mIoU", &EvalRow::mean_iou, limit);
       if (is_of_lane(measure)) continue;
       for (const SiteInfo& site : info_.sites) {
-        if (matches_site(rule, site) && applies(measure, site)) check_site(site, measure, limit);
+        if (matches_site(rule, site) && applies(measure, site, run_, lane_)) {
+          check_site(site, measure, limit);
+        }
       }
     }
     if (rule.judges_findings()) check_findings(rule);
@@ -188,8 +206,9 @@ class LaneGate {
     const double drop = there - here;
     const double points = std::max(std::round(1e9 * drop) * 1e-9, 0.0);
     judge(check, points, limit,
-          fmt::format("{} {} instead of {} in {}: {}", name, score_text(measure, here, there),
-                      score_text(measure, there, here), other, drop_text(measure, points, limit)));
+          fmt::format("{} {} instead of {} in {}: {} (limit {})", name,
+                      score_text(measure, here, there), score_text(measure, there, here), other,
+                      drop_text(measure, points), short_number(shown_drop(measure, limit))));
   }
 
   void check_site(const SiteInfo& site, GateMeasure measure, double limit) {
@@ -283,7 +302,7 @@ void check_matches(const GateRule& rule, const RunView& run) {
       if (!matches_site(rule, site)) continue;
       site_matches = site_matches || rule.judges_findings();
       for (const auto& [measure, limit] : rule.limits) {
-        site_matches = site_matches || applies(measure, site);
+        site_matches = site_matches || applies(measure, site, run, lane);
       }
     }
   }
@@ -385,9 +404,7 @@ void compare_with_baseline(GateResult& result, const RunView& baseline,
     if (then.state == State::failed && no_worse(check, then, result.gate.tolerance)) {
       check.state = State::known;
     } else if (check.before && check.measured()) {
-      check.text += check.of == measure_name(GateMeasure::ulps)
-                        ? fmt::format("; {} ulps in the baseline", short_number(*check.before))
-                        : fmt::format("; {} in the baseline", percent(*check.before));
+      check.text += fmt::format("; {} in the baseline", value_text(check.of, *check.before));
     }
   }
 }

@@ -178,8 +178,7 @@ std::vector<int> lines_of_rules(std::string_view text) {
 GateJson json_of(std::string_view text, const std::string& file) {
   GateJson json = GateJson::parse(text, nullptr, false);
   if (json.is_discarded()) {
-    throw usage_error("gate: '" + file + "' is not valid JSON",
-                      "start from the example in docs/reference/gate.md");
+    throw usage_error("gate: '" + file + "' is not valid JSON: " + json_problem(text), kJsonHint);
   }
   if (const std::string twice = repeated_key(text); !twice.empty()) {
     throw usage_error("gate: key \"" + twice + "\" is given twice in one object",
@@ -259,8 +258,8 @@ Gate parse_gate(std::string_view text, const std::string& file) {
 Gate load_gate(const std::string& file) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) {
-    throw usage_error("cannot open '" + file + "': file not found",
-                      "write a gate as in docs/reference/gate.md");
+    throw Error("cannot open '" + file + "': file not found",
+                "write a gate as in docs/reference/gate.md");
   }
   std::ifstream stream(file, std::ios::binary);
   std::ostringstream text;

@@ -60,7 +60,11 @@ Error error_of_keys(const std::string& file, const std::vector<std::string>& key
 Json read_object(const std::string& file, Commands command) {
   const std::string begin =
       "halfscope " + name_of(command) + " --print-config writes one to begin with";
-  Json json = read_json(file);
+  const std::string text = read_json_text(file);
+  Json json = parse_json(file, text);
+  if (json.is_discarded()) {
+    throw usage_error(file + ": not valid JSON: " + json_problem(text), kJsonHint);
+  }
   if (!json.is_object()) throw usage_error(file + " is not a JSON object", begin);
   const std::string schema = schema_of(command);
   if (!json.contains("schema") || json["schema"] != schema) {

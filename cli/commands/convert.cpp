@@ -143,6 +143,15 @@ void tell_types(const Settings& settings, const NetworkOptions& wanted, const st
   }
 }
 
+/// Refuses a name that says another kind of file than the one that is written.
+void check_ending(const std::string& out, const char* wrong, const char* written,
+                  const char* example) {
+  if (std::filesystem::path(out).extension() != wrong) return;
+  throw usage_error(
+      fmt::format("'{}' is named like another kind of file: convert writes {} here", out, written),
+      example);
+}
+
 /// Writes a run file from what another program recorded. Flags of networks have no meaning here.
 int convert_recording(const Settings& settings, bool folder) {
   for (const std::string& key : settings.given) {
@@ -152,6 +161,7 @@ int convert_recording(const Settings& settings, bool folder) {
                       "leave it out");
   }
   check_is_file_name(settings.out, "a run file");
+  check_ending(settings.out, ".onnx", "a run file", "add --out run.hscope");
   write_out(folder ? record_tensor_folder(settings.model, settings.out, settings.force)
                    : merge_rank_runs(settings.model, settings.out, settings.force));
   return 0;
@@ -167,6 +177,7 @@ int convert_network(const Settings& settings) {
   }
   if (recording) return convert_recording(settings, folder);
   check_settings_of_file(settings);
+  check_ending(settings.out, ".hscope", "an ONNX file", "add --out net.onnx");
   check_files({.read = input_files(settings), .written = {settings.out}}, settings.force);
   NetworkOptions wanted = network_options(settings);
   if (settings.batch > 0) wanted.batch = settings.batch;

@@ -64,6 +64,13 @@ int inspect_network(const std::string& file, const Settings& settings) {
   return 0;
 }
 
+/// Returns the steps done, of those planned if the run says how many. A folder of tensors may leave
+/// steps out, and a program may train longer than it said.
+std::string steps_text(const LaneSummary& lane, int64_t planned) {
+  if (planned <= 0) return std::to_string(lane.steps_done());
+  return fmt::format("{}/{}", std::min(lane.steps_done(), std::max(planned, lane.steps)), planned);
+}
+
 int inspect_runs(const std::vector<std::string>& files, const Settings& settings, bool by_ranks) {
   std::string reductions;
   std::vector<std::vector<std::string>> rows{
@@ -84,8 +91,8 @@ int inspect_runs(const std::vector<std::string>& files, const Settings& settings
     for (const LaneSummary& lane : lane_summaries(run)) {
       rows.push_back({file, info.model, info.data, lane.name,
                       lane.lost ? "lost" : status_name(run.status()),
-                      fmt::format("{}/{}", lane.steps_done(), info.steps_planned),
-                      lane.last_loss_text(), std::to_string(lane.skipped), lane.accuracy_text()});
+                      steps_text(lane, info.steps_planned), lane.last_loss_text(),
+                      std::to_string(lane.skipped), lane.accuracy_text()});
     }
   }
   if (settings.json) {

@@ -15,6 +15,7 @@
 #include "cli/sweep/trial_hash.h"
 #include "cli/tasks/training.h"
 #include "core/data/stored_array.h"
+#include "core/json_keys.h"
 #include "core/near_miss.h"
 #include "core/policy/policy.h"
 
@@ -79,6 +80,7 @@ class StudyReader {
     }
     info_.json = read_json_text(name_);
     json_ = parse_json(name_, info_.json);
+    if (json_.is_discarded()) refuse("not valid JSON: " + json_problem(info_.json), kJsonHint);
     if (!json_.is_object()) refuse("not a JSON object", "see docs/reference/sweep.md");
     if (!json_.contains("schema") || json_["schema"] != kStudySchema) {
       throw usage_error(fmt::format("{} does not say \"schema\": \"{}\"", name_, kStudySchema),

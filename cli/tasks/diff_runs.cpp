@@ -31,14 +31,23 @@ double relative(double a, double b) {
 
 double relative(const DiffPair& pair) { return relative(*pair.a, *pair.b); }
 
-/// Returns the step of the first window that both lanes have and that differs; -1 if none does.
-int64_t first_difference(const WindowRange& a, const WindowRange& b) {
+/// The windows that both lanes have.
+struct CommonWindows {
+  bool any = false;
+  int64_t first_step = -1;  ///< of the first one that differs; -1 if none does
+};
+
+CommonWindows common_windows(const WindowRange& a, const WindowRange& b) {
+  CommonWindows common;
   for (const PackedWindow& window : a) {
     const std::optional<PackedWindow> other = b.find(window.step);
     if (!other || other->step_count != window.step_count) continue;
-    if (window.stats() != other->stats()) return window.step;
+    common.any = true;
+    if (window.stats() == other->stats()) continue;
+    common.first_step = window.step;
+    break;
   }
-  return -1;
+  return common;
 }
 
 /// Largest magnitude and norm of a tensor over a run.
@@ -70,11 +79,14 @@ std::optional<SiteDiff> diff_sites(const RunView& a, int lane_a, const SiteInfo&
                                    const RunView& b, int lane_b, const SiteInfo& theirs) {
   const TensorStats& total_a = a.total(lane_a, mine.order);
   const TensorStats& total_b = b.total(lane_b, theirs.order);
-  SiteDiff diff;
-  diff.first_step =
-      first_difference(a.windows(lane_a, mine.order), b.windows(lane_b, theirs.order));
+  const CommonWindows common =
+      common_windows(a.windows(lane_a, mine.order), b.windows(lane_b, theirs.order));
   const bool same_format = mine.format == theirs.format;
-  if (diff.first_step < 0 && total_a == total_b && same_format) return std::nullopt;
+  // The totals of a longer run differ although everything in the steps of both is the same.
+  const bool same = common.any ? common.first_step < 0 : total_a == total_b;
+  if (same && same_format) return std::nullopt;
+  SiteDiff diff;
+  diff.first_step = common.first_step;
   diff.site = mine.name();
   diff.formats = format_name(mine.format);
   if (!same_format) diff.formats += ", " + format_name(theirs.format);

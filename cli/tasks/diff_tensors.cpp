@@ -38,12 +38,21 @@ const TensorFile* kind_of(std::string_view file) noexcept {
   return nullptr;
 }
 
-/// Values beyond the range of fp32 count as its infinity.
+/// Returns the distance of two different values in ulps of the format: steps between its values, or
+/// a fraction of one step for doubles that round to the same value. The last binade goes on beyond
+/// the largest value. An infinity is infinitely far away, as for UlpNear: an overflow is not a
+/// rounding error.
 double ulps_between(double a, double b, const FloatFormat& format) {
-  const auto narrow = [](double x) { return static_cast<float>(round_to_format(x, kFp32).value); };
-  const int64_t distance = ulp_distance(narrow(a), narrow(b), format);
-  return distance == kUlpUnordered ? std::numeric_limits<double>::infinity()
-                                   : static_cast<double>(distance);
+  if (!std::isfinite(a) || !std::isfinite(b)) return std::numeric_limits<double>::infinity();
+  const double largest = std::fmax(std::fabs(a), std::fabs(b));
+  if (largest <= format.max_finite()) {
+    const auto narrow = [](double x) {
+      return static_cast<float>(round_to_format(x, kFp32).value);
+    };
+    const int64_t steps = ulp_distance(narrow(a), narrow(b), format);
+    if (steps > 0) return static_cast<double>(steps);
+  }
+  return std::fabs(a - b) / ulp_size(largest, format);
 }
 
 TensorDiff diff_tensor(const std::string& name, const DoubleTensor& a, const DoubleTensor& b,
@@ -52,7 +61,7 @@ TensorDiff diff_tensor(const std::string& name, const DoubleTensor& a, const Dou
   if (a.shape != b.shape) return diff;
   diff.n = static_cast<int64_t>(a.data.size());
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  double difference = 0.0, size = 0.0;
+  long double difference = 0.0L, size = 0.0L;  // squares of doubles can overflow a double
   for (size_t i = 0; i < a.data.size(); ++i) {
     ElementDiff element{.index = i, .a = a.data[i], .b = b.data[i]};
     if (rounds) {
@@ -62,8 +71,9 @@ TensorDiff diff_tensor(const std::string& name, const DoubleTensor& a, const Dou
     }
     const bool finite = std::isfinite(element.a) && std::isfinite(element.b);
     if (finite) {
-      difference += (element.a - element.b) * (element.a - element.b);
-      size += element.b * element.b;
+      const long double apart = static_cast<long double>(element.a) - element.b;
+      difference += apart * apart;
+      size += static_cast<long double>(element.b) * element.b;
     }
     const bool both_nan = std::isnan(element.a) && std::isnan(element.b);
     if (element.a == element.b || both_nan) continue;
@@ -73,8 +83,8 @@ TensorDiff diff_tensor(const std::string& name, const DoubleTensor& a, const Dou
     if (diff.differing++ == 0) diff.first = diff.worst = element;
     if (element.ulps > diff.worst.ulps) diff.worst = element;
   }
-  if (difference > 0.0) {
-    diff.error = size > 0.0 ? std::sqrt(difference / size) : kInfinity;
+  if (difference > 0.0L) {
+    diff.error = size > 0.0L ? static_cast<double>(std::sqrt(difference / size)) : kInfinity;
   }
   return diff;
 }

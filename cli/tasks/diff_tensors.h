@@ -24,7 +24,7 @@ NamedDoubleTensors read_tensors(const std::string& file);
 struct ElementDiff {
   size_t index = 0;  ///< flat
   double a = 0.0, b = 0.0;
-  double ulps = 0.0;  ///< infinite if exactly one of the two is NaN
+  double ulps = 0.0;  ///< above 0; infinite if one of the two is NaN or infinite
 };
 
 struct TensorDiff {
@@ -47,8 +47,8 @@ struct TensorsDiff {
 
 /// Compares tensors of the same name; files of one tensor each are compared whatever the names.
 /// With a format, both sides are rounded to it (to nearest even) and compared there. Without one,
-/// values must be equal; distances are counted in fp32. Two NaNs are equal, and so are +0 and -0.
-/// Elements that are at most `tolerance` ulps apart count as equal.
+/// values must be equal; distances are counted in fp32, in fractions if need be. Two NaNs are
+/// equal, and so are +0 and -0. Elements that are at most `tolerance` ulps apart count as equal.
 TensorsDiff diff_tensors(const NamedDoubleTensors& a, const NamedDoubleTensors& b,
                          const std::optional<FloatFormat>& format, double tolerance = 0.0);
 

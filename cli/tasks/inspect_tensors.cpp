@@ -155,6 +155,7 @@ TensorLosses summary_of(const std::string& file, const StoredArray& array,
                       .name = array.name,
                       .type = stored_name(array.type),
                       .shape = array.shape,
+                      .integer = is_integer(array.type),
                       .n = losses.stats.n,
                       .zero = losses.stats.zero,
                       .nan = losses.stats.nan,
@@ -283,6 +284,7 @@ int inspect_tensors(const std::vector<std::string>& paths, const InspectOptions&
           if (json) list.push_back(details_of(tensors.back(), targets, losses, base));
         });
   }
+  judge_floats_first(tensors);
   std::vector<size_t> order(tensors.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(),
@@ -290,8 +292,11 @@ int inspect_tensors(const std::vector<std::string>& paths, const InspectOptions&
   std::vector<TensorLosses> sorted;
   Json worst_first = Json::array();
   for (const size_t i : order) {
+    if (json) {
+      list[i]["judged"] = tensors[i].judged;
+      worst_first.push_back(std::move(list[i]));
+    }
     sorted.push_back(std::move(tensors[i]));
-    if (json) worst_first.push_back(std::move(list[i]));
   }
   const size_t top = options.top ? static_cast<size_t>(*options.top) : sorted.size();
   if (!options.csv.empty()) write_result(options.csv, csv_of(sorted, targets), options.force);

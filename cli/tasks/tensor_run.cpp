@@ -463,15 +463,15 @@ std::string record_tensor_folder(const std::string& name, const std::string& out
   run.data = visible_name(name);
   run.command = "halfscope convert " + run.data;
   run.version = HALFSCOPE_VERSION;
-  run.steps_planned = static_cast<int64_t>(folder.steps.size());
   run.lanes.push_back(lane_of(folder, sites));
   const LaneInfo& lane = run.lanes.front();
-
-  Recorder recorder(out, {.force = force});
-  recorder.begin(run);
   std::set<int64_t> steps;
   for (const auto& [step, unused] : folder.steps) steps.insert(step);
   for (const auto& [step, unused] : folder.rows) steps.insert(step);
+  run.steps_planned = static_cast<int64_t>(steps.size());
+
+  Recorder recorder(out, {.force = force});
+  recorder.begin(run);
   int64_t tensors = 0;
   FolderReader reader(folder);
   for (const int64_t step : steps) {

@@ -114,11 +114,11 @@ std::string remedy_text(const std::vector<const TensorLosses*>& lossy, const Tar
 }
 
 /// Returns a sentence: the format is enough, and this is the little that it loses.
-std::string enough_text(const std::vector<TensorLosses>& tensors, const TargetFormat& main,
+std::string enough_text(const std::vector<const TensorLosses*>& tensors, const TargetFormat& main,
                         bool files) {
   std::vector<const TensorLosses*> flushed;
-  for (const TensorLosses& each : tensors) {
-    if (each.main.underflow > 0) flushed.push_back(&each);
+  for (const TensorLosses* each : tensors) {
+    if (each->main.underflow > 0) flushed.push_back(each);
   }
   const std::string all = tensors_text(tensors.size());
   if (flushed.empty()) {
@@ -155,21 +155,29 @@ std::string TensorLosses::shown(bool with_file) const {
   return (with_file ? visible_name(file) + ":" : "") + visible_name(name);
 }
 
-std::array<double, 4> TensorLosses::badness() const {
+std::array<double, 5> TensorLosses::badness() const {
   const FormatLoss& loss = formats.at(0);
-  return {share_of(nan + infinite, n), share_of(loss.overflow, n),
+  return {judged ? 1.0 : 0.0, share_of(nan + infinite, n), share_of(loss.overflow, n),
           share_of(loss.underflow, non_zero), share_of(loss.subnormal, non_zero)};
+}
+
+void judge_floats_first(std::vector<TensorLosses>& tensors) {
+  const bool floats = std::any_of(tensors.begin(), tensors.end(),
+                                  [](const TensorLosses& each) { return !each.integer; });
+  for (TensorLosses& each : tensors) each.judged = !floats || !each.integer;
 }
 
 std::vector<std::string> tensor_verdict(const std::vector<TensorLosses>& worst_first,
                                         const TargetFormat* main, bool several_files) {
   std::vector<std::string> lines;
-  std::vector<const TensorLosses*> lossy, bad;
+  std::vector<const TensorLosses*> judged, lossy, bad;
   size_t empty = 0, subnormal = 0;
   for (const TensorLosses& each : worst_first) {
-    if (each.lossy) lossy.push_back(&each);
     if (each.nan + each.infinite > 0) bad.push_back(&each);
     empty += each.n == 0;
+    if (!each.judged) continue;
+    judged.push_back(&each);
+    if (each.lossy) lossy.push_back(&each);
     subnormal += share_of(each.main.subnormal, each.non_zero) > kLossyShare;
   }
   if (worst_first.empty()) return {"No tensors found: the files are empty."};
@@ -186,9 +194,9 @@ std::vector<std::string> tensor_verdict(const std::vector<TensorLosses>& worst_f
   }
   if (main == nullptr) return lines;
   if (lossy.empty()) {
-    lines.push_back(enough_text(worst_first, *main, several_files));
+    lines.push_back(enough_text(judged, *main, several_files));
   } else {
-    lines.push_back(losses_text(lossy, worst_first.size(), *main, several_files));
+    lines.push_back(losses_text(lossy, judged.size(), *main, several_files));
     lines.push_back(remedy_text(lossy, *main, several_files));
   }
   if (subnormal > 0) {
@@ -196,6 +204,11 @@ std::vector<std::string> tensor_verdict(const std::vector<TensorLosses>& worst_f
         fmt::format("In {}, more than {} of the values are subnormal in {}, so they keep "
                     "fewer bits.",
                     tensors_text(subnormal), percent(kLossyShare), main->name));
+  }
+  if (const size_t others = worst_first.size() - judged.size(); others > 0) {
+    lines.push_back(fmt::format(
+        "{} integer tensor{} not judged, because frameworks convert only floating-point tensors.",
+        others, others == 1 ? " is" : "s are"));
   }
   return lines;
 }

@@ -35,6 +35,8 @@ struct ValueLoss {
 struct TensorLosses {
   std::string file, name, type;
   Shape shape;
+  bool integer = false;  ///< integers or bool
+  bool judged = true;    ///< the verdict covers it
   int64_t n = 0, zero = 0, nan = 0, infinite = 0;
   double smallest = 0.0, largest = 0.0;  ///< magnitudes; infinity and 0 without nonzero values
   std::vector<FormatLoss> formats;       ///< for each target
@@ -48,10 +50,14 @@ struct TensorLosses {
 
   /// Returns the name as texts show it, with the file if there are several.
   std::string shown(bool with_file) const;
-  /// Returns shares to sort by, the worst first: NaN and infinities, then for each kind of loss the
-  /// share in the first format.
-  std::array<double, 4> badness() const;
+  /// Returns what to sort by, the worst first: whether it is judged, then the share of NaN and
+  /// infinities, then for each kind of loss the share in the first format.
+  std::array<double, 5> badness() const;
 };
+
+/// Takes integers out of the verdict if there are floats, too: frameworks convert floats only, so
+/// batch counters and indices stay what they are.
+void judge_floats_first(std::vector<TensorLosses>& tensors);
 
 /// Returns the verdict, a sentence or more per line. `main` is null if all targets have blocks.
 std::vector<std::string> tensor_verdict(const std::vector<TensorLosses>& worst_first,

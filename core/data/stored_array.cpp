@@ -152,6 +152,20 @@ std::optional<StoredType> safetensors_type(std::string_view name) noexcept {
   return std::nullopt;
 }
 
+bool is_integer(StoredType type) noexcept {
+  switch (type) {
+    case StoredType::f64:
+    case StoredType::f32:
+    case StoredType::f16:
+    case StoredType::bf16:
+    case StoredType::e4m3:
+    case StoredType::e5m2:
+      return false;
+    default:
+      return true;
+  }
+}
+
 bool beyond_fp32(StoredType type) noexcept {
   return type == StoredType::f64 || type == StoredType::i64 || type == StoredType::i32 ||
          type == StoredType::u64 || type == StoredType::u32;

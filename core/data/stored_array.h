@@ -38,6 +38,8 @@ size_t stored_size(StoredType type) noexcept;
 const char* stored_name(StoredType type) noexcept;
 /// Returns the type with this name in .safetensors files ("F32"), or nothing.
 std::optional<StoredType> safetensors_type(std::string_view name) noexcept;
+/// Returns whether the type is an integer or bool.
+bool is_integer(StoredType type) noexcept;
 /// Returns whether fp32 cannot represent all values of the type.
 bool beyond_fp32(StoredType type) noexcept;
 

@@ -35,7 +35,7 @@ class LevelReader {
       fail("", "has the key \"" + twice + "\" twice");
     }
     root_ = Json::parse(text_, nullptr, false);
-    if (root_.is_discarded()) fail("", "is not valid JSON, or is cut off");
+    if (root_.is_discarded()) fail("", "is not valid JSON: " + json_problem(text_));
     if (!root_.is_object()) fail("", "must be a JSON object");
     check_keys(root_, "",
                {"schema", "title", "story", "plan", "seed", "network", "result", "train", "measure",

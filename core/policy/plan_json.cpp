@@ -336,8 +336,7 @@ Json rule_to(const PlanRule& rule) {
   return json;
 }
 
-/// `byte` is where parsing stopped, counted from 1; one beyond the end if the text is truncated.
-Error not_json(std::string_view text, size_t byte) {
+Error not_json(std::string_view text) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
     return usage_error("plan: the text is empty",
                        "print a plan to start from: halfscope plan show mixed_float16 --json");
@@ -345,20 +344,7 @@ Error not_json(std::string_view text, size_t byte) {
     return usage_error("plan: not a text file",
                        "use a JSON plan; halfscope diagnose can write one");
   }
-  const size_t at = std::min(byte > 0 ? byte - 1 : 0, text.size());
-  const size_t line = static_cast<size_t>(std::count(
-                          text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n')) +
-                      1;
-  const size_t line_start = text.substr(0, at).rfind('\n') + 1;  // npos + 1 is 0
-  std::string what = "the text ends too early";
-  if (at < text.size()) {
-    const char c = text[at];
-    const bool printable = c > ' ' && c < 0x7f;
-    what = printable ? std::string("unexpected ") + c : "something is missing or not closed";
-  }
-  return usage_error("plan: not JSON: line " + std::to_string(line) + ", column " +
-                         std::to_string(at - line_start + 1) + ": " + what,
-                     "put names and texts in \"double quotes\", and separate items with commas");
+  return usage_error("plan: not JSON: " + json_problem(text), kJsonHint);
 }
 
 }  // namespace
@@ -367,8 +353,8 @@ Plan plan_from_json(std::string_view text) {
   Json json;
   try {
     json = Json::parse(text);
-  } catch (const Json::parse_error& e) {
-    throw not_json(text, e.byte);
+  } catch (const Json::parse_error&) {
+    throw not_json(text);
   } catch (const Json::exception&) {  // a number beyond a double's range
     throw usage_error("plan: not JSON: a number is too large", "use numbers below 1e308");
   }

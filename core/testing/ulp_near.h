@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <ostream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -52,7 +53,7 @@ class UlpNearMatcher {
     *listener << value_text(values[worst], format_) << ", reference "
               << value_text(reference_[worst], format_) << ", ";
     if (most == kUlpUnordered) {
-      *listener << "only one is finite, or they are infinities or NaN of different kinds";
+      *listener << unordered_text(values[worst], reference_[worst]);
     } else {
       *listener << most << (most == 1 ? " ulp" : " ulps");
     }
@@ -81,6 +82,19 @@ class UlpNearMatcher {
       return same ? 0 : kUlpUnordered;
     }
     return ulp_distance(a, b, format_);
+  }
+
+  /// Returns why no number of ulps is enough.
+  std::string unordered_text(double value, double reference) const {
+    const float a = rounded(value, format_), b = rounded(reference, format_);
+    const auto infinite = [this](double x) {
+      return std::isinf(x) ? "is infinite" : "overflows " + name();
+    };
+    if (std::isnan(a)) return "the value is NaN";
+    if (std::isnan(b)) return "only the reference is NaN";
+    if (std::isinf(a) && std::isinf(b)) return "infinities of different signs";
+    return std::isinf(a) ? "the value " + infinite(value)
+                         : "only the reference " + infinite(reference);
   }
 
   std::vector<double> reference_;

@@ -47,6 +47,24 @@ TEST(CliDiff, TheSameTrainingIsTheSame) {
   EXPECT_THAT(same.out, HasSubstr("mixed_float16: the same in "));
 }
 
+TEST(CliDiff, ALongerTrainingIsTheSameInTheStepsOfBoth) {
+  const Bench bench;
+  const auto train = [&](const char* steps, const char* file) {
+    const Outcome outcome =
+        bench.run({"train", "--model", "mlp:784-16-10", "--batch", "16", "--steps", steps,
+                   "--no-eval", "--quiet", "--lanes", "float32", "--out", file});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+  };
+  train("4", "short.hscope");
+  train("6", "long.hscope");
+  const DiffJson json = json_of(bench, {"short.hscope", "long.hscope"});
+  EXPECT_EQ(json["same"], false) << "one has more steps";
+  const DiffJson& lane = json["lanes"][0];
+  EXPECT_EQ(lane["steps"], (DiffJson{4, 6}));
+  EXPECT_GT(lane["compared"], 10);
+  EXPECT_EQ(lane["sites"], DiffJson::array()) << "the totals differ, but no step of both does";
+}
+
 TEST(CliDiff, ALearningRateFirstShowsInTheUpdates) {
   const Bench bench;
   const auto record = [&](const char* rate, const char* file) {
@@ -203,6 +221,41 @@ TEST(CliDiff, TensorsByUlps) {
   EXPECT_EQ(json_of(bench, {"tie.npz", "one.npz", "--as", "fp16"})["tensors"][0]["worst"]["ulps"],
             1);
   EXPECT_EQ(bench.run({"diff", "tie.npz", "one.npz", "--as", "bf16", "--quiet"}).code, 0);
+}
+
+TEST(CliDiff, DoublesThatFp32CannotTellApartDiffer) {
+  const Bench bench;
+  const auto element = [&](double a, double b) {
+    write_npz_double(bench / "a.npz", {{"x", {{1}, {a}}}});
+    write_npz_double(bench / "b.npz", {{"x", {{1}, {b}}}});
+    return json_of(bench, {"a.npz", "b.npz"})["tensors"][0]["worst"];
+  };
+  const auto ulps = [&](double a, double b) { return element(a, b).at("ulps").get<double>(); };
+  EXPECT_EQ(ulps(2.0, 2.0 + 0x1p-51), 0x1p-51 / 0x1p-22);  // fp32's last place at 2 is 2^-22
+  EXPECT_EQ(ulps(16777216.0, 16777217.0), 0.5) << "fp32 has only even numbers here";
+  EXPECT_EQ(ulps(0.0, 1e-50), 1e-50 / 0x1p-149) << "below fp32's subnormals";
+  EXPECT_EQ(ulps(1e39, 2e39), 1e39 / 0x1p104) << "beyond fp32's range";
+  EXPECT_EQ(ulps(1.0, 1.0 + 0x1p-23), 1.0);
+  // They are within one ulp, if that is what the caller allows.
+  element(2.0, 2.0 + 0x1p-51);
+  EXPECT_EQ(bench.run({"diff", "a.npz", "b.npz"}).code, 1);
+  EXPECT_EQ(bench.run({"diff", "a.npz", "b.npz", "--ulps", "1"}).code, 0);
+  // The squares of these numbers are no doubles.
+  element(1e300, 2e300);
+  EXPECT_EQ(json_of(bench, {"a.npz", "b.npz"})["tensors"][0]["error"], 0.5);
+  element(1e-300, 2e-300);
+  EXPECT_EQ(json_of(bench, {"a.npz", "b.npz"})["tensors"][0]["error"], 0.5);
+}
+
+TEST(CliDiff, AnOverflowIsNoRoundingError) {
+  const Bench bench;
+  write_npz_double(bench / "a.npz", {{"x", {{1}, {65504.0}}}});
+  write_npz_double(bench / "b.npz", {{"x", {{1}, {65520.0}}}});  // infinite in fp16
+  const DiffJson json = json_of(bench, {"a.npz", "b.npz", "--as", "fp16", "--ulps", "1e9"});
+  EXPECT_EQ(json["same"], false);
+  EXPECT_EQ(json["tensors"][0]["worst"]["ulps"], "inf");
+  EXPECT_EQ(json["tensors"][0]["worst"]["b"], "inf");
+  EXPECT_EQ(json_of(bench, {"a.npz", "b.npz", "--as", "bf16", "--ulps", "1"})["same"], true);
 }
 
 TEST(CliDiff, BadInputIsOneLineAndAHint) {

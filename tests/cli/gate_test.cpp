@@ -73,6 +73,23 @@ TEST(CliGate, ExitCodesAndFiles) {
             nullptr);
 }
 
+TEST(CliGate, CopiesThatTheReferenceDoesNotMakeAreNotCompared) {
+  const Bench bench;
+  ASSERT_EQ(bench.run(small_training({"--lanes", "float32,mixed_float16"})).code, 0);
+  const Outcome layers = bench.run({"report", "run.hscope", "--csv", "-"});
+  ASSERT_THAT(layers.out, HasSubstr("mixed_float16,fc1,")) << layers.err;
+  ASSERT_THAT(layers.out, HasSubstr("fc1.input")) << "fc1 reads a copy in fp16";
+  write(bench, "far.json", R"({"schema": "halfscope.gate/1", "rules": [{"error": 1e9}]})");
+  const Outcome far = bench.run({"report", "run.hscope", "--gate", "far.json"});
+  EXPECT_EQ(far.code, 0) << far.out;
+  write(bench, "copy.json",
+        R"({"schema": "halfscope.gate/1", "rules": [
+            {"path": "fc1", "role": "input", "error": 1e9}]})");
+  const Outcome copy = bench.run({"report", "run.hscope", "--gate", "copy.json"});
+  EXPECT_EQ(copy.code, 2) << copy.out;
+  EXPECT_THAT(copy.err, HasSubstr("\"rule 1\" matches nothing"));
+}
+
 TEST(CliGate, BadInputIsOneLineAndAHint) {
   const Bench bench;
   ASSERT_EQ(bench.run(small_training({"--lanes", "float32,mixed_float16"})).code, 0);
@@ -94,7 +111,7 @@ TEST(CliGate, BadInputIsOneLineAndAHint) {
   refused({"--gate", "nothing.json"}, 2,
           "gate: \"rule 1\" matches nothing: no layer is called \"conv*\"",
           "list the layers with --csv -");
-  refused({"--gate", "none.json"}, 2, "cannot open 'none.json': file not found",
+  refused({"--gate", "none.json"}, 3, "cannot open 'none.json': file not found",
           "write a gate as in docs/reference/gate.md");
   refused({"--sarif", "x.sarif"}, 2, "--sarif needs a gate",
           "add --gate FILE, or --fail-on SEVERITY");

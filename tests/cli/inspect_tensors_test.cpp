@@ -5,11 +5,13 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <bit>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "core/data/npy.h"
 #include "core/data/npz.h"
+#include "tests/cli/bad_inputs.h"
 #include "tests/cli/program.h"
 #include "tests/data/zip_builder.h"
 
@@ -90,6 +92,43 @@ TEST(CliInspectTensors, AFewSmallValuesAreNoLoss) {
               HasSubstr("\nfp16 loses values in 1 of 1 tensor"));
   EXPECT_THAT(verdict(with_small_values(1000, 0, 0, 1.0F)),
               HasSubstr("fp16 is enough: nothing overflows or underflows in 1 tensor."));
+}
+
+/// Writes a .safetensors file with a weight and a batch counter.
+void write_checkpoint(const std::filesystem::path& file, const std::string& kind_of_weight) {
+  const std::string header =
+      R"({"bn.num_batches_tracked":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
+      R"("bn.weight":{"dtype":")" +
+      kind_of_weight + R"(","shape":[1],"data_offsets":[8,12]}})";
+  std::string bytes{static_cast<char>(header.size()), '\0', '\0', '\0', '\0', '\0', '\0', '\0'};
+  const int64_t batches = 450360;  // 90 epochs of ImageNet
+  const int32_t one = kind_of_weight == "I32" ? 1 : std::bit_cast<int32_t>(1.0F);
+  bytes += header;
+  bytes.append(reinterpret_cast<const char*>(&batches), sizeof(batches));
+  bytes.append(reinterpret_cast<const char*>(&one), sizeof(one));
+  test::write_text(file, bytes);
+}
+
+TEST(CliInspectTensors, ABatchCounterIsNotJudged) {
+  const Bench bench;
+  write_checkpoint(bench / "net.safetensors", "F32");
+  const Outcome outcome = bench.run({"inspect", "net.safetensors", "--format", "fp16"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("\nfp16 is enough: nothing overflows or underflows in 1 tensor"));
+  EXPECT_THAT(outcome.out, HasSubstr("\n1 integer tensor is not judged"));
+  const json tensors = json::parse(
+      bench.run({"inspect", "net.safetensors", "--format", "fp16", "--json"}).out)["tensors"];
+  ASSERT_EQ(tensors.size(), 2U);
+  EXPECT_EQ(tensors[0]["name"], "bn.weight") << "what is judged comes first";
+  EXPECT_EQ(tensors[0]["judged"], true);
+  EXPECT_EQ(tensors[1]["judged"], false);
+  EXPECT_EQ(tensors[1]["formats"][0]["overflow"], 1) << "measured all the same";
+
+  write_checkpoint(bench / "counts.safetensors", "I32");
+  EXPECT_THAT(bench.run({"inspect", "counts.safetensors", "--format", "fp16"}).out,
+              HasSubstr("\nfp16 loses values in 1 of 2 tensors. bn.num_batches_tracked overflows"))
+      << "without floats, integers are what the question is about";
 }
 
 TEST(CliInspectTensors, BlockFormatsAreMeasured) {

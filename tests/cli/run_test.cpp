@@ -469,8 +469,11 @@ TEST(CliTrainFile, MistakesNameTheFileAndTheKey) {
   EXPECT_THAT(says("\"lanes\": [{\"name\": \"x\"}]"), HasSubstr("schema"));
   test::write_text(bench / "c.json", "{\"steps\": 3}");
   EXPECT_THAT(bench.run({"train", "--config", "c.json"}).err, HasSubstr("does not say \"schema\""));
-  test::write_text(bench / "c.json", "[");
+  test::write_text(bench / "c.json", "[]");
   EXPECT_THAT(bench.run({"train", "--config", "c.json"}).err, HasSubstr("is not a JSON object"));
+  test::write_text(bench / "c.json", "{\n  \"steps\": 3,\n}");
+  EXPECT_THAT(bench.run({"train", "--config", "c.json"}).err,
+              HasSubstr("c.json: not valid JSON: line 3, column 1: unexpected }"));
   EXPECT_EQ(bench.run({"train", "--config", "gone.json"}).code, 3);
 }
 

@@ -127,7 +127,7 @@ std::string with(const std::string& old, const std::string& now) {
 TEST(PuzzleFile, MistakesAreNamed) {
   EXPECT_NO_THROW(read_puzzle(kLevel, "mine"));
   const std::vector<std::pair<std::string, const char*>> mistakes{
-      {"{", "level 'mine': is not valid JSON"},
+      {"{", "level 'mine': is not valid JSON: line 1, column 2: the text ends too early"},
       {"[]", "must be a JSON object"},
       {with("\"story\": \"s\"", "\"story\": \"\\u001b[2J\""), "control characters"},
       {with("\"values\": 1}", "\"values\": 1e300}"), "too large for fp32"},

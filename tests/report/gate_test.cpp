@@ -183,6 +183,19 @@ TEST(Gate, AccuracyIsComparedWithTheReferences) {
   EXPECT_EQ(state("0").state, State::passed) << "better than the reference";
 }
 
+TEST(Gate, TheDropOfTheBaselineIsWrittenLikeADrop) {
+  const auto run_with = [](double accuracy, double auc) {
+    RunView run = two_lanes();
+    run.add_eval(0, {.step = 9, .loss = 0.3, .accuracy = 0.75, .auc = 0.75});
+    run.add_eval(1, {.step = 9, .loss = 0.3, .accuracy = accuracy, .auc = auc});
+    return run;
+  };
+  const Gate gate = gate_of(R"({"lane": "half", "accuracy_drop": 0.01, "auc_drop": 0.01})");
+  const std::string text = gate_text(against(run_with(0.5, 0.5), run_with(0.75, 0.625), gate));
+  EXPECT_THAT(text, HasSubstr("25 points less (limit 1); 0 points less in the baseline\n"));
+  EXPECT_THAT(text, HasSubstr("0.25 less (limit 0.01); 0.125 less in the baseline\n"));
+}
+
 TEST(Gate, DistancesAreThoseFromTheReference) {
   RunView run = make_run(healthy_spec());
   add_errors(run);
@@ -335,7 +348,7 @@ TEST(Gate, MistakesInTheFileAreNamed) {
   EXPECT_THAT(error_of(R"({"name": "a", "ulps": 0}, {"name": "a", "ulps": 1})"),
               HasSubstr("two rules have the name \"a\""));
   EXPECT_THAT(error_of(""), HasSubstr("the rules are missing"));
-  EXPECT_THAT(error_of("{"), HasSubstr("'ci/gate.json' is not valid JSON"));
+  EXPECT_THAT(error_of("{"), HasSubstr("'ci/gate.json' is not valid JSON: line 1, column "));
   EXPECT_THROW(parse_gate(R"({"schema": "halfscope.gate/2", "rules": [{"ulps": 1}]})", "g"), Error);
   EXPECT_THROW(parse_gate("[]", "g"), Error);
   EXPECT_THROW(load_gate("/no/such/gate.json"), Error);

@@ -32,7 +32,8 @@ TEST(SweepErrors, NamesTheMistakeInAStudy) {
   };
   const std::string plan = R"("plan": ["mixed_float16"])";
   const std::vector<Case> cases{
-      {"[", "not a JSON object", ""},
+      {"[]", "not a JSON object", ""},
+      {"{\n  \"axes\" {}}", "not valid JSON: line 2, column 10: unexpected {", "separate items"},
       {R"({"schema": "halfscope.plan/1"})", "does not say \"schema\": \"halfscope.study/1\"", ""},
       {R"({"schema": "halfscope.study/1", "axis": {}})", "unknown key \"axis\"",
        "did you mean axes?"},

@@ -47,15 +47,20 @@ TEST(UlpNear, SpecialValues) {
   EXPECT_THAT(0.0, UlpNear(-0.0, 0, bf16));
   EXPECT_THAT(kInfinity, UlpNear(1e6, 0, fp16));  // the reference overflows, too
   constexpr int64_t kMany = int64_t{1} << 40;
-  EXPECT_NONFATAL_FAILURE(EXPECT_THAT(kNan, UlpNear(1.0, kMany, fp16)), "only one is finite");
-  EXPECT_NONFATAL_FAILURE(EXPECT_THAT(1.0, UlpNear(kNan, kMany, fp16)), "only one is finite");
+  EXPECT_NONFATAL_FAILURE(EXPECT_THAT(kNan, UlpNear(1.0, kMany, fp16)), ", the value is NaN");
+  EXPECT_NONFATAL_FAILURE(EXPECT_THAT(1.0, UlpNear(kNan, kMany, fp16)),
+                          ", only the reference is NaN");
   EXPECT_NONFATAL_FAILURE(EXPECT_THAT(kInfinity, UlpNear(-kInfinity, kMany, fp16)),
-                          "different kinds");
-  EXPECT_NONFATAL_FAILURE(EXPECT_THAT(kNan, UlpNear(kInfinity, kMany, fp16)), "different kinds");
+                          ", infinities of different signs");
+  EXPECT_NONFATAL_FAILURE(EXPECT_THAT(kNan, UlpNear(kInfinity, kMany, fp16)), ", the value is NaN");
   // One step in the order of codes, but an overflow.
-  EXPECT_NONFATAL_FAILURE(EXPECT_THAT(kInfinity, UlpNear(65504.0, kMany, fp16)), "(0x7c00)");
+  EXPECT_NONFATAL_FAILURE(EXPECT_THAT(kInfinity, UlpNear(65504.0, kMany, fp16)),
+                          "(0x7c00), reference 65504 (0x7bff), the value is infinite");
+  EXPECT_NONFATAL_FAILURE(EXPECT_THAT(65520.0, UlpNear(65504.0, kMany, fp16)),
+                          "the value overflows fp16");
   // e4m3fn has no infinity; 1000 is beyond it.
-  EXPECT_NONFATAL_FAILURE(EXPECT_THAT(448.0, UlpNear(1000.0, kMany, e4m3fn)), "only one is finite");
+  EXPECT_NONFATAL_FAILURE(EXPECT_THAT(448.0, UlpNear(1000.0, kMany, e4m3fn)),
+                          "only the reference overflows e4m3fn");
   // Subnormals are neighbours like all others.
   EXPECT_THAT(0x1p-24, UlpNear(0.0, 1, fp16));
   EXPECT_THAT(-0x1p-24, UlpNear(0x1p-24, 2, fp16));
