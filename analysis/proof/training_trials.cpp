@@ -6,6 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
 
 #include "analysis/loss_gap.h"
 #include "analysis/memory_sink.h"
@@ -14,6 +20,7 @@
 #include "analysis/rules/text.h"
 #include "analysis/skipped_steps.h"
 #include "core/error.h"
+#include "core/policy/policy.h"
 
 namespace halfscope {
 namespace {
@@ -142,6 +149,7 @@ class TrainingTrials final : public TrialRunner {
     TrainConfig config = config_;
     config.lanes = measures_ ? beside_reference(lane) : std::vector<LaneConfig>{lane};
     const int which = measures_ ? 1 : 0;
+    if (measures_) config.lanes[0].trained = trained_reference(config.lanes[0].plan);
     Trainer trainer(config, data_);
     TrialSink sink(
         which, kHopelessLosses, lane.plan.name, progress_.begin(), progress_, stop_,
@@ -150,6 +158,7 @@ class TrainingTrials final : public TrialRunner {
     trainer.run(&sink, {}, sink.give_up);
     const std::span<const StepRow> rows = sink.view().steps(which);
     if (sink.check.other()) throw_not_repeated(lane.plan.name, rows.back(), *sink.check.other());
+    if (measures_) keep_reference(config.lanes[0], trainer, sink.view().steps(0));
 
     const SkippedSteps skipped = skipped_steps(rows);
     Outcome outcome;
@@ -242,6 +251,25 @@ class TrainingTrials final : public TrialRunner {
   }
 
  private:
+  /// Returns the training of this reference if an earlier trial has done it, else null.
+  std::shared_ptr<const TrainedLane> trained_reference(const Plan& plan) const {
+    const std::lock_guard lock(references_mutex_);
+    const auto found = references_.find(plan_to_json(plan));
+    return found == references_.end() ? nullptr : found->second;
+  }
+
+  /// Keeps the training of a reference for later trials, if it is whole.
+  void keep_reference(const LaneConfig& reference, const Trainer& trainer,
+                      std::span<const StepRow> rows) {
+    const bool whole = static_cast<int64_t>(rows.size()) == config_.steps && trainer.has_lane(0);
+    const bool simulates = config_.ranks > 1 || config_.exchange != nullptr;
+    if (!whole || simulates || reference.trained != nullptr) return;
+    auto trained = std::make_shared<const TrainedLane>(
+        TrainedLane{{rows.begin(), rows.end()}, trainer.variables(0)});
+    const std::lock_guard lock(references_mutex_);
+    references_.try_emplace(plan_to_json(reference.plan), std::move(trained));
+  }
+
   std::string over() const {
     return fmt::format("over the last fifth of {}", counted(config_.steps, "step"));
   }
@@ -278,6 +306,9 @@ class TrainingTrials final : public TrialRunner {
   bool measures_;
   Twins twins_;
   double tolerance_ = kLossFloor;
+  /// Trials differ only in the lane that they try, so those of one reference share its training.
+  std::map<std::string, std::shared_ptr<const TrainedLane>> references_;  ///< by plan
+  mutable std::mutex references_mutex_;
 };
 
 }  // namespace

@@ -144,6 +144,7 @@ Json action_json(const Report& report, const ActionReport& action) {
   json["confidence"] = action.confidence;
   json["basis"] = action.basis;
   json["change_my_mind"] = action.change_my_mind;
+  json["plan_of"] = action.of_cure ? Json(lane_name(report, *report.cure)) : Json(nullptr);
   return json;
 }
 

@@ -179,13 +179,13 @@ Json advice_json(Report report, const std::optional<Recommendation>& advice, int
   const std::string name = report.lanes[static_cast<size_t>(lane)].name;
   report.recommendation = advice;
   const Json whole = Json::parse(report_json(report));
-  Json json;
-  json["lane"] = name;
-  json["findings"] = Json::array();
-  for (const Json& finding : whole.at("findings")) {
-    if (finding.at("lane") == name) json["findings"].push_back(finding);
+  Json json{{"lane", name}, {"recommendation", whole.at("recommendation")}};
+  for (const char* list : {"findings", "actions"}) {
+    json[list] = Json::array();
+    for (const Json& each : whole.at(list)) {
+      if (each.at("lane") == name) json[list].push_back(each);
+    }
   }
-  json["recommendation"] = whole.at("recommendation");
   return json;
 }
 

@@ -162,12 +162,14 @@ void read_moved_losses(TwinFolder& twin, const Json& json) {
   }
 }
 
-/// Reads names of modules, which older twins do not have.
-void read_lost_casts(TwinFolder& twin, const Json& json) {
-  bool good = json.is_array();
-  for (size_t i = 0; good && i < json.size(); ++i) good = json[i].is_string();
-  if (!good) throw twin_error(twin, fmt::format("{}: \"lost_casts\" is damaged", kFile));
-  for (const Json& each : json) twin.lost_casts.push_back(each.get<std::string>());
+/// Returns names of modules, which older twins do not have.
+std::vector<std::string> read_modules(const TwinFolder& twin, const Json& json, const char* key) {
+  if (!json.contains(key)) return {};
+  const Json& list = json[key];
+  bool good = list.is_array();
+  for (size_t i = 0; good && i < list.size(); ++i) good = list[i].is_string();
+  if (!good) throw twin_error(twin, fmt::format("{}: \"{}\" is damaged", kFile, key));
+  return list.get<std::vector<std::string>>();
 }
 
 /// Sets what the twin sets, except `--steps` if `settings` has its own.
@@ -215,7 +217,8 @@ TwinFolder read_twin(const std::string& folder) {
   if (json.contains("outputs")) read_outputs(twin, json["outputs"]);
   if (json.contains("gradients")) read_gradients(twin, json["gradients"]);
   if (json.contains("moved_losses")) read_moved_losses(twin, json["moved_losses"]);
-  if (json.contains("lost_casts")) read_lost_casts(twin, json["lost_casts"]);
+  twin.lost_casts = read_modules(twin, json, "lost_casts");
+  twin.autocast_off = read_modules(twin, json, "autocast_off");
   return twin;
 }
 

@@ -43,6 +43,8 @@ struct TwinFolder {
   /// Paths of modules with casts that change nothing in fp32, which the network therefore lacks; ""
   /// for the model itself.
   std::vector<std::string> lost_casts{};
+  /// Paths of modules that switch autocast off, which the network does not say.
+  std::vector<std::string> autocast_off{};
 
   /// Returns the name of the file that says all this.
   std::string file() const;

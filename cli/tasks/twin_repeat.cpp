@@ -245,6 +245,12 @@ std::string hint_of(const TwinFolder& twin, const Unlike& unlike) {
   return hint;
 }
 
+/// Returns up to three paths of modules as text.
+std::string modules_text(std::vector<std::string> paths) {
+  std::replace(paths.begin(), paths.end(), std::string(), std::string("the model's forward"));
+  return name_list(paths, 3);
+}
+
 }  // namespace
 
 std::string TwinMatch::text() const {
@@ -273,12 +279,16 @@ std::string TwinMatch::text() const {
   }
   if (dropouts > 0) text += ". Plans are judged with dropout";
   if (!lost_casts.empty()) {
-    std::vector<std::string> names = lost_casts;
-    std::replace(names.begin(), names.end(), std::string(), std::string("the model's forward"));
     text += fmt::format(
         ". Casts such as .to(x.dtype) or .float() in {} change nothing in fp32, so the twin does "
         "not have them, and plans do not cast there",
-        name_list(names, 3));
+        modules_text(lost_casts));
+  }
+  if (!autocast_off.empty()) {
+    text += fmt::format(
+        ". The twin does not have torch.autocast(enabled=False) in {}: plans may compute there in "
+        "reduced precision, unless a rule keeps it in fp32",
+        modules_text(autocast_off));
   }
   return text;
 }
@@ -290,7 +300,8 @@ Json TwinMatch::json() const {
               {"largest_difference", largest},
               {"allowed_difference", allowed},
               {"dropouts", dropouts},
-              {"lost_casts", lost_casts}};
+              {"lost_casts", lost_casts},
+              {"autocast_off", autocast_off}};
 }
 
 TwinMatch repeat_twin(const TwinFolder& twin, int64_t steps, bool quiet) {
@@ -298,7 +309,8 @@ TwinMatch repeat_twin(const TwinFolder& twin, int64_t steps, bool quiet) {
   TrainConfig config = train_config(settings);
   const Dataset data = load_training_data(settings);
   attach_network(config, settings, data);
-  TwinMatch match{.steps = settings.steps, .lost_casts = twin.lost_casts};
+  TwinMatch match{
+      .steps = settings.steps, .lost_casts = twin.lost_casts, .autocast_off = twin.autocast_off};
   config.build = [build = config.build, &match](int64_t batch) {
     Model network = build(batch);
     match.dropouts = switch_dropout_off(network.graph);

@@ -21,7 +21,7 @@ struct TwinMatch {
   double allowed = 0.0;  ///< largest difference that rounding explains
   /// A sentence about the first step if few steps could be compared.
   std::string first_step{};
-  std::vector<std::string> lost_casts{};  ///< of the twin
+  std::vector<std::string> lost_casts{}, autocast_off{};  ///< of the twin
   /// Places where the network drops elements. PyTorch drops others, so its losses are those without
   /// dropout, and so are HalfScope's here.
   int64_t dropouts = 0;

@@ -258,6 +258,13 @@ KnownTensor unary(const FoldCall& c, const UnaryRow& row) {
   return result;
 }
 
+Result bitwise_not(const FoldCall& c) {
+  KnownTensor x = c.input(0);
+  const int64_t bits = all_bits(x.type, c.what);
+  for (int64_t& value : x.ints) value ^= bits;
+  return one(std::move(x));
+}
+
 /// IsNaN and IsInf.
 Result of_kind(const FoldCall& c, bool (*is)(double, const FoldCall&)) {
   const KnownTensor& x = c.input(0);
@@ -375,6 +382,7 @@ constexpr FoldRow kRows[] = {
     {"Cast", cast},
     {"CastLike", cast_like},
     {"Where", where},
+    {"BitwiseNot", bitwise_not},
     {"Clip", clip},
     {"IsNaN", [](const FoldCall& c) { return of_kind(c, is_nan); }},
     {"IsInf", [](const FoldCall& c) { return of_kind(c, is_infinite); }},

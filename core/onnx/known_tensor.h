@@ -46,6 +46,9 @@ std::string type_name(DataType type);
 /// Returns whether values are floats. Complex numbers and strings are neither real nor integers.
 bool is_real(DataType type) noexcept;
 bool is_integer(DataType type) noexcept;  ///< booleans too
+/// Returns the value of an integer type whose bits are all set, by which BitwiseNot turns them.
+/// Throws Error naming `what` for other types.
+int64_t all_bits(DataType type, const std::string& what);
 constexpr bool is_float8(DataType type) noexcept {
   return type >= DataType::float8e4m3fn && type <= DataType::float8e5m2fnuz;
 }

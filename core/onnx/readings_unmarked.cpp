@@ -2,6 +2,11 @@
 // Readings of files without dynamo's metadata: decided by TorchScript's names and Identity nodes,
 // then by values and modules.
 #include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/onnx/node_order.h"
 #include "core/onnx/reading_work.h"
@@ -27,6 +32,11 @@ std::string joined_path(const std::vector<std::string>& parts, size_t count) {
   std::string path;
   for (size_t i = 0; i < count; ++i) path += (i > 0 ? "." : "") + parts[i];
   return path;
+}
+
+bool only_reshapes(std::string_view op) {
+  return op == "Identity" || op == "Cast" || op == "Reshape" || op == "Flatten" ||
+         op == "Squeeze" || op == "Unsqueeze" || op == "Expand";
 }
 
 class Unmarked {
@@ -274,6 +284,14 @@ class Unmarked {
     }
     if (is_mask(tensor)) return "a mask";
     if (is_class_weight(use)) return "weights of classes";
+    if (frozen_.contains(use.copy) && partners_[use.copy].empty()) {
+      const std::string shown = printable(use.copy);
+      work_.doubt(shown,
+                  "a small number is added to it before a root, as to the variance of a frozen "
+                  "normalization, so it does not train; if it is a parameter, use --trainable " +
+                      shown);
+      return "variance of a frozen normalization";
+    }
     if (is_frozen_norm(use) || frozen_.contains(use.copy))
       return "part of a frozen batch normalization";
     if (!work_.from_torch || !follows_formula(tensor)) return "";
@@ -287,11 +305,16 @@ class Unmarked {
 
   /// Finds frozen batch normalizations that are written as primitives: a variance is a tensor that
   /// is added to a small number before a root. Everything computed from it and from other tensors
-  /// alone belongs to the normalization.
+  /// alone belongs to the normalization. If the variance is computed, weights are normalized that
+  /// train.
   void find_frozen_statistics() {
     const std::vector<const NodeProto*> nodes = in_order(work_.file.graph().node());
     std::map<std::string, std::set<std::string>> leaves;  // of results of initializers alone
-    for (const Use& use : work_.uses) leaves[use.copy] = {use.copy};
+    std::set<std::string> stored;  // tensors of the file, perhaps in another shape
+    for (const Use& use : work_.uses) {
+      leaves[use.copy] = {use.copy};
+      if (use.tensor->count() > 1) stored.insert(use.copy);
+    }
     std::set<std::string> shifted, variances;  // tensors plus a number; results that have a root
     for (const NodeProto* node : nodes) {
       std::set<std::string> from;
@@ -317,10 +340,21 @@ class Unmarked {
           const auto found = work_.initializers.find(name);
           return found == work_.initializers.end() || found->second->count() > 1;
         });
-        if (op == "Add" && wide == 1) shifted.insert(output);
+        if (only_reshapes(op) && stored.contains(node->input(0))) stored.insert(output);
+        const bool is_stored = std::any_of(node->input().begin(), node->input().end(),
+                                           [&](const auto& each) { return stored.contains(each); });
+        if (op == "Add" && wide == 1 && is_stored) shifted.insert(output);
         if (has_root) variances.insert(output);
       }
-      if (has_root) frozen_.insert(from.begin(), from.end());
+      if (!has_root) continue;
+      frozen_.insert(from.begin(), from.end());
+      for (const std::string& name : from) {
+        for (const std::string& other : from) {
+          const auto found = work_.initializers.find(other);
+          const bool wide = found == work_.initializers.end() || found->second->count() > 1;
+          if (other != name && wide) partners_[name].insert(other);
+        }
+      }
     }
   }
   bool is_known(const std::string& name) const { return work_.initializers.contains(name); }
@@ -494,6 +528,7 @@ class Unmarked {
 
   ReadingWork& work_;
   std::set<std::string> frozen_;  ///< tensors of frozen batch normalizations
+  std::map<std::string, std::set<std::string>> partners_;   ///< the others of the normalization
   std::map<std::string, std::vector<std::string>> copies_;  ///< by call of a module and place
 };
 

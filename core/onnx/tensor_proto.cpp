@@ -288,6 +288,24 @@ bool is_integer(DataType type) noexcept {
   return row != nullptr && row->integer;
 }
 
+int64_t all_bits(DataType type, const std::string& what) {
+  switch (type) {
+    case DataType::uint4:
+      return 15;
+    case DataType::uint8:
+      return UINT8_MAX;
+    case DataType::uint16:
+      return UINT16_MAX;
+    case DataType::uint32:
+      return UINT32_MAX;
+    default:
+      break;
+  }
+  if (!is_integer(type) || type == DataType::boolean)
+    throw Error(what + ": an input of type " + type_name(type) + " is not supported");
+  return -1;
+}
+
 int64_t checked_count(const Shape& shape, const std::string& what, int64_t most) {
   int64_t count = 1;
   bool empty = false;

@@ -44,6 +44,14 @@ void bitwise(Translation& t) {
   t.set_integers(0, t.add(op.c_str(), {t.index(0), t.index(1)}), t.type(0));
 }
 
+/// Turns all bits of the integer's type.
+void bitwise_not(Translation& t) {
+  if (!t.is_index(0)) throw t.error("its operand must be integers");
+  const ValueId bits = t.graph().add_index_constant(
+      {}, {static_cast<int32_t>(static_cast<uint32_t>(all_bits(t.type(0), t.what())))});
+  t.set_integers(0, t.add("BitwiseXor", {t.index(0), bits}), t.type(0));
+}
+
 /// Applies Sum, Mean, Min or Max to any number of operands, from left to right.
 ValueId from_left(Translation& t, const char* op) {
   if (t.input_count() == 0) throw t.error("its inputs are missing");
@@ -226,6 +234,7 @@ constexpr Translator kMathTranslators[] = {
     {"BitwiseAnd", bitwise},
     {"BitwiseOr", bitwise},
     {"BitwiseXor", bitwise},
+    {"BitwiseNot", bitwise_not},
     {"PRelu", parametric_relu},
     {"Clip", clip},
     {"Min", least},

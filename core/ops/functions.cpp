@@ -12,7 +12,7 @@
 //   let no gradient through
 // Gelu, LogSigmoid and Swish are composites: stagewise Gelu is x / sqrt(2), Erf, + 1, * x, * 0.5,
 // or, with tanh, 0.5 x (1 + Tanh(sqrt(2 / pi) (x + 0.044715 x^3))); Swish is x * Sigmoid(alpha x);
-// LogSigmoid is Log(Sigmoid(x)).
+// LogSigmoid is -Softplus(-x), because a sigmoid may underflow.
 #include "core/ops/functions.h"
 
 #include "core/ops/definitions.h"
@@ -162,7 +162,8 @@ std::vector<ValueId> expand_gelu(Graph& graph, const Node& node) {
 
 std::vector<ValueId> expand_log_sigmoid(Graph& graph, const Node& node) {
   Expansion e(graph, node);
-  return {e.add("Log", "log", {e.add("Sigmoid", "sigmoid", {node.inputs[0]})})};
+  const ValueId opposite = e.add("Neg", "opposite", {node.inputs[0]});
+  return {e.add("Neg", "neg", {e.add("Softplus", "softplus", {opposite})})};
 }
 
 std::vector<ValueId> expand_swish(Graph& graph, const Node& node) {

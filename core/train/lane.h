@@ -20,6 +20,12 @@
 
 namespace halfscope {
 
+/// A lane's training from its first step to its last one.
+struct TrainedLane {
+  std::vector<StepRow> rows;
+  NamedDoubleTensors variables;  ///< at the end, by path, with the optimizer's state
+};
+
 struct LaneConfig {
   Plan plan;
   LossScalerConfig scaler;
@@ -34,6 +40,10 @@ struct LaneConfig {
   /// Steps whose update is skipped although nothing overflows, for a lane with a constant loss
   /// scale.
   std::set<int64_t> skips{};
+  /// This lane's training in another Trainer of the same settings. Other lanes are compared with it
+  /// as if it trained again, which it only does if the training ends early. Not for trainings that
+  /// record statistics, compare all tensors, simulate ranks or have checkpoints.
+  std::shared_ptr<const TrainedLane> trained{};
 
   const std::string& name() const noexcept { return own_name.empty() ? plan.name : own_name; }
 };

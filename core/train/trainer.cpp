@@ -54,6 +54,7 @@ Trainer::Trainer(const TrainConfig& config, const Dataset& data)
           LaneSet::Work::training, [this] { settle(); }, config.exchange) {
   check_data();
   check_schedule();
+  check_trained();
   NamedTensors weights = take_starting_weights(model_, config_.seed, config_.init);
   free_tensors(config_.init);
   for (const LaneConfig& lane_config : config_.lanes) {
@@ -345,6 +346,11 @@ void Trainer::settle() {
     if (!launched.lanes[i]) continue;
     StepRow seen{.step = launched.step, .ms = launched.ms[i]};
     StepReport report;
+    if (lanes_[i].config.trained != nullptr) {
+      row = lanes_[i].config.trained->rows.at(static_cast<size_t>(launched.step));
+      if (sink_ != nullptr) sink_->step(static_cast<int>(i), row, {});
+      continue;
+    }
     const auto collect = [&](Lane& lane) { report = collect_step(lane, seen); };
     if (!lanes_.guarded(i, launched.step, collect)) continue;
     row = seen;
@@ -415,6 +421,22 @@ void Trainer::probe(size_t which, int64_t step, const std::vector<int64_t>& indi
   for (const Deviation& each : found) sink_->deviation(static_cast<int>(which), each);
 }
 
+/// Puts a lane that was trained before where it was after the steps of the other lanes.
+void Trainer::catch_up(Lane& lane, const BatchOrder& order) {
+  const TrainedLane* const trained = lane.config.trained.get();
+  if (trained == nullptr) return;
+  if (step_ == static_cast<int64_t>(trained->rows.size())) {
+    write_variables(lane, trained->variables);
+    return;
+  }
+  for (int64_t step = 0; step < step_; ++step) {
+    begin_step(lane, step, order.batch(step), false);
+    end_step(lane, step, false);
+    StepRow row{.step = step};
+    collect_step(lane, row);
+  }
+}
+
 /// Reports how far training has moved each lane, compared with its reference.
 void Trainer::tell_deviations() {
   if (sink_ == nullptr || start_.empty() || step_ == 0) return;
@@ -466,7 +488,7 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
     const bool probes = probes_at(step);
     const auto begin = [&](Lane& lane) {
       lane.program->keep_values(compares || probes);
-      begin_step(lane, step, indices, records(lane));
+      if (lane.config.trained == nullptr) begin_step(lane, step, indices, records(lane));
     };
     if (compares || probes) {
       settle();
@@ -488,7 +510,7 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
     for (size_t i = 0; i < lanes_.size(); ++i) {
       launched.lanes[i] = lanes_.guarded(i, step, [&](Lane& lane) {
         if (!compares && !probes) begin(lane);
-        end_step(lane, step, records(lane));
+        if (lane.config.trained == nullptr) end_step(lane, step, records(lane));
         launched.ms[i] = lane.spent.count();
       });
     }
@@ -507,8 +529,11 @@ void Trainer::run(TapSink* sink, const Progress& progress, const std::atomic<boo
     stopped = stops(stop);
   }
   settle();
-  for (const auto& lane : lanes_) {
-    if (!lane->lost) lane->program->keep_values(true);
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    lanes_.guarded(i, step_, [&](Lane& lane) {
+      catch_up(lane, order);
+      lane.program->keep_values(true);
+    });
   }
   const bool interrupted = step_ < config_.steps && !stale;
   if (config_.evaluate && has_test && !interrupted && !evaluated && !stopped) {

@@ -121,6 +121,8 @@ class Trainer {
 
   /// Returns the current weights of a lane by variable path, without optimizer state.
   NamedTensors weights(int lane) const;
+  /// Returns all variables of a lane, for TrainedLane.
+  NamedDoubleTensors variables(int lane) const;
   /// Returns the averages by the paths of their variables; empty without TrainConfig::average.
   NamedTensors averages(int lane) const;
 
@@ -160,6 +162,7 @@ class Trainer {
   std::map<std::string, double> setup(int64_t done) const;
   int64_t parts() const { return config_.ranks * config_.micro_batches; }
   void make_queue(Lane& lane) const;
+  static void write_variables(Lane& lane, const NamedDoubleTensors& variables);
   void run_rank(Lane& lane, int64_t step, int64_t rank, std::span<const int64_t> indices,
                 bool record);
   void begin_step(Lane& lane, int64_t step, const std::vector<int64_t>& indices, bool record);
@@ -168,6 +171,7 @@ class Trainer {
   void settle();
   bool probes_at(int64_t step) const;
   void probe(size_t lane, int64_t step, const std::vector<int64_t>& indices);
+  void catch_up(Lane& lane, const BatchOrder& order);
   void tell_deviations();
   double learning_rate(const Lane& lane, int64_t step) const {
     return learning_rate(lane, step, config_.optimizer.learning_rate);
@@ -177,6 +181,7 @@ class Trainer {
   /// Throws Error (usage) if a group matches no variable that is trained.
   void check_groups(const Executable& executable) const;
   void check_schedule() const;
+  void check_trained() const;
   void write_checkpoint() const;
   bool stops(const std::atomic<bool>& stop) const;
   void resume_replicas(Lane& lane, const Checkpoint& checkpoint) const;

@@ -178,6 +178,25 @@ void Trainer::write_checkpoint() const {
   }
 }
 
+NamedDoubleTensors Trainer::variables(int lane) const {
+  const Lane& which = whole_lane(lane);
+  const Graph& graph = which.executable.graph;
+  NamedDoubleTensors variables;
+  for (const Variable& variable : graph.variables()) {
+    if (is_rank_stack(which.executable, variable.value)) continue;
+    variables[variable.path] = {graph.value(variable.value).shape,
+                                which.program->read_exact(variable.value)};
+  }
+  return variables;
+}
+
+void Trainer::write_variables(Lane& lane, const NamedDoubleTensors& variables) {
+  for (const Variable& variable : lane.executable.graph.variables()) {
+    if (is_rank_stack(lane.executable, variable.value)) continue;
+    lane.program->write_exact(variable.value, variables.at(variable.path).data);
+  }
+}
+
 Checkpoint Trainer::checkpoint() const {
   Checkpoint result;
   result.step = step_;
@@ -189,12 +208,8 @@ Checkpoint Trainer::checkpoint() const {
     saved.scaler = lane.state.scaler;
     saved.updates = lane.state.updates;
     saved.best_loss = lane.best_loss;
+    saved.variables = variables(static_cast<int>(i));
     const Graph& graph = lane.executable.graph;
-    for (const Variable& variable : graph.variables()) {
-      if (is_rank_stack(lane.executable, variable.value)) continue;
-      saved.variables[variable.path] = {graph.value(variable.value).shape,
-                                        lane.program->read_exact(variable.value)};
-    }
     const std::vector<Replica> replicas =
         lane.ranks != nullptr ? lane.ranks->replicas() : std::vector<Replica>{};
     for (size_t rank = 0; rank < replicas.size(); ++rank) {
@@ -257,12 +272,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
   for (const auto& lane : lanes_) {
     if (lane->lost) continue;
     const LaneCheckpoint& saved = checkpoint.lanes.at(lane->config.name());
-    lanes_.set_up(*lane, step_, [&] {
-      for (const Variable& variable : lane->executable.graph.variables()) {
-        if (is_rank_stack(lane->executable, variable.value)) continue;
-        lane->program->write_exact(variable.value, saved.variables.at(variable.path).data);
-      }
-    });
+    lanes_.set_up(*lane, step_, [&] { write_variables(*lane, saved.variables); });
     lane->state = {saved.scaler, saved.updates};
     lane->best_loss = saved.best_loss;
     if (lane->ranks != nullptr) resume_replicas(*lane, checkpoint);

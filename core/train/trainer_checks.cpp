@@ -43,6 +43,17 @@ void Trainer::check_groups(const Executable& executable) const {
   }
 }
 
+void Trainer::check_trained() const {
+  const bool can = config_.every == 0 && parts() == config_.micro_batches &&
+                   config_.exchange == nullptr && config_.checkpoint.empty() &&
+                   config_.errors.extent != ErrorSampling::Extent::tensors;
+  for (const LaneConfig& lane : config_.lanes) {
+    if (lane.trained == nullptr) continue;
+    if (!can || static_cast<int64_t>(lane.trained->rows.size()) != config_.steps)
+      throw Error("lane " + lane.name() + ": an earlier training does not fit these settings");
+  }
+}
+
 void Trainer::check_schedule() const {
   const Schedule& schedule = config_.schedule;
   if (schedule.kind != Schedule::Kind::file) return;

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Finds what an exported network cannot repeat of a forward pass: state that it changes, tensors
-that it cuts off from their gradients, and casts that change nothing in fp32."""
+that it cuts off from their gradients, casts that change nothing in fp32, and regions without
+autocast."""
 import copy
 import math
+import warnings
 
 import torch
 from torch import nn
@@ -45,6 +47,24 @@ def lost_casts(twin, wrapped, batch):
     although in the network's own format they may round or protect from rounding."""
     with _Casts(twin) as mode, torch.no_grad():
         wrapped.loss_of(batch, twin)
+    return mode.modules
+
+
+def autocast_off(twin, wrapped, batch):
+    """Returns the paths of modules that compute where they switch autocast off. Exporters leave that
+    out."""
+    mode = _Regions(twin)
+    try:
+        # Some code only switches autocast off where it is on.
+        with warnings.catch_warnings(), mode, torch.no_grad(), \
+                torch.autocast("cpu", torch.bfloat16):
+            warnings.simplefilter("ignore")
+            torch.set_autocast_enabled("cuda", True)
+            wrapped.loss_of(batch, twin)
+    except Exception:  # the model cannot run in bf16 on a CPU
+        pass
+    finally:
+        torch.set_autocast_enabled("cuda", False)
     return mode.modules
 
 
@@ -99,6 +119,22 @@ class _Casts(_Mode):
                     self._inside[-1] not in self.modules:
                 self.modules.append(self._inside[-1])
         return func(*args, **kwargs)
+
+
+class _Regions(_Mode):
+    """Notes modules that compute where autocast, which is on, has been switched off."""
+
+    def __init__(self, model):
+        super().__init__(model)
+        self.modules = []  #: paths, in the order in which they run
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        on = torch.is_autocast_enabled("cpu") and torch.is_autocast_enabled("cuda")
+        if not on and isinstance(result, torch.Tensor) and result.is_floating_point() and \
+                self._inside[-1] not in self.modules:
+            self.modules.append(self._inside[-1])
+        return result
 
 
 class _Uncut(_Mode):

@@ -111,6 +111,7 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
         wrapped = _losses.attach(twin, loss, loss_fn, batches[0])
         # Errors of the model itself come before the exporter's.
         casts = _repeatable.lost_casts(copy.deepcopy(twin), wrapped, batches[0])
+        regions = _repeatable.autocast_off(copy.deepcopy(twin), wrapped, batches[0])
         rest = _untrained(copy.deepcopy(twin), wrapped, batches[0], training.trained)
         draws = _draws(copy.deepcopy(twin), wrapped, batches[0]) if training.dropout else 0
         # The exporter runs the model, and batch normalizations would move their statistics.
@@ -129,6 +130,8 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
     if casts:
         notes.append("casts that change nothing in fp32, such as .to(x.dtype) or .float(), in "
                      + _listed(casts))
+    if regions:
+        notes.append("torch.autocast(enabled=False) in " + _listed(regions))
     arrays = {name: torch.cat(parts).numpy() for name, *parts in
               zip(wrapped.arrays, *(each.tensors() for each in batches))}
     np.savez(folder / "data.npz", **arrays)
@@ -157,7 +160,8 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
         "moved_losses": [[each if np.isfinite(each) else None for each in found]
                          for found, _ in moved],
         "outputs": outputs, "gradients": _gradients(gradients, [each for _, each in moved]),
-        "nodes": exported.nodes, "left_out": notes, "lost_casts": casts, "dropout": draws,
+        "nodes": exported.nodes, "left_out": notes, "lost_casts": casts,
+        "autocast_off": regions, "dropout": draws,
         "exporter": exported.exporter,
         "versions": {"halfscope": __version__, "torch": torch.__version__}}
     (folder / "twin.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")

@@ -7,7 +7,9 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -33,6 +35,15 @@ template <class Number>
 nb::object numpy_of(std::vector<Number> numbers) {
   const size_t n = numbers.size();
   return numpy_of(std::move(numbers), {n});
+}
+
+/// Returns a member of all rows; booleans become 0 and 1.
+template <class Row, class Number>
+nb::object column(std::span<const Row> rows, Number Row::*member) {
+  using Stored = std::conditional_t<std::is_same_v<Number, bool>, uint8_t, Number>;
+  std::vector<Stored> numbers;
+  for (const Row& row : rows) numbers.push_back(static_cast<Stored>(row.*member));
+  return numpy_of(std::move(numbers));
 }
 
 class RunFile {
@@ -80,47 +91,27 @@ class RunFile {
   }
 
   nb::dict steps(int lane) const {
-    std::vector<int64_t> step;
-    std::vector<double> loss, scale, rate, norm, accuracy, ms;
-    std::vector<uint8_t> skipped;
-    for (const StepRow& row : view_.steps(lane)) {
-      step.push_back(row.step);
-      loss.push_back(row.loss);
-      scale.push_back(row.loss_scale);
-      rate.push_back(row.learning_rate);
-      norm.push_back(row.grad_norm);
-      accuracy.push_back(row.accuracy);
-      ms.push_back(row.ms);
-      skipped.push_back(row.skipped ? 1 : 0);
-    }
+    const std::span<const StepRow> rows = view_.steps(lane);
     nb::dict all;
-    all["step"] = numpy_of(std::move(step));
-    all["loss"] = numpy_of(std::move(loss));
-    all["loss_scale"] = numpy_of(std::move(scale));
-    all["learning_rate"] = numpy_of(std::move(rate));
-    all["grad_norm"] = numpy_of(std::move(norm));
-    all["accuracy"] = numpy_of(std::move(accuracy));
-    all["ms"] = numpy_of(std::move(ms));
-    all["skipped"] = numpy_of(std::move(skipped));
+    all["step"] = column(rows, &StepRow::step);
+    all["loss"] = column(rows, &StepRow::loss);
+    all["loss_scale"] = column(rows, &StepRow::loss_scale);
+    all["learning_rate"] = column(rows, &StepRow::learning_rate);
+    all["grad_norm"] = column(rows, &StepRow::grad_norm);
+    all["accuracy"] = column(rows, &StepRow::accuracy);
+    all["ms"] = column(rows, &StepRow::ms);
+    all["skipped"] = column(rows, &StepRow::skipped);
     return all;
   }
 
   nb::dict evals(int lane) const {
-    std::vector<int64_t> step;
-    std::vector<double> loss, accuracy, auc, mean_iou;
-    for (const EvalRow& row : view_.evals(lane)) {
-      step.push_back(row.step);
-      loss.push_back(row.loss);
-      accuracy.push_back(row.accuracy);
-      auc.push_back(row.auc);
-      mean_iou.push_back(row.mean_iou);
-    }
+    const std::span<const EvalRow> rows = view_.evals(lane);
     nb::dict all;
-    all["step"] = numpy_of(std::move(step));
-    all["loss"] = numpy_of(std::move(loss));
-    all["accuracy"] = numpy_of(std::move(accuracy));
-    all["auc"] = numpy_of(std::move(auc));
-    all["mean_iou"] = numpy_of(std::move(mean_iou));
+    all["step"] = column(rows, &EvalRow::step);
+    all["loss"] = column(rows, &EvalRow::loss);
+    all["accuracy"] = column(rows, &EvalRow::accuracy);
+    all["auc"] = column(rows, &EvalRow::auc);
+    all["mean_iou"] = column(rows, &EvalRow::mean_iou);
     return all;
   }
 

@@ -158,7 +158,7 @@ TEST(CliJson, Recommend) {
                   "--no-shuffle", "--json"});
   const json idle = json_of(bench, {"diagnose", "run.hscope", "--json"});
   expect_keys(idle, {"schema", "version", "run", "verdict", "lane", "findings", "recommendation",
-                     "twins", "not_checked", "proof", "plan_file", "next", "diagnosis"});
+                     "actions", "twins", "not_checked", "proof", "plan_file", "next", "diagnosis"});
   EXPECT_EQ(idle.at("proof"), nullptr);
   EXPECT_EQ(idle.at("plan_file"), nullptr);
   EXPECT_EQ(idle.at("next"), nullptr);
@@ -174,6 +174,9 @@ TEST(CliJson, Recommend) {
   EXPECT_EQ(done.at("diagnosis").at("verified"), false);
   ASSERT_FALSE(done.at("findings").empty());
   for (const json& finding : done.at("findings")) EXPECT_EQ(finding.at("lane"), done.at("lane"));
+  ASSERT_FALSE(done.at("actions").empty());
+  EXPECT_EQ(done.at("actions").at(0).at("layers"), json({"conv2"}));
+  EXPECT_EQ(done.at("actions").at(0).at("plan_of"), nullptr);
   // The command repeats the training; only its first word is not an argument.
   Words next = done.at("next").get<Words>();
   EXPECT_THAT(next, testing::Contains("--no-shuffle"));

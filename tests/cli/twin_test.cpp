@@ -103,6 +103,7 @@ TEST_F(CliTwin, AnotherTrainingIsNotJudged) {
 TEST_F(CliTwin, LossesThatRoundingMovesAreNotCompared) {
   json twin = twin_;
   twin["lost_casts"] = {"0", "", "2"};
+  twin["autocast_off"] = {"", "0"};
   twin["losses"][3] = twin["losses"][3].get<double>() * 1.01;
   json moved = twin["losses"];
   moved[3] = moved[3].get<double>() * 1.002;
@@ -127,6 +128,7 @@ TEST_F(CliTwin, LossesThatRoundingMovesAreNotCompared) {
               HasSubstr("the first 3 of PyTorch's 4 fp32 losses bit for bit. From step 3 on"));
   EXPECT_THAT(text, HasSubstr("later losses are not compared"));
   EXPECT_THAT(text, HasSubstr(".float() in 0, the model's forward and 2 change nothing in fp32"));
+  EXPECT_THAT(text, HasSubstr("torch.autocast(enabled=False) in the model's forward and 0: plans"));
   twin["moved_losses"][0][1] = nullptr;
   EXPECT_THAT(said(twin), HasSubstr("this may be another training"));
 }
@@ -172,6 +174,7 @@ TEST_F(CliTwin, BadTwinJsonIsRefused) {
   refused(changed("gradients", {{{"parameter", "a"}, {"norm", 1.0}}}), "\"gradients\" is damaged");
   refused(changed("outputs", {{{"module", "a"}, {"norm", 1.0}}}), "\"outputs\" is damaged");
   refused(changed("lost_casts", {1}), "\"lost_casts\" is damaged");
+  refused(changed("autocast_off", "0"), "\"autocast_off\" is damaged");
   refused(changed("arguments", "--steps 3"), "is not a list");
   refused(changed("arguments", {"--model"}), "--model has no value");
   refused(changed("arguments", {"--out", "/tmp/x"}), "which twins do not set");

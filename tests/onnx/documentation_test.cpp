@@ -18,6 +18,7 @@ const std::map<std::string, std::string>& renamed() {
       {"AffineGrid", "MatMul"},
       {"ArgMin", "Neg, ArgMax"},
       {"Attention", "MatMul, Mul, Where, Softmax"},
+      {"BitwiseNot", "BitwiseXor"},
       {"Cast", "Identity"},
       {"CastLike", "Identity"},
       {"Celu", "Elu, Mul, Where"},

@@ -238,6 +238,35 @@ TEST(Readings, FrozenBatchNormalizationsDoNotTrain) {
   EXPECT_THAT(trained(file.import()), IsEmpty());
 }
 
+// A variance without the other tensors of a normalization may be a parameter as well.
+TEST(Readings, VariancesAloneAreDoubtful) {
+  ScriptFile file;
+  file.input("x", {1, 2}).output("y");
+  file.floats("v", {2}, {3, 4}).floats("onnx::Add_9", {}, {1e-5f});
+  file.node("Add", {"v", "onnx::Add_9"}, {"sum"}, "/Add");
+  file.node("Sqrt", {"sum"}, {"s"}, "/Sqrt");
+  file.node("Div", {"x", "s"}, {"y"}, "/Div");
+  EXPECT_THAT(trained(file.import()), IsEmpty());
+  EXPECT_THAT(doubtful(file.import()), ElementsAre("v"));
+  EXPECT_THAT(trained(file.import({.trainable = {"v"}})), ElementsAre("v"));
+}
+
+// As in weight standardization and in rows of length one: the root is of the weight's own numbers.
+TEST(Readings, NormalizedWeightsTrain) {
+  ScriptFile file;
+  file.input("x", {1, 3}).output("y");
+  file.floats("w", {2, 3}, random_values(6, 1)).floats("g", {2, 1}, random_values(2, 2));
+  file.floats("onnx::Add_9", {}, {1e-5f});
+  file.node("Mul", {"w", "w"}, {"squares"}, "/Mul");
+  test::set_ints(file.node("ReduceMean", {"squares"}, {"mean"}, "/ReduceMean"), "axes", {1});
+  file.node("Add", {"mean", "onnx::Add_9"}, {"v"}, "/Add");
+  file.node("Sqrt", {"v"}, {"s"}, "/Sqrt");
+  file.node("Mul", {"g", "w"}, {"scaled"}, "/Mul_1");
+  file.node("Div", {"scaled", "s"}, {"weight"}, "/Div");
+  test::set_int(file.node("Gemm", {"x", "weight"}, {"y"}, "/Gemm"), "transB", 1);
+  EXPECT_THAT(trained(file.import()), UnorderedElementsAre("w", "g"));
+}
+
 TEST(Readings, GuessesCanBeCorrected) {
   ScriptFile file;
   file.input("x", {4}).output("y");

@@ -567,6 +567,16 @@ add("bitwise_known", [constant("a", i64(12, -7, 5)), constant("b", i64(10, 3, -2
                       node("BitwiseXor", ["i", "j"], ["k"]),
                       node("Cast", ["k"], ["f"], to=TensorProto.FLOAT),
                       node("Add", ["x", "f"], ["y"])], {"x": real(3)})
+for width in (np.int64, np.int32, np.int16, np.uint8):
+    add("bitwise_not_" + width.__name__, [node("BitwiseNot", ["a"], ["b"], name="bits"),
+                                          node("Cast", ["b"], ["y"], to=TensorProto.FLOAT)],
+        {"a": (np.arange(12).reshape(3, 4) * 17 % 200).astype(width)})
+add("bitwise_not_known", [constant("a", i64(12, -7, 0)),
+                          constant("b", np.array([0, 7, 255], np.uint8)),
+                          node("BitwiseNot", ["a"], ["i"]), node("BitwiseNot", ["b"], ["j"]),
+                          node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+                          node("Cast", ["j"], ["g"], to=TensorProto.FLOAT),
+                          node("Sum", ["x", "f", "g"], ["y"])], {"x": real(3)})
 
 
 def main():

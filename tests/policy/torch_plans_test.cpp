@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/lower/lower.h"
 #include "core/models/models.h"
+#include "core/ops/ops.h"
 #include "core/policy/policy.h"
 #include "core/policy/torch.h"
 #include "core/policy/torch_lists.h"

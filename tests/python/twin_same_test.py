@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Which twins are the same training as PyTorch's, and which are not: rounding explains some
 differences, and what an exported network cannot repeat is refused by name."""
+import contextlib
 import copy
 import unittest
 import warnings
@@ -232,6 +233,35 @@ class Refuses(Case):
         self.save(Mlp(), data=batches((8, 20), 5, 2), steps=3, overwrite=True)
         self.assertEqual(self.document()["lost_casts"], [])
         self.assertNotIn("Casts", self.diagnose("--no-twins"))
+
+    def test_regions_without_autocast_are_named(self):
+        class Wide(nn.Linear):
+            def forward(self, x):
+                with torch.autocast(x.device.type, enabled=False):
+                    return super().forward(x.float())
+
+        class Gpu(nn.Linear):
+            @torch.autocast("cuda", enabled=False)
+            def forward(self, x):
+                return super().forward(x)
+
+        class Where(nn.Linear):  # like transformers, only where autocast is on
+            def forward(self, x):
+                on = torch.is_autocast_enabled(x.device.type)
+                with torch.autocast("cpu", enabled=False) if on else contextlib.nullcontext():
+                    return super().forward(x.float())
+
+        model = nn.Sequential(nn.Linear(20, 16), Wide(16, 16), Gpu(16, 16), nn.Linear(16, 16),
+                              Where(16, 5))
+        self.save(model, data=batches((8, 20), 5, 2), steps=3)
+        self.assertEqual(self.document()["autocast_off"], ["1", "2", "4"])
+        self.assertFalse(torch.is_autocast_enabled("cuda"))
+        self.assertTrue(any("torch.autocast(enabled=False) in '1', '2', '4'" in each
+                            for each in self.document()["left_out"]))
+        text = " ".join(self.diagnose("--no-twins").split())
+        self.assertIn("does not have torch.autocast(enabled=False) in 1, 2 and 4: plans may", text)
+        self.save(Mlp(), data=batches((8, 20), 5, 2), steps=3, overwrite=True)
+        self.assertEqual(self.document()["autocast_off"], [])
 
 
 if __name__ == "__main__":

@@ -85,6 +85,9 @@ TEST(ReportVerdict, AWiderLaneHasNotTriedTheAdvice) {
   EXPECT_EQ(answer_of(report).confidence, report.actions.front().confidence);
   EXPECT_THAT(tested_advice(report, report.sick), StartsWith("Use the plan of wide. Confidence "));
   EXPECT_EQ(tested_advice(report, 0), "");
+  const nlohmann::json actions = nlohmann::json::parse(report_json(report)).at("actions");
+  EXPECT_EQ(actions.at(0).at("plan_of"), "wide");
+  EXPECT_EQ(actions.at(1).at("plan_of"), nullptr);
   EXPECT_THAT(diagnosis_lines(*report.diagnosis, true),
               HasSubstr("or instead, not tried yet: Keep"));
   for (size_t i = 1; i < report.actions.size(); ++i) {
