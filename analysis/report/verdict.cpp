@@ -367,7 +367,8 @@ Verdict of_trouble(const Report& report, int lane, State state) {
   }
   const std::string what = sentence(fmt::format("{} {}{}", info.name, fails(state), trouble.why));
   if (!report.cure) {
-    Verdict verdict{state, what, trouble.more, {}};
+    Verdict verdict{state, what, info.harm.unlearned, {}};
+    append(verdict.more, trouble.more);
     append(verdict.more, vain_advice(report, lane));
     append(verdict.more, neighbours(report, lane, -1, trouble.why));
     return verdict;

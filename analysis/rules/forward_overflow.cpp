@@ -396,6 +396,31 @@ Growth growth_before(const LaneFacts& lane, int64_t step) {
   return growth;
 }
 
+/// Returns why the problem starts at this site, or that nothing shows it.
+std::string why_here(const LaneFacts& lane, int site, int64_t step) {
+  if (lane.is_function(lane.node_of(site))) {
+    return "The modules before it are finite, so the problem starts in this code, which belongs to "
+           "no module (for example a function of torch).";
+  }
+  const int node = lane.node_of(site);
+  const std::vector<int>& inputs = lane.nodes()[static_cast<size_t>(node)].inputs;
+  const std::vector<SiteInfo>& sites = lane.info().sites;
+  const bool recorded = std::any_of(inputs.begin(), inputs.end(),
+                                    [&](int input) {
+                                      const int output =
+                                          lane.nodes()[static_cast<size_t>(input)].output_site;
+                                      return output >= 0 && lane.stats(output, step).has_value();
+                                    }) ||
+                        std::any_of(sites.begin(), sites.end(), [&](const SiteInfo& each) {
+                          return each.role == Role::input && lane.node_of(each.order) == node &&
+                                 lane.stats(each.order, step).has_value();
+                        });
+  if (!recorded && !inputs.empty()) {
+    return "Its inputs were not recorded, so the problem may start before it.";
+  }
+  return "Its inputs are finite, so the problem starts here.";
+}
+
 Finding describe(const LaneFacts& lane, int site, const Root& root, bool collapsed,
                  const Zeros& zeros) {
   const SiteInfo& info = lane.site(site);
@@ -426,13 +451,10 @@ Finding describe(const LaneFacts& lane, int site, const Root& root, bool collaps
                                   percent(rate.worst), subject_of(info).values);
     }
   }
-  const bool code = lane.is_function(lane.node_of(site));
   finding.text += fmt::format(
-      " This happens in {} of {} recorded {}, first at {} {}. {} finite, so the problem starts {}.",
-      root.steps, short_number(recorded), lane.inference() ? "batches" : "steps",
-      lane.inference() ? "batch" : "step", root.first_step,
-      code ? "The modules before it are" : "Its inputs are",
-      code ? "in this code, which belongs to no module (for example a function of torch)" : "here");
+      " This happens in {} of {} recorded {}, first at {} {}. {}", root.steps,
+      short_number(recorded), lane.inference() ? "batches" : "steps",
+      lane.inference() ? "batch" : "step", root.first_step, why_here(lane, site, root.first_step));
   finding.text += outcome(lane, site, root, collapsed);
   if (comes_from_zeros(lane, site, root, zeros)) finding.cause = mechanism_of_zeros(lane, zeros);
   if (is_invalid(lane, site, root, zeros)) {

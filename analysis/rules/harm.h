@@ -78,6 +78,8 @@ struct Harm {
   std::vector<std::string> unchecked{};
   /// A sentence that says why the lane is not healthy although no harm was found; "" if it is.
   std::string inconclusive{};
+  /// A sentence that says so if the reference itself did not learn; else "".
+  std::string unlearned{};
 
   /// Some result has a larger error than rounding alone usually causes, though not more than
   /// correct results may have. Findings then stay warnings.

@@ -103,6 +103,7 @@ class Judge {
                        if (a.severe != b.severe) return a.severe;
                        return a.of < b.of;
                      });
+    harm_.unlearned = unlearned_reference();
     if (harm_.items.empty()) harm_.inconclusive = why_inconclusive();
     return std::move(harm_);
   }
@@ -546,19 +547,21 @@ class Judge {
           "float32 itself varies too much to tell whether that is harmful.",
           percent(noisy_gap_));
     }
-    const std::span<const StepRow> theirs = run_.steps(reference_);
     if (run_.status() == RunStatus::running) return "";
     if (steps < kLeastSteps) {
       return fmt::format("{} {} too few. Train at least {}.", counted(steps, "step"),
                          steps == 1 ? "is" : "are", kFewSteps);
     }
-    if (!has_learned(theirs, sign_)) {
-      return fmt::format(
-          "{} itself did not learn: its loss went from {} to {}. Fix that before comparing "
-          "formats.",
-          reference_name(), short_number(theirs.front().loss), short_number(end_loss(theirs)));
-    }
-    return "";
+    return harm_.unlearned;
+  }
+
+  std::string unlearned_reference() const {
+    const std::span<const StepRow> theirs = run_.steps(reference_);
+    if (lane_.inference() || run_.status() == RunStatus::running) return "";
+    if (static_cast<int64_t>(theirs.size()) < kLeastSteps || has_learned(theirs, sign_)) return "";
+    return fmt::format(
+        "{} itself did not learn: its loss went from {} to {}. Fix that before comparing formats.",
+        reference_name(), short_number(theirs.front().loss), short_number(end_loss(theirs)));
   }
 
   const LaneFacts& lane_;

@@ -34,6 +34,22 @@ TEST(Capture, NamesTheLayerWhoseOutputsAreInfinite) {
   EXPECT_EQ(make_report(run).verdict.state, Verdict::State::broken);
 }
 
+TEST(Capture, BlamesTheInputsOfALayerIfTheyWereNotRecorded) {
+  const RunView run = captured(hot_spec());
+  RunView outputs(run.info(), RunStatus::complete);
+  for (const StepRow& row : run.steps(0)) outputs.add_step(0, row);
+  for (const SiteInfo& site : run.lane(0).sites) {
+    if (site.path != "conv2" || site.role != Role::activation) continue;
+    for (const StatsWindow& window : run.windows(0, site.order)) {
+      outputs.add_window(0, site.order, window);
+    }
+  }
+  EXPECT_THAT(the_finding(run, "forward_overflow").text,
+              HasSubstr("Its inputs are finite, so the problem starts here."));
+  EXPECT_THAT(the_finding(outputs, "forward_overflow").text,
+              HasSubstr("Its inputs were not recorded, so the problem may start before it."));
+}
+
 TEST(Capture, ClaimsNoHealthWithoutABaseline) {
   RunSpec spec = healthy_spec();
   spec.steps = 60;

@@ -172,6 +172,19 @@ TEST(HarmVerdict, SaysWhatIsWrongAndThatTheCauseIsNotKnown) {
   EXPECT_EQ(report.verdict.text, report.verdict.headline + " " + report.verdict.more);
 }
 
+TEST(HarmVerdict, SaysThatTheReferenceItselfDidNotLearn) {
+  const auto text = [](const LossCurve& curve) {
+    RunView run = harm_training({{kReferenceLane, curve}, {kFp16Lane, curve}});
+    run.add_deviation(1, loss_off(0.5));
+    const Report report = make_report(run);
+    EXPECT_THAT(report.verdict.headline, StartsWith("fp16 "));
+    return report.verdict.more;
+  };
+  EXPECT_THAT(text([](int64_t) { return 2.3; }),
+              StartsWith("float32 itself did not learn: its loss went from 2.3 to 2.3."));
+  EXPECT_THAT(text(falling_loss), Not(HasSubstr("did not learn")));
+}
+
 // The last batch of ten samples in batches of four is not full, and has no statistics.
 TEST(HarmVerdict, SaysThatTheBatchThatFailsWasNotRecorded) {
   const auto verdict = [](int64_t recorded) {
