@@ -380,11 +380,6 @@ std::string read_text(const fs::path& file) {
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
-void write_text(const fs::path& file, const std::string& text) {
-  fs::remove(file);  // a new file, since cutting an old one to nothing may wait for the disk
-  std::ofstream(file, std::ios::binary) << text;
-}
-
 std::string contract_section(const std::string& title) {
   const fs::path folder = fs::path(HALFSCOPE_SOURCE_DIR) / "docs" / "reference";
   const std::string text = read_text(folder / "files.md") + read_text(folder / "csv.md");

@@ -10,6 +10,7 @@
 
 #include "analysis/run_view.h"
 #include "core/observe/recording.h"
+#include "tests/support/text_file.h"
 #include "tests/temporary_folder.h"
 
 namespace halfscope::test {
@@ -54,7 +55,6 @@ int in_unprivileged_child(const std::function<int()>& work);
 void write_killed_run(const std::filesystem::path& file, int64_t steps);
 
 std::string read_text(const std::filesystem::path& file);
-void write_text(const std::filesystem::path& file, const std::string& text);
 
 /// Returns the section `## TITLE` of docs/reference/files.md or csv.md.
 std::string contract_section(const std::string& title);

@@ -10,14 +10,11 @@
 
 #include "core/data/npz.h"
 #include "tests/cli/program.h"
+#include "tests/support/text_file.h"
 
 namespace halfscope::test {
 
 using Words = std::vector<std::string>;
-
-inline void write_text(const std::filesystem::path& file, const std::string& text) {
-  std::ofstream(file, std::ios::binary) << text;
-}
 
 /// An IDX file of `sizes`; every byte is `value`.
 inline std::string idx_text(const std::vector<uint32_t>& sizes, size_t bytes, char value = 1) {

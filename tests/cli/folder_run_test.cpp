@@ -9,8 +9,8 @@
 #include <tuple>
 
 #include "core/data/npz.h"
-#include "tests/cli/bad_inputs.h"
 #include "tests/cli/program.h"
+#include "tests/support/text_file.h"
 
 namespace halfscope {
 namespace {

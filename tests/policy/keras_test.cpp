@@ -357,7 +357,7 @@ INSTANTIATE_TEST_SUITE_P(Keras, KerasNetwork,
                            return name + "_" + std::get<1>(info.param);
                          });
 
-Model small_network() {
+Model one_layer() {
   Model model;
   const ValueId x = model.graph.add_input("x", {2, 3});
   const ValueId w = model.graph.add_variable("fc.weight", {3, 4}, {0.5});
@@ -369,7 +369,7 @@ Model small_network() {
 TEST(KerasPolicy, EveryRuleSaysWhyAndWhatWouldChangeIt) {
   for (const char* name : {"keras-mixed_float16", "keras3-mixed_float16", "keras-mixed_bfloat16",
                            "keras3-mixed_bfloat16", "keras-float32", "keras3-float32"}) {
-    const std::optional<Plan> plan = preset_plan(name, small_network());
+    const std::optional<Plan> plan = preset_plan(name, one_layer());
     ASSERT_TRUE(plan) << name;
     EXPECT_EQ(plan->name, name);
     EXPECT_FALSE(plan->why.empty());
