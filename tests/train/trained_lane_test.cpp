@@ -65,7 +65,7 @@ TrainConfig beside_float32(std::shared_ptr<const TrainedLane> reference) {
   return config;
 }
 
-std::unique_ptr<Training> train(const TrainConfig& config, int64_t last) {
+std::unique_ptr<Training> train_lane(const TrainConfig& config, int64_t last) {
   auto result = std::make_unique<Training>(last);
   Trainer trainer(config, test::small_images());
   trainer.run(&result->seen, {}, result->seen.stop);
@@ -75,7 +75,7 @@ std::unique_ptr<Training> train(const TrainConfig& config, int64_t last) {
 }
 
 const Training& whole() {
-  static const std::unique_ptr<Training> training = train(beside_float32(nullptr), 100);
+  static const std::unique_ptr<Training> training = train_lane(beside_float32(nullptr), 100);
   return *training;
 }
 
@@ -120,13 +120,13 @@ TEST(TrainedLane, GivesTheBitsOfATraining) {
                         Deviation::Of::buffer}) {
     EXPECT_TRUE(has(of)) << deviation_name(of);
   }
-  expect_same(whole().seen, train(beside_float32(whole().reference), 100)->seen);
+  expect_same(whole().seen, train_lane(beside_float32(whole().reference), 100)->seen);
 }
 
 // Its variables are those of the end, so it has to train after all.
 TEST(TrainedLane, GivesTheBitsOfATrainingThatEndsEarly) {
-  expect_same(train(beside_float32(nullptr), 2)->seen,
-              train(beside_float32(whole().reference), 2)->seen);
+  expect_same(train_lane(beside_float32(nullptr), 2)->seen,
+              train_lane(beside_float32(whole().reference), 2)->seen);
 }
 
 TEST(TrainedLane, DoesNotTrainAgain) {
@@ -134,7 +134,7 @@ TEST(TrainedLane, DoesNotTrainAgain) {
   for (StepRow& row : other.rows) row.loss += 40.0;
   const std::string path = other.variables.begin()->first;
   for (double& value : other.variables.at(path).data) value = 7.0;
-  const auto seen = train(beside_float32(std::make_shared<const TrainedLane>(other)), 100);
+  const auto seen = train_lane(beside_float32(std::make_shared<const TrainedLane>(other)), 100);
   EXPECT_EQ(seen->seen.rows[0].back().loss, other.rows.back().loss);
   EXPECT_EQ(seen->reference->variables.at(path).data, other.variables.at(path).data);
 }
