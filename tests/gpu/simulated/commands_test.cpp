@@ -71,7 +71,7 @@ TEST(OnSimulatedDevice, LanesRunBesideTheEmulator) {
   const Outcome report = bench.run({"report", "run.hscope", "--md", "report.md"});
   ASSERT_EQ(report.code, 0) << report.err;
   EXPECT_THAT(text_of(bench / "report.md"),
-              AllOf(HasSubstr("Kernels of `cuda-own:mixed_float16`: All "),
+              AllOf(HasSubstr("Kernels of `cuda-own:mixed_float16` and `cuda:mixed_float16`: All "),
                     Not(HasSubstr("kernel_fault"))));
 }
 
