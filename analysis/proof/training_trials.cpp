@@ -306,7 +306,7 @@ class TrainingTrials final : public TrialRunner {
   bool measures_;
   Twins twins_;
   double tolerance_ = kLossFloor;
-  /// Trials differ only in the lane that they try, so those of one reference share its training.
+  /// Each reference is trained once. Later trials that compare with it use that training.
   std::map<std::string, std::shared_ptr<const TrainedLane>> references_;  ///< by plan
   mutable std::mutex references_mutex_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Groups findings that a text shows as one: alike ones of several tensors, and those of several
-// lanes that say the same.
+// Groups findings so that a report says each thing once: the same problem in several tensors, or
+// in several lanes.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -49,8 +49,8 @@ struct FindingGroup {
   std::vector<std::vector<size_t>> lanes;
   std::string shared;  ///< sentences that all lanes have; see text_of()
 };
-/// Returns all findings, the most severe first. Alike ones of a lane are one group, and so are
-/// those of several lanes that say the same.
+/// Returns all findings in groups, the most severe first. A group is one problem in several tensors
+/// of a lane, or in several lanes.
 std::vector<FindingGroup> finding_groups(const Report& report);
 /// Returns the names of a group's lanes.
 std::vector<std::string> lanes_of(const Report& report, const FindingGroup& group);

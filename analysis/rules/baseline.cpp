@@ -18,7 +18,6 @@ namespace halfscope {
 namespace {
 
 constexpr double kDiverged = 0.5;
-constexpr double kLearnedPart = 0.02;
 /// Batches of an untrained network differ by no more than this part of their loss.
 constexpr double kBatches = 0.1;
 /// A loss that was this many times the first one has lost whatever was learned.

@@ -23,6 +23,9 @@ double skipped_share(std::span<const StepRow> rows, std::span<const StepRow> ref
 /// `sign` and look at the losses times this number.
 double loss_sign(const RunInfo& info);
 
+/// A loss that falls by a smaller share than this has not learned.
+inline constexpr double kLearnedPart = 0.02;
+
 /// Returns whether the loss (median of its last fifth) ends more than 2% below its start: the first
 /// loss or, up to a tenth above that, the median of the first fifth. A loss that was a hundred
 /// times as large on the way must end a tenth lower.

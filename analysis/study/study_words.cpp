@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/rules/baseline.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 
@@ -200,7 +201,6 @@ std::string baseline_text(const StudyFacts& facts) {
 /// Returns which baselines end with about the loss that they began with, so that gaps to them say
 /// nothing; "" if all have learned. The loss may be one that is maximized.
 std::string unlearned_text(const StudyFacts& facts) {
-  constexpr double kLearnedPart = 0.02;
   std::vector<std::string> names;
   std::string change;
   for (const StudyGroup& group : facts.groups) {

@@ -123,7 +123,7 @@ TEST(CliInspectTensors, ABatchCounterIsNotJudged) {
   EXPECT_EQ(tensors[0]["name"], "bn.weight") << "what is judged comes first";
   EXPECT_EQ(tensors[0]["judged"], true);
   EXPECT_EQ(tensors[1]["judged"], false);
-  EXPECT_EQ(tensors[1]["formats"][0]["overflow"], 1) << "measured all the same";
+  EXPECT_EQ(tensors[1]["formats"][0]["overflow"], 1) << "measured, but not judged";
 
   write_checkpoint(bench / "counts.safetensors", "I32");
   EXPECT_THAT(bench.run({"inspect", "counts.safetensors", "--format", "fp16"}).out,

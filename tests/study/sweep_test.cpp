@@ -20,6 +20,7 @@
 #include "analysis/study/study_view.h"
 #include "core/error.h"
 #include "tests/cli/terminal.h"
+#include "tests/support/text_file.h"
 
 namespace halfscope {
 namespace {
@@ -27,13 +28,10 @@ namespace {
 using test::Bench;
 using test::lines_of;
 using test::Outcome;
+using test::write_text;
 using testing::HasSubstr;
 using testing::IsEmpty;
 namespace fs = std::filesystem;
-
-void write_text(const fs::path& file, const std::string& text) {
-  std::ofstream(file, std::ios::binary) << text;
-}
 
 /// `steps` sets how long a trial takes.
 std::string study_of(int steps, int seeds) {

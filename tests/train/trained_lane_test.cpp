@@ -123,7 +123,7 @@ TEST(TrainedLane, GivesTheBitsOfATraining) {
   expect_same(whole().seen, train_lane(beside_float32(whole().reference), 100)->seen);
 }
 
-// Its variables are those of the end, so it has to train after all.
+// Only the variables after the last step are stored, so an earlier end needs the training itself.
 TEST(TrainedLane, GivesTheBitsOfATrainingThatEndsEarly) {
   expect_same(train_lane(beside_float32(nullptr), 2)->seen,
               train_lane(beside_float32(whole().reference), 2)->seen);
