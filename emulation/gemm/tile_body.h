@@ -25,6 +25,7 @@ template <class V>
 struct FmaStep : SumOnly<V> {
   using Vector = V;
   using Reg = typename V::Reg;
+  static constexpr bool kEveryHeight = true;  ///< the usual chains: every height has its function
   explicit FmaStep(const FormatRounding*) {}
   Reg step(Reg a, Reg b, Reg acc) const { return V::fma(a, b, acc); }
   Reg add(Reg acc, Reg bias) const { return V::add(acc, bias); }
@@ -411,16 +412,56 @@ constexpr auto tile_function() {
   }
 }
 
-/// Fills rows kRows, kRows - 1, ... 1 of the two function tables.
-template <class Step, bool kNotes, int kRows, class T>
-void fill_tiles(Kernels<T>& kernels) {
-  kernels.strided[kRows - 1][0] = tile_function<Step, kRows, 1, false, kNotes>();
-  kernels.strided[kRows - 1][1] = tile_function<Step, kRows, 2, false, kNotes>();
-  if constexpr (!kNotes) {
-    kernels.gather[kRows - 1][0] = tile_function<Step, kRows, 1, true, false>();
-    kernels.gather[kRows - 1][1] = tile_function<Step, kRows, 2, true, false>();
+/// Returns how many of a tile's rows are done first: all of them, or fewer, where a function for
+/// every height would take too long to compile. `most` is the largest height.
+template <class Step>
+constexpr int first_height(int rows, int most) {
+  if (rows == most || requires { Step::kEveryHeight; }) return rows;
+  int height = 1;
+  while (2 * height <= rows) height *= 2;
+  return height;
+}
+
+template <class Step, int kRows, int kVectors, bool kGather, bool kNotes, int kMost>
+constexpr typename Kernels<typename Step::Vector::Scalar>::TileFunction tile_of();
+
+/// Runs the first kFirst rows of a tile of kRows, then the others: no chain depends on another.
+template <class Step, int kFirst, int kRows, int kVectors, bool kGather, bool kNotes, int kMost>
+void run_tiles(const Tile<typename Step::Vector::Scalar>& t) {
+  constexpr int kRest = kRows - kFirst;
+  tile_of<Step, kFirst, kVectors, kGather, kNotes, kMost>()(t);
+  auto rest = t;
+  if constexpr (kGather) {
+    rest.a_row += kFirst;
+  } else {
+    rest.a += kFirst;
   }
-  if constexpr (kRows > 1) fill_tiles<Step, kNotes, kRows - 1>(kernels);
+  rest.c_row += kFirst;
+  if (rest.row_bias != nullptr) rest.row_bias += kFirst;
+  tile_of<Step, kRest, kVectors, kGather, kNotes, kMost>()(rest);
+}
+
+/// Returns the function for tiles of kRows rows, of at most kMost.
+template <class Step, int kRows, int kVectors, bool kGather, bool kNotes, int kMost>
+constexpr typename Kernels<typename Step::Vector::Scalar>::TileFunction tile_of() {
+  constexpr int kFirst = first_height<Step>(kRows, kMost);
+  if constexpr (kFirst == kRows) {
+    return tile_function<Step, kRows, kVectors, kGather, kNotes>();
+  } else {
+    return run_tiles<Step, kFirst, kRows, kVectors, kGather, kNotes, kMost>;
+  }
+}
+
+/// Fills rows kRows, kRows - 1, ... 1 of the two function tables.
+template <class Step, bool kNotes, int kMost, int kRows, class T>
+void fill_tiles(Kernels<T>& kernels) {
+  kernels.strided[kRows - 1][0] = tile_of<Step, kRows, 1, false, kNotes, kMost>();
+  kernels.strided[kRows - 1][1] = tile_of<Step, kRows, 2, false, kNotes, kMost>();
+  if constexpr (!kNotes) {
+    kernels.gather[kRows - 1][0] = tile_of<Step, kRows, 1, true, false, kMost>();
+    kernels.gather[kRows - 1][1] = tile_of<Step, kRows, 2, true, false, kMost>();
+  }
+  if constexpr (kRows > 1) fill_tiles<Step, kNotes, kMost, kRows - 1>(kernels);
 }
 
 template <class V>
@@ -455,7 +496,7 @@ Kernels<typename Step::Vector::Scalar> make_kernels() {
   Kernels<T> kernels{};
   kernels.rows = kRows;
   kernels.lanes = V::kLanes;
-  fill_tiles<Step, kNotes, kRows>(kernels);
+  fill_tiles<Step, kNotes, kRows, kRows>(kernels);
   kernels.transpose = transpose<T>;
   kernels.copy_runs = copy_runs<V>;
   kernels.deliver = deliver<V>;

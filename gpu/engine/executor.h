@@ -46,6 +46,7 @@
 
 #include "core/error.h"
 #include "core/numeric/formats/rng.h"
+#include "gpu/engine/bytes.h"
 #include "gpu/engine/device_cores.h"
 #include "gpu/engine/pair_sort.h"
 
@@ -87,6 +88,9 @@ constexpr void check_blocks() {
   check_items<Body>();
   static_assert(sizeof(typename Body::Shared) <= kMostShared);
   static_assert(Body::kThreads > 0 && Body::kThreads <= kMostThreads);
+  static_assert(alignof(typename Body::Shared) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__ &&
+                    alignof(typename Body::State) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__,
+                "the host executor allocates memory for less");
   static_assert(std::is_trivially_default_constructible_v<typename Body::Shared> &&
                     std::is_trivially_default_constructible_v<typename Body::State>,
                 "set it in a step: a device leaves the memory as it is");
@@ -97,9 +101,8 @@ inline void check_count(int64_t blocks) {
 
 /// Fills memory that a device leaves as it is with NaNs, to notice bodies that read it before they
 /// write it.
-template <class T>
-void leave_unset(T& memory) {
-  std::memset(static_cast<void*>(&memory), 0xff, sizeof memory);
+inline void leave_unset(std::vector<std::byte>& memory) {
+  std::fill(memory.begin(), memory.end(), std::byte{0xff});
 }
 
 enum class HostOrder : uint8_t { serial, shuffled };
@@ -115,7 +118,8 @@ class ItemOrder {
   }
   int64_t next() {
     const int64_t item = at_;
-    at_ = (at_ + stride_) % n_;
+    at_ += stride_;
+    if (at_ >= n_) at_ -= n_;
     return item;
   }
 
@@ -144,26 +148,34 @@ class HostExecutor {
   template <class Body>
   void items(int64_t n, const Body& body) {
     check_items<Body>();
-    launch([this, n, body, go = go_] {
-      if (go != nullptr && *go == 0) return;
-      ItemOrder order = next_order(n);
-      for (int64_t i = 0; i < n; ++i) body(order.next());
-    });
+    const auto run = [](const void* each, int64_t count, ItemOrder& order) {
+      for (int64_t i = 0; i < count; ++i) (*static_cast<const Body*>(each))(order.next());
+    };
+    launch_items(n, body, run);
   }
 
   template <class Body>
   void blocks(const Body& body) {
     check_blocks<Body>();
     check_count(body.blocks());
-    launch([this, body, go = go_] {
-      if (go == nullptr || *go != 0) run_blocks(body);
-    });
+    using Shared = typename Body::Shared;
+    using State = typename Body::State;
+    const auto run = [](const void* each, int64_t s, int64_t block, int thread, void* shared,
+                        void* state) {
+      static_cast<const Body*>(each)->step(s, block, thread, *static_cast<Shared*>(shared),
+                                           *static_cast<State*>(state));
+    };
+    launch_blocks(body, {.run = run,
+                         .blocks = body.blocks(),
+                         .steps = body.steps(),
+                         .threads = Body::kThreads,
+                         .shared_bytes = sizeof(Shared),
+                         .state_bytes = sizeof(State)});
   }
 
-  template <class F>
-  void enqueue(const F& f) {
+  void enqueue(std::function<void()> f) {
     check_unconditional(go_);
-    launch(f);
+    launch(std::move(f));
   }
 
   static size_t sort_bytes(const PairSort&) { return 0; }
@@ -261,26 +273,46 @@ class HostExecutor {
     void operator()(Recording** current) const { *current = nullptr; }
   };
 
-  template <class F>
-  void launch(const F& f) {
-    if (recording_ != nullptr) recording_->launches.emplace_back(f);
+  /// Blocks of a body, and the memory that each gets: what differs between bodies.
+  struct Blocks {
+    void (*run)(const void* body, int64_t step, int64_t block, int thread, void* shared,
+                void* state);
+    int64_t blocks, steps;
+    int threads;
+    size_t shared_bytes, state_bytes;
+  };
+
+  void launch(std::function<void()> f) {
     f();
+    if (recording_ != nullptr) recording_->launches.push_back(std::move(f));
+  }
+  void launch_items(int64_t n, ByteView each, void (*run)(const void*, int64_t, ItemOrder&)) {
+    launch([this, n, body = Bytes(each), run, go = go_] {
+      if (go != nullptr && *go == 0) return;
+      ItemOrder order = next_order(n);
+      run(body.data(), n, order);
+    });
+  }
+  void launch_blocks(ByteView one, const Blocks& each) {
+    launch([this, body = Bytes(one), each, go = go_] {
+      if (go == nullptr || *go != 0) run_blocks(body.data(), each);
+    });
   }
 
-  template <class Body>
-  void run_blocks(const Body& body) {
-    const auto shared = std::make_unique<typename Body::Shared>();
-    std::vector<typename Body::State> states(static_cast<size_t>(Body::kThreads));
-    ItemOrder blocks = next_order(body.blocks());
-    for (int64_t b = 0; b < body.blocks(); ++b) {
-      leave_unset(*shared);
-      for (typename Body::State& state : states) leave_unset(state);
+  void run_blocks(const void* body, const Blocks& each) {
+    std::vector<std::byte> shared(each.shared_bytes);
+    std::vector<std::byte> states(each.state_bytes * static_cast<size_t>(each.threads));
+    ItemOrder blocks = next_order(each.blocks);
+    for (int64_t b = 0; b < each.blocks; ++b) {
+      leave_unset(shared);
+      leave_unset(states);
       const int64_t block = blocks.next();
-      for (int64_t s = 0; s < body.steps(); ++s) {
-        ItemOrder threads = next_order(Body::kThreads);
-        for (int t = 0; t < Body::kThreads; ++t) {
+      for (int64_t s = 0; s < each.steps; ++s) {
+        ItemOrder threads = next_order(each.threads);
+        for (int t = 0; t < each.threads; ++t) {
           const int thread = static_cast<int>(threads.next());
-          body.step(s, block, thread, *shared, states[static_cast<size_t>(thread)]);
+          each.run(body, s, block, thread, shared.data(),
+                   states.data() + each.state_bytes * static_cast<size_t>(thread));
         }
       }
     }

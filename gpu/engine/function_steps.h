@@ -18,11 +18,9 @@ Delivered<Function> delivered_function(const NodeCall<X, T>& c) {
 
 template <class X, class T, class Operation>
 Step ternary_step(const NodeCall<X, T>& c, Operation operation) {
-  const Shape& to = c.out_shape(0);
-  return items_step(*c.executor, element_count(to),
-                    Ternary<T, Operation>{c.in[0], c.in[1], c.in[2], c.out[0],
-                                          operand_of(*c.node, c.in_shape(1), to),
-                                          operand_of(*c.node, c.in_shape(2), to), operation});
+  return items_step(*c.executor, c.out_count(0),
+                    Ternary<T, Operation>{c.in[0], c.in[1], c.in[2], c.out[0], operand_of(c, 1),
+                                          operand_of(c, 2), operation});
 }
 
 template <class X, class T>

@@ -39,12 +39,6 @@ inline int64_t codes_of(Storage storage) {
   return bytes_of(storage) <= 2 ? int64_t{1} << (8 * bytes_of(storage)) : 0;
 }
 
-/// Returns the size of a table of these entries.
-template <class Entry>
-size_t bytes_of_table(int64_t entries) {
-  return static_cast<size_t>(entries) * sizeof(Entry);
-}
-
 /// Returns whether a table for operand `i` pays: it has as many elements as there are codes.
 template <class X>
 bool table_pays(const NodeCall<X, float>& c, size_t i) {
@@ -86,22 +80,41 @@ std::string table_key(const NodeCall<X, float>& c, size_t i) {
   return key + "|" + std::to_string(static_cast<int>(c.in[i].storage()));
 }
 
+/// Launches the items that fill a table for these codes.
+template <class X, class Entry>
+using FillTable = void (*)(X&, int64_t count, const In<float>& codes, Entry* table,
+                           const void* function);
+
+/// Returns the node's table for operand `i`, filled by a function that `rest` tells from others of
+/// the same node.
+template <class Entry, class X>
+const Entry* table_of(const NodeCall<X, float>& c, size_t i, const std::string& rest,
+                      FillTable<X, Entry> fill, const void* function) {
+  const In<float> codes = all_codes(c, i);
+  const auto make = [&] {
+    const int64_t count = codes_of(codes.storage());
+    const size_t bytes = static_cast<size_t>(count) * sizeof(Entry);
+    auto* const table = static_cast<Entry*>(c.executor->allocate(bytes));
+    fill(*c.executor, count, codes, table, function);
+    return static_cast<const void*>(table);
+  };
+  return static_cast<const Entry*>(c.tables->get(table_key(c, i) + "|" + rest, make));
+}
+
 /// Makes the step of a function of one operand if looking up its results pays; otherwise returns
 /// nothing.
 template <class X, class T, class Operation>
 Step table_step(const NodeCall<X, T>& c, const Operation& operation) {
   if constexpr (std::is_same_v<T, float>) {
     if (!table_pays(c, 0)) return {};
-    const In<float> codes = all_codes(c, 0);
-    const auto make = [&] {
-      const int64_t count = codes_of(codes.storage());
-      auto* const table = static_cast<float*>(c.executor->allocate(bytes_of_table<float>(count)));
-      c.executor->items(count, Unary<float, Operation>{codes, table, operation});
-      return static_cast<const void*>(table);
+    const auto fill = [](X& executor, int64_t count, const In<float>& codes, float* table,
+                         const void* function) {
+      executor.items(
+          count, Unary<float, Operation>{codes, table, *static_cast<const Operation*>(function)});
     };
     // Results depend on the format to which they will be rounded.
-    const std::string key = table_key(c, 0) + "|" + format_name(c.out_format(0));
-    const float* const table = static_cast<const float*>(c.tables->get(key, make));
+    const float* const table =
+        table_of<float, X>(c, 0, format_name(c.out_format(0)), fill, &operation);
     const int64_t n = c.out_count(0);
     return items_step(*c.executor, items_of_several(n), LookUp{c.in[0], c.out[0], n, table});
   }
@@ -115,15 +128,12 @@ Step gradient_table_step(const NodeCall<X, T>& c, const Function& f) {
   if constexpr (std::is_same_v<T, float>) {
     const int64_t n = c.out_count(0);
     if (!table_pays(c, 1) || c.in_count(0) != n) return {};
-    const In<float> codes = all_codes(c, 1);
-    const auto make = [&] {
-      const int64_t count = codes_of(codes.storage());
-      auto* const table = static_cast<double*>(c.executor->allocate(bytes_of_table<double>(count)));
-      c.executor->items(count, SlowParts<Function>{codes, table, f});
-      return static_cast<const void*>(table);
+    const auto fill = [](X& executor, int64_t count, const In<float>& codes, double* table,
+                         const void* function) {
+      executor.items(count,
+                     SlowParts<Function>{codes, table, *static_cast<const Function*>(function)});
     };
-    const double* const table =
-        static_cast<const double*>(c.tables->get(table_key(c, 1) + "|slow part", make));
+    const double* const table = table_of<double, X>(c, 1, "slow part", fill, &f);
     return items_step(
         *c.executor, items_of_several(n),
         LookUpGradient<Function>{c.in[0], c.in[1], c.out[0], n, table, f, c.out_format(0)});

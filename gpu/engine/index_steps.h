@@ -55,11 +55,8 @@ Step row_sums_step(const NodeCall<X, T>& c, const GatherShape<Divisor>& s, const
   if (n == 0) return in_turn(std::move(steps));
   steps.push_back(items_step(executor, s.count, keys_of(rows, places)));
   steps.push_back([&executor, sort](const RunState&) { executor.sort(sort); });
-  steps.push_back(c.step_with_key([&executor, n, sums](uint64_t key) {
-    GatherGrad<T> now = sums;
-    now.how.key = key;
-    executor.items(n, now);
-  }));
+  steps.push_back(
+      sums_step(c, n, sums, [](GatherGrad<T>& body) -> ChainSpec& { return body.how; }));
   return in_turn(std::move(steps));
 }
 

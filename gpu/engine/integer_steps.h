@@ -66,13 +66,8 @@ Step of_indices_step(const NodeCall<X, int32_t>& call) {
 
 template <class X, class T>
 Step index_to_real_step(const NodeCall<X, T>& c) {
-  const IndexToReal<T, Out<T>> body{c.index_in[0], c.out[0], c.out_format(0)};
-  const int64_t n = c.out_count(0);
-  return c.step_with_rounding([&executor = *c.executor, n, body](const TensorRounding& rounding) {
-    IndexToReal<T, Out<T>> now = body;
-    now.rounding = rounding;
-    executor.items(n, now);
-  });
+  return rounded_items_step(c, c.out_count(0),
+                            IndexToReal<T, Out<T>>{c.index_in[0], c.out[0], c.out_format(0)});
 }
 
 template <class X, class T>

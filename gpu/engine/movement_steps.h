@@ -47,14 +47,17 @@ inline Operand operand_of(const Node& node, const Shape& shape, const Shape& to)
   if (element_count(shape) == 1) return {Operand::Kind::scalar, {}};
   return {Operand::Kind::broadcast, broadcast(node, shape, to)};
 }
+/// Same for operand `i` and the first output.
+template <class X, class T>
+Operand operand_of(const NodeCall<X, T>& c, size_t i) {
+  return operand_of(*c.node, c.in_shape(i), c.out_shape(0));
+}
 
 template <class X, class T, class Operation>
 Step binary_step(const NodeCall<X, T>& c, Operation operation) {
-  const Shape& to = c.out_shape(0);
-  return items_step(
-      *c.executor, element_count(to),
-      Binary<T, Operation>{c.in[0], c.in[1], c.out[0], operand_of(*c.node, c.in_shape(0), to),
-                           operand_of(*c.node, c.in_shape(1), to), operation});
+  return items_step(*c.executor, c.out_count(0),
+                    Binary<T, Operation>{c.in[0], c.in[1], c.out[0], operand_of(c, 0),
+                                         operand_of(c, 1), operation});
 }
 
 /// Makes the step of an operation that is no slower than reading its operands.
@@ -91,14 +94,9 @@ Step rounded_step(const NodeCall<X, T>& c, const Function& f) {
     body.write = c.out_format(0);
     for (size_t i = 0; i < N; ++i) {
       body.x[i] = c.in[i];
-      body.at[i] = operand_of(*c.node, c.in_shape(i), c.out_shape(0));
+      body.at[i] = operand_of(c, i);
     }
-    const int64_t n = c.out_count(0);
-    return c.step_with_rounding([&executor = *c.executor, n, body](const TensorRounding& rounding) {
-      RoundedElements<N, Exact> now = body;
-      now.rounding = rounding;
-      executor.items(n, now);
-    });
+    return rounded_items_step(c, c.out_count(0), body);
   }
   return {};
 }

@@ -21,6 +21,7 @@
 #include "core/ops/ops.h"
 #include "gpu/bodies/normalization.h"
 #include "gpu/bodies/stored.h"
+#include "gpu/engine/bytes.h"
 #include "gpu/engine/channel_order.h"
 #include "gpu/engine/padded_rows.h"
 #include "gpu/engine/working_memory.h"
@@ -100,32 +101,12 @@ struct NodeCall {
   bool last_in(size_t i) const { return order != nullptr && order->last(node->inputs[i]); }
   bool last_out(size_t i) const { return order != nullptr && order->last(node->outputs[i]); }
   In<T> optional_in(size_t i) const { return i < in.size() ? in[i] : In<T>(nullptr); }
-  /// Returns the sum's specification without the key of stochastic sums, which step_with_key()
-  /// adds.
+  /// Returns the sum's specification without the key of stochastic sums, which sums_step() adds.
   SumSpec sum_spec() const { return sum_spec_of(*graph, *node, unrounded); }
-  /// Returns a step that calls launch(key) with the key of the node's sums in that run.
-  template <class Launch>
-  Step step_with_key(const Launch& launch) const {
-    const RoundingChoice rounding = node->plan.accumulation.rounding;
-    const ValueId value = node->outputs[0];
-    return [rounding, value, launch](const RunState& state) {
-      launch(sum_key(rounding, value, state.random));
-    };
-  }
-
   /// Returns how the first output will be rounded, for bodies that must know. The key of a
-  /// stochastic rounding is missing; step_with_rounding() adds it. fp32 is not rounded.
+  /// stochastic rounding is missing; rounded_items_step() adds it. fp32 is not rounded.
   RoundingChoice result_rounding() const {
     return out_format(0) == kFp32 ? RoundingChoice{} : graph->value(node->outputs[0]).rounding;
-  }
-  /// Returns a step that calls launch(TensorRounding) with the rounding of that run.
-  template <class Launch>
-  Step step_with_rounding(const Launch& launch) const {
-    const RoundingChoice rounding = result_rounding();
-    const ValueId value = node->outputs[0];
-    return [rounding, value, launch](const RunState& state) {
-      launch(rounding_now(rounding, value, state.random));
-    };
   }
 
   template <class U>
@@ -135,16 +116,88 @@ struct NodeCall {
   }
 };
 
+/// A step that launches one body. It keeps the body as bytes: code that makes, copies and destroys
+/// steps is compiled once, not for each of hundreds of bodies.
+template <class X>
+struct BodyStep {
+  /// Launches the body, for a run.
+  using Launch = void (*)(const BodyStep&, const RunState&);
+
+  X* executor;
+  Launch launch;
+  Bytes body;
+  int64_t n;  ///< items
+  /// Random choices of the run: of a rounding, or of sums.
+  RoundingChoice rounding;
+  ValueId value;
+  uint64_t* lost;  ///< counter of lost updates
+
+  void operator()(const RunState& state) const { launch(*this, state); }
+};
+
+template <class X>
+Step body_step(X* executor, typename BodyStep<X>::Launch launch, ByteView body, int64_t n,
+               const RoundingChoice& rounding = {}, ValueId value = kNone,
+               uint64_t* lost = nullptr) {
+  return BodyStep<X>{executor, launch, Bytes(body), n, rounding, value, lost};
+}
+
 /// Returns a step that launches these items.
 template <class X, class Body>
 Step items_step(X& executor, int64_t n, const Body& body) {
-  return [&executor, n, body](const RunState&) { executor.items(n, body); };
+  const auto launch = [](const BodyStep<X>& step, const RunState&) {
+    step.executor->items(step.n, step.body.template as<Body>());
+  };
+  return body_step(&executor, launch, body, n);
 }
 
 /// Returns a step that launches these blocks.
 template <class X, class Body>
 Step blocks_step(X& executor, const Body& body) {
-  return [&executor, body](const RunState&) { executor.blocks(body); };
+  const auto launch = [](const BodyStep<X>& step, const RunState&) {
+    step.executor->blocks(step.body.template as<Body>());
+  };
+  return body_step(&executor, launch, body, 0);
+}
+
+/// Returns a step that launches these items with the rounding of that run as body.rounding.
+template <class X, class T, class Body>
+Step rounded_items_step(const NodeCall<X, T>& c, int64_t n, const Body& body) {
+  const auto launch = [](const BodyStep<X>& step, const RunState& state) {
+    Body now = step.body.template as<Body>();
+    now.rounding = rounding_now(step.rounding, step.value, state.random);
+    step.executor->items(step.n, now);
+  };
+  return body_step(c.executor, launch, body, n, c.result_rounding(), c.node->outputs[0]);
+}
+
+/// Returns a step that launches items of a body that sums. How{}(body) is the ChainSpec that gets
+/// the key of stochastic sums in that run.
+template <class X, class T, class Body, class How>
+Step sums_step(const NodeCall<X, T>& c, int64_t n, const Body& body, How) {
+  const auto launch = [](const BodyStep<X>& step, const RunState& state) {
+    Body now = step.body.template as<Body>();
+    How{}(now).key = sum_key(step.rounding, step.value, state.random);
+    step.executor->items(step.n, now);
+  };
+  return body_step(c.executor, launch, body, n, c.node->plan.accumulation.rounding,
+                   c.node->outputs[0]);
+}
+
+/// Same for a body of blocks.
+template <class X, class T, class Body, class How>
+Step block_sums_step(const NodeCall<X, T>& c, const Body& body, How) {
+  const auto launch = [](const BodyStep<X>& step, const RunState& state) {
+    Body now = step.body.template as<Body>();
+    How{}(now).key = sum_key(step.rounding, step.value, state.random);
+    step.executor->blocks(now);
+  };
+  return body_step(c.executor, launch, body, 0, c.node->plan.accumulation.rounding,
+                   c.node->outputs[0]);
+}
+template <class X, class T, class Body>
+Step block_sums_step(const NodeCall<X, T>& c, const Body& body) {
+  return block_sums_step(c, body, [](Body& each) -> ChainSpec& { return each.how; });
 }
 
 /// Returns a step that runs `steps` in order.

@@ -68,7 +68,7 @@ Step sums_of_products(const NodeCall<X, T>& c, const Source& source, const SumSp
       if (const std::optional<MmaInput> input = mma_input(executor.tensor_core(), spec)) {
         if (c.kernel != nullptr) c.kernel->text = "own kernel on the tensor cores of this device";
         const MmaTile<Source> tile{source, epilogue, *core, *input};
-        return [&executor, tile](const RunState&) { executor.blocks(tile); };
+        return blocks_step(executor, tile);
       }
       const CoreSpec how{*core, spec.accumulation.promote, spec.accumulation.split_k};
       return items_step(executor, results, CoreElement<Source>{source, epilogue, how});
@@ -79,14 +79,12 @@ Step sums_of_products(const NodeCall<X, T>& c, const Source& source, const SumSp
     const bool fills_tiles = source.count == 1 || source.m >= ProductTile<Source>::kSide;
     if (fp32 && fills_tiles && epilogue.how.is_single_chain()) {
       const ProductTile<Source> tile{source, epilogue};
-      return [&executor, tile](const RunState&) { executor.blocks(tile); };
+      return blocks_step(executor, tile);
     }
   }
-  return c.step_with_key([&executor, results, source, epilogue](uint64_t key) {
-    ProductElement<T, Source> body{source, epilogue};
-    body.epilogue.how.key = key;
-    executor.items(results, body);
-  });
+  using Element = ProductElement<T, Source>;
+  return sums_step(c, results, Element{source, epilogue},
+                   [](Element& body) -> ChainSpec& { return body.epilogue.how; });
 }
 
 /// Makes the step of a product with these strides.

@@ -57,32 +57,6 @@ inline std::vector<int64_t> pixel_axes(const Shape& shape) {
   return axes;
 }
 
-/// Makes the step of a body that sums: how_of(body) is the ChainSpec that gets the run's key.
-template <class X, class T, class Body, class HowOf>
-Step sums_step(const NodeCall<X, T>& c, int64_t n, const Body& body, const HowOf& how_of) {
-  X& executor = *c.executor;
-  return c.step_with_key([&executor, n, body, how_of](uint64_t key) {
-    Body now = body;
-    how_of(now).key = key;
-    executor.items(n, now);
-  });
-}
-
-/// Same for a body of blocks.
-template <class X, class T, class Body, class HowOf>
-Step block_sums_step(const NodeCall<X, T>& c, const Body& body, const HowOf& how_of) {
-  X& executor = *c.executor;
-  return c.step_with_key([&executor, body, how_of](uint64_t key) {
-    Body now = body;
-    how_of(now).key = key;
-    executor.blocks(now);
-  });
-}
-template <class X, class T, class Body>
-Step block_sums_step(const NodeCall<X, T>& c, const Body& body) {
-  return block_sums_step(c, body, [](Body& each) -> ChainSpec& { return each.how; });
-}
-
 /// Returns how the inner sums of a fused operator are taken.
 template <class X, class T>
 SumWay inner_sums(const NodeCall<X, T>& c) {

@@ -34,16 +34,17 @@ Step rounding_step(const NodeCall<X, T>& c, const Make& make) {
     return body;
   };
   if (!c.others.empty()) return joint_step(c, complete);
-  const RoundingChoice choice = c.graph->value(c.node->outputs[0]).rounding;
-  const ValueId value = c.node->outputs[0];
-  uint64_t* const lost = c.lost;
-  X& executor = *c.executor;
-  return [&executor, plain = complete(c), choice, value, lost](const RunState& state) {
-    auto body = plain;
-    body.rounding = rounding_now(choice, value, state.random);
-    body.lost = state.measured ? lost : nullptr;
-    executor.items(body.items(), body);
+  const auto body = complete(c);
+  using Body = std::remove_const_t<decltype(body)>;
+  const auto launch = [](const BodyStep<X>& step, const RunState& state) {
+    Body now = step.body.template as<Body>();
+    now.rounding = rounding_now(step.rounding, step.value, state.random);
+    now.lost = state.measured ? step.lost : nullptr;
+    step.executor->items(step.n, now);
   };
+  const ValueId value = c.node->outputs[0];
+  return body_step(c.executor, launch, body, body.items(), c.graph->value(value).rounding, value,
+                   c.lost);
 }
 
 /// Makes the step of an update by the rule that rule_of(call) returns.

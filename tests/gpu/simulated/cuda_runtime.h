@@ -8,9 +8,9 @@
 
 #include <concepts>
 #include <cstddef>
-#include <functional>
-#include <type_traits>
+#include <initializer_list>
 #include <utility>
+#include <vector>
 
 #include "tests/gpu/simulated/device.h"
 
@@ -38,16 +38,20 @@ inline void __syncthreads() { halfscope::simulated::barrier(); }
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
-  halfscope::simulated::Pointers memory;
-  const auto check = [&memory](const auto& each) {
-    halfscope::simulated::check_argument(each, memory);
+  using namespace halfscope::simulated;
+  const auto call = [](void (*any)(), const std::vector<KeptArgument>& kept) {
+    [&]<size_t... At>(std::index_sequence<At...>) {
+      reinterpret_cast<void (*)(Parameters...)>(any)(
+          *reinterpret_cast<const Parameters*>(kept[At].data())...);
+    }
+    (std::index_sequence_for<Parameters...>());
   };
-  (check(static_cast<const std::remove_cvref_t<Parameters>&>(arguments)), ...);
-  return halfscope::simulated::launch(
-      *config, memory,
-      [kernel, ... kept = std::remove_cvref_t<Parameters>(std::forward<Arguments>(arguments))] {
-        kernel(kept...);
-      });
+  const auto launch_copies = [&](Parameters... copies) {
+    (clear_padding(copies), ...);
+    const std::initializer_list<Argument> all{Argument(copies)...};
+    return launch(*config, {reinterpret_cast<void (*)()>(kernel), call}, all);
+  };
+  return launch_copies(static_cast<Parameters>(arguments)...);
 }
 
 /// Returns nvcc's attributes of a kernel compiled for compute capability 9.0.

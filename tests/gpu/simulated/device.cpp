@@ -267,8 +267,15 @@ void leave_unset(void* shared, size_t shared_bytes, void* own, size_t own_bytes)
   std::memset(own, kNan, own_bytes);
 }
 
-cudaError_t launch(const cudaLaunchConfig_t& config, const Pointers& memory,
-                   std::function<void()> kernel) {
+cudaError_t launch(const cudaLaunchConfig_t& config, const Kernel& kernel,
+                   std::initializer_list<Argument> arguments) {
+  Pointers memory;
+  std::vector<KeptArgument> kept;
+  for (const Argument& each : arguments) {
+    check_argument(each, memory);
+    const auto* const bytes = static_cast<const std::byte*>(each.data);
+    kept.emplace_back(bytes, bytes + each.size);
+  }
   ALIVE();
   constexpr unsigned kMostThreads = 1024;
   if (config.gridDim.x == 0 || config.gridDim.x > 0x7fffffffu || config.blockDim.x == 0 ||
@@ -286,9 +293,10 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const Pointers& memory,
     return said(cudaErrorStreamCaptureUnsupported);
   }
   ++device().launches.single;
-  return said(
-      put(config.stream,
-          {[config, kernel = std::move(kernel)] { run_grid(config, kernel); }, writes_to(memory)}));
+  return said(put(config.stream, {[config, kernel, kept = std::move(kept)] {
+                                    run_grid(config, [&] { kernel.call(kernel.kernel, kept); });
+                                  },
+                                  writes_to(memory)}));
 }
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, const Pointers& memory) {
@@ -304,16 +312,19 @@ bool on_device(const void* memory, size_t bytes) {
          at + bytes <= std::prev(after)->first + std::prev(after)->second.bytes;
 }
 
-void check_argument_bytes(const void* argument, size_t bytes, const char* type, Pointers& memory) {
+void check_argument(const Argument& argument, Pointers& memory) {
+#if !defined(__GNUC__) || defined(__clang__)
+  return;  // padding was not cleared
+#endif
   const std::lock_guard<std::recursive_mutex> lock(device().mutex);
-  for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
+  for (size_t at = 0; at + sizeof(uintptr_t) <= argument.size; at += sizeof(uintptr_t)) {
     uintptr_t word;
-    std::memcpy(&word, static_cast<const std::byte*>(argument) + at, sizeof word);
+    std::memcpy(&word, static_cast<const std::byte*>(argument.data) + at, sizeof word);
     const auto arena = reinterpret_cast<uintptr_t>(device().arena);
     if (word >= arena && word < arena + kArena) {
       // The position just after an allocation is valid, too.
       if (!on_device(reinterpret_cast<void*>(word), 0)) {
-        violated(std::string("a kernel is handed memory that is free: ") + type);
+        violated(std::string("a kernel is handed memory that is free: ") + argument.type);
       }
       memory.push_back(reinterpret_cast<void*>(word));
       continue;
@@ -322,7 +333,7 @@ void check_argument_bytes(const void* argument, size_t bytes, const char* type, 
     if (word < kLeast || word >= kMost) continue;
     if (msync(reinterpret_cast<void*>(word / kPage * kPage), 1, MS_ASYNC) == 0) {
       violated("a kernel is handed a pointer to the host, at byte " + std::to_string(at) + " of " +
-               std::to_string(bytes) + " of " + type);
+               std::to_string(argument.size) + " of " + argument.type);
     }
   }
 }

@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <type_traits>
 #include <typeinfo>
@@ -49,9 +50,42 @@ void leave_unset(void* shared, size_t shared_bytes, void* own, size_t own_bytes)
 /// Pointers to the device's memory among a kernel's arguments.
 using Pointers = std::vector<const void*>;
 
-/// Runs `kernel` once for every thread when the stream gets there. It uses that memory.
-cudaError_t launch(const cudaLaunchConfig_t& config, const Pointers& memory,
-                   std::function<void()> kernel);
+/// Clears the bytes between members, where anything may lie: also what looks like a pointer.
+template <class T>
+void clear_padding(T& value) {
+#if defined(__GNUC__) && !defined(__clang__)
+  __builtin_clear_padding(&value);
+#else
+  static_cast<void>(value);
+#endif
+}
+
+/// An argument of a kernel. It has no padding, or that is cleared.
+struct Argument {
+  const void* data;
+  size_t size;
+  const char* type;
+
+  template <class T>
+  explicit Argument(const T& value) : data(&value), size(sizeof value), type(typeid(T).name()) {
+    static_assert(std::is_trivially_copyable_v<T>,
+                  "a kernel is handed what cannot be copied there");
+    static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__, "copies are not aligned to that");
+  }
+};
+/// A copy of its bytes.
+using KeptArgument = std::vector<std::byte>;
+
+/// A kernel, and how to call it for one thread.
+struct Kernel {
+  void (*kernel)();
+  void (*call)(void (*kernel)(), const std::vector<KeptArgument>& arguments);
+};
+
+/// Runs `kernel` once for every thread when the stream gets there. Pointers among its arguments
+/// must be to the device; it uses that memory.
+cudaError_t launch(const cudaLaunchConfig_t& config, const Kernel& kernel,
+                   std::initializer_list<Argument> arguments);
 
 /// Work of a library's, on a stream, and the memory that it uses as far as it says so.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, const Pointers& memory = {});
@@ -62,17 +96,9 @@ bool on_device(const void* memory, size_t bytes);
 /// Reports what no program may do, such as a wild pointer, and ends the program.
 [[noreturn]] void violated(const std::string& rule);
 
-/// Looks for pointers in the bytes of a kernel's argument: those to the device must be valid, and
-/// there must be none to the host. Adds those to the device to `memory`.
-void check_argument_bytes(const void* argument, size_t bytes, const char* type, Pointers& memory);
-template <class T>
-void check_argument(T argument, Pointers& memory) {
-  static_assert(std::is_trivially_copyable_v<T>, "a kernel is handed what cannot be copied there");
-#if defined(__GNUC__) && !defined(__clang__)
-  __builtin_clear_padding(&argument);  // where anything may lie
-  check_argument_bytes(&argument, sizeof argument, typeid(T).name(), memory);
-#endif
-}
+/// Looks for pointers in a kernel's argument: those to the device must be valid, and there must be
+/// none to the host. Adds those to the device to `memory`.
+void check_argument(const Argument& argument, Pointers& memory);
 
 /// The device has so much memory from now on; HALFSCOPE_SIMULATED_MEMORY says it from the start.
 void limit_memory(int64_t bytes);

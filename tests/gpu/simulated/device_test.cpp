@@ -125,7 +125,8 @@ TEST_F(SimulatedDevice, BytesBetweenMembersAreNoPointers) {
   for (auto& x : body.x) x = on_device;
   body.write = kFp16;
   Pointers seen;
-  check_argument(body, seen);
+  clear_padding(body);
+  check_argument(Argument(body), seen);
   EXPECT_EQ(seen, Pointers({memory, memory, memory, memory}));
 }
 
