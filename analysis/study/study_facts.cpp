@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "analysis/rules/baseline.h"
 #include "analysis/study/study_words.h"
 
 namespace halfscope {
@@ -159,10 +160,27 @@ void summarize(const StudyView& study, StudyGroup& group) {
   group.gap = middle(std::move(gaps));
 }
 
+/// Finds the groups whose baselines have not learned.
+void find_comparable(const StudyView& study, StudyFacts& facts) {
+  for (StudyGroup& group : facts.groups) {
+    bool learned = false, compared = false;
+    for (const int index : group.trials) {
+      if (index < 0) continue;
+      const TrialRow& trial = study.trials()[static_cast<size_t>(index)];
+      const int base = trial.baseline ? index : trial.base.value_or(-1);
+      const int of = base < 0 ? -1 : facts.group_of(base);
+      if (of < 0) continue;
+      compared = true;
+      learned = learned || !facts.groups[static_cast<size_t>(of)].ends_where_it_began();
+    }
+    group.comparable = learned || !compared;
+  }
+}
+
 void find_front(StudyFacts& facts) {
   const auto candidate = [](const StudyGroup& group) {
-    return group.finished > 0 && group.failing == 0 && group.bits && group.gap &&
-           std::isfinite(*group.gap);
+    return group.comparable && group.finished > 0 && group.failing == 0 && group.bits &&
+           group.gap && std::isfinite(*group.gap);
   };
   for (StudyGroup& group : facts.groups) {
     group.on_front =
@@ -174,7 +192,8 @@ void find_front(StudyFacts& facts) {
   }
   for (size_t i = 0; i < facts.groups.size(); ++i) {
     const StudyGroup& group = facts.groups[i];
-    if (group.baseline || group.finished == 0 || group.failing > 0 || !group.bits) continue;
+    if (group.baseline || !group.comparable || group.finished == 0 || group.failing > 0) continue;
+    if (!group.bits) continue;
     const bool cheaper =
         facts.cheapest < 0 || *group.bits < *facts.groups[static_cast<size_t>(facts.cheapest)].bits;
     if (cheaper) facts.cheapest = static_cast<int>(i);
@@ -216,6 +235,13 @@ void group_trials(const StudyView& study, StudyFacts& facts) {
 double StudyGroup::failing_share() const noexcept {
   if (finished == 0) return std::nan("");
   return static_cast<double>(failing) / static_cast<double>(finished);
+}
+
+bool StudyGroup::ends_where_it_began() const noexcept {
+  if (fan.size() < 2 || !loss) return false;
+  const double first = fan.front().median;
+  return std::isfinite(first) && std::isfinite(*loss) &&
+         std::fabs(first - *loss) <= kLearnedPart * std::fabs(first);
 }
 
 bool StudyGroup::may_be_noise(const StudyView& study) const {
@@ -275,6 +301,7 @@ StudyFacts make_study_facts(const StudyView& study) {
     facts.failing += group.failing;
     facts.not_trained += group.not_trained;
   }
+  find_comparable(study, facts);
   find_front(facts);
   study_words::add_names(study, facts);
   facts.verdict = study_words::judge(study, facts);

@@ -55,6 +55,9 @@ struct StudyGroup {
   /// 0 for baselines.
   std::optional<double> gap{}, least_gap{}, worst_gap{};
   bool on_front = false;  ///< of the Pareto front, see make_study_facts()
+  /// Whether some baseline that it is compared with has learned. If none has, gaps and failures say
+  /// nothing about its formats.
+  bool comparable = true;
   std::vector<LossBand> fan{};
   std::vector<FirstLayer> first_layers{};  ///< most frequent first
 
@@ -62,6 +65,8 @@ struct StudyGroup {
   /// Returns whether its failures may be noise: all have finite losses, and at least half as many
   /// trials end as far below the baseline.
   bool may_be_noise(const StudyView& study) const;
+  /// Returns whether the median loss ends where it began. It may be one that is maximized.
+  bool ends_where_it_began() const noexcept;
   /// Returns the share of failing trials; NaN if none has finished.
   double failing_share() const noexcept;
 };
@@ -73,7 +78,7 @@ struct StudyFacts {
   int seed_axis = -1;                  ///< index of the axis `seed`; -1 without one
   std::vector<std::string> columns{};  ///< its values; one empty text without the axis
   std::vector<StudyGroup> groups{};    ///< baselines first, then in the order of the study
-  int cheapest = -1;  ///< the group that never failed with the fewest bits; -1 without one
+  int cheapest = -1;  ///< the comparable group that never failed with the fewest bits, or -1
   int planned = 0, finished = 0, failing = 0, not_trained = 0;
 
   int waiting() const noexcept { return planned - finished - not_trained; }
@@ -87,8 +92,8 @@ struct StudyFacts {
   int group_of(int trial) const noexcept;
 };
 
-/// Computes the facts. A group is on the Pareto front if none of its trials fails and no other such
-/// group has fewer bits and a smaller median gap.
+/// Computes the facts. A group is on the Pareto front if it is comparable, none of its trials
+/// fails, and no other such group has fewer bits and a smaller median gap.
 StudyFacts make_study_facts(const StudyView& study);
 
 /// Returns a group per plan, with its name, by the rules of make_study_facts(): the baselines, then

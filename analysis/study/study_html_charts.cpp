@@ -86,9 +86,10 @@ std::string pareto_rows(const StudyFacts& facts, const std::vector<ParetoPoint>&
         "<td class=\"n\">{}</td><td class=\"n\">{} to {}</td><td>{}</td></tr>\n",
         point.group + 1, escape(group.name), *group.bits, escape(study_gap_text(group.gap)),
         escape(study_gap_text(group.least_gap)), escape(study_gap_text(group.worst_gap)),
-        group.failing > 0 ? html::tag("error", seeds_text(facts, group.failing, group.finished))
-        : group.on_front  ? html::tag("healthy", "Pareto front")
-                          : "never failed");
+        group.failing > 0   ? html::tag("error", seeds_text(facts, group.failing, group.finished))
+        : !group.comparable ? "baseline did not learn"
+        : group.on_front    ? html::tag("healthy", "Pareto front")
+                            : "never failed");
   }
   return rows;
 }

@@ -8,7 +8,6 @@
 #include <map>
 #include <set>
 
-#include "analysis/rules/baseline.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 
@@ -148,7 +147,9 @@ std::string safe_sentence(const StudyFacts& facts, const Groups& safe, bool any_
   if (safe.size() == 1) return any_fails ? fmt::format("Only {} never failed.", best.name) : "";
   std::vector<std::string> as_cheap;
   for (const StudyGroup* group : safe) {
-    if (group != &best && group->bits == best.bits) as_cheap.push_back(group->name);
+    if (group != &best && group->comparable && group->bits == best.bits) {
+      as_cheap.push_back(group->name);
+    }
   }
   const std::string others = as_cheap.empty() ? ""
                              : as_cheap.size() == 1
@@ -199,17 +200,15 @@ std::string baseline_text(const StudyFacts& facts) {
 }
 
 /// Returns which baselines end with about the loss that they began with, so that gaps to them say
-/// nothing; "" if all have learned. The loss may be one that is maximized.
+/// nothing; "" if all have learned.
 std::string unlearned_text(const StudyFacts& facts) {
   std::vector<std::string> names;
   std::string change;
   for (const StudyGroup& group : facts.groups) {
-    if (!group.baseline || group.fan.size() < 2 || !group.loss) continue;
-    const double first = group.fan.front().median, end = *group.loss;
-    if (!std::isfinite(first) || !std::isfinite(end)) continue;
-    if (std::fabs(first - end) > kLearnedPart * std::fabs(first)) continue;
+    if (!group.baseline || !group.ends_where_it_began()) continue;
     names.push_back(group.name);
-    change = fmt::format("its loss goes from {} to {}", short_number(first), short_number(end));
+    change = fmt::format("its loss goes from {} to {}", short_number(group.fan.front().median),
+                         short_number(*group.loss));
   }
   if (names.empty()) return "";
   return fmt::format("{} {} not learn: {}. Fix that before comparing formats.", name_list(names, 3),

@@ -505,6 +505,14 @@ TEST(StudyFacts, ABaselineThatDidNotLearnIsSaid) {
                 "that before comparing formats."));
   EXPECT_EQ(flat.verdict.state, Verdict::State::inconclusive)
       << "nothing fails, but nothing learns";
+  // Formats are not recommended for failing at nothing.
+  for (const StudyGroup& group : flat.groups) {
+    const bool learned = group.name.find("lr 0.1") != std::string::npos;
+    EXPECT_EQ(group.comparable, learned) << group.name;
+    EXPECT_TRUE(learned || !group.on_front) << group.name;
+  }
+  ASSERT_GE(flat.cheapest, 0);
+  EXPECT_TRUE(flat.groups[static_cast<size_t>(flat.cheapest)].comparable);
   const StudyFacts learned = study(1.9);
   EXPECT_THAT(learned.verdict.more, Not(HasSubstr("not learn")));
   EXPECT_EQ(learned.verdict.state, Verdict::State::healthy);
