@@ -65,7 +65,8 @@ struct StudyGroup {
   /// Returns whether its failures may be noise: all have finite losses, and at least half as many
   /// trials end as far below the baseline.
   bool may_be_noise(const StudyView& study) const;
-  /// Returns whether the median loss ends where it began. It may be one that is maximized.
+  /// Returns whether the median loss ends within kLearnedPart of where it began, above or below: a
+  /// loss may be maximized.
   bool ends_where_it_began() const noexcept;
   /// Returns the share of failing trials; NaN if none has finished.
   double failing_share() const noexcept;

@@ -135,6 +135,7 @@ struct BodyStep {
   void operator()(const RunState& state) const { launch(*this, state); }
 };
 
+/// Returns the step of a body: a copy of it that launch() runs with these arguments.
 template <class X>
 Step body_step(X* executor, typename BodyStep<X>::Launch launch, ByteView body, int64_t n,
                const RoundingChoice& rounding = {}, ValueId value = kNone,

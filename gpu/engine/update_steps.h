@@ -2,6 +2,8 @@
 // Steps of the operators after the gradients, and of scaled operands.
 #pragma once
 
+#include <type_traits>
+
 #include "gpu/bodies/indexing.h"
 #include "gpu/bodies/quantize.h"
 #include "gpu/bodies/updates.h"
