@@ -280,8 +280,8 @@ std::string TwinMatch::text() const {
   if (dropouts > 0) text += ". Plans are judged with dropout";
   if (!lost_casts.empty()) {
     text += fmt::format(
-        ". Casts such as .to(x.dtype) or .float() in {} change nothing in fp32, so the twin does "
-        "not have them, and plans do not cast there",
+        ". The twin does not have casts such as .to(x.dtype) or .float() in {}, so plans do not cast "
+        "there",
         modules_text(lost_casts));
   }
   if (!autocast_off.empty()) {

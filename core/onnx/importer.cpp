@@ -318,7 +318,8 @@ void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) 
   }
   // Exporters write initializers of equal values once, and an Identity for every other one.
   const bool copies = node.op_type() == "Identity" && find_function(node) == nullptr &&
-                      inputs.size() == 1 && node.output_size() == 1 && !node.output(0).empty();
+                      inputs.size() == 1 && node.output_size() == 1 && !node.output(0).empty() &&
+                      !casts_in_code(node);
   if (copies && inputs[0] != nullptr && inputs[0]->known && inputs[0]->trainable) {
     if (!scope.names.emplace(node.output(0), inputs[0]).second)
       throw Error(what + ": its output '" + printable(node.output(0)) + "' already exists");
@@ -331,7 +332,7 @@ void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) 
     }
     restore_bias(node, attributes, inputs);
   }
-  if (fold_node(node, attributes, inputs, scope, what)) return;
+  if (!casts_in_code(node) && fold_node(node, attributes, inputs, scope, what)) return;
   std::string wanted = node.name();
   if (wanted.empty() && node.output_size() > 0) wanted = node.output(0);
   const std::string path =

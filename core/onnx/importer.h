@@ -160,6 +160,8 @@ class Importer {
   /// Notes which function of PyTorch the nodes from number `first` on come from, if the file says
   /// so.
   void note_function(const ::onnx::NodeProto& node, size_t first);
+  /// Returns whether the node only changes the format of its input, under autocast.
+  bool casts_in_code(const ::onnx::NodeProto& node) const;
   void compute_at_run_time(Binding& binding, const ::onnx::NodeProto& node,
                            const std::vector<BindingPtr>& inputs, const std::string& prefix,
                            int output);

@@ -57,15 +57,20 @@ std::string function_of_operator(const ::onnx::NodeProto& node) {
 
 void Importer::note_function(const ::onnx::NodeProto& node, size_t first) {
   std::string function = function_of_operator(node);
-  const auto origin = origins_.find(&node);
-  if (function.empty() && origin != origins_.end() && !origin->second.call.empty()) {
-    function = origin->second.what;
-  }
-  if (function.empty()) return;
+  const auto found = origins_.find(&node);
+  const NodeOrigin origin = found == origins_.end() ? NodeOrigin{} : found->second;
+  if (function.empty() && !origin.call.empty()) function = origin.what;
   for (size_t i = first; i < model_.graph.nodes().size(); ++i) {
-    model_.graph.node(static_cast<NodeId>(i))
-        .attributes.try_emplace(kTorchFunction, torch_function_number(function));
+    Attributes& attributes = model_.graph.node(static_cast<NodeId>(i)).attributes;
+    if (!function.empty()) attributes.try_emplace(kTorchFunction, torch_function_number(function));
+    if (!origin.casts.empty()) attributes.try_emplace(kTorchCast, origin.casts);
+    if (!origin.autocast_off.empty()) attributes.try_emplace(kAutocastOff, origin.autocast_off);
   }
+}
+
+bool Importer::casts_in_code(const ::onnx::NodeProto& node) const {
+  const auto origin = origins_.find(&node);
+  return origin != origins_.end() && !origin->second.casts.empty();
 }
 
 DataType Importer::type_of_node(const Node& node) const {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/numeric/formats/round.h"
+#include "core/policy/torch_lists.h"
 
 namespace halfscope::onnx_files {
 
@@ -98,7 +99,7 @@ const Tensor* Surroundings::start_of(ValueId value) const {
 ValueId Surroundings::through_identities(ValueId value, std::set<NodeId>& nodes) const {
   while (const Node* identity = made_by(value, "Identity")) {
     const Node* reader = only_reader(value);
-    if (reader == nullptr) break;
+    if (reader == nullptr || identity->attributes.contains(kTorchCast)) break;
     const FloatFormat own = type_of_(*identity);
     const NodeId made = producer(identity->inputs[0]);
     if (own != type_of_(*reader) && made != kNone && !own.contains(type_of_(graph_.node(made))))

@@ -5,10 +5,12 @@
 #include <cctype>
 #include <charconv>
 #include <set>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include "core/onnx/node_order.h"
+#include "core/policy/torch_lists.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -223,6 +225,22 @@ void read_value_metadata(const std::string& name, const std::map<std::string, st
   }
 }
 
+/// Reads what the code of the network says about formats; nothing that has no effect.
+void read_autocast(const std::map<std::string, std::string>& notes, NodeOrigin& origin) {
+  std::vector<int64_t> casts, off;
+  const auto regions = notes.find("halfscope.autocast_off");
+  for (const std::string device : {"cuda", "cpu"}) {
+    const auto cast = notes.find("halfscope.cast." + device);
+    const std::string to = cast == notes.end() ? "" : cast->second;
+    casts.push_back(static_cast<int64_t>(to == "float32"    ? TorchCast::float32
+                                         : to == "autocast" ? TorchCast::low
+                                                            : TorchCast::none));
+    off.push_back(regions != notes.end() && regions->second.find(device) != std::string::npos);
+  }
+  if (casts != std::vector<int64_t>{0, 0}) origin.casts = std::move(casts);
+  if (off != std::vector<int64_t>{0, 0}) origin.autocast_off = std::move(off);
+}
+
 }  // namespace
 
 std::map<std::string, std::string> metadata_of(const google::protobuf::Message& message,
@@ -291,6 +309,7 @@ std::string module_of_scopes(std::string_view path) {
 NodeOrigin origin_of(const ::onnx::NodeProto& node) {
   NodeOrigin origin;
   const std::map<std::string, std::string> notes = metadata_of(node, kNodeMetadata);
+  read_autocast(notes, origin);
   if (const auto found = notes.find("pkg.torch.onnx.name_scopes"); found != notes.end()) {
     const std::vector<std::string> scopes = parse_python_list(found->second);
     origin.known = true;
@@ -308,7 +327,8 @@ NodeOrigin origin_of(const ::onnx::NodeProto& node) {
     if (origin.what == "embedding") origin.padding_row = padding_row(origin.written);
   }
   if (const auto found = notes.find("pkg.torch.onnx.stack_trace"); found != notes.end())
-    origin.in_region = found->second.starts_with("File \"<eval_with_key>");
+    origin.in_region =
+        found->second.starts_with("File \"<eval_with_key>") && origin.autocast_off.empty();
   origin.rewritten = notes.contains("pkg.onnxscript.rewriter.rule_name");
   if (origin.known) return origin;
   // "/layer1/conv/Conv_1": the last part is the operator. Other tools write paths, too, but without
@@ -343,7 +363,8 @@ std::map<std::string, std::string> copied_initializers(const ::onnx::GraphProto&
   for (const ::onnx::TensorProto& tensor : graph.initializer()) initializers.insert(tensor.name());
   std::map<std::string, std::string> copies;
   for (const ::onnx::NodeProto* node : in_order(graph.node())) {
-    if (node->op_type() != "Identity" || node->input_size() != 1 || node->output_size() != 1)
+    if (node->op_type() != "Identity" || node->input_size() != 1 || node->output_size() != 1 ||
+        !origin_of(*node).casts.empty())
       continue;
     const auto found = copies.find(node->input(0));
     const std::string source = found != copies.end() ? found->second : node->input(0);

@@ -34,8 +34,12 @@ struct NodeOrigin {
   std::vector<std::string> arguments{};  ///< names that the call read: "p_layer1_weight", "relu"
   std::vector<std::string> written{};    ///< arguments as written: "%relu", "None", "0.1"
   std::optional<int64_t> padding_row{};  ///< for calls of an embedding: -1 if it has none
-  /// The call was in a region that dynamo traces apart, as for no_grad() and autocast.
+  /// The call was in a region that dynamo traces apart, as for no_grad() and autocast, and the file
+  /// does not say which.
   bool in_region = false;
+  /// For CUDA and the CPU: TorchCast if the code casts under autocast, and whether autocast is off
+  /// ("halfscope.cast.cuda", "halfscope.autocast_off", written by halfscope.save_twin).
+  std::vector<int64_t> casts{}, autocast_off{};
   bool known = false;      ///< the file contains the module
   bool rewritten = false;  ///< the exporter's optimizer made it from other nodes
 };

@@ -11,6 +11,7 @@
 
 #include "core/onnx/matches.h"
 #include "core/ops/ops.h"
+#include "core/policy/torch_lists.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -18,11 +19,21 @@ namespace {
 using Matches = std::map<NodeId, Match>;  ///< by their root nodes
 using Forms = std::map<NodeId, std::shared_ptr<const WrittenForm>>;
 
+/// Returns whether autocast is on or off in all of a match, and nothing inside of it is a cast.
+bool is_in_one_region(const Surroundings& in, const Match& match) {
+  return std::all_of(match.nodes.begin(), match.nodes.end(), [&](NodeId id) {
+    const Node& node = in.graph().node(id);
+    return !node.attributes.contains(kTorchCast) &&
+           ints_attribute(node, kAutocastOff) ==
+               ints_attribute(in.graph().node(match.root), kAutocastOff);
+  });
+}
+
 std::optional<Match> match_at(const Surroundings& in, NodeId id) {
   for (const auto& find : {match_group_normalization, match_normalization, match_function,
                            match_attention, match_softmax}) {
     std::optional<Match> match = find(in, id);
-    if (!match || !in.is_closed(*match)) continue;
+    if (!match || !in.is_closed(*match) || !is_in_one_region(in, *match)) continue;
     const bool reads_itself = std::any_of(
         match->inputs.begin(), match->inputs.end(),
         [&](ValueId input) { return input != kNone && match->nodes.contains(in.producer(input)); });
@@ -191,7 +202,10 @@ class Rewriting {
         const char* name = inputs.size() == 1 ? "/weight" : "/bias";
         inputs.push_back(parameter(each, node.path + name));
       }
-      set(node.outputs[0], graph().add1(match.op, node.path, std::move(inputs), match.attributes));
+      Attributes attributes = match.attributes;
+      if (const auto off = node.attributes.find(kAutocastOff); off != node.attributes.end())
+        attributes.insert(*off);
+      set(node.outputs[0], graph().add1(match.op, node.path, std::move(inputs), attributes));
       graph().node(graph().value(moved(node.outputs[0])).producer).written = forms_.at(id);
     } else if (!gone_.contains(id)) {
       std::vector<ValueId> inputs;

@@ -220,6 +220,30 @@ bool all_zero(const Tensor& tensor) {
   return std::all_of(tensor.data.begin(), tensor.data.end(), [](float x) { return x == 0.0f; });
 }
 
+/// Returns a rule for a node where the network's code casts or has switched autocast off.
+std::optional<PlanRule> rule_by_code(const Node& node, const std::string& usual,
+                                     const TorchAutocast& autocast) {
+  const auto own = [&](const char* attribute) {
+    const std::vector<int64_t> values = ints_attribute(node, attribute);
+    return values.size() == 2 ? values[autocast.cuda ? 0 : 1] : 0;
+  };
+  const Words words(autocast);
+  PlanRule rule;
+  if (const auto cast = static_cast<TorchCast>(own(kTorchCast)); cast != TorchCast::none) {
+    rule.read = rule.write = cast == TorchCast::low ? autocast.low : kFp32;
+    rule.why = "The code casts to " + (cast == TorchCast::low ? words.dtype : "float32") +
+               " here, as .float() and .to(x.dtype) do.";
+    rule.change = "Change the cast in the code.";
+    return rule;
+  }
+  if (own(kAutocastOff) == 0) return std::nullopt;
+  rule.follow = true;
+  rule.why = "It runs inside of " + words.off + ", so in the dtype of its inputs.";
+  rule.change = "Cast its inputs: .float() for fp32.";
+  if (same_formats(rule, rule_for(usual, autocast))) return std::nullopt;
+  return rule;
+}
+
 /// Returns a rule for a node whose function the file names, if that differs from its operator's.
 std::optional<PlanRule> rule_by_function(const Node& node, const std::string& usual,
                                          const TorchAutocast& autocast) {
@@ -317,7 +341,8 @@ std::vector<PlanRule> torch_node_rules(const TorchAutocast& autocast, const Mode
   for (const Node& node : model.graph.nodes()) {
     const TorchFunction* usual = torch_function(node.op);
     if (usual == nullptr) continue;
-    std::optional<PlanRule> rule = rule_by_function(node, usual->name, autocast);
+    std::optional<PlanRule> rule = rule_by_code(node, usual->name, autocast);
+    if (!rule) rule = rule_by_function(node, usual->name, autocast);
     if (!rule) rule = rule_by_constants(node, usual->name, autocast, tensors);
     if (!rule) continue;
     rule->path = own_path_glob(node.path);

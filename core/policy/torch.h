@@ -36,8 +36,8 @@ struct TorchFunction {
 const TorchFunction* torch_function(std::string_view op);
 
 /// Returns rules for a network's structure, for functions of PyTorch that its file writes as
-/// several operators, such as the sum in a linear layer, or an interpolation. They name exact
-/// paths.
+/// several operators, such as the sum in a linear layer, or an interpolation, and for nodes where
+/// its code casts or switches autocast off (kTorchCast, kAutocastOff). They name exact paths.
 std::vector<PlanRule> torch_node_rules(const TorchAutocast& autocast, const Model& model);
 
 /// Returns the plan of the autocast for any network.

@@ -41,4 +41,16 @@ inline constexpr int64_t kUnknownFunction = -1;
 /// Returns the attribute's value for a function.
 int64_t torch_function_number(std::string_view name) noexcept;
 
+/// Attribute of an Identity node where code of PyTorch casts under autocast, as .float() or
+/// .to(x.dtype) does: two values of TorchCast, for CUDA and for the CPU.
+inline constexpr const char* kTorchCast = "torch_cast";
+enum class TorchCast : uint8_t {
+  none,     ///< its input has the dtype already
+  float32,  ///< casts to float32
+  low,      ///< casts to the dtype given to autocast
+};
+/// Attribute of a node inside of torch.autocast(enabled=False): for CUDA and for the CPU, 1 where
+/// autocast is off and 0 where it is not.
+inline constexpr const char* kAutocastOff = "autocast_off";
+
 }  // namespace halfscope

@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from halfscope import _smoothing
+from halfscope import _autocast, _smoothing
 from halfscope._core import Error
 from halfscope._losses import line_of
 
 # Operators that draw random numbers.
 _RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
            "Multinomial")
+# Operators that only move numbers. HalfScope knows a parameter by any of them.
+_MOVES = ("Cast", "Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Shape", "Size",
+          "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
 
 
 @dataclass
@@ -22,23 +25,30 @@ class Exported:
     exporter: str
     nodes: dict = field(default_factory=dict)  #: node -> path of its module
     note: str = ""
+    has_code: bool = False  #: the file has the casts and regions of the code
 
 
-def export(model, wrapped, batch, file, draws):
+def export(model, wrapped, batch, file, draws, code):
     """Writes the network to a file; raises Error that lists the modules that cannot be exported.
 
     draws: how many layers of dropout the file must have; 0 if dropout is off.
+    code: casts and regions that the file should have; None if they are not known.
     """
     _import_onnx()
     arguments = wrapped.arguments(batch)
     with warnings.catch_warnings(), _smoothing.InParts():
         warnings.simplefilter("ignore")  # the exporters warn of training mode
-        try:
-            return _by_dynamo(model, wrapped, arguments, file, draws)
-        except Error:
-            raise
-        except Exception as fault:
-            first = fault
+        first = None
+        # Without the code's casts if the exporter cannot have them.
+        for each in [None] if code is None or code.is_empty else [code, None]:
+            try:
+                exported = _by_dynamo(model, wrapped, arguments, file, draws, each)
+                exported.has_code = code is not None and (code.is_empty or each is code)
+                return exported
+            except Error:
+                raise
+            except Exception as fault:
+                first = fault
         try:
             _by_script(model, wrapped, arguments, file)
         except Exception as fault:
@@ -57,16 +67,21 @@ def _import_onnx():
         raise Error(f"{fault.name} is not installed. Run: pip install onnx onnxscript") from fault
 
 
-def _by_dynamo(model, wrapped, arguments, file, draws):
+def _by_dynamo(model, wrapped, arguments, file, draws, code):
     from onnxscript import optimizer
-    program = torch.onnx.export(model, arguments, dynamo=True, verbose=False, optimize=False,
-                                input_names=wrapped.names, output_names=wrapped.outputs)
+    with _autocast.keep(model, code) as keeps:
+        program = torch.onnx.export(model, arguments, dynamo=True, verbose=False, optimize=False,
+                                    input_names=wrapped.names, output_names=wrapped.outputs,
+                                    custom_translation_table=_autocast.translations())
+    if not keeps.complete:
+        raise RuntimeError("the model makes other calls while it is exported")
     # Everything that optimize=True does, except rewriting: that merges batch normalizations into
     # convolutions, also in training mode.
     optimizer.inline(program.model)
-    _mark_training(program.model)
-    optimizer.fold_constants(program.model)
-    optimizer.remove_unused_nodes(program.model)
+    with _autocast.noted(program):
+        _mark_training(program.model)
+        optimizer.fold_constants(program.model, should_fold=_Foldable(model))
+        optimizer.remove_unused_nodes(program.model)
     program.save(str(file))
     _check_random(file, draws)
     nodes = {}
@@ -76,6 +91,22 @@ def _by_dynamo(model, wrapped, arguments, file, draws):
             path = [each for each in ast.literal_eval(scopes)[:-1] if each]
             nodes[node.name] = path[-1] if path else ""
     return Exported("dynamo", nodes)
+
+
+class _Foldable:
+    """Says which nodes become constants: not those that compute with parameters, as those would no
+    longer train."""
+
+    def __init__(self, model):
+        self._parameters = {name for name, _ in model.named_parameters()}
+
+    def __call__(self, node):
+        if not any(each is not None and each.name in self._parameters for each in node.inputs):
+            return None
+        if node.op_type not in _MOVES:
+            return False
+        self._parameters.update(each.name for each in node.outputs)
+        return None
 
 
 def _by_script(model, wrapped, arguments, file):

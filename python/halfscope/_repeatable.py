@@ -1,23 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Finds what an exported network cannot repeat of a forward pass: state that it changes, tensors
-that it cuts off from their gradients, casts that change nothing in fp32, and regions without
-autocast."""
+"""Finds what an exported network cannot repeat of a forward pass: state that it changes, and tensors
+that it cuts off from their gradients."""
 import copy
 import math
-import warnings
 
 import torch
 from torch import nn
-from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from halfscope._core import Error
+from halfscope._inside import Inside
 
 _CUTS = (torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.Tensor.data.__get__)
-_CASTS = (torch.Tensor.to, torch.Tensor.type, torch.Tensor.type_as, torch.Tensor.float,
-          torch.softmax, torch.Tensor.softmax, F.softmax, F.log_softmax, torch.Tensor.log_softmax,
-          torch.sum, torch.Tensor.sum, torch.mean, torch.Tensor.mean, torch.cumsum,
-          torch.Tensor.cumsum)
 # Change of a gradient that is not rounding.
 _GAP = 1e-4
 
@@ -42,32 +35,6 @@ def note_of_evaluation(model, twin, wrapped, batch):
             "mode, the twin is a different training")
 
 
-def lost_casts(twin, wrapped, batch):
-    """Returns the paths of modules with casts that change nothing in fp32. Exporters leave them out,
-    although in the network's own format they may round or protect from rounding."""
-    with _Casts(twin) as mode, torch.no_grad():
-        wrapped.loss_of(batch, twin)
-    return mode.modules
-
-
-def autocast_off(twin, wrapped, batch):
-    """Returns the paths of modules that compute where they switch autocast off. Exporters leave that
-    out."""
-    mode = _Regions(twin)
-    try:
-        # Some code only switches autocast off where it is on.
-        with warnings.catch_warnings(), mode, torch.no_grad(), \
-                torch.autocast("cpu", torch.bfloat16):
-            warnings.simplefilter("ignore")
-            torch.set_autocast_enabled("cuda", True)
-            wrapped.loss_of(batch, twin)
-    except Exception:  # the model cannot run in bf16 on a CPU
-        pass
-    finally:
-        torch.set_autocast_enabled("cuda", False)
-    return mode.modules
-
-
 def _check_state(twin, wrapped, batch):
     before = {name: value.clone() for name, value in twin.named_buffers()}
     with torch.no_grad():
@@ -87,57 +54,7 @@ def _check_state(twin, wrapped, batch):
                 "hs.watch")
 
 
-class _Mode(TorchFunctionMode):
-    """Sees each function of PyTorch that a model calls, and in which module."""
-
-    def __init__(self, model):
-        super().__init__()
-        self._inside = [""]
-        for name, module in model.named_modules():
-            module.register_forward_pre_hook(lambda *_, name=name: self._inside.append(name))
-            module.register_forward_hook(lambda *_: self._leave(), always_call=True)
-
-    def _leave(self):
-        self._inside.pop()
-
-
-class _Casts(_Mode):
-    """Notes modules that ask for the format that a tensor already has."""
-
-    def __init__(self, model):
-        super().__init__(model)
-        self.modules = []  #: paths, in the order in which they run
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if func in _CASTS and args and isinstance(args[0], torch.Tensor):
-            formats = [each.dtype if isinstance(each, torch.Tensor) else each
-                       for each in (*args[1:], *kwargs.values())]
-            asked = [each for each in formats if isinstance(each, torch.dtype)]
-            asked += [torch.float32] if func is torch.Tensor.float else []
-            if asked == [args[0].dtype] and args[0].is_floating_point() and \
-                    self._inside[-1] not in self.modules:
-                self.modules.append(self._inside[-1])
-        return func(*args, **kwargs)
-
-
-class _Regions(_Mode):
-    """Notes modules that compute where autocast, which is on, has been switched off."""
-
-    def __init__(self, model):
-        super().__init__(model)
-        self.modules = []  #: paths, in the order in which they run
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        on = torch.is_autocast_enabled("cpu") and torch.is_autocast_enabled("cuda")
-        if not on and isinstance(result, torch.Tensor) and result.is_floating_point() and \
-                self._inside[-1] not in self.modules:
-            self.modules.append(self._inside[-1])
-        return result
-
-
-class _Uncut(_Mode):
+class _Uncut(Inside):
     """While it is active, .detach() and torch.no_grad() have no effect, as in exported networks."""
 
     def __init__(self, model):
@@ -149,12 +66,12 @@ class _Uncut(_Mode):
         depends = any(isinstance(each, torch.Tensor) and each.requires_grad for each in args)
         if func in _CUTS:
             if depends:
-                self.cuts.setdefault(self._inside[-1], ".detach()")
+                self.cuts.setdefault(self.module, ".detach()")
             return args[0]
         if torch.is_grad_enabled() or func is torch._C._set_grad_enabled:
             return func(*args, **kwargs)
         if depends:
-            self.cuts.setdefault(self._inside[-1], "torch.no_grad()")
+            self.cuts.setdefault(self.module, "torch.no_grad()")
         with torch.enable_grad():
             return func(*args, **kwargs)
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from halfscope import _dropout, _losses, _onnx, _repeatable, _training
+from halfscope import _autocast, _dropout, _losses, _onnx, _repeatable, _training
 from halfscope._core import Error, __version__
 
 SCHEMA = "halfscope.twin/1"
@@ -110,13 +110,16 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
         twin = _copy(model, training.dropout, notes)
         wrapped = _losses.attach(twin, loss, loss_fn, batches[0])
         # Errors of the model itself come before the exporter's.
-        casts = _repeatable.lost_casts(copy.deepcopy(twin), wrapped, batches[0])
-        regions = _repeatable.autocast_off(copy.deepcopy(twin), wrapped, batches[0])
+        casts = _autocast.lost_casts(copy.deepcopy(twin), wrapped, batches[0])
+        regions = _autocast.autocast_off(copy.deepcopy(twin), wrapped, batches[0])
         rest = _untrained(copy.deepcopy(twin), wrapped, batches[0], training.trained)
         draws = _draws(copy.deepcopy(twin), wrapped, batches[0]) if training.dropout else 0
         # The exporter runs the model, and batch normalizations would move their statistics.
+        code = _autocast.code_of(copy.deepcopy(twin), wrapped, batches[0])
         exported = _onnx.export(copy.deepcopy(twin), wrapped, batches[0], folder / "net.onnx",
-                                draws)
+                                draws, code)
+        if exported.has_code:
+            casts = regions = []
         with _dropout.Off() if draws else contextlib.nullcontext():
             _repeatable.check(twin, wrapped, batches[0], training.trained)
             mode = _repeatable.note_of_evaluation(model, twin, wrapped, batches[0])
@@ -128,8 +131,7 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
     warned = [each for each in (exported.note, mode) if each]
     notes += warned
     if casts:
-        notes.append("casts that change nothing in fp32, such as .to(x.dtype) or .float(), in "
-                     + _listed(casts))
+        notes.append("casts such as .to(x.dtype) or .float() in " + _listed(casts))
     if regions:
         notes.append("torch.autocast(enabled=False) in " + _listed(regions))
     arrays = {name: torch.cat(parts).numpy() for name, *parts in

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/models/loss.h"
 #include "tests/onnx/torch_files.h"
 #include "tests/train/small_training.h"
 

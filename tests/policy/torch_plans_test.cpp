@@ -101,6 +101,45 @@ TEST(TorchPlans, MixedPlansAddTheBiasOfALinearLayerInItsFormat) {
   }
 }
 
+/// softmax(x.float()).to(low) in the network's code, once as it is and once in a region without
+/// autocast on CUDA.
+TEST(TorchPlans, CastsAndRegionsOfTheCodeHaveRules) {
+  Model model;
+  Graph& graph = model.graph;
+  using Devices = std::vector<int64_t>;  // CUDA, CPU
+  const auto to = [](TorchCast cuda, TorchCast cpu) {
+    return Attributes{{kTorchCast, Devices{static_cast<int64_t>(cuda), static_cast<int64_t>(cpu)}}};
+  };
+  model.input = graph.add_input("x", {2, 4});
+  const ValueId weight = graph.add_variable("fc.weight", {4, 4}, {});
+  ValueId x = graph.add1("MatMul", "fc", {model.input, weight});
+  x = graph.add1("Identity", "wide", {x}, to(TorchCast::float32, TorchCast::none));
+  x = graph.add1("Softmax", "inside", {x}, {{"axis", int64_t{-1}}, {kAutocastOff, Devices{1, 0}}});
+  x = graph.add1("Identity", "narrow", {x}, to(TorchCast::low, TorchCast::low));
+  x = graph.add1("Softmax", "outside", {x}, {{"axis", int64_t{-1}}});
+  x = graph.add1("MatMul", "own", {x, weight}, {{kAutocastOff, Devices{1, 1}}});
+  model.outputs = {{"y", x}};
+  const auto of = [&](const char* preset, const char* path) {
+    const auto node = std::find_if(graph.nodes().begin(), graph.nodes().end(),
+                                   [&](const Node& each) { return each.path == path; });
+    return resolve(preset_plan(preset, model).value(), path, node->op);
+  };
+  for (const char* preset : {"torch-autocast-fp16", "mixed_float16"}) {
+    EXPECT_FALSE(of(preset, "wide").follows) << preset;
+    EXPECT_EQ(of(preset, "wide").write, kFp32) << preset;
+    EXPECT_TRUE(of(preset, "inside").follows) << preset;
+    EXPECT_EQ(of(preset, "narrow").read, kFp16) << preset;
+    EXPECT_EQ(of(preset, "outside").read, kFp32) << preset;
+    EXPECT_TRUE(of(preset, "own").follows) << preset;
+    EXPECT_EQ(of(preset, "fc").read, kFp16) << preset;
+  }
+  // No cast there on the CPU, whose lists also leave a softmax alone.
+  EXPECT_TRUE(of("torch-autocast-cpu-bf16", "wide").follows);
+  EXPECT_EQ(of("torch-autocast-cpu-bf16", "narrow").write, kBf16);
+  EXPECT_TRUE(of("torch-autocast-cpu-bf16", "own").follows);
+  EXPECT_EQ(of("float16", "wide").write, kFp16) << "model.half() has no autocast";
+}
+
 TEST(TorchPlans, ApexLevels) {
   EXPECT_TRUE(is_full_precision(*preset_plan("apex-O0")));
   EXPECT_EQ(node_of("apex-O1", "Gelu").write, kFp32);

@@ -143,7 +143,8 @@ class NothingIsLostSilently(Case):
                   "    train_classifier(model, optimizer, (8, 20), 2)\n"
                   "train()\n" + ending)
         ended = subprocess.run([sys.executable, "-B", "-c", script, self.file],
-                               capture_output=True, text=True)
+                               capture_output=True, text=True,
+                               cwd=os.path.dirname(os.path.abspath(__file__)))
         return hs.open(self.file).status, ended.returncode
 
     def test_endings_of_a_program(self):

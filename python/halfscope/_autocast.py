@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: MIT
+"""Keeps in an exported network what a model's code says about formats: casts such as .float() or
+.to(x.dtype), and regions without autocast. Both change nothing in fp32, so exporters leave them
+out, but under autocast they decide what is computed in which format.
+
+The model runs under autocast on tensors without values, once as on a GPU and once as on the CPU.
+While it is exported, its calls are the same ones in the same order, so the network gets a node where
+one of these runs casted, and its nodes are marked if autocast was off."""
+import contextlib
+import dataclasses
+import re
+import warnings
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from halfscope._inside import Inside
+
+# Dtype under autocast; any narrow one shows the same casts.
+_LOW = {"cuda": torch.float16, "cpu": torch.bfloat16}
+_DEVICES = tuple(_LOW)
+_CALL = "pkg.torch.onnx.fx_node"  # metadata of a node: the call it comes from
+_KINDS = {torch.float32: "float32", torch.float16: "autocast", torch.bfloat16: "autocast"}
+# Functions that cast if they get a dtype, or a tensor to take it from.
+_CASTS = (torch.Tensor.to, torch.Tensor.type, torch.Tensor.type_as, torch.Tensor.float,
+          torch.softmax, torch.Tensor.softmax, F.softmax, F.log_softmax, torch.Tensor.log_softmax,
+          torch.sum, torch.Tensor.sum, torch.mean, torch.Tensor.mean, torch.cumsum,
+          torch.Tensor.cumsum)
+
+
+@torch.library.custom_op("halfscope::cast", mutates_args=())
+def _cast(x: torch.Tensor, cuda: str, cpu: str) -> torch.Tensor:
+    return x.clone()
+
+
+@torch.library.custom_op("halfscope::mark", mutates_args=())
+def _mark(x: torch.Tensor, cuda: bool, cpu: bool) -> torch.Tensor:
+    return x.clone()
+
+
+@_cast.register_fake
+@_mark.register_fake
+def _(x, *_):
+    return torch.empty_like(x)
+
+
+def asked_format(func, args, kwargs):
+    """Returns the floating-point dtype that a call casts its first argument to; None for others."""
+    if func not in _CASTS or not args or not _is_real(args[0]):
+        return None
+    if func is torch.Tensor.float:
+        return torch.float32
+    takes_tensor = func in (torch.Tensor.to, torch.Tensor.type_as)
+    for each in (*args[1:], *kwargs.values()):
+        if isinstance(each, torch.Tensor) and takes_tensor:
+            each = each.dtype
+        if isinstance(each, torch.dtype) and each.is_floating_point:
+            return each
+    return None
+
+
+@dataclasses.dataclass
+class _Call:
+    """A call that returns a tensor of real numbers."""
+    function: object
+    off: bool   #: autocast is switched off
+    cast: str   #: "float32" or "autocast" if it casts its first argument, else ""
+    fresh: bool  #: its result shares no memory with its arguments, and it changes none
+
+
+class Code:
+    """The casts and regions of a model."""
+
+    def __init__(self, runs):
+        self._runs = runs  # by device
+
+    @property
+    def is_empty(self):
+        return not any(call.off or call.cast for calls in self._runs for call in calls)
+
+    @property
+    def has_regions(self):
+        return any(call.off for calls in self._runs for call in calls)
+
+    def calls(self, number, func):
+        """Returns a call of each device; raises LookupError if it is of another function."""
+        calls = [calls[number] for calls in self._runs if number < len(calls)]
+        if len(calls) < len(self._runs) or any(call.function is not func for call in calls):
+            raise LookupError(f"call {number} of {func} is another one under autocast")
+        return calls
+
+
+def code_of(model, wrapped, batch):
+    """Returns the Code of a model, or None if it does not run on tensors without values.
+    model: is not used again."""
+    try:
+        return Code([_run(model, wrapped, batch, device) for device in _DEVICES])
+    except Exception:  # whatever a model does with tensors that have no values
+        return None
+
+
+@contextlib.contextmanager
+def keep(model, code):
+    """While it is active, a model that is exported keeps the casts and regions of its Code.
+
+    Yields an object with the attribute `complete`: whether all calls were those of the Code.
+    """
+    mode = _Keep(Code([]) if code is None else code)
+    # Exporters may run a model more than once, and call functions themselves.
+    handles = [model.register_forward_pre_hook(lambda *_: mode.start()),
+               model.register_forward_hook(lambda *_: mode.end(), always_call=True)]
+    try:
+        with mode if code is not None else contextlib.nullcontext():
+            yield mode
+    finally:
+        for each in handles:
+            each.remove()
+
+
+class _Keep(TorchFunctionMode):
+    def __init__(self, code):
+        super().__init__()
+        self._code = code
+        self._number = None  # of the next call; None outside of the model
+        self.complete = True
+
+    def start(self):
+        self._number = 0
+
+    def end(self):
+        self._number = None
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if self._number is None or not self.complete or _is_property(func):
+            return func(*args, **kwargs)
+        try:
+            calls = self._code.calls(self._number, func)
+        except LookupError:
+            calls = None
+        result = func(*(self._changed(calls, args) if calls else args), **kwargs)
+        if _is_real(result):
+            self._number += 1
+            self.complete = calls is not None
+        return result
+
+    def _changed(self, calls, args):
+        """Returns the arguments with nodes in front of the first tensor among them."""
+        place = next((i for i, each in enumerate(args) if _is_real(each)), None)
+        casts = [call.cast for call in calls]
+        if place is None or not (any(casts) or all(call.fresh for call in calls)):
+            return args
+        x = args[place]
+        if self._code.has_regions:
+            x = torch.ops.halfscope.mark(x, *(call.off for call in calls))
+        if any(casts) and x.dtype == torch.float32:
+            x = torch.ops.halfscope.cast(x, *casts)
+        return (*args[:place], x, *args[place + 1:])
+
+
+def translations():
+    """Returns how torch.onnx.export writes the nodes that Keep adds."""
+    from onnxscript import opset18
+    return {torch.ops.halfscope.cast.default: lambda x, cuda, cpu: opset18.Identity(x),
+            torch.ops.halfscope.mark.default: lambda x, cuda, cpu: opset18.Identity(x)}
+
+
+@contextlib.contextmanager
+def noted(program):
+    """Writes casts and regions as metadata of the network's nodes, and removes the marks. While it is
+    active, optimizers do not see that casts are Identity nodes."""
+    off, casts, marks = _found(program.exported_program.graph)
+    hidden = []
+    for node in list(program.model.graph):
+        written = node.metadata_props.get(_CALL, "")
+        call = written.partition(" ")[0].lstrip("%")
+        if written:
+            # Arguments as they are without the marks.
+            node.metadata_props[_CALL] = re.sub(
+                r"%(\w+)", lambda name: "%" + marks.get(name[1], name[1]), written)
+        if call in marks:
+            node.outputs[0].replace_all_uses_with(node.inputs[0])
+            program.model.graph.remove(node, safe=True)
+        elif call in casts:
+            hidden.append(node)
+            node.domain = "halfscope"
+            node.metadata_props.update({f"halfscope.cast.{device}": kind for device, kind in
+                                        zip(_DEVICES, casts[call]) if kind})
+        if off.get(call):
+            node.metadata_props["halfscope.autocast_off"] = off[call]
+    yield
+    for node in hidden:
+        node.domain = ""
+
+
+def _found(graph):
+    """Returns by call where autocast is off ("cuda", "cpu" or both), the casts, and of marks what is
+    marked."""
+    off, casts, marks, now = {}, {}, {}, ""
+    for node in graph.nodes:
+        if node.target is torch.ops.halfscope.mark.default:
+            now = " ".join(device for device, value in zip(_DEVICES, node.args[1:]) if value)
+            source = node.args[0].name
+            marks[node.name] = marks.get(source, source)
+        elif node.target is torch.ops.halfscope.cast.default:
+            casts[node.name] = node.args[1:]
+        if node.op == "call_function":
+            off[node.name] = now
+    return off, casts, marks
+
+
+def lost_casts(twin, wrapped, batch):
+    """Returns the paths of modules with casts that change nothing in fp32. Exporters leave them out,
+    although in the network's own format they may round or protect from rounding."""
+    with _Casts(twin) as mode, torch.no_grad():
+        wrapped.loss_of(batch, twin)
+    return mode.modules
+
+
+def autocast_off(twin, wrapped, batch):
+    """Returns the paths of modules that compute where they switch autocast off. Exporters leave that
+    out."""
+    mode = _Regions(twin)
+    try:
+        # Some code only switches autocast off where it is on.
+        with warnings.catch_warnings(), _on("cuda"), _on("cpu"), mode, torch.no_grad():
+            warnings.simplefilter("ignore")
+            wrapped.loss_of(batch, twin)
+    except Exception:  # the model cannot run in bf16 on a CPU
+        pass
+    return mode.modules
+
+
+class _Casts(Inside):
+    """Notes modules that ask for the format that a tensor already has."""
+
+    def __init__(self, model):
+        super().__init__(model)
+        self.modules = []  #: paths, in the order in which they run
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        asked = asked_format(func, args, kwargs)
+        if asked is not None and asked == args[0].dtype and self.module not in self.modules:
+            self.modules.append(self.module)
+        return func(*args, **kwargs)
+
+
+class _Regions(Inside):
+    """Notes modules that compute where autocast, which is on, has been switched off."""
+
+    def __init__(self, model):
+        super().__init__(model)
+        self.modules = []  #: paths, in the order in which they run
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        on = all(torch.is_autocast_enabled(device) for device in _DEVICES)
+        if not on and _is_real(result) and self.module not in self.modules:
+            self.modules.append(self.module)
+        return result
+
+
+@contextlib.contextmanager
+def _on(device):
+    """Switches autocast on, for CUDA also without a GPU."""
+    before = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+    common = torch.cuda.amp.common
+    kept = common.amp_definitely_not_available, torch.cuda.is_bf16_supported
+    common.amp_definitely_not_available = lambda: False
+    torch.cuda.is_bf16_supported = lambda *_, **__: True
+    torch.set_autocast_enabled(device, True)
+    torch.set_autocast_dtype(device, _LOW[device])
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled(device, before[0])
+        torch.set_autocast_dtype(device, before[1])
+        torch.clear_autocast_cache()
+        common.amp_definitely_not_available, torch.cuda.is_bf16_supported = kept
+
+
+class _Recorder(TorchFunctionMode):
+    """Notes the calls of a model."""
+
+    def __init__(self, device):
+        super().__init__()
+        self._device = device
+        self.calls = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if _is_property(func):
+            return func(*args, **kwargs)
+        before = [(each, each._version) for each in args if isinstance(each, torch.Tensor)]
+        asked = asked_format(func, args, kwargs)
+        casts = asked in _KINDS and args[0].dtype in _KINDS and asked != args[0].dtype
+        result = func(*args, **kwargs)
+        if _is_real(result):
+            memory = result.untyped_storage()._cdata
+            fresh = all(each._version == version and each.untyped_storage()._cdata != memory
+                        for each, version in before)
+            self.calls.append(_Call(func, not torch.is_autocast_enabled(self._device),
+                                    _KINDS[asked] if casts else "", fresh))
+        return result
+
+
+def _run(model, wrapped, batch, device):
+    """Returns the calls of a forward pass under autocast."""
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    known = {}
+
+    def without_values(value):
+        if id(value) not in known:
+            copy = fake.from_tensor(value.detach()).to(device)
+            if isinstance(value, nn.Parameter):
+                copy = nn.Parameter(copy, value.requires_grad)
+            known[id(value)] = value, copy
+        return known[id(value)][1]
+
+    modules = [model] + ([wrapped.loss_fn] if isinstance(wrapped.loss_fn, nn.Module) else [])
+    tables = [table for module in modules for each in module.modules()
+              for table in (each._parameters, each._buffers)]
+    kept = [dict(table) for table in tables]
+    try:
+        with warnings.catch_warnings(), fake, torch.no_grad():
+            warnings.simplefilter("ignore")
+            for table in tables:
+                table.update({name: without_values(value) for name, value in table.items()
+                              if value is not None})
+            arguments = [without_values(each) for each in wrapped.arguments(batch)]
+            with _on(device), _Recorder(device) as recorder:
+                model(*arguments)
+        return recorder.calls
+    finally:
+        for table, values in zip(tables, kept):
+            table.update(values)
+
+
+def _is_real(value):
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _is_property(func):
+    return getattr(func, "__name__", "") == "__get__"
