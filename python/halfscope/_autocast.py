@@ -5,9 +5,10 @@ out, but under autocast they decide what is computed in which format.
 
 The model runs under autocast on tensors without values, once as on a GPU and once as on the CPU.
 While it is exported, its calls are the same ones in the same order, so the network gets a node where
-one of these runs casted, and its nodes are marked if autocast was off."""
+one of these runs casts, and its nodes are marked where autocast is off."""
 import contextlib
 import dataclasses
+import functools
 import re
 import warnings
 
@@ -31,20 +32,20 @@ _CASTS = (torch.Tensor.to, torch.Tensor.type, torch.Tensor.type_as, torch.Tensor
           torch.Tensor.cumsum)
 
 
-@torch.library.custom_op("halfscope::cast", mutates_args=())
-def _cast(x: torch.Tensor, cuda: str, cpu: str) -> torch.Tensor:
-    return x.clone()
+@functools.cache
+def _define_operators():
+    """Defines halfscope::cast, with a kind by device, and halfscope::mark, whether autocast is off.
+    PyTorch has custom operators since version 2.4."""
+    @torch.library.custom_op("halfscope::cast", mutates_args=())
+    def cast(x: torch.Tensor, cuda: str, cpu: str) -> torch.Tensor:
+        return x.clone()
 
+    @torch.library.custom_op("halfscope::mark", mutates_args=())
+    def mark(x: torch.Tensor, cuda: bool, cpu: bool) -> torch.Tensor:
+        return x.clone()
 
-@torch.library.custom_op("halfscope::mark", mutates_args=())
-def _mark(x: torch.Tensor, cuda: bool, cpu: bool) -> torch.Tensor:
-    return x.clone()
-
-
-@_cast.register_fake
-@_mark.register_fake
-def _(x, *_):
-    return torch.empty_like(x)
+    for each in (cast, mark):
+        each.register_fake(lambda x, *_: torch.empty_like(x))
 
 
 def asked_format(func, args, kwargs):
@@ -85,6 +86,11 @@ class Code:
     def has_regions(self):
         return any(call.off for calls in self._runs for call in calls)
 
+    @property
+    def count(self):
+        """The number of calls."""
+        return max((len(calls) for calls in self._runs), default=0)
+
     def calls(self, number, func):
         """Returns a call of each device; raises LookupError if it is of another function."""
         calls = [calls[number] for calls in self._runs if number < len(calls)]
@@ -97,6 +103,7 @@ def code_of(model, wrapped, batch):
     """Returns the Code of a model, or None if it does not run on tensors without values.
     model: is not used again."""
     try:
+        _define_operators()
         return Code([_run(model, wrapped, batch, device) for device in _DEVICES])
     except Exception:  # whatever a model does with tensors that have no values
         return None
@@ -106,7 +113,7 @@ def code_of(model, wrapped, batch):
 def keep(model, code):
     """While it is active, a model that is exported keeps the casts and regions of its Code.
 
-    Yields an object with the attribute `complete`: whether all calls were those of the Code.
+    Yields an object with the attribute `complete`: whether the calls were all those of the Code.
     """
     mode = _Keep(Code([]) if code is None else code)
     # Exporters may run a model more than once, and call functions themselves.
@@ -125,17 +132,19 @@ class _Keep(TorchFunctionMode):
         super().__init__()
         self._code = code
         self._number = None  # of the next call; None outside of the model
-        self.complete = True
+        self._differs = False
+        self.complete = False
 
     def start(self):
         self._number = 0
 
     def end(self):
+        self.complete = not self._differs and self._number == self._code.count
         self._number = None
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if self._number is None or not self.complete or _is_property(func):
+        if self._number is None or self._differs or _is_property(func):
             return func(*args, **kwargs)
         try:
             calls = self._code.calls(self._number, func)
@@ -144,7 +153,7 @@ class _Keep(TorchFunctionMode):
         result = func(*(self._changed(calls, args) if calls else args), **kwargs)
         if _is_real(result):
             self._number += 1
-            self.complete = calls is not None
+            self._differs = calls is None
         return result
 
     def _changed(self, calls, args):

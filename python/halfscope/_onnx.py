@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """ONNX files of networks in training mode."""
 import ast
+import contextlib
 import warnings
 from dataclasses import dataclass, field
 
@@ -69,16 +70,16 @@ def _import_onnx():
 
 def _by_dynamo(model, wrapped, arguments, file, draws, code):
     from onnxscript import optimizer
+    more = {} if code is None else {"custom_translation_table": _autocast.translations()}
     with _autocast.keep(model, code) as keeps:
         program = torch.onnx.export(model, arguments, dynamo=True, verbose=False, optimize=False,
-                                    input_names=wrapped.names, output_names=wrapped.outputs,
-                                    custom_translation_table=_autocast.translations())
-    if not keeps.complete:
+                                    input_names=wrapped.names, output_names=wrapped.outputs, **more)
+    if code is not None and not keeps.complete:
         raise RuntimeError("the model makes other calls while it is exported")
     # Everything that optimize=True does, except rewriting: that merges batch normalizations into
     # convolutions, also in training mode.
     optimizer.inline(program.model)
-    with _autocast.noted(program):
+    with contextlib.nullcontext() if code is None else _autocast.noted(program):
         _mark_training(program.model)
         optimizer.fold_constants(program.model, should_fold=_Foldable(model))
         optimizer.remove_unused_nodes(program.model)
