@@ -225,7 +225,7 @@ void read_value_metadata(const std::string& name, const std::map<std::string, st
   }
 }
 
-/// Reads what the code of the network says about formats; nothing that has no effect.
+/// Reads casts and regions without autocast in the code of the network.
 void read_autocast(const std::map<std::string, std::string>& notes, NodeOrigin& origin) {
   std::vector<int64_t> casts, off;
   const auto regions = notes.find("halfscope.autocast_off");

@@ -220,9 +220,9 @@ bool all_zero(const Tensor& tensor) {
   return std::all_of(tensor.data.begin(), tensor.data.end(), [](float x) { return x == 0.0f; });
 }
 
-/// Returns a rule for a node where the network's code casts or has switched autocast off.
-std::optional<PlanRule> rule_by_code(const Node& node, const std::string& usual,
-                                     const TorchAutocast& autocast) {
+/// Returns a rule for a node where the network's code casts or has switched autocast off: no list
+/// decides there.
+std::optional<PlanRule> rule_by_code(const Node& node, const TorchAutocast& autocast) {
   const auto own = [&](const char* attribute) {
     const std::vector<int64_t> values = ints_attribute(node, attribute);
     return values.size() == 2 ? values[autocast.cuda ? 0 : 1] : 0;
@@ -240,7 +240,6 @@ std::optional<PlanRule> rule_by_code(const Node& node, const std::string& usual,
   rule.follow = true;
   rule.why = "It runs inside of " + words.off + ", so in the dtype of its inputs.";
   rule.change = "Cast its inputs: .float() for fp32.";
-  if (same_formats(rule, rule_for(usual, autocast))) return std::nullopt;
   return rule;
 }
 
@@ -341,9 +340,11 @@ std::vector<PlanRule> torch_node_rules(const TorchAutocast& autocast, const Mode
   for (const Node& node : model.graph.nodes()) {
     const TorchFunction* usual = torch_function(node.op);
     if (usual == nullptr) continue;
-    std::optional<PlanRule> rule = rule_by_code(node, usual->name, autocast);
-    if (!rule) rule = rule_by_function(node, usual->name, autocast);
+    const std::optional<PlanRule> code = rule_by_code(node, autocast);
+    std::optional<PlanRule> rule;
+    if (!code) rule = rule_by_function(node, usual->name, autocast);
     if (!rule) rule = rule_by_constants(node, usual->name, autocast, tensors);
+    if (!rule) rule = code;
     if (!rule) continue;
     rule->path = own_path_glob(node.path);
     rules.push_back(*std::move(rule));

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from halfscope._inside import Inside
 
-# Dtype under autocast; any narrow one shows the same casts.
+# Dtype under autocast; any 16-bit one shows the same casts.
 _LOW = {"cuda": torch.float16, "cpu": torch.bfloat16}
 _DEVICES = tuple(_LOW)
 _CALL = "pkg.torch.onnx.fx_node"  # metadata of a node: the call it comes from
@@ -150,28 +150,36 @@ class _Keep(TorchFunctionMode):
             calls = self._code.calls(self._number, func)
         except LookupError:
             calls = None
-        result = func(*(self._changed(calls, args) if calls else args), **kwargs)
+        if calls:
+            args, kwargs = self._changed(calls, args, kwargs)
+        result = func(*args, **kwargs)
         if _is_real(result):
             self._number += 1
             self._differs = calls is None
         return result
 
-    def _changed(self, calls, args):
+    def _changed(self, calls, args, kwargs):
         """Returns the arguments with nodes in front of the first tensor among them."""
-        place = next((i for i, each in enumerate(args) if _is_real(each)), None)
         casts = [call.cast for call in calls]
-        if place is None or not (any(casts) or all(call.fresh for call in calls)):
-            return args
-        x = args[place]
+        first = next(_tensors(args, kwargs), None)
+        if first is None or not (any(casts) or all(call.fresh for call in calls)):
+            return args, kwargs
+        x = first
         if self._code.has_regions:
             x = torch.ops.halfscope.mark(x, *(call.off for call in calls))
         if any(casts) and x.dtype == torch.float32:
             x = torch.ops.halfscope.cast(x, *casts)
-        return (*args[:place], x, *args[place + 1:])
+
+        def put(value):
+            if isinstance(value, (list, tuple)) and any(each is first for each in value):
+                return type(value)(put(each) for each in value)
+            return x if value is first else value
+
+        return tuple(put(each) for each in args), {key: put(each) for key, each in kwargs.items()}
 
 
 def translations():
-    """Returns how torch.onnx.export writes the nodes that Keep adds."""
+    """Returns how torch.onnx.export writes the nodes that keep() adds."""
     from onnxscript import opset18
     return {torch.ops.halfscope.cast.default: lambda x, cuda, cpu: opset18.Identity(x),
             torch.ops.halfscope.mark.default: lambda x, cuda, cpu: opset18.Identity(x)}
@@ -304,7 +312,7 @@ class _Recorder(TorchFunctionMode):
         kwargs = kwargs or {}
         if _is_property(func):
             return func(*args, **kwargs)
-        before = [(each, each._version) for each in args if isinstance(each, torch.Tensor)]
+        before = [(each, each._version) for each in _tensors(args, kwargs)]
         asked = asked_format(func, args, kwargs)
         casts = asked in _KINDS and args[0].dtype in _KINDS and asked != args[0].dtype
         result = func(*args, **kwargs)
@@ -335,7 +343,9 @@ def _run(model, wrapped, batch, device):
               for table in (each._parameters, each._buffers)]
     kept = [dict(table) for table in tables]
     try:
-        with warnings.catch_warnings(), fake, torch.no_grad():
+        # cuDNN would ask for a GPU.
+        with warnings.catch_warnings(), fake, torch.enable_grad(), \
+                torch.backends.cudnn.flags(enabled=False):
             warnings.simplefilter("ignore")
             for table in tables:
                 table.update({name: without_values(value) for name, value in table.items()
@@ -347,6 +357,13 @@ def _run(model, wrapped, batch, device):
     finally:
         for table, values in zip(tables, kept):
             table.update(values)
+
+
+def _tensors(args, kwargs):
+    """Yields the tensors of real numbers among a call's arguments, also in lists."""
+    for each in (*args, *kwargs.values()):
+        yield from (part for part in (each if isinstance(each, (list, tuple)) else [each])
+                    if _is_real(part))
 
 
 def _is_real(value):

@@ -99,7 +99,7 @@ class _Foldable:
     longer train."""
 
     def __init__(self, model):
-        self._parameters = {name for name, _ in model.named_parameters()}
+        self._parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
 
     def __call__(self, node):
         if not any(each is not None and each.name in self._parameters for each in node.inputs):

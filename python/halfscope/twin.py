@@ -207,6 +207,10 @@ def _copy(model, dropout, notes):
                     "model before its first step") from fault
     for value in twin.parameters():
         value.grad = None
+    for name, value in (*twin.named_parameters(), *twin.named_buffers()):
+        if value.is_complex():
+            raise Error(f"'{name}' is complex, and HalfScope has no complex numbers. Keep its real "
+                        "and imaginary part as two tensors")
     twin = twin.to("cpu", torch.float32)
     if not model.training:
         twin.train()

@@ -68,7 +68,7 @@ OnnxImport swish(const char* sigmoid, const char* product, bool with_cast = fals
   return file.import();
 }
 
-TEST(AutocastInCode, CompositesLieInOneRegionAndHaveNoCasts) {
+TEST(AutocastInCode, CompositesAreInOneRegionAndHaveNoCasts) {
   EXPECT_THAT(test::layers(swish("", "")), ElementsAre("y"));
   EXPECT_THAT(test::layers(swish("cuda cpu", "cuda cpu")), ElementsAre("y"));
   EXPECT_THAT(test::layers(swish("cuda", "")), ElementsAre("s", "y"));

@@ -118,6 +118,11 @@ TEST(TorchPlans, CastsAndRegionsOfTheCodeHaveRules) {
   x = graph.add1("Identity", "narrow", {x}, to(TorchCast::low, TorchCast::low));
   x = graph.add1("Softmax", "outside", {x}, {{"axis", int64_t{-1}}});
   x = graph.add1("MatMul", "own", {x, weight}, {{kAutocastOff, Devices{1, 1}}});
+  const ValueId bias = graph.add_variable("fc.bias", {4}, {});
+  // Listed by its function, but not by its operator.
+  x = graph.add1(
+      "Add", "own:bias", {x, bias},
+      {{kAutocastOff, Devices{1, 1}}, {kTorchFunction, torch_function_number("linear")}});
   model.outputs = {{"y", x}};
   const auto of = [&](const char* preset, const char* path) {
     const auto node = std::find_if(graph.nodes().begin(), graph.nodes().end(),
@@ -131,6 +136,7 @@ TEST(TorchPlans, CastsAndRegionsOfTheCodeHaveRules) {
     EXPECT_EQ(of(preset, "narrow").read, kFp16) << preset;
     EXPECT_EQ(of(preset, "outside").read, kFp32) << preset;
     EXPECT_TRUE(of(preset, "own").follows) << preset;
+    EXPECT_TRUE(of(preset, "own:bias").follows) << preset;
     EXPECT_EQ(of(preset, "fc").read, kFp16) << preset;
   }
   // No cast there on the CPU, whose lists also leave a softmax alone.

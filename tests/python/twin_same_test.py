@@ -274,6 +274,8 @@ class Careful(nn.Module):
     def __init__(self):
         super().__init__()
         self.first, self.last = nn.Linear(20, 16), nn.Linear(16, 5)
+        self.third = nn.Linear(5, 5)
+        nn.init.constant_(self.third.bias, 256.3)
 
     def forward(self, x):
         x = self.first(x)
@@ -282,7 +284,11 @@ class Careful(nn.Module):
             wide = torch.add(wide, 256.0)
             wide = torch.sub(wide, 256.0)
             wide = F.linear(wide, self.last.weight * 4.0)
-        return wide.to(x.dtype) + self.last(x.float())
+            # With three dimensions, exporters write the bias apart. It is near 256, as above.
+            wide = self.third(wide[:, None])[:, 0] - self.third.bias
+        # By keyword, after the region.
+        last = F.linear(input=x.float(), weight=self.last.weight, bias=self.last.bias)
+        return wide.to(x.dtype) + last
 
 
 class CodeOfTheModel(Case):
@@ -349,6 +355,19 @@ class CodeOfTheModel(Case):
         regions = self.notes("autocast_off")
         self.assertEqual([each for _, op, each in regions if op == "Gemm"],
                          ["cuda cpu", "cuda", "cpu"])
+
+    def test_tied_parameters_that_are_computed_with_train(self):
+        class Tied(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.last = nn.Linear(20, 20), nn.Linear(20, 20)
+                self.last.weight = self.first.weight
+
+            def forward(self, x):
+                return F.linear(F.relu(self.first(x)), self.last.weight * 2.0)
+
+        self.save(Tied(), data=batches((8, 20), 5, 2), steps=3)
+        self.assertIn("repeats PyTorch's 3 fp32 losses", self.diagnose("--no-twins"))
 
     def test_what_cannot_be_kept_is_named(self):
         class Exported(nn.Linear):
