@@ -57,8 +57,9 @@ std::string function_of_operator(const ::onnx::NodeProto& node) {
 
 void Importer::note_function(const ::onnx::NodeProto& node, size_t first) {
   std::string function = function_of_operator(node);
+  static const NodeOrigin unknown;
   const auto found = origins_.find(&node);
-  const NodeOrigin origin = found == origins_.end() ? NodeOrigin{} : found->second;
+  const NodeOrigin& origin = found == origins_.end() ? unknown : found->second;
   if (function.empty() && !origin.call.empty()) function = origin.what;
   for (size_t i = first; i < model_.graph.nodes().size(); ++i) {
     Attributes& attributes = model_.graph.node(static_cast<NodeId>(i)).attributes;

@@ -113,7 +113,8 @@ def code_of(model, wrapped, batch):
 def keep(model, code):
     """While it is active, a model that is exported keeps the casts and regions of its Code.
 
-    Yields an object with the attribute `complete`: whether the calls were all those of the Code.
+    Yields an object. Afterwards, its `complete` says whether the model made the same calls as under
+    autocast.
     """
     mode = _Keep(Code([]) if code is None else code)
     # Exporters may run a model more than once, and call functions themselves.

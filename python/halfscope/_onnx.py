@@ -39,12 +39,12 @@ def export(model, wrapped, batch, file, draws, code):
     arguments = wrapped.arguments(batch)
     with warnings.catch_warnings(), _smoothing.InParts():
         warnings.simplefilter("ignore")  # the exporters warn of training mode
-        first = None
+        to_keep = None if code is None or code.is_empty else code
         # Without the code's casts if the exporter cannot have them.
-        for each in [None] if code is None or code.is_empty else [code, None]:
+        for each in dict.fromkeys([to_keep, None]):
             try:
                 exported = _by_dynamo(model, wrapped, arguments, file, draws, each)
-                exported.has_code = code is not None and (code.is_empty or each is code)
+                exported.has_code = code is not None and each is to_keep
                 return exported
             except Error:
                 raise
