@@ -1,7 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""Dropout that keeps everything, wherever a model calls it."""
+"""Dropout of a model: switched off for good, or for a comparison."""
+import contextlib
+import copy
+
 import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from halfscope._inside import Inside
+
+# Functions that drop elements -> position and name of the probability.
+_PROBABILITIES = {F.scaled_dot_product_attention: (4, "dropout_p"),
+                  F.multi_head_attention_forward: (10, "dropout_p"),
+                  **{each: (1, "p") for each in (
+                      F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout,
+                      F.feature_alpha_dropout, torch.dropout, torch.dropout_, torch.alpha_dropout,
+                      torch.alpha_dropout_, torch.feature_dropout, torch.feature_dropout_,
+                      torch.feature_alpha_dropout, torch.feature_alpha_dropout_)}}
 
 
 class Off(TorchDispatchMode):
@@ -21,4 +38,68 @@ class Off(TorchDispatchMode):
             self.draws += 1
             mean = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
             return args[0].fill_(mean)
+        return func(*args, **kwargs)
+
+
+def switch_off(model, wrapped, batch):
+    """Switches off what drops elements or whole branches in training.
+
+    Returns the paths of the modules, and a context in which the model has to run.
+    """
+    off = []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:
+            module.p = 0.0
+            off.append(name)
+        elif isinstance(module, (nn.MultiheadAttention, nn.RNNBase)) and module.dropout > 0:
+            module.dropout = 0.0
+            off.append(name)
+    drawing = _drawing(model, wrapped, batch)
+    called = []
+    for name, function in drawing:
+        module = model.get_submodule(name)
+        if name and not any(True for _ in (*module.children(), *module.parameters())):
+            module.eval()  # such as stochastic depth
+        elif function in _PROBABILITIES:
+            called.append(function)
+        else:
+            continue
+        off += [] if name in off else [name]
+    return off, _Zero() if called else contextlib.nullcontext()
+
+
+def _drawing(model, wrapped, batch):
+    """Returns (path of module, function) for calls that draw random numbers."""
+    twin = copy.deepcopy(model)  # which keeps the hooks
+    with _Drawing(twin) as mode, torch.no_grad():
+        wrapped.loss_of(batch, twin)
+    return mode.found
+
+
+class _Drawing(Inside):
+    """Notes calls that change the state of PyTorch's generator."""
+
+    def __init__(self, model):
+        super().__init__(model)
+        self.found = []  #: (path of module, function), in the order in which they run
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        before = torch.get_rng_state()
+        result = func(*args, **(kwargs or {}))
+        if not torch.equal(before, torch.get_rng_state()):
+            self.found.append((self.module, func))
+        return result
+
+
+class _Zero(TorchFunctionMode):
+    """While it is active, functions drop elements with probability 0."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        args, kwargs = list(args), dict(kwargs or {})
+        if func in _PROBABILITIES:
+            position, name = _PROBABILITIES[func]
+            if len(args) > position:
+                args[position] = 0.0
+            else:
+                kwargs[name] = 0.0
         return func(*args, **kwargs)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from halfscope import _autocast, _smoothing
+from halfscope import _autocast, _exportable
 from halfscope._core import Error
 from halfscope._losses import line_of
 
@@ -32,12 +32,12 @@ class Exported:
 def export(model, wrapped, batch, file, draws, code):
     """Writes the network to a file; raises Error that lists the modules that cannot be exported.
 
-    draws: how many layers of dropout the file must have; 0 if dropout is off.
+    draws: how many layers of dropout the file must have; None if dropout is off.
     code: casts and regions that the file should have; None if they are not known.
     """
     _import_onnx()
     arguments = wrapped.arguments(batch)
-    with warnings.catch_warnings(), _smoothing.InParts():
+    with warnings.catch_warnings(), _exportable.Exportable():
         warnings.simplefilter("ignore")  # the exporters warn of training mode
         to_keep = None if code is None or code.is_empty else code
         # Without the code's casts if the exporter cannot have them.
@@ -112,7 +112,7 @@ class _Foldable:
 
 def _by_script(model, wrapped, arguments, file):
     torch.onnx.export(model, arguments, str(file), dynamo=False, opset_version=17,
-                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
+                      training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
                       input_names=wrapped.names, output_names=wrapped.outputs)
     import onnx
     saved = onnx.load(file)
@@ -141,7 +141,8 @@ def _mark_training(model):
 
 
 def _check_random(file, draws):
-    """Raises Error if the network draws random numbers, except for this many layers of dropout."""
+    """Raises Error if the network draws random numbers, except for this many layers of dropout.
+    draws: None if dropout is off."""
     import onnx
     from onnx import numpy_helper
     graph = onnx.load(file).graph
@@ -165,9 +166,9 @@ def _check_random(file, draws):
             path = [each for each in ast.literal_eval(scopes[0])[:-1] if each] if scopes else []
             where = f"module '{path[-1]}'" if path else f"node '{node.name}'"
             raise Error(f"{where} draws random numbers in its forward ({node.op_type}). "
-                        + ("Pass dropout=False" if draws else
-                           "Pass dropout=True if they are dropout; switch others off"))
-    if kept != draws:
+                        + ("Switch that off in the model that you pass" if draws is None else
+                           "Pass dropout=False"))
+    if kept != (draws or 0):
         raise Error(f"the model drops elements in {draws} places, but its export in {kept}. Pass "
                     "dropout=False")
 

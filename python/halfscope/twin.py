@@ -44,7 +44,8 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, cli
     clip_norm: what the script passes to torch.nn.utils.clip_grad_norm_ before each step.
     dropout: keeps the network's dropout, so plans are judged with it. PyTorch and HalfScope drop
         different elements, so the recorded losses are computed without dropout, and HalfScope
-        repeats them without.
+        repeats them without. Otherwise dropout is switched off, and so are modules without
+        parameters that draw random numbers in training, such as stochastic depth.
     fresh: starts the optimizer from zeros although it has state. Without it, state is an error.
     steps: optimizer steps for which losses are recorded. Batches start again after the last one.
         They are trained three times, to measure what rounding does.
@@ -107,13 +108,20 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
                  "loss scaling of your script, and gradient clipping unless clip_norm= is given")
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), \
             torch.autocast("cpu", enabled=False):
-        twin = _copy(model, training.dropout, notes)
+        twin = _copy(model, notes)
         wrapped = _losses.attach(twin, loss, loss_fn, batches[0])
+        off, no_dropout = ([], contextlib.nullcontext()) if training.dropout else \
+            _dropout.switch_off(twin, wrapped, batches[0])
+        if off:
+            notes.append("dropout, which is switched off in " + ", ".join(
+                each or "the model's forward" for each in off))
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), \
+            torch.autocast("cpu", enabled=False), no_dropout:
         # Errors of the model itself come before the exporter's.
         casts = _autocast.lost_casts(copy.deepcopy(twin), wrapped, batches[0])
         regions = _autocast.autocast_off(copy.deepcopy(twin), wrapped, batches[0])
         rest = _untrained(copy.deepcopy(twin), wrapped, batches[0], training.trained)
-        draws = _draws(copy.deepcopy(twin), wrapped, batches[0]) if training.dropout else 0
+        draws = _draws(copy.deepcopy(twin), wrapped, batches[0]) if training.dropout else None
         # The exporter runs the model, and batch normalizations would move their statistics.
         code = _autocast.code_of(copy.deepcopy(twin), wrapped, batches[0])
         exported = _onnx.export(copy.deepcopy(twin), wrapped, batches[0], folder / "net.onnx",
@@ -163,7 +171,7 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
                          for found, _ in moved],
         "outputs": outputs, "gradients": _gradients(gradients, [each for _, each in moved]),
         "nodes": exported.nodes, "left_out": notes, "lost_casts": casts,
-        "autocast_off": regions, "dropout": draws,
+        "autocast_off": regions, "dropout": draws or 0,
         "exporter": exported.exporter,
         "versions": {"halfscope": __version__, "torch": torch.__version__}}
     (folder / "twin.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
@@ -199,7 +207,7 @@ def _free_folder(folder, overwrite):
     return folder
 
 
-def _copy(model, dropout, notes):
+def _copy(model, notes):
     try:
         twin = copy.deepcopy(model)
     except Exception as fault:
@@ -220,25 +228,9 @@ def _copy(model, dropout, notes):
                 raise Error(f"batch normalization '{name}' does not train with running statistics "
                             "and a momentum, which the twin cannot repeat. Set it to training "
                             "mode, with its default settings")
-    off = [] if dropout else _switch_dropout_off(twin)
-    if off:
-        notes.append("dropout, which is set to 0 in " + ", ".join(off))
     if any(value.dtype != torch.float32 for value in model.parameters()):
         notes.append("the formats of the weights: they are converted to fp32")
     return twin
-
-
-def _switch_dropout_off(model):
-    """Sets dropout to 0 in all modules that have it; returns their names."""
-    off = []
-    for name, module in model.named_modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:
-            module.p = 0.0
-            off.append(name)
-        elif isinstance(module, (nn.MultiheadAttention, nn.RNNBase)) and module.dropout > 0:
-            module.dropout = 0.0
-            off.append(name)
-    return off
 
 
 def _draws(twin, wrapped, batch):

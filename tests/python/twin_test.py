@@ -56,6 +56,28 @@ class Encoder(nn.Module):
         return self.head(self.encoder(self.embed(x)).mean(1))
 
 
+class DropsBranches(nn.Module):
+    """Stochastic depth as in Hugging Face's models: the module returns its input in evaluation."""
+
+    def forward(self, x):
+        if not self.training:
+            return x
+        return x / 0.5 * torch.floor(0.5 + torch.rand(x.shape[0], *[1] * (x.ndim - 1)))
+
+
+class Attends(nn.Module):
+    """Drops elements of attention, of a function and of a branch."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.out, self.branch = nn.Linear(6, 6), nn.Linear(6, 5), DropsBranches()
+
+    def forward(self, x):
+        p = 0.25 if self.training else 0.0
+        x = x + self.branch(F.scaled_dot_product_attention(self.query(x), x, x, dropout_p=p))
+        return self.out(F.dropout(x, p=p, training=self.training).mean(1))
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -114,6 +136,32 @@ class Repeats(Case):
         self.assertTrue(any("dropout" in each and "encoder.layers.0.dropout1" in each
                             for each in self.document()["left_out"]))
         self.assertIn("encoder.layers.0.linear1", self.document()["nodes"].values())
+        self.check()
+
+    def test_dropout_of_functions_attention_and_branches_is_switched_off(self):
+        model, data = Attends(), list(batches((8, 7, 6), 5, 3))
+        plain = copy.deepcopy(model).eval()
+        self.save(model, data=data, steps=8)
+        optimizer = torch.optim.Adam(plain.parameters(), 1e-3)
+        wanted = []
+        for step in range(8):
+            x, y = data[step % 3]
+            loss = F.cross_entropy(plain(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            wanted.append(float(loss.detach()))
+        np.testing.assert_allclose(self.document()["losses"], wanted, rtol=1e-6)
+        self.assertTrue(any("switched off in branch, the model's forward" in each or
+                            "switched off in the model's forward, branch" in each
+                            for each in self.document()["left_out"]))
+        self.assertEqual(self.document()["dropout"], 0)
+        self.assertTrue(model.training and model.branch.training)
+        self.check()
+
+    def test_dropout_of_whole_channels_is_switched_off(self):
+        model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Dropout2d(0.5), nn.Flatten(), nn.Linear(400, 5))
+        self.save(model, data=batches((8, 1, 12, 12), 5, 2), steps=3)
         self.check()
 
     def test_model_that_returns_the_loss(self):
@@ -567,8 +615,8 @@ class Refuses(Case):
     def test_random_numbers_and_frozen_statistics(self):
         class Noisy(Mlp):
             def forward(self, x):
-                return super().forward(F.dropout(x, 0.3, self.training))
-        self.refuse("draws random numbers.*dropout=True", Noisy(), data=batches((8, 20), 5, 2))
+                return super().forward(x + torch.randn_like(x))
+        self.refuse("draws random numbers.*Switch that off", Noisy(), data=batches((8, 20), 5, 2))
         model = Cnn()
         model.bn.eval()
         self.refuse("'bn' does not train", model, data=batches((8, 1, 12, 12), 5, 2))

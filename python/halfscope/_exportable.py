@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Cross-entropy with smoothed labels: exporters to ONNX leave the smoothing out."""
+"""Functions that exporters to ONNX do not know in every form: they leave the smoothing of labels out
+of a cross-entropy, and refuse attention without an axis of heads."""
 import inspect
 
 import torch
@@ -9,11 +10,13 @@ from torch.overrides import TorchFunctionMode
 _SIGNATURE = inspect.signature(F.cross_entropy)
 
 
-class InParts(TorchFunctionMode):
-    """While it is active, F.cross_entropy with label_smoothing is computed in parts that ONNX has."""
+class Exportable(TorchFunctionMode):
+    """While it is active, these functions are computed in forms that exporters have."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if func is F.scaled_dot_product_attention:
+            return _with_heads(*args, **kwargs)
         if func is not F.cross_entropy:
             return func(*args, **kwargs)
         call = _SIGNATURE.bind(*args, **kwargs)
@@ -46,3 +49,18 @@ def _smoothed(scores, labels, weight, ignored, reduction, smoothing):
         weights = 1.0 if weight is None else weight[torch.where(counted, labels, 0)]
         even = even.sum() / torch.where(counted, weights, 0.0).sum()
     return sharp * (1.0 - smoothing) + even * (smoothing / classes)
+
+
+def _with_heads(query, key, value, attn_mask=None, *rest, **more):
+    """Returns attention of tensors of four axes, also if there is no axis of heads or of samples."""
+    missing = 4 - query.dim()
+    if missing <= 0 or key.dim() != query.dim() or value.dim() != query.dim():
+        return F.scaled_dot_product_attention(query, key, value, attn_mask, *rest, **more)
+    for _ in range(missing):
+        query, key, value = (each.unsqueeze(-3) for each in (query, key, value))
+        if attn_mask is not None and attn_mask.dim() > 2:
+            attn_mask = attn_mask.unsqueeze(-3)
+    result = F.scaled_dot_product_attention(query, key, value, attn_mask, *rest, **more)
+    for _ in range(missing):
+        result = result.squeeze(-3)
+    return result
