@@ -44,6 +44,30 @@ struct ArgMax {
   }
 };
 
+/// One item is an element of x, which finds its place among the largest elements of its line, the
+/// largest one first. Equal elements keep their order. NaN counts as larger than any number.
+template <class In>
+struct ArgSort {
+  In x;
+  int32_t* y;          ///< positions in x
+  AxisLines from, to;  ///< to.size: the number of places
+
+  HS_HD void operator()(int64_t item) const {
+    const int64_t inner = item % from.stride, outer = item / from.stride;
+    const int64_t at = outer % from.size, line = outer / from.size * from.stride + inner;
+    const In values = x + from.first(line);
+    const ElementOf<In> own = values[at * from.stride];
+    int64_t place = 0;
+    for (int64_t i = 0; i < from.size; ++i) {
+      const ElementOf<In> other = values[i * from.stride];
+      const bool ties = other == own || (is_nan(other) && is_nan(own));
+      const bool wins = other > own || (is_nan(other) && !is_nan(own));
+      place += wins || (ties && i < at) ? 1 : 0;
+    }
+    if (place < to.size) y[to.first(line) + place * to.stride] = static_cast<int32_t>(at);
+  }
+};
+
 /// One item is a line, whose prefix sums are computed.
 struct CumulateIndices {
   const int32_t* x;

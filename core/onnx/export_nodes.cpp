@@ -183,6 +183,15 @@ void arg_max(Exporter& e, const Node& node, const Names& outputs) {
                   {"axis", "keepdims", "select_last_index"});
 }
 
+void arg_sort(Exporter& e, const Node& node, const Names& outputs) {
+  const int64_t axis = axis_attribute(node, e.graph().value(node.inputs[0]).shape.size(), -1);
+  const int64_t count = e.graph().value(node.outputs[0]).shape[static_cast<size_t>(axis)];
+  ::onnx::NodeProto& proto =
+      e.add("TopK", node.path, {e.name_of(node.inputs[0]), e.ints(node, "count", {count})},
+            {node.path + "/sorted", outputs[0]});
+  set_attribute(proto, "axis", axis);
+}
+
 void convert(Exporter& e, const Node& node, const Names& outputs) {
   ::onnx::NodeProto& proto = e.add("Cast", node.path, {e.name_of(node.inputs[0])}, outputs);
   const DataType to = node.op == "IndexToReal" ? e.real_type() : DataType::int64;
@@ -272,6 +281,7 @@ constexpr Rule kRules[] = {
     {"Softmax", softmax},
     {"Where", where},
     {"ArgMax", arg_max},
+    {"ArgSort", arg_sort},
     {"IndexToReal", convert},
     {"RealToIndex", convert},
     {"Equal", compare},

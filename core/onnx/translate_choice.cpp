@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Operators that mark, find or keep elements.
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "core/onnx/translate.h"
@@ -94,42 +93,20 @@ void arg_min(Translation& t) {
   t.set_integers(0, place, DataType::int64);
 }
 
-/// Picks the largest or smallest elements along an axis, the largest one first, one after the
-/// other: each one is the largest of those that are left.
+/// Finds the largest or smallest elements along an axis, the first one of them first.
 void top_k(Translation& t) {
-  constexpr int64_t kMost = 64;
   const Shape shape = t.shape(0);
   const int64_t axis = checked_axis(t.attributes().integer("axis", -1), shape.size(), t.what());
   const std::vector<int64_t> counts = t.known_ints(1, "number of elements");
   const int64_t size = shape[static_cast<size_t>(axis)];
   if (counts.size() != 1 || counts[0] < 1 || counts[0] > size)
     throw t.error("it must pick between 1 and " + std::to_string(size) + " elements");
-  if (counts[0] > kMost) {
-    throw t.error("it picks or sorts " + std::to_string(counts[0]) + " elements, and at most " +
-                  std::to_string(kMost) + " are supported");
-  }
   const ValueId x = t.any(0);
   const bool largest = t.attributes().integer("largest", 1) != 0;
-  ValueId left = largest ? x : opposite(t);
-  const ValueId places = counted(t, size, shape.size(), axis);
-  const ValueId gone = t.is_index(0)
-                           ? t.graph().add_index_constant({}, {std::numeric_limits<int32_t>::min()})
-                           : t.graph().add_constant(-std::numeric_limits<float>::infinity());
-  std::vector<ValueId> picked;
-  for (int64_t i = 0; i < counts[0]; ++i) {
-    const std::string number = std::to_string(i);
-    picked.push_back(
-        t.add("ArgMax", {left},
-              {{"axis", axis}, {"keepdims", int64_t{1}}, {"select_last_index", int64_t{0}}},
-              "place_" + number));
-    if (i + 1 == counts[0]) break;
-    const ValueId hit = t.add("Equal", {picked.back(), places}, {}, "picked_" + number);
-    left = t.add("Where", {hit, gone, left}, {}, "left_" + number);
-  }
-  const ValueId index =
-      picked.size() == 1 ? picked[0] : t.add("Concat", picked, {{"axis", axis}}, "places");
-  t.set(0, t.add("GatherElements", {x, index}, {{"axis", axis}}));
-  t.set_integers(1, index, DataType::int64);
+  const ValueId places = t.add("ArgSort", {largest ? x : opposite(t)},
+                               {{"axis", axis}, {"count", counts[0]}}, "places");
+  t.set(0, t.add("GatherElements", {x, places}, {{"axis", axis}}));
+  t.set_integers(1, places, DataType::int64);
 }
 
 /// Keeps the rows where a known condition is true. Without an axis, selects among all elements.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // GatherND, ScatterND and ScatterElements as a Gather of rows. GatherND computes each row number
 // from its tuple of indices. Scattering with known indices takes each row of the result from the
-// data or from the updates. Scattering with computed indices only supports sums, because those are
-// the gradient of a Gather.
+// data or from the updates. Sums at computed indices are the gradient of a Gather, and other
+// updates at computed indices are such sums in place of the data.
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "core/onnx/select_rules.h"
 #include "core/onnx/translate.h"
@@ -23,12 +24,13 @@ ValueId constant_of(Translation& t, const Shape& shape, const std::vector<int64_
   return t.graph().add_index_constant(shape, std::move(numbers));
 }
 
-/// Computes the row numbers at run time.
-ValueId computed_rows(Translation& t, const TupleShapes& shapes) {
+/// Computes the row numbers at run time. from_start: negative indices become others.
+ValueId computed_rows(Translation& t, const TupleShapes& shapes, bool from_start) {
   const auto length = static_cast<int64_t>(shapes.sizes.size());
   ValueId rows = t.integers(1);
   // Gather counts negative indices from the end, but a sum of several indices cannot.
-  if (length == 1 && shapes.first_rows.empty()) return t.reshape(rows, shapes.places, "rows");
+  if (length == 1 && shapes.first_rows.empty() && !from_start)
+    return t.reshape(rows, shapes.places, "rows");
   if (shapes.rows > INT32_MAX / 2)
     throw t.error("selecting among more than 2^30 rows is not supported");
   const ValueId given = rows, sizes = constant_of(t, {length}, shapes.sizes);
@@ -69,7 +71,7 @@ void gather_nd(Translation& t) {
   std::vector<int64_t> known;
   if (t.is_known(1)) known = shapes.rows_of(t.known(1, "indices"), t.what());
   const ValueId rows =
-      t.is_known(1) ? constant_of(t, shapes.places, known) : computed_rows(t, shapes);
+      t.is_known(1) ? constant_of(t, shapes.places, known) : computed_rows(t, shapes, false);
   const ValueId data = t.reshape(t.any(0), with_rows(shapes.rows, shapes.row), "data");
   if (t.is_known(1) && set_rows_of_each_sample(t, data, shapes.places, known)) return;
   t.set(0, t.add("Gather", {data, rows}, {{"axis", int64_t{0}}}));
@@ -114,9 +116,13 @@ std::vector<std::vector<int64_t>> rounds_of(Translation& t, const std::vector<in
   return rounds;
 }
 
+/// Sets the output to this value in the shape of the data.
+void set_as_data(Translation& t, ValueId value) {
+  t.set(0, t.add("Reshape", {value}, {{"shape", t.shape(0)}, {"allowzero", int64_t{1}}}));
+}
+
 /// Scatters rows. ONNX does not define which of two updates of the same row remains.
 void scatter(Translation& t, const std::vector<int64_t>& targets, const Shape& as_rows) {
-  const Shape shape = t.shape(0);
   const ScatterHow how = scatter_how(t.attributes().text("reduction", "none"), t.what());
   Shape update_rows = as_rows;
   update_rows[0] = static_cast<int64_t>(targets.size());
@@ -141,17 +147,60 @@ void scatter(Translation& t, const std::vector<int64_t>& targets, const Shape& a
     }
     data = replaced(t, data, fresh, rows);
   }
-  t.set(0, t.add("Reshape", {data}, {{"shape", shape}, {"allowzero", int64_t{1}}}));
+  set_as_data(t, data);
 }
 
-/// Returns whether updates are added at computed positions.
-bool adds_at_computed(Translation& t) {
-  if (t.is_known(1)) return false;
-  if (t.attributes().text("reduction", "none") == "add" && !t.is_index(0) && !t.is_index(2))
-    return true;
+/// How updates get to positions that are computed at run time.
+enum class Computed : uint8_t {
+  add,      ///< to reals
+  replace,  ///< some of the reals
+  reorder,  ///< each row is replaced by another one
+};
+
+/// all: there are as many updates as rows.
+Computed computed_how(Translation& t, bool all) {
+  const ScatterHow how = scatter_how(t.attributes().text("reduction", "none"), t.what());
+  if (how == ScatterHow::replace && all) return Computed::reorder;
+  const bool reals = !t.is_index(0) && !t.is_index(2);
+  if (how == ScatterHow::add && reals) return Computed::add;
+  if (how == ScatterHow::replace && reals) return Computed::replace;
   throw Error(t.what() + ": its indices are only known at run time",
-              "use reduction = add on reals, the only scatter with computed indices, or export "
-              "fixed indices");
+              "with such indices, reals can be replaced or added, and integers replaced if there "
+              "are as many updates as rows. Or export fixed indices");
+}
+
+/// Returns the updates in the order in which they replace all rows. An index out of range, or two
+/// that are equal, become an index out of range.
+ValueId reordered(Translation& t, const TupleShapes& shapes) {
+  const Shape line{shapes.rows};
+  if (shapes.rows > INT32_MAX / 2) throw t.error("it has too many rows");
+  const ValueId rows = t.reshape(computed_rows(t, shapes, true), line, "row");
+  const ValueId backward = t.add("Sub", {constant_of(t, {}, {-1}), rows}, {}, "row_from_the_last");
+  const ValueId order = t.add("ArgSort", {backward}, {{"axis", int64_t{0}}}, "order");
+  std::vector<int64_t> numbers(static_cast<size_t>(shapes.rows));
+  std::iota(numbers.begin(), numbers.end(), int64_t{0});
+  const ValueId sorted = t.add("Gather", {rows, order}, {{"axis", int64_t{0}}}, "sorted");
+  const ValueId wrong = t.add("Sub", {sorted, constant_of(t, line, numbers)}, {}, "not_its_row");
+  const ValueId least = t.add("Max", {wrong, constant_of(t, {}, {-1})}, {}, "not_its_row_least");
+  const ValueId once = t.add("Min", {least, constant_of(t, {}, {1})}, {}, "not_its_row_once");
+  const ValueId beyond =
+      t.add("Mul", {once, constant_of(t, {}, {2 * shapes.rows})}, {}, "out_of_range");
+  const ValueId from = t.add("Add", {order, beyond}, {}, "from");
+  const ValueId updates = t.reshape(t.any(2, "updates"), with_rows(shapes.rows, shapes.row), "new");
+  return t.add("Gather", {updates, from}, {{"axis", int64_t{0}}}, "reordered");
+}
+
+/// Returns how often each row or element is written, as reals.
+ValueId hits_of(Translation& t, const char* op, ValueId rows, const Shape& shape, int64_t axis) {
+  const ValueId yes = t.add("Equal", {rows, rows}, {}, "hit");
+  const ValueId ones = t.add("IndexToReal", {yes}, {}, "ones");
+  return t.add(op, {ones, rows}, {{"axis", axis}, {"shape", shape}}, "hits");
+}
+
+/// Returns the sums where something is written, and the data elsewhere.
+ValueId where_hit(Translation& t, ValueId hits, ValueId sums, ValueId data) {
+  const ValueId written = t.add("Greater", {hits, t.graph().add_constant(0.5f)}, {}, "is_written");
+  return t.add("Where", {written, sums, data}, {}, "replaced");
 }
 
 /// Adds `sums` to the data, or sets the output to the sums alone if the data is all zeros.
@@ -173,27 +222,39 @@ void add_to_data(Translation& t, const char* op, const std::vector<ValueId>& ope
 
 void scatter_nd(Translation& t) {
   const TupleShapes shapes(t.shape(0), t.shape(1), 0, t.what());
-  if (adds_at_computed(t)) {
-    Shape wanted = shapes.places;
-    wanted.insert(wanted.end(), shapes.row.begin(), shapes.row.end());
-    if (t.shape(2) != wanted) throw t.error("its updates do not fit its indices");
-    const ValueId updates = t.real(2, "updates");
-    add_to_data(t, "GatherGrad", {updates, computed_rows(t, shapes)},
-                with_rows(shapes.rows, shapes.row), 0);
-    return;
-  }
-  scatter(t, shapes.rows_of(t.known(1, "indices"), t.what()), with_rows(shapes.rows, shapes.row));
+  const Shape as_rows = with_rows(shapes.rows, shapes.row);
+  if (t.is_known(1)) return scatter(t, shapes.rows_of(t.known(1, "indices"), t.what()), as_rows);
+  Shape wanted = shapes.places;
+  wanted.insert(wanted.end(), shapes.row.begin(), shapes.row.end());
+  if (t.shape(2) != wanted) throw t.error("its updates do not fit its indices");
+  if (t.is_index(0) != t.is_index(2)) throw t.error("its inputs mix reals and integers");
+  const Computed how = computed_how(t, element_count(shapes.places) == shapes.rows);
+  if (how == Computed::reorder) return set_as_data(t, reordered(t, shapes));
+  const ValueId updates = t.real(2, "updates"), rows = computed_rows(t, shapes, false);
+  if (how == Computed::add) return add_to_data(t, "GatherGrad", {updates, rows}, as_rows, 0);
+  const ValueId sums =
+      t.add("GatherGrad", {updates, rows}, {{"axis", int64_t{0}}, {"shape", as_rows}}, "sums");
+  const ValueId hits = hits_of(t, "GatherGrad", rows, {shapes.rows}, 0);
+  const ValueId wide = t.reshape(hits, with_rows(shapes.rows, Shape(shapes.row.size(), 1)), "wide");
+  set_as_data(t, where_hit(t, wide, sums, t.reshape(t.real(0), as_rows, "data")));
 }
 
 void scatter_elements(Translation& t) {
   const Shape shape = t.shape(0);
   const int64_t axis = checked_axis(t.attributes().integer("axis", 0), shape.size(), t.what());
-  if (adds_at_computed(t)) {
-    if (t.shape(1) != t.shape(2)) throw t.error("its updates do not fit its indices");
-    add_to_data(t, "GatherElementsGrad", {t.real(2, "updates"), t.index(1)}, shape, axis);
-    return;
+  if (t.is_known(1)) {
+    return scatter(t, elements_of(shape, t.known(1, "indices"), axis, t.what()),
+                   {element_count(shape)});
   }
-  scatter(t, elements_of(shape, t.known(1, "indices"), axis, t.what()), {element_count(shape)});
+  if (t.shape(1) != t.shape(2)) throw t.error("its updates do not fit its indices");
+  const Computed how = computed_how(t, false);
+  const ValueId updates = t.real(2, "updates"), places = t.index(1);
+  if (how == Computed::add)
+    return add_to_data(t, "GatherElementsGrad", {updates, places}, shape, axis);
+  const ValueId sums =
+      t.add("GatherElementsGrad", {updates, places}, {{"axis", axis}, {"shape", shape}}, "sums");
+  const ValueId hits = hits_of(t, "GatherElementsGrad", places, shape, axis);
+  set_as_data(t, where_hit(t, hits, sums, t.real(0)));
 }
 
 constexpr Translator kScatterTranslators[] = {

@@ -5,6 +5,8 @@
 //   And, Or, Not                                        index operands
 //   ArgMax       position of the largest element along `axis` (keepdims, select_last_index); a NaN
 //                counts as larger than everything
+//   ArgSort      positions of the largest elements along `axis`, the largest one first; `count` of
+//                them, or all. Equal elements keep their order; a NaN counts as in ArgMax
 //   Where(c, x, y)   x where c is true, else y, both real or both indices; an omitted one means
 //                    zeros (ours), which the gradient needs
 #include "core/ops/definitions.h"
@@ -42,6 +44,16 @@ std::vector<OutputType> infer_arg_max(const Graph& graph, const Node& node) {
   } else {
     shape.erase(shape.begin() + axis);
   }
+  return {{shape, ElementType::index}};
+}
+
+std::vector<OutputType> infer_arg_sort(const Graph& graph, const Node& node) {
+  check_node(node, node.inputs.size() == 1, "needs one input");
+  Shape shape = graph.value(node.inputs[0]).shape;
+  int64_t& size = shape[static_cast<size_t>(axis_attribute(node, shape.size(), -1))];
+  const int64_t count = int_attribute(node, "count", size);
+  check_node(node, count >= 1 && count <= size, "count is not within the axis");
+  size = count;
   return {{shape, ElementType::index}};
 }
 
@@ -100,6 +112,11 @@ const std::vector<OpDef>& choice() {
        .infer = infer_arg_max,
        .autocast = Autocast::follow,
        .keeps_samples = keeps_choice},
+      {.name = "ArgSort",
+       .domain = "halfscope",
+       .infer = infer_arg_sort,
+       .autocast = Autocast::follow,
+       .keeps_samples = samples::inner_axis<-1>},
       {.name = "Where",
        .domain = "",
        .infer = infer_where,

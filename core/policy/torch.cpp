@@ -28,6 +28,7 @@ constexpr TorchFunction kFunctions[] = {
     {"Add", "add"},
     {"And", "logical_and"},
     {"ArgMax", "argmax"},
+    {"ArgSort", "argsort"},
     {"Asin", "asin"},
     {"Asinh", "asinh"},
     {"Atan", "atan"},

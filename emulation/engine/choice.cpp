@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Relations, logic, ArgMax and Where (core/ops/choice.cpp).
+// Relations, logic, ArgMax, ArgSort and Where (core/ops/choice.cpp).
 #include <vector>
 
 #include "core/bodies/indices.h"
@@ -47,6 +47,13 @@ void arg_max(KernelCall<T>& c) {
   for_items(lines.count, 64,
             ArgMax<const T*>{c.in[0], c.index_out[0], lines,
                              int_attribute(*c.node, "select_last_index", 0) != 0});
+}
+
+template <class T>
+void arg_sort(KernelCall<T>& c) {
+  for_items(element_count(c.in_shape(0)), 64,
+            ArgSort<const T*>{c.in[0], c.index_out[0], axis_lines(*c.node, c.in_shape(0), -1),
+                              axis_lines(*c.node, c.out_shape(0), -1)});
 }
 
 /// Chooses n elements: x's or the one of y, or one of each if kEach.
@@ -97,7 +104,7 @@ template <class T>
 std::span<const KernelEntry<T>> choice_kernels() {
   static const auto kernels = [] {
     std::vector<KernelEntry<T>> list{
-        {"Not", negate<T>}, {"ArgMax", arg_max<T>}, {"Where", where<T>}};
+        {"Not", negate<T>}, {"ArgMax", arg_max<T>}, {"ArgSort", arg_sort<T>}, {"Where", where<T>}};
     add_relations(list, Relations{});
     add_connectives(list, Connectives{});
     return list;

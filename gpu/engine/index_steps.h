@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Steps of operators that read or write indices: gathers, comparisons, logic, ArgMax, Where.
+// Steps of operators that read or write indices: gathers, comparisons, logic, ArgMax, ArgSort,
+// Where.
 #pragma once
 
 #include <algorithm>
@@ -138,6 +139,13 @@ Step arg_max_step(const NodeCall<X, T>& c) {
 }
 
 template <class X, class T>
+Step arg_sort_step(const NodeCall<X, T>& c) {
+  return items_step(*c.executor, element_count(c.in_shape(0)),
+                    ArgSort<In<T>>{c.in[0], c.index_out[0], axis_lines(*c.node, c.in_shape(0), -1),
+                                   axis_lines(*c.node, c.out_shape(0), -1)});
+}
+
+template <class X, class T>
 Step where_step(const NodeCall<X, T>& c) {
   const Shape& to = c.out_shape(0);
   Where<T> body{.condition = c.index_in[0],
@@ -167,6 +175,7 @@ Step index_step(const NodeCall<X, T>& call) {
       {"GatherElementsGrad", gather_elements_grad_step<X, T>},
       {"Not", not_step<X, T>},
       {"ArgMax", arg_max_step<X, T>},
+      {"ArgSort", arg_sort_step<X, T>},
       {"Where", where_step<X, T>},
   };
   if (Step step = step_from(kRows, call)) return step;

@@ -58,6 +58,7 @@ Step of_indices_step(const NodeCall<X, int32_t>& call) {
       {"Gather", gather_step<X, int32_t>},
       {"GatherElements", gather_elements_step<X, int32_t>},
       {"ArgMax", arg_max_step<X, int32_t>},
+      {"ArgSort", arg_sort_step<X, int32_t>},
       {"Where", where_step<X, int32_t>},
   };
   // index_step() handles comparisons and logic.

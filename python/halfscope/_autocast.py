@@ -8,6 +8,7 @@ While it is exported, its calls are the same ones in the same order, so the netw
 one of these runs casts, and its nodes are marked where autocast is off."""
 import contextlib
 import dataclasses
+import difflib
 import functools
 import re
 import warnings
@@ -18,7 +19,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from halfscope._exportable import is_grouped_product
 from halfscope._inside import Inside
+from halfscope._losses import line_of
 
 # Dtype under autocast; any 16-bit one shows the same casts.
 _LOW = {"cuda": torch.float16, "cpu": torch.bfloat16}
@@ -67,9 +70,11 @@ def asked_format(func, args, kwargs):
 class _Call:
     """A call that returns a tensor of real numbers."""
     function: object
-    off: bool   #: autocast is switched off
+    off: bool   #: autocast is switched off, or does not know the function
     cast: str   #: "float32" or "autocast" if it casts its first argument, else ""
     fresh: bool  #: its result shares no memory with its arguments, and it changes none
+    first: object   #: the first tensor of real numbers among its arguments
+    result: object
 
 
 class Code:
@@ -94,19 +99,52 @@ class Code:
     def calls(self, number, func):
         """Returns a call of each device; raises LookupError if it is of another function."""
         calls = [calls[number] for calls in self._runs if number < len(calls)]
-        if len(calls) < len(self._runs) or any(call.function is not func for call in calls):
+        if len(calls) < len(self._runs) or any(not _is_same(call.function, func) for call in calls):
             raise LookupError(f"call {number} of {func} is another one under autocast")
         return calls
 
 
+def _is_same(a, b):
+    # Libraries choose among functions for products of groups by what can be exported.
+    return a is b or is_grouped_product(a) and is_grouped_product(b)
+
+
 def code_of(model, wrapped, batch):
-    """Returns the Code of a model, or None if it does not run on tensors without values.
-    model: is not used again."""
+    """Returns the Code of a model, or None and the reason: most often it does not run on tensors
+    without values. model: is not used again."""
     try:
         _define_operators()
-        return Code([_run(model, wrapped, batch, device) for device in _DEVICES])
-    except Exception:  # whatever a model does with tensors that have no values
-        return None
+        # The model is exported on the CPU and in fp32. Its code may make other calls there.
+        exported = _run(model, wrapped, batch, "cpu", autocast=False)
+        return Code([_in_order_of(exported, _run(model, wrapped, batch, device))
+                     for device in _DEVICES]), ""
+    except Exception as fault:  # whatever a model does with tensors that have no values
+        return None, line_of(fault)
+
+
+def _in_order_of(wanted, calls):
+    """Returns calls of a run in the order of another one, which may have some that differ. A cast
+    that only this run has belongs to the call that gets its result. Raises LookupError if another
+    cast or a region has no place."""
+    functions = [["grouped" if is_grouped_product(call.function) else call.function
+                  for call in each] for each in (calls, wanted)]
+    matcher = difflib.SequenceMatcher(None, *functions, autojunk=False)
+    placed, found = set(), {}
+    for first, place, size in matcher.get_matching_blocks():
+        placed.update(range(first, first + size))
+        found.update(zip(range(place, place + size), calls[first:first + size]))
+    for i, call in enumerate(calls):
+        if i in placed or not (call.cast or call.off):
+            continue
+        after = calls[i + 1] if i + 1 in placed else None
+        if call.off or after is None or after.cast or after.first is not call.result:
+            raise LookupError("a cast or region has no call in the export")
+        after.cast = call.cast
+    result, off = [], False
+    for place, call in enumerate(wanted):
+        result.append(found.get(place) or dataclasses.replace(call, off=off, cast=""))
+        off = result[-1].off
+    return result
 
 
 @contextlib.contextmanager
@@ -276,7 +314,8 @@ class _Regions(Inside):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
-        on = all(torch.is_autocast_enabled(device) for device in _DEVICES)
+        on = all(torch.is_autocast_enabled(device) for device in _DEVICES) and \
+            not is_grouped_product(func)
         if not on and _is_real(result) and self.module not in self.modules:
             self.modules.append(self.module)
         return result
@@ -287,9 +326,11 @@ def _on(device):
     """Switches autocast on, for CUDA also without a GPU."""
     before = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
     common = torch.cuda.amp.common
-    kept = common.amp_definitely_not_available, torch.cuda.is_bf16_supported
+    kept = (common.amp_definitely_not_available, torch.cuda.is_bf16_supported,
+            torch.cuda.get_device_capability)
     common.amp_definitely_not_available = lambda: False
     torch.cuda.is_bf16_supported = lambda *_, **__: True
+    torch.cuda.get_device_capability = lambda *_, **__: (9, 0)
     torch.set_autocast_enabled(device, True)
     torch.set_autocast_dtype(device, _LOW[device])
     try:
@@ -298,7 +339,23 @@ def _on(device):
         torch.set_autocast_enabled(device, before[0])
         torch.set_autocast_dtype(device, before[1])
         torch.clear_autocast_cache()
-        common.amp_definitely_not_available, torch.cuda.is_bf16_supported = kept
+        (common.amp_definitely_not_available, torch.cuda.is_bf16_supported,
+         torch.cuda.get_device_capability) = kept
+
+
+@contextlib.contextmanager
+def _as_exported():
+    """Lets code that asks whether it is exported take the same branches as in the export."""
+    flags = [each for each in ("_is_compiling_flag", "_is_exporting_flag")
+             if hasattr(torch.compiler, each)]
+    before = [getattr(torch.compiler, each) for each in flags]
+    for each in flags:
+        setattr(torch.compiler, each, True)
+    try:
+        yield
+    finally:
+        for each, value in zip(flags, before):
+            setattr(torch.compiler, each, value)
 
 
 class _Recorder(TorchFunctionMode):
@@ -321,13 +378,14 @@ class _Recorder(TorchFunctionMode):
             memory = result.untyped_storage()._cdata
             fresh = all(each._version == version and each.untyped_storage()._cdata != memory
                         for each, version in before)
-            self.calls.append(_Call(func, not torch.is_autocast_enabled(self._device),
-                                    _KINDS[asked] if casts else "", fresh))
+            off = not torch.is_autocast_enabled(self._device) or is_grouped_product(func)
+            self.calls.append(_Call(func, off, _KINDS[asked] if casts else "", fresh,
+                                    before[0][0] if before else None, result))
         return result
 
 
-def _run(model, wrapped, batch, device):
-    """Returns the calls of a forward pass under autocast."""
+def _run(model, wrapped, batch, device, autocast=True):
+    """Returns the calls of a forward pass."""
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     known = {}
 
@@ -352,7 +410,8 @@ def _run(model, wrapped, batch, device):
                 table.update({name: without_values(value) for name, value in table.items()
                               if value is not None})
             arguments = [without_values(each) for each in wrapped.arguments(batch)]
-            with _on(device), _Recorder(device) as recorder:
+            autocast = _on(device) if autocast else contextlib.nullcontext()
+            with autocast, _as_exported(), _Recorder(device) as recorder:
                 model(*arguments)
         return recorder.calls
     finally:

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from halfscope._core import Error
 from halfscope._inside import Inside
 
 # Functions that drop elements -> position and name of the probability.
@@ -19,6 +20,8 @@ _PROBABILITIES = {F.scaled_dot_product_attention: (4, "dropout_p"),
                       F.feature_alpha_dropout, torch.dropout, torch.dropout_, torch.alpha_dropout,
                       torch.alpha_dropout_, torch.feature_dropout, torch.feature_dropout_,
                       torch.feature_alpha_dropout, torch.feature_alpha_dropout_)}}
+# Functions with dropout between layers.
+_RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 
 
 class Off(TorchDispatchMode):
@@ -44,7 +47,8 @@ class Off(TorchDispatchMode):
 def switch_off(model, wrapped, batch):
     """Switches off what drops elements or whole branches in training.
 
-    Returns the paths of the modules, and a context in which the model has to run.
+    Returns the paths of the modules, and a context in which the model has to run. Raises Error if
+    the model draws other random numbers.
     """
     off = []
     for name, module in model.named_modules():
@@ -54,18 +58,35 @@ def switch_off(model, wrapped, batch):
         elif isinstance(module, (nn.MultiheadAttention, nn.RNNBase)) and module.dropout > 0:
             module.dropout = 0.0
             off.append(name)
-    drawing = _drawing(model, wrapped, batch)
-    called = []
-    for name, function in drawing:
-        module = model.get_submodule(name)
-        if name and not any(True for _ in (*module.children(), *module.parameters())):
-            module.eval()  # such as stochastic depth
+    calls = False
+    for name, function in _drawing(model, wrapped, batch):
+        if _only_draws(model, name):
+            model.get_submodule(name).eval()
         elif function in _PROBABILITIES:
-            called.append(function)
+            calls = True
         else:
-            continue
+            raise _error(name, function, "Switch that off in the model that you pass")
         off += [] if name in off else [name]
-    return off, _Zero() if called else contextlib.nullcontext()
+    return off, _Zero() if calls else contextlib.nullcontext()
+
+
+def check_kept(model, wrapped, batch):
+    """Raises Error if the model draws random numbers other than dropout."""
+    for name, function in _drawing(model, wrapped, batch):
+        if function not in _PROBABILITIES and function not in _RECURRENT:
+            raise _error(name, function, "Pass dropout=False" if _only_draws(model, name) else
+                         "Switch that off in the model that you pass")
+
+
+def _only_draws(model, name):
+    """Returns whether a module has neither parts nor parameters, such as stochastic depth."""
+    module = model.get_submodule(name)
+    return name != "" and not any(True for _ in (*module.children(), *module.parameters()))
+
+
+def _error(name, function, advice):
+    where = f"module '{name}'" if name else "the model"
+    return Error(f"{where} draws random numbers in its forward ({function.__name__}). {advice}")
 
 
 def _drawing(model, wrapped, batch):

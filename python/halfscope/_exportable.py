@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Functions that exporters to ONNX do not know in every form: they leave the smoothing of labels out
-of a cross-entropy, and refuse attention without an axis of heads."""
+of a cross-entropy, and refuse attention without an axis of heads and products of groups of rows
+(mixtures of experts)."""
 import inspect
 
 import torch
@@ -10,13 +11,21 @@ from torch.overrides import TorchFunctionMode
 _SIGNATURE = inspect.signature(F.cross_entropy)
 
 
+def is_grouped_product(func):
+    """Returns whether a function multiplies each group of rows by its own matrix."""
+    name = getattr(func, "__name__", "")
+    return name in ("grouped_mm", "_grouped_mm", "grouped_mm_fallback")
+
+
 class Exportable(TorchFunctionMode):
     """While it is active, these functions are computed in forms that exporters have."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
-            return _with_heads(*args, **kwargs)
+            return _attention(*args, **kwargs)
+        if is_grouped_product(func):
+            return _grouped_product(func, *args, **kwargs)
         if func is not F.cross_entropy:
             return func(*args, **kwargs)
         call = _SIGNATURE.bind(*args, **kwargs)
@@ -51,16 +60,33 @@ def _smoothed(scores, labels, weight, ignored, reduction, smoothing):
     return sharp * (1.0 - smoothing) + even * (smoothing / classes)
 
 
-def _with_heads(query, key, value, attn_mask=None, *rest, **more):
+def _attention(query, key, value, attn_mask=None, *rest, **more):
     """Returns attention of tensors of four axes, also if there is no axis of heads or of samples."""
-    missing = 4 - query.dim()
-    if missing <= 0 or key.dim() != query.dim() or value.dim() != query.dim():
-        return F.scaled_dot_product_attention(query, key, value, attn_mask, *rest, **more)
+    missing = 0
+    if query.dim() == key.dim() == value.dim():
+        missing = max(0, 4 - query.dim())
     for _ in range(missing):
         query, key, value = (each.unsqueeze(-3) for each in (query, key, value))
         if attn_mask is not None and attn_mask.dim() > 2:
             attn_mask = attn_mask.unsqueeze(-3)
     result = F.scaled_dot_product_attention(query, key, value, attn_mask, *rest, **more)
+    if result.is_contiguous():
+        # The exporter decomposes attention to another layout, for which it must keep this one.
+        result = result.clone(memory_format=torch.contiguous_format)
     for _ in range(missing):
         result = result.squeeze(-3)
     return result
+
+
+def _grouped_product(func, rows, matrices, offs=None, *rest, **more):
+    """Returns the rows of each group times its matrix. offs: where each group ends.
+
+    Each matrix gets all rows, with zeros in place of other groups, which change no sum.
+    """
+    if rows.dim() != 2 or matrices.dim() != 3 or offs is None or rest or \
+            any(each is not None for each in more.values()):
+        return func(rows, matrices, *rest, offs=offs, **more)
+    group = (torch.arange(rows.shape[0], device=rows.device)[:, None] >= offs).sum(1)
+    parts = [rows.masked_fill((group != each)[:, None], 0.0) @ matrices[each]
+             for each in range(matrices.shape[0])]
+    return sum(parts[1:], parts[0])

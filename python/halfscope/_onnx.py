@@ -2,6 +2,8 @@
 """ONNX files of networks in training mode."""
 import ast
 import contextlib
+import os
+import sys
 import warnings
 from dataclasses import dataclass, field
 
@@ -26,7 +28,7 @@ class Exported:
     exporter: str
     nodes: dict = field(default_factory=dict)  #: node -> path of its module
     note: str = ""
-    has_code: bool = False  #: the file has the casts and regions of the code
+    lost_because: str = ""  #: why the file has no casts and regions of the code
 
 
 def export(model, wrapped, batch, file, draws, code):
@@ -44,7 +46,7 @@ def export(model, wrapped, batch, file, draws, code):
         for each in dict.fromkeys([to_keep, None]):
             try:
                 exported = _by_dynamo(model, wrapped, arguments, file, draws, each)
-                exported.has_code = code is not None and each is to_keep
+                exported.lost_because = "" if each is to_keep else line_of(first)
                 return exported
             except Error:
                 raise
@@ -57,7 +59,8 @@ def export(model, wrapped, batch, file, draws, code):
                         f"The exporter says: {line_of(first)}") from fault
     _check_random(file, draws)
     return Exported("torchscript", {}, "the TorchScript exporter wrote the network, because the "
-                    f"dynamo exporter failed: {line_of(first)}")
+                    f"dynamo exporter failed: {line_of(first)}",
+                    "the TorchScript exporter wrote the network")
 
 
 def _import_onnx():
@@ -110,10 +113,25 @@ class _Foldable:
         return None
 
 
+@contextlib.contextmanager
+def _without_output():
+    """Leaves out what native code prints."""
+    sys.stdout.flush()
+    kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nothing)
+
+
 def _by_script(model, wrapped, arguments, file):
-    torch.onnx.export(model, arguments, str(file), dynamo=False, opset_version=17,
-                      training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
-                      input_names=wrapped.names, output_names=wrapped.outputs)
+    with _without_output():  # the exporter prints the graph where it fails
+        torch.onnx.export(model, arguments, str(file), dynamo=False, opset_version=17,
+                          training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
+                          input_names=wrapped.names, output_names=wrapped.outputs)
     import onnx
     saved = onnx.load(file)
     entry = saved.metadata_props.add()

@@ -110,8 +110,11 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
             torch.autocast("cpu", enabled=False):
         twin = _copy(model, notes)
         wrapped = _losses.attach(twin, loss, loss_fn, batches[0])
-        off, no_dropout = ([], contextlib.nullcontext()) if training.dropout else \
-            _dropout.switch_off(twin, wrapped, batches[0])
+        off, no_dropout = [], contextlib.nullcontext()
+        if training.dropout:
+            _dropout.check_kept(twin, wrapped, batches[0])
+        else:
+            off, no_dropout = _dropout.switch_off(twin, wrapped, batches[0])
         if off:
             notes.append("dropout, which is switched off in " + ", ".join(
                 each or "the model's forward" for each in off))
@@ -123,10 +126,11 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
         rest = _untrained(copy.deepcopy(twin), wrapped, batches[0], training.trained)
         draws = _draws(copy.deepcopy(twin), wrapped, batches[0]) if training.dropout else None
         # The exporter runs the model, and batch normalizations would move their statistics.
-        code = _autocast.code_of(copy.deepcopy(twin), wrapped, batches[0])
+        code, lost_because = _autocast.code_of(copy.deepcopy(twin), wrapped, batches[0])
         exported = _onnx.export(copy.deepcopy(twin), wrapped, batches[0], folder / "net.onnx",
                                 draws, code)
-        if exported.has_code:
+        lost_because = lost_because or exported.lost_because
+        if not lost_because:
             casts = regions = []
         with _dropout.Off() if draws else contextlib.nullcontext():
             _repeatable.check(twin, wrapped, batches[0], training.trained)
@@ -138,10 +142,11 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
             moved = [_train(each, wrapped, batches, training) for each in moved]
     warned = [each for each in (exported.note, mode) if each]
     notes += warned
+    why_lost = f"They are lost because of this: {lost_because}"
     if casts:
-        notes.append("casts such as .to(x.dtype) or .float() in " + _listed(casts))
+        notes.append(f"casts such as .to(x.dtype) or .float() in {_listed(casts)}. {why_lost}")
     if regions:
-        notes.append("torch.autocast(enabled=False) in " + _listed(regions))
+        notes.append(f"torch.autocast(enabled=False) in {_listed(regions)}. {why_lost}")
     arrays = {name: torch.cat(parts).numpy() for name, *parts in
               zip(wrapped.arrays, *(each.tensors() for each in batches))}
     np.savez(folder / "data.npz", **arrays)
