@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 _SIGNATURE = inspect.signature(F.cross_entropy)
+_SORTS = (torch.sort, torch.Tensor.sort, torch.argsort, torch.Tensor.argsort)
 
 
 def is_grouped_product(func):
@@ -21,9 +22,12 @@ class Exportable(TorchFunctionMode):
     """While it is active, these functions are computed in forms that exporters have."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
+        kwargs = dict(kwargs or {})
         if func is F.scaled_dot_product_attention:
             return _attention(*args, **kwargs)
+        if func in _SORTS:
+            kwargs.pop("stable", None)  # ONNX always keeps the order of equal elements
+            return func(*args, **kwargs)
         if is_grouped_product(func):
             return _grouped_product(func, *args, **kwargs)
         if func is not F.cross_entropy:

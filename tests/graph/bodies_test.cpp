@@ -109,6 +109,22 @@ TEST(Bodies, PositionsOfTheLargest) {
   }
 }
 
+TEST(Bodies, PositionsInDescendingOrder) {
+  // Lines along axis 1 of [2, 4, 2]: 1 5 5 -1; NaN 2 NaN 9; -3 -2 -2 -9; 0 -0 inf NaN
+  const Reals x{1, kNan, 5, 2, 5, kNan, -1, 9, -3, 0, -2, -0.0f, -2, kInf, -9, kNan};
+  const AxisLines lines{.count = 4, .size = 4, .stride = 2};
+  const auto order = [&](int64_t count) {
+    AxisLines places = lines;
+    places.size = count;
+    Int32s y(static_cast<size_t>(4 * count), -1);
+    const ArgSort<const float*> body{x.data(), y.data(), lines, places};
+    for (int64_t item = 0; item < 16; ++item) body(item);
+    return y;
+  };
+  EXPECT_THAT(order(4), ElementsAre(1, 0, 2, 2, 0, 3, 3, 1, 1, 3, 2, 2, 0, 0, 3, 1));
+  EXPECT_THAT(order(2), ElementsAre(1, 0, 2, 2, 1, 3, 2, 2));
+}
+
 TEST(Bodies, PrefixSumsOfIndicesWrap) {
   // Lines along axis 0 of [3, 2].
   const Int32s x{1, 10, 2, INT32_MAX, 3, 1};

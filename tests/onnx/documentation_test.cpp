@@ -73,7 +73,7 @@ const std::map<std::string, std::string>& renamed() {
       {"Tan", "Sin, Cos, Div"},
       {"ThresholdedRelu", "Where"},
       {"Tile", "Reshape, Expand"},
-      {"TopK", "Where, GatherElements"},
+      {"TopK", "GatherElements"},
       {"Trilu", "Where"},
       {"Unsqueeze", "Reshape"},
       {"Upsample", "Gather, Mul, Add"},

@@ -200,7 +200,7 @@ TEST(Scattering, RefusesWhatHasNoOneAnswer) {
   twice.node("ScatterND", {"x", "i", "u"}, {"y"}, "put");
   EXPECT_THAT(refusal_of(twice), HasSubstr("put (ScatterND): it writes the same element twice"));
   FileBuilder computed;
-  computed.input("x", {3, 2}).input("u", {2, 2}).input("i", {2, 1}, 7).output("y");
+  computed.input("x", {3, 2}, 7).input("u", {2, 2}, 7).input("i", {2, 1}, 7).output("y");
   computed.node("ScatterND", {"x", "i", "u"}, {"y"}, "put");
   EXPECT_THAT(refusal_of(computed),
               HasSubstr("put (ScatterND): its indices are only known at run time"));
@@ -209,6 +209,23 @@ TEST(Scattering, RefusesWhatHasNoOneAnswer) {
   beyond.integers("i", {1, 1}, {3});
   beyond.node("GatherND", {"x", "i"}, {"y"}, "pick");
   EXPECT_THAT(refusal_of(beyond), HasSubstr("pick (GatherND): index 3 is out of range for size 3"));
+}
+
+TEST(Scattering, ComputedRowsMustAllDiffer) {
+  FileBuilder file;
+  file.input("x", {3, 2}).input("i", {3, 1}, 7).input("u", {3, 2}).output("y");
+  file.node("ScatterND", {"x", "i", "u"}, {"y"}, "put");
+  const auto network = test::start(file.import().model, preset_plan("float32").value());
+  const auto with = [&](std::vector<float> rows) {
+    const std::vector<Tensor> inputs{
+        {{3, 2}, {0, 0, 0, 0, 0, 0}}, {{3, 1}, std::move(rows)}, {{3, 2}, {1, 2, 3, 4, 5, 6}}};
+    return test::run(network, inputs)[0].data;
+  };
+  EXPECT_THAT(with({2, -3, 1}), testing::ElementsAre(3, 4, 5, 6, 1, 2));
+  for (const std::vector<float>& rows :
+       {std::vector<float>{0, 0, 1}, {1, 2, 2}, {0, 1, 3}, {-4, 1, 2}}) {
+    EXPECT_THROW(with(rows), Error) << rows[0] << " " << rows[1] << " " << rows[2];
+  }
 }
 
 TEST(Selecting, RefusesComputedIndicesThatAreOutOfRange) {

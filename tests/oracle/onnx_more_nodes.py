@@ -578,6 +578,35 @@ add("bitwise_not_known", [constant("a", i64(12, -7, 0)),
                           node("Cast", ["j"], ["g"], to=TensorProto.FLOAT),
                           node("Sum", ["x", "f", "g"], ["y"])], {"x": real(3)})
 
+# ---- sorting, and scatter with computed indices ----
+op("largest_sorted", "TopK", {"x": real(3, 70)}, {"k": i64(66)}, outputs=("y", "places"),
+   torch_y=lambda t: t["x"].topk(66).values)
+op("largest_of_columns", "TopK", {"x": np.round(real(7, 3))}, {"k": i64(4)},
+   outputs=("y", "places"), axis=0)
+for largest in (0, 1):
+    op(f"sorted_reals_{largest}", "TopK", {"x": np.round(real(3, 70))}, {"k": i64(70)},
+       outputs=("y", "places"), largest=largest)
+    op(f"sorted_integers_{largest}", "TopK", {"x": i64(5, 2, 7, 1, 0, 3, 3, -6, 1, 1).reshape(2, 5)},
+       {"k": i64(5)}, outputs=("y", "places"), largest=largest)
+op("scatter_elements_computed", "ScatterElements",
+   {"x": real(3, 4), "at": i64(0, 1, 2, 3, 3, 1).reshape(3, 2), "u": real(3, 2)},
+   axis=1, torch_y=lambda t: t["x"].scatter(1, t["at"], t["u"]))
+op("scatter_elements_computed_down", "ScatterElements",
+   {"x": real(3, 4), "at": i64(1, 0, -1, 2).reshape(1, 4), "u": real(1, 4)})
+op("scatter_nd_computed_rows", "ScatterND",
+   {"x": real(4, 2), "at": i64(3, -4).reshape(2, 1), "u": real(2, 2)},
+   torch_y=lambda t: t["x"].index_put((t["at"][:, 0],), t["u"]))
+op("scatter_nd_computed_pairs", "ScatterND",
+   {"x": real(2, 3, 2), "at": i64(1, 0, 0, -1).reshape(2, 2), "u": real(2, 2)},
+   torch_y=lambda t: t["x"].index_put((t["at"][:, 0], t["at"][:, 1]), t["u"]))
+add("scatter_nd_computed_all", [node("ScatterND", ["x", "at", "u"], ["p"], name="put"),
+                                node("Add", ["p", "x"], ["y"], name="y")],
+    {"x": real(3, 2), "at": i64(2, 0, -2).reshape(3, 1), "u": real(3, 2)},
+    torch_y=lambda t: t["x"].index_put((t["at"][:, 0],), t["u"]) + t["x"])
+add("scatter_nd_places", [node("ScatterND", ["at", "tuples", "u"], ["p"], name="put"),
+                          node("Sub", ["p", "at"], ["y"], name="y")],
+    {"at": i64(2, 0, 3, 1), "tuples": i64(2, 0, 3, 1).reshape(4, 1), "u": i64(0, 1, 2, 3)})
+
 
 def main():
     with zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_DEFLATED) as archive:

@@ -332,7 +332,7 @@ class CodeOfTheModel(Case):
         with_code = self.losses_of("torch-autocast-cpu-bf16")
         self.assertLess(max(abs(a - b) for a, b in zip(with_code, expected)), 0.005)
         # Without, the losses are others.
-        with mock.patch("halfscope._autocast.code_of", return_value=None):
+        with mock.patch("halfscope._autocast.code_of", return_value=(None, "")):
             self.save(copy.deepcopy(start), data=data, steps=12, overwrite=True)
         without = self.losses_of("torch-autocast-cpu-bf16")
         self.assertGreater(max(abs(a - b) for a, b in zip(without, expected)), 0.1)
@@ -369,12 +369,55 @@ class CodeOfTheModel(Case):
         self.save(Tied(), data=batches((8, 20), 5, 2), steps=3)
         self.assertIn("repeats PyTorch's 3 fp32 losses", self.diagnose("--no-twins"))
 
-    def test_what_cannot_be_kept_is_named(self):
-        class Exported(nn.Linear):
+    def test_code_may_differ_in_exports_and_under_autocast(self):
+        class Branches(nn.Linear):
             def forward(self, x):
-                return super().forward(x * 1.0 if torch.compiler.is_exporting() else x)
+                if torch.compiler.is_exporting():
+                    x = x * 1.0
+                if x.dtype != self.weight.dtype:  # only under autocast
+                    x = x.to(self.weight.dtype)
+                x = x.relu()
+                return super().forward(x * 2.0 if x.is_cuda else x)
 
-        model = nn.Sequential(nn.Linear(20, 16), Masked(), Exported(16, 16), Gpu(16, 16),
+        model = nn.Sequential(nn.Linear(20, 16), Branches(16, 16), Masked(), nn.Linear(16, 5))
+        self.save(model, data=batches((8, 20), 5, 2), steps=3)
+        self.assertEqual(self.document()["lost_casts"], [])
+        self.assertEqual(self.notes("cast.cuda"),
+                         [("1", "Identity", "float32"), ("2", "Identity", "autocast")])
+
+    def test_products_of_experts_are_outside_of_autocast(self):
+        class Experts(nn.Module):
+            """Sends each row to two of four experts."""
+
+            def __init__(self):
+                super().__init__()
+                self.router, self.last = nn.Linear(20, 4), nn.Linear(8, 5)
+                self.inner = nn.Parameter(torch.randn(4, 20, 8) / 4)
+
+            def forward(self, x):
+                weights, experts = self.router(x).softmax(-1).topk(2)
+                group, order = experts.reshape(-1).sort(stable=True)
+                offsets = (group[:, None] == torch.arange(4, device=x.device)).sum(0).cumsum(0)
+                y = F.grouped_mm(x.float()[order // 2], self.inner, offs=offsets.int())
+                place = torch.empty_like(order)
+                place[order] = torch.arange(len(order), device=x.device)
+                return self.last((y[place].view(-1, 2, 8) * weights[..., None]).sum(1))
+
+        if not hasattr(F, "grouped_mm"):
+            self.skipTest("this PyTorch has no grouped_mm")
+        self.save(Experts(), data=batches((40, 20), 5, 2), steps=8)
+        products = [(op, each) for _, op, each in self.notes("autocast_off") if op == "MatMul"]
+        self.assertEqual(products, [("MatMul", "cuda cpu")] * 4)
+        result = self.diagnose("--json", "--no-twins")
+        self.assertEqual(result["twin"]["compared_steps"], 8)
+        self.assertLess(result["twin"]["largest_difference"], 1e-5)
+
+    def test_what_cannot_be_kept_is_named(self):
+        class Elsewhere(nn.Linear):
+            def forward(self, x):
+                return super().forward(x + torch.zeros(16))
+
+        model = nn.Sequential(nn.Linear(20, 16), Masked(), Elsewhere(16, 16), Gpu(16, 16),
                               Own(16, 5))
         data = list(batches((8, 20), 5, 2))
         self.save(model, data=data, steps=3)
@@ -383,7 +426,8 @@ class CodeOfTheModel(Case):
         self.assertEqual(self.notes("cast.cuda") + self.notes("autocast_off"), [])
         notes = " ".join(self.document()["left_out"])
         self.assertIn("casts such as .to(x.dtype) or .float() in '1', '3'", notes)
-        self.assertIn("torch.autocast(enabled=False) in '3'", notes)
+        self.assertIn("torch.autocast(enabled=False) in '3'. They are lost because of this: ", notes)
+        self.assertRegex(notes, "because of this: .*device")
         text = " ".join(self.diagnose("--no-twins").split())
         self.assertIn("does not have casts such as .to(x.dtype) or .float() in 1 and 3, so", text)
         self.assertIn("does not have torch.autocast(enabled=False) in 3: plans may", text)

@@ -88,6 +88,8 @@ inline std::vector<OpCase> index_operand_cases() {
   list.push_back({"", "ArgMax", {twelve}, {{"axis", int64_t{1}}}});
   list.push_back(
       {"", "ArgMax", {twelve}, {{"axis", int64_t{1}}, {"select_last_index", int64_t{1}}}});
+  list.push_back({"", "ArgSort", {twelve}, {{"axis", int64_t{0}}}});
+  list.push_back({"", "ArgSort", {indices({2, 4}, {3, 1, 3, -2, 0, 5, 5, 0})}});
   list.push_back({"", "Transpose", {twelve}, {{"perm", Ints{2, 0, 1}}}});
   list.push_back({"", "Reshape", {twelve}, {{"shape", Ints{4, 3}}}});
   list.push_back({"", "Expand", {indices({2, 1}, {3, -4})}, {{"shape", Ints{2, 2, 3}}}});
@@ -132,6 +134,8 @@ inline std::vector<OpCase> index_result_cases() {
                       "ArgMax",
                       {near({3, 4, 2}, 0.0f)},
                       {{"axis", axis}, {"keepdims", last}, {"select_last_index", last}}});
+      list.push_back(
+          {"node", "ArgSort", {near({3, 4, 2}, 0.0f)}, {{"axis", axis}, {"count", last + 1}}});
     }
   }
   return list;
