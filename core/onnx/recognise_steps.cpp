@@ -9,6 +9,7 @@
 #include "core/graph/unrounded.h"
 #include "core/onnx/matches.h"
 #include "core/onnx/recognise.h"
+#include "core/ops/zero_slope.h"
 #include "core/policy/torch_lists.h"
 
 namespace halfscope::onnx_files {
@@ -78,12 +79,21 @@ Match steps_at(const Surroundings& in, NodeId id) {
   const Node& node = in.graph().node(id);
   Match match{.op = node.op, .inputs = {}, .attributes = {}, .nodes = {}, .root = id};
   if (node.op == "Sqrt") {
-    // Exporters insert a Reshape before the root to restore the axes that the mean dropped.
-    const Node* shape = in.made_by(node.inputs[0], "Reshape");
-    const ValueId variance = shape != nullptr ? shape->inputs[0] : node.inputs[0];
+    // Exporters insert a Reshape, and an Expand that changes nothing, before the root to restore
+    // the axes that the mean dropped.
+    std::set<NodeId> between;
+    ValueId variance = node.inputs[0];
+    for (const char* op : {"Expand", "Reshape"}) {
+      const Node* shape = in.made_by(variance, op);
+      if (shape == nullptr) continue;
+      between.insert(in.producer(variance));
+      variance = shape->inputs[0];
+    }
     match.nodes = steps_of_variance(in, variance);
-    if (!match.nodes.empty())
-      match.nodes.insert({in.producer(variance), in.producer(node.inputs[0])});
+    if (!match.nodes.empty()) {
+      match.nodes.merge(between);
+      match.nodes.insert(in.producer(variance));
+    }
   } else if (node.op == "Div") {
     match.nodes = steps_of_variance(in, node.outputs[0]);
   } else if (node.op == "ReduceSum") {
@@ -143,6 +153,8 @@ void mark_steps(Model& model, const std::function<FloatFormat(const Node&)>& typ
     for (const NodeId node : match.nodes) {
       if (node != id) steps.insert(node);
     }
+    Node& last = model.graph.node(id);
+    if (last.op == "Sqrt") last.attributes[kZeroSlopeAtZero] = int64_t{1};
   }
   mark_losses(in, model.graph);
   mark_functions(in, model.graph);

@@ -6,6 +6,7 @@
 
 #include "core/onnx/translate.h"
 #include "core/ops/ops.h"
+#include "core/ops/zero_slope.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -194,8 +195,9 @@ void reduce_squares(Translation& t) {
   }
   const ValueId squares = t.add_step("Mul", {x, x}, {}, "square");
   const Attributes lines = reduction_attributes(t, t.shape(0).size());
-  t.set(0, Root ? t.add("Sqrt", {t.add_step("ReduceSum", {squares}, lines, "sum")})
-                : t.add("ReduceSum", {squares}, lines));
+  if (!Root) return t.set(0, t.add("ReduceSum", {squares}, lines));
+  const ValueId sum = t.add_step("ReduceSum", {squares}, lines, "sum");
+  t.set(0, t.add("Sqrt", {sum}, {{kZeroSlopeAtZero, int64_t{1}}}));
 }
 
 void reduce_l1(Translation& t) {

@@ -3,6 +3,7 @@
 // the last three also accept indices, see core/numeric/elementary/integers.h.
 #include "core/ops/definitions.h"
 #include "core/ops/samples.h"
+#include "core/ops/zero_slope.h"
 
 namespace halfscope::ops {
 namespace {
@@ -83,7 +84,10 @@ Gradients log_gradient(GradientContext& c) {
 Gradients sqrt_gradient(GradientContext& c) {
   const ValueId two = c.graph().add_constant(2.0f);
   const ValueId doubled = c.add("Mul", {c.output(0), two});
-  return {c.add("Div", {c.output_gradient(0), doubled})};
+  const ValueId dx = c.add("Div", {c.output_gradient(0), doubled});
+  if (int_attribute(c.node(), kZeroSlopeAtZero, 0) == 0) return {dx};
+  const ValueId is_zero = c.add("Equal", {c.output(0), c.graph().add_constant(0.0f)});
+  return {c.add("Where", {is_zero, kNone, dx})};
 }
 
 OpDef binary(const char* name, std::vector<ValueId> (*gradient)(GradientContext&)) {

@@ -578,6 +578,12 @@ add("bitwise_not_known", [constant("a", i64(12, -7, 0)),
                           node("Cast", ["j"], ["g"], to=TensorProto.FLOAT),
                           node("Sum", ["x", "f", "g"], ["y"])], {"x": real(3)})
 
+# ---- the norm of zeros has the gradient 0 ----
+zeros = real(3, 4)
+zeros[1] = 0.0
+op("norm_of_zeros", "ReduceL2", {"x": zeros}, {"axes": i64(1)},
+   torch_y=lambda t: torch.linalg.vector_norm(t["x"], dim=1, keepdim=True))
+
 # ---- sorting, and scatter with computed indices ----
 op("largest_sorted", "TopK", {"x": real(3, 70)}, {"k": i64(66)}, outputs=("y", "places"),
    torch_y=lambda t: t["x"].topk(66).values)

@@ -356,6 +356,32 @@ class CodeOfTheModel(Case):
         self.assertEqual([each for _, op, each in regions if op == "Gemm"],
                          ["cuda cpu", "cuda", "cpu"])
 
+    def test_norms_and_deviations_of_zeros_have_no_gradient(self):
+        class Norms(nn.Linear):
+            def forward(self, x):
+                y = super().forward(x)
+                y = F.normalize(y, dim=-1) + y / (y.norm(dim=-1, keepdim=True) + 1.0)
+                return y + y / (y.std(-1, keepdim=True) + 1.0)
+
+        data = list(batches((8, 20), 5, 2))
+        data[0][0][3] = 0.0
+        self.save(Norms(20, 5, bias=False), data=data, steps=3)
+        self.assertIn("repeats PyTorch's 3 fp32 losses", self.diagnose("--no-twins"))
+
+    def test_a_part_of_a_parameter_that_is_set_to_zero_does_not_train(self):
+        class Attention(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.qkv, self.last = nn.Linear(20, 24), nn.Linear(24, 5)
+
+            def forward(self, x):
+                bias = self.qkv.bias.clone()
+                bias[8:16].zero_()  # keys have no bias
+                return self.last(F.linear(x, self.qkv.weight, bias))
+
+        self.save(Attention(), data=batches((8, 20), 5, 2), steps=3)
+        self.assertIn("repeats PyTorch's 3 fp32 losses", self.diagnose("--no-twins"))
+
     def test_tied_parameters_that_are_computed_with_train(self):
         class Tied(nn.Module):
             def __init__(self):
