@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from halfscope._exportable import is_grouped_product
+from halfscope._exportable import explicit_masks, is_grouped_product
 from halfscope._inside import Inside
 from halfscope._losses import line_of
 
@@ -411,7 +411,7 @@ def _run(model, wrapped, batch, device, autocast=True):
                               if value is not None})
             arguments = [without_values(each) for each in wrapped.arguments(batch)]
             autocast = _on(device) if autocast else contextlib.nullcontext()
-            with autocast, _as_exported(), _Recorder(device) as recorder:
+            with autocast, _as_exported(), explicit_masks(), _Recorder(device) as recorder:
                 model(*arguments)
         return recorder.calls
     finally:

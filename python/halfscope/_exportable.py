@@ -2,9 +2,11 @@
 """Functions that exporters to ONNX do not know in every form: they leave the smoothing of labels out
 of a cross-entropy, and refuse attention without an axis of heads and products of groups of rows
 (mixtures of experts)."""
+import contextlib
 import inspect
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
@@ -16,6 +18,19 @@ def is_grouped_product(func):
     """Returns whether a function multiplies each group of rows by its own matrix."""
     name = getattr(func, "__name__", "")
     return name in ("grouped_mm", "_grouped_mm", "grouped_mm_fallback")
+
+
+@contextlib.contextmanager
+def explicit_masks():
+    """While it is active, nn.Transformer and its parts do not read a mask to find out whether it is
+    causal. Exporters do not know the mask's values. The results are the same."""
+    module = nn.modules.transformer
+    kept = module._detect_is_causal_mask
+    module._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
+    try:
+        yield
+    finally:
+        module._detect_is_causal_mask = kept
 
 
 class Exportable(TorchFunctionMode):

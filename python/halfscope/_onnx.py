@@ -39,7 +39,8 @@ def export(model, wrapped, batch, file, draws, code):
     """
     _import_onnx()
     arguments = wrapped.arguments(batch)
-    with warnings.catch_warnings(), _exportable.Exportable():
+    with warnings.catch_warnings(), _exportable.Exportable(), \
+            _exportable.explicit_masks():
         warnings.simplefilter("ignore")  # the exporters warn of training mode
         to_keep = None if code is None or code.is_empty else code
         # Without the code's casts if the exporter cannot have them.

@@ -160,6 +160,52 @@ class OneNumberPerSample(Case):
             self.assertIn("takes 8 samples at once", text)
 
 
+class OtherNetworks(Case):
+    def test_a_transformer_with_a_causal_mask_keeps_its_names(self):
+        class Decoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words = nn.Embedding(30, 16)
+                self.inner = nn.Transformer(16, 2, 1, 1, 32, 0.0, batch_first=True)
+                self.last = nn.Linear(16, 30)
+
+            def forward(self, x):
+                x = self.words(x)
+                mask = nn.Transformer.generate_square_subsequent_mask(6, device=x.device)
+                return self.last(self.inner(x, x, tgt_mask=mask)).transpose(1, 2)
+
+        self.save(Decoder(), data=[(torch.randint(30, (3, 6)), torch.randint(30, (3, 6)))], steps=3)
+        self.assertEqual(self.document()["exporter"], "dynamo")
+        self.assertIn("inner.decoder.layers.0.linear1", self.document()["nodes"].values())
+        self.assertIn("repeats PyTorch's 3 fp32 losses", self.diagnose("--no-twins"))
+
+    def test_norms_and_deviations_of_zeros_have_no_gradient(self):
+        class Norms(nn.Linear):
+            def forward(self, x):
+                y = super().forward(x)
+                y = F.normalize(y, dim=-1) + y / (y.norm(dim=-1, keepdim=True) + 1.0)
+                return y + y / (y.std(-1, keepdim=True) + 1.0)
+
+        data = list(batches((8, 20), 5, 2))
+        data[0][0][3] = 0.0
+        self.save(Norms(20, 5, bias=False), data=data, steps=3)
+        self.assertIn("repeats PyTorch's 3 fp32 losses", self.diagnose("--no-twins"))
+
+    def test_a_part_of_a_parameter_that_is_set_to_zero_does_not_train(self):
+        class Attention(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.qkv, self.last = nn.Linear(20, 24), nn.Linear(24, 5)
+
+            def forward(self, x):
+                bias = self.qkv.bias.clone()
+                bias[8:16].zero_()  # keys have no bias
+                return self.last(F.linear(x, self.qkv.weight, bias))
+
+        self.save(Attention(), data=batches((8, 20), 5, 2), steps=3)
+        self.assertIn("repeats PyTorch's 3 fp32 losses", self.diagnose("--no-twins"))
+
+
 class Refuses(Case):
     def test_state_that_the_forward_pass_changes(self):
         class Counter(Mlp):
@@ -355,32 +401,6 @@ class CodeOfTheModel(Case):
         regions = self.notes("autocast_off")
         self.assertEqual([each for _, op, each in regions if op == "Gemm"],
                          ["cuda cpu", "cuda", "cpu"])
-
-    def test_norms_and_deviations_of_zeros_have_no_gradient(self):
-        class Norms(nn.Linear):
-            def forward(self, x):
-                y = super().forward(x)
-                y = F.normalize(y, dim=-1) + y / (y.norm(dim=-1, keepdim=True) + 1.0)
-                return y + y / (y.std(-1, keepdim=True) + 1.0)
-
-        data = list(batches((8, 20), 5, 2))
-        data[0][0][3] = 0.0
-        self.save(Norms(20, 5, bias=False), data=data, steps=3)
-        self.assertIn("repeats PyTorch's 3 fp32 losses", self.diagnose("--no-twins"))
-
-    def test_a_part_of_a_parameter_that_is_set_to_zero_does_not_train(self):
-        class Attention(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.qkv, self.last = nn.Linear(20, 24), nn.Linear(24, 5)
-
-            def forward(self, x):
-                bias = self.qkv.bias.clone()
-                bias[8:16].zero_()  # keys have no bias
-                return self.last(F.linear(x, self.qkv.weight, bias))
-
-        self.save(Attention(), data=batches((8, 20), 5, 2), steps=3)
-        self.assertIn("repeats PyTorch's 3 fp32 losses", self.diagnose("--no-twins"))
 
     def test_tied_parameters_that_are_computed_with_train(self):
         class Tied(nn.Module):
