@@ -9,7 +9,6 @@
 #include "core/graph/unrounded.h"
 #include "core/onnx/matches.h"
 #include "core/onnx/recognise.h"
-#include "core/ops/zero_slope.h"
 #include "core/policy/torch_lists.h"
 
 namespace halfscope::onnx_files {
@@ -153,8 +152,6 @@ void mark_steps(Model& model, const std::function<FloatFormat(const Node&)>& typ
     for (const NodeId node : match.nodes) {
       if (node != id) steps.insert(node);
     }
-    Node& last = model.graph.node(id);
-    if (last.op == "Sqrt") last.attributes[kZeroSlopeAtZero] = int64_t{1};
   }
   mark_losses(in, model.graph);
   mark_functions(in, model.graph);

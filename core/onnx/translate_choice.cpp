@@ -103,8 +103,11 @@ void top_k(Translation& t) {
     throw t.error("it must pick between 1 and " + std::to_string(size) + " elements");
   const ValueId x = t.any(0);
   const bool largest = t.attributes().integer("largest", 1) != 0;
-  const ValueId places = t.add("ArgSort", {largest ? x : opposite(t)},
-                               {{"axis", axis}, {"count", counts[0]}}, "places");
+  const ValueId in_order = largest ? x : opposite(t);
+  const ValueId places =
+      counts[0] == 1
+          ? t.add("ArgMax", {in_order}, {{"axis", axis}, {"keepdims", int64_t{1}}}, "places")
+          : t.add("ArgSort", {in_order}, {{"axis", axis}, {"count", counts[0]}}, "places");
   t.set(0, t.add("GatherElements", {x, places}, {{"axis", axis}}));
   t.set_integers(1, places, DataType::int64);
 }

@@ -163,10 +163,12 @@ Computed computed_how(Translation& t, bool all) {
   if (how == ScatterHow::replace && all) return Computed::reorder;
   const bool reals = !t.is_index(0) && !t.is_index(2);
   if (how == ScatterHow::add && reals) return Computed::add;
-  if (how == ScatterHow::replace && reals) return Computed::replace;
-  throw Error(t.what() + ": its indices are only known at run time",
-              "with such indices, reals can be replaced or added, and integers replaced if there "
-              "are as many updates as rows. Or export fixed indices");
+  if (how == ScatterHow::replace && (reals || t.type(0) == DataType::boolean))
+    return Computed::replace;
+  throw Error(
+      t.what() + ": its indices are only known at run time",
+      "scatter real numbers or booleans, with reduction = none, or reals with add; or export "
+      "fixed indices");
 }
 
 /// Returns the updates in the order in which they replace all rows. An index out of range, or two
@@ -187,7 +189,7 @@ ValueId reordered(Translation& t, const TupleShapes& shapes) {
       t.add("Mul", {once, constant_of(t, {}, {2 * shapes.rows})}, {}, "out_of_range");
   const ValueId from = t.add("Add", {order, beyond}, {}, "from");
   const ValueId updates = t.reshape(t.any(2, "updates"), with_rows(shapes.rows, shapes.row), "new");
-  return t.add("Gather", {updates, from}, {{"axis", int64_t{0}}}, "reordered");
+  return t.add("Gather", {updates, from}, {{"axis", int64_t{0}}}, "with_each_row_once");
 }
 
 /// Returns how often each row or element is written, as reals.
@@ -197,8 +199,16 @@ ValueId hits_of(Translation& t, const char* op, ValueId rows, const Shape& shape
   return t.add(op, {ones, rows}, {{"axis", axis}, {"shape", shape}}, "hits");
 }
 
-/// Returns the sums where something is written, and the data elsewhere.
+/// Returns the updates as reals.
+ValueId real_updates(Translation& t) {
+  if (!t.is_index(2)) return t.real(2, "updates");
+  return t.add("IndexToReal", {t.index(2)}, {}, "real_updates");
+}
+
+/// Returns the sums where something is written, and the data elsewhere. Sums of booleans are true
+/// unless they are 0.
 ValueId where_hit(Translation& t, ValueId hits, ValueId sums, ValueId data) {
+  if (t.is_index(0)) sums = t.add("RealToIndex", {sums}, {}, "booleans");
   const ValueId written = t.add("Greater", {hits, t.graph().add_constant(0.5f)}, {}, "is_written");
   return t.add("Where", {written, sums, data}, {}, "replaced");
 }
@@ -230,13 +240,13 @@ void scatter_nd(Translation& t) {
   if (t.is_index(0) != t.is_index(2)) throw t.error("its inputs mix reals and integers");
   const Computed how = computed_how(t, element_count(shapes.places) == shapes.rows);
   if (how == Computed::reorder) return set_as_data(t, reordered(t, shapes));
-  const ValueId updates = t.real(2, "updates"), rows = computed_rows(t, shapes, false);
+  const ValueId updates = real_updates(t), rows = computed_rows(t, shapes, false);
   if (how == Computed::add) return add_to_data(t, "GatherGrad", {updates, rows}, as_rows, 0);
   const ValueId sums =
       t.add("GatherGrad", {updates, rows}, {{"axis", int64_t{0}}, {"shape", as_rows}}, "sums");
   const ValueId hits = hits_of(t, "GatherGrad", rows, {shapes.rows}, 0);
   const ValueId wide = t.reshape(hits, with_rows(shapes.rows, Shape(shapes.row.size(), 1)), "wide");
-  set_as_data(t, where_hit(t, wide, sums, t.reshape(t.real(0), as_rows, "data")));
+  set_as_data(t, where_hit(t, wide, sums, t.reshape(t.any(0), as_rows, "data")));
 }
 
 void scatter_elements(Translation& t) {
@@ -248,13 +258,13 @@ void scatter_elements(Translation& t) {
   }
   if (t.shape(1) != t.shape(2)) throw t.error("its updates do not fit its indices");
   const Computed how = computed_how(t, false);
-  const ValueId updates = t.real(2, "updates"), places = t.index(1);
+  const ValueId updates = real_updates(t), places = t.index(1);
   if (how == Computed::add)
     return add_to_data(t, "GatherElementsGrad", {updates, places}, shape, axis);
   const ValueId sums =
       t.add("GatherElementsGrad", {updates, places}, {{"axis", axis}, {"shape", shape}}, "sums");
   const ValueId hits = hits_of(t, "GatherElementsGrad", places, shape, axis);
-  set_as_data(t, where_hit(t, hits, sums, t.real(0)));
+  set_as_data(t, where_hit(t, hits, sums, t.any(0)));
 }
 
 constexpr Translator kScatterTranslators[] = {

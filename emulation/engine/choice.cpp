@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Relations, logic, ArgMax, ArgSort and Where (core/ops/choice.cpp).
+#include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "core/bodies/indices.h"
@@ -49,11 +51,24 @@ void arg_max(KernelCall<T>& c) {
                              int_attribute(*c.node, "select_last_index", 0) != 0});
 }
 
+/// Orders as the body ArgSort does, which compares each element with all others of its line.
 template <class T>
 void arg_sort(KernelCall<T>& c) {
-  for_items(element_count(c.in_shape(0)), 64,
-            ArgSort<const T*>{c.in[0], c.index_out[0], axis_lines(*c.node, c.in_shape(0), -1),
-                              axis_lines(*c.node, c.out_shape(0), -1)});
+  const AxisLines from = axis_lines(*c.node, c.in_shape(0), -1);
+  const AxisLines to = axis_lines(*c.node, c.out_shape(0), -1);
+  for_items(from.count, 1, [from, to, x = c.in[0], y = c.index_out[0]](int64_t line) {
+    const auto at = [&](int32_t i) { return x[from.first(line) + i * from.stride]; };
+    const auto before = [&](int32_t i, int32_t k) {
+      const T a = at(i), b = at(k);
+      if (is_nan(a) || is_nan(b)) return is_nan(a) && is_nan(b) ? i < k : is_nan(a);
+      return a != b ? a > b : i < k;
+    };
+    std::vector<int32_t> order(static_cast<size_t>(from.size));
+    std::iota(order.begin(), order.end(), 0);
+    std::partial_sort(order.begin(), order.begin() + to.size, order.end(), before);
+    for (int64_t i = 0; i < to.size; ++i)
+      y[to.first(line) + i * to.stride] = order[static_cast<size_t>(i)];
+  });
 }
 
 /// Chooses n elements: x's or the one of y, or one of each if kEach.

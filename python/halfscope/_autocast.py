@@ -8,7 +8,6 @@ While it is exported, its calls are the same ones in the same order, so the netw
 one of these runs casts, and its nodes are marked where autocast is off."""
 import contextlib
 import dataclasses
-import difflib
 import functools
 import re
 import warnings
@@ -73,7 +72,7 @@ class _Call:
     off: bool   #: autocast is switched off, or does not know the function
     cast: str   #: "float32" or "autocast" if it casts its first argument, else ""
     fresh: bool  #: its result shares no memory with its arguments, and it changes none
-    first: object   #: the first tensor of real numbers among its arguments
+    arguments: list  #: the tensors of real numbers among them
     result: object
 
 
@@ -99,14 +98,10 @@ class Code:
     def calls(self, number, func):
         """Returns a call of each device; raises LookupError if it is of another function."""
         calls = [calls[number] for calls in self._runs if number < len(calls)]
-        if len(calls) < len(self._runs) or any(not _is_same(call.function, func) for call in calls):
+        if len(calls) < len(self._runs) or any(
+                _name_of(call.function) != _name_of(func) for call in calls):
             raise LookupError(f"call {number} of {func} is another one under autocast")
         return calls
-
-
-def _is_same(a, b):
-    # Libraries choose among functions for products of groups by what can be exported.
-    return a is b or is_grouped_product(a) and is_grouped_product(b)
 
 
 def code_of(model, wrapped, batch):
@@ -124,27 +119,53 @@ def code_of(model, wrapped, batch):
 
 def _in_order_of(wanted, calls):
     """Returns calls of a run in the order of another one, which may have some that differ. A cast
-    that only this run has belongs to the call that gets its result. Raises LookupError if another
-    cast or a region has no place."""
-    functions = [["grouped" if is_grouped_product(call.function) else call.function
-                  for call in each] for each in (calls, wanted)]
-    matcher = difflib.SequenceMatcher(None, *functions, autojunk=False)
-    placed, found = set(), {}
-    for first, place, size in matcher.get_matching_blocks():
-        placed.update(range(first, first + size))
-        found.update(zip(range(place, place + size), calls[first:first + size]))
-    for i, call in enumerate(calls):
-        if i in placed or not (call.cast or call.off):
+    that only this run has belongs to the calls that get its result. Raises LookupError if a cast or
+    region has no place."""
+    found = dict(_pairs(wanted, calls))
+    placed = {id(call) for call in found.values()}
+    for number, call in enumerate(calls):
+        if id(call) in placed or not (call.cast or call.off):
             continue
-        after = calls[i + 1] if i + 1 in placed else None
-        if call.off or after is None or after.cast or after.first is not call.result:
-            raise LookupError("a cast or region has no call in the export")
-        after.cast = call.cast
+        readers = [each for each in calls[number + 1:]
+                   if any(value is call.result for value in each.arguments)]
+        if call.off or not readers or any(
+                id(each) not in placed or each.cast or each.arguments[0] is not call.result
+                for each in readers):
+            raise LookupError(f"the export has no place for the cast or region of a call of "
+                              f"{getattr(call.function, '__name__', call.function)}")
+        for each in readers:
+            each.cast = call.cast
     result, off = [], False
     for place, call in enumerate(wanted):
         result.append(found.get(place) or dataclasses.replace(call, off=off, cast=""))
         off = result[-1].off
     return result
+
+
+def _pairs(wanted, calls):
+    """Yields (number, call) for calls of the same functions in two runs. Where they differ, it leaves
+    out as few as possible before several that agree."""
+    several, most = 4, 64
+    ours, theirs = ([_name_of(call.function) for call in each] for each in (calls, wanted))
+    i = j = 0
+    while i < len(ours) and j < len(theirs):
+        if ours[i] == theirs[j]:
+            yield j, calls[i]
+            i, j = i + 1, j + 1
+            continue
+        skips = ((left, total - left) for total in range(1, most) for left in range(total + 1))
+        for left, right in skips:
+            after = ours[i + left:i + left + several]
+            if after and after == theirs[j + right:j + right + several]:
+                i, j = i + left, j + right
+                break
+        else:
+            return
+
+
+def _name_of(function):
+    # Libraries choose among functions for products of groups by what can be exported.
+    return "grouped" if is_grouped_product(function) else function
 
 
 @contextlib.contextmanager
@@ -380,7 +401,7 @@ class _Recorder(TorchFunctionMode):
                         for each, version in before)
             off = not torch.is_autocast_enabled(self._device) or is_grouped_product(func)
             self.calls.append(_Call(func, off, _KINDS[asked] if casts else "", fresh,
-                                    before[0][0] if before else None, result))
+                                    [each for each, _ in before], result))
         return result
 
 

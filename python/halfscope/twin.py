@@ -44,8 +44,9 @@ def save_twin(model, loss_fn, optimizer, batches, folder, *, scheduler=None, cli
     clip_norm: what the script passes to torch.nn.utils.clip_grad_norm_ before each step.
     dropout: keeps the network's dropout, so plans are judged with it. PyTorch and HalfScope drop
         different elements, so the recorded losses are computed without dropout, and HalfScope
-        repeats them without. Otherwise dropout is switched off, and so are modules without
-        parameters that draw random numbers in training, such as stochastic depth.
+        repeats them without. Otherwise dropout is switched off, and so are modules that
+        change their input at random in training and return it in evaluation, such as stochastic
+        depth.
     fresh: starts the optimizer from zeros although it has state. Without it, state is an error.
     steps: optimizer steps for which losses are recorded. Batches start again after the last one.
         They are trained three times, to measure what rounding does.
@@ -116,7 +117,7 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
         else:
             off, no_dropout = _dropout.switch_off(twin, wrapped, batches[0])
         if off:
-            notes.append("dropout, which is switched off in " + ", ".join(
+            notes.append("dropout or other random numbers, which are switched off in " + ", ".join(
                 each or "the model's forward" for each in off))
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), \
             torch.autocast("cpu", enabled=False), no_dropout:
@@ -142,11 +143,12 @@ def _write(model, loss, loss_fn, optimizer, training, batches, folder):
             moved = [_train(each, wrapped, batches, training) for each in moved]
     warned = [each for each in (exported.note, mode) if each]
     notes += warned
-    why_lost = f"They are lost because of this: {lost_because}"
     if casts:
-        notes.append(f"casts such as .to(x.dtype) or .float() in {_listed(casts)}. {why_lost}")
+        notes.append("casts such as .to(x.dtype) or .float() in " + _listed(casts))
     if regions:
-        notes.append(f"torch.autocast(enabled=False) in {_listed(regions)}. {why_lost}")
+        notes.append("torch.autocast(enabled=False) in " + _listed(regions))
+    if casts or regions:
+        notes.append(f"the reason for lost casts and regions: {lost_because}")
     arrays = {name: torch.cat(parts).numpy() for name, *parts in
               zip(wrapped.arrays, *(each.tensors() for each in batches))}
     np.savez(folder / "data.npz", **arrays)

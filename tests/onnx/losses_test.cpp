@@ -3,7 +3,9 @@
 // fake quantization, normalizations by computed statistics, the largest elements of a line.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "core/models/loss.h"
 #include "tests/onnx/torch_files.h"
@@ -247,6 +249,23 @@ TEST(FileLosses, FrozenNormalizationsPassTheirGradient) {
   config.shuffle = false;
   const NamedTensors after = test::train(config, data).weights;
   EXPECT_NE(after.at("c.weight").data, (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST(FileLosses, LargestElementsOfALongLine) {
+  constexpr int64_t kLength = 1000000;  // comparing each one with all others would take minutes
+  std::vector<float> x(kLength);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7919 % 1000003);
+  FileBuilder file;
+  file.input("x", {1, kLength}).output("v").output("i").integers("k", {1}, {3});
+  file.node("TopK", {"x", "k"}, {"v", "i"}, "top");
+  const std::vector<Tensor> top = test::run(test::start(file.import().model, Plan{}),
+                                            std::vector<Tensor>{Tensor{{1, kLength}, x}});
+  std::vector<float> sorted = x;
+  std::partial_sort(sorted.begin(), sorted.begin() + 3, sorted.end(), std::greater<>());
+  for (size_t k = 0; k < 3; ++k) {
+    EXPECT_EQ(top[0].data[k], sorted[k]);
+    EXPECT_EQ(x[static_cast<size_t>(top[1].data[k])], sorted[k]);
+  }
 }
 
 TEST(FileLosses, MoreSortedElementsThanThereAreIsAnError) {

@@ -609,6 +609,12 @@ add("scatter_nd_computed_all", [node("ScatterND", ["x", "at", "u"], ["p"], name=
                                 node("Add", ["p", "x"], ["y"], name="y")],
     {"x": real(3, 2), "at": i64(2, 0, -2).reshape(3, 1), "u": real(3, 2)},
     torch_y=lambda t: t["x"].index_put((t["at"][:, 0],), t["u"]) + t["x"])
+add("scatter_elements_booleans",
+    [node("Greater", ["x", "one"], ["b"], name="more"),
+     node("ScatterElements", ["b", "at", "u"], ["m"], name="put", axis=1),
+     node("Where", ["m", "x", "one"], ["y"], name="y")],
+    {"x": real(3, 4), "at": i64(0, 1, 2, 3, 3, 1).reshape(3, 2)},
+    known={"one": f32(1).reshape(()), "u": np.array([[1, 0], [1, 1], [0, 1]], dtype=bool)})
 add("scatter_nd_places", [node("ScatterND", ["at", "tuples", "u"], ["p"], name="put"),
                           node("Sub", ["p", "at"], ["y"], name="y")],
     {"at": i64(2, 0, 3, 1), "tuples": i64(2, 0, 3, 1).reshape(4, 1), "u": i64(0, 1, 2, 3)})

@@ -179,12 +179,12 @@ class OtherNetworks(Case):
         self.assertIn("inner.decoder.layers.0.linear1", self.document()["nodes"].values())
         self.assertIn("repeats PyTorch's 3 fp32 losses", self.diagnose("--no-twins"))
 
-    def test_norms_and_deviations_of_zeros_have_no_gradient(self):
+    def test_norms_of_zeros_have_no_gradient(self):
         class Norms(nn.Linear):
             def forward(self, x):
                 y = super().forward(x)
                 y = F.normalize(y, dim=-1) + y / (y.norm(dim=-1, keepdim=True) + 1.0)
-                return y + y / (y.std(-1, keepdim=True) + 1.0)
+                return y * torch.linalg.vector_norm(y, dim=(0, 1))
 
         data = list(batches((8, 20), 5, 2))
         data[0][0][3] = 0.0
@@ -378,7 +378,7 @@ class CodeOfTheModel(Case):
         with_code = self.losses_of("torch-autocast-cpu-bf16")
         self.assertLess(max(abs(a - b) for a, b in zip(with_code, expected)), 0.005)
         # Without, the losses are others.
-        with mock.patch("halfscope._autocast.code_of", return_value=(None, "")):
+        with mock.patch("halfscope._autocast.code_of", return_value=(None, "a reason")):
             self.save(copy.deepcopy(start), data=data, steps=12, overwrite=True)
         without = self.losses_of("torch-autocast-cpu-bf16")
         self.assertGreater(max(abs(a - b) for a, b in zip(without, expected)), 0.1)
@@ -425,11 +425,30 @@ class CodeOfTheModel(Case):
                 x = x.relu()
                 return super().forward(x * 2.0 if x.is_cuda else x)
 
-        model = nn.Sequential(nn.Linear(20, 16), Branches(16, 16), Masked(), nn.Linear(16, 5))
+        class Twice(nn.Module):
+            def forward(self, x):
+                if x.dtype != torch.float32:
+                    x = x.float()
+                return x * 1.0 + x * 1e30 * 1e-30  # too much for fp16
+
+        model = nn.Sequential(nn.Linear(20, 16), Branches(16, 16), Masked(), Twice(),
+                              nn.Linear(16, 5))
         self.save(model, data=batches((8, 20), 5, 2), steps=3)
         self.assertEqual(self.document()["lost_casts"], [])
         self.assertEqual(self.notes("cast.cuda"),
-                         [("1", "Identity", "float32"), ("2", "Identity", "autocast")])
+                         [("1", "Identity", "float32"), ("2", "Identity", "autocast"),
+                          ("3", "Identity", "float32"), ("3", "Identity", "float32")])
+
+    def test_a_cast_without_a_place_is_lost_with_a_reason(self):
+        class Second(nn.Module):
+            def forward(self, x):
+                wide = x.float() if x.dtype != torch.float32 else x
+                return torch.add(torch.zeros_like(x), wide)
+
+        self.save(nn.Sequential(nn.Linear(20, 16), Masked(), Second(), nn.Linear(16, 5)),
+                  data=batches((8, 20), 5, 2), steps=3)
+        self.assertEqual(self.document()["lost_casts"], ["1"])
+        self.assertRegex(" ".join(self.document()["left_out"]), "no place for the cast .* float")
 
     def test_products_of_experts_are_outside_of_autocast(self):
         class Experts(nn.Module):
@@ -472,8 +491,8 @@ class CodeOfTheModel(Case):
         self.assertEqual(self.notes("cast.cuda") + self.notes("autocast_off"), [])
         notes = " ".join(self.document()["left_out"])
         self.assertIn("casts such as .to(x.dtype) or .float() in '1', '3'", notes)
-        self.assertIn("torch.autocast(enabled=False) in '3'. They are lost because of this: ", notes)
-        self.assertRegex(notes, "because of this: .*device")
+        self.assertIn("torch.autocast(enabled=False) in '3'", notes)
+        self.assertRegex(notes, "the reason for lost casts and regions: .*device")
         text = " ".join(self.diagnose("--no-twins").split())
         self.assertIn("does not have casts such as .to(x.dtype) or .float() in 1 and 3, so", text)
         self.assertIn("does not have torch.autocast(enabled=False) in 3: plans may", text)

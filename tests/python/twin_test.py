@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import random
 import shutil
 import subprocess
 import tempfile
@@ -616,7 +617,38 @@ class Refuses(Case):
         class Noisy(Mlp):
             def forward(self, x):
                 return super().forward(x + torch.randn_like(x))
-        self.refuse("draws random numbers.*Switch that off", Noisy(), data=batches((8, 20), 5, 2))
+
+        class Shifts(nn.Module):
+            def forward(self, x):
+                return x + torch.rand_like(x) if self.training else x * 3.0
+
+        class Picks(nn.Module):
+            def forward(self, x):
+                return x[:, torch.randperm(x.shape[1])[:5]] if self.training else x
+
+        class Remembers(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("mean", torch.zeros(20))
+
+            def forward(self, x):
+                if self.training:
+                    self.mean += x[torch.randint(8, (4,))].mean(0)
+                return x
+
+        class Chance(nn.Module):
+            def forward(self, x):
+                return x if random.random() < 2.0 else -x
+
+        data, before = list(batches((8, 20), 5, 2)), random.getstate()
+        self.refuse("the model draws random numbers .*randn_like.*Switch that off", Noisy(),
+                    data=data)
+        for odd, text in ((Shifts(), "does more than return its input"), (Picks(), "randperm"),
+                          (Remembers(), "randint"), (Chance(), "Python's random"),
+                          (nn.RReLU(), "does more than return")):
+            self.refuse(f"draws random numbers.*{text}", nn.Sequential(odd, nn.LazyLinear(5)),
+                        data=data)
+        self.assertEqual(random.getstate(), before)
         model = Cnn()
         model.bn.eval()
         self.refuse("'bn' does not train", model, data=batches((8, 1, 12, 12), 5, 2))
