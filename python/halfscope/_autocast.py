@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from halfscope._exportable import explicit_masks, is_grouped_product
 from halfscope._inside import Inside
 from halfscope._losses import line_of
+from halfscope._subsequence import common
 
 # Dtype under autocast; any 16-bit one shows the same casts.
 _LOW = {"cuda": torch.float16, "cpu": torch.bfloat16}
@@ -121,7 +122,8 @@ def _in_order_of(wanted, calls):
     """Returns calls of a run in the order of another one, which may have some that differ. A cast
     that only this run has belongs to the calls that get its result. Raises LookupError if a cast or
     region has no place."""
-    found = dict(_pairs(wanted, calls))
+    functions = ([_name_of(call.function) for call in each] for each in (calls, wanted))
+    found = {place: calls[number] for number, place in common(*functions)}
     placed = {id(call) for call in found.values()}
     for number, call in enumerate(calls):
         if id(call) in placed or not (call.cast or call.off):
@@ -140,27 +142,6 @@ def _in_order_of(wanted, calls):
         result.append(found.get(place) or dataclasses.replace(call, off=off, cast=""))
         off = result[-1].off
     return result
-
-
-def _pairs(wanted, calls):
-    """Yields (number, call) for calls of the same functions in two runs. Where they differ, it leaves
-    out as few as possible before several that agree."""
-    several, most = 4, 64
-    ours, theirs = ([_name_of(call.function) for call in each] for each in (calls, wanted))
-    i = j = 0
-    while i < len(ours) and j < len(theirs):
-        if ours[i] == theirs[j]:
-            yield j, calls[i]
-            i, j = i + 1, j + 1
-            continue
-        skips = ((left, total - left) for total in range(1, most) for left in range(total + 1))
-        for left, right in skips:
-            after = ours[i + left:i + left + several]
-            if after and after == theirs[j + right:j + right + several]:
-                i, j = i + left, j + right
-                break
-        else:
-            return
 
 
 def _name_of(function):

@@ -5,6 +5,7 @@ import contextlib
 import copy
 import json
 import os
+import random
 import subprocess
 import unittest
 import warnings
@@ -15,6 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from halfscope._subsequence import common
 from networks import Cnn, Mlp, batches
 from twin_test import PROGRAM, Case
 
@@ -158,6 +160,22 @@ class OneNumberPerSample(Case):
             text = self.diagnose("--no-twins", plan=plan)
             self.assertIn("repeats PyTorch's 5 fp32 losses", " ".join(text.split()))
             self.assertIn("takes 8 samples at once", text)
+
+
+class Subsequence(unittest.TestCase):
+    def test_is_ordered_and_the_longest(self):
+        numbers = random.Random(1)
+        for _ in range(300):
+            a, b = (numbers.choices("abcd", k=numbers.randrange(25)) for _ in range(2))
+            pairs = common(a, b)
+            self.assertTrue(all(a[i] == b[j] for i, j in pairs))
+            for each in zip(*pairs):
+                self.assertEqual(list(each), sorted(set(each)))
+            longest = np.zeros((len(a) + 1, len(b) + 1), int)
+            for i, j in np.ndindex(len(a), len(b)):
+                longest[i + 1, j + 1] = longest[i, j] + 1 if a[i] == b[j] else \
+                    max(longest[i, j + 1], longest[i + 1, j])
+            self.assertEqual(len(pairs), longest[-1, -1])
 
 
 class OtherNetworks(Case):
@@ -431,13 +449,13 @@ class CodeOfTheModel(Case):
                     x = x.float()
                 return x * 1.0 + x * 1e30 * 1e-30  # too much for fp16
 
-        model = nn.Sequential(nn.Linear(20, 16), Branches(16, 16), Masked(), Twice(),
-                              nn.Linear(16, 5))
+        model = nn.Sequential(nn.Linear(20, 16), Branches(16, 16), Masked(), nn.Linear(16, 16),
+                              Twice(), nn.Linear(16, 5))
         self.save(model, data=batches((8, 20), 5, 2), steps=3)
         self.assertEqual(self.document()["lost_casts"], [])
         self.assertEqual(self.notes("cast.cuda"),
                          [("1", "Identity", "float32"), ("2", "Identity", "autocast"),
-                          ("3", "Identity", "float32"), ("3", "Identity", "float32")])
+                          ("4", "Identity", "float32"), ("4", "Identity", "float32")])
 
     def test_a_cast_without_a_place_is_lost_with_a_reason(self):
         class Second(nn.Module):
@@ -445,9 +463,9 @@ class CodeOfTheModel(Case):
                 wide = x.float() if x.dtype != torch.float32 else x
                 return torch.add(torch.zeros_like(x), wide)
 
-        self.save(nn.Sequential(nn.Linear(20, 16), Masked(), Second(), nn.Linear(16, 5)),
+        self.save(nn.Sequential(nn.Linear(20, 16), Second(), Masked(), nn.Linear(16, 5)),
                   data=batches((8, 20), 5, 2), steps=3)
-        self.assertEqual(self.document()["lost_casts"], ["1"])
+        self.assertEqual(self.document()["lost_casts"], ["2"])
         self.assertRegex(" ".join(self.document()["left_out"]), "no place for the cast .* float")
 
     def test_products_of_experts_are_outside_of_autocast(self):
