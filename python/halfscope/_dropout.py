@@ -24,7 +24,7 @@ _PROBABILITIES = {F.scaled_dot_product_attention: (4, "dropout_p"),
                       torch.native_dropout, torch.alpha_dropout,
                       torch.alpha_dropout_, torch.feature_dropout, torch.feature_dropout_,
                       torch.feature_alpha_dropout, torch.feature_alpha_dropout_)}}
-_ADVICE = "Switch that off in the model that you pass"
+ADVICE = "Switch that off in the model that you pass"
 # Functions with dropout between layers.
 _RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 
@@ -79,7 +79,7 @@ def check_kept(model, wrapped, batch):
     """Raises Error if the model draws random numbers other than dropout."""
     for each in _drawing(model, wrapped, batch).found:
         if not each.is_dropout and each.function not in _RECURRENT:
-            raise _error(each, "Pass dropout=False" if _only_draws(model, each.module) else _ADVICE)
+            raise _error(each, "Pass dropout=False" if _only_draws(model, each.module) else ADVICE)
 
 
 def _only_draws(model, name):
@@ -99,10 +99,10 @@ def _check_branches(model, wrapped, batch, branches):
             lambda module, args, output, name=name:
             None if _is_one(args, output) and torch.equal(*args, output) else other.append(name))
     for each in _drawing(twin, wrapped, batch).found:
-        raise _error(each, _ADVICE)
+        raise _error(each, ADVICE)
     if other:
         raise _error(_Draw(other[0], ""), "In evaluation mode, it does more than return its input. "
-                     + _ADVICE)
+                     + ADVICE)
 
 
 def _is_one(args, output):
@@ -136,9 +136,9 @@ def _drawing(model, wrapped, batch):
         with _Drawing(twin) as mode, torch.no_grad():
             wrapped.loss_of(batch, twin)
         if random.getstate() != before[0]:
-            raise _error(_Draw("", "Python's random"), _ADVICE)
+            raise _error(_Draw("", "Python's random"), ADVICE)
         if any(not np.array_equal(a, b) for a, b in zip(np.random.get_state(), before[1])):
-            raise _error(_Draw("", "numpy.random"), _ADVICE)
+            raise _error(_Draw("", "numpy.random"), ADVICE)
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])
@@ -151,7 +151,7 @@ class _Drawing(Inside):
     def __init__(self, model):
         super().__init__(model)
         self.found = []  #: _Draws, in the order in which they run
-        self.changes_shape = set()  #: paths of modules that do not return one tensor like their input
+        self.changes_shape = set()  #: paths of modules that do not return a tensor like their input
         for name, module in model.named_modules():
             module.register_forward_hook(
                 lambda module, args, output, name=name:

@@ -16,7 +16,7 @@ _SORTS = (torch.sort, torch.Tensor.sort, torch.argsort, torch.Tensor.argsort)
 
 def is_grouped_product(func):
     """Returns whether a function multiplies each group of rows by its own matrix. Hugging Face's
-    transformers have one of their own, and call it in an export."""
+    transformers call another one in an export."""
     name = getattr(func, "__name__", "")
     return name in ("grouped_mm", "_grouped_mm", "grouped_mm_fallback")
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from halfscope import _autocast, _exportable
 from halfscope._core import Error
+from halfscope._dropout import ADVICE
 from halfscope._losses import line_of
 
 # Operators that draw random numbers.
@@ -190,8 +191,7 @@ def _check_random(file, draws):
             path = [each for each in ast.literal_eval(scopes[0])[:-1] if each] if scopes else []
             where = f"module '{path[-1]}'" if path else f"node '{node.name}'"
             raise Error(f"{where} draws random numbers in its forward ({node.op_type}). "
-                        + ("Switch that off in the model that you pass" if draws is None else
-                           "Pass dropout=False"))
+                        + (ADVICE if draws is None else "Pass dropout=False"))
     if kept != (draws or 0):
         raise Error(f"the model drops elements in {draws} places, but its export in {kept}. Pass "
                     "dropout=False")
