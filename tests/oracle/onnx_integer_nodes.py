@@ -17,7 +17,8 @@ def add_cases(add, op, real, constant):
             {"a": (np.arange(12).reshape(3, 4) * 17 % 200).astype(width),
              "b": (np.arange(4) * 51 % 190).astype(width)})
     add("bitwise_known", [constant("a", i64(12, -7, 5)), constant("b", i64(10, 3, -2)),
-                          node("BitwiseAnd", ["a", "b"], ["i"]), node("BitwiseOr", ["a", "b"], ["j"]),
+                          node("BitwiseAnd", ["a", "b"], ["i"]),
+                          node("BitwiseOr", ["a", "b"], ["j"]),
                           node("BitwiseXor", ["i", "j"], ["k"]),
                           node("Cast", ["k"], ["f"], to=TensorProto.FLOAT),
                           node("Add", ["x", "f"], ["y"])], {"x": real(3)})
@@ -47,7 +48,8 @@ def add_cases(add, op, real, constant):
         op(f"sorted_reals_{largest}", "TopK", {"x": np.round(real(3, 70))}, {"k": i64(70)},
            outputs=("y", "places"), largest=largest)
         op(f"sorted_integers_{largest}", "TopK",
-           {"x": i64(5, 2, 7, 1, 0, 3, 3, -6, 1, 1).reshape(2, 5)}, {"k": i64(5)}, outputs=("y", "places"), largest=largest)
+           {"x": i64(5, 2, 7, 1, 0, 3, 3, -6, 1, 1).reshape(2, 5)}, {"k": i64(5)},
+           outputs=("y", "places"), largest=largest)
     op("scatter_elements_computed", "ScatterElements",
        {"x": real(3, 4), "at": i64(0, 1, 2, 3, 3, 1).reshape(3, 2), "u": real(3, 2)},
        axis=1, torch_y=lambda t: t["x"].scatter(1, t["at"], t["u"]))
