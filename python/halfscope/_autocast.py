@@ -3,9 +3,10 @@
 .to(x.dtype), and regions without autocast. Both change nothing in fp32, so exporters leave them
 out, but under autocast they decide what is computed in which format.
 
-The model runs under autocast on tensors without values, once as on a GPU and once as on the CPU.
-While it is exported, its calls are the same ones in the same order, so the network gets a node where
-one of these runs casts, and its nodes are marked where autocast is off."""
+The model runs under autocast on tensors without values, once as on a GPU and once as on the CPU, and
+once more as in the export. The calls of these runs are matched in their order. While the model is
+exported, the network gets a node where a run casts, and its nodes are marked where autocast is
+off."""
 import contextlib
 import dataclasses
 import functools

@@ -21,10 +21,10 @@ _PROBABILITIES = {F.scaled_dot_product_attention: (4, "dropout_p"),
                   **{each: (1, "p") for each in (
                       F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout,
                       F.feature_alpha_dropout, torch.dropout, torch.dropout_,
-                      torch.native_dropout, torch.alpha_dropout,
-                      torch.alpha_dropout_, torch.feature_dropout, torch.feature_dropout_,
+                      torch.native_dropout, torch.alpha_dropout, torch.alpha_dropout_,
+                      torch.feature_dropout, torch.feature_dropout_,
                       torch.feature_alpha_dropout, torch.feature_alpha_dropout_)}}
-ADVICE = "Switch that off in the model that you pass"
+ADVICE = "Pass a model without them, or record your run with hs.watch"
 # Functions with dropout between layers.
 _RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 
@@ -101,8 +101,8 @@ def _check_branches(model, wrapped, batch, branches):
     for each in _drawing(twin, wrapped, batch).found:
         raise _error(each, ADVICE)
     if other:
-        raise _error(_Draw(other[0], ""), "In evaluation mode, it does more than return its input. "
-                     + ADVICE)
+        raise _error(_Draw(other[0], ""), "They cannot be switched off, because in evaluation mode "
+                     "it does more than return its input. " + ADVICE)
 
 
 def _is_one(args, output):
@@ -125,7 +125,8 @@ class _Draw:
 def _error(draw, advice):
     where = f"module '{draw.module}'" if draw.module else "the model"
     name = getattr(draw.function, "__name__", draw.function)
-    return Error(f"{where} draws random numbers in its forward{f' ({name})' if name else ''}. {advice}")
+    function = f" ({name})" if name else ""
+    return Error(f"{where} draws random numbers in its forward pass{function}. {advice}")
 
 
 def _drawing(model, wrapped, batch):

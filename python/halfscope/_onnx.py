@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from halfscope import _autocast, _exportable
+from halfscope import _autocast
 from halfscope._core import Error
 from halfscope._dropout import ADVICE
+from halfscope._exportable import Exportable, explicit_masks
 from halfscope._losses import line_of
 
 # Operators that draw random numbers.
@@ -40,8 +41,7 @@ def export(model, wrapped, batch, file, draws, code):
     """
     _import_onnx()
     arguments = wrapped.arguments(batch)
-    with warnings.catch_warnings(), _exportable.Exportable(), \
-            _exportable.explicit_masks():
+    with warnings.catch_warnings(), Exportable(), explicit_masks():
         warnings.simplefilter("ignore")  # the exporters warn of training mode
         to_keep = None if code is None or code.is_empty else code
         # Without the code's casts if the exporter cannot have them.
@@ -190,7 +190,7 @@ def _check_random(file, draws):
                       if each.key == "pkg.torch.onnx.name_scopes"]
             path = [each for each in ast.literal_eval(scopes[0])[:-1] if each] if scopes else []
             where = f"module '{path[-1]}'" if path else f"node '{node.name}'"
-            raise Error(f"{where} draws random numbers in its forward ({node.op_type}). "
+            raise Error(f"{where} draws random numbers in its forward pass ({node.op_type}). "
                         + (ADVICE if draws is None else "Pass dropout=False"))
     if kept != (draws or 0):
         raise Error(f"the model drops elements in {draws} places, but its export in {kept}. Pass "

@@ -91,12 +91,17 @@ class Case(unittest.TestCase):
             return json.loads(done.stdout)
         return done.stdout + done.stderr
 
-
-class Repeats(Case):
-    def check(self, *words):
+    def repeated(self, *words):
+        """Returns what diagnose prints, after a check that it repeats PyTorch's losses."""
         result = self.diagnose("--json", "--no-twins", *words)
         self.assertIn(result["twin"]["repeats"], ("bitwise", "rounding"))
         self.assertLess(result["twin"]["largest_difference"], 1e-4)
+        return result
+
+
+class Repeats(Case):
+    def check(self, *words):
+        result = self.repeated(*words)
         self.assertEqual(result["twin"]["steps"], len(self.document()["losses"]))
 
     def test_mlp_with_momentum(self):
