@@ -10,6 +10,7 @@
 #include "analysis/format_limits.h"
 #include "analysis/plans/deciding_rule.h"
 #include "core/graph/op_def.h"
+#include "core/graph/unrounded.h"
 #include "core/lower/narrow.h"
 
 namespace halfscope {
@@ -89,6 +90,18 @@ std::string scales_text(const Node& node) {
                      scale_name(*plan.second_scale));
 }
 
+/// Explains the formats of a part of an attention that one kernel computes.
+void explain_kernel(const Node& node, NodeDecision& decision) {
+  const int64_t place = place_in_kernel(node);
+  if (place == kKernelStart) {
+    decision.why += " PyTorch's attention kernel keeps the scores in fp32.";
+  } else if (place == kKernelInside) {
+    decision.why = "PyTorch's attention kernel computes it in fp32.";
+    decision.change = "Write the attention in separate operators, as eager attention does.";
+    decision.follows = false;
+  }
+}
+
 }  // namespace
 
 bool is_for_inference(const Plan& plan) {
@@ -130,6 +143,7 @@ ExplainedPlan explain_plan(const Model& model, const Plan& plan, const RuleFlags
       break;
     }
     explain_decision(result.plan, *source, decision, flags);
+    if (!plan.double_precision) explain_kernel(node, decision);
     if (decision.follows) decision.inputs = followed_inputs(graph, node);
     result.nodes.push_back(std::move(decision));
   }

@@ -94,8 +94,12 @@ class RecordedLane {
       own.rules.back().op.clear();
     }
     const NodePlan planned = resolve(own, layer.path, layer.op);
+    // Products whose results stay in a kernel write fp32 whatever the plan says.
+    const OpDef* op = lookup_op(layer.op);
+    const bool writes = planned.write == layer.write ||
+                        (op != nullptr && op->sums_products() && layer.write == kFp32);
     return planned.follows == layer.follows &&
-           (planned.follows || (planned.read == layer.read && planned.write == layer.write));
+           (planned.follows || (planned.read == layer.read && writes));
   }
 
   /// Returns the written nodes that the layer can have come from, likely ones first.

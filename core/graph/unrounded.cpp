@@ -13,6 +13,15 @@ bool is_unrounded(const Graph& graph, ValueId value) {
          !(sums && node.plan.accumulation.sums_in_format());
 }
 
+int64_t place_in_kernel(const Node& node) {
+  return node.plan.stagewise ? 0 : int_attribute(node, kInKernel, 0);
+}
+
+bool is_inside_kernel(const Graph& graph, ValueId value) {
+  const NodeId producer = graph.value(value).producer;
+  return producer != kNone && place_in_kernel(graph.node(producer)) == kKernelInside;
+}
+
 bool works_unrounded(const Graph& graph, const Node& node) {
   const auto unrounded = [&](ValueId value) { return is_unrounded(graph, value); };
   return std::any_of(node.inputs.begin(), node.inputs.end(), unrounded) ||

@@ -211,6 +211,13 @@ void store_buffers_as_read(Graph& graph) {
   }
 }
 
+/// Gives a part of a kernel the formats that kInKernel stands for.
+void keep_kernel_in_fp32(Node& node) {
+  const int64_t place = place_in_kernel(node);
+  if (place != 0) node.plan.write = kFp32;
+  if (place == kKernelInside) node.plan.read = kFp32;
+}
+
 /// Sets the formats of variables and of all forward values. `targets`: see widest_input().
 void settle_forward_formats(Graph& graph, const FloatFormat& storage,
                             const std::set<ValueId>& targets) {
@@ -220,6 +227,7 @@ void settle_forward_formats(Graph& graph, const FloatFormat& storage,
     if (node.phase == Phase::update) continue;  // copies of buffers, see below
     if (node.plan.follows) node.plan.read = node.plan.write = widest_input(graph, node, targets);
     if (is_unrounded(graph, node.outputs[0])) node.plan.write = kFp32;
+    keep_kernel_in_fp32(node);
     check_tensor_cores(node);
     check_scale(node);
     check_same_formats(graph, node);
@@ -308,7 +316,9 @@ void settle_gradient_formats(Graph& graph, NodeId first_backward, const Gradient
         of != forward_of.end()
             ? is_unrounded(graph, of->second)
             : node.forward != kNone && works_unrounded(graph, graph.node(node.forward));
-    node.attributes.erase(kUnrounded);  // some rules copy all attributes
+    for (const char* own : {kUnrounded, kInKernel}) node.attributes.erase(own);  // may be copies
+    if (of != forward_of.end() && is_inside_kernel(graph, of->second))
+      node.plan.write = graph.value(node.outputs[0]).format = kFp32;
     if (!inside) continue;
     node.attributes[kUnrounded] = kStepOfOne;
     if (is_unrounded(graph, node.outputs[0])) {

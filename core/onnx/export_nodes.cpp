@@ -72,6 +72,15 @@ void same(Exporter& e, const Node& node, const Names& outputs) {
     copy_attributes(node, proto, {each.name});
 }
 
+/// Writes a bias as PyTorch's exporters do, so that an import takes it into the product again.
+void mat_mul(Exporter& e, const Node& node, const Names& outputs) {
+  Names inputs = input_names(e, node);
+  if (inputs.size() < 3) return same(e, node, outputs);
+  const std::string product = e.fresh(node.path + "/product");
+  e.add("MatMul", product, {inputs[0], inputs[1]}, {product});
+  e.add("Add", node.path, {inputs[2], product}, outputs);
+}
+
 void reshape(Exporter& e, const Node& node, const Names& outputs) {
   const Shape& shape = e.graph().value(node.outputs[0]).shape;
   const std::string target = e.ints(node, "shape", shape);
@@ -265,6 +274,7 @@ struct Rule {
   void (*run)(Exporter&, const Node&, const Names&);
 };
 constexpr Rule kRules[] = {
+    {"MatMul", mat_mul},
     {"Reshape", reshape},
     {"Expand", expand},
     {"Slice", slice},

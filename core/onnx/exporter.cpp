@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <string_view>
 
@@ -233,6 +234,18 @@ void Exporter::add_node(NodeId id) {
   }
 }
 
+/// Returns an attention that one kernel computes as PyTorch's exporters write it, by which an
+/// import knows it: both operands of its first product times the root of the scale.
+Node Exporter::with_scaled_operands(Node node) {
+  if (int_attribute(node, "one_kernel", 0) == 0) return node;
+  const double scale = real_attribute(node, "scale", 1.0);
+  const ValueId root = graph_.add_constant(static_cast<float>(std::sqrt(scale)));
+  node.inputs[0] = graph_.add1("Mul", node.path + "/q", {node.inputs[0], root});
+  node.inputs[1] = graph_.add1("Mul", node.path + "/k", {node.inputs[1], root});
+  node.attributes.erase("scale");
+  return node;
+}
+
 /// Writes composites that opset 21 lacks as primitives. They compute in float32, as the fused
 /// operator does internally.
 void Exporter::add_composite(const Node& node) {
@@ -240,7 +253,7 @@ void Exporter::add_composite(const Node& node) {
   if (def.expand == nullptr)
     throw Error(node.path + " (" + node.op + "): this operator cannot be exported to ONNX");
   const auto first = static_cast<NodeId>(graph_.nodes().size());
-  const std::vector<ValueId> results = def.expand(graph_, node);
+  const std::vector<ValueId> results = def.expand(graph_, with_scaled_operands(node));
   const NodeId last = graph_.value(results.at(0)).producer;
   if (last >= first) graph_.node(last).path = node.path;
   for (NodeId id = first; id < static_cast<NodeId>(graph_.nodes().size()); ++id) add_node(id);

@@ -69,6 +69,7 @@ class Exporter {
   void add_source(ValueId value);
   void add_node(NodeId id);
   void add_composite(const Node& node);
+  Node with_scaled_operands(Node node);
   void round_output(ValueId value, const std::string& exact);
   void name_output(const NamedValue& output);
   void add_initializer(const KnownTensor& tensor, const std::string& name);

@@ -50,6 +50,9 @@ void GraphCopy::copy(const Node& node) {
   const std::vector<ValueId> outputs =
       graph().add(node.op, node.path, moved(node.inputs), node.attributes);
   for (size_t i = 0; i < node.outputs.size(); ++i) set(node.outputs[i], outputs.at(i));
+  Node& made = graph().node(static_cast<NodeId>(graph().nodes().size()) - 1);
+  made.alias = node.alias;
+  made.written = node.written;
 }
 
 Model GraphCopy::finish() {

@@ -11,7 +11,6 @@
 #include "core/onnx/model_file.h"
 #include "core/onnx/module_names.h"
 #include "core/onnx/node_order.h"
-#include "core/onnx/recognise.h"
 #include "core/onnx/simplify.h"
 #include "core/onnx/tensor_proto.h"
 #include "core/onnx/tensorflow_file.h"
@@ -84,11 +83,7 @@ OnnxImport Importer::run() {
   take_batch(result);
   model_ = simplified(std::move(model_));
   give_weights();
-  const auto type_of = [&](const Node& node) { return format_of_node(node); };
-  const bool own_squares = file_.producer_name() == "pytorch";
-  result.model = recognise_composites(std::move(model_), type_of, own_squares);
-  mark_steps(result.model, type_of);
-  model_ = {};
+  result.model = composed();
   result.notes = std::move(notes_);
   for (const std::string& text : readings_.notes) result.notes.push_back(text);
   result.constants = std::move(readings_.constants);
@@ -337,8 +332,11 @@ void Importer::run_node(const ::onnx::NodeProto& node, Scope& scope, int depth) 
   if (wanted.empty() && node.output_size() > 0) wanted = node.output(0);
   const std::string path =
       unique_path(scope.prefix + printable(wanted.empty() ? node.op_type() : wanted));
-  if (const auto origin = origins_.find(&node); origin != origins_.end() && origin->second.known)
-    modules_[path] = module_of(node, origin->second);
+  if (const auto found = origins_.find(&node); found != origins_.end()) {
+    const NodeOrigin& origin = found->second;
+    if (origin.known) modules_[path] = module_of(node, origin);
+    if (origin.reads_copy) copies_.insert(path);
+  }
   if (const ::onnx::FunctionProto* function = find_function(node)) {
     run_function(node, *function, scope, path, what, depth);
     return;

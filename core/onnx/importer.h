@@ -147,6 +147,8 @@ class Importer {
   std::string why_missing(const std::string& value) const;
   void read_outputs(const ::onnx::GraphProto& graph, const Scope& scope);
   void give_weights();
+  /// Returns the network with several nodes as one where they are one operator.
+  Model composed();
   DataType type_of_node(const Node& node) const;
   FloatFormat format_of_node(const Node& node) const;
   void add_inner_types(const Node& node, Plan& plan) const;
@@ -187,6 +189,8 @@ class Importer {
   Origins origins_;
   Readings readings_;
   ModuleOfPath modules_;
+  std::map<std::string, std::string> kernel_calls_;  ///< by node path: see mark_kernels()
+  std::set<std::string> copies_;  ///< paths of nodes with NodeOrigin::reads_copy
   std::map<std::string, BindingPtr> identities_;  ///< of readings
   std::set<std::string> turned_;                  ///< variables of turned bindings
   std::map<std::string, std::string> left_out_;   ///< outputs that we do not compute, described

@@ -7,6 +7,8 @@
 #include "core/graph/unrounded.h"
 #include "core/numeric/formats/round.h"
 #include "core/onnx/importer.h"
+#include "core/onnx/linear_layers.h"
+#include "core/onnx/recognise.h"
 #include "core/ops/ops.h"
 #include "core/plan/own_path.h"
 #include "core/policy/torch_lists.h"
@@ -55,6 +57,22 @@ std::string function_of_operator(const ::onnx::NodeProto& node) {
 
 }  // namespace
 
+Model Importer::composed() {
+  const auto type_of = [&](const Node& node) { return format_of_node(node); };
+  const bool by_torch = file_.producer_name() == "pytorch";
+  Model model = recognise_composites(std::exchange(model_, {}), type_of, by_torch);
+  mark_steps(model, type_of);
+  const auto call_of = [&](const Node& node) {
+    const auto found = kernel_calls_.find(node.path);
+    return found == kernel_calls_.end() ? std::string() : found->second;
+  };
+  if (!kernel_calls_.empty()) mark_kernels(call_of, model.graph);
+  // Our own files add biases as those of PyTorch do.
+  if (!by_torch && file_.producer_name() != "HalfScope") return model;
+  return with_linear_layers(std::move(model), type_of,
+                            [&](const Node& node) { return copies_.contains(node.path); });
+}
+
 void Importer::note_function(const ::onnx::NodeProto& node, size_t first) {
   std::string function = function_of_operator(node);
   static const NodeOrigin unknown;
@@ -64,6 +82,8 @@ void Importer::note_function(const ::onnx::NodeProto& node, size_t first) {
   for (size_t i = first; i < model_.graph.nodes().size(); ++i) {
     Attributes& attributes = model_.graph.node(static_cast<NodeId>(i)).attributes;
     if (!function.empty()) attributes.try_emplace(kTorchFunction, torch_function_number(function));
+    if (is_one_kernel(function))
+      kernel_calls_[model_.graph.node(static_cast<NodeId>(i)).path] = origin.call;
     if (!origin.casts.empty()) attributes.try_emplace(kTorchCast, origin.casts);
     if (!origin.autocast_off.empty()) attributes.try_emplace(kAutocastOff, origin.autocast_off);
   }

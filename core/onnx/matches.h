@@ -51,6 +51,8 @@ class Surroundings {
   const Graph& graph() const { return graph_; }
   const Shape& shape(ValueId value) const { return graph_.value(value).shape; }
   NodeId producer(ValueId value) const { return graph_.value(value).producer; }
+  /// Returns the format in which the file computes a node.
+  FloatFormat type_of(const Node& node) const { return type_of_(node); }
   /// Returns the node that produces the value if it has that operator, else null.
   const Node* made_by(ValueId value, const char* op) const;
   /// Returns the only node that reads the value; null if there are more or it is also an output.

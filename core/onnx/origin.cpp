@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/onnx/dynamo_calls.h"
 #include "core/onnx/node_order.h"
 #include "core/policy/torch_lists.h"
 
@@ -324,6 +325,8 @@ NodeOrigin origin_of(const ::onnx::NodeProto& node) {
     }
     if (const std::string what = called_function(found->second); !what.empty()) origin.what = what;
     origin.written = written_arguments(found->second);
+    origin.reads_copy =
+        !origin.written.empty() && without_number(origin.written.front()) == "%clone";
     if (origin.what == "embedding") origin.padding_row = padding_row(origin.written);
   }
   if (const auto found = notes.find("pkg.torch.onnx.stack_trace"); found != notes.end())

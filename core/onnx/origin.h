@@ -33,6 +33,7 @@ struct NodeOrigin {
   std::string what{};                    ///< operation of the call: "linear"
   std::vector<std::string> arguments{};  ///< names that the call read: "p_layer1_weight", "relu"
   std::vector<std::string> written{};    ///< arguments as written: "%relu", "None", "0.1"
+  bool reads_copy = false;               ///< its first argument is a copy, as of .contiguous()
   std::optional<int64_t> padding_row{};  ///< for calls of an embedding: -1 if it has none
   /// The call was in a region that dynamo traces apart, as for no_grad() and autocast, and the file
   /// does not say which.

@@ -27,4 +27,12 @@ Model recognise_composites(Model model, const std::function<FloatFormat(const No
 /// the function of PyTorch (kTorchFunction) of nodes whose form shows it.
 void mark_steps(Model& model, const std::function<FloatFormat(const Node&)>& type_of);
 
+/// Returns whether PyTorch computes this function in one kernel, which exporters write as several
+/// nodes.
+bool is_one_kernel(const std::string& function);
+
+/// Marks the intermediate results of such functions. `call_of` returns the call that a node belongs
+/// to; "" for nodes of other functions.
+void mark_kernels(const std::function<std::string(const Node&)>& call_of, Graph& graph);
+
 }  // namespace halfscope::onnx_files

@@ -2,9 +2,12 @@
 // Attention, softmax(mask(q k * scale)) v, and the guard that PyTorch's exporters add after its
 // softmax: 0 where a row of the softmax is NaN because all of it is masked.
 #include <algorithm>
+#include <array>
+#include <cmath>
 
 #include "core/onnx/matches.h"
 #include "core/ops/ops.h"
+#include "core/policy/torch_lists.h"
 
 namespace halfscope::onnx_files {
 namespace {
@@ -66,12 +69,46 @@ std::optional<Probabilities> probabilities(const Surroundings& in, ValueId value
   return result;
 }
 
+/// Returns whether the file says that the node is a part of PyTorch's function for attention.
+bool is_part_of_function(const Node& node) {
+  return int_attribute(node, kTorchFunction, kUnknownFunction) ==
+         torch_function_number("scaled_dot_product_attention");
+}
+
 /// Returns whether the node is a plain MatMul of operands with rows and columns.
 bool is_product(const Surroundings& in, NodeId id) {
   const Node& node = in.graph().node(id);
-  return node.op == "MatMul" && node.attributes.empty() &&
+  return node.op == "MatMul" && (node.attributes.empty() || is_part_of_function(node)) &&
          std::all_of(node.inputs.begin(), node.inputs.end(),
                      [&](ValueId input) { return in.shape(input).size() >= 2; });
+}
+
+/// Returns 1 / sqrt(d), PyTorch's usual scale, for a number near it, as a float.
+double scale_near(double scale, int64_t d) {
+  const float usual = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
+  const float given = static_cast<float>(scale);
+  return static_cast<double>(std::fabs(given - usual) < 1e-6f * usual ? usual : given);
+}
+
+/// Exporters of scaled_dot_product_attention multiply both operands by the root of the scale, so
+/// that half-precision files have smaller scores. Puts the operands before that into the match.
+void take_scaled_operands(const Surroundings& in, Match& match) {
+  std::array<ValueId, 2> plain{};
+  std::array<double, 2> factor{};
+  for (size_t i = 0; i < 2; ++i) {
+    const Node* scaled = in.made_by(match.inputs[i], "Mul");
+    const auto number = scaled == nullptr ? std::nullopt : in.scalar(scaled->inputs[1]);
+    if (!number || in.shape(scaled->inputs[0]) != in.shape(match.inputs[i])) return;
+    plain[i] = scaled->inputs[0];
+    factor[i] = *number;
+  }
+  if (factor[0] != factor[1] || match.attributes.contains("scale")) return;
+  for (size_t i = 0; i < 2; ++i) {
+    match.nodes.insert(in.producer(match.inputs[i]));
+    match.inputs[i] = plain[i];
+  }
+  match.attributes["scale"] = scale_near(factor[0] * factor[0], in.shape(plain[0]).back());
+  match.attributes["one_kernel"] = int64_t{1};
 }
 
 /// Returns the whole attention with these scores before the mask, given the nodes after them, or
@@ -102,6 +139,11 @@ std::optional<Match> attention_on(const Surroundings& in, ValueId scores,
   if (!in.is_computed(operands[1])) return std::nullopt;
   match.nodes.insert(product);
   match.inputs = {operands[0], operands[1], in.graph().node(match.root).inputs[1]};
+  const Node& scoring = in.graph().node(product);
+  if (in.type_of(scoring) == kFp32) {
+    take_scaled_operands(in, match);
+    if (is_part_of_function(scoring)) match.attributes["one_kernel"] = int64_t{1};
+  }
   match.inputs.insert(match.inputs.end(), mask.begin(), mask.end());
   const bool unfit = std::any_of(match.inputs.begin(), match.inputs.end(), [&](ValueId input) {
     return input == kNone || match.nodes.contains(in.producer(input));

@@ -4,7 +4,10 @@
 //   standard deviation, variance   mean((x - mean(x))^2) N / (N - correction), and its root.
 //                                  Without the factors, the network may have computed it that way.
 //   affine_grid                    the product inside it
+//   functions of one kernel        glu, lerp and others, if the file names the call of each node
+#include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "core/graph/unrounded.h"
 #include "core/onnx/matches.h"
@@ -141,7 +144,28 @@ void mark_functions(const Surroundings& in, Graph& graph) {
   }
 }
 
+/// Functions of one kernel that exporters write as several nodes.
+constexpr std::string_view kKernels[] = {"addcdiv", "addcmul", "erfc",      "expm1", "glu",
+                                         "lerp",    "log1p",   "logaddexp", "logit", "xlogy"};
+
 }  // namespace
+
+bool is_one_kernel(const std::string& function) {
+  return std::find(std::begin(kKernels), std::end(kKernels), function) != std::end(kKernels);
+}
+
+void mark_kernels(const std::function<std::string(const Node&)>& call_of, Graph& graph) {
+  std::map<ValueId, std::set<std::string>> readers;
+  for (const Node& node : graph.nodes()) {
+    for (const ValueId input : node.inputs) readers[input].insert(call_of(node));
+  }
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    Node& node = graph.node(id);
+    const std::string call = call_of(node);
+    const bool stays = !call.empty() && readers[node.outputs[0]] == std::set<std::string>{call};
+    if (stays) node.attributes[kUnrounded] = kStepOfSeveral;
+  }
+}
 
 void mark_steps(Model& model, const std::function<FloatFormat(const Node&)>& type_of) {
   const Surroundings in(model, type_of);

@@ -56,15 +56,15 @@ Gradients mul_gradient(GradientContext& c) {
   return result;
 }
 
-// d(a/b) = dy / b, -dy * (a/b) / b
+/// dA = dy / B, dB = -dy ((A / B) / B), in the order of PyTorch (div_tensor_other_grad) and
+/// TensorFlow (_RealDivGrad).
 Gradients div_gradient(GradientContext& c) {
   const ValueId dy = c.output_gradient(0);
   Gradients result(2, kNone);
-  if (!c.needed(0) && !c.needed(1)) return result;
-  const ValueId quotient = c.add("Div", {dy, c.input(1)});
-  if (c.needed(0)) result[0] = c.unbroadcast(quotient, c.input_shape(0));
+  const auto divided = [&](ValueId by_divisor) { return c.add("Div", {by_divisor, c.input(1)}); };
+  if (c.needed(0)) result[0] = c.unbroadcast(divided(dy), c.input_shape(0));
   if (c.needed(1)) {
-    const ValueId product = c.add("Mul", {quotient, c.output(0)});
+    const ValueId product = c.add("Mul", {dy, divided(c.output(0))});
     result[1] = c.unbroadcast(c.add("Neg", {product}), c.input_shape(1));
   }
   return result;

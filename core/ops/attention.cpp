@@ -12,11 +12,18 @@
 // (core/ops/softmax.cpp). The scores are multiplied by attribute `scale`, or with attribute
 // `divide` divided by it, in fp32; without it they are not scaled.
 //
+// With attribute `one_kernel`, a kernel computes it as a whole, as PyTorch's
+// scaled_dot_product_attention does: only the operands of both products have the plan's formats.
+// Scores, masks and softmax are fp32, and so are the gradients between the products
+// (FlashAttention-2, arXiv:2307.08691, algorithms 1 and 2; it divides by the sum of exponentials
+// after the second product, here the softmax is rounded instead).
+//
 // With attribute `dropout`, the weights of the sum over v are dropped with this ratio in training.
 //
 // It has no kernel and no gradient: lower() always expands it into MatMul PATH/scores, Mul or Div
 // PATH/scale, Add or Where PATH/mask (PATH/mask_2 ...), Softmax PATH/softmax, Dropout PATH/dropout
 // and MatMul PATH/mix.
+#include "core/graph/unrounded.h"
 #include "core/ops/definitions.h"
 #include "core/ops/softmax.h"
 
@@ -55,10 +62,13 @@ std::vector<OutputType> infer(const Graph& graph, const Node& node) {
 }
 
 std::vector<ValueId> expand(Graph& graph, const Node& node) {
-  const auto add = [&](const char* op, const char* name, std::vector<ValueId> inputs) {
-    return graph.add1(op, node.path + "/" + name, std::move(inputs));
+  const bool one_kernel = int_attribute(node, "one_kernel", 0) != 0;
+  const auto add = [&](const char* op, const std::string& name, std::vector<ValueId> inputs,
+                       Attributes attributes = {}, int64_t place = kKernelInside) {
+    if (one_kernel && place != 0) attributes[kInKernel] = place;
+    return graph.add1(op, node.path + "/" + name, std::move(inputs), std::move(attributes));
   };
-  ValueId x = add("MatMul", "scores", {node.inputs[0], node.inputs[1]});
+  ValueId x = add("MatMul", "scores", {node.inputs[0], node.inputs[1]}, {}, kKernelStart);
   if (node.attributes.contains("scale")) {
     const auto scale = static_cast<float>(real_attribute(node, "scale", 1.0));
     const bool divides = int_attribute(node, "divide", 0) != 0;
@@ -69,19 +79,19 @@ std::vector<ValueId> expand(Graph& graph, const Node& node) {
   for (size_t i = 0; i < masks.size(); ++i) {
     const ValueId condition = masks[i].condition, value = node.inputs[masks[i].value];
     if (i > 0) name = "mask_" + std::to_string(i + 1);
-    x = condition == kNone ? add("Add", name.c_str(), {x, value})
-        : masks[i].fills   ? add("Where", name.c_str(), {condition, value, x})
-                           : add("Where", name.c_str(), {condition, x, value});
+    x = condition == kNone ? add("Add", name, {x, value})
+        : masks[i].fills   ? add("Where", name, {condition, value, x})
+                           : add("Where", name, {condition, x, value});
   }
   Attributes softmax;
   if (zeroes_masked_lines(node)) softmax["zero_masked"] = int64_t{1};
-  x = graph.add1("Softmax", node.path + "/softmax", {x}, softmax);
+  x = add("Softmax", "softmax", {x}, std::move(softmax));
   if (node.attributes.contains("dropout")) {
-    x = graph.add1("Dropout", node.path + "/dropout", {x},
-                   {{"ratio", real_attribute(node, "dropout", 0.0)},
-                    {"training_mode", int_attribute(node, "training_mode", 0)}});
+    x = add("Dropout", "dropout", {x},
+            {{"ratio", real_attribute(node, "dropout", 0.0)},
+             {"training_mode", int_attribute(node, "training_mode", 0)}});
   }
-  return {add("MatMul", "mix", {x, node.inputs[2]})};
+  return {add("MatMul", "mix", {x, node.inputs[2]}, {}, 0)};
 }
 
 }  // namespace

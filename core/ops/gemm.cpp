@@ -18,7 +18,8 @@ GemmBias gemm_bias(const Graph& graph, const Node& node) {
   const Shape& y = graph.value(node.outputs[0]).shape;
   bias.column = !c.empty() && c.back() != 1 ? 1 : 0;
   bias.row = c.size() == 2 && c[0] != 1 ? c[1] : 0;
-  const bool row = c.size() == 1 && c[0] == y[1];
+  const bool matrix = find_op(node.op).product == ProductKind::matrix;
+  const bool row = c.size() == 1 && c[0] == (matrix ? y.back() : y[1]);
   bias.part_of_sums = row && bias.alpha == 1.0f && bias.beta == 1.0f;
   return bias;
 }

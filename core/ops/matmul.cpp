@@ -2,10 +2,13 @@
 // MatMul: the matrix product of the last two dimensions, as numpy's matmul. A one-dimensional
 // operand is a row (the first) or a column (the second); its dimension of 1 is missing in the
 // result. All other dimensions are a batch, which broadcasts. With transA or transB (ours; not for
-// one-dimensional operands) the last two dimensions of an operand are swapped.
+// one-dimensional operands) the last two dimensions of an operand are swapped. A third operand
+// (ours), with a matrix B and without transA, is a bias [n] that is part of the sums, as in
+// PyTorch's linear layers.
 // Gradients: dA = dy op(B)^T, dB = op(A)^T dy, summed where the batch was broadcast. A B without a
-// batch uses one product of all rows, as in PyTorch.
+// batch uses one product of all rows, as in PyTorch. The bias gets the sums of dy over all rows.
 #include <algorithm>
+#include <numeric>
 
 #include "core/ops/definitions.h"
 #include "core/ops/samples.h"
@@ -68,11 +71,19 @@ namespace ops {
 namespace {
 
 std::vector<OutputType> infer(const Graph& graph, const Node& node) {
-  check_node(node, node.inputs.size() == 2, "needs two inputs");
-  check_real(graph, node, 0);
-  check_real(graph, node, 1);
-  return {{matmul_shape(node, graph.value(node.inputs[0]).shape, graph.value(node.inputs[1]).shape)
-               .result}};
+  const size_t count = node.inputs.size();
+  check_node(node, count == 2 || count == 3, "needs two inputs and may have a bias");
+  for (size_t i = 0; i < count; ++i) check_real(graph, node, i);
+  const Shape &a = graph.value(node.inputs[0]).shape, &b = graph.value(node.inputs[1]).shape;
+  const Shape result = matmul_shape(node, a, b).result;
+  if (count == 3) {
+    check_node(node, b.size() == 2 && !transposes(node, "transA"),
+               "only rows times a matrix may have a bias");
+    const Shape& bias = graph.value(node.inputs[2]).shape;
+    check_node(node, bias == Shape{result.back()},
+               "its bias " + to_string(bias) + " does not fit " + to_string(result));
+  }
+  return {{result}};
 }
 
 /// Returns an axis counted from the end, because the shapes are not known here.
@@ -95,7 +106,15 @@ std::vector<ValueId> gradient(GradientContext& c) {
   full.push_back(s.a[s.a.size() - (ta ? 1 : 2)]);
   full.push_back(s.n);
   const ValueId dy = shaped(c.output_gradient(0), full);
-  std::vector<ValueId> result(2, kNone);
+  std::vector<ValueId> result(c.node().inputs.size(), kNone);
+  if (result.size() > 2 && c.needed(2)) {  // first, as that of Gemm
+    std::vector<int64_t> axes(s.result.size() - 1);
+    std::iota(axes.begin(), axes.end(), int64_t{0});
+    const ValueId rows = c.output_gradient(0);
+    result[2] = axes.empty()
+                    ? rows
+                    : c.add("ReduceSum", {rows}, {{"axes", axes}, {"keepdims", int64_t{0}}});
+  }
   if (c.needed(1)) {
     ValueId a = shaped(c.input(0), s.a), rows = dy;
     if (s.products.empty() && !s.batch.empty()) {
@@ -128,6 +147,7 @@ Role role_of(const SampleNode& n, size_t operand) {
 
 SampleResult keeps_samples(const SampleNode& n) {
   const size_t rank = n.result().size();
+  if (n.has(2) && n.place(2)) return samples::unfit("its bias depends on the samples");
   std::vector<samples::Operand> batches;
   bool batched = false;
   for (size_t i = 0; i < 2; ++i) {

@@ -100,18 +100,12 @@ void run_products(KernelCall<double>& c, const Products& p, const double* bias, 
   }
 }
 
+/// Gemm and MatMul.
 template <class T>
-void matmul_kernel(KernelCall<T>& c) {
-  const Products products(*c.node, c.in_shape(0), c.in_shape(1));
-  with_factor(
-      c, [&](const T*, const SumSpec& spec) { run_products(c, products, nullptr, spec); }, no_bias);
-}
-
-template <class T>
-void gemm_kernel(KernelCall<T>& c) {
+void matrix_kernel(KernelCall<T>& c) {
   const Products products(*c.node, c.in_shape(0), c.in_shape(1));
   const GemmBias bias = gemm_bias(*c.graph, *c.node);
-  const int64_t n = c.out_shape(0)[1];
+  const int64_t n = products.s.n;
   with_factor(
       c, [&](const T* row, const SumSpec& spec) { run_products(c, products, row, spec); },
       [&](int64_t i) { return i / n * bias.row + i % n * bias.column; }, bias);
@@ -369,8 +363,8 @@ void cumulative_sum(KernelCall<T>& c) {
 template <class T>
 std::span<const KernelEntry<T>> sum_kernels() {
   static constexpr KernelEntry<T> kernels[] = {
-      {"Gemm", gemm_kernel<T>},
-      {"MatMul", matmul_kernel<T>},
+      {"Gemm", matrix_kernel<T>},
+      {"MatMul", matrix_kernel<T>},
       {"Conv", conv_kernel<T>},
       {"ConvGradInput", conv_grad_input_kernel<T>},
       {"ConvGradWeight", conv_grad_weight_kernel<T>},

@@ -41,6 +41,8 @@ std::vector<OpCase> products() {
                    conv({2, 1}, {1, 1, 0, 2}, {1, 2})});
   cases.push_back({"batch", "MatMul", {noisy({2, 3, 5, 16}, 11), noisy({3, 16, 7}, 12)}});
   cases.push_back({"rows", "MatMul", {noisy({2, 5, 37}, 13), noisy({37, 9}, 14)}});
+  cases.push_back(
+      {"rows and bias", "MatMul", {noisy({2, 5, 32}, 13), noisy({32, 8}, 14), noisy({8}, 15)}});
   cases.push_back({"column", "MatMul", {noisy({2, 5, 37}, 13), noisy({37}, 14)}});
   for (const int64_t ta : {0, 1}) {
     for (const int64_t tb : {0, 1}) {

@@ -190,6 +190,29 @@ TEST(Attention, CompositesInsideAreStagewiseAsThePlanWants) {
   EXPECT_EQ(attention_layers(plan, {Mask::none, {}})[4], "attn/softmax/Exp Exp bf16");
 }
 
+TEST(Attention, OneKernelKeepsFp32BetweenItsProducts) {
+  Form form{Mask::added, {{"scale", 0.5}}};
+  form.scale["one_kernel"] = int64_t{1};
+  const Texts kernel{"attn/scores MatMul fp32", "attn/scale Mul fp32", "attn/mask Add fp32",
+                     "attn/softmax Softmax fp32"};
+  for (const char* name : {"float16", "mixed_float16", "fp8_current", "torch-autocast-fp16"}) {
+    const Texts layers = attention_layers(preset_named(name), form);
+    EXPECT_EQ(Texts(layers.begin(), layers.end() - 1), kernel) << name;
+  }
+  EXPECT_EQ(attention_layers(preset_named("float16"), form)[4], "attn/mix MatMul fp16");
+  EXPECT_THAT(attention_layers(preset_named("float16_stagewise"), form), Each(HasSubstr(" fp16")));
+  // The gradient of the softmax is fp32, too; those of q, k and v are as planned.
+  const Executable exe = lower(model_of(form, true), preset_named("bfloat16"), {});
+  std::map<std::string, FloatFormat> formats;
+  for (const Tap& tap : exe.taps) formats[tap.site.name()] = tap.site.format;
+  EXPECT_EQ(formats.at("attn/softmax.activation_grad"), kFp32);
+  EXPECT_EQ(formats.at("attn/scores.activation_grad"), kFp32);
+  for (const char* planned : {"attn/mix.activation", "attn/mix.input", "attn/scores.grad_operand",
+                              "x.q_grad", "x.k_grad", "x.v_grad"}) {
+    EXPECT_EQ(formats.at(planned), kBf16) << planned;
+  }
+}
+
 TEST(Attention, CanBeNamedInAPlan) {
   const auto plan = [](const std::string& rules) {
     return plan_from_json(R"({"schema": "halfscope.plan/1", "name": "x", "rules": [)" + rules +

@@ -297,6 +297,10 @@ TEST(OperatorTable, WhatIsNotImplementedIsRefused) {
             "m (MatMul): inner dimensions differ: [3, 3] and [2, 4, 3]");
   EXPECT_EQ(refusal({"m", "MatMul", {matrix, real({})}}),
             "m (MatMul): operands need at least one dimension");
+  EXPECT_EQ(refusal({"m", "MatMul", {matrix, matrix, real({2})}}),
+            "m (MatMul): its bias [2] does not fit [3, 3]");
+  EXPECT_EQ(refusal({"m", "MatMul", {matrix, real({2, 3, 3}), real({3})}}),
+            "m (MatMul): only rows times a matrix may have a bias");
   EXPECT_EQ(refusal({"s", "SoftmaxCrossEntropyLoss", {matrix, labels({0, 1, 2}), real({3})}}),
             "s (SoftmaxCrossEntropyLoss): class weights are not supported yet");
   EXPECT_EQ(refusal({"x", "Bessel", {matrix}}), "unknown operator 'Bessel'");

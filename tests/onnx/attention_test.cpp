@@ -234,6 +234,55 @@ TEST(OnnxAttention, GoesOutWithAPlanAsItsPrimitives) {
   }
 }
 
+/// As PyTorch exports scaled_dot_product_attention: both operands times the root of the scale.
+FileBuilder kernel_file(float q_factor, float k_factor) {
+  FileBuilder file = file_of({"", "Add"});
+  file.floats("q_root", {}, {q_factor}).floats("k_root", {}, {k_factor});
+  ::onnx::NodeProto* const scores = file.graph().mutable_node(0);
+  scores->set_input(0, "q_scaled");
+  scores->set_input(1, "k_scaled");
+  file.node("Mul", {"q", "q_root"}, {"q_scaled"}, "q_mul");
+  file.node("Mul", {"k", "k_root"}, {"k_scaled"}, "k_mul");
+  return file;
+}
+
+TEST(OnnxAttention, WithBothOperandsScaledIsOneKernel) {
+  const float root = std::sqrt(1.0f / std::sqrt(static_cast<float>(kDepth)));
+  const Model model = kernel_file(root, root).import().model;
+  ASSERT_THAT(nodes(model), ElementsAre("attend Attention"));
+  EXPECT_EQ(real_attribute(model.graph.node(0), "scale", 0.0),
+            static_cast<double>(static_cast<float>(1.0 / std::sqrt(kDepth))));
+  const Model other = kernel_file(0.5f, 0.5f).import().model;
+  EXPECT_EQ(real_attribute(other.graph.node(0), "scale", 0.0), 0.25);
+  for (const Model* each : {&model, &other}) {
+    const std::string bytes = onnx_bytes(*each, each->initial);
+    const Model again =
+        parse_onnx({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "again", ".")
+            .model;
+    EXPECT_EQ(again.graph.node(0).attributes, each->graph.node(0).attributes);
+  }
+  // Factors that differ are no scale of PyTorch's.
+  EXPECT_THAT(nodes(kernel_file(0.5f, 0.25f).import().model),
+              ElementsAre("q_mul Mul", "k_mul Mul", "attend Attention"));
+}
+
+// q k is 300 * 300, which float16 lacks, and a quarter of that is not.
+TEST(OnnxAttention, TheScoresOfAKernelDoNotOverflow) {
+  std::vector<Tensor> in = operands();
+  for (const size_t i : {0u, 1u}) std::fill(in[i].data.begin(), in[i].data.end(), 0.0f);
+  in[0].data[0] = in[1].data[0] = 300.0f;
+  const auto first = [&](const Model& model, const char* plan) {
+    return test::run(test::start(model, preset_plan(plan).value()), in).at(0).data[0];
+  };
+  const Model kernel = kernel_file(0.5f, 0.5f).import().model;
+  const Model eager = file_of({"Mul", "Add"}).import().model;
+  const float v = in[2].data[0];  // the first key has all the weight
+  for (const char* plan : {"float16", "mixed_float16", "torch-autocast-fp16"}) {
+    EXPECT_NEAR(first(kernel, plan), v, 0x1p-10 * std::fabs(v)) << plan;
+    EXPECT_TRUE(std::isnan(first(eager, plan))) << plan;
+  }
+}
+
 TEST(OnnxAttention, StaysInPrimitivesWhereItIsSomethingElse) {
   using Change = std::function<void(FileBuilder&)>;
   const auto kept = [](const Form& form, const Change& change) {

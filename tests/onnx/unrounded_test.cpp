@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/onnx/composite_support.h"
+#include "tests/onnx/torch_files.h"
 
 namespace halfscope {
 namespace {
@@ -123,6 +124,23 @@ TEST(Steps, SquaresOfANormDoNotOverflow) {
       EXPECT_THAT(first_output(import, plan, x), ElementsAre(5000)) << plan;
     EXPECT_THAT(first_output(import, "float16_stagewise", x), ElementsAre(kInfinite));
   }
+}
+
+// 1 + 2^-12 is 1 in float16, and its logarithm 0.
+TEST(Steps, OfOneCallOfPyTorchStayInItsKernel) {
+  const auto log1p = [](const char* second) {
+    test::DynamoFile file;
+    file.input("x", {1, 2}).output("y").floats("one", {}, {1});
+    file.node("Add", {"x", "one"}, {"sum"}, "sum");
+    file.call("", "log1p", "", {});
+    file.node("Log", {"sum"}, {"y"}, "log");
+    file.call("", second, "", {});
+    return file.import();
+  };
+  const Tensor x{{1, 2}, {0x1p-12f, 1}};
+  EXPECT_FLOAT_EQ(first_output(log1p("log1p"), "float16", x)[0], 0x1p-12f);
+  EXPECT_EQ(first_output(log1p("log1p"), "float16_stagewise", x)[0], 0.0f);
+  EXPECT_EQ(first_output(log1p("log"), "float16", x)[0], 0.0f) << "another call's";
 }
 
 TEST(Steps, SmallSquaresAreNotFlushed) {

@@ -6,7 +6,6 @@ import copy
 import json
 import os
 import random
-import subprocess
 import unittest
 import warnings
 from unittest import mock
@@ -18,7 +17,7 @@ from torch.nn import functional as F
 
 from halfscope._subsequence import common
 from networks import Cnn, Mlp, batches
-from twin_test import PROGRAM, Case
+from twin_test import Case
 
 warnings.simplefilter("error")
 
@@ -366,15 +365,8 @@ class CodeOfTheModel(Case):
                 for entry in node.metadata_props if entry.key == "halfscope." + what]
 
     def losses_of(self, plan):
-        arguments = list(self.document()["arguments"])
-        for flag in ("--model", "--data"):
-            place = arguments.index(flag) + 1
-            arguments[place] = os.path.join(self.folder, arguments[place])
-        run = os.path.join(self.folder, "run.hscope")
-        for words in (["train", *arguments, "--plan", plan, "--out", run, "--quiet", "--force"],
-                      ["report", run, "--json", run + ".json", "--force"]):
-            done = subprocess.run([PROGRAM, *words], capture_output=True, text=True)
-            self.assertIn(done.returncode, (0, 1), done.stdout + done.stderr)
+        run = self.train(plan)
+        self.run_program("report", run, "--json", run + ".json", "--force")
         with open(run + ".json") as file:
             return json.load(file)["steps"][plan]["loss"]
 

@@ -91,6 +91,23 @@ class Case(unittest.TestCase):
             return json.loads(done.stdout)
         return done.stdout + done.stderr
 
+    def train(self, plan, *words):
+        """Trains the twin under a plan and returns its run file."""
+        arguments = list(self.document()["arguments"])
+        for flag in ("--model", "--data"):
+            place = arguments.index(flag) + 1
+            arguments[place] = os.path.join(self.folder, arguments[place])
+        run = os.path.join(self.folder, "run.hscope")
+        self.run_program("train", *arguments, "--plan", plan, "--out", run, "--quiet", "--force",
+                         *words)
+        return run
+
+    def run_program(self, *words):
+        if PROGRAM is None:
+            self.skipTest("no halfscope in PATH or HALFSCOPE_PROGRAM")
+        done = subprocess.run([PROGRAM, *words], capture_output=True, text=True)
+        self.assertIn(done.returncode, (0, 1), done.stdout + done.stderr)
+
     def repeated(self, *words):
         """Returns what diagnose prints, after a check that it repeats PyTorch's losses."""
         result = self.diagnose("--json", "--no-twins", *words)

@@ -18,6 +18,11 @@ inline std::vector<OpCase> product_cases() {
       {{2, 2, 3}, {3}},       {{3}, {2, 3, 2}},        {{2, 1, 2, 3}, {3, 3, 2}},
       {{2, 3}, {2, 1, 3, 2}}, {{2, 1, 1, 3}, {1, 3, 2}}};
   for (const auto& [a, b] : operands) list.push_back({"", "MatMul", {real(a), real(b)}});
+  // With a bias.
+  for (const Shape& a : {Shape{3}, Shape{2, 3}, Shape{2, 2, 3}})
+    list.push_back({"", "MatMul", {real(a), real({3, 4}), real({4})}});
+  list.push_back(
+      {"", "MatMul", {real({2, 1, 3}), real({1, 3}), real({1})}, {{"transB", int64_t{1}}}});
   for (const int64_t ta : {0, 1}) {
     for (const int64_t tb : {0, 1}) {
       if (ta + tb == 0) continue;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+#include "core/onnx/linear_layers.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/onnx/graph_copy.h"
+#include "core/onnx/matches.h"
+#include "core/ops/ops.h"
+#include "core/ops/samples.h"
+#include "core/policy/torch_lists.h"
+
+namespace halfscope::onnx_files {
+namespace {
+
+struct Layer {
+  NodeId product = kNone;
+  ValueId bias = kNone;
+};
+
+bool may_be_linear(const Node& node, bool must_say_so) {
+  const int64_t function = int_attribute(node, kTorchFunction, kUnknownFunction);
+  if (function == kUnknownFunction) return !must_say_so;
+  return function == torch_function_number("linear");
+}
+
+class Finder {
+ public:
+  Finder(const Model& model, const std::function<FloatFormat(const Node&)>& type_of,
+         const std::function<bool(const Node&)>& is_copied)
+      : in_(model, type_of), is_copied_(is_copied) {}
+
+  /// Returns the layers by the nodes that add their biases.
+  std::map<NodeId, Layer> find() const {
+    std::map<NodeId, Layer> layers;
+    for (NodeId id = 0; id < static_cast<NodeId>(in_.graph().nodes().size()); ++id) {
+      const Node& sum = in_.graph().node(id);
+      if (sum.op != "Add" || !may_be_linear(sum, true)) continue;
+      for (size_t i = 0; i < 2; ++i) {
+        const ValueId result = sum.inputs[i], bias = sum.inputs[1 - i];
+        if (fits(sum, result, bias)) layers.emplace(id, Layer{in_.producer(result), bias});
+      }
+    }
+    return layers;
+  }
+
+ private:
+  bool fits(const Node& sum, ValueId result, ValueId bias) const {
+    const Node* product = in_.made_by(result, "MatMul");
+    if (product == nullptr || product->inputs.size() != 2 || !may_be_linear(*product, false) ||
+        in_.only_reader(result) == nullptr) {
+      return false;
+    }
+    const Shape& shape = in_.shape(result);
+    const bool row = !shape.empty() && in_.shape(bias) == Shape{shape.back()};
+    return row && !in_.is_computed(bias) && in_.shape(product->inputs[1]).size() == 2 &&
+           in_.shape(sum.outputs[0]) == shape && in_.type_of(*product) == in_.type_of(sum) &&
+           (is_copied_(*product) || is_in_order(product->inputs[0]));
+  }
+
+  /// Returns whether PyTorch stores a value in the order of its dimensions. Transpositions are
+  /// views, and element-wise operators store their results like their first full operand.
+  bool is_in_order(ValueId value) const {
+    const Shape shape = in_.shape(value);
+    // Dimension i of the value is dimension axes[i] of the one that is stored in order.
+    std::vector<int64_t> axes(shape.size());
+    std::iota(axes.begin(), axes.end(), int64_t{0});
+    while (in_.producer(value) != kNone) {
+      const Node& node = in_.graph().node(in_.producer(value));
+      const ValueId before = node.op == "Transpose" ? node.inputs[0] : ordered_like(node);
+      if (before == kNone) break;
+      if (node.op == "Transpose") {
+        const std::vector<int64_t> order = transpose_axes(node, axes.size());
+        for (int64_t& axis : axes) axis = order[static_cast<size_t>(axis)];
+      }
+      value = before;
+    }
+    int64_t last = -1;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      if (shape[i] == 1) continue;
+      if (axes[i] < last) return false;
+      last = axes[i];
+    }
+    return true;
+  }
+
+  /// Returns the operand whose order in memory the node's result has; kNone if it is in order.
+  ValueId ordered_like(const Node& node) const {
+    if (!samples::is_elementwise(find_op(node.op))) return kNone;
+    const Shape& shape = in_.shape(node.outputs[0]);
+    const auto full = std::find_if(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+      return input != kNone && in_.shape(input) == shape;
+    });
+    return full == node.inputs.end() ? kNone : *full;
+  }
+
+  const Surroundings in_;
+  const std::function<bool(const Node&)>& is_copied_;
+};
+
+}  // namespace
+
+Model with_linear_layers(Model model, const std::function<FloatFormat(const Node&)>& type_of,
+                         const std::function<bool(const Node&)>& is_copied) {
+  const std::map<NodeId, Layer> layers = Finder(model, type_of, is_copied).find();
+  if (layers.empty()) return model;
+  std::set<NodeId> products;
+  for (const auto& [sum, layer] : layers) products.insert(layer.product);
+  GraphCopy copy(model);
+  for (NodeId id = 0; id < static_cast<NodeId>(model.graph.nodes().size()); ++id) {
+    const Node& node = model.graph.node(id);
+    if (const auto layer = layers.find(id); layer != layers.end()) {
+      Node whole = node;
+      whole.op = "MatMul";
+      whole.inputs = model.graph.node(layer->second.product).inputs;
+      whole.inputs.push_back(layer->second.bias);
+      copy.copy(whole);
+    } else if (!products.contains(id)) {
+      copy.copy(node);
+    }
+  }
+  return copy.finish();
+}
+
+}  // namespace halfscope::onnx_files
