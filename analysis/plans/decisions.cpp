@@ -97,7 +97,7 @@ void explain_kernel(const Node& node, NodeDecision& decision) {
     decision.why += " PyTorch's attention kernel keeps the scores in fp32.";
   } else if (place == kKernelInside) {
     decision.why = "PyTorch's attention kernel computes it in fp32.";
-    decision.change = "Write the attention in separate operators, as eager attention does.";
+    decision.change = "Add a rule with \"mode\": \"stagewise\" for it.";
     decision.follows = false;
   }
 }

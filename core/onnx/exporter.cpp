@@ -237,8 +237,8 @@ void Exporter::add_node(NodeId id) {
 /// Returns an attention that one kernel computes as PyTorch's exporters write it, by which an
 /// import knows it: both operands of its first product times the root of the scale.
 Node Exporter::with_scaled_operands(Node node) {
-  if (int_attribute(node, "one_kernel", 0) == 0) return node;
   const double scale = real_attribute(node, "scale", 1.0);
+  if (int_attribute(node, "one_kernel", 0) == 0 || scale < 0.0) return node;
   const ValueId root = graph_.add_constant(static_cast<float>(std::sqrt(scale)));
   node.inputs[0] = graph_.add1("Mul", node.path + "/q", {node.inputs[0], root});
   node.inputs[1] = graph_.add1("Mul", node.path + "/k", {node.inputs[1], root});

@@ -189,13 +189,14 @@ class Importer {
   Origins origins_;
   Readings readings_;
   ModuleOfPath modules_;
-  std::map<std::string, std::string> kernel_calls_;  ///< by node path: see mark_kernels()
-  std::set<std::string> copies_;  ///< paths of nodes with NodeOrigin::reads_copy
-  std::map<std::string, BindingPtr> identities_;  ///< of readings
-  std::set<std::string> turned_;                  ///< variables of turned bindings
-  std::map<std::string, std::string> left_out_;   ///< outputs that we do not compute, described
-  std::map<std::string, DataType> node_types_;    ///< types that nodes write, by path
-  std::map<DataType, int64_t> weight_types_;      ///< elements of trainable initializers
+  std::map<std::string, std::string> calls_;         ///< of PyTorch, by node path
+  std::map<std::string, std::string> kernel_calls_;  ///< those of is_one_kernel()
+  std::set<std::string> copies_;                     ///< paths of nodes with NodeOrigin::reads_copy
+  std::map<std::string, BindingPtr> identities_;     ///< of readings
+  std::set<std::string> turned_;                     ///< variables of turned bindings
+  std::map<std::string, std::string> left_out_;      ///< outputs that we do not compute, described
+  std::map<std::string, DataType> node_types_;       ///< types that nodes write, by path
+  std::map<DataType, int64_t> weight_types_;         ///< elements of trainable initializers
   std::vector<std::string> notes_;
   int64_t elements_ = 0;  ///< of all tensors
   int64_t folded_ = 0;    ///< elements computed while reading

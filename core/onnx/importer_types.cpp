@@ -60,13 +60,15 @@ std::string function_of_operator(const ::onnx::NodeProto& node) {
 Model Importer::composed() {
   const auto type_of = [&](const Node& node) { return format_of_node(node); };
   const bool by_torch = file_.producer_name() == "pytorch";
-  Model model = recognise_composites(std::exchange(model_, {}), type_of, by_torch);
-  mark_steps(model, type_of);
-  const auto call_of = [&](const Node& node) {
-    const auto found = kernel_calls_.find(node.path);
-    return found == kernel_calls_.end() ? std::string() : found->second;
+  const auto call_in = [](const std::map<std::string, std::string>& calls) {
+    return [&calls](const Node& node) {
+      const auto found = calls.find(node.path);
+      return found == calls.end() ? std::string() : found->second;
+    };
   };
-  if (!kernel_calls_.empty()) mark_kernels(call_of, model.graph);
+  Model model = recognise_composites(std::exchange(model_, {}), type_of, by_torch, call_in(calls_));
+  mark_steps(model, type_of);
+  if (!kernel_calls_.empty()) mark_kernels(call_in(kernel_calls_), model.graph);
   // Our own files add biases as those of PyTorch do.
   if (!by_torch && file_.producer_name() != "HalfScope") return model;
   return with_linear_layers(std::move(model), type_of,
@@ -80,10 +82,11 @@ void Importer::note_function(const ::onnx::NodeProto& node, size_t first) {
   const NodeOrigin& origin = found == origins_.end() ? unknown : found->second;
   if (function.empty() && !origin.call.empty()) function = origin.what;
   for (size_t i = first; i < model_.graph.nodes().size(); ++i) {
-    Attributes& attributes = model_.graph.node(static_cast<NodeId>(i)).attributes;
+    Node& made = model_.graph.node(static_cast<NodeId>(i));
+    Attributes& attributes = made.attributes;
+    if (!origin.call.empty()) calls_.try_emplace(made.path, origin.call);
+    if (is_one_kernel(function)) kernel_calls_.try_emplace(made.path, origin.call);
     if (!function.empty()) attributes.try_emplace(kTorchFunction, torch_function_number(function));
-    if (is_one_kernel(function))
-      kernel_calls_[model_.graph.node(static_cast<NodeId>(i)).path] = origin.call;
     if (!origin.casts.empty()) attributes.try_emplace(kTorchCast, origin.casts);
     if (!origin.autocast_off.empty()) attributes.try_emplace(kAutocastOff, origin.autocast_off);
   }

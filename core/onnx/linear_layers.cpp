@@ -22,10 +22,8 @@ struct Layer {
   ValueId bias = kNone;
 };
 
-bool may_be_linear(const Node& node, bool must_say_so) {
-  const int64_t function = int_attribute(node, kTorchFunction, kUnknownFunction);
-  if (function == kUnknownFunction) return !must_say_so;
-  return function == torch_function_number("linear");
+int64_t function_of(const Node& node) {
+  return int_attribute(node, kTorchFunction, kUnknownFunction);
 }
 
 class Finder {
@@ -39,7 +37,7 @@ class Finder {
     std::map<NodeId, Layer> layers;
     for (NodeId id = 0; id < static_cast<NodeId>(in_.graph().nodes().size()); ++id) {
       const Node& sum = in_.graph().node(id);
-      if (sum.op != "Add" || !may_be_linear(sum, true)) continue;
+      if (sum.op != "Add" || function_of(sum) != kLinear) continue;
       for (size_t i = 0; i < 2; ++i) {
         const ValueId result = sum.inputs[i], bias = sum.inputs[1 - i];
         if (fits(sum, result, bias)) layers.emplace(id, Layer{in_.producer(result), bias});
@@ -51,34 +49,44 @@ class Finder {
  private:
   bool fits(const Node& sum, ValueId result, ValueId bias) const {
     const Node* product = in_.made_by(result, "MatMul");
-    if (product == nullptr || product->inputs.size() != 2 || !may_be_linear(*product, false) ||
-        in_.only_reader(result) == nullptr) {
+    if (product == nullptr || product->inputs.size() != 2 || in_.only_reader(result) == nullptr)
       return false;
-    }
+    if (function_of(*product) != kLinear && function_of(*product) != kUnknownFunction) return false;
     const Shape& shape = in_.shape(result);
     const bool row = !shape.empty() && in_.shape(bias) == Shape{shape.back()};
     return row && !in_.is_computed(bias) && in_.shape(product->inputs[1]).size() == 2 &&
            in_.shape(sum.outputs[0]) == shape && in_.type_of(*product) == in_.type_of(sum) &&
-           (is_copied_(*product) || is_in_order(product->inputs[0]));
+           (is_copied_(*product) || is_contiguous(product->inputs[0]));
   }
 
-  /// Returns whether PyTorch stores a value in the order of its dimensions. Transpositions are
-  /// views, and element-wise operators store their results like their first full operand.
-  bool is_in_order(ValueId value) const {
+  /// Returns whether PyTorch stores a value without gaps in the order of its dimensions. `exactly`:
+  /// nothing has packed the value since.
+  bool is_contiguous(ValueId value, bool exactly = true) const {
     const Shape shape = in_.shape(value);
-    // Dimension i of the value is dimension axes[i] of the one that is stored in order.
+    // Dimension i of the value is dimension axes[i] of the one that is looked at.
     std::vector<int64_t> axes(shape.size());
     std::iota(axes.begin(), axes.end(), int64_t{0});
     while (in_.producer(value) != kNone) {
       const Node& node = in_.graph().node(in_.producer(value));
-      const ValueId before = node.op == "Transpose" ? node.inputs[0] : ordered_like(node);
-      if (before == kNone) break;
-      if (node.op == "Transpose") {
+      if (node.op == "Transpose") {  // a view
         const std::vector<int64_t> order = transpose_axes(node, axes.size());
         for (int64_t& axis : axes) axis = order[static_cast<size_t>(axis)];
+        value = node.inputs[0];
+      } else if (const ValueId like = ordered_like(node); like != kNone) {
+        exactly = false;  // the result has no gaps
+        value = like;
+      } else if (node.op == "Reshape" && splits(in_.shape(node.inputs[0]), in_.shape(value))) {
+        return are_in_order(axes, shape) && is_contiguous(node.inputs[0], exactly);
+      } else if (exactly && leaves_gaps(node, value)) {
+        return false;
+      } else {
+        break;
       }
-      value = before;
     }
+    return are_in_order(axes, shape);
+  }
+
+  static bool are_in_order(const std::vector<int64_t>& axes, const Shape& shape) {
     int64_t last = -1;
     for (size_t i = 0; i < axes.size(); ++i) {
       if (shape[i] == 1) continue;
@@ -86,6 +94,37 @@ class Finder {
       last = axes[i];
     }
     return true;
+  }
+
+  /// Returns whether each dimension becomes one or several, which is a view of any tensor.
+  static bool splits(const Shape& from, const Shape& to) {
+    size_t next = 0;
+    for (const int64_t size : from) {
+      int64_t product = 1;
+      while (next < to.size() && (product < size || to[next] == 1)) product *= to[next++];
+      if (product != size) return false;
+    }
+    return next == to.size();
+  }
+
+  /// Returns whether the node makes a view of a part, or of repeated elements: Slice and Split of
+  /// inner dimensions, Expand, and Gather of one position.
+  bool leaves_gaps(const Node& node, ValueId value) const {
+    const Shape &from = in_.shape(node.inputs[0]), &to = in_.shape(value);
+    if (node.op == "Expand") return element_count(from) != element_count(to);
+    if (node.op == "Gather") {
+      const int64_t axis = int_attribute(node, "axis", 0);
+      const int64_t outer = element_count(Shape(from.begin(), from.begin() + axis));
+      return in_.shape(node.inputs[1]).empty() && !in_.is_computed(node.inputs[1]) && outer > 1;
+    }
+    if ((node.op != "Slice" && node.op != "Split") || from.size() != to.size()) return false;
+    int64_t outer = 1;  // positions in the dimensions before
+    for (size_t i = 0; i < from.size(); ++i) {
+      if (from[i] != to[i] && outer > 1) return true;
+      outer *= to[i];
+    }
+    const std::vector<int64_t> steps = ints_attribute(node, "steps");
+    return std::any_of(steps.begin(), steps.end(), [](int64_t step) { return step > 1; });
   }
 
   /// Returns the operand whose order in memory the node's result has; kNone if it is in order.
@@ -98,6 +137,7 @@ class Finder {
     return full == node.inputs.end() ? kNone : *full;
   }
 
+  const int64_t kLinear = torch_function_number("linear");
   const Surroundings in_;
   const std::function<bool(const Node&)>& is_copied_;
 };

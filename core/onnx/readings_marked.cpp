@@ -113,6 +113,13 @@ class Marked {
            values.front() == 0.0f && is_one_number(*use.tensor);
   }
 
+  /// The root of an attention's scale, which exporters compute from the shape of the queries.
+  static bool is_scale_of_attention(const Use& use) {
+    const std::string& op = use.node->op_type();
+    return use.origin->what == "scaled_dot_product_attention" && use.tensor->count() == 1 &&
+           (op == "Mul" || op == "CastLike");
+  }
+
   /// All readings that one call of the network became.
   void decide_call(const std::vector<Use*>& uses) {
     std::vector<std::string> open = arguments_of(*uses.front()->origin);  // that nobody reads yet
@@ -128,6 +135,8 @@ class Marked {
       const std::vector<std::string> sources = sources_of(use->stored);
       if (is_fused(*use) && sources.size() == 1) {
         train(*use, sources[0]);
+      } else if (is_scale_of_attention(*use)) {
+        work_.hold(*use, "scale of an attention");
       } else if (work_.is_of_groups(*use)) {
         work_.hold(*use, "scale or bias of a group normalization");
       } else if (sources.size() > 1) {

@@ -29,11 +29,25 @@ bool is_in_one_region(const Surroundings& in, const Match& match) {
   });
 }
 
-std::optional<Match> match_at(const Surroundings& in, NodeId id) {
+using CallOf = std::function<std::string(const Node&)>;
+
+/// Returns whether all nodes of a match are of one call, as far as the file says.
+bool is_of_one_call(const Surroundings& in, const Match& match, const CallOf& call_of) {
+  if (match.op == "RMSNormalization") return true;
+  std::set<std::string> calls;
+  for (const NodeId id : match.nodes) calls.insert(call_of(in.graph().node(id)));
+  calls.erase("");
+  return calls.size() < 2;
+}
+
+std::optional<Match> match_at(const Surroundings& in, NodeId id, const CallOf& call_of) {
   for (const auto& find : {match_group_normalization, match_normalization, match_function,
                            match_attention, match_softmax}) {
     std::optional<Match> match = find(in, id);
-    if (!match || !in.is_closed(*match) || !is_in_one_region(in, *match)) continue;
+    if (!match || !in.is_closed(*match) || !is_in_one_region(in, *match) ||
+        !is_of_one_call(in, *match, call_of)) {
+      continue;
+    }
     const bool reads_itself = std::any_of(
         match->inputs.begin(), match->inputs.end(),
         [&](ValueId input) { return input != kNone && match->nodes.contains(in.producer(input)); });
@@ -231,14 +245,14 @@ class Rewriting {
 }  // namespace
 
 Model recognise_composites(Model model, const std::function<FloatFormat(const Node&)>& type_of,
-                           bool own_squares) {
+                           bool own_squares, const CallOf& call_of) {
   const Surroundings surroundings(model, type_of, own_squares);
   Matches matches;
   std::set<NodeId> taken;
   // Visit later nodes first, so that a normalization's own Mul is not matched as something smaller.
   for (NodeId id = static_cast<NodeId>(model.graph.nodes().size()) - 1; id >= 0; --id) {
     if (taken.contains(id)) continue;
-    std::optional<Match> match = match_at(surroundings, id);
+    std::optional<Match> match = match_at(surroundings, id, call_of);
     if (!match || std::any_of(match->nodes.begin(), match->nodes.end(),
                               [&](NodeId node) { return taken.contains(node); })) {
       continue;

@@ -18,9 +18,12 @@ namespace halfscope::onnx_files {
 /// computes a node. `own_squares`: PyTorch wrote the file. It writes the squares of its own
 /// normalizations as Pow(x, 2), and of a variance as a product of differences of its own. So a
 /// normalization with Mul(x, x) is one that the network computes itself, in which autocast rounds
-/// every step: it stays as it is.
+/// every step: it stays as it is. `call_of` returns the call of PyTorch that a node was written
+/// for, or "": nodes of several calls are the network's own code, of which every step rounds, too.
+/// An RMS normalization may have several, because PyTorch takes it apart before it is exported.
 Model recognise_composites(Model model, const std::function<FloatFormat(const Node&)>& type_of,
-                           bool own_squares);
+                           bool own_squares,
+                           const std::function<std::string(const Node&)>& call_of);
 
 /// Marks the steps of PyTorch operators that the file has as primitives: standard deviations
 /// and variances. They stay separate nodes, which fused plans do not round. Also notes
@@ -31,8 +34,8 @@ void mark_steps(Model& model, const std::function<FloatFormat(const Node&)>& typ
 /// nodes.
 bool is_one_kernel(const std::string& function);
 
-/// Marks the intermediate results of such functions. `call_of` returns the call that a node belongs
-/// to; "" for nodes of other functions.
+/// Marks the intermediate results of such functions. `call_of` returns the call that a node was
+/// written for; "" for nodes of other functions.
 void mark_kernels(const std::function<std::string(const Node&)>& call_of, Graph& graph);
 
 }  // namespace halfscope::onnx_files

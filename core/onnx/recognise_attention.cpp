@@ -134,9 +134,10 @@ std::optional<Match> attention_on(const Surroundings& in, ValueId scores,
   }
   const NodeId product = in.producer(scores);
   if (product == kNone || !is_product(in, product)) return std::nullopt;
-  // If the keys are weights, this is a layer followed by a softmax, not an attention.
+  // If the keys are weights, this is a layer followed by a softmax, unless the file says otherwise.
   const std::vector<ValueId>& operands = in.graph().node(product).inputs;
-  if (!in.is_computed(operands[1])) return std::nullopt;
+  if (!in.is_computed(operands[1]) && !is_part_of_function(in.graph().node(product)))
+    return std::nullopt;
   match.nodes.insert(product);
   match.inputs = {operands[0], operands[1], in.graph().node(match.root).inputs[1]};
   const Node& scoring = in.graph().node(product);
@@ -185,8 +186,10 @@ std::optional<Match> attention_below(const Surroundings& in, ValueId value, int 
 
 std::optional<Match> match_attention(const Surroundings& in, NodeId id) {
   const Node& mix = in.graph().node(id);
-  if (mix.op != "MatMul" || !is_product(in, id) || !in.is_computed(mix.inputs[1]))
+  if (mix.op != "MatMul" || !is_product(in, id) ||
+      (!in.is_computed(mix.inputs[1]) && !is_part_of_function(mix))) {
     return std::nullopt;
+  }
   auto weights = probabilities(in, mix.inputs[0]);
   if (!weights) return std::nullopt;
   Match behind{"Attention", {}, {}, std::move(weights->nodes), id};

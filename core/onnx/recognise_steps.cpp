@@ -145,8 +145,8 @@ void mark_functions(const Surroundings& in, Graph& graph) {
 }
 
 /// Functions of one kernel that exporters write as several nodes.
-constexpr std::string_view kKernels[] = {"addcdiv", "addcmul", "erfc",      "expm1", "glu",
-                                         "lerp",    "log1p",   "logaddexp", "logit", "xlogy"};
+constexpr std::string_view kKernels[] = {"addcdiv", "addcmul", "erfc",  "expm1",
+                                         "glu",     "lerp",    "log1p", "logaddexp"};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Casts in the code of PyTorch networks and regions without autocast, as halfscope.save_twin writes them.
+// Casts in the code of PyTorch networks and regions without autocast, as halfscope.save_twin writes
+// them.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -74,6 +75,21 @@ TEST(AutocastInCode, CompositesAreInOneRegionAndHaveNoCasts) {
   EXPECT_THAT(test::layers(swish("cuda", "")), ElementsAre("s", "y"));
   EXPECT_THAT(test::layers(swish("cuda", "cpu")), ElementsAre("s", "y"));
   EXPECT_THAT(test::layers(swish("", "", true)), ElementsAre("s", "c", "y"));
+}
+
+TEST(AutocastInCode, CompositesAreOfOneCall) {
+  const auto written_for = [](const char* second) {
+    DynamoFile file;
+    file.input("x", {2, 3}).output("y");
+    file.signature({});
+    file.node("Sigmoid", {"x"}, {"s"}, "s");
+    file.call("", "silu", "", {});
+    file.node("Mul", {"x", "s"}, {"y"}, "y");
+    file.call("", "silu", second, {});
+    return test::layers(file.import());
+  };
+  EXPECT_THAT(written_for(""), ElementsAre("swish"));
+  EXPECT_THAT(written_for("_1"), testing::SizeIs(2));
 }
 
 TEST(AutocastInCode, RegionsAreKnownByDevice) {

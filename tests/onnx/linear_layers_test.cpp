@@ -103,6 +103,29 @@ TEST(LinearLayers, OfATransposedInputRoundTwice) {
   EXPECT_THAT(node_list(flat.import().model), ElementsAre("x_t Transpose", "y/bias MatMul"));
 }
 
+/// Whether a linear layer of a part of x [2, 4, 2] rounds once.
+bool joins_part(const std::vector<int64_t>& starts, const std::vector<int64_t>& ends,
+                const std::vector<int64_t>& steps, bool relu = false) {
+  ScriptFile file;
+  file.input("x", {2, 4, 2}).output("y");
+  file.floats("w", {2, 2}, {1, 2, 3, 4}).floats("b", {2}, {1, 2});
+  file.integers("starts", {3}, starts).integers("ends", {3}, ends);
+  file.integers("axes", {3}, {0, 1, 2}).integers("steps", {3}, steps);
+  file.node("Slice", {"x", "starts", "ends", "axes", "steps"}, {"part"}, "slice");
+  if (relu) file.node("Relu", {"part"}, {"positive"}, "relu");
+  add_linear(file, relu ? "positive" : "part", "y");
+  const Model model = file.import().model;
+  return model.graph.node(static_cast<NodeId>(model.graph.nodes().size()) - 1).op == "MatMul";
+}
+
+TEST(LinearLayers, OfAPartWithGapsRoundTwice) {
+  EXPECT_TRUE(joins_part({1, 0, 0}, {2, 4, 2}, {1, 1, 1}));
+  EXPECT_TRUE(joins_part({1, 1, 0}, {2, 3, 2}, {1, 1, 1})) << "of one sample";
+  EXPECT_FALSE(joins_part({0, 1, 0}, {2, 4, 2}, {1, 1, 1}));
+  EXPECT_FALSE(joins_part({1, 0, 0}, {2, 4, 2}, {1, 2, 1})) << "every other one";
+  EXPECT_TRUE(joins_part({0, 1, 0}, {2, 4, 2}, {1, 1, 1}, true)) << "the ReLU packs it";
+}
+
 /// As dynamo writes F.linear(ARGUMENT, w, b) of a transposed x.
 Model called_with(const std::string& argument) {
   DynamoFile file;
