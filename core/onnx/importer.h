@@ -190,7 +190,7 @@ class Importer {
   Readings readings_;
   ModuleOfPath modules_;
   std::map<std::string, std::string> calls_;         ///< of PyTorch, by node path
-  std::map<std::string, std::string> kernel_calls_;  ///< those of is_one_kernel()
+  std::map<std::string, std::string> kernel_calls_;  ///< only of functions that are one kernel
   std::set<std::string> copies_;                     ///< paths of nodes with NodeOrigin::reads_copy
   std::map<std::string, BindingPtr> identities_;     ///< of readings
   std::set<std::string> turned_;                     ///< variables of turned bindings

@@ -69,7 +69,7 @@ Model Importer::composed() {
   Model model = recognise_composites(std::exchange(model_, {}), type_of, by_torch, call_in(calls_));
   mark_steps(model, type_of);
   if (!kernel_calls_.empty()) mark_kernels(call_in(kernel_calls_), model.graph);
-  // Our own files add biases as those of PyTorch do.
+  // HalfScope writes linear layers as PyTorch does.
   if (!by_torch && file_.producer_name() != "HalfScope") return model;
   return with_linear_layers(std::move(model), type_of,
                             [&](const Node& node) { return copies_.contains(node.path); });

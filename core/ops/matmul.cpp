@@ -107,7 +107,7 @@ std::vector<ValueId> gradient(GradientContext& c) {
   full.push_back(s.n);
   const ValueId dy = shaped(c.output_gradient(0), full);
   std::vector<ValueId> result(c.node().inputs.size(), kNone);
-  if (result.size() > 2 && c.needed(2)) {  // first, as that of Gemm
+  if (result.size() > 2 && c.needed(2)) {  // before the products, as in Gemm
     std::vector<int64_t> axes(s.result.size() - 1);
     std::iota(axes.begin(), axes.end(), int64_t{0});
     const ValueId rows = c.output_gradient(0);

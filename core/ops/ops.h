@@ -64,8 +64,8 @@ BlockShape block_shape(const Node& node, const Shape& shape);
 BlockFormat block_format(const Node& node);
 
 /// The way a product combines its sums and a bias: element (i, j) of a Gemm becomes alpha * sum +
-/// beta * C[i * row + j * column]; other products have no factors. The rows of a MatMul with a bias
-/// are those of its whole batch.
+/// beta * C[i * row + j * column]; other products have no factors. A MatMul with a bias has
+/// the rows of all its matrices, one after another.
 struct GemmBias {
   float alpha = 1.0f, beta = 1.0f;
   int64_t row = 0, column = 0;

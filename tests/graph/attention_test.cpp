@@ -201,7 +201,7 @@ TEST(Attention, OneKernelKeepsFp32BetweenItsProducts) {
   }
   EXPECT_EQ(attention_layers(preset_named("float16"), form)[4], "attn/mix MatMul fp16");
   EXPECT_THAT(attention_layers(preset_named("float16_stagewise"), form), Each(HasSubstr(" fp16")));
-  // The gradient of the softmax is fp32, too; those of q, k and v are as planned.
+  // The softmax has its gradient in fp32, too; q, k and v have theirs as planned.
   const Executable exe = lower(model_of(form, true), preset_named("bfloat16"), {});
   std::map<std::string, FloatFormat> formats;
   for (const Tap& tap : exe.taps) formats[tap.site.name()] = tap.site.format;

@@ -61,8 +61,8 @@ class Rounds(Case):
         return {name: float(p.grad.double().norm()) for name, p in model.named_parameters()}
 
     def assert_same(self, model, limit=5e-4, apart=3, oracle=None):
-        """All gradients are within `limit` of those of `oracle`, by default the model itself, and
-        some are `apart` limits from fp32's. Most are equal; another order of a sum in PyTorch's
+        """All gradients are within `limit` of PyTorch's for `oracle` (by default the model itself),
+        and some are `apart` limits from fp32's. Most are equal; another order of a sum in PyTorch's
         kernels may move a result to its neighbor."""
         ours = self.updates(copy.deepcopy(model), "torch-autocast-cpu-bf16")
         oracle = oracle or model
