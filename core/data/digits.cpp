@@ -44,6 +44,9 @@ class Random {
   /// Returns a number in [0, 1) with 53 random bits.
   double unit() noexcept { return static_cast<double>(bits() >> 11) * 0x1p-53; }
 
+  /// Leaves out one number.
+  void skip() noexcept { ++counter_; }
+
   double between(double low, double high) noexcept { return low + (high - low) * unit(); }
 
   /// Returns a number in [0, count). The bias of the remainder is below 2^-50 for our counts.
@@ -126,40 +129,40 @@ void centre(std::vector<Segment>& segments, Point shift) noexcept {
   }
 }
 
-double squared_distance(Point p, const Segment& s) noexcept {
-  const double dx = s.to.x - s.from.x, dy = s.to.y - s.from.y;
-  const double px = p.x - s.from.x, py = p.y - s.from.y;
-  const double length = dx * dx + dy * dy;
-  const double t = length > 0 ? std::clamp((px * dx + py * dy) / length, 0.0, 1.0) : 0.0;
-  const double ex = px - t * dx, ey = py - t * dy;
-  return ex * ex + ey * ey;
+/// Returns the pixels [first, last) of a line of pixels whose centres may be within `reach` of [a,
+/// b].
+std::pair<int, int> pixels_near(double a, double b, double reach) noexcept {
+  // Truncation is floor here: values are >= 0.
+  const auto inside = [](double x) { return static_cast<int>(std::clamp(x, 0.0, double{kSide})); };
+  return {inside(std::min(a, b) - reach + 0.5), inside(std::max(a, b) + reach + 0.5)};
 }
 
 /// Returns how much of each pixel a pen of the given radius covers; its edge fades over `edge`
 /// pixels.
 Image draw(std::span<const Segment> segments, double radius, double edge) noexcept {
-  const double reach = radius + 0.5 * edge;
-  Image nearest;
-  nearest.fill(reach * reach);
+  const double reach = radius + 0.5 * edge, out_of_reach = reach * reach;
+  Image nearest;  // squared distances
+  nearest.fill(out_of_reach);
   for (const Segment& s : segments) {
-    // Only visit pixels whose centre the pen can reach. Truncation is floor here: values are >= 0.
-    const auto low = [reach](double a, double b) {
-      return static_cast<int>(std::clamp(std::min(a, b) - reach, 0.0, double{kSide}));
-    };
-    const auto high = [reach](double a, double b) {
-      return static_cast<int>(std::clamp(std::max(a, b) + reach + 1.0, 0.0, double{kSide}));
-    };
-    const int left = low(s.from.x, s.to.x), right = high(s.from.x, s.to.x);
-    const int top = low(s.from.y, s.to.y), bottom = high(s.from.y, s.to.y);
+    const auto [left, right] = pixels_near(s.from.x, s.to.x, reach);
+    const auto [top, bottom] = pixels_near(s.from.y, s.to.y, reach);
+    const double dx = s.to.x - s.from.x, dy = s.to.y - s.from.y;
+    const double squared_length = dx * dx + dy * dy;
+    const double divisor = squared_length > 0 ? squared_length : 1.0;
     for (int y = top; y < bottom; ++y) {
+      const double py = y + 0.5 - s.from.y;
       for (int x = left; x < right; ++x) {
+        const double px = x + 0.5 - s.from.x;
+        const double t = std::clamp((px * dx + py * dy) / divisor, 0.0, 1.0);
+        const double ex = px - t * dx, ey = py - t * dy;
         double& best = nearest[static_cast<size_t>(y * kSide + x)];
-        best = std::min(best, squared_distance({x + 0.5, y + 0.5}, s));
+        best = std::min(best, ex * ex + ey * ey);
       }
     }
   }
-  Image image;
+  Image image{};
   for (size_t i = 0; i < image.size(); ++i) {
+    if (nearest[i] == out_of_reach) continue;
     image[i] = std::clamp((reach - std::sqrt(nearest[i])) / edge, 0.0, 1.0);
   }
   return image;
@@ -246,6 +249,10 @@ void draw_sample(uint64_t stream, std::span<uint8_t> pixels) {
   const double ink = random.between(0.90, 1.30);
   const double grain = random.between(0.0, 0.30);
   for (size_t i = 0; i < image.size(); ++i) {
+    if (image[i] == 0) {
+      random.skip();
+      continue;
+    }
     const double value = image[i] * ink * (1.0 - grain * random.unit());
     pixels[i] = static_cast<uint8_t>(std::min(value, 1.0) * 255.0 + 0.5);
   }

@@ -145,6 +145,16 @@ int bits_of(float value) {
   return fraction == 0 ? 1 : 24 - std::countr_zero(fraction);
 }
 
+/// Returns 2^(exponent of the value - significand bits); the value is neither 0 nor an infinity nor
+/// NaN.
+float ulp_of(float value, int significand_bits) {
+  const uint32_t exponent = std::bit_cast<uint32_t>(value) & 0x7f800000u;
+  const uint32_t smaller = static_cast<uint32_t>(significand_bits) << 23;
+  if (exponent > smaller) return std::bit_cast<float>(exponent - smaller);
+  return std::ldexp(
+      1.0f, std::ilogb(value) - significand_bits);  // near or below the smallest normal number
+}
+
 bool mostly_exact(std::span<const float> values, int exact_bits) {
   size_t exact = 0, others = 0;
   for (const float value : values) {
@@ -171,8 +181,7 @@ void move_by_ulp(std::span<float> values, int significand_bits, uint64_t key) {
       values[i] = std::isfinite(moved) ? moved : std::bit_cast<float>(code - 1);
       continue;
     }
-    // 2^(exponent - significand bits), with the exponent of the value.
-    const float ulp = std::ldexp(1.0f, std::ilogb(values[i]) - significand_bits);
+    const float ulp = ulp_of(values[i], significand_bits);
     const float moved = values[i] + (up ? ulp : -ulp);
     values[i] = std::isfinite(moved)
                     ? moved

@@ -93,9 +93,13 @@ NamedTensors take_starting_weights(Model& model, uint64_t seed, const NamedTenso
 }
 
 void free_tensors(NamedTensors& tensors) {
+  size_t elements = 0;
+  for (const auto& [name, tensor] : tensors) elements += tensor.data.size();
   tensors.clear();
 #if defined(__GLIBC__)
-  malloc_trim(0);  // it keeps what was in use once, unless told
+  // It keeps what was in use once, unless told. Small networks would soon ask for that memory again.
+  constexpr size_t kWorthTrimming = 1 << 20;
+  if (elements >= kWorthTrimming) malloc_trim(0);
 #endif
 }
 

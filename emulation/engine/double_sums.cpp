@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/engine/double_sums.h"
 
-#include <omp.h>
-
 #include <Eigen/Core>
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "emulation/engine/double_tile.h"
 #include "emulation/isa.h"
+#include "emulation/team.h"
 
 namespace halfscope {
 namespace {
@@ -56,6 +56,11 @@ void pack(const double* data, int64_t line_stride, int64_t k_stride, int64_t fir
   }
 }
 
+/// Returns memory for numbers that will all be written.
+std::unique_ptr<double[]> unset(int64_t count) {
+  return std::make_unique_for_overwrite<double[]>(static_cast<size_t>(count));
+}
+
 /// Computes c = [c +] a b; c is m x n, dense.
 void product(int64_t m, int64_t n, int64_t k, const DoubleView& a, const DoubleView& b, double* c,
              bool accumulate) {
@@ -67,18 +72,17 @@ void product(int64_t m, int64_t n, int64_t k, const DoubleView& a, const DoubleV
   const int64_t row_tiles = (m + tile.rows - 1) / tile.rows;
   const int64_t panels = (n + tile.columns - 1) / tile.columns;
   const int64_t together = std::max<int64_t>(kBreadth / tile.columns, 1);
-  [[maybe_unused]] constexpr int64_t kWorthThreads = 1 << 16;
+  constexpr int64_t kWorthThreads = 1 << 16;
+  const int64_t deepest = std::min(kDepth, k);
   // Threads share the tiles; every element is one chain, whichever thread computes it.
-#pragma omp parallel if (m * n * k >= kWorthThreads)
-  {
-    std::vector<double> packed_a(static_cast<size_t>(kDepth * tile.rows));
-    std::vector<double> packed_b(static_cast<size_t>(kDepth * tile.columns * together));
+  on_threads(m * n * k >= kWorthThreads ? omp_get_max_threads() : 1, [&](const Team& team) {
+    const auto packed_a = unset(deepest * tile.rows);
+    const auto packed_b = unset(deepest * tile.columns * std::min(together, panels));
     double edge[kMostDoubleRows * kMostDoubleColumns];
     // Each thread owns a contiguous part of the longer side.
-    const int64_t team = omp_get_num_threads(), self = omp_get_thread_num();
     const bool by_rows = row_tiles >= panels;
     const int64_t all = by_rows ? row_tiles : panels;
-    const int64_t begin = all * self / team, end = all * (self + 1) / team;
+    const int64_t begin = all * team.self / team.size, end = all * (team.self + 1) / team.size;
     const int64_t row_begin = by_rows ? begin : 0, row_end = by_rows ? end : row_tiles;
     const int64_t panel_begin = by_rows ? 0 : begin, panel_end = by_rows ? panels : end;
     for (int64_t q0 = panel_begin; q0 < panel_end; q0 += together) {
@@ -88,25 +92,25 @@ void product(int64_t m, int64_t n, int64_t k, const DoubleView& a, const DoubleV
         for (int64_t q = q0; q < q_end; ++q) {
           const int64_t j = q * tile.columns, columns = std::min<int64_t>(tile.columns, n - j);
           pack(b.data, b.column_stride, b.row_stride, j, columns, k0, depth, tile.columns,
-               packed_b.data() + (q - q0) * kDepth * tile.columns);
+               packed_b.get() + (q - q0) * deepest * tile.columns);
         }
         for (int64_t t = row_begin; t < row_end; ++t) {
           const int64_t i = t * tile.rows, rows = std::min<int64_t>(tile.rows, m - i);
           pack(a.data, a.row_stride, a.column_stride, i, rows, k0, depth, tile.rows,
-               packed_a.data());
+               packed_a.get());
           for (int64_t q = q0; q < q_end; ++q) {
             const int64_t j = q * tile.columns, columns = std::min<int64_t>(tile.columns, n - j);
-            const double* const panel = packed_b.data() + (q - q0) * kDepth * tile.columns;
+            const double* const panel = packed_b.get() + (q - q0) * deepest * tile.columns;
             const bool goes_on = accumulate || k0 > 0;
             double* const to = c + i * n + j;
             if (rows == tile.rows && columns == tile.columns) {
-              tile.run(depth, packed_a.data(), panel, to, n, goes_on);
+              tile.run(depth, packed_a.get(), panel, to, n, goes_on);
               continue;
             }
             for (int64_t row = 0; goes_on && row < rows; ++row) {
               std::copy_n(to + row * n, columns, edge + row * tile.columns);
             }
-            tile.run(depth, packed_a.data(), panel, edge, tile.columns, goes_on);
+            tile.run(depth, packed_a.get(), panel, edge, tile.columns, goes_on);
             for (int64_t row = 0; row < rows; ++row) {
               std::copy_n(edge + row * tile.columns, columns, to + row * n);
             }
@@ -114,7 +118,7 @@ void product(int64_t m, int64_t n, int64_t k, const DoubleView& a, const DoubleV
         }
       }
     }
-  }
+  });
 }
 
 struct Columns {
@@ -165,12 +169,11 @@ const double* columns_of(const ConvShape& s, const double* image, std::vector<do
 /// Calls f(part, memory) for all parts: on one thread each, unless there are too few parts.
 template <class F>
 void for_parts(int64_t parts, const F& f) {
-#pragma omp parallel if (parts >= omp_get_max_threads())
-  {
+  const int threads = omp_get_max_threads();
+  on_threads(parts >= threads ? threads : 1, [&](const Team& team) {
     std::vector<double> memory;
-#pragma omp for schedule(static)
-    for (int64_t part = 0; part < parts; ++part) f(part, memory);
-  }
+    team.for_part(parts, [&](int64_t part) { f(part, memory); });
+  });
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "core/ops/movement.h"
 #include "core/ops/ops.h"
 #include "emulation/gemm/gemm.h"
+#include "emulation/team.h"
 
 namespace halfscope {
 
@@ -146,11 +147,10 @@ NodeKernel<T> find_kernel(const Graph& graph, const Node& node);
 template <class F>
 void parallel_ranges(int64_t n, int64_t grain, const F& f) {
   const int64_t pieces = (n + grain - 1) / grain;
-#pragma omp parallel for schedule(static) if (pieces > 1)
-  for (int64_t piece = 0; piece < pieces; ++piece) {
+  for_each_on(pieces > 1 ? omp_get_max_threads() : 1, pieces, [&](int64_t piece) {
     const int64_t begin = piece * grain;
     f(begin, begin + grain < n ? begin + grain : n);
-  }
+  });
 }
 
 /// Calls body(i) for all i in [0, n), in the same pieces. `body` is from core/bodies or similar.

@@ -12,6 +12,7 @@
 #include "core/ops/ops.h"
 #include "emulation/engine/double_sums.h"
 #include "emulation/engine/kernel.h"
+#include "emulation/team.h"
 
 namespace halfscope {
 namespace {
@@ -74,14 +75,13 @@ void run_products(KernelCall<float>& c, const Products& p, const float* bias, co
   const MatMulShape& s = p.s;
   std::vector<Diagnostics> seen(c.diagnostics != nullptr ? static_cast<size_t>(p.count) : 0);
   // With many products, each runs on one thread.
-#pragma omp parallel for schedule(static) if (p.count >= 4)
-  for (int64_t product = 0; product < p.count; ++product) {
+  for_each_on(p.count >= 4 ? omp_get_max_threads() : 1, p.count, [&](int64_t product) {
     const auto [a, b] = p.offsets(product);
     const int64_t first = product * s.m * s.n;
     gemm(s.m, s.n, s.k, {c.in[0] + a, s.a_row, s.a_column}, {c.in[1] + b, s.b_row, s.b_column},
          bias, c.out[0] + first, spec,
          c.diagnostics != nullptr ? &seen[static_cast<size_t>(product)] : nullptr, first);
-  }
+  });
   if (c.diagnostics == nullptr) return;
   c.diagnostics->reset();
   for (const Diagnostics& each : seen) {
@@ -332,10 +332,12 @@ void cumulative_sum(KernelCall<T>& c) {
   const bool reverse = int_attribute(*c.node, "reverse", 0) != 0;
   const bool exclusive = int_attribute(*c.node, "exclusive", 0) != 0;
   const SumSpec spec = c.sum_spec();
-  // Such a chain continues from one prefix to the next.
-  const bool running = std::is_same_v<T, double> || spec.accumulation == Accumulation::fp32 ||
-                       spec.accumulation == Accumulation::fp64;
-  const bool wide = std::is_same_v<T, double> || spec.accumulation == Accumulation::fp64;
+  // Such a chain continues from one prefix to the next; others add every prefix anew.
+  const bool running = std::is_same_v<T, double> || adds_one_by_one(spec.accumulation);
+  const auto add = [&](double sum, T value) {
+    if constexpr (std::is_same_v<T, double>) return sum + value;
+    return add_value(spec, sum, static_cast<float>(value));
+  };
   parallel_ranges(s.outer * s.inner, 16, [&](int64_t begin, int64_t end) {
     std::vector<float> passed;
     for (int64_t line = begin; line < end; ++line) {
@@ -349,9 +351,11 @@ void cumulative_sum(KernelCall<T>& c) {
           c.out[0][at] = delivered<T>(running ? sum : sum_of_values(own, passed), spec);
         };
         if (exclusive) store();
-        const double next = sum + static_cast<double>(c.in[0][at]);
-        sum = wide ? next : static_cast<double>(static_cast<float>(next));
-        if (!running) passed.push_back(static_cast<float>(c.in[0][at]));
+        if (running) {
+          sum = add(sum, c.in[0][at]);
+        } else {
+          passed.push_back(static_cast<float>(c.in[0][at]));
+        }
         if (!exclusive) store();
       }
     }

@@ -5,6 +5,7 @@
 #include "emulation/gemm/block_product.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -145,14 +146,13 @@ SplitLines split_lines(int64_t lines, int64_t k, const float* from, int64_t line
                        int64_t k_stride) {
   SplitLines result{.data = {}, .k = ceil_div(k, kSplitGroup) * kSplitGroup};
   result.data.resize(static_cast<size_t>(lines * result.k));
-#pragma omp parallel for schedule(static) num_threads(threads_for(lines* result.k))
-  for (int64_t line = 0; line < lines; ++line) {
+  for_each_on(threads_for(lines * result.k), lines, [&](int64_t line) {
     float* const to = result.data.data() + line * result.k;
     for (int64_t p = 0; p < result.k; ++p) {
       const int64_t source = split_source(p);
       to[p] = source < k ? from[line * line_stride + source * k_stride] : 0.0f;
     }
-  }
+  });
   return result;
 }
 
@@ -334,14 +334,13 @@ class BlockProduct {
     float* const packed_b = scratch<float, Purpose::panels>(panels * panel_ * longest_);
     uint32_t* const b_codes = scratch<uint32_t, Purpose::panels>(panels * code_lines_ * longest_);
     LineNotes rows(row_tiles * kBlockRows), columns(panels * panel_);
-    int64_t redone = 0;
-#pragma omp parallel num_threads(threads) reduction(+ : redone)
-    {
+    std::atomic<int64_t> redone = 0;
+    on_threads(threads, [&](const Team& team) {
       float* const packed_a = scratch<float, Purpose::rows>(kBlockRows * longest_);
       uint32_t* const a_codes = scratch<uint32_t, Purpose::rows>(kBlockRows * longest_);
       // Every thread keeps its tiles. Threads that share a row tile keep separate notes.
       LineNotes own_rows(row_tiles * kBlockRows);
-      const Part mine(items, omp_get_num_threads(), omp_get_thread_num());
+      const Part mine(items, team.size, team.self);
       std::fill(state.chain + mine.begin * tile_size, state.chain + mine.end * tile_size, 0.0f);
       std::fill(state.bad + mine.begin * tile_size, state.bad + mine.end * tile_size, 0);
       if (!single_) {
@@ -350,12 +349,12 @@ class BlockProduct {
         std::fill(state.total + mine.begin * tile_size, state.total + mine.end * tile_size, 0.0f);
       }
       for (const Group& group : groups_) {
-#pragma omp for schedule(static)
-        for (int64_t q = 0; q < panels; ++q) {
+        team.for_part(panels, [&](int64_t q) {
           pack_panel(group, j0 + q * panel_, std::min<int64_t>(panel_, n - q * panel_),
                      packed_b + q * panel_ * longest_, b_codes + q * code_lines_ * longest_,
                      columns.at(q * panel_));
-        }
+        });
+        team.wait();
         for (int64_t item = mine.begin; item < mine.end; ++item) {
           const int64_t row_tile = item / panels, q = item % panels;
           const Part part(m, row_tiles, row_tile);
@@ -376,7 +375,7 @@ class BlockProduct {
             run_piece(piece, tile, narrow, state, item * tile_size);
           }
         }
-#pragma omp barrier
+        team.wait();
       }
       for (int64_t item = mine.begin; item < mine.end; ++item) {
         const int64_t row_tile = item / panels, q = item % panels;
@@ -386,7 +385,7 @@ class BlockProduct {
                                own_rows.at(row_tile * kBlockRows), columns.at(q * panel_),
                                noting ? &seen[static_cast<size_t>(item)] : nullptr);
       }
-    }
+    });
     for (const Seen& each : seen) seen_.merge(each);
     return redone;
   }

@@ -50,19 +50,19 @@ void forward(const Chains<T>& chains, const ConvShape& s, const float* x, const 
       for (int64_t kw = 0; kw < s.kernel_w; ++kw) offsets[tap++] = layout.tap_offset(c, kh, kw);
     }
   }
-#pragma omp parallel num_threads(threads_for(s.batch* pixels* s.out* std::max <int64_t>(taps, 1)))
-  {
-#pragma omp for schedule(static)
-    for (int64_t t = 0; t < row_tiles; ++t) {
+  const int threads = threads_for(s.batch * pixels * s.out * std::max<int64_t>(taps, 1));
+  on_threads(threads, [&](const Team& team) {
+    team.for_part(row_tiles, [&](int64_t t) {
       const Part rows(s.out, row_tiles, t);
       pack_lines(chains.kernels, rows.size(), taps, w + rows.begin * taps, taps, 1,
                  packed_w + t * taps * pitch, pitch);
-    }
+    });
+    team.wait();
     T* const packed_x = scratch<T, Purpose::panels>(kb * panel);
     std::fill(packed_x, packed_x + kb * panel, T{0});
     const T* image = nullptr;
     int64_t image_index = -1;
-    const Part mine(s.batch * panels, omp_get_num_threads(), omp_get_thread_num());
+    const Part mine(s.batch * panels, team.size, team.self);
     for (int64_t item = mine.begin; item < mine.end; ++item) {
       const int64_t n = item / panels, p0 = item % panels * panel;
       if (n != image_index) {
@@ -99,7 +99,7 @@ void forward(const Chains<T>& chains, const ConvShape& s, const float* x, const 
         }
       }
     }
-  }
+  });
 }
 
 }  // namespace

@@ -42,22 +42,21 @@ void grad_input(const Chains<T>& chains, const ConvShape& s, const float* dy, co
   const int64_t row_tiles = ceil_div(pixels, chains.kernels.rows);
   // w as [panel][tap][out][channel of the panel].
   T* const packed_w = scratch<T, Purpose::rows>(panels * taps * s.out * panel);
-#pragma omp parallel num_threads(threads_for(s.batch* pixels* s.out* s.in* taps))
-  {
-#pragma omp for schedule(static)
-    for (int64_t item = 0; item < panels * taps; ++item) {
+  on_threads(threads_for(s.batch * pixels * s.out * s.in * taps), [&](const Team& team) {
+    team.for_part(panels * taps, [&](int64_t item) {
       const int64_t first = item / taps * panel, tap = item % taps;
       const int64_t lines = std::min<int64_t>(panel, s.in - first);
       pack_lines(chains.kernels, lines, s.out, w + first * taps + tap, taps, s.in * taps,
                  packed_w + item * s.out * panel, panel_width(chains, lines));
-    }
+    });
+    team.wait();
     int64_t* const all_targets = scratch<int64_t, Purpose::offsets>(taps * pixels);
     const int64_t capacity = in_pixels + 1;  // plus the spare row
     T* const rows = scratch<T, Purpose::chains>(capacity * panel);
     float* delivered = nullptr;
     const T* image = nullptr;
     int64_t image_index = -1, targets_width = -1;
-    const Part mine(s.batch * panels, omp_get_num_threads(), omp_get_thread_num());
+    const Part mine(s.batch * panels, team.size, team.self);
     for (int64_t item = mine.begin; item < mine.end; ++item) {
       const int64_t n = item / panels, q = item % panels;
       if (n != image_index) {
@@ -116,7 +115,7 @@ void grad_input(const Chains<T>& chains, const ConvShape& s, const float* dy, co
                                       dx + n * s.x_image() + q * panel * in_pixels, in_pixels,
                                       false);
     }
-  }
+  });
 }
 
 /// Pixels of dx in one row, `stride_w` apart, that are reached by the same taps of the kernel's
@@ -170,16 +169,14 @@ void narrow_grad_input(const Chains<T>& chains, const ConvShape& s, const float*
     std::copy_n(w, s.weights(), wide);
     weights = wide;
   }
-#pragma omp parallel num_threads(threads_for(s.batch* in_pixels* s.in* longest))
-  {
+  on_threads(threads_for(s.batch * in_pixels * s.in * longest), [&](const Team& team) {
     T* const panel = scratch<T, Purpose::panels>(longest * kMaxPanel);
     std::fill(panel, panel + longest * kMaxPanel, T{0});
     int64_t* const places = scratch<int64_t, Purpose::offsets>(2 * longest + s.in);
     int64_t *const from = places, *const column = places + longest, *const row = column + longest;
     for (int64_t i = 0; i < s.in; ++i) row[i] = i * taps;
     alignas(64) float results[kMaxRows * kMaxPanel];
-#pragma omp for schedule(static)
-    for (int64_t n = 0; n < s.batch; ++n) {
+    team.for_part(s.batch, [&](int64_t n) {
       const T* image;
       if constexpr (std::is_same_v<T, float>) {
         image = dy + n * s.y_image();
@@ -227,8 +224,8 @@ void narrow_grad_input(const Chains<T>& chains, const ConvShape& s, const float*
           }
         }
       }
-    }
-  }
+    });
+  });
 }
 
 /// Returns whether vectors along input channels would be mostly empty.

@@ -59,10 +59,9 @@ void grad_weight(const Chains<T>& chains, const ConvShape& s, const float* x, co
   const auto width_of = [&](int64_t q) { return panel_width(chains, s.out - q * panel); };
   const auto panel_of = [&](int64_t q) { return packed_dy + q * block * pixels * panel; };
 
-#pragma omp parallel num_threads(threads_for(s.batch* pixels* rows* s.out))
-  {
-    const int64_t team = omp_get_num_threads(), self = omp_get_thread_num();
-    const Grid grid = share(rows, panels, chains.kernels.rows, team);
+  on_threads(threads_for(s.batch * pixels * rows * s.out), [&](const Team& team) {
+    const int64_t self = team.self;
+    const Grid grid = share(rows, panels, chains.kernels.rows, team.size);
     const bool busy = self < grid.row_parts * grid.panel_parts;
     const Part my_rows(rows, grid.row_parts, self % grid.row_parts);
     const Part my_panels(panels, grid.panel_parts, busy ? self / grid.row_parts : 0);
@@ -85,13 +84,13 @@ void grad_weight(const Chains<T>& chains, const ConvShape& s, const float* x, co
     }
     for (int64_t n0 = 0; n0 < s.batch; n0 += block) {
       const int64_t images_here = std::min(block, s.batch - n0);
-#pragma omp for schedule(static)
-      for (int64_t item = 0; item < images_here * panels; ++item) {
+      team.for_part(images_here * panels, [&](int64_t item) {
         const int64_t n = item / panels, q = item % panels;
         pack_lines(chains.kernels, std::min<int64_t>(panel, s.out - q * panel), pixels,
                    dy + (n0 + n) * s.y_image() + q * panel * pixels, pixels, 1,
                    panel_of(q) + n * pixels * width_of(q), width_of(q));
-      }
+      });
+      team.wait();
       for (int64_t n = 0; busy && n < images_here; n += together) {
         const int64_t count = std::min(together, images_here - n);
         const T* images;
@@ -130,9 +129,9 @@ void grad_weight(const Chains<T>& chains, const ConvShape& s, const float* x, co
           }
         }
       }
-#pragma omp barrier
+      team.wait();
     }
-  }
+  });
   for (int64_t q = 0; q < panels; ++q) {
     T* const chains_of_panel = sums + q * rows * panel;
     const int64_t width = width_of(q);

@@ -80,10 +80,10 @@ template <class F>
 void for_groups(const ConvShape& s, SumDiagnostics* diagnostics, const F& f) {
   if (s.group == 1) return f(int64_t{0}, diagnostics);
   std::vector<SumDiagnostics> seen(diagnostics != nullptr ? static_cast<size_t>(s.group) : 0);
-#pragma omp parallel for schedule(static) if (s.group >= omp_get_max_threads())
-  for (int64_t group = 0; group < s.group; ++group) {
+  const int threads = omp_get_max_threads();
+  for_each_on(s.group >= threads ? threads : 1, s.group, [&](int64_t group) {
     f(group, diagnostics != nullptr ? &seen[static_cast<size_t>(group)] : nullptr);
-  }
+  });
   for (const SumDiagnostics& each : seen) diagnostics->merge(each);
 }
 

@@ -15,6 +15,7 @@
 #include "emulation/gemm/gemm.h"
 #include "emulation/gemm/rounded.h"
 #include "emulation/gemm/tile.h"
+#include "emulation/team.h"
 
 namespace halfscope::gemm_detail {
 

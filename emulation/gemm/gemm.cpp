@@ -191,32 +191,30 @@ class TiledProduct {
         std::max<int64_t>(kPackedBytes / static_cast<int64_t>(sizeof(T)) / (kb_ * panel_), 1);
     const int64_t nb = std::min(panels_per_block * panel_, ceil_div(p_.n, panel_) * panel_);
     T* const packed_b = scratch<T, Purpose::panels>(nb * kb_);
-#pragma omp parallel num_threads(threads_for(p_.m* p_.n* std::max <int64_t>(p_.k, 1)))
-    {
+    on_threads(threads_for(p_.m * p_.n * std::max<int64_t>(p_.k, 1)), [&](const Team& team) {
       T* const packed_a = scratch<T, Purpose::rows>(kb_ * chains_.row_pitch());
-      const int team = omp_get_num_threads(), self = omp_get_thread_num();
       Watch watch;
       for (int64_t j0 = 0; j0 < p_.n; j0 += nb) {
         const int64_t columns = std::min(nb, p_.n - j0), panels = ceil_div(columns, panel_);
         // With few row tiles, threads share the panels as well.
-        const int64_t groups = std::min(panels, ceil_div(4 * team, row_tiles_));
+        const int64_t groups = std::min(panels, ceil_div(4 * team.size, row_tiles_));
         for (const Chunk& chunk : chunks_) {
-#pragma omp for schedule(static)
-          for (int64_t q = 0; q < panels; ++q) {
+          team.for_part(panels, [&](int64_t q) {
             const int64_t lines = std::min<int64_t>(panel_, columns - q * panel_);
-            if (in_place_ && lines == panel_) continue;
+            if (in_place_ && lines == panel_) return;
             T* const to = packed_b + q * panel_ * kb_;
             const int64_t width = panel_width(chains_, lines);
             pack_lines(
                 chains_.kernels, lines, chunk.length,
                 p_.b.data + chunk.begin * p_.b.row_stride + (j0 + q * panel_) * p_.b.column_stride,
                 p_.b.column_stride, p_.b.row_stride, to, width);
-            if (notes_.empty() || lines == width) continue;
+            if (notes_.empty() || lines == width) return;
             for (int64_t k = 0; k < chunk.length; ++k) {
               std::fill(to + k * width + lines, to + (k + 1) * width, T{0});
             }
-          }
-          const Part mine(row_tiles_ * groups, team, self);
+          });
+          team.wait();
+          const Part mine(row_tiles_ * groups, team.size, team.self);
           for (int64_t item = mine.begin; item < mine.end; ++item) {
             const Part rows(p_.m, row_tiles_, item / groups);
             if (item == mine.begin || item % groups == 0) {
@@ -231,10 +229,10 @@ class TiledProduct {
                        watch);
             }
           }
-#pragma omp barrier
+          team.wait();
         }
       }
-    }
+    });
     if (!single_) add_bias();
     if (p_.diagnostics != nullptr) *p_.diagnostics = evaluate();
   }
@@ -330,8 +328,7 @@ class TiledProduct {
     right_.resize(static_cast<size_t>(panels * p_.k));
     left_largest_.resize(static_cast<size_t>(row_tiles_));
     right_largest_.resize(static_cast<size_t>(panels));
-#pragma omp parallel for schedule(static) num_threads(threads_for(p_.m* p_.n* p_.k))
-    for (int64_t i = 0; i < row_tiles_ + panels; ++i) {
+    for_each_on(threads_for(p_.m * p_.n * p_.k), row_tiles_ + panels, [&](int64_t i) {
       if (i < row_tiles_) {
         const Part rows(p_.m, row_tiles_, i);
         const float* const from = p_.a.data + rows.begin * p_.a.row_stride;
@@ -345,7 +342,7 @@ class TiledProduct {
                        right_.data() + q * p_.k);
         right_largest_[q] = largest_of(lines, p_.k, from, p_.b.column_stride, p_.b.row_stride);
       }
-    }
+    });
   }
 
   /// Computes the diagnostics from the collected data. Products with a zero also leave their chain
@@ -353,9 +350,7 @@ class TiledProduct {
   SumDiagnostics evaluate() const {
     const int64_t panels = ceil_div(p_.n, panel_), tiles = row_tiles_ * panels;
     std::vector<SumDiagnostics> found(static_cast<size_t>(tiles));
-    [[maybe_unused]] const int threads = threads_for(p_.m * p_.n * p_.k);
-#pragma omp parallel for schedule(dynamic, 16) num_threads(threads)
-    for (int64_t i = 0; i < tiles; ++i) {
+    for_each_in_turn(threads_for(p_.m * p_.n * p_.k), tiles, 16, [&](int64_t i) {
       const Part rows(p_.m, row_tiles_, i / panels);
       const int64_t j = i % panels * panel_, j_end = std::min(j + panel_, p_.n);
       const TileNotes& notes = notes_[static_cast<size_t>(i)];
@@ -375,7 +370,7 @@ class TiledProduct {
         tile.products -= products;
         tile.swamped -= products;
       }
-    }
+    });
     SumDiagnostics all;
     all.products = all.swamped = nonzero_products(0, row_tiles_, 0, panels);
     for (const SumDiagnostics& each : found) all.merge(each);
@@ -472,8 +467,7 @@ void sum_chains(const Chains<T>& chains, int64_t outer, int64_t n, int64_t inner
   // A chain waits for each of its additions, so two vectors of chains take no longer than one.
   const int64_t lanes = n > chains.lanes() * threads ? chains.panel() : chains.lanes();
   const int64_t width = panel_width(chains, lanes), panels = ceil_div(n, lanes);
-#pragma omp parallel for schedule(static) num_threads(threads)
-  for (int64_t q = 0; q < panels; ++q) {
+  for_each_on(threads, panels, [&](int64_t q) {
     const int64_t j = q * lanes, lines = std::min(lanes, n - j);
     T* const packed = scratch<T, Purpose::panels>(kSteps * width);
     alignas(64) T sums[32] = {};
@@ -509,7 +503,7 @@ void sum_chains(const Chains<T>& chains, int64_t outer, int64_t n, int64_t inner
     }
     add(0, x, 1, 1, true);
     chains.kernels.deliver(lines, sums, out + j, chains.odd);
-  }
+  });
 }
 
 }  // namespace

@@ -28,12 +28,11 @@ struct Rows {
 SumDiagnostics diagnose_rows(int64_t m, int64_t n, const Rows& a, const Rows& b,
                              const SumSpec& spec) {
   std::vector<SumDiagnostics> rows(static_cast<size_t>(m));
-#pragma omp parallel for schedule(dynamic) num_threads(threads_for(m* n* a.k))
-  for (int64_t i = 0; i < m; ++i) {
+  for_each_in_turn(threads_for(m * n * a.k), m, 1, [&](int64_t i) {
     for (int64_t j = 0; j < n; ++j) {
       rows[static_cast<size_t>(i)].merge(diagnose_sum(spec, a[i], b[j]).value_or(SumDiagnostics{}));
     }
-  }
+  });
   SumDiagnostics all;
   for (const SumDiagnostics& row : rows) all.merge(row);
   return all;
@@ -106,15 +105,14 @@ void product_of_rows(int64_t m, int64_t n, const Rows& a, const Rows& b, const R
     }
     return;
   }
-#pragma omp parallel for schedule(static) num_threads(threads_for(m* n* std::max <int64_t>(a.k, 1)))
-  for (int64_t item = 0; item < m * n; ++item) {
+  for_each_on(threads_for(m * n * std::max<int64_t>(a.k, 1)), m * n, [&](int64_t item) {
     const int64_t i = item / n, j = item % n;
     const float* bias = c.row_bias != nullptr      ? c.row_bias + i
                         : c.column_bias != nullptr ? c.column_bias + j
                                                    : nullptr;
     const int64_t at = i * c.row_stride + j * c.column_stride;
     c.data[at] = sum_of_products(spec, a[i], b[j], bias, c.first + at);
-  }
+  });
   if (diagnostics != nullptr) *diagnostics = diagnose_rows(m, n, a, b, spec);
 }
 
@@ -142,14 +140,11 @@ void for_pixels(const ConvShape& s, const F& f) {
 /// (nested parallel regions are not split again); with few images, each runs on all threads.
 template <class F>
 void for_images(int64_t batch, int64_t patch_size, const F& f) {
-  [[maybe_unused]] const int threads =
-      batch < omp_get_max_threads() ? 1 : threads_for(batch * patch_size);
-#pragma omp parallel num_threads(threads)
-  {
+  const int threads = batch < omp_get_max_threads() ? 1 : threads_for(batch * patch_size);
+  on_threads(threads, [&](const Team& team) {
     std::vector<float> patches(static_cast<size_t>(patch_size));
-#pragma omp for schedule(static)
-    for (int64_t n = 0; n < batch; ++n) f(n, patches.data());
-  }
+    team.for_part(batch, [&](int64_t n) { f(n, patches.data()); });
+  });
 }
 
 /// Diagnostics of images that are processed in parallel.
@@ -321,8 +316,7 @@ void model_conv_grad_weight(const ConvShape& s, int64_t group, const float* x, c
   const int64_t of_group = group * s.weights();
   for (int64_t first = 0; first < s.in; first += together) {
     const int64_t channels = std::min(together, s.in - first);
-#pragma omp parallel for schedule(static) num_threads(threads_for(channels* taps* k))
-    for (int64_t line = 0; line < channels * taps; ++line) {
+    for_each_on(threads_for(channels * taps * k), channels * taps, [&](int64_t line) {
       const int64_t c = first + line / taps, tap = line % taps;
       float* to = patches.data() + line * k;
       for (int64_t n = 0; n < s.batch; ++n) {
@@ -331,7 +325,7 @@ void model_conv_grad_weight(const ConvShape& s, int64_t group, const float* x, c
                            tap / s.kernel_w, tap % s.kernel_w);
         });
       }
-    }
+    });
     SumDiagnostics part;
     product_of_rows(
         s.out, channels * taps, {gradients.data(), k}, {patches.data(), k},
@@ -362,19 +356,17 @@ void model_sum_except(int64_t outer, int64_t n, int64_t inner, const float* x, f
   }
   const bool is_wide =
       spec.accumulation.kind == Accumulation::fp64 && spec.accumulation.is_single_chain();
-#pragma omp parallel num_threads(threads_for(outer* n* inner))
-  {
+  on_threads(threads_for(outer * n * inner), [&](const Team& team) {
     std::vector<float> values(static_cast<size_t>(outer * inner));
-#pragma omp for schedule(static)
-    for (int64_t j = 0; j < n; ++j) {
+    team.for_part(n, [&](int64_t j) {
       for (int64_t o = 0; o < outer; ++o) {
         std::copy_n(x + (o * n + j) * inner, inner, values.data() + o * inner);
       }
       const double sum = sum_of_values(spec, values, j);
       out[j] = is_wide ? deliver(sum, spec.write) : static_cast<float>(sum);
       if (out[j] != out[j]) out[j] = std::numeric_limits<float>::quiet_NaN();
-    }
-  }
+    });
+  });
 }
 
 }  // namespace halfscope::gemm_detail

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 #include "core/numeric/sums/accumulate.h"
@@ -34,6 +35,33 @@ float sum_of(const Floats& a, const Floats& b, const SumSpec& spec) {
 
 float sum_of(const Floats& a, const SumSpec& spec) {
   return sum_of(a, Floats(a.size(), 1.0f), spec);
+}
+
+// A sum to which values are added one by one is that of all values so far.
+TEST(Models, SumsGoOnOneByOne) {
+  for (const char* accumulation :
+       {"fp32", "fp64", "format", "format-mul-add", "fma32-then-round"}) {
+    for (const FloatFormat& format : {kFp16, kBf16, kE4m3fn}) {
+      const SumSpec spec = spec_of(accumulation, format, format);
+      ASSERT_TRUE(adds_one_by_one(spec.accumulation)) << accumulation;
+      // Small ones are lost, large ones overflow, and there are a subnormal, an infinity and a NaN.
+      const Floats x{1.0f,  1e-4f,    -3.0f, 200.0f, 0x1p-130f, 0.1f, 440.0f,
+                     60e3f, 60.01e3f, -1e5f, 3e38f,  3e38f,     -7.0f};
+      double sum = 0.0;
+      Floats so_far;
+      for (const float value : x) {
+        sum = add_value(spec, sum, value);
+        so_far.push_back(value);
+        const double expected = sum_of_values(spec, so_far);
+        EXPECT_TRUE(sum == expected || (std::isnan(sum) && std::isnan(expected)))
+            << spec_name(spec) << ": " << sum << ", not " << expected;
+      }
+    }
+  }
+  for (const char* accumulation : {"pairwise", "kahan", "interleaved16", "fp32:promote=4",
+                                   "format:split-k=2", "format:rounding=stochastic"}) {
+    EXPECT_FALSE(adds_one_by_one(parse_accumulation(accumulation).value())) << accumulation;
+  }
 }
 
 // Adding 1 to 2048 in fp16 gives 2048: the sum of 4096 ones shows where a chain has stalled.

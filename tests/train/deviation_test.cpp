@@ -135,6 +135,23 @@ TEST(MoveByUlp, OfAFormatWithTenBits) {
   }
 }
 
+TEST(MoveByUlp, OfAnyMagnitude) {
+  for (const int bits : {2, 3, 7, 10}) {
+    for (int exponent = -126; exponent <= 127; ++exponent) {
+      const float value = std::ldexp(0x1.234566p0f, exponent);
+      Floats values{value, -value};
+      move_by_ulp(values, bits, 9);
+      for (const float moved : values) {
+        EXPECT_EQ(std::fabs(std::fabs(moved) - value), std::ldexp(1.0f, exponent - bits))
+            << value << " with " << bits << " bits";
+      }
+    }
+    Floats subnormal{0x1.2345p-130f};
+    move_by_ulp(subnormal, bits, 9);
+    EXPECT_EQ(std::fabs(subnormal[0] - 0x1.2345p-130f), std::ldexp(1.0f, -130 - bits)) << bits;
+  }
+}
+
 // fp16 has 11 bits, so that 8 are exact on purpose; bf16 has 8, e4m3 4 and e5m2 3.
 TEST(MoveByUlp, NumbersOfFewBitsStay) {
   const auto stays = [](float value, int bits) {

@@ -290,4 +290,16 @@ double sum_of_values(const SumSpec& spec, std::span<const float> x, int64_t elem
   return sum_of_terms(spec, {x, {}}, element);
 }
 
+bool adds_one_by_one(const Accumulation& how) noexcept {
+  return how.is_single_chain() && !how.rounds_otherwise() &&
+         (how.kind == Kind::fp32 || how.kind == Kind::fp64 || how.sums_in_format());
+}
+
+double add_value(const SumSpec& spec, double sum, float value) {
+  const Kind kind = spec.accumulation.kind;
+  if (kind == Kind::fp64) return sum + static_cast<double>(value);
+  if (kind == Kind::fp32) return static_cast<double>(static_cast<float>(sum) + value);
+  return format_step(kind, spec.write, value, 1.0f, sum).value;
+}
+
 }  // namespace halfscope
