@@ -51,7 +51,8 @@ TEST_P(Planted, AllAreFoundInATenthOfATrialPerNode) {
   EXPECT_LE(10 * found.first_size, found.nodes) << "it has tried everything at once";
 }
 
-INSTANTIATE_TEST_SUITE_P(Zoo, Planted, testing::Values("mixed_float16", "float16"));
+INSTANTIATE_TEST_SUITE_P(Zoo, Planted, testing::Values("mixed_float16", "float16"),
+                         [](const auto& each) { return each.param; });
 
 }  // namespace
 }  // namespace halfscope::zoo
