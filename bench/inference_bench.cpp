@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bench/other_program.h"
+#include "core/memory.h"
 #include "core/models/models.h"
 #include "core/numeric/formats/rng.h"
 #include "core/onnx/export.h"
@@ -131,6 +132,7 @@ void run(const Settings& settings) {
 
 int main(int argc, char** argv) {
   halfscope::limit_spinning(argv);
+  halfscope::keep_freed_memory();
   halfscope::Settings settings;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];

@@ -22,6 +22,7 @@
 #include "bench/other_program.h"
 #include "bench/rank_errors.h"
 #include "bench/timed_training.h"
+#include "core/memory.h"
 #include "core/policy/policy.h"
 #include "emulation/backends.h"
 #include "emulation/isa.h"
@@ -110,6 +111,7 @@ void measure(const Size& size, int64_t ranks, int turns) {
 int main(int argc, char** argv) {
   using namespace halfscope;  // NOLINT: a program of its own
   limit_spinning(argv);
+  keep_freed_memory();
   int threads = 1, turns = 5;
   int64_t ranks = 0;
   std::string only;

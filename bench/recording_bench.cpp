@@ -17,6 +17,7 @@
 
 #include "bench/other_program.h"
 #include "bench/timed_training.h"
+#include "core/memory.h"
 #include "core/numeric/formats/rng.h"
 #include "core/policy/policy.h"
 #include "emulation/backends.h"
@@ -85,6 +86,7 @@ void measure(const std::string& model, const Dataset& data, int turns) {
 int main(int argc, char** argv) {
   using namespace halfscope;  // NOLINT: a program of its own
   limit_spinning(argv);
+  keep_freed_memory();
   int threads = 2, turns = 15;
   std::string only;
   for (int i = 1; i + 1 < argc; i += 2) {

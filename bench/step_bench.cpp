@@ -19,6 +19,7 @@
 
 #include "analysis/recorder.h"
 #include "bench/other_program.h"
+#include "core/memory.h"
 #include "core/models/models.h"
 #include "core/numeric/formats/rng.h"
 #include "core/policy/policy.h"
@@ -172,6 +173,7 @@ void run(int threads, int rounds, const std::string& python, const std::string& 
 
 int main(int argc, char** argv) {
   halfscope::limit_spinning(argv);
+  halfscope::keep_freed_memory();
   int threads = 2, rounds = 5;
   std::string python = "python3", models = "mlp,lenet,resnet18,gpt";
   for (int i = 1; i + 1 < argc; i += 2) {

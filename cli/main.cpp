@@ -15,6 +15,7 @@
 #include "cli/terminal/output.h"
 #include "core/data/stored_array.h"
 #include "core/error.h"
+#include "core/memory.h"
 #include "emulation/threads.h"
 
 namespace halfscope {
@@ -107,6 +108,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   halfscope::limit_spinning(argv);
+  halfscope::keep_freed_memory();
   // Writing to a closed pipe or past the file size limit must return an error, not kill us.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "core/train/lane_setup.h"
 
-#if defined(__GLIBC__)
-#include <malloc.h>
-#endif
-
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "core/error.h"
+#include "core/memory.h"
 #include "core/models/models.h"
 #include "core/near_miss.h"
 #include "core/numeric/formats/rng.h"
@@ -96,11 +93,8 @@ void free_tensors(NamedTensors& tensors) {
   size_t elements = 0;
   for (const auto& [name, tensor] : tensors) elements += tensor.data.size();
   tensors.clear();
-#if defined(__GLIBC__)
-  // It keeps what was in use once, unless told. Small networks would soon ask for that memory again.
-  constexpr size_t kWorthTrimming = 1 << 20;
-  if (elements >= kWorthTrimming) malloc_trim(0);
-#endif
+  constexpr size_t kMany = 1 << 20;  // fewer are soon needed again
+  if (elements >= kMany) give_back_memory();
 }
 
 namespace {

@@ -22,7 +22,8 @@ NamedTensors starting_weights(const Model& model, uint64_t seed, const NamedTens
 /// Returns the same and frees Model::initial, which the model no longer needs.
 NamedTensors take_starting_weights(Model& model, uint64_t seed, const NamedTensors& init);
 
-/// Frees the memory of tensors that are no longer needed and returns it to the system.
+/// Frees the memory of tensors that are no longer needed; if they are large, the system gets it
+/// back.
 void free_tensors(NamedTensors& tensors);
 
 /// Returns the weights that write_weights() would write for `start`.

@@ -116,7 +116,7 @@ constexpr std::array<Library, 21> kLibraries{{
     {"nanobind", {"nanobind/"}, {"python/"}},
     {"the dynamic loader", {"dlfcn.h"}, {"gpu/", "cli/mpi/job.cpp"}},
     {"the C library", {"stddef.h", "stdint.h"}, {"core/c_api/"}},
-    {"glibc's memory", {"malloc.h"}, {"core/train/lane_setup.cpp"}},
+    {"glibc's memory", {"malloc.h"}, {"core/memory.cpp"}},
     {"POSIX",
      {"unistd.h", "fcntl.h", "sys/", "poll.h", "signal.h", "sched.h", "spawn.h"},
      {"core/data/", "analysis/", "gui/", "cli/", "emulation/", "python/src/background.cpp"}},

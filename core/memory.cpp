@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#include "core/memory.h"
+
+#include <cstdlib>
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
+namespace halfscope {
+
+void keep_freed_memory() noexcept {
+#if defined(__GLIBC__)
+  constexpr int kMostKept = 256 << 20, kLargest = 32 << 20;  // bytes, of all and of one tensor
+  mallopt(M_TRIM_THRESHOLD, kMostKept);
+  mallopt(M_MMAP_THRESHOLD, kLargest);
+#endif
+}
+
+void give_back_memory() noexcept {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
+}
+
+}  // namespace halfscope
