@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Work shared by OpenMP threads. Even for one thread, libgomp makes a system call at the end of a
-// parallel region and at every barrier, which takes longer than most steps of a small network; here
-// one thread just does the work.
+// parallel region and at every barrier, which can take longer than the work of a small network's
+// operator. Here one thread just does the work.
 #pragma once
 
 #include <omp.h>
