@@ -11,7 +11,8 @@ namespace halfscope {
 
 void keep_freed_memory() noexcept {
 #if defined(__GLIBC__)
-  constexpr int kMostKept = 256 << 20, kLargest = 32 << 20;  // bytes, of all and of one tensor
+  // In bytes; tensors larger than kLargest always go back.
+  constexpr int kMostKept = 256 << 20, kLargest = 32 << 20;
   mallopt(M_TRIM_THRESHOLD, kMostKept);
   mallopt(M_MMAP_THRESHOLD, kLargest);
 #endif

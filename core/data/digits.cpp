@@ -129,8 +129,8 @@ void centre(std::vector<Segment>& segments, Point shift) noexcept {
   }
 }
 
-/// Returns the pixels [first, last) of a line of pixels whose centres may be within `reach` of [a,
-/// b].
+/// Returns the pixels [first, last) of a row or column whose centres can be within `reach` of a
+/// stroke from a to b.
 std::pair<int, int> pixels_near(double a, double b, double reach) noexcept {
   // Truncation is floor here: values are >= 0.
   const auto inside = [](double x) { return static_cast<int>(std::clamp(x, 0.0, double{kSide})); };

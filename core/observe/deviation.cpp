@@ -151,8 +151,8 @@ float ulp_of(float value, int significand_bits) {
   const uint32_t exponent = std::bit_cast<uint32_t>(value) & 0x7f800000u;
   const uint32_t smaller = static_cast<uint32_t>(significand_bits) << 23;
   if (exponent > smaller) return std::bit_cast<float>(exponent - smaller);
-  return std::ldexp(
-      1.0f, std::ilogb(value) - significand_bits);  // near or below the smallest normal number
+  // Near or below the smallest normal number.
+  return std::ldexp(1.0f, std::ilogb(value) - significand_bits);
 }
 
 bool mostly_exact(std::span<const float> values, int exact_bits) {

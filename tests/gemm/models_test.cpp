@@ -37,7 +37,7 @@ float sum_of(const Floats& a, const SumSpec& spec) {
   return sum_of(a, Floats(a.size(), 1.0f), spec);
 }
 
-// A sum to which values are added one by one is that of all values so far.
+// Adding values one by one gives the sum of them all.
 TEST(Models, SumsGoOnOneByOne) {
   for (const char* accumulation :
        {"fp32", "fp64", "format", "format-mul-add", "fma32-then-round"}) {

@@ -49,11 +49,10 @@ float sum_of_products(const SumSpec& spec, std::span<const float> a, std::span<c
 /// unrounded.
 double sum_of_values(const SumSpec& spec, std::span<const float> x, int64_t element = 0);
 
-/// Returns whether add_value() knows the accumulation: one chain of sums that each follow from the
-/// sum before.
+/// Returns whether add_value() supports the accumulation: each sum follows from the one before.
 bool adds_one_by_one(const Accumulation& accumulation) noexcept;
 
-/// Given a sum_of_values(), or +0 for none, returns the sum of these values and one more.
+/// Adds one more value to a result of sum_of_values(), or to +0 for none.
 double add_value(const SumSpec& spec, double sum, float value);
 
 /// Returns the tensor core that computes these products; nothing if they are summed in fp32 or
