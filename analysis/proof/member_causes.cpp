@@ -40,14 +40,18 @@ std::optional<Suspect> overflowing_reader(const LaneFacts& lane, const Change& m
 Cause passed_on(const LaneFacts& lane, const Change& member) {
   Cause cause{.layer = member.path, .mechanism = Mechanism::early_rounding, .weight = 0.4};
   const Harm harm = harm_of(lane);
-  const LayerInfo* part = nullptr;  // the layer, or the last step of a composite
+  const LayerInfo* part = nullptr;  // the narrowest step of a composite, or the layer
+  bool has_steps = false;
   for (const LayerInfo& layer : lane.info().layers) {
-    if (layer.path == member.path || layer.path.starts_with(member.path + "/")) part = &layer;
+    if (layer.path != member.path && !layer.path.starts_with(member.path + "/")) continue;
+    has_steps = has_steps || layer.path != member.path;
+    if (part == nullptr || layer.write.mantissa_bits < part->write.mantissa_bits) part = &layer;
   }
   const std::string format = part == nullptr ? "few bits" : format_name(part->write);
-  const bool has_steps = part != nullptr && part->path != member.path;
-  cause.text = fmt::format("{} rounds {} to {}", member.path,
-                           has_steps ? "the outputs of its steps" : "its output", format);
+  const auto rounds = [&](const char* one, const char* many) {
+    return fmt::format("{} rounds {} to {}", member.path, has_steps ? many : one, format);
+  };
+  cause.text = rounds("its output", "the outputs of its steps");
   if (member.kind == FixKind::accumulate_fp32) {
     cause.mechanism = Mechanism::stalled_sum;
     cause.weight = 0.9;
@@ -74,6 +78,9 @@ Cause passed_on(const LaneFacts& lane, const Change& member) {
     return false;
   };
   if (!growth || lane.site(growth->site).path == member.path || !leads_there(growth->site)) {
+    if (!lane.inference()) {  // the change keeps gradients in fp32, too
+      cause.text = rounds("its output and its gradient", "the outputs and gradients of its steps");
+    }
     cause.text += ", and the next steps need the bits that are lost";
     return cause;
   }

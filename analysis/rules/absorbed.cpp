@@ -29,6 +29,18 @@ bool saturates(const std::string& op) {
          std::find(kFlat.begin(), kFlat.end(), op) != kFlat.end();
 }
 
+/// A tensor whose other values are this far from the end of the range did not leave it.
+constexpr double kFarFromEnd = 1.0 / 256.0;
+
+/// Returns whether a recorded tensor is infinite as a mask is: all infinities are negative, and all
+/// other values are far from the end of the range. A recording does not know where the infinities
+/// came from.
+bool looks_masked(const LaneFacts& lane, const SiteInfo& site, const TensorStats& stats) {
+  return lane.captured() && stats.neg_inf > 0 && stats.neg_inf == stats.non_finite() &&
+         stats.overflow == 0 &&
+         static_cast<double>(stats.max_abs) < kFarFromEnd * site.format.max_finite();
+}
+
 double absorbed_tolerance(const LaneInfo& lane) {
   int bits = kFp32.mantissa_bits;
   for (const LayerInfo& layer : lane.layers) {
@@ -205,6 +217,14 @@ void Absorption::sort_out(RecordedStep& step) {
     fate.reaches_end = nodes[at].layer < 0;  // nobody knows who reads it
     return fate;
   };
+  // A module of a recording may have several outputs, of which the recorded readers read one.
+  const auto ends_outside = [&](size_t node) {
+    for (size_t outer = node + 1; lane_->captured() && outer < layers; ++outer) {
+      const bool ends = pass.made[outer] && pass.fates[outer].reaches_end;
+      if (ends && lane_->contains(static_cast<int>(outer), static_cast<int>(node))) return true;
+    }
+    return false;
+  };
   // Gradients that are not finite although none overflowed come from them, too.
   const bool spread = step.backward_bad && !step.gradients_overflow;
   const bool right = lane_->inference() && outputs_agree(step.step);
@@ -222,15 +242,26 @@ void Absorption::sort_out(RecordedStep& step) {
       step.absorbed.push_back(order);
       continue;
     }
-    if (!forward(site) || fate.reaches_end || spread) {
+    // The loss function may read a mask, too. Where its result was finite once, the mask is no
+    // reason why it is not finite later.
+    const TensorStats stats = *lane_->stats(order, step.step);
+    const bool looks_so = forward(site) && looks_masked(*lane_, site, stats);
+    const bool masked = looks_so || (forward(site) && contains_mask(site, stats));
+    if (looks_so && lane_->has_loss() && step.loss_finite && !step.backward_bad)
+      masks_.insert(order);
+    if (looks_so && masks_.contains(order)) {
+      step.absorbed.push_back(order);
+      any_ends = any_ends || fate.reaches_end;
+      continue;
+    }
+    if (!forward(site) || fate.reaches_end || (!masked && (spread || ends_outside(at)))) {
       bad.push_back(order);
       any_ends = any_ends || forward(site);
       continue;
     }
     // Infinities that are neither given nor of values beyond the range, as of 1 / 0 or log(0), may
     // stand for any number.
-    const TensorStats stats = *lane_->stats(order, step.step);
-    const bool given = site.role == Role::input || contains_mask(site, stats);
+    const bool given = masked || site.role == Role::input;
     const bool of_range = stats.overflow > 0 || given || pass.reads[at];
     if (right || !(of_range ? fate.unlike : fate.unsaturated)) {
       step.absorbed.push_back(order);

@@ -6,6 +6,7 @@
 // - the tensor agrees with the full-precision lane's, where they were compared, or
 // - the operator gives the same for anything beyond the format's range (exp of -65504 is 0 in fp32,
 //   too), and no comparison shows that the tensor is far from the full-precision lane's.
+// - a recording's tensor looks like a mask, and the loss and all gradients are finite.
 // Where the mask meets values that are not finite for another reason, the full-precision lane
 // decides: it gives 0 as often as the mask is infinite.
 // In training, lanes drift apart, so only the first comparison after the infinity begins counts.
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "analysis/rules/lane_facts.h"
@@ -59,6 +61,7 @@ class Absorption {
   /// By site: relative difference from the reference at each compared step.
   std::map<int, std::map<int64_t, double>> differences_;
   std::map<int, int64_t> begins_;  ///< by node where infinities end: the first step
+  std::set<int> masks_;            ///< sites of recordings whose infinities did no harm in a step
 };
 
 }  // namespace halfscope

@@ -8,13 +8,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "analysis/format_limits.h"
 #include "analysis/rules/error_source.h"
+#include "analysis/rules/rounded_sources.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 
@@ -36,13 +36,6 @@ double size_of(const LaneFacts& lane, int node) {
   const int site = lane.nodes()[static_cast<size_t>(node)].output_site;
   const std::optional<int> theirs = site < 0 ? std::nullopt : lane.reference_site(site);
   return theirs ? mean_size(lane.run().total(lane.reference(), *theirs)) : 0.0;
-}
-
-/// Returns whether the node's result is rounded to fewer bits than fp32's.
-bool is_rounded(const LaneFacts& lane, int node) {
-  const ForwardNode& own = lane.nodes()[static_cast<size_t>(node)];
-  return own.layer >= 0 && own.output_site >= 0 &&
-         !full_precision(lane.site(own.output_site).format);
 }
 
 /// A difference, and the operand of which it leaves little.
@@ -85,16 +78,6 @@ std::optional<Cancelled> worst_cancellation(const LaneFacts& lane, const Harm& h
     if (found && (!worst || found->error > worst->error)) worst = found;
   }
   return worst;
-}
-
-/// Returns whether errors of what the operator reads are errors of its result: of the same size, or
-/// relative to it.
-bool hands_on(const std::string& op) {
-  constexpr const char* kOps[] = {"Add",  "Sub",  "Sum",        "Mul",       "Div",     "Pow",
-                                  "Neg",  "Abs",  "ReduceMean", "ReduceSum", "Reshape", "Transpose",
-                                  "Relu", "Sqrt", "Concat",     "Slice",     "Flatten", "Expand"};
-  return std::any_of(std::begin(kOps), std::end(kOps),
-                     [&](const char* each) { return op == each; });
 }
 
 /// Adds the nodes that round the large numbers or what these are products of.

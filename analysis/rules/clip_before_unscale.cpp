@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +33,8 @@ constexpr double kLeastScale = 64.0;
 /// One clipping scales all weights alike. Factors that differ by more have another cause (momentum,
 /// Adam, decay).
 constexpr double kSame = 1.02;
+/// An update that is known less exactly shows no factor.
+constexpr double kMostError = 0.1;
 /// Norms that people clip to.
 constexpr double kLeastUsual = 0.05, kMostUsual = 100.0;
 /// A norm, and a value, that nobody clips to.
@@ -71,16 +74,23 @@ std::map<std::string, ClippedVariable> changes_of(const LaneFacts& lane, const S
 using ClippedVariables = std::map<std::string, ClippedVariable>;
 
 /// Returns the factor on the gradients of a step; 0 if they have none in common. Without clipping,
-/// what is made of a gradient is `unit` times as large.
-double clipping_factor(const ClippedVariables& changes, double scale, double unit) {
-  double least = 0.0, most = 0.0;
+/// what is made of a gradient is `unit` times as large. If that is an update, the difference of two
+/// rounded weights, it is known to an ulp of the weights only.
+double clipping_factor(const ClippedVariables& changes, double scale, double unit, bool updates) {
+  double low = 0.0, high = std::numeric_limits<double>::infinity(), best = 0.0;
+  double least_error = kMostError;
   for (const auto& [name, each] : changes) {
-    const double factor = static_cast<double>(each.made.max_abs) * scale /
-                          (unit * static_cast<double>(each.gradient.max_abs));
-    least = least == 0.0 ? factor : std::min(least, factor);
-    most = std::max(most, factor);
+    const double made = static_cast<double>(each.made.max_abs);
+    const double by = scale / (unit * static_cast<double>(each.gradient.max_abs));
+    const double weight = updates ? static_cast<double>(each.weight.max_abs) : 0.0;
+    const double ulp = std::ldexp(weight, -kFp32.mantissa_bits);
+    low = std::max(low, (made - ulp) * by);
+    high = std::min(high, (made + ulp) * by);
+    if (ulp > least_error * made) continue;
+    least_error = ulp / made;
+    best = made * by;
   }
-  return least > 0.0 && most <= kSame * least ? most : 0.0;
+  return best > 0.0 && low <= kSame * high ? best : 0.0;
 }
 
 /// Returns the size to which single values of the scaled gradients were clipped; 0 if they were
@@ -145,7 +155,7 @@ void find_clip_before_unscale(const LaneFacts& lane, std::vector<Finding>& findi
     const ClippedVariables changes = of_moment ? changes_of(lane, row, Role::state, "_adam_m")
                                                : changes_of(lane, row, Role::update, "_update");
     const double unit = of_moment ? 1.0 - *beta : row.learning_rate;
-    const double factor = clipping_factor(changes, row.loss_scale, unit);
+    const double factor = clipping_factor(changes, row.loss_scale, unit, !of_moment);
     const double value =
         factor == 0.0 ? clipping_value(changes, row.loss_scale, unit) / row.loss_scale : 0.0;
     // The most that clipping left.

@@ -7,46 +7,21 @@
 #include <cmath>
 #include <optional>
 
-#include "analysis/format_limits.h"
-#include "analysis/rules/loss_scale_window.h"
+#include "analysis/rules/non_finite_cause.h"
 #include "analysis/rules/rules.h"
-#include "analysis/rules/scale_ceiling.h"
-#include "analysis/rules/site_words.h"
 #include "analysis/rules/text.h"
 #include "analysis/skipped_steps.h"
 
 namespace halfscope {
 namespace {
 
-/// A dynamic scaler goes from 65536 to 1 in this many skipped steps; more is not calibration.
-constexpr int64_t kCalibrationSkips = 16;
 /// Until this step a dynamic scale may still be searching.
 constexpr int64_t kCalibrationSteps = 4 * kCalibrationSkips;
 constexpr double kRareSkips = 0.05;
-/// The default start of dynamic scaling, as in torch's GradScaler.
-constexpr double kUsualStart = 65536.0;
 constexpr size_t kChainShown = 7;
 
-struct Course {
-  int64_t steps = 0, skipped = 0;
-  int64_t first_skipped = 0;  ///< steps skipped at the very start, one after the other
-  int64_t last_skipped = -1;  ///< index of the last skipped row
-  /// Skips at a scale that had just grown: how a dynamic scale finds out that it is too large.
-  int64_t probes = 0;
-  int64_t last_other = -1;  ///< index of the last skipped row that was not a probe
-  /// Other skips after a scale had worked for kSettledSteps steps in a row: gradients grew, or one
-  /// of them was far larger than usual.
-  int64_t late = 0, first_late = -1;
-  bool loss_ends_finite = true;
-  bool ends_skipped = false;
-  bool harmed = false;  ///< a step that was not skipped had a non-finite loss
-  double first_scale = 1.0, last_scale = 1.0;
-
-  int64_t others() const noexcept { return skipped - probes; }
-};
-
-Course course_of(const LaneFacts& lane) {
-  Course course;
+SkipCourse course_of(const LaneFacts& lane) {
+  SkipCourse course;
   double taken_scale = std::numeric_limits<double>::infinity();  // of the last step that was taken
   int64_t taken = 0;                                             // in a row
   bool settled = false;
@@ -83,13 +58,6 @@ Course course_of(const LaneFacts& lane) {
   return course;
 }
 
-struct Start {
-  int64_t step = 0;
-  int site = -1;                         ///< -1: not recorded, only the loss shows it
-  const RecordedStep* record = nullptr;  ///< statistics of that step, if there are any
-  const StepRow* row = nullptr;
-};
-
 bool is_recorded(const LaneFacts& lane, int64_t step) {
   const std::vector<RecordedStep>& steps = lane.recorded();
   return std::any_of(steps.begin(), steps.end(), [&](const RecordedStep& record) {
@@ -105,15 +73,10 @@ bool is_absorbed(const LaneFacts& lane, int site) {
   });
 }
 
-/// Returns whether the lane never recovers.
-bool is_lost(const Course& course) {
-  return !course.loss_ends_finite || (course.ends_skipped && course.last_scale < 1.0);
-}
-
 /// The last step with a finite forward and backward pass before the loss was lost: skipped steps
 /// before it were overcome. Its update may be what went wrong. -1 if there is none, or if nothing
 /// was lost.
-int64_t last_good_step(const LaneFacts& lane, const Course& course) {
+int64_t last_good_step(const LaneFacts& lane, const SkipCourse& course) {
   if (lane.inference() || !(course.harmed || is_lost(course))) return -1;
   int64_t good = -1;
   auto record = lane.recorded().begin();
@@ -143,11 +106,11 @@ const RecordedStep* find_record(const LaneFacts& lane, int64_t good, bool lost) 
   return first;
 }
 
-std::optional<Start> find_start(const LaneFacts& lane, const Course& course) {
+std::optional<BadStart> find_start(const LaneFacts& lane, const SkipCourse& course) {
   const int64_t good = last_good_step(lane, course);
-  std::optional<Start> start;
+  std::optional<BadStart> start;
   if (const RecordedStep* record = find_record(lane, good, is_lost(course))) {
-    start = Start{.step = record->step, .site = lane.first_bad(*record), .record = record};
+    start = BadStart{.step = record->step, .site = lane.first_bad(*record), .record = record};
   }
   for (const StepRow& row : lane.steps()) {
     if (start && row.step > start->step) break;
@@ -161,7 +124,7 @@ std::optional<Start> find_start(const LaneFacts& lane, const Course& course) {
                              row.first_bad < static_cast<int>(lane.info().sites.size()) &&
                              (row.skipped || !lane.sums_wider(lane.site(row.first_bad)));
     if (!site_counts && finite && !row.skipped) continue;
-    start = Start{.step = row.step, .site = site_counts ? row.first_bad : -1, .row = &row};
+    start = BadStart{.step = row.step, .site = site_counts ? row.first_bad : -1, .row = &row};
     break;
   }
   if (start) return start;
@@ -169,18 +132,13 @@ std::optional<Start> find_start(const LaneFacts& lane, const Course& course) {
   for (const StepRow& row : lane.steps()) {
     if (row.step < good || lane.inference()) continue;
     if (lane.loss_is_fine(row) && !row.skipped) continue;
-    return Start{.step = row.step, .site = -1, .row = &row};
+    return BadStart{.step = row.step, .site = -1, .row = &row};
   }
   return std::nullopt;
 }
 
-/// The loss scale is read in the forward pass, but it overflows gradients.
-bool is_forward(const SiteInfo& site) {
-  return site.phase == Phase::forward && !is_loss_scale(site);
-}
-
 /// Returns the forward sites that became NaN or infinite after the start and depend on it.
-std::vector<int> spread_forward(const LaneFacts& lane, const Start& start) {
+std::vector<int> spread_forward(const LaneFacts& lane, const BadStart& start) {
   std::vector<int> sites;
   const std::vector<bool> below = lane.downstream(lane.node_of(start.site));
   for (const int site : start.record->bad) {
@@ -194,7 +152,7 @@ std::vector<int> spread_forward(const LaneFacts& lane, const Start& start) {
 /// Returns the same of gradients, which run against the graph: from the gradient of a node's output
 /// to the output gradients of the nodes before it. No gradient depends on a parameter's gradient,
 /// so that can only end a path; the last one does.
-std::vector<int> spread_backward(const LaneFacts& lane, const Start& start) {
+std::vector<int> spread_backward(const LaneFacts& lane, const BadStart& start) {
   const SiteInfo& first = lane.site(start.site);
   if (first.role == Role::weight_grad) return {};
   const std::vector<bool> above = lane.upstream(lane.node_of(start.site));
@@ -219,7 +177,7 @@ std::vector<int> spread_backward(const LaneFacts& lane, const Start& start) {
 
 /// Returns "conv2.activation -> relu2.activation -> loss": tensors that depend on the start and
 /// became NaN or infinite in the same step.
-std::string chain_of(const LaneFacts& lane, const Start& start) {
+std::string chain_of(const LaneFacts& lane, const BadStart& start) {
   std::vector<std::string> chain{lane.site(start.site).name()};
   const bool forward = is_forward(lane.site(start.site));
   if (start.record != nullptr) {
@@ -242,14 +200,14 @@ std::string chain_of(const LaneFacts& lane, const Start& start) {
 }
 
 /// Returns whether a dynamic scale only comes down at the start, or sometimes tries a larger value.
-bool is_calibration(const Course& course, bool dynamic) {
+bool is_calibration(const SkipCourse& course, bool dynamic) {
   const bool settles =
       course.others() <= kCalibrationSkips && course.last_other < kCalibrationSteps;
   return dynamic && settles &&
          static_cast<double>(course.late) <= kRareSkips * static_cast<double>(course.steps);
 }
 
-bool is_rare(const Course& course) {
+bool is_rare(const SkipCourse& course) {
   return static_cast<double>(course.skipped) <= kRareSkips * static_cast<double>(course.steps) &&
          !course.ends_skipped;
 }
@@ -262,7 +220,7 @@ bool scale_skips(const LaneFacts& lane) {
   });
 }
 
-Severity severity_of(const LaneFacts& lane, const Course& course, bool forward, bool dynamic) {
+Severity severity_of(const LaneFacts& lane, const SkipCourse& course, bool forward, bool dynamic) {
   if (is_lost(course)) return Severity::error;
   if (course.harmed) return Severity::warning;
   // forward_overflow judges the forward pass.
@@ -270,158 +228,14 @@ Severity severity_of(const LaneFacts& lane, const Course& course, bool forward, 
   return is_calibration(course, dynamic) || is_rare(course) ? Severity::info : Severity::warning;
 }
 
-/// Advises a lower scale for a gradient that overflows again and again.
-void advise_lower_scale(const LaneFacts& lane, const Start& start, Finding& finding) {
-  if (finding.severity == Severity::info || start.record == nullptr || start.row == nullptr) return;
-  if (is_forward(lane.site(start.site))) return;
-  if (!lane.scales_loss() || lane.full_precision()) return;
-  const bool dynamic = lane.scales_dynamically();
-  const double used = start.row->loss_scale;
-  const std::optional<double> scale = scale_that_fits(lane);
-  if (!scale) {
-    const char* why = "the recorded gradients do not show which static scale would work.";
-    if (!dynamic) {
-      finding.action.text = fmt::format("Use dynamic loss scaling: {}", why);
-    } else if (used > kUsualStart) {
-      finding.action.text = fmt::format("Start dynamic loss scaling at the usual {}: {}",
-                                        scale_text(kUsualStart), why);
-    }
-    return;
-  }
-  if (*scale >= used) return;  // no scale fixes that
-  const char* how = dynamic ? "Start dynamic loss scaling at or below "
-                            : "Use dynamic loss scaling, or a static scale of at most ";
-  finding.action = {.edit = PlanEdit::with_loss_scale(*scale),
-                    .text = how + scale_text(*scale) + "."};
-}
-
-/// Names gradients that overflow without any loss scale as the cause.
-void blame_gradients(const LaneFacts& lane, const Start& start, Finding& finding) {
-  if (finding.severity == Severity::info || start.record == nullptr) return;
-  if (finding.cause != Mechanism::unknown || !lane.captured() || lane.full_precision()) return;
-  const RecordedStep& record = *start.record;
-  if (!record.gradients_overflow || record.forward_bad || !record.loss_finite) return;
-  finding.cause = Mechanism::gradient_overflow;
-  if (!finding.action.text.empty()) return;
-  finding.action.text =
-      lane.scales_loss()
-          ? "Lower the loss scale, and make the gradients smaller: take means instead of sums."
-          : "Make the gradients smaller: take the mean over samples and micro-batches instead of "
-            "the sum, or multiply the loss by less. torch.amp.GradScaler finds a factor that works "
-            "and divides it out again.";
-}
-
-/// Names data that are not finite as the cause.
-void blame_data(const LaneFacts& lane, const Start& start, Finding& finding) {
-  if (start.record == nullptr || !lane.captured()) return;
-  const SiteInfo& site = lane.site(start.site);
-  const bool of_layer = lane.nodes()[static_cast<size_t>(lane.node_of(start.site))].layer >= 0;
-  const std::optional<TensorStats> stats = lane.stats(start.site, start.record->step);
-  if (site.role != Role::input || of_layer || !stats || stats->non_finite() == 0) return;
-  if (stats->nan == 0 && lane.infinity_is_overflow(site)) return;  // the format's fault
-  const char* what = stats->nan > 0 ? "NaN" : "infinity";
-  finding.cause = Mechanism::bad_data;
-  finding.mechanism = fmt::format("the data contain {} at step {}", what, start.step);
-  finding.action.text =
-      fmt::format("Clean the data: the batch of step {} contains {} ({} of {} numbers of {}).",
-                  start.step, what, stats->non_finite(), stats->n, site.name());
-}
-
-/// Names what fails in full precision with the initial weights: neither a format nor the learning
-/// rate is the cause.
-void blame_formula(const LaneFacts& lane, const Start& start, Finding& finding) {
-  if (!lane.captured() || !lane.full_precision() || start.record == nullptr) return;
-  const bool untrained = !lane.inference() && start.step <= lane.first_update();
-  if (!untrained || lane.site(start.site).role != Role::activation) return;
-  const int node = lane.node_of(start.site);
-  const std::string where =
-      lane.is_function(node) ? code_words(lane, node) : lane.site(start.site).path;
-  const std::optional<TensorStats> stats = lane.stats(start.site, start.record->step);
-  finding.cause = Mechanism::invalid_result;
-  finding.mechanism = fmt::format("{} gives {} at step {}, with the initial weights", where,
-                                  stats && stats->nan == 0 ? "infinity" : "NaN", start.step);
-  finding.action.text = fmt::format(
-      "Look at the formulas of {}: a softmax of a row that is masked completely, 0 / 0, log(0), or "
-      "infinity minus infinity has no result in any format.",
-      where);
-}
-
-/// Returns whether all that modules gave in this step is finite and recorded, but not the loss.
-bool loss_alone_fails(const LaneFacts& lane, const Start& start) {
-  if (!lane.captured() || !lane.has_loss() || start.record == nullptr || start.row == nullptr) {
-    return false;
-  }
-  if (start.record->forward_bad || lane.loss_is_fine(*start.row)) return false;
-  return std::any_of(lane.info().sites.begin(), lane.info().sites.end(), [&](const SiteInfo& site) {
-    const std::optional<TensorStats> stats = lane.stats(site.order, start.record->step);
-    return site.role == Role::activation && stats && stats->n > 0;
-  });
-}
-
-/// Describes a loss that is not finite although all outputs of the model are.
-void blame_loss(const LaneFacts& lane, const Start& start, Finding& finding) {
-  const bool infinite = std::isinf(start.row->loss);
-  finding.layer = "loss";
-  finding.cause = Mechanism::invalid_result;
-  finding.mechanism = fmt::format(
-      "the loss function gives {} at step {}, although all outputs of the model are finite",
-      infinite ? "infinity" : "NaN", start.step);
-  finding.text = fmt::format("First non-finite value: {}. ", finding.mechanism);
-  finding.action.text = fmt::format(
-      "{}Take the function of torch where there is one: F.cross_entropy, "
-      "F.binary_cross_entropy_with_logits or logsumexp instead of log and exp.",
-      lane.full_precision() ? ""
-                            : "Compute the loss in fp32: call .float() on the outputs of the "
-                              "model, and leave autocast before the loss function. ");
-}
-
-/// Names the loss function as the cause where the gradient that it gives to the network's output
-/// overflows, and would without a loss scale.
-void blame_loss_gradient(const LaneFacts& lane, const Start& start, Finding& finding) {
-  if (finding.severity == Severity::info || start.record == nullptr || !lane.captured()) return;
-  const SiteInfo& site = lane.site(start.site);
-  const ForwardNode& node = lane.nodes()[static_cast<size_t>(lane.node_of(start.site))];
-  if (site.role != Role::activation_grad || !node.readers.empty()) return;
-  const std::optional<double> ceiling = scale_ceiling(lane);
-  if (!start.record->gradients_overflow || !ceiling || *ceiling >= 1.0) return;
-  finding.cause = Mechanism::gradient_overflow;
-  finding.mechanism = fmt::format(
-      "the loss function gives {} a gradient that overflows {}, even without a loss "
-      "scale",
-      site.path, format_name(site.format));
-  finding.action = {
-      .text =
-          "Compute the loss in fp32, and with functions that are stable: "
-          "F.binary_cross_entropy_with_logits or F.logsigmoid instead of the logarithm of "
-          "torch.sigmoid, F.cross_entropy instead of the logarithm of a softmax. "
-          "If its targets are large numbers, divide them by their size."};
-}
-
-/// Names the loss scale as the cause where a lower one is advised.
-void blame_scale(const LaneFacts& lane, const Course& course, const Start& start,
-                 Finding& finding) {
-  if (finding.action.text.empty() || start.row == nullptr || start.record == nullptr) return;
-  // Updates do not depend on the scale, and infinite gradients may come from the operators.
-  if (!start.record->gradients_overflow || lane.site(start.site).phase != Phase::backward) return;
-  const std::string scale = scale_text(start.row->loss_scale);
-  std::string fault = "its loss scale is too large at " + scale;
-  if (!lane.scales_dynamically()) {
-    fault = fmt::format("its loss scale of {} is too large", scale);
-  } else if (course.late > 0 && course.late == course.others()) {
-    fault =
-        fmt::format("gradients are larger from step {} on, so its loss scale of {} is too large",
-                    start.step, scale);
-  } else if (course.first_skipped > kCalibrationSkips) {
-    fault = "its loss scale starts far too high, at " + scale;
-  }
-  finding.cause = Mechanism::loss_scale;
-  finding.mechanism = fmt::format("{}: {}", fault, finding.mechanism);
-}
-
 /// Describes the updates that were skipped because a gradient overflowed.
-std::string skips_text(const Course& course, Severity severity, bool dynamic) {
+std::string skips_text(const SkipCourse& course, Severity severity, bool dynamic, bool overflow) {
   const std::string steps = counted(course.steps, "step");
   const bool one = course.skipped == 1;
+  if (!overflow) {
+    return fmt::format("{} of {} {} skipped, because gradients are NaN at every loss scale.",
+                       course.skipped, steps, one ? "was" : "were");
+  }
   if (!dynamic) {
     return fmt::format(
         "{} of {} {} skipped, because gradients overflow at the static loss scale of {}.",
@@ -466,8 +280,8 @@ std::string skips_text(const Course& course, Severity severity, bool dynamic) {
                      steps, one ? "was" : "were");
 }
 
-std::string outcome_text(const LaneFacts& lane, const Course& course, Severity severity,
-                         bool forward) {
+std::string outcome_text(const LaneFacts& lane, const SkipCourse& course, Severity severity,
+                         bool forward, bool overflow) {
   if (lane.inference()) {
     return !course.loss_ends_finite ? "The outputs are NaN or infinite."
            : course.harmed          ? "Some batches have NaN or infinite outputs."
@@ -481,7 +295,7 @@ std::string outcome_text(const LaneFacts& lane, const Course& course, Severity s
                                  : "The loss stays finite in all steps that were not skipped.";
   }
   if (course.skipped == 0) return "No update was skipped, and the loss is finite at the end.";
-  return skips_text(course, severity, lane.scales_dynamically());
+  return skips_text(course, severity, lane.scales_dynamically(), overflow);
 }
 
 /// Returns "fc1 contains NaN at step 3".
@@ -501,7 +315,7 @@ std::string beginning(const LaneFacts& lane, const SiteInfo& site,
 /// infinite at step 20": in the same step if all of this rank's own tensors are finite, else in the
 /// update before. Ranks share their gradients; captures have several lanes only where these are the
 /// ranks of one training. "" if there is none.
-std::string fault_of_other_rank(const LaneFacts& lane, const Start& start) {
+std::string fault_of_other_rank(const LaneFacts& lane, const BadStart& start) {
   if (!lane.captured() || start.row == nullptr) return "";
   if (start.site < 0 && !lane.loss_is_fine(*start.row)) return "";  // the loss is its own
   const int64_t step = start.site < 0 ? start.step : start.step - 1;
@@ -531,8 +345,8 @@ bool reference_fails(const LaneFacts& lane, int64_t step) {
 }
 
 void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings) {
-  const Course course = course_of(lane);
-  const std::optional<Start> start = find_start(lane, course);
+  const SkipCourse course = course_of(lane);
+  const std::optional<BadStart> start = find_start(lane, course);
   if (!start) return;
   const bool known = start->site >= 0;
   const bool loss_lost = start->row != nullptr && !lane.loss_is_fine(*start->row);
@@ -565,15 +379,15 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
         start->record != nullptr ? lane.stats(start->site, start->record->step) : std::nullopt;
     finding.mechanism = beginning(lane, site, stats, when);
     const std::string chain = chain_of(lane, *start);
+    const int64_t good = last_good_step(lane, course);
+    const bool earlier = std::any_of(
+        lane.recorded().begin(), lane.recorded().end(),
+        [&](const RecordedStep& each) { return each.step < good && !each.bad.empty(); });
     finding.evidence["chain"] = chain;
-    finding.text = fmt::format("First non-finite value: {}. It spread through: {}. ",
-                               finding.mechanism, chain);
-    advise_lower_scale(lane, *start, finding);
-    blame_loss_gradient(lane, *start, finding);
-    if (finding.cause == Mechanism::unknown) blame_scale(lane, course, *start, finding);
-    blame_formula(lane, *start, finding);
-    blame_data(lane, *start, finding);
-    blame_gradients(lane, *start, finding);
+    finding.text =
+        fmt::format("First non-finite value{}: {}. It spread through: {}. ",
+                    earlier ? fmt::format(" after step {}", good) : "", finding.mechanism, chain);
+    name_cause(lane, course, *start, finding);
   } else {
     finding.mechanism = fmt::format(
         "{} {}", loss_lost ? "the loss is NaN or infinite" : "the update was skipped", when);
@@ -581,7 +395,8 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
         "First non-finite value: {}{}. ", finding.mechanism,
         is_recorded(lane, start->step) ? "" : " (the tensors of this step were not recorded)");
   }
-  finding.text += outcome_text(lane, course, finding.severity, forward);
+  const bool no_slope = known && slope_is_invalid(lane, course, *start);
+  finding.text += outcome_text(lane, course, finding.severity, forward, !no_slope);
   if (reference_fails(lane, start->step)) {
     finding.text += fmt::format(" {}'s loss is not finite there either.",
                                 lane.run().lane(lane.reference()).name);

@@ -12,10 +12,12 @@
 
 #include "analysis/format_limits.h"
 #include "analysis/rules/absorbed.h"
+#include "analysis/rules/rounded_sources.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/shown_rate.h"
 #include "analysis/rules/site_words.h"
 #include "analysis/rules/text.h"
+#include "analysis/rules/zero_operands.h"
 
 namespace halfscope {
 namespace {
@@ -81,7 +83,7 @@ std::map<int, Root> gather_roots(const LaneFacts& lane) {
       // narrow format. In full precision, unless the reference is finite there, it is a matter of
       // the mathematics, not of this rule. Functions may have computed in another format than that
       // of their result.
-      if (stats.overflow == 0 && !lane.is_function(lane.node_of(site)) &&
+      if (stats.overflow == 0 && !lane.runs_own_code(lane.node_of(site)) &&
           full_precision(formats.read) && full_precision(formats.write) &&
           !lane.reference_counts(site, step.step)) {
         continue;
@@ -176,58 +178,6 @@ std::vector<int> hidden_behind(const LaneFacts& lane, const std::vector<int>& ke
   return more;
 }
 
-int64_t zeros_of(const TensorCounts& counts) { return counts.zero + counts.underflow; }
-
-/// The reason why a node reads zeros that fp32 does not have.
-struct Zeros {
-  std::vector<int> way{};  ///< from the node where they begin to the one that reads them; or none
-  int underflows = -1;     ///< the site where values were flushed
-  std::vector<int> made_of{};  ///< nodes; where nothing was flushed, a difference was rounded away
-
-  bool found() const noexcept { return !way.empty(); }
-};
-
-/// Returns a node's own operand that it reads as zero, or its output.
-int flushed_site(const LaneFacts& lane, int node, int64_t step) {
-  for (const SiteInfo& site : lane.info().sites) {
-    const bool reads = site.role == Role::input || site.role == Role::weight;
-    if (lane.node_of(site.order) != node || site.phase != Phase::forward) continue;
-    if (!reads && site.role != Role::activation) continue;
-    const std::optional<TensorStats> own = lane.stats(site.order, step);
-    if (own && own->underflow > 0) return site.order;
-  }
-  return -1;
-}
-
-Zeros zeros_before(const LaneFacts& lane, int node, int64_t step) {
-  Zeros zeros{.way = {node}};
-  bool compared = true;
-  for (bool up = true; up && zeros.way.size() < lane.nodes().size();) {
-    up = false;
-    for (const int input : lane.nodes()[static_cast<size_t>(zeros.way.back())].inputs) {
-      const int site = lane.nodes()[static_cast<size_t>(input)].output_site;
-      if (site < 0) continue;
-      const std::optional<TensorStats> own = lane.stats(site, step);
-      const std::optional<TensorCounts> theirs = lane.reference_counts(site, step);
-      if (!own || own->zero + own->underflow <= (theirs ? zeros_of(*theirs) : 0)) continue;
-      compared = compared && theirs;
-      zeros.way.push_back(input);
-      zeros.underflows = flushed_site(lane, input, step);
-      up = zeros.underflows < 0;  // else they begin here
-      break;
-    }
-  }
-  // Zeros that fp32 may have as well need a cause.
-  if (zeros.way.size() == 1 || (zeros.underflows < 0 && !compared)) return {};
-  if (zeros.underflows < 0) {
-    for (const int input : lane.nodes()[static_cast<size_t>(zeros.way.back())].inputs) {
-      if (lane.nodes()[static_cast<size_t>(input)].layer >= 0) zeros.made_of.push_back(input);
-    }
-  }
-  std::reverse(zeros.way.begin(), zeros.way.end());
-  return zeros;
-}
-
 /// Returns "fc1 reads relu.activation in fp16, whose largest number is 65504, but the values reach
 /// 1e6"; "" if no operand is too large for the node.
 std::string reads_too_large(const LaneFacts& lane, int site) {
@@ -246,9 +196,25 @@ std::string reads_too_large(const LaneFacts& lane, int site) {
   return "";
 }
 
+/// Returns whether the node's operator gives NaN for a finite operand only if that is negative.
+bool reads_negative(const LaneFacts& lane, int node) {
+  const int layer = lane.nodes()[static_cast<size_t>(node)].layer;
+  if (layer < 0) return false;
+  const std::string& op = lane.info().layers[static_cast<size_t>(layer)].op;
+  return op == "Sqrt" || op == "Log";
+}
+
+/// Returns whether code that is no operator gives a result that its format could not help: code
+/// between modules, that of the model itself, or of a module whose results are in fp32.
+bool is_code(const LaneFacts& lane, int site) {
+  const int node = lane.node_of(site);
+  return lane.is_function(node) || lane.is_whole_model(node) ||
+         (lane.runs_own_code(node) && !lane.infinity_is_overflow(lane.site(site)));
+}
+
 /// Returns whether zeros make the result NaN or infinite, as far as nothing else does.
 bool comes_from_zeros(const LaneFacts& lane, int site, const Root& root, const Zeros& zeros) {
-  if (root.overflow > 0 || !zeros.found() || lane.is_function(lane.node_of(site))) return false;
+  if (root.overflow > 0 || !zeros.found() || is_code(lane, site)) return false;
   if (lane.infinity_is_overflow(lane.site(site)) && !root.not_infinite()) return false;
   return reads_too_large(lane, site).empty();
 }
@@ -262,7 +228,7 @@ Mechanism mechanism_of_zeros(const LaneFacts& lane, const Zeros& zeros) {
 std::string what_happens(const LaneFacts& lane, int site, const Root& root, const Zeros& zeros) {
   const SiteInfo& info = lane.site(site);
   if (root.overflow > 0) return overflow_text(lane, info);
-  if (lane.is_function(lane.node_of(site))) {
+  if (is_code(lane, site)) {
     return fmt::format("{} gives {} from finite numbers: {} of its results",
                        code_words(lane, lane.node_of(site)),
                        root.nan == 0         ? "infinity"
@@ -291,6 +257,9 @@ std::string what_happens(const LaneFacts& lane, int site, const Root& root, cons
                        info.path, source.path, format_name(lane.site(source.output_site).format));
   }
   const bool only_nan = root.not_infinite();
+  if (only_nan && reads_negative(lane, lane.node_of(site))) {
+    return fmt::format("{} reads negative numbers and gives NaN", info.path);
+  }
   return fmt::format("{} produces {} in {} from finite operands", info.path,
                      only_nan ? "NaN" : "infinity", format_name(read));
 }
@@ -359,20 +328,21 @@ std::string outcome(const LaneFacts& lane, int site, const Root& root, bool coll
 /// shows: NaN alone, or anything that comes from functions.
 bool is_invalid(const LaneFacts& lane, int site, const Root& root, const Zeros& zeros) {
   if (!lane.captured() || root.overflow > 0) return false;
-  if (lane.is_function(lane.node_of(site))) return true;
+  if (is_code(lane, site)) return true;
   return root.not_infinite() && !zeros.found() && reads_too_large(lane, site).empty();
 }
 
 std::string advice_on_formula(const LaneFacts& lane, int site, const Root& root) {
   const int node = lane.node_of(site);
-  std::string text = lane.is_function(node)
+  std::string text = lane.is_function(node) || lane.is_whole_model(node)
                          ? code_advice(lane, node)
                          : fmt::format("Run {} in fp32 to see whether the format is the cause.",
                                        lane.nodes()[static_cast<size_t>(node)].path);
   if (root.nan > 0) {
     text +=
         " If it still gives NaN, the formula has no result there: look for a softmax of a row that "
-        "is masked completely, 0 / 0, or infinity minus infinity.";
+        "is masked completely, 0 / 0, infinity minus infinity, or the root or logarithm of a "
+        "negative number, as of a variance E[x^2] - E[x]^2 that was rounded.";
   }
   return text;
 }
@@ -403,6 +373,9 @@ std::string why_here(const LaneFacts& lane, int site, int64_t step) {
            "no module (for example a function of torch).";
   }
   const int node = lane.node_of(site);
+  if (lane.is_whole_model(node)) {
+    return "All modules in it are finite, so the problem starts in this code.";
+  }
   const std::vector<int>& inputs = lane.nodes()[static_cast<size_t>(node)].inputs;
   const std::vector<SiteInfo>& sites = lane.info().sites;
   const bool recorded = std::any_of(inputs.begin(), inputs.end(),
@@ -456,7 +429,12 @@ Finding describe(const LaneFacts& lane, int site, const Root& root, bool collaps
       short_number(recorded), lane.inference() ? "batches" : "steps",
       lane.inference() ? "batch" : "step", root.first_step, why_here(lane, site, root.first_step));
   finding.text += outcome(lane, site, root, collapsed);
-  if (comes_from_zeros(lane, site, root, zeros)) finding.cause = mechanism_of_zeros(lane, zeros);
+  if (comes_from_zeros(lane, site, root, zeros)) {
+    finding.cause = mechanism_of_zeros(lane, zeros);
+  } else if (root.overflow == 0 && root.not_infinite() &&
+             reads_negative(lane, lane.node_of(site))) {
+    finding.cause = Mechanism::early_rounding;
+  }
   if (is_invalid(lane, site, root, zeros)) {
     finding.cause = Mechanism::invalid_result;
     finding.action.text = advice_on_formula(lane, site, root);
@@ -527,6 +505,10 @@ std::vector<int> layers_of_root(const LaneFacts& lane, int site, const Zeros& ze
     std::erase_if(narrow, [&](int node) {
       return full_precision(formats_of(lane, lane.nodes()[static_cast<size_t>(node)]).read);
     });
+    if (!narrow.empty() && !reads_negative(lane, lane.node_of(site))) return narrow;
+    // The numbers that it reads were rounded before.
+    const std::vector<int> before = rounded_before(lane, lane.node_of(site));
+    narrow.insert(narrow.end(), before.begin(), before.end());
     return narrow.empty() ? layers : narrow;
   }
   std::vector<int> layers = zeros.made_of;
@@ -542,7 +524,8 @@ void find_forward_overflow(const LaneFacts& lane, std::vector<Finding>& findings
   std::map<int, Zeros> zeros;
   std::vector<int> all;
   for (const auto& [site, root] : roots) {
-    if (root.overflow == 0) zeros[site] = zeros_before(lane, lane.node_of(site), root.first_step);
+    Zeros before = zeros_before(lane, lane.node_of(site), root.first_step);
+    if (comes_from_zeros(lane, site, root, before)) zeros[site] = std::move(before);
     for (int node : layers_of_root(lane, site, zeros[site])) all.push_back(node);
   }
   std::vector<int> hidden = hidden_behind(lane, all);

@@ -229,6 +229,28 @@ bool LaneFacts::is_function(int node) const {
   return layer >= 0 && captured() && info().layers[static_cast<size_t>(layer)].op == kFunctionOp;
 }
 
+bool LaneFacts::runs_own_code(int node) const {
+  const int layer = nodes_[static_cast<size_t>(node)].layer;
+  return layer >= 0 && captured() &&
+         (is_function(node) || lookup_op(info().layers[static_cast<size_t>(layer)].op) == nullptr);
+}
+
+bool LaneFacts::is_whole_model(int node) const {
+  const int layer = nodes_[static_cast<size_t>(node)].layer;
+  if (layer < 0 || !captured()) return false;
+  const LayerInfo& own = info().layers[static_cast<size_t>(layer)];
+  return own.path == own.op;
+}
+
+bool LaneFacts::contains(int outer, int inner) const {
+  if (outer == inner || !captured()) return false;
+  const std::string& path = nodes_[static_cast<size_t>(outer)].path;
+  const std::string& other = nodes_[static_cast<size_t>(inner)].path;
+  const bool below =
+      other.size() > path.size() && other[path.size()] == '.' && other.starts_with(path);
+  return below || (is_whole_model(outer) && nodes_[static_cast<size_t>(inner)].layer >= 0);
+}
+
 std::vector<int> LaneFacts::layers_behind(int site) const {
   const int node = node_of(site);
   const ForwardNode& owner = nodes_[static_cast<size_t>(node)];
@@ -329,6 +351,11 @@ std::vector<int> LaneFacts::forward_roots(const RecordedStep& step) const {
     const int node = open.back();
     open.pop_back();
     infect(node, -1);
+  }
+  for (size_t outer = 0; outer < nodes_.size(); ++outer) {
+    for (size_t inner = 0; inner < nodes_.size() && bad[outer] && !infected[outer]; ++inner) {
+      infected[outer] = bad[inner] && contains(static_cast<int>(outer), static_cast<int>(inner));
+    }
   }
   bool earlier = false;  // a bad forward site before this one in execution order
   for (int order : step.bad) {

@@ -74,6 +74,13 @@ class LaneFacts {
   /// Returns whether infinities of this site are its overflows: a captured lane has no others,
   /// except in fp32.
   bool infinity_is_overflow(const SiteInfo& site) const;
+  /// Returns whether a node of a captured lane is a module, or code between modules, that is none
+  /// of the known operators. Its code may compute in another format than that of its result.
+  bool runs_own_code(int node) const;
+  /// Returns whether a node of a captured lane is the model itself, which is named by its class.
+  bool is_whole_model(int node) const;
+  /// Returns whether a module of a captured lane contains another one.
+  bool contains(int outer, int inner) const;
   /// Returns whether a gradient of a captured lane is a sum in a wider format than its operators
   /// write, as over micro-batches in fp32: its recorded values exceed that format. Its terms are
   /// unknown.

@@ -14,6 +14,7 @@
 #include "analysis/rules/rules.h"
 #include "analysis/rules/scale_ceiling.h"
 #include "analysis/rules/text.h"
+#include "analysis/rules/zero_tensors.h"
 
 namespace halfscope {
 namespace {
@@ -215,6 +216,15 @@ std::optional<double> scale_that_fits(const LaneFacts& lane) {
 
 namespace {
 
+/// Counts the narrow gradients that are 0 in every step of a recording.
+int64_t zero_gradients_of(const LaneFacts& lane) {
+  return std::count_if(lane.info().sites.begin(), lane.info().sites.end(),
+                       [&](const SiteInfo& site) {
+                         return site.phase == Phase::backward && narrow_exponent(site.format) &&
+                                zero_course(lane, site.order).always_zero();
+                       });
+}
+
 void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (lane.full_precision()) return;
   const std::optional<ScaleWindow> found = loss_scale_window(lane);
@@ -233,20 +243,26 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
   if (window.scale > 0.0) finding.evidence["advised_scale"] = window.scale;
 
   if (!window.usable.empty()) {
+    const int64_t zeros = lane.captured() ? zero_gradients_of(lane) : 0;
     finding.mechanism =
         fmt::format("loss scales from {} work for all {}", interval_text(shown),
                     counted(static_cast<int64_t>(window.sites.size()), "gradient tensor"));
     finding.text = fmt::format(
-        "Loss scales from {} work for every gradient: a range of {:.1f} powers of two. Above it, "
-        "{} "
-        "overflows first; below it, {} underflows first.",
-        interval_text(shown), std::log2(shown.high / shown.low), ceiling, floor);
+        "Loss scales from {} work for every gradient{}: a range of {:.1f} powers of two. Above it, "
+        "{} overflows first; below it, {} underflows first.",
+        interval_text(shown), zeros > 0 ? " that is not 0" : "", std::log2(shown.high / shown.low),
+        ceiling, floor);
     if (window.comfortable.empty()) {
       finding.text +=
           " Some small values become 0 at every scale, but they carry less than 0.1% of the energy "
           "(sum of squares) of their gradient.";
     }
-    if (lane.captured()) {
+    if (zeros > 0) {
+      finding.text +=
+          fmt::format(" {} 0 in all recorded steps. If {} to 0, the lower end is too low.",
+                      zeros == 1 ? "One gradient is" : fmt::format("{} gradients are", zeros),
+                      zeros == 1 ? "it underflowed" : "they underflowed");
+    } else if (lane.captured()) {
       finding.text +=
           " Values that had become 0 before they were recorded do not count, so the lower end may "
           "be too low.";

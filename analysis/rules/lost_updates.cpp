@@ -16,6 +16,7 @@
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
 #include "core/numeric/formats/rounding.h"
+#include "core/numeric/statistics/ulp.h"
 
 namespace halfscope {
 namespace {
@@ -154,6 +155,26 @@ void find_lost_averages(const LaneFacts& lane, std::vector<Finding>& findings) {
   findings.push_back(std::move(finding));
 }
 
+/// Returns whether the optimizer may carry what a weight loses in its state, as Kahan summation
+/// does: it is none that is known, and a state of the weight is no larger than an ulp of it.
+bool may_carry_rest(const LaneFacts& lane, int update) {
+  if (!lane.captured() || recorded_optimizer(lane.run().info())) return false;
+  const std::string end = "_update";
+  const std::string name = lane.site(update).name();
+  const std::string variable = name.substr(0, name.size() - end.size());
+  const std::optional<int> weight = lane.run().find_site(lane.lane(), variable);
+  if (!name.ends_with(end) || !weight) return false;
+  const double largest = lane.run().total(lane.lane(), *weight).max_abs;
+  const double ulp = ulp_size(largest, lane.site(*weight).format);
+  return std::any_of(lane.info().sites.begin(), lane.info().sites.end(),
+                     [&](const SiteInfo& state) {
+                       if (state.role != Role::state || !state.name().starts_with(variable + "_"))
+                         return false;
+                       const TensorStats& stats = lane.run().total(lane.lane(), state.order);
+                       return stats.max_abs > 0.0f && static_cast<double>(stats.max_abs) <= ulp;
+                     });
+}
+
 void find_lost_weights(const LaneFacts& lane, std::vector<Finding>& findings) {
   const LostSites found = find_sites(lane, false);
   if (found.worst_site < 0) return;
@@ -176,6 +197,14 @@ void find_lost_weights(const LaneFacts& lane, std::vector<Finding>& findings) {
   finding.text = losses_text(lane, found, noun_of(worst), format, "weight");
   if (lane.scales_loss()) {
     finding.text += " A loss scale does not help, because it is divided out before the update.";
+  }
+  if (may_carry_rest(lane, found.worst_site)) {
+    finding.severity = Severity::info;
+    finding.text +=
+        " This optimizer is unknown here, and its state may hold what the weights lose, as with "
+        "Kahan summation. Then nothing is lost.";
+    findings.push_back(std::move(finding));
+    return;
   }
   finding.text += " Master weights in fp32 keep them.";
   finding.action = {.edit = PlanEdit::of(FixKind::weights_fp32),

@@ -16,6 +16,9 @@ std::string reader_of(const std::string& path) { return path.substr(0, path.rfin
 }  // namespace
 
 Subject subject_of(const SiteInfo& site) {
+  if (site.role == Role::activation && site.op == site.path) {
+    return {"the code of " + site.path + ".forward", "results"};
+  }
   if (site.op == kFunctionOp) return {"the code before " + reader_of(site.path), "results"};
   if (site.role == Role::activation) return {site.path, "outputs"};
   if (site.role != Role::input) return {site.name(), "values"};
@@ -29,6 +32,8 @@ Subject subject_of(const SiteInfo& site) {
 std::string code_words(const LaneFacts& lane, int node) {
   constexpr size_t kFew = 3;
   const ForwardNode& own = lane.nodes()[static_cast<size_t>(node)];
+  if (lane.is_whole_model(node)) return "the code of " + own.path + ".forward";
+  if (!lane.is_function(node)) return own.path;
   const std::string reader = reader_of(own.path);
   std::vector<std::string> sources;
   for (const int input : own.inputs) {

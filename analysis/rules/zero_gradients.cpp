@@ -11,42 +11,18 @@
 #include "analysis/rules/rules.h"
 #include "analysis/rules/site_words.h"
 #include "analysis/rules/text.h"
+#include "analysis/rules/zero_tensors.h"
 #include "core/ops/ops.h"
 
 namespace halfscope {
 namespace {
-
-/// Gradients may be 0 in the first steps, behind a layer that starts with zeros.
-constexpr int64_t kLeastRecorded = 10;
-
-/// Numbers of a site over the recorded steps.
-struct Course {
-  int64_t windows = 0;
-  int64_t first = -1;
-  bool all_zero = true, finite = true;
-
-  bool always_zero() const noexcept { return windows >= kLeastRecorded && all_zero && finite; }
-};
-
-Course course_of(const LaneFacts& lane, int site) {
-  Course course;
-  for (const PackedWindow& window : lane.run().windows(lane.lane(), site)) {
-    const TensorCounts counts = window.counts();
-    if (counts.n == 0) continue;
-    if (course.first < 0) course.first = window.step;
-    ++course.windows;
-    course.all_zero = course.all_zero && counts.zero == counts.n;
-    course.finite = course.finite && counts.non_finite() == 0;
-  }
-  return course;
-}
 
 /// Returns the first node whose output is always 0 although none of those it reads is; -1 if there
 /// is none. Operators that choose numbers, as a ReLU does, give 0 in any format.
 int first_zero_output(const LaneFacts& lane) {
   const auto is_zero = [&](int node) {
     const int site = lane.nodes()[static_cast<size_t>(node)].output_site;
-    return site >= 0 && course_of(lane, site).always_zero();
+    return site >= 0 && zero_course(lane, site).always_zero();
   };
   for (size_t i = 0; i < lane.info().layers.size(); ++i) {
     const std::vector<int>& inputs = lane.nodes()[i].inputs;
@@ -67,7 +43,7 @@ void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) 
   int64_t steps = 0, first = -1;
   for (const SiteInfo& site : lane.info().sites) {
     if (site.role != Role::weight_grad) continue;
-    const Course course = course_of(lane, site.order);
+    const ZeroCourse course = zero_course(lane, site.order);
     if (!course.finite) return;  // another rule knows why
     if (!course.always_zero()) {
       moving.insert(site.path);
@@ -95,10 +71,20 @@ void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) 
   const int zero = first_zero_output(lane);
   if (zero < 0) {
     // Gradients on the way there that are almost 0 explain those that are 0.
-    const bool flushed = std::any_of(findings.begin(), findings.end(), [](const Finding& each) {
+    const auto flushed = std::find_if(findings.begin(), findings.end(), [](const Finding& each) {
       return each.rule == rule::gradient_underflow.id && each.severity >= Severity::warning;
     });
-    if (flushed) finding.severity = Severity::info;
+    if (flushed != findings.end()) {
+      finding.severity = Severity::error;
+      finding.cause = Mechanism::gradient_flush;
+      finding.mechanism = fmt::format("{} {} nothing: all {} gradients underflow to 0", names, verb,
+                                      layers.size() == 1 ? "its" : "their");
+      finding.text = fmt::format("{}, in all {} recorded steps. {}.", finding.mechanism, steps,
+                                 flushed->mechanism);
+      finding.action = flushed->action;
+      findings.push_back(std::move(finding));
+      return;
+    }
     finding.action.text = fmt::format(
         "Record some steps in float32. If the gradients of {} are 0 there, too, the network is the "
         "cause, such as units that are always off.",
@@ -107,8 +93,8 @@ void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) 
     return;
   }
   const ForwardNode& node = lane.nodes()[static_cast<size_t>(zero)];
-  const bool code = lane.is_function(zero);
-  const std::string where = code ? code_words(lane, zero) : node.path;
+  const bool code = lane.is_function(zero) || lane.is_whole_model(zero);
+  const std::string where = code_words(lane, zero);
   finding.cause = Mechanism::forward_flush;
   finding.layer = node.path;
   finding.site = lane.site(node.output_site).name();

@@ -17,6 +17,7 @@
 #include "cli/args/zoo_case.h"
 #include "cli/commands/command.h"
 #include "cli/mpi/job.h"
+#include "cli/tasks/advice_beside_plans.h"
 #include "cli/tasks/advised_fix.h"
 #include "cli/tasks/audit.h"
 #include "cli/tasks/dealt_trials.h"
@@ -189,15 +190,6 @@ Json advice_json(Report report, const std::optional<Recommendation>& advice, int
   return json;
 }
 
-/// Returns the advice of a lane's findings that a plan cannot express, or "".
-std::string other_advice(const std::vector<Finding>& findings, int lane) {
-  for (const Finding& finding : findings) {
-    const bool asks = finding.lane == lane && finding.severity >= Severity::warning;
-    if (asks && !finding.action.text.empty()) return finding.action.text;
-  }
-  return "";
-}
-
 std::string severity_word(Severity severity, const TextStyle& style) {
   const std::string name = severity_name(severity);
   if (severity == Severity::info) return name;
@@ -214,32 +206,6 @@ std::string findings_text(const Report& report, int lane, const TextStyle& style
     text += lines.replace(kIndent, word.size(), severity_word(finding.severity, style));
   }
   return text;
-}
-
-bool is_in_trouble(const std::vector<Finding>& findings, int lane) {
-  return std::any_of(findings.begin(), findings.end(), [lane](const Finding& finding) {
-    return finding.lane == lane && finding.severity >= Severity::warning;
-  });
-}
-
-/// Returns what to do about a lane if no change of its plan is known to help; "" if it needs
-/// nothing.
-std::string advice_beside_plans(const std::vector<Finding>& findings, int lane) {
-  const std::string other = other_advice(findings, lane);
-  if (!other.empty() || !is_in_trouble(findings, lane)) return other;
-  return "The recording does not show what to change. `halfscope diagnose` without --fix-as prints "
-         "all that it shows.";
-}
-
-/// `untried`: a search may still find a fix.
-std::string no_advice_text(const std::vector<Finding>& findings, int lane, bool untried) {
-  if (!is_in_trouble(findings, lane)) return "advice: none needed";
-  const std::string other = other_advice(findings, lane);
-  if (untried) {
-    return "advice: none yet, because the recording does not show the cause for certain. --verify "
-           "searches for a fix.";
-  }
-  return "advice: " + (other.empty() ? "none that a plan could follow" : other);
 }
 
 /// Returns the advice for a lane, computed if the report is about another lane.
@@ -500,9 +466,8 @@ int diagnose_here(const DiagnoseOptions& options) {
   const bool is_said = advice && diagnosis.harmed &&
                        (diagnosis.fix == advice->edit || diagnosis.fix_text == advice->text);
   if (!is_said && tested.empty()) {
-    text += paragraph(
-        advice ? "advice: " + advice->text : no_advice_text(report.findings, advised, untried),
-        style, 0, kIndent);
+    text += paragraph(advice ? "advice: " + advice->text : no_advice_text(report, advised, untried),
+                      style, 0, kIndent);
   }
   if (options.verify) text += paragraph(proof_line(verified), style, 0, kIndent);
   if (!options.record.empty()) text += "run file: " + options.record + "\n";

@@ -13,7 +13,8 @@
 namespace halfscope::onnx_files {
 namespace {
 
-constexpr size_t kMostRepeats = 64;  // updates of the same row
+/// Updates of the same row, one after the other. More are sums.
+constexpr int64_t kMostRepeats = 64;
 
 ValueId constant_of(Translation& t, const Shape& shape, const std::vector<int64_t>& values) {
   std::vector<int32_t> numbers;
@@ -102,13 +103,21 @@ ValueId replaced(Translation& t, ValueId data, ValueId updates,
   return rows_at(t, both, from, "rows");
 }
 
+/// Returns how often the row is written that is written most often.
+int64_t most_repeats(const std::vector<int64_t>& targets) {
+  std::map<int64_t, int64_t> written;
+  int64_t most = 0;
+  for (const int64_t target : targets) most = std::max(most, ++written[target]);
+  return most;
+}
+
 /// Groups the updates into rounds that write each row at most once.
 std::vector<std::vector<int64_t>> rounds_of(Translation& t, const std::vector<int64_t>& targets) {
   std::vector<std::vector<int64_t>> rounds;
   std::map<int64_t, size_t> written;
   for (size_t k = 0; k < targets.size(); ++k) {
     const size_t round = written[targets[k]]++;
-    if (round == kMostRepeats)
+    if (round == static_cast<size_t>(kMostRepeats))
       throw t.error("it changes a row more than " + std::to_string(kMostRepeats) + " times");
     if (round == rounds.size()) rounds.emplace_back();
     rounds[round].push_back(static_cast<int64_t>(k));
@@ -121,6 +130,23 @@ void set_as_data(Translation& t, ValueId value) {
   t.set(0, t.add("Reshape", {value}, {{"shape", t.shape(0)}, {"allowzero", int64_t{1}}}));
 }
 
+/// Adds `sums` to the data, or sets the output to the sums alone if the data is all zeros.
+void add_to_data(Translation& t, const char* op, const std::vector<ValueId>& operands,
+                 const Shape& shape, int64_t axis) {
+  const auto zero = [](float value) { return value == 0.0f; };
+  const bool alone =
+      t.is_known(0) && !t.is_trained(0) &&
+      std::all_of(t.known(0, "data").reals.begin(), t.known(0, "data").reals.end(), zero);
+  const bool whole = shape == t.shape(0);
+  ValueId sums =
+      t.add(op, operands, {{"axis", axis}, {"shape", shape}}, alone && whole ? "" : "sums");
+  if (!whole) {
+    sums = t.add("Reshape", {sums}, {{"shape", t.shape(0)}, {"allowzero", int64_t{1}}},
+                 alone ? "" : "sums_shape");
+  }
+  t.set(0, alone ? sums : t.add("Add", {t.real(0), sums}));
+}
+
 /// Scatters rows. ONNX does not define which of two updates of the same row remains.
 void scatter(Translation& t, const std::vector<int64_t>& targets, const Shape& as_rows) {
   const ScatterHow how = scatter_how(t.attributes().text("reduction", "none"), t.what());
@@ -129,8 +155,12 @@ void scatter(Translation& t, const std::vector<int64_t>& targets, const Shape& a
   if (element_count(t.shape(2)) != element_count(update_rows))
     throw t.error("its updates " + to_string(t.shape(2)) + " do not fit its indices");
   if (t.is_index(0) != t.is_index(2)) throw t.error("its inputs mix reals and integers");
-  ValueId data = t.reshape(t.any(0), as_rows, "data");
   const ValueId updates = t.reshape(t.any(2, "updates"), update_rows, "updates");
+  if (how == ScatterHow::add && !t.is_index(0) && most_repeats(targets) > kMostRepeats) {
+    const ValueId rows = constant_of(t, {update_rows[0]}, targets);
+    return add_to_data(t, "GatherGrad", {updates, rows}, as_rows, 0);
+  }
+  ValueId data = t.reshape(t.any(0), as_rows, "data");
   const std::vector<std::vector<int64_t>> rounds = rounds_of(t, targets);
   if (how == ScatterHow::replace && rounds.size() > 1)
     throw t.error("it writes the same element twice, and ONNX does not define which value stays");
@@ -211,23 +241,6 @@ ValueId where_hit(Translation& t, ValueId hits, ValueId sums, ValueId data) {
   if (t.is_index(0)) sums = t.add("RealToIndex", {sums}, {}, "booleans");
   const ValueId written = t.add("Greater", {hits, t.graph().add_constant(0.5f)}, {}, "is_written");
   return t.add("Where", {written, sums, data}, {}, "replaced");
-}
-
-/// Adds `sums` to the data, or sets the output to the sums alone if the data is all zeros.
-void add_to_data(Translation& t, const char* op, const std::vector<ValueId>& operands,
-                 const Shape& shape, int64_t axis) {
-  const auto zero = [](float value) { return value == 0.0f; };
-  const bool alone =
-      t.is_known(0) && !t.is_trained(0) &&
-      std::all_of(t.known(0, "data").reals.begin(), t.known(0, "data").reals.end(), zero);
-  const bool whole = shape == t.shape(0);
-  ValueId sums =
-      t.add(op, operands, {{"axis", axis}, {"shape", shape}}, alone && whole ? "" : "sums");
-  if (!whole) {
-    sums = t.add("Reshape", {sums}, {{"shape", t.shape(0)}, {"allowzero", int64_t{1}}},
-                 alone ? "" : "sums_shape");
-  }
-  t.set(0, alone ? sums : t.add("Add", {t.real(0), sums}));
 }
 
 void scatter_nd(Translation& t) {

@@ -60,6 +60,8 @@ void forward(const Chains<T>& chains, const ConvShape& s, const float* x, const 
     team.wait();
     T* const packed_x = scratch<T, Purpose::panels>(kb * panel);
     std::fill(packed_x, packed_x + kb * panel, T{0});
+    Tile<T> tile{};
+    tile.a_stride = pitch;
     const T* image = nullptr;
     int64_t image_index = -1;
     const Part mine(s.batch * panels, team.size, team.self);
@@ -84,10 +86,8 @@ void forward(const Chains<T>& chains, const ConvShape& s, const float* x, const 
         chains.kernels.copy_runs(kc, image, offsets + k0, runs, run_count, packed_x, width);
         for (int64_t t = 0; t < row_tiles; ++t) {
           const Part rows(s.out, row_tiles, t);
-          Tile<T> tile{};
           tile.k = kc;
           tile.a = packed_w + (t * taps + k0) * pitch;
-          tile.a_stride = pitch;
           tile.b = packed_x;
           tile.b_stride = width;
           tile.columns = static_cast<int>(columns);

@@ -53,6 +53,12 @@ void grad_input(const Chains<T>& chains, const ConvShape& s, const float* dy, co
     int64_t* const all_targets = scratch<int64_t, Purpose::offsets>(taps * pixels);
     const int64_t capacity = in_pixels + 1;  // plus the spare row
     T* const rows = scratch<T, Purpose::chains>(capacity * panel);
+    Tile<T> tile{};
+    tile.k = s.out;
+    tile.a_stride = pixels;
+    tile.c = rows;
+    tile.accumulate = true;
+    tile.rounding = &chains.rounding;
     float* delivered = nullptr;
     const T* image = nullptr;
     int64_t image_index = -1, targets_width = -1;
@@ -89,17 +95,11 @@ void grad_input(const Chains<T>& chains, const ConvShape& s, const float* dy, co
                           [&](int64_t target) { return target == in_pixels * width; })) {
             continue;
           }
-          Tile<T> tile{};
-          tile.k = s.out;
           tile.a = image + part.begin;
-          tile.a_stride = pixels;
           tile.b = packed_w + (q * taps + tap) * s.out * panel;
           tile.b_stride = width;
-          tile.c = rows;
           tile.c_row = targets;
           tile.columns = vectors * chains.lanes();
-          tile.accumulate = true;
-          tile.rounding = &chains.rounding;
           chains.kernels.strided[part.size() - 1][vectors - 1](tile);
         }
       }

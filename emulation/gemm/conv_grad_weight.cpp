@@ -82,6 +82,9 @@ void grad_weight(const Chains<T>& chains, const ConvShape& s, const float* x, co
       step_offset[i] = i / pixels * image_stride +
                        layout.pixel_offset(i % pixels / out_width, i % pixels % out_width);
     }
+    Tile<T> tile{};
+    tile.accumulate = true;
+    tile.rounding = &chains.rounding;
     for (int64_t n0 = 0; n0 < s.batch; n0 += block) {
       const int64_t images_here = std::min(block, s.batch - n0);
       team.for_part(images_here * panels, [&](int64_t item) {
@@ -112,7 +115,6 @@ void grad_weight(const Chains<T>& chains, const ConvShape& s, const float* x, co
               const Part part(my_rows.size(), row_tiles, t);
               int64_t c_row[kMaxRows];
               for (int64_t i = 0; i < part.size(); ++i) c_row[i] = i * width;
-              Tile<T> tile{};
               tile.k = std::min(kSteps, count * pixels - k0);
               tile.a = images;
               tile.a_row = row_offset + part.begin;
@@ -122,8 +124,6 @@ void grad_weight(const Chains<T>& chains, const ConvShape& s, const float* x, co
               tile.c = sums + q * rows * panel + (my_rows.begin + part.begin) * width;
               tile.c_row = c_row;
               tile.columns = vectors * chains.lanes();
-              tile.accumulate = true;
-              tile.rounding = &chains.rounding;
               chains.kernels.gather[part.size() - 1][vectors - 1](tile);
             }
           }

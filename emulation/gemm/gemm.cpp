@@ -193,6 +193,7 @@ class TiledProduct {
     T* const packed_b = scratch<T, Purpose::panels>(nb * kb_);
     on_threads(threads_for(p_.m * p_.n * std::max<int64_t>(p_.k, 1)), [&](const Team& team) {
       T* const packed_a = scratch<T, Purpose::rows>(kb_ * chains_.row_pitch());
+      Tile<T> tile = empty_tile();
       Watch watch;
       for (int64_t j0 = 0; j0 < p_.n; j0 += nb) {
         const int64_t columns = std::min(nb, p_.n - j0), panels = ceil_div(columns, panel_);
@@ -225,8 +226,8 @@ class TiledProduct {
             }
             const Part group(panels, groups, item % groups);
             for (int64_t q = group.begin; q < group.end; ++q) {
-              run_tile(chunk, item / groups, j0 + q * panel_, packed_a, packed_b + q * panel_ * kb_,
-                       watch);
+              run_tile(chunk, item / groups, rows, j0 / panel_ + q, packed_a,
+                       packed_b + q * panel_ * kb_, tile, watch);
             }
           }
           team.wait();
@@ -246,15 +247,28 @@ class TiledProduct {
     bool closely() const { return largest == 0 || 4 * again > tiles + 64; }
   };
 
-  void run_tile(const Chunk& chunk, int64_t row_tile, int64_t j, const T* a, const T* b,
-                Watch& watch) {
-    const Part rows(p_.m, row_tiles_, row_tile);
+  /// Returns the generator steps of so many elements.
+  uint64_t draws(int64_t elements) const {
+    return static_cast<uint64_t>(elements) * chains_.sums.element_draws;
+  }
+
+  /// Returns a tile with all that tiles have in common. One object serves all of a thread's tiles:
+  /// clearing it takes as long as short chains.
+  Tile<T> empty_tile() const {
     Tile<T> tile{};
-    const int64_t panel = j / panel_;
+    tile.a_stride = chains_.row_pitch();
+    tile.row_draws = draws(p_.elements.row);
+    tile.column_draws = draws(p_.elements.column);
+    return tile;
+  }
+
+  /// Runs row tile number `row_tile`, which contains `rows`, on a panel.
+  void run_tile(const Chunk& chunk, int64_t row_tile, const Part& rows, int64_t panel, const T* a,
+                const T* b, Tile<T>& tile, Watch& watch) {
+    const int64_t j = panel * panel_;
     if (!notes_.empty()) {
       tile.notes = &notes_[static_cast<size_t>(row_tile * ceil_div(p_.n, panel_) + panel)];
     }
-    tile.a_stride = chains_.row_pitch();
     tile.columns = static_cast<int>(std::min<int64_t>(panel_, p_.n - j));
     // With one row tile, a packed panel would be read only once: whole panels are read in place.
     const bool in_place = in_place_ && tile.columns == panel_;
@@ -264,12 +278,7 @@ class TiledProduct {
     tile.column_bias = column_bias_ == nullptr ? nullptr : column_bias_ + j;
     const int64_t at = rows.begin * p_.n + j;
     const Elements& e = p_.elements;
-    const auto draws = [&](int64_t elements) {
-      return static_cast<uint64_t>(elements) * chains_.sums.element_draws;
-    };
     tile.draws = chains_.sums.first_draw + draws(e.first + rows.begin * e.row + j * e.column);
-    tile.row_draws = draws(e.row);
-    tile.column_draws = draws(e.column);
     for (const Piece& piece : chunk.pieces) {
       const int64_t skipped = piece.begin - chunk.begin;
       tile.k = piece.length;

@@ -561,6 +561,16 @@ op("acosh", "Acosh", {"x": np.abs(x) + np.float32(1.01)}, torch_y=lambda t: torc
 op("acosh_outside", "Acosh", {"x": x * np.float32(0.4)})
 
 onnx_integer_nodes.add_cases(add, op, real, constant)
+# A row that is added to 90 times, as by the many neighbours of a node in a graph.
+often = np.array([1] * 90 + [0, 2, 0], np.int64)
+add("scatter_nd_often", [node("ScatterND", ["x", "i", "u"], ["y"], reduction="add", name="y")],
+    {"x": real(3, 2), "u": real(93, 2)}, known={"i": often[:, None]},
+    torch_y=lambda t: t["x"].index_add(0, torch.from_numpy(often), t["u"]))
+add("scatter_elements_often",
+    [node("ScatterElements", ["x", "i", "u"], ["y"], reduction="add", axis=0, name="y")],
+    {"x": real(3, 2), "u": real(93, 2)}, known={"i": np.stack([often, often[::-1]], 1)},
+    torch_y=lambda t: t["x"].scatter_add(
+        0, torch.from_numpy(np.stack([often, often[::-1]], 1)), t["u"]))
 
 
 def main():

@@ -66,7 +66,8 @@ TEST(ScalingMistakes, ClippingBeforeUnscalingDividesTheNormByTheScale) {
 
 TEST(ScalingMistakes, ClippingBeforeUnscalingIsSeenInTheUpdates) {
   for (const char* optimizer :
-       {"sgd", "sgd:momentum=0.9", "sgd:momentum=0.9,nesterov=true,weight_decay=0.01"}) {
+       {"sgd", "sgd:momentum=0.9", "sgd:momentum=0.9,nesterov=true,weight_decay=0.01",
+        "sgd:lr=0.02,momentum=0.9"}) {  // updates of a few ulps
     TrainConfig setup = training("mixed_float16", "dynamic:65536", optimizer);
     setup.clip_norm = 1.0;
     EXPECT_FALSE(finds(record(setup), "clip_before_unscale", 1)) << optimizer;

@@ -156,6 +156,86 @@ class Causes(unittest.TestCase):
         self.check_cause(report, "the optimizer state of .* overflows fp16: .* are infinite",
                          "Keep fp32 master weights", "state_overflow")
 
+    def train(self, model, loss=F.cross_entropy, optimizer=None):
+        """Trains a classifier of samples (16, 20) in fp16 and returns the report."""
+        optimizer = optimizer or torch.optim.Adam(model.parameters(), 1e-3)
+        scaler = torch.amp.GradScaler("cpu")
+        with hs.watch(model, optimizer, out=self.file, overwrite=True):
+            for x, y in batches((16, 20), 5, 40):
+                with torch.autocast("cpu", torch.float16):
+                    value = loss(model(x), y)
+                optimizer.zero_grad()
+                scaler.scale(value).backward()
+                scaler.step(optimizer)
+                scaler.update()
+        return hs.open(self.file).report
+
+    def test_a_causal_mask_is_no_fault(self):
+        class Attention(nn.Module):
+            def __init__(self, scale):
+                super().__init__()
+                self.scale, self.qkv, self.softmax = scale, nn.Linear(5, 15), nn.Softmax(-1)
+
+            def forward(self, x):
+                q, k, v = self.qkv(x).chunk(3, -1)
+                later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+                scores = (q * self.scale) @ k.transpose(1, 2)
+                return x + self.softmax(scores.masked_fill(later, float("-inf"))) @ v
+
+        class Net(nn.Module):
+            def __init__(self, scale):
+                super().__init__()
+                self.first, self.second = Attention(0.4), Attention(scale)
+                self.out = nn.Linear(20, 5)
+
+            def forward(self, x):
+                x = self.second(self.first(x.view(-1, 4, 5)))
+                return self.out(x.flatten(1))
+
+        report = self.train(Net(0.4))
+        self.assertEqual(report["verdict"]["state"], "inconclusive", report["verdict"])
+        report = self.train(Net(1e6))
+        self.check_cause(report, "the code between second.qkv and second.softmax gives .*infinity",
+                         "Compute the code between second.qkv and second.softmax in fp32")
+
+    def test_a_root_of_zero_has_no_slope(self):
+        def distances(z, y):
+            apart = ((z[:, None].float() - z[None].float()) ** 2).sum(-1).sqrt()
+            return (apart * (y[:, None] == y[None])).mean()
+
+        report = self.train(nn.Sequential(nn.Linear(20, 16), nn.ReLU(), nn.Linear(16, 5)),
+                            distances)
+        self.check_cause(report, "the loss function gives 2 a gradient that is NaN at step 0",
+                         "torch.sqrt(x + eps)")
+
+    def test_a_norm_whose_squares_overflow_gives_zeros(self):
+        class Norm(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(64))
+
+            def forward(self, x):
+                x = x * 2000
+                return x * torch.rsqrt((x * x).mean(-1, keepdim=True)) * self.weight.to(x.dtype)
+
+        report = self.train(nn.Sequential(nn.Linear(20, 64), Norm(), nn.Linear(64, 5)))
+        self.check_cause(report, "1 gives nothing but 0, so 0 and 1 learn nothing", "Keep 1 in fp32",
+                         "forward_flush")
+
+    def test_a_variance_below_zero_is_of_the_module_that_computes_it(self):
+        class Norm(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(64))
+
+            def forward(self, x):
+                x = x + 60  # the same for all: the variance is lost in fp16
+                var = (x * x).mean(-1, keepdim=True) - x.mean(-1, keepdim=True) ** 2
+                return (x - x.mean(-1, keepdim=True)) / var.sqrt() * self.weight
+
+        report = self.train(nn.Sequential(nn.Linear(20, 64), Norm(), nn.Linear(64, 5)))
+        self.check_cause(report, "1 gives .* from finite numbers", "Run 1 in fp32 to see")
+
     def test_gradients_that_overflow_without_a_scaler(self):
         report = self.cause_of(F.relu, loss=lambda o, y: F.cross_entropy(o, y) * 2 ** 22,
                                scaled=False)

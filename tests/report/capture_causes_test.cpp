@@ -346,7 +346,11 @@ TEST(CaptureCauses, LayersWithoutGradientsLearnNothing) {
   small.lanes[1].loss_scale = 1.0;
   small.lanes[1].dynamic = false;
   const Finding underflow = first_finding(changed(captured(small), zeros, keep_row));
-  EXPECT_EQ(underflow.rule, "gradient_underflow");
+  EXPECT_EQ(underflow.rule, "zero_gradients");
+  EXPECT_EQ(underflow.cause, Mechanism::gradient_flush);
+  EXPECT_THAT(underflow.mechanism, HasSubstr("conv1 and conv2 learn nothing: all their gradients "
+                                             "underflow to 0"));
+  EXPECT_THAT(underflow.action.text, HasSubstr("Use dynamic loss scaling"));
 
   const Finding code = first_finding(changed(healthy, with_code, keep_row));
   EXPECT_EQ(code.rule, "zero_gradients");

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+// Modules of captured lanes: masks, code in modules that contain others, and gradients that no loss
+// scale makes finite.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/report/report.h"
+#include "analysis/rules/rules.h"
+#include "tests/report/capture.h"
+
+namespace halfscope::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// The small network, in which a softmax reads what code computes from relu2: conv2 -> relu2 ->
+/// softmax/input -> softmax -> fc1. Its loss is no module.
+RunSpec spec_with_softmax() {
+  RunSpec spec = healthy_spec();
+  spec.steps = 60;
+  spec.layers.pop_back();
+  layer_of(spec, "fc1").inputs = {"softmax"};
+  const auto fc1 = std::find_if(spec.layers.begin(), spec.layers.end(),
+                                [](const LayerSpec& layer) { return layer.path == "fc1"; });
+  spec.layers.insert(fc1, {{.path = "softmax/input", .op = "Function", .inputs = {"relu2"}},
+                           {.path = "softmax", .op = "Softmax", .inputs = {"softmax/input"}}});
+  return spec;
+}
+
+/// Makes a part of a tensor -infinity.
+void mask(TensorStats& stats, int64_t count) { stats.neg_inf += count; }
+
+void fill_nan(TensorStats& stats) {
+  const int64_t n = stats.n;
+  stats = TensorStats{};
+  stats.n = stats.nan = n;
+}
+
+void no_row(StepRow& /*row*/) {}
+
+TEST(CaptureModules, AMaskOfASoftmaxIsNoFault) {
+  const RunView healthy = captured(spec_with_softmax());
+  const RunView masked = changed(
+      healthy,
+      [](const SiteInfo& site, TensorStats& stats) {
+        if (site.name() == "softmax/input.activation") mask(stats, 100);
+      },
+      no_row);
+  for (const Finding& finding : run_rules(masked)) {
+    EXPECT_EQ(finding.severity, Severity::info) << finding.text;
+  }
+  // An overflow has infinities of both signs, or large numbers beside them.
+  for (const bool both_signs : {true, false}) {
+    const RunView hot = changed(
+        healthy,
+        [&](const SiteInfo& site, TensorStats& stats) {
+          if (site.name() != "softmax/input.activation") return;
+          mask(stats, 100);
+          if (both_signs) {
+            ++stats.pos_inf;
+          } else {
+            stats.max_abs = 60000.0f;
+          }
+        },
+        no_row);
+    EXPECT_THAT(make_report(hot).verdict.headline,
+                HasSubstr("the code between relu2 and softmax gives infinity"));
+  }
+}
+
+// The scores of the second attention overflow; both have a mask. The training never works.
+TEST(CaptureModules, AMaskDoesNotHideTheOverflowBehindIt) {
+  RunSpec spec = spec_with_softmax();
+  layer_of(spec, "fc1").activation = 17.0;
+  const RunView run = changed(
+      captured(spec),
+      [](const SiteInfo& site, TensorStats& stats) {
+        if (site.name() == "softmax/input.activation") mask(stats, 100);
+        if (site.path == "fc2" || site.phase == Phase::backward) fill_nan(stats);
+      },
+      [](StepRow& row) {
+        row.loss = std::nan("");
+        row.skipped = true;
+      });
+  EXPECT_THAT(make_report(run).verdict.headline, HasSubstr("fc1 overflows fp16"));
+  for (const Finding& finding : run_rules(run)) {
+    EXPECT_NE(finding.layer, "softmax/input") << finding.text;
+  }
+}
+
+// The network gives masked logits. From step 20 on the loss is NaN, because a row has no other
+// logits left.
+TEST(CaptureModules, AMaskOfTheLossIsNotWhyItFailsLater) {
+  const RunView healthy = captured(spec_with_softmax());
+  for (const int64_t fails_from : {20, 60}) {
+    RunView run(healthy.info(), RunStatus::complete);
+    for (StepRow row : healthy.steps(0)) {
+      if (row.step >= fails_from) row.loss = std::nan("");
+      run.add_step(0, row);
+    }
+    for (const SiteInfo& site : healthy.lane(0).sites) {
+      for (StatsWindow window : healthy.windows(0, site.order)) {
+        if (site.name() == "fc2.activation") mask(window.stats, 100);
+        if (window.step >= fails_from && site.phase == Phase::backward) fill_nan(window.stats);
+        run.add_window(0, site.order, window);
+      }
+    }
+    const Report report = make_report(run);
+    if (fails_from == 60) {
+      EXPECT_EQ(report.verdict.state, Verdict::State::inconclusive) << report.verdict.headline;
+      continue;
+    }
+    EXPECT_THAT(report.verdict.headline,
+                AllOf(HasSubstr("the loss function gives NaN at step 20"),
+                      HasSubstr("finite or masked by -infinity"), Not(HasSubstr("overflows"))));
+  }
+}
+
+// A root at 0 has no finite slope: no loss scale changes that.
+TEST(CaptureModules, GradientsThatAreNanAtEveryScaleAreNotTheScalesFault) {
+  RunSpec spec = spec_with_softmax();
+  for (const FloatFormat& format : {kFp16, kFp32}) {
+    spec.lanes[1].format = format;
+    spec.lanes[1].dynamic = format == kFp16;
+    if (format == kFp32) spec.lanes[1].loss_scale = 1.0;
+    const RunView run = changed(
+        captured(spec),
+        [](const SiteInfo& site, TensorStats& stats) {
+          if (site.phase == Phase::backward) fill_nan(stats);
+        },
+        [&](StepRow& row) {
+          row.skipped = format == kFp16;
+          if (format == kFp32 && row.step > 0) row.loss = std::nan("");
+        });
+    const Report report = make_report(run);
+    EXPECT_THAT(report.verdict.headline,
+                HasSubstr("the loss function gives fc2 a gradient that is NaN at step 0"));
+    ASSERT_FALSE(report.actions.empty());
+    EXPECT_THAT(report.actions[0].text,
+                AllOf(HasSubstr("torch.sqrt(x + eps)"), Not(HasSubstr("learning rate"))));
+    for (const Finding& finding : run_rules(run)) {
+      EXPECT_THAT(finding.text, Not(HasSubstr("does not settle")));
+    }
+  }
+}
+
+/// A network whose fc1 is in a module "block" with code of the user, which gives the result.
+RunSpec spec_with_block() {
+  RunSpec spec = healthy_spec();
+  spec.steps = 60;
+  layer_of(spec, "fc1").path = "block.fc1";
+  layer_of(spec, "relu3").inputs = {"block"};
+  const auto relu = std::find_if(spec.layers.begin(), spec.layers.end(),
+                                 [](const LayerSpec& layer) { return layer.path == "relu3"; });
+  spec.layers.insert(relu, {.path = "block", .op = "Block", .inputs = {"relu2"}, .fp32 = true});
+  return spec;
+}
+
+RunView with_nan(const RunSpec& spec, const std::vector<std::string>& paths) {
+  return changed(
+      captured(spec),
+      [&](const SiteInfo& site, TensorStats& stats) {
+        const bool named = std::find(paths.begin(), paths.end(), site.path) != paths.end();
+        const bool later = site.path == "relu3" || site.path == "fc2" || site.path == "loss" ||
+                           site.phase == Phase::backward;
+        if (site.role != Role::weight && (named || later)) fill_nan(stats);
+      },
+      [](StepRow& row) {
+        row.loss = std::nan("");
+        row.skipped = true;
+      });
+}
+
+TEST(CaptureModules, CodeOfAModuleThatGivesFp32MayHaveComputedInFewerBits) {
+  const RunView own = with_nan(spec_with_block(), {"block"});
+  const Report report = make_report(own);
+  EXPECT_THAT(report.verdict.headline, HasSubstr("block gives NaN from finite numbers"));
+  ASSERT_TRUE(report.diagnosis);
+  EXPECT_EQ(report.diagnosis->mechanism, Mechanism::invalid_result);
+  ASSERT_FALSE(report.actions.empty());
+  EXPECT_THAT(report.actions[0].text, AllOf(HasSubstr("Run block in fp32 to see"),
+                                            HasSubstr("logarithm of a negative number")));
+}
+
+TEST(CaptureModules, AModuleIsNotBlamedForTheOneInIt) {
+  const RunView inner = with_nan(spec_with_block(), {"block.fc1", "block"});
+  bool named = false;
+  for (const Finding& finding : run_rules(inner)) {
+    if (finding.rule != "forward_overflow") continue;
+    EXPECT_EQ(finding.layer, "block.fc1") << finding.text;
+    named = true;
+  }
+  EXPECT_TRUE(named);
+}
+
+TEST(CaptureModules, TheModelItselfIsItsCode) {
+  RunSpec spec = healthy_spec();
+  spec.steps = 60;
+  spec.layers.pop_back();
+  spec.layers.push_back({.path = "Net", .op = "Net", .inputs = {"input"}, .activation = 17.0});
+  const RunView run = changed(
+      captured(spec),
+      [](const SiteInfo& site, TensorStats& stats) {
+        if (site.phase == Phase::backward) fill_nan(stats);
+      },
+      [](StepRow& row) {
+        row.loss = std::nan("");
+        row.skipped = true;
+      });
+  const Report report = make_report(run);
+  EXPECT_THAT(report.verdict.headline, HasSubstr("the code of Net.forward gives infinity"));
+  EXPECT_FALSE(report.recommendation) << "a plan cannot keep the whole model in fp32 by its name";
+  ASSERT_FALSE(report.actions.empty());
+  EXPECT_THAT(report.actions[0].text, HasSubstr("Compute the code of Net.forward in fp32"));
+}
+
+TEST(CaptureModules, ZerosCountWhileADynamicScaleComesDown) {
+  const RunView healthy = captured(spec_with_softmax());
+  RunView run(healthy.info(), RunStatus::complete);
+  for (StepRow row : healthy.steps(0)) {
+    row.skipped = row.step < 4;
+    run.add_step(0, row);
+  }
+  for (const SiteInfo& site : healthy.lane(0).sites) {
+    for (StatsWindow window : healthy.windows(0, site.order)) {
+      const bool before = site.path == "conv1" || site.path == "conv2";
+      const bool gradient = site.phase == Phase::backward;
+      if (site.name() == "softmax.activation" || (before && gradient)) {
+        window.stats = TensorStats{.n = window.stats.n, .zero = window.stats.n};
+      }
+      if (gradient && window.step < 4) fill_nan(window.stats);
+      run.add_window(0, site.order, window);
+    }
+  }
+  EXPECT_THAT(make_report(run).verdict.headline,
+              HasSubstr("softmax gives nothing but 0, so conv1 and conv2 learn nothing"));
+}
+
+}  // namespace
+}  // namespace halfscope::test
