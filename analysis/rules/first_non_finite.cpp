@@ -380,9 +380,11 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
     finding.mechanism = beginning(lane, site, stats, when);
     const std::string chain = chain_of(lane, *start);
     const int64_t good = last_good_step(lane, course);
-    const bool earlier = std::any_of(
-        lane.recorded().begin(), lane.recorded().end(),
-        [&](const RecordedStep& each) { return each.step < good && !each.bad.empty(); });
+    const bool earlier =
+        start->step > good &&
+        std::any_of(lane.recorded().begin(), lane.recorded().end(), [&](const RecordedStep& each) {
+          return each.step < good && !each.bad.empty();
+        });
     finding.evidence["chain"] = chain;
     finding.text =
         fmt::format("First non-finite value{}: {}. It spread through: {}. ",

@@ -219,8 +219,8 @@ class Causes(unittest.TestCase):
                 return x * torch.rsqrt((x * x).mean(-1, keepdim=True)) * self.weight.to(x.dtype)
 
         report = self.train(nn.Sequential(nn.Linear(20, 64), Norm(), nn.Linear(64, 5)))
-        self.check_cause(report, "1 gives nothing but 0, so 0 and 1 learn nothing", "Keep 1 in fp32",
-                         "forward_flush")
+        self.check_cause(report, "1 gives nothing but 0, so 0 and 1 learn nothing",
+                         "Keep 1 in fp32", "forward_flush")
 
     def test_a_variance_below_zero_is_of_the_module_that_computes_it(self):
         class Norm(nn.Module):
