@@ -74,15 +74,15 @@ std::map<std::string, ClippedVariable> changes_of(const LaneFacts& lane, const S
 using ClippedVariables = std::map<std::string, ClippedVariable>;
 
 /// Returns the factor on the gradients of a step; 0 if they have none in common. Without clipping,
-/// what is made of a gradient is `unit` times as large. If that is an update, the difference of two
-/// rounded weights, it is known to an ulp of the weights only.
-double clipping_factor(const ClippedVariables& changes, double scale, double unit, bool updates) {
+/// what is made of a gradient is `unit` times as large. If that is a difference of two rounded
+/// weights, it is known to an ulp of the weights only.
+double clipping_factor(const ClippedVariables& changes, double scale, double unit, bool differs) {
   double low = 0.0, high = std::numeric_limits<double>::infinity(), best = 0.0;
   double least_error = kMostError;
   for (const auto& [name, each] : changes) {
     const double made = static_cast<double>(each.made.max_abs);
     const double by = scale / (unit * static_cast<double>(each.gradient.max_abs));
-    const double weight = updates ? static_cast<double>(each.weight.max_abs) : 0.0;
+    const double weight = differs ? static_cast<double>(each.weight.max_abs) : 0.0;
     const double ulp = std::ldexp(weight, -kFp32.mantissa_bits);
     low = std::max(low, (made - ulp) * by);
     high = std::min(high, (made + ulp) * by);
@@ -155,7 +155,8 @@ void find_clip_before_unscale(const LaneFacts& lane, std::vector<Finding>& findi
     const ClippedVariables changes = of_moment ? changes_of(lane, row, Role::state, "_adam_m")
                                                : changes_of(lane, row, Role::update, "_update");
     const double unit = of_moment ? 1.0 - *beta : row.learning_rate;
-    const double factor = clipping_factor(changes, row.loss_scale, unit, !of_moment);
+    const double factor =
+        clipping_factor(changes, row.loss_scale, unit, lane.captured() && !of_moment);
     const double value =
         factor == 0.0 ? clipping_value(changes, row.loss_scale, unit) / row.loss_scale : 0.0;
     // The most that clipping left.

@@ -198,6 +198,12 @@ void blame_scale(const LaneFacts& lane, const SkipCourse& course, const BadStart
   // Updates do not depend on the scale, and infinite gradients may come from the operators.
   if (!start.record->gradients_overflow || lane.site(start.site).phase != Phase::backward) return;
   const std::string scale = scale_text(start.row->loss_scale);
+  if (lane.captured() && start.row->loss_scale <= 1.0) {  // which makes no gradient larger
+    finding.cause = Mechanism::gradient_overflow;
+    finding.mechanism += fmt::format(", even at a loss scale of {}", scale);
+    finding.action = keep_in_fp32({lane.site(start.site).path});
+    return;
+  }
   std::string fault = "its loss scale is too large at " + scale;
   if (!lane.scales_dynamically()) {
     fault = fmt::format("its loss scale of {} is too large", scale);

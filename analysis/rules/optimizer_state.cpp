@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "analysis/format_limits.h"
 #include "analysis/rules/optimizer_facts.h"
@@ -71,6 +72,10 @@ struct BlowUp {
   int64_t step = -1;
   double update = 0.0;
   double usual = 0.0;  ///< the largest that the full-precision lane ever makes; 0 if unknown
+  bool nan = false;    ///< most of what is not finite is NaN, as 0 / 0
+
+  /// Returns "reach 17" or "become NaN".
+  std::string text() const { return nan ? "become NaN" : "reach " + short_number(update); }
 };
 
 /// A non-finite update counts as infinitely large.
@@ -89,9 +94,12 @@ BlowUp find_blow_up(const LaneFacts& lane, const std::string& path, int64_t harm
     const double limit = usual > 0.0 ? kBlownUp * usual : kBlownUpAlone;
     for (const PackedWindow& window : lane.run().windows(lane.lane(), site.order)) {
       if (window.step >= harm) break;
-      const double update = largest_of(window.stats());
+      const TensorStats stats = window.stats();
+      const double update = largest_of(stats);
       if (update <= limit) continue;
-      if (first.step < 0 || window.step < first.step) first = {window.step, update, usual};
+      if (first.step < 0 || window.step < first.step) {
+        first = {window.step, update, usual, 2 * stats.nan > stats.non_finite()};
+      }
       break;
     }
   }
@@ -157,7 +165,6 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
                       {"layers", static_cast<double>(layers.size())},
                       {"storage", format}};
   if (worst_blow_up.step >= 0) {
-    const std::string reach = short_number(worst_blow_up.update);
     finding.evidence["largest_update"] = worst_blow_up.update;
     if (worst_blow_up.usual > 0.0) finding.evidence["usual_update"] = worst_blow_up.usual;
     const ShownRate rate = shown_rate(lane, worst.site, &Rates::underflow, worst_blow_up.step + 1);
@@ -167,17 +174,16 @@ void find_optimizer_state(const LaneFacts& lane, std::vector<Finding>& findings)
       flushed +=
           fmt::format(" at {} ({} over the run)", worst_steps(lane, rate), percent(rate.run));
     }
-    finding.mechanism =
-        fmt::format("the optimizer state of {} underflows {}: {}, and updates reach {}", site.path,
-                    format, flushed, reach);
+    finding.mechanism = fmt::format("the optimizer state of {} underflows {}: {}, and updates {}",
+                                    site.path, format, flushed, worst_blow_up.text());
     const std::string usual =
         worst_blow_up.usual > 0.0
             ? fmt::format(" The largest update in fp32 is {}.", short_number(worst_blow_up.usual))
             : "";
     finding.text = fmt::format(
         "The optimizer state of {} underflows {}: {}. Updates are divided by its square root, so "
-        "they reach {} at step {}.{} Later problems follow from this.",
-        name_list(layers), format, flushed, reach, worst_blow_up.step, usual);
+        "they {} at step {}.{} Later problems follow from this.",
+        name_list(layers), format, flushed, worst_blow_up.text(), worst_blow_up.step, usual);
     if (lane.scales_loss()) {
       finding.text += " A loss scale does not help, because it is divided out before the update.";
     }

@@ -41,7 +41,8 @@ std::string code_words(const LaneFacts& lane, int node) {
     if (source.layer >= 0) sources.push_back(source.path);
   }
   if (sources.empty() || sources.size() > kFew) return "the code before " + reader;
-  return fmt::format("the code between {} and {}", name_list(sources), reader);
+  return sources.size() == 1 ? fmt::format("the code between {} and {}", sources[0], reader)
+                             : fmt::format("the code from {} to {}", name_list(sources), reader);
 }
 
 std::string code_advice(const LaneFacts& lane, int node) {
