@@ -103,7 +103,7 @@ RunView with_rounded_updates(const RunView& run) {
 }
 
 TEST(ScalingMistakes, ClippingBeforeUnscalingIsSeenInUpdatesOfAFewUlps) {
-  TrainConfig setup = training("mixed_float16", "static:1024", "sgd:lr=0.01,momentum=0.9");
+  TrainConfig setup = training("mixed_float16", "static:1024", "sgd:lr=0.002,momentum=0.9");
   setup.clip_norm = 1.0;
   EXPECT_FALSE(finds(with_rounded_updates(record(setup)), "clip_before_unscale", 0));
   setup.clip_before_unscale = true;
