@@ -32,13 +32,20 @@ bool saturates(const std::string& op) {
 /// A tensor whose other values are this far from the end of the range did not leave it.
 constexpr double kFarFromEnd = 1.0 / 256.0;
 
-/// Returns whether a recorded tensor is infinite as a mask is: all infinities are negative, and all
-/// other values are far from the end of the range. A recording does not know where the infinities
-/// came from.
-bool looks_masked(const LaneFacts& lane, const SiteInfo& site, const TensorStats& stats) {
-  return lane.captured() && stats.neg_inf > 0 && stats.neg_inf == stats.non_finite() &&
-         stats.overflow == 0 &&
-         static_cast<double>(stats.max_abs) < kFarFromEnd * site.format.max_finite();
+/// Returns whether a node of a recording may give a mask: it runs code of the user, or reads what
+/// is infinite already. Products and sums of finite numbers have none.
+bool may_mask(const LaneFacts& lane, int node, int64_t step) {
+  const ForwardNode& own = lane.nodes()[static_cast<size_t>(node)];
+  if (own.layer < 0 || lane.runs_own_code(node)) return true;
+  return std::any_of(own.inputs.begin(), own.inputs.end(), [&](int input) {
+    const int site = lane.nodes()[static_cast<size_t>(input)].output_site;
+    const std::optional<TensorStats> stats = site < 0 ? std::nullopt : lane.stats(site, step);
+    return stats && stats->neg_inf > 0;
+  });
+}
+
+bool is_mask(const LaneFacts& lane, const SiteInfo& site, const TensorStats& stats, int64_t step) {
+  return looks_masked(lane, site, stats) && may_mask(lane, lane.node_of(site.order), step);
 }
 
 double absorbed_tolerance(const LaneInfo& lane) {
@@ -50,6 +57,12 @@ double absorbed_tolerance(const LaneInfo& lane) {
 }
 
 }  // namespace
+
+bool looks_masked(const LaneFacts& lane, const SiteInfo& site, const TensorStats& stats) {
+  return lane.captured() && stats.neg_inf > 0 && stats.neg_inf == stats.non_finite() &&
+         stats.overflow == 0 &&
+         static_cast<double>(stats.max_abs) < kFarFromEnd * site.format.max_finite();
+}
 
 bool is_constant(const SiteInfo& site) {
   return site.role == Role::input && site.phase == Phase::forward &&
@@ -166,6 +179,18 @@ struct Absorption::Pass {
   std::vector<Fate> fates;   ///< of the nodes in `made`
 };
 
+void Absorption::learn_masks(const RecordedStep& step) {
+  const bool fine = step.loss_finite && (!step.backward_bad || step.gradients_overflow);
+  if (!fine || !lane_->has_loss()) return;
+  for (const int order : step.bad) {
+    const SiteInfo& site = lane_->site(order);
+    if (site.phase != Phase::forward || site.role == Role::state) continue;
+    if (is_mask(*lane_, site, *lane_->stats(order, step.step), step.step)) {
+      masks_.insert(order);
+    }
+  }
+}
+
 void Absorption::sort_out(RecordedStep& step) {
   const std::vector<ForwardNode>& nodes = lane_->nodes();
   Pass pass{.made = std::vector<bool>(nodes.size(), false),
@@ -242,13 +267,11 @@ void Absorption::sort_out(RecordedStep& step) {
       step.absorbed.push_back(order);
       continue;
     }
-    // The loss function may read a mask, too. Where its result was finite once, the mask is no
-    // reason why it is not finite later.
+    // The loss function may read a mask, too. Where its result is finite once, the mask is no
+    // reason why it is not finite in another step.
     const TensorStats stats = *lane_->stats(order, step.step);
-    const bool looks_so = forward(site) && looks_masked(*lane_, site, stats);
+    const bool looks_so = forward(site) && is_mask(*lane_, site, stats, step.step);
     const bool masked = looks_so || (forward(site) && contains_mask(site, stats));
-    if (looks_so && lane_->has_loss() && step.loss_finite && !step.backward_bad)
-      masks_.insert(order);
     if (looks_so && masks_.contains(order)) {
       step.absorbed.push_back(order);
       any_ends = any_ends || fate.reaches_end;

@@ -6,7 +6,7 @@
 // - the tensor agrees with the full-precision lane's, where they were compared, or
 // - the operator gives the same for anything beyond the format's range (exp of -65504 is 0 in fp32,
 //   too), and no comparison shows that the tensor is far from the full-precision lane's.
-// - a recording's tensor looks like a mask, and the loss and all gradients are finite.
+// - a recording's tensor looks like a mask, and the loss was finite in some step.
 // Where the mask meets values that are not finite for another reason, the full-precision lane
 // decides: it gives 0 as often as the mask is infinite.
 // In training, lanes drift apart, so only the first comparison after the infinity begins counts.
@@ -31,10 +31,19 @@ bool is_constant(const SiteInfo& site);
 /// mask to values that are already not finite.
 std::vector<int> zeroing_nodes(const LaneFacts& lane, int site, int64_t step);
 
+/// Returns whether a recorded tensor is infinite as a mask or log(0) is: all infinities are
+/// negative, and all other values are far from the end of the range. A recording does not know
+/// where the infinities came from.
+bool looks_masked(const LaneFacts& lane, const SiteInfo& site, const TensorStats& stats);
+
 class Absorption {
  public:
   /// `lane` needs its graph, not yet its recorded steps.
   explicit Absorption(const LaneFacts& lane);
+
+  /// Learns which tensors of a recording are masks, from a step with a finite loss. Call it for all
+  /// steps before sort_out().
+  void learn_masks(const RecordedStep& step);
 
   /// Moves harmless sites from `bad` to `absorbed`, and lists in `silent` those that no output
   /// shows. Call it for ascending steps.

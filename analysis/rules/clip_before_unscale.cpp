@@ -33,6 +33,8 @@ constexpr double kLeastScale = 64.0;
 /// One clipping scales all weights alike. Factors that differ by more have another cause (momentum,
 /// Adam, decay).
 constexpr double kSame = 1.02;
+/// A number is round within this part of it: 1024 is not 1000.
+constexpr double kClose = 0.012;
 /// An update that is known less exactly shows no factor.
 constexpr double kMostError = 0.1;
 /// Norms that people clip to.
@@ -73,10 +75,15 @@ std::map<std::string, ClippedVariable> changes_of(const LaneFacts& lane, const S
 
 using ClippedVariables = std::map<std::string, ClippedVariable>;
 
+/// A factor on gradients, and its relative error.
+struct Factor {
+  double value = 0.0, error = 0.0;
+};
+
 /// Returns the factor on the gradients of a step; 0 if they have none in common. Without clipping,
 /// what is made of a gradient is `unit` times as large. If that is a difference of two rounded
 /// weights, it is known to an ulp of the weights only.
-double clipping_factor(const ClippedVariables& changes, double scale, double unit, bool differs) {
+Factor clipping_factor(const ClippedVariables& changes, double scale, double unit, bool differs) {
   double low = 0.0, high = std::numeric_limits<double>::infinity(), best = 0.0;
   double least_error = kMostError;
   for (const auto& [name, each] : changes) {
@@ -90,12 +97,21 @@ double clipping_factor(const ClippedVariables& changes, double scale, double uni
     least_error = ulp / made;
     best = made * by;
   }
-  return best > 0.0 && low <= kSame * high ? best : 0.0;
+  return best > 0.0 && low <= kSame * high ? Factor{best, least_error} : Factor{};
+}
+
+/// Returns whether a number is one that people write: one or two significant digits.
+bool is_round(double x) {
+  const double digits = x / std::pow(10.0, std::floor(std::log10(x)));
+  for (const double round : {1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0}) {
+    if (std::fabs(digits - round) <= kClose * round) return true;
+  }
+  return false;
 }
 
 /// Returns the size to which single values of the scaled gradients were clipped; 0 if they were
 /// not, or in one variable only.
-double clipping_value(const ClippedVariables& changes, double scale, double unit) {
+double clipping_value(const ClippedVariables& changes, double scale, double unit, bool differs) {
   double value = 0.0;
   int64_t clipped = 0;
   for (const auto& [name, each] : changes) {
@@ -105,7 +121,11 @@ double clipping_value(const ClippedVariables& changes, double scale, double unit
     const double remains = static_cast<double>(each.made.max_abs) * scale / unit;
     const double own = static_cast<double>(each.gradient.max_abs);
     const double expected = std::min(own, value);
-    if (remains > kSame * expected || expected > kSame * remains) return 0.0;
+    const double weight = differs ? static_cast<double>(each.weight.max_abs) : 0.0;
+    const double ulp = std::ldexp(weight, -kFp32.mantissa_bits) * scale / unit;
+    if (ulp > kMostError * value) continue;
+    if (remains - 2.0 * ulp > kSame * expected || expected - 2.0 * ulp > kSame * remains)
+      return 0.0;
     if (own > kSame * value) ++clipped;
   }
   return clipped >= 2 ? value : 0.0;
@@ -155,10 +175,11 @@ void find_clip_before_unscale(const LaneFacts& lane, std::vector<Finding>& findi
     const ClippedVariables changes = of_moment ? changes_of(lane, row, Role::state, "_adam_m")
                                                : changes_of(lane, row, Role::update, "_update");
     const double unit = of_moment ? 1.0 - *beta : row.learning_rate;
-    const double factor =
-        clipping_factor(changes, row.loss_scale, unit, lane.captured() && !of_moment);
+    const bool differs = lane.captured() && !of_moment;
+    const auto [factor, error] = clipping_factor(changes, row.loss_scale, unit, differs);
     const double value =
-        factor == 0.0 ? clipping_value(changes, row.loss_scale, unit) / row.loss_scale : 0.0;
+        factor == 0.0 ? clipping_value(changes, row.loss_scale, unit, differs) / row.loss_scale
+                      : 0.0;
     // The most that clipping left.
     const double decayed = factor == 0.0 && value == 0.0 && of_first && !beta
                                ? norm_of_decay(changes, row.learning_rate) / kPartOfDecay
@@ -170,6 +191,9 @@ void find_clip_before_unscale(const LaneFacts& lane, std::vector<Finding>& findi
     const double most = decayed > 0.0 ? kLeastUsual : value > 0.0 ? kTinyValue : kTiny;
     if ((!usual && decayed == 0.0) || remains > most) return;
     if (factor > 2.0 / std::sqrt(row.loss_scale)) return;
+    // A small limit in the right order.
+    const bool known = error <= kClose;
+    if (decayed == 0.0 && known && is_round(remains) && !is_round(by_scale)) return;
     if (decayed > 0.0 && !(row.grad_norm > 2.0 * decayed)) return;  // small without clipping
     if (first < 0) {
       first = row.step;

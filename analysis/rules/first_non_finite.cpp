@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "analysis/rules/absorbed.h"
 #include "analysis/rules/non_finite_cause.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
@@ -46,6 +47,7 @@ SkipCourse course_of(const LaneFacts& lane) {
     course.loss_ends_finite = lane.loss_is_fine(row);
     course.ends_skipped = row.skipped;
     course.harmed = course.harmed || (!row.skipped && !lane.loss_is_fine(row));
+    course.loss_skipped = course.loss_skipped || (row.skipped && !lane.loss_is_fine(row));
     course.last_scale = row.loss_scale;
   }
   if (lane.has_loss()) return course;
@@ -203,12 +205,13 @@ std::string chain_of(const LaneFacts& lane, const BadStart& start) {
 bool is_calibration(const SkipCourse& course, bool dynamic) {
   const bool settles =
       course.others() <= kCalibrationSkips && course.last_other < kCalibrationSteps;
-  return dynamic && settles &&
+  return dynamic && settles && !course.loss_skipped &&
          static_cast<double>(course.late) <= kRareSkips * static_cast<double>(course.steps);
 }
 
 bool is_rare(const SkipCourse& course) {
-  return static_cast<double>(course.skipped) <= kRareSkips * static_cast<double>(course.steps) &&
+  return !course.loss_skipped &&
+         static_cast<double>(course.skipped) <= kRareSkips * static_cast<double>(course.steps) &&
          !course.ends_skipped;
 }
 
@@ -233,8 +236,9 @@ std::string skips_text(const SkipCourse& course, Severity severity, bool dynamic
   const std::string steps = counted(course.steps, "step");
   const bool one = course.skipped == 1;
   if (!overflow) {
-    return fmt::format("{} of {} {} skipped, because gradients are NaN at every loss scale.",
-                       course.skipped, steps, one ? "was" : "were");
+    return fmt::format(
+        "{} of {} {} skipped, because gradients are NaN, which no loss scale changes.",
+        course.skipped, steps, one ? "was" : "were");
   }
   if (!dynamic) {
     return fmt::format(
@@ -303,6 +307,10 @@ std::string beginning(const LaneFacts& lane, const SiteInfo& site,
                       const std::optional<TensorStats>& stats, const std::string& when) {
   const bool rounded = lane.infinity_is_overflow(site);
   const TensorStats counts = stats.value_or(TensorStats{});
+  if (rounded && site.phase == Phase::forward &&
+      looks_masked(lane, site, counts)) {  // as log(0) does
+    return fmt::format("{} contains -infinity {}", site.name(), when);
+  }
   if (counts.overflow + (rounded ? counts.pos_inf + counts.neg_inf : 0) > 0) {
     return fmt::format("{} overflows {} {}", site.name(), format_name(site.format), when);
   }
@@ -362,6 +370,9 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
                       {"steps", static_cast<double>(course.steps)},
                       {"first_loss_scale", course.first_scale},
                       {"last_loss_scale", course.last_scale}};
+  // The gradients of a loss that is NaN are NaN, where the forward pass was not recorded.
+  const bool loss_first = lane.captured() && loss_lost && !forward &&
+                          (start->record == nullptr || !start->record->forward_bad);
   const std::string when =
       fmt::format("at {} {}", lane.inference() ? "batch" : "step", start->step);
   if (const std::string other = fault_of_other_rank(lane, *start); !other.empty()) {
@@ -371,7 +382,7 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
     finding.text = fmt::format("First non-finite value: {}. ", finding.mechanism);
   } else if (loss_alone_fails(lane, *start)) {
     blame_loss(lane, *start, finding);
-  } else if (known) {
+  } else if (known && !loss_first) {
     const SiteInfo& site = lane.site(start->site);
     finding.site = site.name();
     finding.layer = site.path;
@@ -393,11 +404,13 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
   } else {
     finding.mechanism = fmt::format(
         "{} {}", loss_lost ? "the loss is NaN or infinite" : "the update was skipped", when);
-    finding.text = fmt::format(
-        "First non-finite value: {}{}. ", finding.mechanism,
-        is_recorded(lane, start->step) ? "" : " (the tensors of this step were not recorded)");
+    finding.text = fmt::format("First non-finite value: {}{}. ", finding.mechanism,
+                               is_recorded(lane, start->step) && !loss_first
+                                   ? ""
+                                   : " (the tensors of its forward pass were not recorded)");
   }
-  const bool no_slope = known && slope_is_invalid(lane, course, *start);
+  const bool no_slope = known && !loss_first && slope_is_invalid(lane, course, *start);
+  if (no_slope) finding.severity = std::max(finding.severity, Severity::warning);
   finding.text += outcome_text(lane, course, finding.severity, forward, !no_slope);
   if (reference_fails(lane, start->step)) {
     finding.text += fmt::format(" {}'s loss is not finite there either.",

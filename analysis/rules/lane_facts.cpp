@@ -156,6 +156,9 @@ void LaneFacts::gather_windows() {
   Absorption absorption(*this);
   for (auto& [step, record] : by_step) {
     add_rows(record);
+    if (captured()) absorption.learn_masks(record);
+  }
+  for (auto& [step, record] : by_step) {
     if (record.forward_bad) {
       absorption.sort_out(record);
       record.forward_bad = std::any_of(record.bad.begin(), record.bad.end(),

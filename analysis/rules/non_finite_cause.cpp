@@ -62,7 +62,12 @@ bool slope_is_invalid(const LaneFacts& lane, const SkipCourse& course, const Bad
     return false;
   }
   const std::optional<TensorStats> stats = lane.stats(start.site, record.step);
-  const bool lasts = course.skipped == course.steps || is_lost(course);
+  // A scale that had worked before is no reason.
+  const bool worked =
+      std::any_of(lane.steps().begin(), lane.steps().end(), [&](const StepRow& row) {
+        return row.step < start.step && !row.skipped && row.loss_scale >= start.row->loss_scale;
+      });
+  const bool lasts = course.skipped == course.steps || is_lost(course) || worked;
   return lasts && lane.site(start.site).phase == Phase::backward && stats && stats->nan > 0 &&
          stats->nan == stats->non_finite();
 }
@@ -184,8 +189,8 @@ void blame_slope(const LaneFacts& lane, const BadStart& start, Finding& finding)
                             start.step);
   finding.action.text = fmt::format(
       "Look in {} for a square root, a norm or a distance that is 0: its slope there is infinite, "
-      "and infinity times 0 is NaN. Add a small number under the root, as in torch.sqrt(x + "
-      "eps).{}",
+      "and infinity times 0 is NaN. Add a small number under the root, as in torch.sqrt(x + eps). "
+      "A logsumexp or softmax of a row that is masked completely has no slope either.{}",
       of_loss ? "the loss function" : "the loss function and in what reads these values",
       lane.full_precision() ? ""
                             : " Compute it in fp32, where fewer squares and differences become 0.");

@@ -26,7 +26,8 @@ struct SkipCourse {
   int64_t late = 0, first_late = -1;
   bool loss_ends_finite = true;
   bool ends_skipped = false;
-  bool harmed = false;  ///< a step that was not skipped had a non-finite loss
+  bool harmed = false;        ///< a step that was not skipped had a non-finite loss
+  bool loss_skipped = false;  ///< a skipped step had one: no matter of the loss scale
   double first_scale = 1.0, last_scale = 1.0;
 
   int64_t others() const noexcept { return skipped - probes; }
@@ -52,7 +53,7 @@ bool loss_alone_fails(const LaneFacts& lane, const BadStart& start);
 void blame_loss(const LaneFacts& lane, const BadStart& start, Finding& finding);
 
 /// Returns whether gradients are NaN although the loss is finite and nothing became infinite, and
-/// the lane does not get over it: no loss scale makes a difference.
+/// the loss scale is not the reason: it had worked before, or the lane does not get over it.
 bool slope_is_invalid(const LaneFacts& lane, const SkipCourse& course, const BadStart& start);
 
 /// Names the cause and what to do, where `start` has a site.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <set>
 
+#include "analysis/format_limits.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/site_words.h"
 #include "analysis/rules/text.h"
@@ -16,6 +17,28 @@
 
 namespace halfscope {
 namespace {
+
+/// Returns whether all weights of a node are 0 in all steps, so that 0 is its exact result.
+bool has_zero_weights(const LaneFacts& lane, int node) {
+  const std::vector<int>& weights = lane.nodes()[static_cast<size_t>(node)].weight_sites;
+  return !weights.empty() && std::all_of(weights.begin(), weights.end(), [&](int site) {
+    return zero_course(lane, site).always_zero();
+  });
+}
+
+/// Returns whether gradients of an fp16 training without a loss scale are 0 everywhere.
+bool all_underflow(const LaneFacts& lane) {
+  if (lane.scales_loss() || !lane.has_loss()) return false;
+  const bool has_loss = std::any_of(lane.steps().begin(), lane.steps().end(),
+                                    [](const StepRow& row) { return row.loss != 0.0; });
+  bool narrow = false;
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.phase != Phase::backward) continue;
+    if (!zero_course(lane, site.order).always_zero()) return false;
+    narrow = narrow || narrow_exponent(site.format);
+  }
+  return has_loss && narrow;
+}
 
 /// Returns the first node whose output is always 0 although none of those it reads is; -1 if there
 /// is none. Operators that choose numbers, as a ReLU does, give 0 in any format.
@@ -28,7 +51,7 @@ int first_zero_output(const LaneFacts& lane) {
     const std::vector<int>& inputs = lane.nodes()[i].inputs;
     const OpDef* def = lookup_op(lane.info().layers[i].op);
     if (inputs.empty() || (def != nullptr && def->selects)) continue;
-    if (!is_zero(static_cast<int>(i))) continue;
+    if (!is_zero(static_cast<int>(i)) || has_zero_weights(lane, static_cast<int>(i))) continue;
     if (std::none_of(inputs.begin(), inputs.end(), is_zero)) return static_cast<int>(i);
   }
   return -1;
@@ -74,17 +97,20 @@ void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) 
     const auto flushed = std::find_if(findings.begin(), findings.end(), [](const Finding& each) {
       return each.rule == rule::gradient_underflow.id && each.severity >= Severity::warning;
     });
-    if (flushed != findings.end()) {
+    const bool all = all_underflow(lane);
+    if (flushed != findings.end() || all) {
       finding.severity = Severity::error;
       finding.cause = Mechanism::gradient_flush;
       finding.mechanism = fmt::format("{} {} nothing: all {} gradients underflow to 0", names, verb,
                                       layers.size() == 1 ? "its" : "their");
-      finding.text = fmt::format("{}, in all {} recorded steps. {}.", finding.mechanism, steps,
-                                 flushed->mechanism);
-      finding.action = flushed->action;
+      finding.text =
+          fmt::format("{}, in all {} recorded steps.{}", finding.mechanism, steps,
+                      all ? " No loss scaler is in use." : fmt::format(" {}.", flushed->mechanism));
+      finding.action = all ? Action{.text = "Use dynamic loss scaling."} : flushed->action;
       findings.push_back(std::move(finding));
       return;
     }
+    finding.severity = Severity::info;  // as of a layer that nothing reads
     finding.action.text = fmt::format(
         "Record some steps in float32. If the gradients of {} are 0 there, too, the network is the "
         "cause, such as units that are always off.",

@@ -102,6 +102,15 @@ RunView with_rounded_updates(const RunView& run) {
   return copy;
 }
 
+TEST(ScalingMistakes, ASmallLimitInTheRightOrderIsNoMistake) {
+  for (const char* optimizer : {"sgd", "adam"}) {
+    TrainConfig setup = training("mixed_float16", "static:65536", optimizer);
+    setup.clip_norm = 1e-3;
+    const std::vector<Finding> findings = run_rules(record(setup));
+    for (const Finding& finding : findings) EXPECT_NE(finding.rule, "clip_before_unscale");
+  }
+}
+
 TEST(ScalingMistakes, ClippingBeforeUnscalingIsSeenInUpdatesOfAFewUlps) {
   TrainConfig setup = training("mixed_float16", "static:1024", "sgd:lr=0.002,momentum=0.9");
   setup.clip_norm = 1.0;

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 /// The small network, in which a softmax reads what code computes from relu2: conv2 -> relu2 ->
-/// softmax/input -> softmax -> fc1. Its loss is no module.
+/// softmax/input -> softmax -> fc1. The model "Net" gives what fc2 gives. Its loss is no module.
 RunSpec spec_with_softmax() {
   RunSpec spec = healthy_spec();
   spec.steps = 60;
@@ -27,6 +27,7 @@ RunSpec spec_with_softmax() {
   layer_of(spec, "fc1").inputs = {"softmax"};
   const auto fc1 = std::find_if(spec.layers.begin(), spec.layers.end(),
                                 [](const LayerSpec& layer) { return layer.path == "fc1"; });
+  spec.layers.push_back({.path = "Net", .op = "Net", .inputs = {"fc2"}});
   spec.layers.insert(fc1, {{.path = "softmax/input", .op = "Function", .inputs = {"relu2"}},
                            {.path = "softmax", .op = "Softmax", .inputs = {"softmax/input"}}});
   return spec;
@@ -73,6 +74,36 @@ TEST(CaptureModules, AMaskOfASoftmaxIsNoFault) {
   }
 }
 
+// A loss scale that starts too high overflows gradients. The mask has nothing to do with it.
+TEST(CaptureModules, AMaskIsNoFaultWhereALossScaleComesDown) {
+  const RunView healthy = captured(spec_with_softmax());
+  RunView run(healthy.info(), RunStatus::complete);
+  for (StepRow row : healthy.steps(0)) {
+    row.skipped = row.step < 2;
+    run.add_step(0, row);
+  }
+  for (const SiteInfo& site : healthy.lane(0).sites) {
+    for (StatsWindow window : healthy.windows(0, site.order)) {
+      const bool gradient = site.phase == Phase::backward;
+      if (site.name() == "Net.activation") mask(window.stats, 100);
+      if (gradient && window.step < 2) window.stats.pos_inf += 7;
+      run.add_window(0, site.order, window);
+    }
+  }
+  EXPECT_EQ(make_report(run).verdict.state, Verdict::State::inconclusive);
+}
+
+// A product has no mask: -infinity is an overflow, however small the other results are.
+TEST(CaptureModules, NegativeOverflowOfAProductIsNoMask) {
+  const RunView run = changed(
+      captured(spec_with_softmax()),
+      [](const SiteInfo& site, TensorStats& stats) {
+        if (site.name() == "fc1.activation") mask(stats, 100);
+      },
+      no_row);
+  EXPECT_THAT(make_report(run).verdict.headline, HasSubstr("fc1 overflows fp16"));
+}
+
 // The scores of the second attention overflow; both have a mask. The training never works.
 TEST(CaptureModules, AMaskDoesNotHideTheOverflowBehindIt) {
   RunSpec spec = spec_with_softmax();
@@ -105,7 +136,7 @@ TEST(CaptureModules, AMaskOfTheLossIsNotWhyItFailsLater) {
     }
     for (const SiteInfo& site : healthy.lane(0).sites) {
       for (StatsWindow window : healthy.windows(0, site.order)) {
-        if (site.name() == "fc2.activation") mask(window.stats, 100);
+        if (site.name() == "Net.activation") mask(window.stats, 100);
         if (window.step >= fails_from && site.phase == Phase::backward) fill_nan(window.stats);
         run.add_window(0, site.order, window);
       }
@@ -139,7 +170,7 @@ TEST(CaptureModules, GradientsThatAreNanAtEveryScaleAreNotTheScalesFault) {
         });
     const Report report = make_report(run);
     EXPECT_THAT(report.verdict.headline,
-                HasSubstr("the loss function gives fc2 a gradient that is NaN at step 0"));
+                HasSubstr("the loss function gives Net a gradient that is NaN at step 0"));
     ASSERT_FALSE(report.actions.empty());
     EXPECT_THAT(report.actions[0].text,
                 AllOf(HasSubstr("torch.sqrt(x + eps)"), Not(HasSubstr("learning rate"))));
@@ -217,6 +248,66 @@ TEST(CaptureModules, TheModelItselfIsItsCode) {
   EXPECT_FALSE(report.recommendation) << "a plan cannot keep the whole model in fp32 by its name";
   ASSERT_FALSE(report.actions.empty());
   EXPECT_THAT(report.actions[0].text, HasSubstr("Compute the code of Net.forward in fp32"));
+}
+
+// As of LoRA before its first update: 0 is the exact result of weights that are 0.
+TEST(CaptureModules, WeightsThatAreZeroGiveZeros) {
+  RunSpec spec = healthy_spec();
+  spec.steps = 60;
+  const RunView healthy = captured(spec);
+  for (const bool weights : {true, false}) {
+    const RunView run = changed(
+        healthy,
+        [&](const SiteInfo& site, TensorStats& stats) {
+          const bool own = site.path == "fc1" && (site.role == Role::activation ||
+                                                  (weights && site.role == Role::weight));
+          const bool before = site.path.starts_with("conv") && site.phase == Phase::backward;
+          if (own || before) stats = TensorStats{.n = stats.n, .zero = stats.n};
+        },
+        no_row);
+    EXPECT_EQ(make_report(run).verdict.state,
+              weights ? Verdict::State::inconclusive : Verdict::State::attention);
+  }
+}
+
+TEST(CaptureModules, GradientsThatAreAllZeroWithoutALossScaleHaveUnderflowed) {
+  RunSpec spec = healthy_spec();
+  spec.steps = 60;
+  spec.layers.pop_back();
+  spec.lanes[1].loss_scale = 1.0;
+  spec.lanes[1].dynamic = false;
+  const RunView run = changed(
+      captured(spec),
+      [&](const SiteInfo& site, TensorStats& stats) {
+        if (site.phase == Phase::backward) stats = TensorStats{.n = stats.n, .zero = stats.n};
+      },
+      no_row);
+  const Report report = make_report(run);
+  EXPECT_THAT(report.verdict.headline, HasSubstr("all their gradients underflow to 0"));
+  ASSERT_FALSE(report.actions.empty());
+  EXPECT_THAT(report.actions[0].text, HasSubstr("Use dynamic loss scaling"));
+}
+
+// Steps 20 and 30 contain a norm of 0; the loss scale had worked before.
+TEST(CaptureModules, GradientsThatAreNanInSomeStepsAreNotTheScalesFault) {
+  const RunView healthy = captured(spec_with_softmax());
+  RunView run(healthy.info(), RunStatus::complete);
+  const auto fails = [](int64_t step) { return step == 20 || step == 30; };
+  for (StepRow row : healthy.steps(0)) {
+    row.skipped = fails(row.step);
+    run.add_step(0, row);
+  }
+  for (const SiteInfo& site : healthy.lane(0).sites) {
+    for (StatsWindow window : healthy.windows(0, site.order)) {
+      if (site.phase == Phase::backward && fails(window.step)) fill_nan(window.stats);
+      run.add_window(0, site.order, window);
+    }
+  }
+  const Report report = make_report(run);
+  EXPECT_THAT(report.verdict.headline, HasSubstr("a gradient that is NaN at step 20"));
+  for (const Finding& finding : run_rules(run)) {
+    EXPECT_THAT(finding.text, Not(HasSubstr("gradients are larger")));
+  }
 }
 
 TEST(CaptureModules, ZerosCountWhileADynamicScaleComesDown) {
