@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "analysis/rules/baseline.h"
@@ -175,6 +176,43 @@ TEST(Cancellation, NeedsADifferenceAndARoundingThatExplainsTheError) {
   EXPECT_THAT(findings_of(subtracting(1000.0, 0.7), "cancellation"), IsEmpty());
   EXPECT_THAT(findings_of(subtracting(1000.0, 0.05), "cancellation"), IsEmpty())
       << "the harm is much larger";
+}
+
+// conv2 -> square -> mean -> variance -> root: the variance rounds to a negative number, and the
+// root is in fp32 already.
+TEST(NegativeOperands, AreOfTheArithmeticThatRoundedThem) {
+  RunSpec spec = healthy_spec();
+  layer_of(spec, "relu2").inputs = {"root"};
+  const auto relu = std::find_if(spec.layers.begin(), spec.layers.end(),
+                                 [](const LayerSpec& layer) { return layer.path == "relu2"; });
+  spec.layers.insert(relu, {{.path = "square", .op = "Mul", .inputs = {"conv2"}},
+                            {.path = "mean", .op = "ReduceMean", .inputs = {"square"}},
+                            {.path = "variance", .op = "Sub", .inputs = {"mean"}},
+                            {.path = "root", .op = "Sqrt", .inputs = {"variance"}, .fp32 = true}});
+  const RunView healthy = make_run(spec);
+  RunView run(healthy.info(), RunStatus::complete);
+  for (int lane = 0; lane < 2; ++lane) {
+    for (StepRow row : healthy.steps(lane)) {
+      if (lane == 1) row.loss = kUnknown;
+      run.add_step(lane, row);
+    }
+    bool after = false;
+    for (const SiteInfo& site : healthy.lane(lane).sites) {
+      after = after || site.name() == "root.activation";
+      for (StatsWindow window : healthy.windows(lane, site.order)) {
+        if (lane == 1 && after && site.role != Role::weight) {
+          window.stats = TensorStats{.n = window.stats.n, .nan = window.stats.n};
+        }
+        run.add_window(lane, site.order, window);
+      }
+    }
+  }
+  const std::vector<Finding> found = findings_of(run, "forward_overflow");
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].mechanism, "root reads negative numbers and gives NaN");
+  EXPECT_EQ(found[0].cause, Mechanism::early_rounding);
+  EXPECT_THAT(found[0].action.edit.fp32_layers(),
+              testing::UnorderedElementsAre("square", "mean", "variance"));
 }
 
 TEST(UnknownCause, SaysWhereTheErrorGrows) {
