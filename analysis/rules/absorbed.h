@@ -3,10 +3,10 @@
 // in fp16, and the softmax that reads it gives the same 0 as in fp32: nothing is wrong. A variance
 // that overflows makes every output 0 just as quietly, and everything is wrong. So an infinity
 // counts as harmless only if all values that are computed from it become finite again, and there
-// - the tensor agrees with the full-precision lane's, where they were compared, or
+// - the tensor agrees with the full-precision lane's, where they were compared,
 // - the operator gives the same for anything beyond the format's range (exp of -65504 is 0 in fp32,
-//   too), and no comparison shows that the tensor is far from the full-precision lane's.
-// - a recording's tensor looks like a mask, and the loss was finite in some step.
+//   too), and no comparison shows that the tensor is far from the full-precision lane's, or
+// - a recording's tensor looks like a mask, and the loss is finite in some step.
 // Where the mask meets values that are not finite for another reason, the full-precision lane
 // decides: it gives 0 as often as the mask is infinite.
 // In training, lanes drift apart, so only the first comparison after the infinity begins counts.

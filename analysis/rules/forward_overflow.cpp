@@ -204,8 +204,8 @@ bool reads_negative(const LaneFacts& lane, int node) {
   return op == "Sqrt" || op == "Log";
 }
 
-/// Returns whether code that is no operator gives a result that its format could not help: code
-/// between modules, that of the model itself, or of a module whose results are in fp32.
+/// Returns whether a result comes from code that is no operator, so that its format may not be the
+/// reason: code between modules, in the model's forward, or in a module whose results are in fp32.
 bool is_code(const LaneFacts& lane, int site) {
   const int node = lane.node_of(site);
   return lane.is_function(node) || lane.is_whole_model(node) ||
