@@ -25,6 +25,7 @@
 #include "analysis/rules/optimizer_facts.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/text.h"
+#include "core/numeric/statistics/ulp.h"
 
 namespace halfscope {
 namespace {
@@ -75,6 +76,13 @@ std::map<std::string, ClippedVariable> changes_of(const LaneFacts& lane, const S
 
 using ClippedVariables = std::map<std::string, ClippedVariable>;
 
+/// Returns how far what was made of a gradient may be off: half an ulp of the largest weight if it
+/// is the difference of two rounded weights, else 0.
+double rounding_of(const ClippedVariable& variable, bool differs) {
+  if (!differs) return 0.0;
+  return 0.5 * ulp_size(static_cast<double>(variable.weight.max_abs), kFp32);
+}
+
 /// A factor on gradients, and its relative error.
 struct Factor {
   double value = 0.0, error = 0.0;
@@ -82,19 +90,18 @@ struct Factor {
 
 /// Returns the factor on the gradients of a step; 0 if they have none in common. Without clipping,
 /// what is made of a gradient is `unit` times as large. If that is a difference of two rounded
-/// weights, it is known to an ulp of the weights only.
+/// weights, it is known to half an ulp of the weights only.
 Factor clipping_factor(const ClippedVariables& changes, double scale, double unit, bool differs) {
   double low = 0.0, high = std::numeric_limits<double>::infinity(), best = 0.0;
   double least_error = kMostError;
   for (const auto& [name, each] : changes) {
     const double made = static_cast<double>(each.made.max_abs);
     const double by = scale / (unit * static_cast<double>(each.gradient.max_abs));
-    const double weight = differs ? static_cast<double>(each.weight.max_abs) : 0.0;
-    const double ulp = std::ldexp(weight, -kFp32.mantissa_bits);
-    low = std::max(low, (made - ulp) * by);
-    high = std::min(high, (made + ulp) * by);
-    if (ulp > least_error * made) continue;
-    least_error = ulp / made;
+    const double error = rounding_of(each, differs);
+    low = std::max(low, (made - error) * by);
+    high = std::min(high, (made + error) * by);
+    if (error > least_error * made) continue;
+    least_error = error / made;
     best = made * by;
   }
   return best > 0.0 && low <= kSame * high ? Factor{best, least_error} : Factor{};
@@ -121,11 +128,10 @@ double clipping_value(const ClippedVariables& changes, double scale, double unit
     const double remains = static_cast<double>(each.made.max_abs) * scale / unit;
     const double own = static_cast<double>(each.gradient.max_abs);
     const double expected = std::min(own, value);
-    const double weight = differs ? static_cast<double>(each.weight.max_abs) : 0.0;
-    const double ulp = std::ldexp(weight, -kFp32.mantissa_bits) * scale / unit;
-    if (ulp > kMostError * value) continue;
-    if (remains - 2.0 * ulp > kSame * expected || expected - 2.0 * ulp > kSame * remains)
-      return 0.0;
+    const double error = rounding_of(each, differs) * scale / unit;
+    if (error > kMostError * value) continue;
+    const double both = 2.0 * error;  // also of the largest value
+    if (remains - both > kSame * expected || expected - both > kSame * remains) return 0.0;
     if (own > kSame * value) ++clipped;
   }
   return clipped >= 2 ? value : 0.0;
@@ -191,9 +197,9 @@ void find_clip_before_unscale(const LaneFacts& lane, std::vector<Finding>& findi
     const double most = decayed > 0.0 ? kLeastUsual : value > 0.0 ? kTinyValue : kTiny;
     if ((!usual && decayed == 0.0) || remains > most) return;
     if (factor > 2.0 / std::sqrt(row.loss_scale)) return;
-    // A small limit in the right order.
-    const bool known = error <= kClose;
-    if (decayed == 0.0 && known && is_round(remains) && !is_round(by_scale)) return;
+    // A small limit in the right order. Momentum changes the size in later steps.
+    const bool known = first < 0 && decayed == 0.0 && error <= kClose;
+    if (known && is_round(remains) && !is_round(by_scale)) return;
     if (decayed > 0.0 && !(row.grad_norm > 2.0 * decayed)) return;  // small without clipping
     if (first < 0) {
       first = row.step;

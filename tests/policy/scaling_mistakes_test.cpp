@@ -149,6 +149,12 @@ TEST(ScalingMistakes, ClippingValuesBeforeUnscalingIsSeenInTheUpdates) {
   EXPECT_FALSE(finds(with_values_clipped(run, 1e30), "clip_before_unscale", 1));
 }
 
+TEST(ScalingMistakes, ClippingValuesBeforeUnscalingIsSeenInUpdatesOfAFewUlps) {
+  const TrainConfig setup = training("mixed_float16", "static:1024", "sgd:lr=0.01");
+  const RunView clipped = with_values_clipped(record(setup), 0.1);
+  EXPECT_TRUE(finds(with_rounded_updates(clipped), "clip_before_unscale", 0));
+}
+
 // Adam's updates do not depend on the size of gradients. Its first moment does.
 TEST(ScalingMistakes, ClippingBeforeUnscalingIsSeenInAdamsMoments) {
   const auto severity = [](const RunView& run) {
