@@ -100,7 +100,7 @@ Factor clipping_factor(const ClippedVariables& changes, double scale, double uni
     const double error = rounding_of(each, differs);
     low = std::max(low, (made - error) * by);
     high = std::min(high, (made + error) * by);
-    if (error > least_error * made) continue;
+    if (made == 0.0 || error > least_error * made) continue;
     least_error = error / made;
     best = made * by;
   }

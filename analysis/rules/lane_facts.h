@@ -75,7 +75,7 @@ class LaneFacts {
   /// except in fp32.
   bool infinity_is_overflow(const SiteInfo& site) const;
   /// Returns whether a node of a captured lane is a module, or code between modules, that is none
-  /// of the known operators. Its code may compute in another format than that of its result.
+  /// of the known operators. Its code may compute in another format than its result has.
   bool runs_own_code(int node) const;
   /// Returns whether a node of a captured lane is the model itself, which is named by its class.
   bool is_whole_model(int node) const;

@@ -72,7 +72,7 @@ struct BlowUp {
   int64_t step = -1;
   double update = 0.0;
   double usual = 0.0;  ///< the largest that the full-precision lane ever makes; 0 if unknown
-  bool nan = false;    ///< most of what is not finite is NaN, as 0 / 0
+  bool nan = false;    ///< most bad values are NaN, which 0 / 0 gives
 
   /// Returns "reach 17" or "become NaN".
   std::string text() const { return nan ? "become NaN" : "reach " + short_number(update); }

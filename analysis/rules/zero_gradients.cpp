@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// zero_gradients: layers whose gradients are exactly 0 in every recorded step of a capture, so that
-// they learn nothing. No format shows it: h / norm(h) is 0 where the norm overflows to infinity,
-// and all gradients behind it are 0, too, without a NaN. A lane with a reference is compared with
-// that.
+// zero_gradients: layers whose gradients are exactly 0 in every recorded step of a capture that was
+// not skipped, so that they learn nothing. No format shows it: h / norm(h) is 0 where the norm
+// overflows to infinity, and all gradients behind it are 0, too, without a NaN. Layers that nothing
+// reads are like that in any format, so without a reason it is a remark. A lane with a reference is
+// compared with that.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -247,7 +247,7 @@ class TiledProduct {
     bool closely() const { return largest == 0 || 4 * again > tiles + 64; }
   };
 
-  /// Returns the generator steps of so many elements.
+  /// Returns how many steps the generator of random bits takes for these elements.
   uint64_t draws(int64_t elements) const {
     return static_cast<uint64_t>(elements) * chains_.sums.element_draws;
   }

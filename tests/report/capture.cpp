@@ -62,4 +62,17 @@ RunView changed(const RunView& run, const std::function<void(const SiteInfo&, Te
   return copy;
 }
 
+void fill(TensorStats& stats, double value) {
+  const int64_t n = stats.n;
+  stats = TensorStats{};
+  stats.n = n;
+  if (std::isnan(value)) {
+    stats.nan = n;
+  } else if (std::isinf(value)) {
+    stats.pos_inf = n;
+  } else {
+    stats.zero = n;
+  }
+}
+
 }  // namespace halfscope::test

@@ -16,4 +16,10 @@ RunView captured(const RunSpec& spec);
 RunView changed(const RunView& run, const std::function<void(const SiteInfo&, TensorStats&)>& stats,
                 const std::function<void(StepRow&)>& row);
 
+/// Makes a tensor contain a single number throughout.
+void fill(TensorStats& stats, double value);
+
+/// Leaves a row as it is, for changed().
+inline void keep_row(StepRow& /*row*/) {}
+
 }  // namespace halfscope::test

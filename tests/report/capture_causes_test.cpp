@@ -27,22 +27,6 @@ Finding first_finding(const RunView& run) {
   return all.empty() ? Finding{} : all.front();
 }
 
-void keep_row(StepRow& /*row*/) {}
-
-/// Makes a tensor contain a single number throughout.
-void fill(TensorStats& stats, double value) {
-  const int64_t n = stats.n;
-  stats = TensorStats{};
-  stats.n = n;
-  if (std::isnan(value)) {
-    stats.nan = n;
-  } else if (std::isinf(value)) {
-    stats.pos_inf = n;
-  } else {
-    stats.zero = n;
-  }
-}
-
 /// A network whose fc1 reads what functions have computed from relu2.
 RunSpec spec_with_code() {
   RunSpec spec = healthy_spec();

@@ -36,14 +36,6 @@ RunSpec spec_with_softmax() {
 /// Makes a part of a tensor -infinity.
 void mask(TensorStats& stats, int64_t count) { stats.neg_inf += count; }
 
-void fill_nan(TensorStats& stats) {
-  const int64_t n = stats.n;
-  stats = TensorStats{};
-  stats.n = stats.nan = n;
-}
-
-void no_row(StepRow& /*row*/) {}
-
 TEST(CaptureModules, AMaskOfASoftmaxIsNoFault) {
   const RunView healthy = captured(spec_with_softmax());
   const RunView masked = changed(
@@ -51,7 +43,7 @@ TEST(CaptureModules, AMaskOfASoftmaxIsNoFault) {
       [](const SiteInfo& site, TensorStats& stats) {
         if (site.name() == "softmax/input.activation") mask(stats, 100);
       },
-      no_row);
+      keep_row);
   for (const Finding& finding : run_rules(masked)) {
     EXPECT_EQ(finding.severity, Severity::info) << finding.text;
   }
@@ -68,7 +60,7 @@ TEST(CaptureModules, AMaskOfASoftmaxIsNoFault) {
             stats.max_abs = 60000.0f;
           }
         },
-        no_row);
+        keep_row);
     EXPECT_THAT(make_report(hot).verdict.headline,
                 HasSubstr("the code between relu2 and softmax gives infinity"));
   }
@@ -100,7 +92,7 @@ TEST(CaptureModules, NegativeOverflowOfAProductIsNoMask) {
       [](const SiteInfo& site, TensorStats& stats) {
         if (site.name() == "fc1.activation") mask(stats, 100);
       },
-      no_row);
+      keep_row);
   EXPECT_THAT(make_report(run).verdict.headline, HasSubstr("fc1 overflows fp16"));
 }
 
@@ -112,7 +104,7 @@ TEST(CaptureModules, AMaskDoesNotHideTheOverflowBehindIt) {
       captured(spec),
       [](const SiteInfo& site, TensorStats& stats) {
         if (site.name() == "softmax/input.activation") mask(stats, 100);
-        if (site.path == "fc2" || site.phase == Phase::backward) fill_nan(stats);
+        if (site.path == "fc2" || site.phase == Phase::backward) fill(stats, std::nan(""));
       },
       [](StepRow& row) {
         row.loss = std::nan("");
@@ -137,7 +129,8 @@ TEST(CaptureModules, AMaskOfTheLossIsNotWhyItFailsLater) {
     for (const SiteInfo& site : healthy.lane(0).sites) {
       for (StatsWindow window : healthy.windows(0, site.order)) {
         if (site.name() == "Net.activation") mask(window.stats, 100);
-        if (window.step >= fails_from && site.phase == Phase::backward) fill_nan(window.stats);
+        if (window.step >= fails_from && site.phase == Phase::backward)
+          fill(window.stats, std::nan(""));
         run.add_window(0, site.order, window);
       }
     }
@@ -162,7 +155,7 @@ TEST(CaptureModules, GradientsThatAreNanAtEveryScaleAreNotTheScalesFault) {
     const RunView run = changed(
         captured(spec),
         [](const SiteInfo& site, TensorStats& stats) {
-          if (site.phase == Phase::backward) fill_nan(stats);
+          if (site.phase == Phase::backward) fill(stats, std::nan(""));
         },
         [&](StepRow& row) {
           row.skipped = format == kFp16;
@@ -199,7 +192,7 @@ RunView with_nan(const RunSpec& spec, const std::vector<std::string>& paths) {
         const bool named = std::find(paths.begin(), paths.end(), site.path) != paths.end();
         const bool later = site.path == "relu3" || site.path == "fc2" || site.path == "loss" ||
                            site.phase == Phase::backward;
-        if (site.role != Role::weight && (named || later)) fill_nan(stats);
+        if (site.role != Role::weight && (named || later)) fill(stats, std::nan(""));
       },
       [](StepRow& row) {
         row.loss = std::nan("");
@@ -237,7 +230,7 @@ TEST(CaptureModules, TheModelItselfIsItsCode) {
   const RunView run = changed(
       captured(spec),
       [](const SiteInfo& site, TensorStats& stats) {
-        if (site.phase == Phase::backward) fill_nan(stats);
+        if (site.phase == Phase::backward) fill(stats, std::nan(""));
       },
       [](StepRow& row) {
         row.loss = std::nan("");
@@ -262,9 +255,9 @@ TEST(CaptureModules, WeightsThatAreZeroGiveZeros) {
           const bool own = site.path == "fc1" && (site.role == Role::activation ||
                                                   (weights && site.role == Role::weight));
           const bool before = site.path.starts_with("conv") && site.phase == Phase::backward;
-          if (own || before) stats = TensorStats{.n = stats.n, .zero = stats.n};
+          if (own || before) fill(stats, 0.0);
         },
-        no_row);
+        keep_row);
     EXPECT_EQ(make_report(run).verdict.state,
               weights ? Verdict::State::inconclusive : Verdict::State::attention);
   }
@@ -279,9 +272,9 @@ TEST(CaptureModules, GradientsThatAreAllZeroWithoutALossScaleHaveUnderflowed) {
   const RunView run = changed(
       captured(spec),
       [&](const SiteInfo& site, TensorStats& stats) {
-        if (site.phase == Phase::backward) stats = TensorStats{.n = stats.n, .zero = stats.n};
+        if (site.phase == Phase::backward) fill(stats, 0.0);
       },
-      no_row);
+      keep_row);
   const Report report = make_report(run);
   EXPECT_THAT(report.verdict.headline, HasSubstr("all their gradients underflow to 0"));
   ASSERT_FALSE(report.actions.empty());
@@ -299,7 +292,7 @@ TEST(CaptureModules, GradientsThatAreNanInSomeStepsAreNotTheScalesFault) {
   }
   for (const SiteInfo& site : healthy.lane(0).sites) {
     for (StatsWindow window : healthy.windows(0, site.order)) {
-      if (site.phase == Phase::backward && fails(window.step)) fill_nan(window.stats);
+      if (site.phase == Phase::backward && fails(window.step)) fill(window.stats, std::nan(""));
       run.add_window(0, site.order, window);
     }
   }
@@ -322,9 +315,9 @@ TEST(CaptureModules, ZerosCountWhileADynamicScaleComesDown) {
       const bool before = site.path == "conv1" || site.path == "conv2";
       const bool gradient = site.phase == Phase::backward;
       if (site.name() == "softmax.activation" || (before && gradient)) {
-        window.stats = TensorStats{.n = window.stats.n, .zero = window.stats.n};
+        fill(window.stats, 0.0);
       }
-      if (gradient && window.step < 4) fill_nan(window.stats);
+      if (gradient && window.step < 4) fill(window.stats, std::nan(""));
       run.add_window(0, site.order, window);
     }
   }
