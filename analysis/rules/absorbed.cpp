@@ -39,13 +39,22 @@ bool may_mask(const LaneFacts& lane, int node, int64_t step) {
   if (own.layer < 0 || lane.runs_own_code(node)) return true;
   return std::any_of(own.inputs.begin(), own.inputs.end(), [&](int input) {
     const int site = lane.nodes()[static_cast<size_t>(input)].output_site;
-    const std::optional<TensorStats> stats = site < 0 ? std::nullopt : lane.stats(site, step);
-    return stats && stats->neg_inf > 0;
+    const std::optional<TensorCounts> counts = site < 0 ? std::nullopt : lane.counts(site, step);
+    return counts && counts->neg_inf > 0;
   });
 }
 
-bool is_mask(const LaneFacts& lane, const SiteInfo& site, const TensorStats& stats, int64_t step) {
-  return looks_masked(lane, site, stats) && may_mask(lane, lane.node_of(site.order), step);
+/// Returns whether all infinities of a forward tensor are negative, and nothing is NaN.
+bool is_negative(const LaneFacts& lane, const SiteInfo& site, int64_t step) {
+  const bool forward = site.phase == Phase::forward && site.role != Role::state;
+  const std::optional<TensorCounts> counts = forward ? lane.counts(site.order, step) : std::nullopt;
+  return counts && counts->neg_inf > 0 && counts->neg_inf == counts->non_finite();
+}
+
+/// Returns whether such a tensor of a recording is masked.
+bool is_mask(const LaneFacts& lane, const SiteInfo& site, int64_t step) {
+  return lane.captured() && looks_masked(lane, site, *lane.stats(site.order, step)) &&
+         may_mask(lane, lane.node_of(site.order), step);
 }
 
 double absorbed_tolerance(const LaneInfo& lane) {
@@ -184,8 +193,7 @@ void Absorption::learn_masks(const RecordedStep& step) {
   if (!fine || !lane_->has_loss()) return;
   for (const int order : step.bad) {
     const SiteInfo& site = lane_->site(order);
-    if (site.phase != Phase::forward || site.role == Role::state) continue;
-    if (is_mask(*lane_, site, *lane_->stats(order, step.step), step.step)) {
+    if (is_negative(*lane_, site, step.step) && is_mask(*lane_, site, step.step)) {
       masks_.insert(order);
     }
   }
@@ -269,9 +277,10 @@ void Absorption::sort_out(RecordedStep& step) {
     }
     // The loss function may read a mask, too. Where its result is finite once, the mask is no
     // reason why it is not finite in another step.
-    const TensorStats stats = *lane_->stats(order, step.step);
-    const bool looks_so = forward(site) && is_mask(*lane_, site, stats, step.step);
-    const bool masked = looks_so || (forward(site) && contains_mask(site, stats));
+    const bool negative = forward(site) && is_negative(*lane_, site, step.step);
+    const bool looks_so = negative && is_mask(*lane_, site, step.step);
+    const bool masked =
+        looks_so || (negative && contains_mask(site, *lane_->stats(order, step.step)));
     if (looks_so && masks_.contains(order)) {
       step.absorbed.push_back(order);
       any_ends = any_ends || fate.reaches_end;
@@ -285,7 +294,7 @@ void Absorption::sort_out(RecordedStep& step) {
     // Infinities that are neither given nor of values beyond the range, as of 1 / 0 or log(0), may
     // stand for any number.
     const bool given = masked || site.role == Role::input;
-    const bool of_range = stats.overflow > 0 || given || pass.reads[at];
+    const bool of_range = lane_->counts(order, step.step)->overflow > 0 || given || pass.reads[at];
     if (right || !(of_range ? fate.unlike : fate.unsaturated)) {
       step.absorbed.push_back(order);
       continue;

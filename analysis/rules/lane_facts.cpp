@@ -227,6 +227,11 @@ std::optional<TensorStats> LaneFacts::stats(int site, int64_t step) const {
   return window ? std::optional(window->stats()) : std::nullopt;
 }
 
+std::optional<TensorCounts> LaneFacts::counts(int site, int64_t step) const {
+  const std::optional<PackedWindow> window = run_->windows(lane_, site).find(step);
+  return window ? std::optional(window->counts()) : std::nullopt;
+}
+
 bool LaneFacts::is_function(int node) const {
   const int layer = nodes_[static_cast<size_t>(node)].layer;
   return layer >= 0 && captured() && info().layers[static_cast<size_t>(layer)].op == kFunctionOp;

@@ -108,6 +108,8 @@ class LaneFacts {
   const std::vector<RecordedStep>& recorded() const noexcept { return recorded_; }
   /// Returns the statistics of a site in the window that starts at `step`, if there are any.
   std::optional<TensorStats> stats(int site, int64_t step) const;
+  /// Returns its counts alone, which takes less time.
+  std::optional<TensorCounts> counts(int site, int64_t step) const;
 
   const std::vector<ForwardNode>& nodes() const noexcept { return nodes_; }
   /// Returns the node that owns a site.
