@@ -225,6 +225,15 @@ int64_t zero_gradients_of(const LaneFacts& lane) {
                        });
 }
 
+/// Returns whether gradients were not finite at a scale within a window although none of their
+/// values overflowed: an infinite slope, or NaN. A lower scale would not have kept them.
+bool fails_within(const LaneFacts& lane, const ScaleInterval& window) {
+  return std::any_of(lane.recorded().begin(), lane.recorded().end(), [&](const RecordedStep& step) {
+    return step.backward_bad && !step.forward_bad && !step.gradients_overflow &&
+           window.contains(step.loss_scale);
+  });
+}
+
 void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (lane.full_precision()) return;
   const std::optional<ScaleWindow> found = loss_scale_window(lane);
@@ -243,6 +252,7 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
   if (window.scale > 0.0) finding.evidence["advised_scale"] = window.scale;
 
   if (!window.usable.empty()) {
+    if (fails_within(lane, shown)) return;  // another rule knows why
     const int64_t zeros = lane.captured() ? zero_gradients_of(lane) : 0;
     finding.mechanism =
         fmt::format("loss scales from {} work for all {}", interval_text(shown),

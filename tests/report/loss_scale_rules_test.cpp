@@ -164,6 +164,22 @@ TEST(LossScaleAdvice, AScaleInTheWindowMayStay) {
   EXPECT_THAT(below.action.text, HasSubstr("does not work"));
 }
 
+// An infinite slope, such as that of a root at 0, is no overflow: every scale meets it.
+TEST(LossScaleAdvice, NoScaleWorksWhereASlopeIsNotFinite) {
+  const double within = 4096.0;
+  for (const bool fails : {false, true}) {
+    RunView run = make_run(healthy_spec());
+    const int64_t step = run.steps(1).back().step + 1;
+    run.add_step(1, {.step = step, .loss = 1.0, .loss_scale = within, .skipped = fails});
+    const int site = run.find_site(1, "fc1.activation_grad").value();
+    if (fails) run.add_window(1, site, {.step = step, .stats = {.n = 4, .pos_inf = 1, .nan = 3}});
+    const std::vector<Finding> found = run_rules(run);
+    EXPECT_EQ(std::any_of(found.begin(), found.end(),
+                          [](const Finding& each) { return each.rule == "loss_scale_window"; }),
+              !fails);
+  }
+}
+
 TEST(LossScaleAdvice, UnderflowOfADynamicScaleAsksForAnotherStart) {
   RunSpec spec = healthy_spec();
   for (LayerSpec& layer : spec.layers) layer.gradient = -26.0;
