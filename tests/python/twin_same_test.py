@@ -63,6 +63,19 @@ class Rounding(Case):
         text = self.diagnose("--no-twins", code=3)
         self.assertIn("the gradient of 'fc1.weight' does not", text)
 
+    def test_outputs_that_are_rounding_are_not_compared(self):
+        # The second sample differs from the first by rounding, which the normalization blows up.
+        model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16, eps=1e-20), nn.Linear(16, 4))
+        x = torch.randn(1, 8)
+        data = [(torch.cat([x, x * (1.0 + 1e-6)]), torch.tensor([0, 1]))]
+        self.save(model, data=data, steps=4)
+        self.assertIn("none of PyTorch's 4 fp32 losses can be compared", self.diagnose())
+
+        def other_gradient(document):
+            document["gradients"][-1]["norm"] *= 2.0
+        self.change(other_gradient)
+        self.assertIn("but the gradient of", self.diagnose(code=3))
+
     def test_gradients_are_those_of_the_first_step(self):
         model, data = Mlp(), list(batches((8, 20), 5, 2))
         start = copy.deepcopy(model)
