@@ -203,6 +203,15 @@ class Recorder::Writer {
     });
   }
 
+  void observed(const std::vector<std::string>& facts) {
+    require(State::running);
+    guard([&] {
+      Statement insert(*database_, "INSERT OR REPLACE INTO meta VALUES('observed',?1)");
+      insert.bind(1, to_text(facts));
+      insert.run();
+    });
+  }
+
   void error(int lane, const SiteError& error) {
     require(State::running);
     if (!is_site(lane, error.site) || !is_site(error.other_lane, error.other_site) ||
@@ -488,6 +497,7 @@ void Recorder::step(int lane, const StepRow& row, std::span<const TensorStats> s
 }
 void Recorder::rows(std::span<const StepRow> rows) { writer_->rows(rows); }
 void Recorder::eval(int lane, const EvalRow& row) { writer_->eval(lane, row); }
+void Recorder::observed(const std::vector<std::string>& facts) { writer_->observed(facts); }
 void Recorder::error(int lane, const SiteError& error) { writer_->error(lane, error); }
 void Recorder::sums(int lane, const SiteSums& sums) { writer_->sums(lane, sums); }
 void Recorder::deviation(int lane, const Deviation& deviation) {

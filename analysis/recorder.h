@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "analysis/window_list.h"
 #include "core/observe/recording.h"
@@ -41,6 +43,8 @@ class Recorder : public TapSink {
   /// Writes steps without statistics of a run with one lane, in one transaction.
   void rows(std::span<const StepRow> rows);
   void eval(int lane, const EvalRow& row) override;
+  /// Replaces RunInfo::observed.
+  void observed(const std::vector<std::string>& facts);
   /// Writes the error with its step, whose step() calls must follow.
   void error(int lane, const SiteError& error) override;
   void sums(int lane, const SiteSums& sums) override;

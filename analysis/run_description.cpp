@@ -81,6 +81,7 @@ void write_meta(Database& database, const RunInfo& run) {
   if (run.inference) put("kind", "inference");
   if (run.evaluates_averages) put("evaluated", kEvaluatedAverages);
   if (run.detects) put("accuracy", kAccuracyIsPrecision);
+  if (!run.observed.empty()) put("observed", to_text(run.observed));
   put("model", run.model);
   put("data", run.data);
   put("optimizer", run.optimizer);

@@ -126,6 +126,9 @@ class Reader {
       info.inference = kind == "inference";
     }
     info.evaluates_averages = says(meta, "evaluated", kEvaluatedAverages);
+    if (meta.contains("observed")) {
+      info.observed = json_array<std::string>(meta_text(meta, "observed"), "meta");
+    }
     info.detects = says(meta, "accuracy", kAccuracyIsPrecision);
     info.batch = meta_integer<int64_t>(meta, "batch");
     info.steps_planned = meta_integer<int64_t>(meta, "steps_planned");

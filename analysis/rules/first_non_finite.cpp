@@ -47,7 +47,7 @@ SkipCourse course_of(const LaneFacts& lane) {
     course.loss_ends_finite = lane.loss_is_fine(row);
     course.ends_skipped = row.skipped;
     course.harmed = course.harmed || (!row.skipped && !lane.loss_is_fine(row));
-    course.loss_skipped = course.loss_skipped || (row.skipped && !lane.loss_is_fine(row));
+    if (row.skipped && !lane.loss_is_fine(row)) course.last_loss_skipped = course.steps - 1;
     course.last_scale = row.loss_scale;
   }
   if (lane.has_loss()) return course;
@@ -60,11 +60,13 @@ SkipCourse course_of(const LaneFacts& lane) {
   return course;
 }
 
-bool is_recorded(const LaneFacts& lane, int64_t step) {
+/// Returns the recorded window of a step; null if it was not recorded.
+const RecordedStep* record_of(const LaneFacts& lane, int64_t step) {
   const std::vector<RecordedStep>& steps = lane.recorded();
-  return std::any_of(steps.begin(), steps.end(), [&](const RecordedStep& record) {
+  const auto found = std::find_if(steps.begin(), steps.end(), [&](const RecordedStep& record) {
     return record.step <= step && step < record.step + record.step_count;
   });
+  return found == steps.end() ? nullptr : &*found;
 }
 
 /// Returns whether infinities of this site are known to be harmless.
@@ -120,7 +122,7 @@ std::optional<BadStart> find_start(const LaneFacts& lane, const SkipCourse& cour
       start->row = &row;
       break;
     }
-    if (row.step < good || is_recorded(lane, row.step)) continue;
+    if (row.step < good || record_of(lane, row.step) != nullptr) continue;
     const bool finite = lane.loss_is_fine(row);
     const bool site_counts = row.first_bad >= 0 && !is_absorbed(lane, row.first_bad) &&
                              row.first_bad < static_cast<int>(lane.info().sites.size()) &&
@@ -134,7 +136,7 @@ std::optional<BadStart> find_start(const LaneFacts& lane, const SkipCourse& cour
   for (const StepRow& row : lane.steps()) {
     if (row.step < good || lane.inference()) continue;
     if (lane.loss_is_fine(row) && !row.skipped) continue;
-    return BadStart{.step = row.step, .site = -1, .row = &row};
+    return BadStart{.step = row.step, .site = -1, .record = record_of(lane, row.step), .row = &row};
   }
   return std::nullopt;
 }
@@ -202,15 +204,20 @@ std::string chain_of(const LaneFacts& lane, const BadStart& start) {
 }
 
 /// Returns whether a dynamic scale only comes down at the start, or sometimes tries a larger value.
+/// A loss that contains scaled gradients, such as a gradient penalty, is not finite at first
+/// either.
 bool is_calibration(const SkipCourse& course, bool dynamic) {
   const bool settles =
       course.others() <= kCalibrationSkips && course.last_other < kCalibrationSteps;
-  return dynamic && settles && !course.loss_skipped &&
+  const bool loss_settles =
+      course.last_loss_skipped < course.first_skipped &&
+      (course.last_loss_skipped < 0 || course.steps - course.first_skipped >= kSettledSteps);
+  return dynamic && settles && loss_settles &&
          static_cast<double>(course.late) <= kRareSkips * static_cast<double>(course.steps);
 }
 
 bool is_rare(const SkipCourse& course) {
-  return !course.loss_skipped &&
+  return course.last_loss_skipped < 0 &&
          static_cast<double>(course.skipped) <= kRareSkips * static_cast<double>(course.steps) &&
          !course.ends_skipped;
 }
@@ -382,6 +389,11 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
     finding.text = fmt::format("First non-finite value: {}. ", finding.mechanism);
   } else if (loss_alone_fails(lane, *start)) {
     blame_loss(lane, *start, finding);
+    if (finding.severity == Severity::info) {
+      finding.action = {.text =
+                            "Nothing to change: a loss that contains scaled gradients, such as "
+                            "a gradient penalty, is finite once the loss scale fits."};
+    }
   } else if (known && !loss_first) {
     const SiteInfo& site = lane.site(start->site);
     finding.site = site.name();
@@ -405,7 +417,7 @@ void find_first_non_finite(const LaneFacts& lane, std::vector<Finding>& findings
     finding.mechanism = fmt::format(
         "{} {}", loss_lost ? "the loss is NaN or infinite" : "the update was skipped", when);
     finding.text = fmt::format("First non-finite value: {}{}. ", finding.mechanism,
-                               is_recorded(lane, start->step) && !loss_first
+                               record_of(lane, start->step) != nullptr && !loss_first
                                    ? ""
                                    : " (the tensors of its forward pass were not recorded)");
   }

@@ -347,14 +347,31 @@ std::string advice_on_formula(const LaneFacts& lane, int site, const Root& root)
   return text;
 }
 
-/// The loss before something overflowed.
+/// The loss, or the norm of all weights, before something overflowed.
 struct Growth {
+  const char* of = "the loss";
   double first = 0.0, last = 0.0;
   double times() const noexcept { return first > 0.0 ? last / first : 0.0; }
 };
 
-/// Returns how the loss has grown before a step. Where a full-precision lane trains beside this
-/// one, that lane shows it.
+/// Returns how the weights have grown from the first recorded step to another.
+Growth growth_of_weights(const LaneFacts& lane, int64_t step) {
+  Growth growth{.of = "the norm of the weights"};
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.role != Role::weight) continue;
+    const auto before = lane.stats(site.order, lane.recorded().front().step);
+    const auto after = lane.stats(site.order, step);
+    if (!before || !after || before->n != after->n) continue;
+    growth.first += before->sum_sq;
+    growth.last += after->sum_sq;
+  }
+  growth.first = std::sqrt(growth.first);
+  growth.last = std::sqrt(growth.last);
+  return growth;
+}
+
+/// Returns how the loss has grown before a step, or else the weights: one update may be enough.
+/// Where a full-precision lane trains beside this one, that lane shows it.
 Growth growth_before(const LaneFacts& lane, int64_t step) {
   Growth growth;
   if (!lane.has_loss() || lane.reference() >= 0) return growth;
@@ -363,6 +380,7 @@ Growth growth_before(const LaneFacts& lane, int64_t step) {
     if (growth.first == 0.0) growth.first = std::fabs(row.loss);
     growth.last = std::max(growth.last, std::fabs(row.loss));
   }
+  if (growth.times() < kGrown) growth = growth_of_weights(lane, step);
   return growth;
 }
 
@@ -445,7 +463,7 @@ Finding describe(const LaneFacts& lane, int site, const Root& root, bool collaps
 /// Says so if the loss had grown before anything overflowed: then the training diverges on its own.
 void blame_growth(const Growth& growth, Finding& finding) {
   if (growth.times() < kGrown) return;
-  const std::string course = fmt::format("the loss had grown from {} to {}",
+  const std::string course = fmt::format("{} had grown from {} to {}", growth.of,
                                          short_number(growth.first), short_number(growth.last));
   finding.mechanism += fmt::format(", after {}", course);
   finding.text += fmt::format(

@@ -130,6 +130,11 @@ void LaneFacts::gather_bad(std::map<int64_t, RecordedStep>& by_step) const {
   }
 }
 
+bool LaneFacts::observed(std::string_view fact) const {
+  const std::vector<std::string>& facts = run_->info().observed;
+  return std::find(facts.begin(), facts.end(), fact) != facts.end();
+}
+
 void LaneFacts::add_rows(RecordedStep& record) const {
   record.loss_scale = std::numeric_limits<double>::quiet_NaN();
   bool first = true;
@@ -152,7 +157,8 @@ void LaneFacts::gather_windows() {
                                  [](const StepRow& row) { return std::isnan(row.loss); });
   const bool clean = std::any_of(by_step.begin(), by_step.end(),
                                  [](const auto& each) { return each.second.bad.empty(); });
-  knows_loss_ = !(is_capture(info().backend) && never && (clean || by_step.empty()));
+  knows_loss_ = observed(observed::kLoss) ||
+                !(is_capture(info().backend) && never && (clean || by_step.empty()));
   Absorption absorption(*this);
   for (auto& [step, record] : by_step) {
     add_rows(record);

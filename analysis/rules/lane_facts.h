@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/run_view.h"
@@ -62,6 +63,8 @@ class LaneFacts {
   const SiteInfo& site(int order) const { return info().sites[static_cast<size_t>(order)]; }
   std::span<const StepRow> steps() const { return run_->steps(lane_); }
   bool inference() const { return run_->info().inference; }
+  /// Returns whether the recorder of a training script saw a fact (namespace observed).
+  bool observed(std::string_view fact) const;
   /// Returns whether steps have a loss. Inference has none, and a capture whose program never gave
   /// one has only NaN. The outputs stand for it then.
   bool has_loss() const { return !inference() && knows_loss_; }

@@ -26,8 +26,8 @@ struct SkipCourse {
   int64_t late = 0, first_late = -1;
   bool loss_ends_finite = true;
   bool ends_skipped = false;
-  bool harmed = false;        ///< a step that was not skipped had a non-finite loss
-  bool loss_skipped = false;  ///< a skipped step had one: no matter of the loss scale
+  bool harmed = false;             ///< a step that was not skipped had a non-finite loss
+  int64_t last_loss_skipped = -1;  ///< index of the last skipped row that had one
   double first_scale = 1.0, last_scale = 1.0;
 
   int64_t others() const noexcept { return skipped - probes; }

@@ -49,12 +49,24 @@ struct LaneInfo {
   std::vector<SiteInfo> sites;
 };
 
+/// Facts about a training script that its recorder saw, besides numbers.
+namespace observed {
+/// Steps have a loss; otherwise NaN may also mean that none was found.
+inline constexpr const char* kLoss = "loss";
+/// A loss scaler scaled the loss, but the optimizer stepped with the scaled gradients.
+inline constexpr const char* kScaledStep = "scaled_step";
+/// Autocast was on when the optimizer stepped, and was not left before its next step.
+inline constexpr const char* kAutocastKept = "autocast_kept";
+}  // namespace observed
+
 struct RunInfo {
   std::string model, data, optimizer, command;
   /// Forward passes only: steps are batches without loss, gradients and updates.
   bool inference = false;
   /// Evaluations used the moving averages in place of the weights.
   bool evaluates_averages = false;
+  /// Captures: facts about the training script (namespace observed).
+  std::vector<std::string> observed;
   /// EvalRow::accuracy is the mean average precision of boxes with an IoU of at least 0.5 (mAP50).
   bool detects = false;
   int64_t batch = 0, steps_planned = 0, classes = 0, train_samples = 0, test_samples = 0;

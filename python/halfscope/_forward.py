@@ -4,6 +4,7 @@ import weakref
 
 import torch
 
+from halfscope._hook import Hook
 from halfscope._ops import FUNCTION, operator_of
 from halfscope._sites import Layer, format_of
 
@@ -65,14 +66,15 @@ class Forward:
         """Adds the hooks of a recorded step."""
         if self.handles:
             return
-        self.handles.append(self.model.register_forward_pre_hook(self._enter, with_kwargs=True))
+        enter, leave = Hook(self._enter), Hook(self._leave)
+        self.handles.append(self.model.register_forward_pre_hook(enter, with_kwargs=True))
         for path, module in self.modules:
-            hook = self._hook_of(path, module)
+            hook = Hook(self._hook_of(path, module))
             self.handles.append(module.register_forward_hook(hook, with_kwargs=True))
             if module is not self.model:
-                hook = self._input_hook_of(path, module)
+                hook = Hook(self._input_hook_of(path, module))
                 self.handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
-        self.handles.append(self.model.register_forward_hook(self._leave, always_call=True))
+        self.handles.append(self.model.register_forward_hook(leave, always_call=True))
 
     def remove(self):
         """Removes the hooks."""

@@ -6,6 +6,8 @@ import sys
 
 import torch
 
+from halfscope._ops import operator_of
+
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -40,6 +42,17 @@ def plain_name(path):
     """Returns the path of a module without what torch.compile and FSDP put into it."""
     return ".".join(part for part in path.split(".")
                     if part not in ("_orig_mod", "_fsdp_wrapped_module"))
+
+
+def named_parameters(model):
+    """Returns [parameter, path, leaf, operator] of all parameters."""
+    rows = []
+    for name, parameter in model.named_parameters():
+        owner, _, leaf = name.rpartition(".")
+        op = operator_of(model.get_submodule(owner))
+        owner = plain_name(owner)
+        rows.append((parameter, owner, leaf, op) if owner else (parameter, leaf, "weight", op))
+    return rows
 
 
 def is_flattened(model):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What no hook of PyTorch reports: the tensor on which backward starts, and skipped steps.
 
-While watches are open, torch.autograd.backward, GradScaler.scale and GradScaler.step call them
-before they do their own work. sys.exit notes its argument, which is known nowhere else when the
+While watches are open, torch.autograd.backward and GradScaler's scale, unscale_ and step call them
+before they do their own work. torch.clear_autocast_cache counts its calls. sys.exit notes its argument, which is known nowhere else when the
 program ends. The last watch that closes puts the originals back.
 """
 import functools
@@ -15,6 +15,7 @@ _watches = []
 _originals = []
 _depth = 0
 exit_code = None  #: what sys.exit() was last called with while a watch was open
+autocast_left = 0  #: how often the outermost autocast region was left while a watch was open
 _scaled = {}
 _has_scaled = False  # only then is autograd's graph searched, which takes a tenth of a millisecond
 # Nodes of autograd's graph carry the scale under this name: scaled losses are often divided by a
@@ -120,6 +121,21 @@ def _install():
             return result
         return run
 
+    def unscale(original):
+        def run(self, optimizer):
+            for watch in _watches:
+                if watch._owns(optimizer):
+                    watch._script.on_unscale()
+            return original(self, optimizer)
+        return run
+
+    def leave_autocast(original):
+        def run():
+            global autocast_left
+            autocast_left += 1
+            return original()
+        return run
+
     def step(original):
         def run(self, optimizer, *args, **kwargs):
             watches = [each for each in _watches if each._owns(optimizer)]
@@ -142,6 +158,8 @@ def _install():
     _replace(sys, "exit", leave)
     _replace(torch.amp.GradScaler, "scale", scale)
     _replace(torch.amp.GradScaler, "step", step)
+    _replace(torch.amp.GradScaler, "unscale_", unscale)
+    _replace(torch, "clear_autocast_cache", leave_autocast)  # which leaving autocast calls
 
 
 def _restore():

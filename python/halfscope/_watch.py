@@ -16,9 +16,10 @@ from halfscope._compiled import Compiled
 from halfscope._forward import Forward
 from halfscope._guard import Guarded, warn_stopped
 from halfscope._helpers import (file_of_rank, host, is_flattened, is_sharded,
-                                learning_rate, local, numbers, plain_name, rank_and_ranks,
-                                running_statistics, unwrapped)
+                                learning_rate, local, named_parameters, numbers, plain_name,
+                                rank_and_ranks, running_statistics, unwrapped)
 from halfscope._ops import PRODUCTS, operator_of
+from halfscope._script import Script
 from halfscope._states import add_states, expect_updates, optimizer_text
 from halfscope._sites import Sites, exact_text, format_of, new_recording, whole_number
 
@@ -104,8 +105,9 @@ class Watch(Guarded):
             name = plain_name(path)
             names.setdefault(module, name or type(self._model).__name__)
         self._forward = Forward(self, self._model, names)
-        self._parameters = self._named_parameters(names)
+        self._parameters = named_parameters(self._model)
         self._by_parameter = {p: entry for p, *entry in self._parameters}
+        self._script = Script(self._recording, list(self._by_parameter))
         self._statistics = running_statistics(names)
         self._sharded = any(is_sharded(p) for p, *_ in self._parameters)
         self._part = self._sharded or is_flattened(model)
@@ -221,16 +223,6 @@ class Watch(Guarded):
 
     # Parameters
 
-    def _named_parameters(self, names):
-        """Returns [parameter, path, leaf, operator] of all parameters."""
-        rows = []
-        for name, parameter in self._model.named_parameters():
-            owner, _, leaf = name.rpartition(".")
-            op = operator_of(self._model.get_submodule(owner))
-            owner = plain_name(owner)
-            rows.append((parameter, owner, leaf, op) if owner else (parameter, leaf, "weight", op))
-        return rows
-
     def _owns(self, optimizer):
         if self._optimizer is not None:
             return optimizer is self._optimizer
@@ -329,9 +321,10 @@ class Watch(Guarded):
                 return
             if self._stepping and self._losses:
                 return  # an optimizer such as LBFGS evaluates its closure again
-            loss = _patches.unscaled(root)
+            loss, scale = _patches.unscaled(root), _patches.scale_below(root)
+            self._script.on_backward(scale)
             if loss is None:
-                loss, scale = root.detach(), _patches.scale_below(root)
+                loss = root.detach()
                 if scale is not None:
                     loss = loss.float() / scale.to(loss.device)
                 elif self._scaler is not None and not _patches.is_known(self._scaler):
@@ -381,6 +374,7 @@ class Watch(Guarded):
         try:
             if not scaler.is_enabled():
                 return
+            self._script.on_unscale()
             scale = scaler._scale
             self._scale = scaler.get_scale() if scale is None or not scale.is_cuda else scale.clone()
             if self._scale_text == "none":
@@ -409,6 +403,7 @@ class Watch(Guarded):
             self._stepped = self._stepping = True
             rate = learning_rate(optimizer)
             self._rate = rate.clone() if isinstance(rate, torch.Tensor) else rate
+            self._script.before_step(optimizer, self._norm if self._recorded else None)
             if self._recorded:
                 self._recording.before_update(self._weights())
         except Exception as fault:
@@ -488,7 +483,9 @@ class Watch(Guarded):
         self._stepped, self._stepping = True, False
         given, given_loss = self._given_norm is not None, bool(self._given_loss)
         self._losses, self._given_loss, self._given_norm = [], [], None
-        if not losses and not self._said_no_loss:
+        if losses:
+            self._script.on_loss()
+        elif not self._said_no_loss:
             self._said_no_loss = True
             warnings.warn(f"halfscope: no loss was found in step {self.step}. Give it to "
                           "Watch.loss().", stacklevel=2)
@@ -542,7 +539,8 @@ class Watch(Guarded):
         if found:
             self._recording.measure_all(found, False)
 
-    def _norm(self, scale):
+    def _norm(self, scale=1.0):
+        self._forward.collect()
         norm = self._recording.norm(self._sites.names("weight_grad"))
         return norm / scale if scale > 0.0 else norm
 

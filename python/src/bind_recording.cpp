@@ -311,6 +311,8 @@ void bind_recording(nb::module_& module) {
           },
           "step"_a, "loss"_a, "accuracy"_a, "auc"_a = std::numeric_limits<double>::quiet_NaN(),
           "mean_iou"_a = std::numeric_limits<double>::quiet_NaN())
+      .def("observe", &Recording::observe, "fact"_a,
+           "Adds a fact about the training script, such as 'loss', to the run.")
       .def("drop_step", &Recording::drop_step)
       .def("release", &Recording::release, "Gives back memory that only recorded steps need.")
       .def(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "python/src/recording.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -114,6 +115,7 @@ void Recording::begin(RunInfo run, const std::vector<int>& order) {
     run.lanes[0].sites.push_back(std::move(info));
   }
   in_order_.resize(order_.size());
+  run.observed = observed_;
   begun_ = true;
   recorder_->begin(run);
   for (const Waiting& each : waiting_) write(each);
@@ -165,6 +167,14 @@ void Recording::eval(const EvalRow& row) {
   if (!begun_) return;
   background_.wait();
   recorder_->eval(0, row);
+}
+
+void Recording::observe(const std::string& fact) {
+  if (std::find(observed_.begin(), observed_.end(), fact) != observed_.end()) return;
+  observed_.push_back(fact);
+  if (!begun_) return;
+  background_.wait();
+  recorder_->observed(observed_);
 }
 
 void Recording::drop_step() {

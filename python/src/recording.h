@@ -64,6 +64,8 @@ class Recording {
   /// Writes rows of steps that were not recorded, in one transaction.
   void rows(const std::vector<StepRow>& rows);
   void eval(const EvalRow& row);
+  /// Adds a fact about the training script to the run (namespace observed), once.
+  void observe(const std::string& fact);
   /// Forgets what was measured since the last step.
   void drop_step();
   /// Gives back memory that only recorded steps need.
@@ -95,6 +97,7 @@ class Recording {
   std::vector<int> order_;
   std::vector<TensorStats> in_order_;
   std::vector<Waiting> waiting_;
+  std::vector<std::string> observed_;
   bool begun_ = false;
   Waiting last_;           // what is written in the background
   Background background_;  // ends before what it uses

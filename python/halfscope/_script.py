@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""Mistakes of a training script that no recorded tensor shows."""
+import torch
+
+from halfscope import _patches
+from halfscope._helpers import local
+
+# Unscaled gradients are smaller than this part of scaled ones.
+_UNSCALED = 0.5
+
+
+class Script:
+    """Watches the order of calls in a script, and writes what is wrong into its recording."""
+
+    def __init__(self, recording, parameters):
+        self._recording = recording
+        self._casts = any(p.dtype == torch.float32 and p.requires_grad for p in parameters)
+        self._scale = None       # with which the loss of this step was scaled
+        self._unscaled = False   # a scaler has unscaled its gradients
+        self._kept_since = None  # how often autocast had been left at the step before
+
+    def on_loss(self):
+        """A step has a loss."""
+        self._recording.observe("loss")
+
+    def on_backward(self, scale):
+        """A backward pass begins at a loss with this scale, or None."""
+        if scale is not None:
+            self._scale = scale
+
+    def on_unscale(self):
+        """A loss scaler unscales the gradients, or has the optimizer do it."""
+        self._unscaled = True
+
+    def before_step(self, optimizer, norm):
+        """An optimizer is about to step. norm() returns the norm of the gradients as the backward
+        pass wrote them; None in steps without statistics."""
+        scale, unscaled, self._scale, self._unscaled = self._scale, self._unscaled, None, False
+        if norm is not None and scale is not None and not unscaled and float(scale) != 1.0:
+            # The script may have divided them itself.
+            if _norm(optimizer) > _UNSCALED * norm():
+                self._recording.observe("scaled_step")
+        kept = self._casts and _keeps_casts()
+        if kept and self._kept_since == _patches.autocast_left:
+            self._recording.observe("autocast_kept")
+        self._kept_since = _patches.autocast_left if kept else None
+
+
+def _norm(optimizer):
+    """Returns the 2-norm of an optimizer's gradients."""
+    gradients = [local(p.grad) for group in optimizer.param_groups for p in group["params"]
+                 if p.grad is not None and not p.grad.is_sparse]
+    return sum(float(g.double().norm()) ** 2 for g in gradients) ** 0.5
+
+
+def _keeps_casts():
+    """Returns whether autocast is on and keeps the weights that it casts."""
+    if not torch.is_autocast_cache_enabled():
+        return False
+    return torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled()
