@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "analysis/format_limits.h"
@@ -41,6 +42,71 @@ bool all_underflow(const LaneFacts& lane) {
   return has_loss && narrow;
 }
 
+/// Steps in which all gradients must be 0. A layer that starts with zeros explains only some of
+/// them.
+constexpr int64_t kLeastWithout = 5;
+
+/// Returns the number of recorded steps in which the loss is not 0 and no gradient reaches any
+/// weight; 0 if one does in any step.
+int64_t steps_without_gradients(const LaneFacts& lane) {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.phase != Phase::backward) continue;
+    const ZeroCourse course = zero_course(lane, site.order);
+    if (!course.all_zero || !course.finite) return 0;
+    if (course.windows > 0) least = std::min(least, course.windows);
+  }
+  const auto has_loss = [](const StepRow& row) { return row.skipped || row.loss != 0.0; };
+  const std::span<const StepRow> rows = lane.steps();
+  const bool losses = lane.has_loss() && std::all_of(rows.begin(), rows.end(), has_loss);
+  return losses && least != std::numeric_limits<int64_t>::max() ? least : 0;
+}
+
+/// Reports a loss function that gives no gradient at all.
+void blame_loss_function(const LaneFacts& lane, int64_t steps, std::vector<Finding>& findings) {
+  Finding finding{.rule = "zero_gradients", .lane = lane.lane()};
+  finding.severity = Severity::error;
+  finding.layer = "loss";
+  finding.cause = Mechanism::forward_overflow;
+  finding.mechanism = "the loss function gives gradients that are exactly 0, so no layer learns";
+  finding.evidence = {{"recorded_steps", static_cast<double>(steps)}};
+  finding.text = fmt::format(
+      "No layer learns: the loss is not 0, but all gradients are, in all {} recorded steps that "
+      "were not skipped. A sum in the loss function that overflows to infinity does that: dividing "
+      "by infinity gives 0.",
+      steps);
+  finding.action.text =
+      "Compute the loss in fp32: call .float() on the outputs of the model, and leave autocast "
+      "before the loss function.";
+  findings.push_back(std::move(finding));
+}
+
+/// Returns the first node whose output's gradient is always 0 in a format of 8 bits although what
+/// reads the output has a gradient; -1 if there is none. Gradients need more range than that.
+int flushed_by_cast(const LaneFacts& lane) {
+  std::vector<int> gradients(lane.nodes().size(), -1);  // sites, by node
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.role != Role::activation_grad) continue;
+    int& first = gradients[static_cast<size_t>(lane.node_of(site.order))];
+    if (first < 0) first = site.order;
+  }
+  const auto moves = [&](int node) {
+    const int site = gradients[static_cast<size_t>(node)];
+    if (site < 0 || has_zero_weights(lane, node)) return false;
+    const ZeroCourse course = zero_course(lane, site);
+    return course.windows > 0 && course.finite && !course.all_zero;
+  };
+  for (size_t i = gradients.size(); i-- > 0;) {
+    if (gradients[i] < 0) continue;
+    const FloatFormat& format = lane.site(gradients[i]).format;
+    const std::vector<int>& readers = lane.nodes()[i].readers;
+    if (1 + format.exponent_bits + format.mantissa_bits > 8) continue;
+    if (!zero_course(lane, gradients[i]).always_zero()) continue;
+    if (std::any_of(readers.begin(), readers.end(), moves)) return gradients[i];
+  }
+  return -1;
+}
+
 /// Returns the first node whose output is always 0 although none of those it reads is; -1 if there
 /// is none. Operators that choose numbers, as a ReLU does, give 0 in any format.
 int first_zero_output(const LaneFacts& lane) {
@@ -61,6 +127,10 @@ int first_zero_output(const LaneFacts& lane) {
 void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (!lane.captured() || lane.inference() || lane.full_precision() || lane.reference() >= 0) {
     return;
+  }
+  const int64_t without = lane.scales_loss() ? steps_without_gradients(lane) : 0;
+  if (without >= kLeastWithout && first_zero_output(lane) < 0) {
+    return blame_loss_function(lane, without, findings);
   }
   std::vector<std::string> layers;
   std::set<std::string> moving;  // layers with a gradient that is not 0
@@ -93,6 +163,23 @@ void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) 
                                   layers.size() == 1 ? "its" : "their");
   finding.text = fmt::format("{} in all {} recorded steps.", finding.mechanism, steps);
   const int zero = first_zero_output(lane);
+  if (const int cast = zero < 0 ? flushed_by_cast(lane) : -1; cast >= 0) {
+    const SiteInfo& site = lane.site(cast);
+    finding.severity = Severity::error;
+    finding.layer = site.path;
+    finding.site = site.name();
+    finding.cause = Mechanism::gradient_flush;
+    finding.mechanism = fmt::format("the gradient of {} underflows {}, so {} {} nothing", site.path,
+                                    format_name(site.format), names, verb);
+    finding.text += fmt::format(" The gradient of {} becomes 0 when it is cast to {}.", site.path,
+                                format_name(site.format));
+    finding.action.text = fmt::format(
+        "Do not cast the gradient to {}: pass it through the cast unchanged (a "
+        "torch.autograd.Function that rounds in the forward pass only), or scale it before.",
+        format_name(site.format));
+    findings.push_back(std::move(finding));
+    return;
+  }
   if (zero < 0) {
     // Gradients on the way there that are almost 0 explain those that are 0.
     const auto flushed = std::find_if(findings.begin(), findings.end(), [](const Finding& each) {
