@@ -55,6 +55,12 @@ def _norm(optimizer):
 
 def _keeps_casts():
     """Returns whether autocast is on and keeps the weights that it casts."""
-    if not torch.is_autocast_cache_enabled():
-        return False
-    return torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled()
+    return torch.is_autocast_cache_enabled() and (_is_on("cpu") or _is_on("cuda"))
+
+
+def _is_on(device):
+    """Returns whether autocast is on for a type of device."""
+    try:
+        return torch.is_autocast_enabled(device)
+    except TypeError:  # before PyTorch 2.4
+        return torch.is_autocast_cpu_enabled() if device == "cpu" else torch.is_autocast_enabled()

@@ -117,6 +117,19 @@ TEST(RunFileVersion, AKindThatIsNotKnownIsToldSo) {
   }
 }
 
+TEST(RunFileVersion, FactsAboutAScriptMayComeLate) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "new.hscope";
+  RunInfo info = sample_info();
+  info.observed = {"loss"};
+  Recorder recorder(file);
+  recorder.begin(info);
+  EXPECT_EQ(RunView::open(file).info().observed, info.observed);
+  recorder.observed({"loss", "scaled_step"});
+  recorder.end(RunEnd::interrupted);
+  EXPECT_THAT(RunView::open(file).info().observed, testing::ElementsAre("loss", "scaled_step"));
+}
+
 TEST(RunFileVersion, EvaluatedAveragesAreKnownFromTheKey) {
   const TemporaryFolder folder;
   const auto reread = [&](const RunInfo& info, const std::string& sql) {

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """hs.watch on real trainings: what is recorded, and that the training does not notice."""
+import copy
 import gc
+import io
 import os
 import subprocess
 import sys
@@ -370,6 +372,16 @@ class Records(Case):
                 optimizer.step()
         self.assertEqual(hs.open(self.file).state, "broken")
 
+    def test_a_loss_of_nan_counts_where_gradients_are_finite(self):
+        model = Mlp()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with hs.watch(model, optimizer, out=self.file):
+            for _ in range(12):
+                optimizer.zero_grad()
+                (model(torch.randn(8, 20)).square().mean() + torch.nan).backward()
+                optimizer.step()
+        self.assertIn("the loss function gives NaN at step 0", hs.open(self.file).verdict)
+
     def test_finds_the_optimizer(self):
         model = Mlp()
         with hs.watch(model, out=self.file):
@@ -467,6 +479,29 @@ class DoesNoHarm(Case):
         self.assertIs(torch.amp.GradScaler.step, step)
         self.assertFalse(model._forward_hooks or model.fc1._forward_hooks)
         self.assertFalse(optimizer._optimizer_step_post_hooks)
+
+    def test_copies_and_files_of_the_model_have_no_part_in_it(self):
+        model = Mlp()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        counts = {}
+        for copies in (False, True):
+            with hs.watch(model, optimizer, out=self.file, overwrite=True):
+                average = torch.optim.swa_utils.AveragedModel(model) if copies else None
+                for _ in range(3):
+                    x = torch.randn(8, 20)
+                    model(x).square().mean().backward()
+                    optimizer.step()
+                    if copies:
+                        average.update_parameters(model)
+                        average(torch.cat([x, x]))
+                        file = io.BytesIO()
+                        torch.save(copy.deepcopy(model), file)
+                        torch.save(model, file)
+                        file.seek(0)
+                        torch.load(file, weights_only=False)(x)
+            run = hs.open(self.file)
+            counts[copies] = [list(run.stats(site["name"])["n"]) for site in run.sites()]
+        self.assertEqual(counts[False], counts[True])
 
     def test_exceptions_of_the_user(self):
         model = Mlp()

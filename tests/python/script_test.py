@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""Mistakes of training scripts in the order of their calls, which no tensor shows."""
+import contextlib
+import os
+import tempfile
+import unittest
+import warnings
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import halfscope as hs
+from networks import Mlp, batches
+
+warnings.simplefilter("error")
+torch.set_num_threads(2)
+
+
+class Script(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = os.path.join(folder.name, "run.hscope")
+        torch.manual_seed(0)
+
+    def rules(self, step, *, optimizer=torch.optim.SGD, around=contextlib.nullcontext, every=1):
+        """Trains with a function of (scaler, optimizer, model, x, y) and returns the rules of what
+        is found."""
+        model = Mlp()
+        optimizer = optimizer(model.parameters(), 1e-3)
+        scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+        with hs.watch(model, optimizer, out=self.file, overwrite=True, every=every), around():
+            for x, y in batches((16, 20), 5, 12):
+                optimizer.zero_grad()
+                step(scaler, optimizer, model, x, y)
+        return {each["rule"]: each["severity"] for each in hs.open(self.file).findings}
+
+    @staticmethod
+    def loss(model, x, y):
+        with torch.autocast("cpu", torch.float16):
+            return F.cross_entropy(model(x), y)
+
+
+class Scaled(Script):
+    def backward(self, scaler, model, x, y):
+        scaler.scale(self.loss(model, x, y)).backward()
+
+    def wrong(self, scaler, optimizer, model, x, y):
+        self.backward(scaler, model, x, y)
+        optimizer.step()
+
+    def test_gradients_are_found(self):
+        self.assertEqual(self.rules(self.wrong).get("scale_without_unscale"), "error")
+        self.assertEqual(self.rules(self.wrong, every=5).get("scale_without_unscale"), "error")
+        found = self.rules(self.wrong, optimizer=torch.optim.AdamW)
+        self.assertEqual(found.get("scale_without_unscale"), "warning")
+
+    def test_right_scripts(self):
+        def step(scaler, optimizer, model, x, y):
+            self.backward(scaler, model, x, y)
+            scaler.step(optimizer)
+            scaler.update()
+
+        def clipped(scaler, optimizer, model, x, y):
+            self.backward(scaler, model, x, y)
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+
+        def by_hand(scaler, optimizer, model, x, y):
+            self.backward(scaler, model, x, y)
+            for parameter in model.parameters():
+                parameter.grad /= scaler.get_scale()
+            optimizer.step()
+
+        def accumulated(scaler, optimizer, model, x, y):
+            for half in (slice(0, 8), slice(8, 16)):
+                self.backward(scaler, model, x[half], y[half])
+            scaler.step(optimizer)
+            scaler.update()
+
+        def not_scaled(scaler, optimizer, model, x, y):
+            self.loss(model, x, y).backward()
+            optimizer.step()
+
+        for right in (step, clipped, by_hand, accumulated, not_scaled):
+            self.assertNotIn("scale_without_unscale", self.rules(right), right.__name__)
+
+    def test_fused_optimizers_unscale_themselves(self):
+        def step(scaler, optimizer, model, x, y):
+            self.backward(scaler, model, x, y)
+            scaler.step(optimizer)
+            scaler.update()
+
+        fused = self.rules(step, optimizer=lambda p, lr: torch.optim.SGD(p, lr, fused=True))
+        self.assertNotIn("scale_without_unscale", fused)
+
+
+class Autocast(Script):
+    @staticmethod
+    def plain(scaler, optimizer, model, x, y):
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    def test_around_the_loop_is_found(self):
+        def around(**more):
+            return lambda: torch.autocast("cpu", torch.bfloat16, **more)
+        self.assertEqual(self.rules(self.plain, around=around()).get("autocast_kept"), "error")
+        # Without the cache, every forward pass casts again.
+        self.assertNotIn("autocast_kept", self.rules(self.plain, around=around(cache_enabled=False)))
+
+    def test_that_is_left_in_each_step(self):
+        def whole(scaler, optimizer, model, x, y):
+            with torch.autocast("cpu", torch.bfloat16):
+                self.plain(scaler, optimizer, model, x, y)
+
+        def forward_only(scaler, optimizer, model, x, y):
+            self.loss(model, x, y).backward()
+            optimizer.step()
+
+        for right in (whole, forward_only, self.plain):
+            self.assertNotIn("autocast_kept", self.rules(right), right.__name__)
+
+
+if __name__ == "__main__":
+    unittest.main()

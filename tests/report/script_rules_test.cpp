@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+// Mistakes of training scripts, in made-up captures: what recorders say about a script, weights
+// that never change, loss functions without gradients, and casts that flush them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "analysis/report/report.h"
+#include "analysis/rules/rules.h"
+#include "tests/report/capture.h"
+
+namespace halfscope::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+RunSpec long_spec() {
+  RunSpec spec = healthy_spec();
+  spec.steps = 60;
+  spec.layers.pop_back();  // the loss is no module
+  return spec;
+}
+
+void keep_stats(const SiteInfo& /*site*/, TensorStats& /*stats*/) {}
+
+/// Returns a run whose recorder saw a fact.
+RunView with_fact(const RunView& run, const char* fact, const char* optimizer = "") {
+  RunInfo info = run.info();
+  info.observed = {observed::kLoss, fact};
+  if (*optimizer != '\0') info.optimizer = optimizer;
+  RunView copy(std::move(info), RunStatus::complete);
+  for (const StepRow& row : run.steps(0)) copy.add_step(0, row);
+  for (const SiteInfo& site : run.lane(0).sites) {
+    for (const StatsWindow window : run.windows(0, site.order)) {
+      copy.add_window(0, site.order, window);
+    }
+  }
+  return copy;
+}
+
+TEST(ScriptRules, StepsWithScaledGradientsAreNamed) {
+  const RunView run = captured(long_spec());
+  for (const auto& [optimizer, state] :
+       {std::pair{"sgd:lr=0.1", Verdict::State::broken}, {"adam", Verdict::State::attention}}) {
+    const Report report = make_report(with_fact(run, observed::kScaledStep, optimizer));
+    EXPECT_EQ(report.verdict.state, state) << optimizer;
+    EXPECT_THAT(report.verdict.headline, HasSubstr("the gradients are not unscaled"));
+    ASSERT_FALSE(report.actions.empty());
+    EXPECT_THAT(report.actions[0].text, HasSubstr("scaler.step(optimizer)"));
+  }
+  EXPECT_EQ(make_report(with_fact(run, "a fact of a later version")).verdict.state,
+            Verdict::State::inconclusive);
+}
+
+TEST(ScriptRules, AutocastThatIsNotLeftIsNamed) {
+  const Report report = make_report(with_fact(captured(long_spec()), observed::kAutocastKept));
+  EXPECT_EQ(report.verdict.state, Verdict::State::broken);
+  EXPECT_THAT(report.verdict.headline, HasSubstr("it computes with old weights"));
+}
+
+TEST(ScriptRules, NanInEveryStepIsALossIfTheRecorderSawOne) {
+  RunSpec spec = long_spec();
+  spec.lanes[1].dynamic = false;
+  const RunView run = changed(captured(spec), keep_stats, [](StepRow& row) { row.loss = kNan; });
+  EXPECT_EQ(make_report(run).verdict.state, Verdict::State::inconclusive);
+  const Report report = make_report(with_fact(run, observed::kLoss));
+  EXPECT_EQ(report.verdict.state, Verdict::State::broken);
+  EXPECT_THAT(report.verdict.headline,
+              HasSubstr("the loss function gives NaN at step 0, although all outputs of the model "
+                        "are finite"));
+}
+
+TEST(ScriptRules, WeightsThatNeverChangeAreNamed) {
+  const RunView healthy = captured(long_spec());
+  std::map<int, TensorStats> first;
+  const auto freeze = [&](const SiteInfo& site, TensorStats& stats) {
+    if (site.role == Role::weight) stats = first.try_emplace(site.order, stats).first->second;
+  };
+  const RunView run = changed(healthy, freeze, keep_row);
+  EXPECT_THAT(make_report(run).verdict.headline, HasSubstr("no weight of the model changes"));
+  // A rate of 0 changes none either, nor do steps that are skipped.
+  const auto state_with = [&](auto change) {
+    return make_report(changed(run, keep_stats, change)).verdict.state;
+  };
+  EXPECT_EQ(state_with([](StepRow& row) { row.learning_rate = 0.0; }),
+            Verdict::State::inconclusive);
+  for (const Finding& finding : run_rules(healthy)) EXPECT_NE(finding.rule, "unchanged_weights");
+}
+
+TEST(ScriptRules, ALossWithoutAnyGradientIsNamed) {
+  const auto zero = [](const SiteInfo& site, TensorStats& stats) {
+    if (site.phase == Phase::backward) fill(stats, 0.0);
+  };
+  const RunView run = changed(captured(long_spec()), zero, keep_row);
+  const Report report = make_report(run);
+  EXPECT_EQ(report.verdict.state, Verdict::State::broken);
+  EXPECT_THAT(report.verdict.headline,
+              HasSubstr("the loss function gives gradients that are exactly 0"));
+  // Samples that a margin leaves out have a loss of 0.
+  const RunView satisfied = changed(run, keep_stats, [](StepRow& row) {
+    if (row.step == 30) row.loss = 0.0;
+  });
+  EXPECT_NE(make_report(satisfied).verdict.state, Verdict::State::broken);
+}
+
+/// conv1 and relu1 are in `format`, everything else in fp32, and no gradient comes through relu1.
+Report cast_report(const FloatFormat& format) {
+  RunSpec spec = long_spec();
+  spec.lanes[1].format = format;
+  for (LayerSpec& layer : spec.layers) layer.fp32 = layer.path != "conv1" && layer.path != "relu1";
+  return make_report(changed(
+      captured(spec),
+      [](const SiteInfo& site, TensorStats& stats) {
+        const bool before = site.path == "conv1" || site.path == "relu1";
+        if (before && site.phase == Phase::backward) fill(stats, 0.0);
+      },
+      keep_row));
+}
+
+TEST(ScriptRules, GradientsThatACastToEightBitsFlushesAreNamed) {
+  const Report report = cast_report(kE4m3fn);
+  EXPECT_EQ(report.verdict.state, Verdict::State::broken);
+  EXPECT_THAT(report.verdict.headline,
+              HasSubstr("the gradient of relu1 underflows e4m3fn, so conv1 learns nothing"));
+  EXPECT_NE(cast_report(kFp16).verdict.state, Verdict::State::broken);
+}
+
+// The first steps of a gradient penalty: it divides scaled gradients by the loss scale.
+TEST(ScriptRules, ALossOfScaledGradientsMayFailUntilTheScaleFits) {
+  const RunView healthy = captured(long_spec());
+  const auto judge = [&](int64_t fails, int64_t again) {
+    RunView run(healthy.info(), RunStatus::complete);
+    const auto skips = [&](int64_t step) { return step < fails || step == again; };
+    for (StepRow row : healthy.steps(0)) {
+      row.skipped = skips(row.step);
+      row.loss_scale = std::ldexp(65536.0, -static_cast<int>(std::min(row.step, fails)));
+      if (row.skipped) row.loss = kNan;
+      run.add_step(0, row);
+    }
+    for (const SiteInfo& site : healthy.lane(0).sites) {
+      for (StatsWindow window : healthy.windows(0, site.order)) {
+        const bool bad = site.phase == Phase::backward && skips(window.step);
+        if (bad) fill(window.stats, std::numeric_limits<double>::infinity());
+        run.add_window(0, site.order, window);
+      }
+    }
+    return make_report(with_fact(run, observed::kLoss)).verdict.state;
+  };
+  EXPECT_EQ(judge(4, -1), Verdict::State::inconclusive);
+  EXPECT_EQ(judge(4, 40), Verdict::State::attention) << "it happens again";
+  EXPECT_NE(judge(56, -1), Verdict::State::inconclusive) << "nothing shows that it is over";
+}
+
+TEST(ScriptRules, OneUpdateMayBeWhereATrainingDiverges) {
+  RunSpec spec = hot_spec();
+  spec.steps = 60;
+  const RunView hot = captured(spec);
+  EXPECT_THAT(make_report(hot).verdict.headline, Not(HasSubstr("had grown")));
+  RunView run(hot.info(), RunStatus::complete);
+  for (StepRow row : hot.steps(0)) {
+    if (row.step == 0) {
+      row.loss = 1.0;
+      row.skipped = false;
+    }
+    run.add_step(0, row);
+  }
+  for (const SiteInfo& site : hot.lane(0).sites) {
+    for (StatsWindow window : hot.windows(0, site.order)) {
+      if (window.step == 0 && site.phase != Phase::update) {
+        if (window.stats.non_finite() > 0) fill(window.stats, 0.0);
+        if (site.role == Role::weight) window.stats.sum_sq *= 1e-6;
+      }
+      run.add_window(0, site.order, window);
+    }
+  }
+  const Report report = make_report(run);
+  EXPECT_THAT(report.verdict.headline, HasSubstr("after the norm of the weights had grown from"));
+  ASSERT_FALSE(report.actions.empty());
+  EXPECT_THAT(report.actions[0].text, HasSubstr("Lower the learning rate first"));
+}
+
+}  // namespace
+}  // namespace halfscope::test
