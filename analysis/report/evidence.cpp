@@ -45,7 +45,7 @@ std::string who_adds(const ErrorReport& errors) {
   if (most == nullptr) return "";
   std::string text =
       fmt::format(" {} adds the most error: {}", most->name, percent(*most->local()));
-  if (most->inherited) {
+  if (most->inherited && *most->inherited > 0.0) {
     text += fmt::format(", on top of the {} it inherits", percent(*most->inherited));
   }
   const SiteErrorReport* flips = nullptr;
@@ -70,9 +70,10 @@ struct FirstError {
 };
 
 /// Returns ", by at most 3 ulp of fp16". Numbers near 0 may be as many ulps apart as the format has
-/// numbers, however near they are: beyond a factor of two the count says nothing.
+/// numbers, however near they are: beyond a factor of two the count says nothing. It is 0 if all
+/// that differ are NaN or infinite in one lane.
 std::string ulps_text(double ulps, const FloatFormat& format) {
-  if (!(ulps <= std::ldexp(1.0, format.mantissa_bits))) return "";
+  if (ulps == 0.0 || !(ulps <= std::ldexp(1.0, format.mantissa_bits))) return "";
   return fmt::format(", by at most {} ulp of {}", short_number(ulps), format_name(format));
 }
 

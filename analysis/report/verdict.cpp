@@ -360,8 +360,9 @@ Verdict of_trouble(const Report& report, int lane, State state) {
   const Trouble trouble = trouble_of(report, lane);
   if (trouble.why.empty()) {
     return {state,
-            fmt::format("{} has not updated its weights yet: all {} skipped.", info.name,
-                        counted(info.steps, "step") + (info.steps == 1 ? " was" : " were")),
+            fmt::format("{} has not updated its weights yet: {} skipped.", info.name,
+                        info.steps == 1 ? "its only step was"
+                                        : fmt::format("all {} steps were", info.steps)),
             "Train longer.",
             {}};
   }
@@ -529,7 +530,7 @@ void add_lane_states(Report& report) {
       lane.state = worst->severity == Severity::error ? State::broken : State::attention;
     } else if (lane.steps > 0 && lane.skipped == lane.steps) {
       lane.state = State::attention;  // it has learnt nothing, so it has proved nothing
-    } else if (!lane.reference && !lane.harm.inconclusive.empty()) {
+    } else if (!lane.reference && (lane.steps == 0 || !lane.harm.inconclusive.empty())) {
       lane.state = State::inconclusive;
     } else if (const Finding* open = open_finding(report, static_cast<int>(i))) {
       lane.state = State::inconclusive;

@@ -162,7 +162,7 @@ std::string loss_scale_help() {
          "weights included. Options follow a colon, separated by commas:\n" +
          table_of({{"torch", "init=65536, growth=2, backoff=0.5, interval=2000"},
                    {"tf-keras", "init=32768, interval=2000; or static=X"},
-                   {"keras3", "init=32768, interval=2000, backend=torch; or static=X"},
+                   {"keras3", "init=32768, interval=2000, backend=tensorflow; or static=X"},
                    {"apex", "init=65536, window=2000, min=X, max=16777216, sum;"},
                    {"", "or static=X"},
                    {"apex-fp16-utils", "init=4294967296, factor=2, window=1000; or static=X"},

@@ -161,8 +161,9 @@ class Checker {
 
 std::string TypedCheck::summary() const {
   if (differences.empty()) {
-    return fmt::format("read back: formats of {} nodes as in the plan, {} numbers of outputs {}",
-                       nodes, outputs, max_ulps == 0 ? "equal" : "equal up to 1 ulp");
+    return fmt::format("checked: the formats of {} are the plan's, and {} {}",
+                       counted(nodes, "node"), counted(outputs, "output number"),
+                       max_ulps == 0 ? "agree" : "agree up to 1 ulp");
   }
   std::string text = "read back, the file differs from the plan: ";
   for (size_t i = 0; i < std::min(differences.size(), kMostDifferences); ++i)

@@ -293,7 +293,8 @@ std::string TwinMatch::text() const {
   if (dropouts > 0) text += ". Plans are judged with dropout";
   if (!lost_casts.empty()) {
     text += fmt::format(
-        ". The twin does not have casts such as .to(x.dtype) or .float() in {}, so plans do not cast "
+        ". The twin does not have casts such as .to(x.dtype) or .float() in {}, so plans do not "
+        "cast "
         "there",
         modules_text(lost_casts));
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -130,6 +131,12 @@ Dataset load_dataset(const std::string& spec) {
     return set.load(spec.substr(colon + 1));
   }
   const std::string near = did_you_mean(name, names);
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(spec, ignored)) {
+    throw usage_error(
+        "'" + spec + "' is not a file of data",
+        "save arrays x and y with numpy.savez('data.npz', x=x, y=y), and take data.npz");
+  }
   throw usage_error("unknown data set '" + spec + "'",
                     near + (near.empty() ? "" : " ") + known_specs());
 }

@@ -2,7 +2,9 @@
 #include "core/models/models.h"
 
 #include <cmath>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "core/data/shapes.h"
 #include "core/data/tensor_file.h"
@@ -107,6 +109,11 @@ const Row& row_of(const std::string& model) {
   if (is_torch_name(model)) {
     throw usage_error("'" + model + "' is a PyTorch file, which HalfScope does not read",
                       "export the network to ONNX; docs/onnx.md shows how");
+  }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(model, ignored)) {
+    throw usage_error("'" + model + "' is a folder, not a network",
+                      "name a file *.onnx in it, or a model: " + comma_list(model_names()));
   }
   throw usage_error("unknown model '" + model + "'",
                     did_you_mean(model, model_names(), "models: " + comma_list(model_names())));

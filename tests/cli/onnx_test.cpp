@@ -393,7 +393,7 @@ TEST(CliOnnx, TypedFilesComputeWhatThePlanSays) {
     const Outcome made = bench.run(
         {"convert", "net.onnx", "--plan", plan, "--typed", "--out", "typed.onnx", "--force"});
     ASSERT_EQ(made.code, 0) << made.err;
-    EXPECT_THAT(made.err, HasSubstr("read back: formats of ")) << plan;
+    EXPECT_THAT(made.err, HasSubstr("checked: the formats of ")) << plan;
     EXPECT_THAT(made.err, HasSubstr(" numbers of outputs equal\n")) << plan;
   }
   const auto outputs = [&](const std::string& network, const std::string& plan) {
