@@ -82,7 +82,8 @@ std::optional<Optimizer> recorded_optimizer(const RunInfo& info) {
 bool divides_steps(const SiteInfo& state) {
   return state.role == Role::state && state.phase == Phase::update &&
          (state.tensor.ends_with("_adam_v") || state.tensor.ends_with("_adam_v_max") ||
-          state.tensor.ends_with("_square_avg") || state.tensor.ends_with("_grad_squared"));
+          state.tensor.ends_with("_square_avg") || state.tensor.ends_with("_grad_squared") ||
+          state.tensor.ends_with("_adagrad_sum"));
 }
 
 LostCounts count_lost(const RunView& run, int lane, int site) {

@@ -16,7 +16,8 @@ namespace halfscope {
 std::optional<Optimizer> recorded_optimizer(const RunInfo& info);
 
 /// Returns whether steps are divided by the square root of this state: v of Adam, the mean square
-/// of RMSprop, and the squares that are added to them. Too small a value makes the step too large.
+/// of RMSprop, the sum of squares of Adagrad, and the squares that are added to them. Too small a
+/// value makes the step too large.
 bool divides_steps(const SiteInfo& state);
 
 /// Non-zero updates of a site, and how many of them left their variable unchanged.

@@ -7,18 +7,19 @@ from halfscope._sites import format_of
 
 # Names of optimizer states as in HalfScope's own optimizers.
 _STATES = {"exp_avg": "adam_m", "exp_avg_sq": "adam_v", "momentum_buffer": "momentum",
-           "square_avg": "square_avg", "max_exp_avg_sq": "adam_v_max"}
+           "square_avg": "square_avg", "max_exp_avg_sq": "adam_v_max", "sum": "adagrad_sum"}
 # States that an optimizer will have, for runs whose first steps are all skipped.
 _EXPECTED = {"Adam": ("exp_avg", "exp_avg_sq"), "AdamW": ("exp_avg", "exp_avg_sq"),
              "NAdam": ("exp_avg", "exp_avg_sq"), "RAdam": ("exp_avg", "exp_avg_sq"),
-             "RMSprop": ("square_avg",)}
+             "RMSprop": ("square_avg",), "Adagrad": ("sum",)}
 _MEANS = {"exp_avg_sq": "exp_avg"}  # a mean of squares, and the mean of gradients beside it
+_SUM_OF_SQUARES = "sum"  # of all gradients, also the last one
 
 
-def add_states(found, sites, states, entry):
+def add_states(found, sites, states, entry, gradient):
     """Adds (site, state, mean of gradients or None) of a parameter's states to a list.
 
-    entry: path, leaf and operator of the parameter.
+    entry: path, leaf and operator of the parameter. gradient: None if it is sparse.
     """
     path, leaf, op = entry
     for name, value in states.items():
@@ -35,7 +36,7 @@ def add_states(found, sites, states, entry):
             site = sites.number(path, tensor, "state", "update", op, form, value.shape)
             if site is None:
                 continue
-        mean = states.get(_MEANS.get(name, ""))
+        mean = gradient if name == _SUM_OF_SQUARES else states.get(_MEANS.get(name, ""))
         mean = None if mean is None else local(mean)
         if mean is not None and mean.shape != value.shape:
             mean = None

@@ -469,7 +469,8 @@ class Watch(Guarded):
                                               format_of(parameter.dtype), local(parameter).shape)
                 if site is not None:
                     updates.append((site, weight, host(parameter), gradient))
-                add_states(states, self._sites, optimizer.state.get(parameter, {}), entry)
+                state = optimizer.state.get(parameter, {})
+                add_states(states, self._sites, state, entry, gradient)
         self._recording.after_update(updates, states)
 
     def _end_step(self, skipped):

@@ -236,6 +236,17 @@ class Causes(unittest.TestCase):
         report = self.train(nn.Sequential(nn.Linear(20, 64), Norm(), nn.Linear(64, 5)))
         self.check_cause(report, "1 gives .* from finite numbers", "Run 1 in fp32 to see")
 
+    def test_adagrad_in_pure_fp16_divides_by_zero(self):
+        model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 5)).half()
+        optimizer = torch.optim.Adagrad(model.parameters(), 0.01)
+        with hs.watch(model, optimizer, out=self.file):
+            for x, y in batches((16, 20), 5, 12):
+                optimizer.zero_grad()
+                (F.cross_entropy(model(x.half()).float(), y) * 1e-3).backward()
+                optimizer.step()
+        self.check_cause(hs.open(self.file).report, "the optimizer state of .* underflows fp16",
+                         "Keep fp32 master weights", "flushed_state")
+
     def test_gradients_that_overflow_without_a_scaler(self):
         report = self.cause_of(F.relu, loss=lambda o, y: F.cross_entropy(o, y) * 2 ** 22,
                                scaled=False)
