@@ -23,6 +23,14 @@ def unwrapped(model):
             return model
 
 
+def bare(optimizer):
+    """Returns the optimizer in a trainer's wrapper, whose hooks nobody calls."""
+    while not hasattr(optimizer, "_optimizer_step_pre_hooks") and \
+            isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
 def rank_and_ranks():
     """Returns the number of this process and of all processes of a training."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():

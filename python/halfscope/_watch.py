@@ -15,7 +15,7 @@ from halfscope import _patches
 from halfscope._compiled import Compiled
 from halfscope._forward import Forward
 from halfscope._guard import Guarded, warn_stopped
-from halfscope._helpers import (file_of_rank, host, is_flattened, is_sharded,
+from halfscope._helpers import (bare, file_of_rank, host, is_flattened, is_sharded,
                                 learning_rate, local, named_parameters, numbers, plain_name,
                                 rank_and_ranks, running_statistics, unwrapped)
 from halfscope._ops import PRODUCTS, operator_of
@@ -71,7 +71,7 @@ def watch(model, optimizer=None, *, out="run.hscope", every=1, scaler=None, loss
     steps = whole_number("steps", steps, 0)
     threads = whole_number("threads", threads, 0)
     out = os.fspath(out)
-    return Watch(model, optimizer, out, every, scaler, loss == "manual", bool(overwrite), steps,
+    return Watch(model, bare(optimizer), out, every, scaler, loss == "manual", bool(overwrite), steps,
                  data, threads)
 
 

@@ -260,6 +260,7 @@ class KerasCallback(Guarded, keras.callbacks.Callback):
                  "optimizer": f"{type(self._optimizer()).__name__.lower()}:lr={rate:g}",
                  "command": " ".join(sys.argv)}
         numbers = {"every": self._every, "steps_planned": self._planned()}
+        self._recording.observe("loss")  # Keras always has one
         self._recording.begin(texts, numbers, self._sites.layer_rows(), self._sites.order())
 
     def _planned(self):

@@ -98,6 +98,25 @@ class Scaled(Script):
         self.assertNotIn("scale_without_unscale", fused)
 
 
+class Wrapper(torch.optim.Optimizer):
+    """An optimizer of a trainer: it has another one, and none of the state of its base."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+        self.zero_grad, self.step = optimizer.zero_grad, optimizer.step
+
+
+class Wrapped(Script):
+    def test_optimizers_are_recorded(self):
+        def step(scaler, optimizer, model, x, y):
+            self.loss(model, x, y).backward()
+            optimizer.step()
+        self.rules(step, optimizer=lambda p, lr: Wrapper(torch.optim.SGD(p, lr)))
+        run = hs.open(self.file)
+        self.assertEqual(len(run.steps()["loss"]), 12)
+        self.assertTrue(any(site["role"] == "update" for site in run.sites()))
+
+
 class Autocast(Script):
     @staticmethod
     def plain(scaler, optimizer, model, x, y):
