@@ -3,7 +3,8 @@
 
 While watches are open, torch.autograd.backward and GradScaler's scale, unscale_ and step call them
 before they do their own work. torch.clear_autocast_cache counts its calls. sys.exit notes its
-argument, which is known nowhere else when the program ends. The last watch that closes puts the originals back.
+argument, which is known nowhere else when the program ends. The last watch that closes puts the
+originals back.
 """
 import functools
 import sys
