@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -25,17 +24,6 @@ constexpr double kInfiniteLoss = std::numeric_limits<double>::infinity();
 Finding first_finding(const RunView& run) {
   const std::vector<Finding> all = run_rules(run);
   return all.empty() ? Finding{} : all.front();
-}
-
-/// A network whose fc1 reads what functions have computed from relu2.
-RunSpec spec_with_code() {
-  RunSpec spec = healthy_spec();
-  spec.steps = 60;
-  layer_of(spec, "fc1").inputs = {"fc1/input"};
-  const auto fc1 = std::find_if(spec.layers.begin(), spec.layers.end(),
-                                [](const LayerSpec& layer) { return layer.path == "fc1"; });
-  spec.layers.insert(fc1, {.path = "fc1/input", .op = "Function", .inputs = {"relu2"}});
-  return spec;
 }
 
 TEST(CaptureCauses, NamesCodeThatIsNoModule) {

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// Sentences about one tensor agree with each other, and advice for captured lanes is code that
+// works there: shares along the way from a cause, layers that are not the cause, windows of loss
+// scales, models in a narrow format, and casts in modules.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "analysis/fixes/fixes.h"
+#include "analysis/report/report.h"
+#include "analysis/rules/rules.h"
+#include "tests/report/capture.h"
+
+namespace halfscope::test {
+namespace {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+using ChangeStats = std::function<void(const SiteInfo&, int64_t step, TensorStats&)>;
+
+/// Returns a copy of a run with statistics that change from step to step.
+RunView changed_steps(const RunView& run, const ChangeStats& stats,
+                      const std::function<void(StepRow&)>& row) {
+  RunView copy(run.info(), RunStatus::complete);
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    for (StepRow each : run.steps(lane)) {
+      if (lane == run.lane_count() - 1) row(each);
+      copy.add_step(lane, each);
+    }
+    for (const SiteInfo& site : run.lane(lane).sites) {
+      for (StatsWindow window : run.windows(lane, site.order)) {
+        if (lane == run.lane_count() - 1) stats(site, window.step, window.stats);
+        copy.add_window(lane, site.order, window);
+      }
+    }
+  }
+  return copy;
+}
+
+bool is_after(const SiteInfo& site, const RunView& run, const std::string& name) {
+  return site.role == Role::activation &&
+         site.order > run.find_site(run.lane_count() - 1, name).value();
+}
+
+void lose(StepRow& row) { row.loss = std::nan(""); }
+
+// An eighth of what code gives is infinite in the first step. Then the weights are NaN.
+TEST(CaptureWords, TheWayFromACauseHasTheSharesOfTheCause) {
+  const RunView healthy = captured(spec_with_code());
+  const RunView run = changed_steps(
+      healthy,
+      [&](const SiteInfo& site, int64_t step, TensorStats& stats) {
+        const bool output = site.role == Role::activation;
+        if (step > 0 && site.role != Role::input) fill(stats, std::nan(""));
+        if (step > 0 || !output) return;
+        if (site.path == "fc1/input") stats.pos_inf = stats.n / 8;
+        if (is_after(site, healthy, "fc1/input.activation")) {
+          stats.nan = stats.n / 4;
+          stats.pos_inf = stats.n / 4;
+        }
+      },
+      lose);
+  const Report report = make_report(run);
+  EXPECT_THAT(report.verdict.headline, HasSubstr("gives infinity from finite numbers: 12.5%"));
+  ASSERT_TRUE(report.diagnosis);
+  const std::vector<Hop>& chain = report.diagnosis->chain;
+  ASSERT_GE(chain.size(), 2u);
+  EXPECT_EQ(chain[0].layer, "fc1/input");
+  EXPECT_EQ(chain[0].text, "12.5% infinite");
+  EXPECT_EQ(chain[1].text, "50% NaN or infinite");
+}
+
+// fc1 gives NaN in the first step, which makes the weights NaN: later, the layers before it give
+// NaN, too.
+TEST(CaptureWords, TheFirstNanIsThatOfTheFirstStep) {
+  RunSpec spec = healthy_spec();
+  const RunView healthy = make_run(spec);
+  const RunView run = changed_steps(
+      healthy,
+      [&](const SiteInfo& site, int64_t step, TensorStats& stats) {
+        const bool spoiled = step > 0 || site.name() == "fc1.activation" ||
+                             is_after(site, healthy, "fc1.activation");
+        if (site.role == Role::activation && spoiled) fill(stats, std::nan(""));
+      },
+      lose);
+  const std::vector<Finding> findings{{.rule = "forward_overflow",
+                                       .lane = 1,
+                                       .severity = Severity::error,
+                                       .site = "fc1.activation",
+                                       .layer = "fc1",
+                                       .mechanism = "fc1 gives NaN"}};
+  const Diagnosis diagnosis = diagnose(run, findings, 1, PlanEdit::in_fp32({"fc1"}), {});
+  ASSERT_EQ(diagnosis.root.size(), 1u);
+  EXPECT_EQ(diagnosis.root[0].layer, "fc1");
+  EXPECT_TRUE(diagnosis.decoys.empty()) << diagnosis.decoys[0].place.layer;
+  ASSERT_TRUE(diagnosis.first_symptom);
+  EXPECT_EQ(diagnosis.first_symptom->layer, "fc1");
+}
+
+}  // namespace
+}  // namespace halfscope::test
