@@ -102,5 +102,26 @@ TEST(CaptureWords, TheFirstNanIsThatOfTheFirstStep) {
   EXPECT_EQ(diagnosis.first_symptom->layer, "fc1");
 }
 
+// Gradients that are summed in fp32 show no upper end.
+TEST(CaptureWords, AWindowOfLossScalesNamesOnlyTheEndsThatItHas) {
+  RunSpec spec = healthy_spec();
+  spec.lanes[1].loss_scale = 1.0;
+  spec.lanes[1].dynamic = false;
+  const RunView run = changed(
+      captured(spec),
+      [](const SiteInfo& site, TensorStats& stats) {
+        if (site.phase == Phase::backward) stats.overflow = 1;
+      },
+      keep_row);
+  std::vector<Finding> found = run_rules(run);
+  std::erase_if(found, [](const Finding& each) { return each.rule != "loss_scale_window"; });
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_THAT(found[0].text, AllOf(StartsWith("Loss scales from 2^"), HasSubstr(" on work for"),
+                                   HasSubstr("Below that, "), HasSubstr("underflows first"),
+                                   Not(HasSubstr("inf")), Not(HasSubstr("overflows"))));
+  EXPECT_FALSE(found[0].evidence.contains("window_high"));
+  EXPECT_TRUE(found[0].evidence.contains("window_low"));
+}
+
 }  // namespace
 }  // namespace halfscope::test
