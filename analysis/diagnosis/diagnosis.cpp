@@ -124,7 +124,7 @@ class Diagnoser {
     reject_decoys();
     judge();
     if (!result_.fix.empty()) {
-      result_.fix_text = edit_sentence(result_.fix);
+      result_.fix_text = edit_sentence(result_.fix) + cast_note(lane_.info(), result_.fix);
       result_.fix_cost = cost_of(lane_.info(), result_.fix);
     }
     return std::move(result_);

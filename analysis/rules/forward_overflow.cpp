@@ -318,10 +318,11 @@ bool is_invalid(const LaneFacts& lane, int site, const Root& root, const Zeros& 
 
 std::string advice_on_formula(const LaneFacts& lane, int site, const Root& root) {
   const int node = lane.node_of(site);
+  const std::string& path = lane.nodes()[static_cast<size_t>(node)].path;
   std::string text = lane.is_function(node) || lane.is_whole_model(node)
                          ? code_advice(lane, node)
-                         : fmt::format("Run {} in fp32 to see whether the format is the cause.",
-                                       lane.nodes()[static_cast<size_t>(node)].path);
+                         : fmt::format("Run {} in fp32 to see whether the format is the cause.{}",
+                                       path, cast_note(lane.info(), PlanEdit::in_fp32({path})));
   if (root.nan > 0) {
     text +=
         " If it still gives NaN, the formula has no result there: look for a softmax of a row that "

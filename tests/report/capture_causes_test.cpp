@@ -107,6 +107,8 @@ TEST(CaptureCauses, ALossThatFailsAloneIsTheCause) {
     RunSpec spec = healthy_spec();
     spec.layers.pop_back();  // the loss is no module
     spec.steps = 60;
+    const bool half = std::isnan(loss);  // the model is, so that there is no autocast
+    if (half) spec.lanes[1].storage = kFp16;
     const RunView run = changed(
         captured(spec),
         [](const SiteInfo& site, TensorStats& stats) {
@@ -128,6 +130,8 @@ TEST(CaptureCauses, ALossThatFailsAloneIsTheCause) {
                                          HasSubstr(std::isnan(loss) ? "NaN" : "infinity"),
                                          HasSubstr("all outputs of the model are finite")));
     EXPECT_THAT(finding.action.text, HasSubstr("Compute the loss in fp32"));
+    EXPECT_EQ(finding.action.text.find("autocast") == std::string::npos, half);
+    EXPECT_EQ(finding.action.text.find("Infinite targets") != std::string::npos, std::isinf(loss));
     const Report report = make_report(run);
     ASSERT_TRUE(report.diagnosis);
     ASSERT_EQ(report.diagnosis->root.size(), 1u);

@@ -123,5 +123,48 @@ TEST(CaptureWords, AWindowOfLossScalesNamesOnlyTheEndsThatItHas) {
   EXPECT_TRUE(found[0].evidence.contains("window_low"));
 }
 
+// A model in half precision has no autocast that could be switched off.
+TEST(CaptureWords, AdviceOnCodeFitsAModelInHalfPrecision) {
+  RunSpec spec = spec_with_code();
+  layer_of(spec, "fc1/input").activation = 17.0;
+  const std::string mixed = run_rules(captured(spec)).front().action.text;
+  EXPECT_THAT(mixed, AllOf(HasSubstr("enabled=False"), HasSubstr("call .float() on what it reads"),
+                           HasSubstr("remove casts such as .half() inside it")));
+  spec.lanes[1].storage = kFp16;
+  const std::string half = run_rules(captured(spec)).front().action.text;
+  EXPECT_THAT(half, AllOf(StartsWith("Compute the code between relu2 and fc1 in fp32: call "
+                                     ".float() on what it reads, and .half() on its result."),
+                          Not(HasSubstr("autocast"))));
+  LaneInfo lane = captured(spec).lane(0);
+  lane.layers[0].path = "block.0";
+  lane.layers[1].path = "block:exp";
+  lane.layers[1].op = "Exp";
+  const std::string code = fix_as(FixTarget::pytorch, lane, PlanEdit::in_fp32({"block:exp"}));
+  EXPECT_THAT(code, AllOf(HasSubstr("y = (x.float().exp()).to(torch.float16)"),
+                          Not(HasSubstr("autocast"))));
+}
+
+TEST(CaptureWords, ModulesWithCodeOfTheirOwnMayCast) {
+  LaneInfo lane = captured(healthy_spec()).lane(0);
+  const PlanEdit edit = PlanEdit::in_fp32({"conv2", "fc1"});
+  EXPECT_EQ(cast_note(lane, edit), "");
+  for (LayerInfo& layer : lane.layers) {
+    if (layer.path == "fc1" || layer.path == "fc2") layer.op = "WeightNorm";
+  }
+  const std::string note = "Also remove casts such as .half() inside fc1.";
+  EXPECT_EQ(cast_note(lane, edit), " " + note);
+  EXPECT_THAT(fix_as(FixTarget::pytorch, lane, edit), HasSubstr("# " + note));
+  lane.backend = "keras";
+  EXPECT_THAT(cast_note(lane, edit), HasSubstr("keras.ops.cast() inside fc1"));
+  for (LayerInfo& layer : lane.layers) {
+    if (layer.path == "fc1") layer.op = "LSTM";
+  }
+  EXPECT_EQ(cast_note(lane, edit), "") << "the framework's own code";
+  EXPECT_NE(cast_note(lane, PlanEdit::in_fp32({"fc2"})), "");
+  lane.backend = "emulated";
+  EXPECT_EQ(cast_note(lane, PlanEdit::in_fp32({"fc2"})), "")
+      << "a plan says what every operator computes in";
+}
+
 }  // namespace
 }  // namespace halfscope::test
