@@ -166,5 +166,39 @@ TEST(CaptureWords, ModulesWithCodeOfTheirOwnMayCast) {
       << "a plan says what every operator computes in";
 }
 
+// fc1 divides by a norm of its weights, and gives 0. In five steps a loss scale comes down.
+TEST(CaptureWords, LayersThatLearnNothingAreCountedInTheStepsThatCount) {
+  for (const double size : {8.0, 0.0}) {
+    RunSpec spec = healthy_spec();
+    spec.steps = 60;
+    layer_of(spec, "relu2").activation = size;
+    layer_of(spec, "fc1").op = "WeightNorm";
+    const RunView run = changed_steps(
+        captured(spec),
+        [](const SiteInfo& site, int64_t step, TensorStats& stats) {
+          if (site.name() == "fc1.activation") fill(stats, 0.0);
+          if (site.phase != Phase::backward || !site.path.starts_with("conv")) return;
+          fill(stats, step < 5 && site.path == "conv1" ? std::nan("") : 0.0);
+        },
+        [](StepRow& row) { row.skipped = row.step < 5; });
+    std::vector<Finding> found = run_rules(run);
+    std::erase_if(found, [](const Finding& each) { return each.rule != "zero_gradients"; });
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_THAT(found[0].text,
+                HasSubstr("conv1 and conv2 learn nothing: all their gradients are exactly 0 in all "
+                          "55 recorded steps with finite gradients. fc1 gives nothing but 0"));
+    // Squares of numbers around 256 are too large for fp16.
+    const bool large = size > 0.0;
+    EXPECT_EQ(found[0].cause, large ? Mechanism::forward_overflow : Mechanism::forward_flush);
+    EXPECT_EQ(found[0].text.find("overflowed to infinity") != std::string::npos, large);
+    const Report report = make_report(run);
+    ASSERT_TRUE(report.diagnosis && report.recommendation);
+    for (const std::string& text : {report.diagnosis->fix_text, report.recommendation->text}) {
+      EXPECT_THAT(text, AllOf(StartsWith("Keep fc1 in fp32"),
+                              EndsWith("Also remove casts such as .half() inside fc1.")));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace halfscope::test
