@@ -34,6 +34,9 @@ std::string edit_sentence(const PlanEdit& edit);
 /// Returns a removable part in words, for the name of a change (Change::name()): "conv2", "the fp32
 /// output of fc1", "the loss scale".
 std::string part_text(const std::string& name);
+/// Returns " Also remove casts such as .half() inside norm." for an edit that keeps modules in fp32
+/// whose own code runs: in a captured lane it may cast. "" if there are none.
+std::string cast_note(const LaneInfo& lane, const PlanEdit& edit);
 /// Returns the action "Keep conv1 and fc1 in fp32."
 Action keep_in_fp32(std::vector<std::string> layers);
 

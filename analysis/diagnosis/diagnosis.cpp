@@ -113,16 +113,18 @@ class Diagnoser {
     result_.fix = cured ? proof_->edit : advice_;
     result_.verified = cured;
     find_root();
-    find_symptom();
-    if (!result_.root.empty()) {
+    const std::vector<int> roots = root_nodes();
+    const std::vector<int64_t> steps = steps_of_cause(lane_, roots);
+    find_symptom(roots, steps);
+    if (!result_.root.empty() && !is_unread(result_.root.front())) {
       const int node = node_of_path(lane_, result_.root.front().layer);
-      if (node >= 0) result_.chain = chain_from(lane_, node);
+      if (node >= 0) result_.chain = chain_from(lane_, node, steps);
     }
     read_trials();
     reject_decoys();
     judge();
     if (!result_.fix.empty()) {
-      result_.fix_text = edit_sentence(result_.fix);
+      result_.fix_text = edit_sentence(result_.fix) + cast_note(lane_.info(), result_.fix);
       result_.fix_cost = cost_of(lane_.info(), result_.fix);
     }
     return std::move(result_);
@@ -351,12 +353,22 @@ class Diagnoser {
     }
   }
 
-  void find_symptom() {
+  /// Returns whether the place is a running statistic, which leads nowhere in training.
+  bool is_unread(const Place& place) const {
+    const std::optional<int> site = lane_.run().find_site(lane_.lane(), place.site);
+    return site && !lane_.inference() && is_running_statistic(lane_.site(*site));
+  }
+
+  std::vector<int> root_nodes() const {
     std::vector<int> roots;
     for (const Place& place : result_.root) {
       const int node = node_of_path(lane_, place.layer);
       if (node >= 0) roots.push_back(node);
     }
+    return roots;
+  }
+
+  void find_symptom(const std::vector<int>& roots, const std::vector<int64_t>& steps) {
     const int site = first_symptom_site(lane_, roots);
     if (site < 0) {
       if (!harm_.items.empty()) result_.symptom = harm_.items.front().text;
@@ -364,7 +376,7 @@ class Diagnoser {
     }
     const SiteInfo& info = lane_.site(site);
     result_.first_symptom = place_of(lane_, info.path, info.name());
-    result_.symptom = hop_at(lane_, site).text;
+    result_.symptom = hop_at(lane_, site, steps).text;
   }
 
   void read_trials() {

@@ -51,7 +51,7 @@ struct Diagnosis {
   std::string symptom{};     ///< what it looks like there
   std::vector<Hop> chain{};  ///< from the root to the end of the network
   PlanEdit fix{};
-  std::string fix_text{};  ///< one sentence
+  std::string fix_text{};  ///< one sentence, or two
   Cost fix_cost{};
   std::vector<PlanEdit> alternatives{};  ///< as small, and tried
   std::vector<Decoy> decoys{};

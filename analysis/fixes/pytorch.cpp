@@ -65,7 +65,9 @@ std::string dtype_of(const FloatFormat& format) {
   return "";
 }
 
-std::string function_comments(const std::vector<ModulePlace>& places) {
+/// `narrow`: the dtype of a model that is in it as a whole, so that no autocast casts results back;
+/// else "".
+std::string function_comments(const std::vector<ModulePlace>& places, const std::string& narrow) {
   std::string text;
   for (const ModulePlace& place : places) {
     if (place.is_module()) continue;
@@ -74,8 +76,9 @@ std::string function_comments(const std::vector<ModulePlace>& places) {
       text += comment(
           fmt::format("(HalfScope means its part {}; in PyTorch it is one call.)", place.part));
     }
-    text += "#     with torch.autocast(\"cuda\", enabled=False):\n#         y = " +
-            expression_in_fp32(place) + "\n";
+    text += narrow.empty() ? "#     with torch.autocast(\"cuda\", enabled=False):\n#         y = " +
+                                 expression_in_fp32(place) + "\n"
+                           : "#     y = (" + expression_in_fp32(place) + ").to(" + narrow + ")\n";
     if (place.may_be_module) {
       text += comment(
           fmt::format("If {} is a module of your model, add it to KEEP_FP32 instead.", place.path));
@@ -267,7 +270,8 @@ std::string pytorch_text(const LaneInfo& lane, const FloatFormat& storage, const
             python_list("KEEP_FP32", modules, "as in model.named_modules()") + "\n" + kCast + kKeep;
     if (!narrow.empty()) body += half_model(narrow);
   }
-  std::string notes = part_comments(kept) + store_comments(edit, lane) + function_comments(kept) +
+  std::string notes = comment(cast_note(lane, edit)) + part_comments(kept) +
+                      store_comments(edit, lane) + function_comments(kept, narrow) +
                       sum_comments(edit, lane) + range_comments(edit, lane) +
                       constant_comments(edit, lane);
   notes += not_expressed(

@@ -303,7 +303,7 @@ void add_actions(const RunView& run, Report& report) {
   const std::vector<std::string> layers = advice.edit.fp32_layers();
   if (!layers.empty()) {
     ActionReport action{.edit = PlanEdit::in_fp32(layers), .lane = advice.lane};
-    action.text = keep_in_fp32(layers).text;
+    action.text = keep_in_fp32(layers).text + cast_note(lane, action.edit);
     action.effect = overflow_effect(report, action);
     if (action.effect.empty()) action.effect = reason(report, action);
     action.cost = cost_of_fp32(lane, layers);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "analysis/rules/lane_facts.h"
+#include "analysis/rules/site_words.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope {
@@ -176,6 +178,17 @@ std::string edit_sentence(const PlanEdit& edit) {
   // Every part begins with a verb, never with a name.
   if (text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
   return text;
+}
+
+std::string cast_note(const LaneInfo& lane, const PlanEdit& edit) {
+  const std::vector<std::string> kept = edit.fp32_layers();
+  std::vector<std::string> own;
+  for (const LayerInfo& layer : lane.layers) {
+    const bool is_kept = std::find(kept.begin(), kept.end(), layer.path) != kept.end();
+    if (is_kept && runs_own_code(lane, layer)) own.push_back(layer.path);
+  }
+  if (own.empty()) return "";
+  return fmt::format(" Also remove casts such as {} inside {}.", cast_call(lane), name_list(own));
 }
 
 std::string part_text(const std::string& name) {

@@ -54,26 +54,11 @@ Formats formats_of(const LaneFacts& lane, const ForwardNode& node) {
   return {lane.site(node.output_site).format, lane.site(node.output_site).format};
 }
 
-/// Returns the first step that moved the weights by a gradient that is not finite. Later values are
-/// not finite because the weights are not.
-int64_t end_of_finite_weights(const LaneFacts& lane) {
-  if (!lane.inference()) {
-    // Captures know the norm of recorded steps only.
-    const bool known = !lane.captured();
-    for (const StepRow& row : lane.steps()) {
-      const bool finite = std::isfinite(row.grad_norm) || (!known && std::isnan(row.grad_norm));
-      if (!row.skipped && !finite) return row.step;
-    }
-  }
-  return std::numeric_limits<int64_t>::max();
-}
-
 std::map<int, Root> gather_roots(const LaneFacts& lane) {
   std::map<int, Root> roots;
-  const int64_t last_finite = end_of_finite_weights(lane);
   for (const RecordedStep& step : lane.recorded()) {
     std::set<int> nodes;  // a module of a capture may have several outputs
-    for (int site : lane.forward_roots(step)) {
+    for (int site : lane.forward_causes(step)) {
       const bool is_output = lane.captured() && lane.site(site).role == Role::activation;
       if (is_output && !nodes.insert(lane.node_of(site)).second) continue;
       const TensorStats stats = *lane.stats(site, step.step);
@@ -88,7 +73,6 @@ std::map<int, Root> gather_roots(const LaneFacts& lane) {
           !lane.reference_counts(site, step.step)) {
         continue;
       }
-      if (stats.overflow == 0 && step.step > last_finite) continue;
       const bool silent = step.is_silent(site);
       Root& root = roots[site];
       ++root.steps;
@@ -334,10 +318,11 @@ bool is_invalid(const LaneFacts& lane, int site, const Root& root, const Zeros& 
 
 std::string advice_on_formula(const LaneFacts& lane, int site, const Root& root) {
   const int node = lane.node_of(site);
+  const std::string& path = lane.nodes()[static_cast<size_t>(node)].path;
   std::string text = lane.is_function(node) || lane.is_whole_model(node)
                          ? code_advice(lane, node)
-                         : fmt::format("Run {} in fp32 to see whether the format is the cause.",
-                                       lane.nodes()[static_cast<size_t>(node)].path);
+                         : fmt::format("Run {} in fp32 to see whether the format is the cause.{}",
+                                       path, cast_note(lane.info(), PlanEdit::in_fp32({path})));
   if (root.nan > 0) {
     text +=
         " If it still gives NaN, the formula has no result there: look for a softmax of a row that "

@@ -2,11 +2,13 @@
 #include "analysis/rules/lane_facts.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <deque>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "analysis/format_limits.h"
@@ -70,9 +72,24 @@ LaneFacts::LaneFacts(const RunView& run, int lane)
     if (reference_ >= 0)
       last_equal_ = std::min(last_equal_, first_update_in(run.steps(reference_)));
   }
+  find_last_finite();
   pair_sites();
   build_graph();
   gather_windows();
+}
+
+void LaneFacts::find_last_finite() {
+  last_finite_ = std::numeric_limits<int64_t>::max();
+  if (inference()) return;
+  // Captures know the norm of recorded steps only.
+  const bool known = !captured();
+  const auto moves_by_nan = [known](const StepRow& row) {
+    const bool finite = std::isfinite(row.grad_norm) || (!known && std::isnan(row.grad_norm));
+    return !row.skipped && !finite;
+  };
+  const std::span<const StepRow> rows = steps();
+  const auto found = std::find_if(rows.begin(), rows.end(), moves_by_nan);
+  if (found != rows.end()) last_finite_ = found->step;
 }
 
 void LaneFacts::pair_sites() {
@@ -245,8 +262,7 @@ bool LaneFacts::is_function(int node) const {
 
 bool LaneFacts::runs_own_code(int node) const {
   const int layer = nodes_[static_cast<size_t>(node)].layer;
-  return layer >= 0 && captured() &&
-         (is_function(node) || lookup_op(info().layers[static_cast<size_t>(layer)].op) == nullptr);
+  return layer >= 0 && halfscope::runs_own_code(info(), info().layers[static_cast<size_t>(layer)]);
 }
 
 bool LaneFacts::is_whole_model(int node) const {
@@ -396,6 +412,14 @@ std::vector<int> LaneFacts::forward_roots(const RecordedStep& step) const {
   return roots;
 }
 
+std::vector<int> LaneFacts::forward_causes(const RecordedStep& step) const {
+  std::vector<int> causes = forward_roots(step);
+  if (step.step > last_finite_) {
+    std::erase_if(causes, [&](int order) { return counts(order, step.step)->overflow == 0; });
+  }
+  return causes;
+}
+
 bool LaneFacts::is_average(const SiteInfo& state) const {
   return state.role == Role::state && run_->find_site(lane_, state.name() + "_update").has_value();
 }
@@ -412,8 +436,23 @@ std::vector<std::string> LaneFacts::in_order(std::vector<std::string> paths) con
   return paths;
 }
 
+bool runs_own_code(const LaneInfo& lane, const LayerInfo& layer) {
+  // Operators of frameworks that captures name, too, although no lane of ours has them.
+  static constexpr std::array<std::string_view, 15> kOthers{
+      "Celu", "ConvTranspose",   "DepthToSpace", "Einsum", "GRU",    "GlobalMaxPool",
+      "LSTM", "LpNormalization", "Mean",         "RNN",    "Resize", "NegativeLogLikelihoodLoss",
+      "Selu", "Softsign",        "Tile"};
+  const bool known = lookup_op(layer.op) != nullptr ||
+                     std::find(kOthers.begin(), kOthers.end(), layer.op) != kOthers.end();
+  return is_capture(lane.backend) && (layer.op == kFunctionOp || !known);
+}
+
 bool is_loss_scale(const SiteInfo& site) {
   return site.role == Role::input && site.tensor.starts_with("loss_scale");
+}
+
+bool is_running_statistic(const SiteInfo& site) {
+  return site.role == Role::state && site.phase == Phase::forward;
 }
 
 namespace {
@@ -446,6 +485,14 @@ std::string plan_text(const std::string& plan_json, const std::string& pointer) 
   });
   const nlohmann::json::json_pointer place(pointer);
   return plan.contains(place) && plan[place].is_string() ? plan[place].get<std::string>() : "";
+}
+
+std::optional<FloatFormat> default_format(const LaneInfo& lane) {
+  return parse_format(plan_text(lane.plan_json, "/default/read"));
+}
+
+std::optional<FloatFormat> storage_format(const LaneInfo& lane) {
+  return parse_format(plan_text(lane.plan_json, "/variables/storage"));
 }
 
 bool full_precision_lane(const LaneInfo& lane) {

@@ -129,6 +129,9 @@ class LaneFacts {
   /// Returns the forward sites of a recorded step where NaN or infinity starts: everything that
   /// they read, directly or indirectly, was finite.
   std::vector<int> forward_roots(const RecordedStep& step) const;
+  /// Returns the roots that count as causes: once a gradient that is not finite has moved the
+  /// weights, only overflows do.
+  std::vector<int> forward_causes(const RecordedStep& step) const;
   /// Returns, by node, whether it depends on `node` in the forward pass (`node` itself does).
   std::vector<bool> downstream(int node) const;
   /// Returns, by node, whether `node` depends on it in the forward pass (`node` itself does). All
@@ -149,6 +152,7 @@ class LaneFacts {
   bool as_in_reference(const SiteInfo& site, int64_t step, const TensorCounts& counts) const;
   bool outputs_finite(const RecordedStep& record) const;
   void build_graph();
+  void find_last_finite();
   std::vector<bool> bad_nodes(const RecordedStep& step) const;
   std::vector<bool> called_again(const RecordedStep& step) const;
   std::vector<bool> reached_from(int node, std::vector<int> ForwardNode::*next) const;
@@ -158,6 +162,7 @@ class LaneFacts {
   int reference_ = -1;
   std::vector<int> reference_sites_;  // by site; -1: it has no counterpart
   int64_t last_equal_ = 0;            // the last step with equal weights
+  int64_t last_finite_ = 0;           // the last step that began with finite weights
   bool knows_loss_ = true;
   bool full_precision_ = false;
   std::vector<RecordedStep> recorded_;
@@ -169,13 +174,25 @@ class LaneFacts {
 /// The operator of nodes that are functions, as captures call it.
 inline constexpr const char* kFunctionOp = "Function";
 
+/// Returns whether a layer of a captured lane is none of the known operators, so that code of its
+/// own runs.
+bool runs_own_code(const LaneInfo& lane, const LayerInfo& layer);
+
 /// Returns whether the site is the loss scale as a node reads it in a narrow format. It is part of
 /// the forward graph, but an overflow there is an overflow of gradients.
 bool is_loss_scale(const SiteInfo& site);
 
+/// Returns whether the site is a running statistic, which only inference and evaluations read.
+bool is_running_statistic(const SiteInfo& site);
+
 /// Returns a string from a stored plan by JSON pointer ("/variables/storage"); "" if there is none
 /// or the plan is damaged.
 std::string plan_text(const std::string& plan_json, const std::string& pointer);
+/// Returns the format that a lane's layers read unless a rule of its plan says otherwise; nothing
+/// if its plan does not say.
+std::optional<FloatFormat> default_format(const LaneInfo& lane);
+/// Returns the format in which a lane keeps its variables; nothing if its plan does not say.
+std::optional<FloatFormat> storage_format(const LaneInfo& lane);
 
 /// Returns whether every layer of the lane computes in full precision (or the whole lane in
 /// double).

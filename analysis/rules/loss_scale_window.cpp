@@ -122,8 +122,26 @@ void add_to_layer(ScaleWindow& window, int node, const SiteScales& scales) {
   layer->usable.intersect(scales.usable);
 }
 
+bool has_low(const ScaleInterval& window) { return window.low > 0.0; }
+bool has_high(const ScaleInterval& window) { return std::isfinite(window.high); }
+
+/// Returns "from 2^3.0 to 2^18.4". An end that no gradient sets is left out.
 std::string interval_text(const ScaleInterval& window) {
-  return fmt::format("2^{:.1f} to 2^{:.1f}", std::log2(window.low), std::log2(window.high));
+  const std::string high = fmt::format("2^{:.1f}", std::log2(window.high));
+  if (!has_low(window)) return "up to " + high;
+  const std::string low = fmt::format("from 2^{:.1f} ", std::log2(window.low));
+  return low + (has_high(window) ? "to " + high : "on");
+}
+
+/// Returns how wide a window is and what happens outside it, as the rest of a sentence and more.
+std::string ends_text(const ScaleInterval& window, const std::string& floor,
+                      const std::string& ceiling) {
+  if (!has_high(window)) return fmt::format(". Below that, {} underflows first.", floor);
+  if (!has_low(window)) return fmt::format(". Above that, {} overflows first.", ceiling);
+  return fmt::format(
+      ": a range of {:.1f} powers of two. Above it, {} overflows first; below it, {} underflows "
+      "first.",
+      std::log2(window.high / window.low), ceiling, floor);
 }
 
 double last_scale_used(const LaneFacts& lane) {
@@ -244,24 +262,26 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
 
   Finding finding{.rule = "loss_scale_window", .lane = lane.lane()};
   const ScaleInterval& shown = window.shown();
-  finding.evidence = {{"window_low", shown.low},
-                      {"window_high", shown.high},
-                      {"highest_floor_site", floor},
-                      {"lowest_ceiling_site", ceiling},
-                      {"gradient_sites", static_cast<double>(window.sites.size())}};
+  finding.evidence = {{"gradient_sites", static_cast<double>(window.sites.size())}};
+  if (has_low(shown)) {
+    finding.evidence["window_low"] = shown.low;
+    finding.evidence["highest_floor_site"] = floor;
+  }
+  if (has_high(shown)) {
+    finding.evidence["window_high"] = shown.high;
+    finding.evidence["lowest_ceiling_site"] = ceiling;
+  }
   if (window.scale > 0.0) finding.evidence["advised_scale"] = window.scale;
 
   if (!window.usable.empty()) {
     if (fails_within(lane, shown)) return;  // another rule knows why
+    if (!has_low(shown) && !has_high(shown)) return;
     const int64_t zeros = lane.captured() ? zero_gradients_of(lane) : 0;
     finding.mechanism =
-        fmt::format("loss scales from {} work for all {}", interval_text(shown),
+        fmt::format("loss scales {} work for all {}", interval_text(shown),
                     counted(static_cast<int64_t>(window.sites.size()), "gradient tensor"));
-    finding.text = fmt::format(
-        "Loss scales from {} work for every gradient{}: a range of {:.1f} powers of two. Above it, "
-        "{} overflows first; below it, {} underflows first.",
-        interval_text(shown), zeros > 0 ? " that is not 0" : "", std::log2(shown.high / shown.low),
-        ceiling, floor);
+    finding.text = fmt::format("Loss scales {} work for every gradient{}{}", interval_text(shown),
+                               zeros > 0 ? " that is not 0" : "", ends_text(shown, floor, ceiling));
     if (window.comfortable.empty()) {
       finding.text +=
           " Some small values become 0 at every scale, but they carry less than 0.1% of the energy "
@@ -272,7 +292,7 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
           fmt::format(" {} 0 in all recorded steps. If {} to 0, the lower end is too low.",
                       zeros == 1 ? "One gradient is" : fmt::format("{} gradients are", zeros),
                       zeros == 1 ? "it underflowed" : "they underflowed");
-    } else if (lane.captured()) {
+    } else if (lane.captured() && has_low(shown)) {
       finding.text +=
           " Values that had become 0 before they were recorded do not count, so the lower end may "
           "be too low.";
@@ -312,7 +332,7 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
   if (window.scale > 0.0) {
     finding.action.edit.set_loss_scale(window.scale);
     finding.action.text +=
-        fmt::format(" Then loss scales from {} work for all other layers, for example {}.",
+        fmt::format(" Then loss scales {} work for all other layers, for example {}.",
                     interval_text(window.rest), scale_text(window.scale));
   }
   findings.push_back(std::move(finding));

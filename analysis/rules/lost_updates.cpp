@@ -25,8 +25,7 @@ constexpr double kLostShare = 0.5;
 
 /// Returns the format of the variables; the update's own format if the plan does not say.
 FloatFormat storage_of(const LaneFacts& lane, const SiteInfo& site) {
-  const std::string storage = plan_text(lane.info().plan_json, "/variables/storage");
-  return parse_format(storage).value_or(site.format);
+  return storage_format(lane.info()).value_or(site.format);
 }
 
 /// Returns whether new weights are rounded up or down at random, so that a small update moves a few

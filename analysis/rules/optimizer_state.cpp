@@ -115,8 +115,7 @@ Action advise_wide_state(const LaneFacts& lane, std::vector<std::string> layers)
                                 "\"variables\" in the plan.",
                                 compute)};
   }
-  const std::string storage = plan_text(lane.info().plan_json, "/variables/storage");
-  const std::optional<FloatFormat> stored = parse_format(storage);
+  const std::optional<FloatFormat> stored = storage_format(lane.info());
   if (stored && full_precision(*stored)) {  // only the state is narrow
     return {.text = "Keep the optimizer state in fp32: remove --optimizer-state."};
   }

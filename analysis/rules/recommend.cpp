@@ -103,7 +103,7 @@ std::optional<Recommendation> recommend(const RunView& run, std::span<const Find
   Plan plan = edit.apply(plan_of(run.lane(lane)));
   if (edit.changes_plan()) plan.name = advised_name(run.lane(lane).name);
   advice.plan_json = plan_to_json(plan);
-  advice.text = sentence(edit, facts, of_state);
+  advice.text = sentence(edit, facts, of_state) + cast_note(run.lane(lane), edit);
   return advice;
 }
 

@@ -45,11 +45,30 @@ std::string code_words(const LaneFacts& lane, int node) {
                              : fmt::format("the code from {} to {}", name_list(sources), reader);
 }
 
+std::string cast_call(const LaneInfo& lane) {
+  if (lane.backend == "keras") return "keras.ops.cast()";
+  const FloatFormat format = default_format(lane).value_or(kFp32);
+  if (format == kFp16) return ".half()";
+  return format == *parse_format("bf16") ? ".bfloat16()" : ".to(dtype)";
+}
+
 std::string code_advice(const LaneFacts& lane, int node) {
+  const std::string code = code_words(lane, node), cast = cast_call(lane.info());
+  if (full_precision(storage_format(lane.info()).value_or(kFp32))) {
+    return fmt::format(
+        "Compute {} in fp32: put it under torch.autocast(device_type, enabled=False), and call "
+        ".float() on what it reads. Also remove casts such as {} inside it.",
+        code, cast);
+  }
+  // The model itself is in a narrow format, without autocast: its modules read nothing else.
+  if (lane.is_whole_model(node)) {
+    return fmt::format(
+        "Compute {} in fp32: call .float() on what it reads. Also remove casts inside it.", code);
+  }
   return fmt::format(
-      "Compute {} in fp32: put it under torch.autocast(device_type, enabled=False), and call "
-      ".float() on what it reads.",
-      code_words(lane, node));
+      "Compute {} in fp32: call .float() on what it reads, and {} on its result. Also remove other "
+      "casts inside it.",
+      code, cast);
 }
 
 std::string overflow_text(const LaneFacts& lane, const SiteInfo& site) {

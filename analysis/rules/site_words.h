@@ -20,7 +20,10 @@ Subject subject_of(const SiteInfo& site);
 /// function.
 std::string code_words(const LaneFacts& lane, int node);
 
-/// Returns how to compute that code in fp32, as a sentence for PyTorch.
+/// Returns how the framework of a captured lane casts to the format of its layers: ".half()".
+std::string cast_call(const LaneInfo& lane);
+
+/// Returns how to compute that code in fp32, as sentences for PyTorch.
 std::string code_advice(const LaneFacts& lane, int node);
 
 /// Returns "conv2 overflows fp16: 22% of its outputs are larger than 65504", over the whole run.

@@ -21,10 +21,6 @@ bool commits_always(const LaneInfo& lane) {
   return plan_text(lane.plan_json, "/variables/buffers") == "always";
 }
 
-bool is_buffer(const SiteInfo& site) {
-  return site.role == Role::state && site.phase == Phase::forward;
-}
-
 /// Returns skipped steps whose tensors were not recorded, as with --every N.
 std::vector<int64_t> unseen_skips(const LaneFacts& lane) {
   std::vector<int64_t> steps;
@@ -42,7 +38,7 @@ std::vector<int64_t> unseen_skips(const LaneFacts& lane) {
 /// Reports a risk: nothing bad was seen, but nothing was recorded.
 void suspect_unseen_skips(const LaneFacts& lane, std::vector<Finding>& findings) {
   const auto& sites = lane.info().sites;
-  const auto buffer = std::find_if(sites.begin(), sites.end(), is_buffer);
+  const auto buffer = std::find_if(sites.begin(), sites.end(), is_running_statistic);
   const std::vector<int64_t> steps = unseen_skips(lane);
   if (buffer == sites.end() || steps.empty()) return;
   Finding finding{.rule = "unsafe_buffers", .lane = lane.lane()};
@@ -88,7 +84,7 @@ void find_large_buffers(const LaneFacts& lane, std::vector<Finding>& findings) {
   int64_t infinite_from = -1;  // of the worst
   for (const SiteInfo& site : lane.info().sites) {
     const TensorStats& stats = lane.run().total(lane.lane(), site.order);
-    if (!is_buffer(site) || full_precision(site.format)) continue;
+    if (!is_running_statistic(site) || full_precision(site.format)) continue;
     const int64_t step = rounded_to_infinity(lane, site);
     if (stats.overflow == 0 && step < 0) continue;
     layers.push_back(site.path);
@@ -133,7 +129,7 @@ void find_unsafe_buffers(const LaneFacts& lane, std::vector<Finding>& findings) 
   int first_site = -1;
   int64_t first_step = -1;
   for (const SiteInfo& site : lane.info().sites) {
-    if (!is_buffer(site)) continue;
+    if (!is_running_statistic(site)) continue;
     for (const RecordedStep& step : lane.recorded()) {
       if (!step.skipped || !step.is_bad(site.order)) continue;
       layers.push_back(site.path);

@@ -124,6 +124,24 @@ int first_zero_output(const LaneFacts& lane) {
   return -1;
 }
 
+/// Returns whether squares of what a node reads can add up to more than the lane's format can
+/// represent, so that a sum of them is infinite. Code may compute in another format than its result
+/// has.
+bool squares_overflow(const LaneFacts& lane, int node) {
+  const ForwardNode& own = lane.nodes()[static_cast<size_t>(node)];
+  std::vector<int> read = own.weight_sites;
+  for (const int input : own.inputs) {
+    read.push_back(lane.nodes()[static_cast<size_t>(input)].output_site);
+  }
+  const FloatFormat& format = lane.site(own.output_site).format;
+  const double limit = std::min(overflow_threshold(format),
+                                overflow_threshold(default_format(lane.info()).value_or(format))) *
+                       static_cast<double>(lane.recorded().size());
+  return std::any_of(read.begin(), read.end(), [&](int site) {
+    return site >= 0 && lane.run().total(lane.lane(), site).sum_sq >= limit;
+  });
+}
+
 void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) {
   if (!lane.captured() || lane.inference() || lane.full_precision() || lane.reference() >= 0) {
     return;
@@ -144,7 +162,7 @@ void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) 
       continue;
     }
     layers.push_back(site.path);
-    steps = std::max(steps, course.windows);
+    steps = steps == 0 ? course.windows : std::min(steps, course.windows);
     if (first < 0 || course.first < first) first = course.first;
   }
   std::erase_if(layers, [&](const std::string& path) { return moving.contains(path); });
@@ -161,7 +179,10 @@ void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) 
                       {"recorded_steps", static_cast<double>(steps)}};
   finding.mechanism = fmt::format("{} {} nothing: all {} gradients are exactly 0", names, verb,
                                   layers.size() == 1 ? "its" : "their");
-  finding.text = fmt::format("{} in all {} recorded steps.", finding.mechanism, steps);
+  const bool all_steps = steps == static_cast<int64_t>(lane.recorded().size());
+  const std::string when =
+      fmt::format("in all {} recorded steps{}.", steps, all_steps ? "" : " with finite gradients");
+  finding.text = fmt::format("{} {}", finding.mechanism, when);
   const int zero = first_zero_output(lane);
   if (const int cast = zero < 0 ? flushed_by_cast(lane) : -1; cast >= 0) {
     const SiteInfo& site = lane.site(cast);
@@ -192,7 +213,7 @@ void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) 
       finding.mechanism = fmt::format("{} {} nothing: all {} gradients underflow to 0", names, verb,
                                       layers.size() == 1 ? "its" : "their");
       finding.text =
-          fmt::format("{}, in all {} recorded steps.{}", finding.mechanism, steps,
+          fmt::format("{}, {}{}", finding.mechanism, when,
                       all ? " No loss scaler is in use." : fmt::format(" {}.", flushed->mechanism));
       finding.action = all ? Action{.text = "Use dynamic loss scaling."} : flushed->action;
       findings.push_back(std::move(finding));
@@ -209,14 +230,15 @@ void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) 
   const ForwardNode& node = lane.nodes()[static_cast<size_t>(zero)];
   const bool code = lane.is_function(zero) || lane.is_whole_model(zero);
   const std::string where = code_words(lane, zero);
-  finding.cause = Mechanism::forward_flush;
+  const bool overflow = squares_overflow(lane, zero);
+  finding.cause = overflow ? Mechanism::forward_overflow : Mechanism::forward_flush;
   finding.layer = node.path;
   finding.site = lane.site(node.output_site).name();
   finding.mechanism = fmt::format("{} gives nothing but 0, so {} {} nothing", where, names, verb);
-  finding.text += fmt::format(
-      " {} gives nothing but 0, although what it reads is not 0. Dividing by a sum that has "
-      "overflowed to infinity does that.",
-      code ? "T" + where.substr(1) : where);
+  finding.text +=
+      fmt::format(" {} gives nothing but 0, although what it reads is not 0.{}",
+                  code ? "T" + where.substr(1) : where,
+                  overflow ? " Dividing by a sum that has overflowed to infinity does that." : "");
   if (code) {
     finding.action.text = code_advice(lane, zero) +
                           " If it still gives 0, the network is the cause, such as a ReLU whose "

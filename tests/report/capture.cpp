@@ -44,6 +44,16 @@ RunView captured(const RunSpec& spec) {
   return run;
 }
 
+RunSpec spec_with_code() {
+  RunSpec spec = healthy_spec();
+  spec.steps = 60;
+  layer_of(spec, "fc1").inputs = {"fc1/input"};
+  const auto fc1 = std::find_if(spec.layers.begin(), spec.layers.end(),
+                                [](const LayerSpec& layer) { return layer.path == "fc1"; });
+  spec.layers.insert(fc1, {.path = "fc1/input", .op = "Function", .inputs = {"relu2"}});
+  return spec;
+}
+
 RunView changed(const RunView& run, const std::function<void(const SiteInfo&, TensorStats&)>& stats,
                 const std::function<void(StepRow&)>& row) {
   RunView copy(run.info(), RunStatus::complete);

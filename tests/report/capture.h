@@ -12,6 +12,9 @@ namespace halfscope::test {
 /// measured after rounding, so that overflows are infinities and underflows zeros.
 RunView captured(const RunSpec& spec);
 
+/// A network of 60 steps whose fc1 reads what functions ("fc1/input") have computed from relu2.
+RunSpec spec_with_code();
+
 /// Returns a copy of a run with changed statistics and rows.
 RunView changed(const RunView& run, const std::function<void(const SiteInfo&, TensorStats&)>& stats,
                 const std::function<void(StepRow&)>& row);

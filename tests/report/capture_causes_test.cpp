@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -25,17 +24,6 @@ constexpr double kInfiniteLoss = std::numeric_limits<double>::infinity();
 Finding first_finding(const RunView& run) {
   const std::vector<Finding> all = run_rules(run);
   return all.empty() ? Finding{} : all.front();
-}
-
-/// A network whose fc1 reads what functions have computed from relu2.
-RunSpec spec_with_code() {
-  RunSpec spec = healthy_spec();
-  spec.steps = 60;
-  layer_of(spec, "fc1").inputs = {"fc1/input"};
-  const auto fc1 = std::find_if(spec.layers.begin(), spec.layers.end(),
-                                [](const LayerSpec& layer) { return layer.path == "fc1"; });
-  spec.layers.insert(fc1, {.path = "fc1/input", .op = "Function", .inputs = {"relu2"}});
-  return spec;
 }
 
 TEST(CaptureCauses, NamesCodeThatIsNoModule) {
@@ -119,6 +107,8 @@ TEST(CaptureCauses, ALossThatFailsAloneIsTheCause) {
     RunSpec spec = healthy_spec();
     spec.layers.pop_back();  // the loss is no module
     spec.steps = 60;
+    const bool half = std::isnan(loss);  // the model is, so that there is no autocast
+    if (half) spec.lanes[1].storage = kFp16;
     const RunView run = changed(
         captured(spec),
         [](const SiteInfo& site, TensorStats& stats) {
@@ -140,6 +130,8 @@ TEST(CaptureCauses, ALossThatFailsAloneIsTheCause) {
                                          HasSubstr(std::isnan(loss) ? "NaN" : "infinity"),
                                          HasSubstr("all outputs of the model are finite")));
     EXPECT_THAT(finding.action.text, HasSubstr("Compute the loss in fp32"));
+    EXPECT_EQ(finding.action.text.find("autocast") == std::string::npos, half);
+    EXPECT_EQ(finding.action.text.find("Infinite targets") != std::string::npos, std::isinf(loss));
     const Report report = make_report(run);
     ASSERT_TRUE(report.diagnosis);
     ASSERT_EQ(report.diagnosis->root.size(), 1u);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "analysis/diagnosis/diagnosis.h"
 #include "analysis/rules/recommend.h"
 #include "analysis/rules/rules.h"
 #include "tests/report/capture.h"
@@ -253,6 +254,9 @@ TEST(UnsafeBuffers, CapturedStatisticsAreInfiniteAlthoughTheForwardPassIsFinite)
   EXPECT_EQ(found[0].mechanism,
             "conv2.running_mean is infinite: it is larger than 65504, the largest fp16 number");
   EXPECT_THAT(found[0].text, HasSubstr("every evaluation does"));
+  const Diagnosis diagnosis = diagnose(run, run_rules(run), 1, {}, {});
+  ASSERT_EQ(diagnosis.root.size(), 1u);
+  EXPECT_TRUE(diagnosis.chain.empty()) << "no layer reads it in training";
   EXPECT_THAT(found[0].action.edit.fp32_layers(), ElementsAre("conv2"));
 
   const RunView wide = buffers("always", false, infinite, kFp32, "pytorch");
