@@ -14,6 +14,7 @@
 #include "analysis/rules/optimizer_facts.h"
 #include "analysis/rules/rules.h"
 #include "analysis/rules/shown_rate.h"
+#include "analysis/rules/site_words.h"
 #include "analysis/rules/text.h"
 
 namespace halfscope {
@@ -79,7 +80,7 @@ std::string at_scales(const LaneFacts& lane, const Flushed& flushed) {
 /// Returns what to do about captured gradients at the lower end of their format. Twice the highest
 /// scale that was used without an overflow must still fit, or a higher scale overflows.
 Action advise_capture(const LaneFacts& lane, const std::string& layer) {
-  if (!lane.scales_loss()) return {.text = "Use dynamic loss scaling."};
+  if (!lane.scales_loss()) return {.text = scaling_advice(lane)};
   double used = 0.0;
   for (const StepRow& row : lane.steps()) {
     if (!row.skipped && std::isfinite(row.loss_scale)) used = std::max(used, row.loss_scale);
@@ -144,7 +145,7 @@ void remark_on_missing_scale(const LaneFacts& lane, std::vector<Finding>& findin
       "No loss scaler is in use, and {}. They matter little in this run. If gradients become "
       "smaller, they become 0.",
       finding.mechanism);
-  finding.action = {.text = "Use dynamic loss scaling."};
+  finding.action = {.text = scaling_advice(lane)};
   findings.push_back(std::move(finding));
 }
 

@@ -43,16 +43,13 @@ void blame_loss(const LaneFacts& lane, const BadStart& start, Finding& finding) 
                   infinite ? "infinity" : "NaN", start.step,
                   start.record->absorbed.empty() ? "finite" : "finite or masked by -infinity");
   finding.text = fmt::format("First non-finite value: {}. ", finding.mechanism);
-  const bool narrow = !full_precision(storage_format(lane.info()).value_or(kFp32));
+  const std::string advice = loss_advice(lane);
   finding.action.text = fmt::format(
-      "{}{}Take the function of torch where there is one: F.cross_entropy, "
+      "{}{}{}Take the function of torch where there is one: F.cross_entropy, "
       "F.binary_cross_entropy_with_logits or logsumexp instead of log and exp. If you do that "
       "already, some targets have no finite loss: a row that is masked completely, a probability "
       "of 0, or for CTC a target that is longer than its input (zero_infinity=True).",
-      lane.full_precision() ? ""
-      : narrow ? "Compute the loss in fp32: call .float() on the outputs of the model. "
-               : "Compute the loss in fp32: call .float() on the outputs of the "
-                 "model, and leave autocast before the loss function. ",
+      advice, advice.empty() ? "" : " ",
       !infinite ? ""
       : lane.full_precision()
           ? "Infinite targets make the loss infinite, too. "

@@ -13,6 +13,11 @@ namespace {
 /// Returns the layer that reads what a function gives: "fc1" of "fc1/input_2".
 std::string reader_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
+/// Returns whether weights are in fp32, so that a narrow format in PyTorch comes from autocast.
+bool keeps_fp32_weights(const LaneFacts& lane) {
+  return full_precision(storage_format(lane.info()).value_or(kFp32));
+}
+
 }  // namespace
 
 Subject subject_of(const SiteInfo& site) {
@@ -52,9 +57,23 @@ std::string cast_call(const LaneInfo& lane) {
   return format == *parse_format("bf16") ? ".bfloat16()" : ".to(dtype)";
 }
 
+std::string loss_advice(const LaneFacts& lane) {
+  if (lane.full_precision()) return "";
+  return keeps_fp32_weights(lane)
+             ? "Compute the loss in fp32: call .float() on the outputs of the model, and leave "
+               "autocast before the loss function."
+             : "Compute the loss in fp32: call .float() on the outputs of the model.";
+}
+
+std::string scaling_advice(const LaneFacts& lane) {
+  return keeps_fp32_weights(lane) ? "Use dynamic loss scaling."
+                                  : "Keep the weights in fp32, compute under autocast, and use "
+                                    "dynamic loss scaling.";
+}
+
 std::string code_advice(const LaneFacts& lane, int node) {
   const std::string code = code_words(lane, node), cast = cast_call(lane.info());
-  if (full_precision(storage_format(lane.info()).value_or(kFp32))) {
+  if (keeps_fp32_weights(lane)) {
     return fmt::format(
         "Compute {} in fp32: put it under torch.autocast(device_type, enabled=False), and call "
         ".float() on what it reads. Also remove casts such as {} inside it.",

@@ -26,6 +26,12 @@ std::string cast_call(const LaneInfo& lane);
 /// Returns how to compute that code in fp32, as sentences for PyTorch.
 std::string code_advice(const LaneFacts& lane, int node);
 
+/// Returns how to compute the loss in fp32, as a sentence for PyTorch; "" in full precision.
+std::string loss_advice(const LaneFacts& lane);
+
+/// Returns how to get loss scaling that adapts itself. PyTorch's scaler refuses fp16 weights.
+std::string scaling_advice(const LaneFacts& lane);
+
 /// Returns "conv2 overflows fp16: 22% of its outputs are larger than 65504", over the whole run.
 std::string overflow_text(const LaneFacts& lane, const SiteInfo& site);
 

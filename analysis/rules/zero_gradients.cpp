@@ -75,9 +75,7 @@ void blame_loss_function(const LaneFacts& lane, int64_t steps, std::vector<Findi
       "were not skipped. A sum in the loss function that overflows to infinity does that: dividing "
       "by infinity gives 0.",
       steps);
-  finding.action.text =
-      "Compute the loss in fp32: call .float() on the outputs of the model, and leave autocast "
-      "before the loss function.";
+  finding.action.text = loss_advice(lane);
   findings.push_back(std::move(finding));
 }
 
@@ -215,7 +213,7 @@ void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) 
       finding.text =
           fmt::format("{}, {}{}", finding.mechanism, when,
                       all ? " No loss scaler is in use." : fmt::format(" {}.", flushed->mechanism));
-      finding.action = all ? Action{.text = "Use dynamic loss scaling."} : flushed->action;
+      finding.action = all ? Action{.text = scaling_advice(lane)} : flushed->action;
       findings.push_back(std::move(finding));
       return;
     }
