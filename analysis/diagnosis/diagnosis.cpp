@@ -120,6 +120,9 @@ class Diagnoser {
       const int node = node_of_path(lane_, result_.root.front().layer);
       if (node >= 0) result_.chain = chain_from(lane_, node, steps);
     }
+    // A gradient does nothing to the outputs of its step.
+    const auto is_wrong = [](const Hop& hop) { return !hop.text.empty() || hop.error; };
+    if (std::none_of(result_.chain.begin(), result_.chain.end(), is_wrong)) result_.chain.clear();
     read_trials();
     reject_decoys();
     judge();
