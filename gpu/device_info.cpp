@@ -41,7 +41,8 @@ void describe_state(const GpuReport& report, std::vector<std::string>& lines) {
     case GpuState::no_driver:
       lines.push_back("no NVIDIA driver is loaded");
       lines.push_back(
-          "to do: nothing if this machine has no NVIDIA GPU; otherwise install its driver, or "
+          "to do: nothing if this machine has no NVIDIA GPU; otherwise install the NVIDIA driver, "
+          "or "
           "start the container with its GPUs (docker run --gpus all)");
       return;
     case GpuState::old_driver:

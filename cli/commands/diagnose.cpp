@@ -28,6 +28,7 @@
 #include "cli/terminal/ending.h"
 #include "cli/terminal/output.h"
 #include "core/error.h"
+#include "core/models/models.h"
 #include "core/near_miss.h"
 #include "core/policy/policy.h"
 
@@ -318,10 +319,12 @@ void check_argument(const std::string& name) {
     throw Error("'zoo' is not a network: the case is missing",
                 "name a case, for example: halfscope diagnose zoo:F7");
   }
-  throw Error(
-      "there is no run file or network '" + name + "'",
-      did_you_mean(name, network_words(),
-                   "name a run file, a file *.onnx or one of: " + comma_list(network_words())));
+  refuse_torch_network(name);
+  throw Error("there is no run file or network '" + name + "'",
+              did_you_mean(name, network_words(),
+                           "name a run file, a file *.onnx, a folder of save_twin(), zoo:ID or a "
+                           "network: " +
+                               comma_list(model_names())));
 }
 
 DiagnosedRun run_of(const DiagnoseOptions& options) {

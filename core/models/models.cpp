@@ -14,6 +14,13 @@
 #include "core/numeric/formats/rng.h"
 
 namespace halfscope {
+
+void refuse_torch_network(const std::string& model) {
+  if (!is_torch_name(model)) return;
+  throw usage_error("'" + model + "' is a PyTorch file, which HalfScope does not read",
+                    "export the network to ONNX; docs/onnx.md shows how");
+}
+
 namespace {
 
 Model make_mlp(const NetworkSize& size) {
@@ -106,10 +113,7 @@ const Row& row_of(const std::string& model) {
         colon == name.npos ? model == name : model.starts_with(name.substr(0, colon + 1));
     if (named) return row;
   }
-  if (is_torch_name(model)) {
-    throw usage_error("'" + model + "' is a PyTorch file, which HalfScope does not read",
-                      "export the network to ONNX; docs/onnx.md shows how");
-  }
+  refuse_torch_network(model);
   std::error_code ignored;
   if (std::filesystem::is_directory(model, ignored)) {
     throw usage_error("'" + model + "' is a folder, not a network",

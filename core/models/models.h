@@ -43,6 +43,9 @@ std::string usual_loss(const std::string& name);
 /// Returns the names that `--model` accepts.
 std::vector<std::string> model_names();
 
+/// Throws Error (usage) if the name of a network is a PyTorch file's.
+void refuse_torch_network(const std::string& model);
+
 /// Builds a fully connected network: fc1, relu1, fc2, ..., loss. widths = {inputs, hidden ...,
 /// classes}.
 Model build_mlp(const std::vector<int64_t>& widths, int64_t batch, const Shape& sample_shape);
