@@ -52,7 +52,19 @@ bool moves_average(const LaneFacts& lane, const SiteInfo& site) {
   return state && lane.is_average(lane.site(*state));
 }
 
+/// Returns whether the gradient behind an update is known to be rounding noise, so that nothing is
+/// lost with it.
+bool is_noise(const LaneFacts& lane, const SiteInfo& update) {
+  constexpr std::string_view kUpdate = "_update";
+  const std::string name = update.name();
+  if (lane.reference() >= 0 || !name.ends_with(kUpdate)) return false;
+  const std::optional<int> gradient =
+      lane.run().find_site(lane.lane(), name.substr(0, name.size() - kUpdate.size()) + "_grad");
+  return gradient && is_negligible_gradient(lane, lane.site(*gradient));
+}
+
 struct LostSites {
+  std::vector<int> sites;
   std::vector<std::string> layers;
   LostCounts all;
   int worst_site = -1;
@@ -69,11 +81,12 @@ LostSites find_sites(const LaneFacts& lane, bool averages) {
     if (site.role != Role::update || moves_average(lane, site) != averages) continue;
     const LostCounts lost = count_lost(lane.run(), lane.lane(), site.order);
     if (!(lost.share() > kLostShare)) continue;
-    if (!(excess_share(lane, site.order, lost) > kLostShare)) continue;
+    if (!(excess_share(lane, site.order, lost) > kLostShare) || is_noise(lane, site)) continue;
     const FloatFormat kept_in = averages ? site.format : storage_of(lane, site);
     // fp32 may stand still too, at the end of training: nothing a format could change.
     if (full_precision(kept_in)) continue;
     found.storage = kept_in;
+    found.sites.push_back(site.order);
     found.layers.push_back(site.path);
     found.all.lost += lost.lost;
     found.all.non_zero += lost.non_zero;
@@ -174,6 +187,22 @@ bool may_carry_rest(const LaneFacts& lane, int update) {
                      });
 }
 
+/// Returns the layer that loses most, or its variable if the layer's others make up most of it.
+std::string loser_of(const LaneFacts& lane, const LostSites& found) {
+  const SiteInfo& worst = lane.site(found.worst_site);
+  int64_t all = 0, losing = 0;
+  for (const SiteInfo& site : lane.info().sites) {
+    if (site.role != Role::update || site.path != worst.path || moves_average(lane, site)) continue;
+    all += element_count(site.shape);
+    const bool loses =
+        std::find(found.sites.begin(), found.sites.end(), site.order) != found.sites.end();
+    if (loses) losing += element_count(site.shape);
+  }
+  if (2 * losing >= all) return worst.path;
+  const std::string name = worst.name();
+  return name.substr(0, name.rfind('_'));
+}
+
 void find_lost_weights(const LaneFacts& lane, std::vector<Finding>& findings) {
   const LostSites found = find_sites(lane, false);
   if (found.worst_site < 0) return;
@@ -181,8 +210,8 @@ void find_lost_weights(const LaneFacts& lane, std::vector<Finding>& findings) {
   const std::string format = format_name(found.storage);
   const SiteInfo& worst = lane.site(found.worst_site);
   finding.mechanism =
-      fmt::format("{} loses {}: {} of the non-zero ones leave the {} weight unchanged", worst.path,
-                  noun_of(worst), percent(found.worst_share), format);
+      fmt::format("{} loses {}: {} of the non-zero ones leave the {} weight unchanged",
+                  loser_of(lane, found), noun_of(worst), percent(found.worst_share), format);
   if (rounds_stochastically(lane)) {
     finding.severity = Severity::info;
     finding.mechanism += ", which stochastic rounding compensates";

@@ -279,7 +279,7 @@ std::vector<Setting> network_rows() {
       {"--batch", kDoctor, kNetwork, "Samples per batch [the network's, else 128]",
        whole(&Settings::batch, 1, kMostSamples)},
       {"--batch", kCost | kPlanNodes | kOfBuiltIn | kOfFiles, kNetwork,
-       "Samples per step [128; for a file the number it takes, else 1]", whole(&Settings::batch, 1, kMostSamples)},
+       "Samples per step [128; 1 for a file that takes any]", whole(&Settings::batch, 1, kMostSamples)},
       {"--batch", kConvert, kNetwork,
        "Samples per batch [any number if the network allows it, else 1]",
        whole(&Settings::batch, 1, kMostSamples)},

@@ -16,6 +16,14 @@ _MEANS = {"exp_avg_sq": "exp_avg"}  # a mean of squares, and the mean of gradien
 _SUM_OF_SQUARES = "sum"  # of all gradients, also the last one
 
 
+def leaves_weights(optimizer, group):
+    """Returns whether a step leaves weights of a parameter group as they are on purpose, although
+    their gradients are not 0: at a rate of 0, and where the sign of Rprop's gradient changes."""
+    rate = group.get("lr")
+    return isinstance(optimizer, torch.optim.Rprop) or \
+        (not isinstance(rate, torch.Tensor) or rate.is_cpu) and rate == 0
+
+
 def add_states(found, sites, states, entry, gradient):
     """Adds (site, state, mean of gradients or None) of a parameter's states to a list.
 

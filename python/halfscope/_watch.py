@@ -20,7 +20,7 @@ from halfscope._helpers import (bare, file_of_rank, host, is_flattened, is_shard
                                 rank_and_ranks, running_statistics, unwrapped)
 from halfscope._ops import PRODUCTS, operator_of
 from halfscope._script import Script
-from halfscope._states import add_states, expect_updates, optimizer_text
+from halfscope._states import add_states, expect_updates, leaves_weights, optimizer_text
 from halfscope._sites import Sites, exact_text, format_of, new_recording, whole_number
 
 # A file begins after the first step that changed weights, or after this many.
@@ -468,7 +468,8 @@ class Watch(Guarded):
                     site = self._sites.number(path, f"{leaf}_update", "update", "update", op,
                                               format_of(parameter.dtype), local(parameter).shape)
                 if site is not None:
-                    updates.append((site, weight, host(parameter), gradient))
+                    beside = None if leaves_weights(optimizer, group) else gradient
+                    updates.append((site, weight, host(parameter), beside))
                 state = optimizer.state.get(parameter, {})
                 add_states(states, self._sites, state, entry, gradient)
         self._recording.after_update(updates, states)

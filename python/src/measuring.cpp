@@ -30,6 +30,21 @@ HS_VECTOR_CLONES int32_t count_zeros_beside(const float* x, const float* y, int3
   return count;
 }
 
+/// Returns how many updates x are zero while neither the gradient y nor the weight w is: nothing is
+/// too small for a weight of 0.
+HS_VECTOR_CLONES int32_t count_unmoved(const float* x, const float* y, const float* w,
+                                       int32_t n) noexcept {
+  int32_t count = 0;
+  for (int32_t i = 0; i < n; ++i) {
+    const uint32_t own = std::bit_cast<uint32_t>(x[i]) << 1;
+    const uint32_t other = std::bit_cast<uint32_t>(y[i]) & 0x7fffffffu;
+    const uint32_t weight = std::bit_cast<uint32_t>(w[i]) << 1;
+    count += static_cast<int32_t>(own == 0) & static_cast<int32_t>(other - 1u < 0x7f800000u) &
+             static_cast<int32_t>(weight != 0);
+  }
+  return count;
+}
+
 HS_VECTOR_CLONES void subtract_floats(const float* a, const float* b, int32_t n,
                                       float* out) noexcept {
   for (int32_t i = 0; i < n; ++i) out[i] = a[i] - b[i];
@@ -109,7 +124,14 @@ void measure_chunk_of(const Measured& each, const ChunkMeter& meter, int64_t fir
   // Most chunks have no zero, and reading one more tensor costs as much as measuring.
   if (each.beside != nullptr && own.zero > zeros) {
     const float* beside = floats_of(*each.beside, first, count, more.data());
-    own.lost += count_zeros_beside(values, beside, static_cast<int32_t>(count));
+    const int32_t n = static_cast<int32_t>(count);
+    if (each.meaning == Meaning::update) {
+      std::array<float, kSumChunk> weights;
+      own.lost +=
+          count_unmoved(values, beside, floats_of(*each.elements, first, count, weights.data()), n);
+    } else {
+      own.lost += count_zeros_beside(values, beside, n);
+    }
   }
   if (each.copy != nullptr) {
     each.elements->copy(first, count, each.copy + first * element_size(each.elements->kind()));

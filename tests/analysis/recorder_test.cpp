@@ -314,9 +314,9 @@ TEST(Recorder, SchemaIsTheContract) {
   const std::string keys = section.substr(keys_begin, section.find(".\n", keys_begin) - keys_begin);
   const std::vector<std::string> names = quoted_names(keys);
   std::set<std::string> listed(names.begin(), names.end());
-  for (const char* not_a_key :
-       {"meta", "running", "complete", "interrupted", "early_stop", "lane", "step", "why", "kind",
-        "inference", "evaluated", "accuracy", "averages", "evals", "train --eval-ema"}) {
+  for (const char* not_a_key : {"meta", "running", "complete", "interrupted", "early_stop", "lane",
+                                "step", "why", "kind", "inference", "evaluated", "accuracy",
+                                "averages", "evals", "train --eval-ema", "observed"}) {
     listed.erase(not_a_key);
   }
   EXPECT_EQ(listed.erase("node_names"), 1u) << "a key of networks that are files";

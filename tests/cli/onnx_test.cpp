@@ -394,7 +394,7 @@ TEST(CliOnnx, TypedFilesComputeWhatThePlanSays) {
         {"convert", "net.onnx", "--plan", plan, "--typed", "--out", "typed.onnx", "--force"});
     ASSERT_EQ(made.code, 0) << made.err;
     EXPECT_THAT(made.err, HasSubstr("checked: the formats of ")) << plan;
-    EXPECT_THAT(made.err, HasSubstr(" numbers of outputs equal\n")) << plan;
+    EXPECT_THAT(made.err, HasSubstr(" output numbers agree\n")) << plan;
   }
   const auto outputs = [&](const std::string& network, const std::string& plan) {
     const Outcome ran = bench.run({"run", network, "--random-input", "3", "--limit", "5", "--lanes",
@@ -424,7 +424,7 @@ TEST(CliOnnx, ATypedBiasKeepsItsFormatWhenReadBack) {
   const Outcome typed =
       bench.run({"convert", "net.onnx", "--plan", "plan.json", "--typed", "--out", "typed.onnx"});
   EXPECT_THAT(typed.err,
-              HasSubstr("formats of 2 nodes as in the plan, 64 numbers of outputs equal"));
+              HasSubstr("formats of 2 nodes are the plan's, and 64 output numbers agree"));
 }
 
 TEST(CliOnnx, TellsWhatIsWrong) {

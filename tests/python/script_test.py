@@ -98,6 +98,45 @@ class Scaled(Script):
         self.assertNotIn("scale_without_unscale", fused)
 
 
+class Unchanged(Script):
+    """Weights that a step leaves as they are on purpose have lost no update."""
+
+    def lost(self, optimizer, change=lambda model: None, rate=1e-5):
+        model = Mlp().bfloat16()
+        change(model)
+        with hs.watch(model, optimizer := optimizer(model.parameters(), lr=rate), out=self.file,
+                      overwrite=True):
+            for x, y in batches((16, 20), 5, 4):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x.bfloat16()).float(), y).backward()
+                optimizer.step()
+        return sum(hs.open(self.file).stats("fc1.weight_update")["lost"])
+
+    def test_rate_of_zero(self):
+        self.assertGreater(self.lost(torch.optim.SGD), 0)
+        self.assertEqual(self.lost(torch.optim.SGD, rate=0.0), 0)
+
+    def test_weights_of_zero(self):
+        class Masked(torch.optim.Optimizer):
+            def __init__(self, parameters, lr):
+                super().__init__(parameters, {"lr": lr})
+
+            @torch.no_grad()
+            def step(self):
+                for parameter in self.param_groups[0]["params"]:
+                    mask = parameter != 0
+                    parameter.add_(parameter.grad, alpha=-self.param_groups[0]["lr"]).mul_(mask)
+
+        def prune(model):
+            with torch.no_grad():
+                model.fc1.weight.zero_()
+        self.assertGreater(self.lost(Masked), 0)
+        self.assertEqual(self.lost(Masked, prune), 0)
+
+    def test_rprop(self):
+        self.assertEqual(self.lost(torch.optim.Rprop, rate=1e-3), 0)
+
+
 class Wrapper(torch.optim.Optimizer):
     """An optimizer of a trainer: it has another one, and none of the state of its base."""
 

@@ -131,6 +131,32 @@ TEST(ScriptRules, GradientsThatACastToEightBitsFlushesAreNamed) {
   EXPECT_NE(cast_report(kFp16).verdict.state, Verdict::State::broken);
 }
 
+// A bias in front of a normalization has a gradient of 0, apart from rounding, and cannot lose
+// more.
+TEST(ScriptRules, UpdatesMadeOfRoundingErrorsAreNotLost) {
+  RunSpec spec = long_spec();
+  spec.lanes[1].storage = kFp16;
+  const auto judge = [&](double gradient) {
+    return run_rules(changed(
+        captured(spec),
+        [&](const SiteInfo& site, TensorStats& stats) {
+          if (site.path != "fc1") return;
+          if (site.role == Role::weight_grad) {
+            stats.sum_sq = static_cast<double>(stats.n) * gradient * gradient;
+          }
+          if (site.role == Role::update) stats.lost = stats.n;
+        },
+        keep_row));
+  };
+  const auto lost = [](const std::vector<Finding>& findings) {
+    return std::count_if(findings.begin(), findings.end(), [](const Finding& each) {
+      return each.rule == "lost_updates" && each.layer == "fc1";
+    });
+  };
+  EXPECT_EQ(lost(judge(1.0)), 1);
+  EXPECT_EQ(lost(judge(1e-8)), 0);
+}
+
 // The first steps of a gradient penalty: it divides scaled gradients by the loss scale.
 TEST(ScriptRules, ALossOfScaledGradientsMayFailUntilTheScaleFits) {
   const RunView healthy = captured(long_spec());
