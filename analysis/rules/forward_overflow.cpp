@@ -339,12 +339,16 @@ struct Growth {
   double times() const noexcept { return first > 0.0 ? last / first : 0.0; }
 };
 
-/// Returns how the weights have grown from the first recorded step to another.
+/// Returns how the weights have grown from the recorded step before to a step.
 Growth growth_of_weights(const LaneFacts& lane, int64_t step) {
   Growth growth{.of = "the norm of the weights"};
+  int64_t last = step;
+  for (const RecordedStep& each : lane.recorded()) {
+    if (each.step < step) last = each.step;
+  }
   for (const SiteInfo& site : lane.info().sites) {
     if (site.role != Role::weight) continue;
-    const auto before = lane.stats(site.order, lane.recorded().front().step);
+    const auto before = lane.stats(site.order, last);
     const auto after = lane.stats(site.order, step);
     if (!before || !after || before->n != after->n) continue;
     growth.first += before->sum_sq;

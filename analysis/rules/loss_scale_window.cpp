@@ -331,6 +331,8 @@ void find_loss_scale_window(const LaneFacts& lane, std::vector<Finding>& finding
   finding.action = keep_in_fp32(layers);
   if (window.scale > 0.0) {
     finding.action.edit.set_loss_scale(window.scale);
+  }
+  if (window.scale > 0.0 && (window.rest.low > 0.0 || std::isfinite(window.rest.high))) {
     finding.action.text +=
         fmt::format(" Then loss scales {} work for all other layers, for example {}.",
                     interval_text(window.rest), scale_text(window.scale));

@@ -18,9 +18,9 @@ void find_scale_without_unscale(const LaneFacts& lane, std::vector<Finding>& fin
       "The loss is scaled, but the optimizer steps with the scaled gradients: neither "
       "scaler.step(optimizer) nor scaler.unscale_(optimizer) is called. ";
   finding.text += linear
-                      ? "Updates are as many times too large as the loss scale."
-                      : "Nothing skips a step whose gradients overflow. Clipping and eps work on "
-                        "gradients that are as many times too large as the loss scale.";
+                      ? "Each update is too large by the factor of the loss scale."
+                      : "Nothing skips a step whose gradients overflow, and clipping and eps work "
+                        "on gradients that are too large by the factor of the loss scale.";
   finding.action = {.text =
                         "Call scaler.step(optimizer) and scaler.update() instead of "
                         "optimizer.step()."};

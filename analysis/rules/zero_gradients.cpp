@@ -62,6 +62,19 @@ int64_t steps_without_gradients(const LaneFacts& lane) {
   return losses && least != std::numeric_limits<int64_t>::max() ? least : 0;
 }
 
+/// Returns whether sums over an output of the model can leave the range of its format: of its
+/// squares, or of numbers around 1, as many as it has.
+bool outputs_may_overflow(const LaneFacts& lane) {
+  const std::vector<SiteInfo>& sites = lane.info().sites;
+  return std::any_of(sites.begin(), sites.end(), [&](const SiteInfo& site) {
+    const ForwardNode& node = lane.nodes()[static_cast<size_t>(lane.node_of(site.order))];
+    if (site.role != Role::activation || !node.readers.empty()) return false;
+    const TensorStats& total = lane.run().total(lane.lane(), site.order);
+    const double most = std::max(total.sum_sq, static_cast<double>(total.n));
+    return most >= overflow_threshold(site.format) * static_cast<double>(lane.recorded().size());
+  });
+}
+
 /// Reports a loss function that gives no gradient at all.
 void blame_loss_function(const LaneFacts& lane, int64_t steps, std::vector<Finding>& findings) {
   Finding finding{.rule = "zero_gradients", .lane = lane.lane()};
@@ -72,8 +85,8 @@ void blame_loss_function(const LaneFacts& lane, int64_t steps, std::vector<Findi
   finding.evidence = {{"recorded_steps", static_cast<double>(steps)}};
   finding.text = fmt::format(
       "No layer learns: the loss is not 0, but all gradients are, in all {} recorded steps that "
-      "were not skipped. A sum in the loss function that overflows to infinity does that: dividing "
-      "by infinity gives 0.",
+      "were not skipped. A sum in the loss function may overflow to infinity: dividing by infinity "
+      "gives 0.",
       steps);
   finding.action.text = loss_advice(lane);
   findings.push_back(std::move(finding));
@@ -145,7 +158,7 @@ void find_zero_gradients(const LaneFacts& lane, std::vector<Finding>& findings) 
     return;
   }
   const int64_t without = lane.scales_loss() ? steps_without_gradients(lane) : 0;
-  if (without >= kLeastWithout && first_zero_output(lane) < 0) {
+  if (without >= kLeastWithout && first_zero_output(lane) < 0 && outputs_may_overflow(lane)) {
     return blame_loss_function(lane, without, findings);
   }
   std::vector<std::string> layers;

@@ -134,8 +134,8 @@ Dataset load_dataset(const std::string& spec) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(spec, ignored)) {
     throw usage_error(
-        "'" + spec + "' is not a file of data",
-        "save arrays x and y with numpy.savez('data.npz', x=x, y=y), and take data.npz");
+        "'" + spec + "' is not a data file",
+        "save arrays x and y with numpy.savez('data.npz', x=x, y=y), and use data.npz");
   }
   throw usage_error("unknown data set '" + spec + "'",
                     near + (near.empty() ? "" : " ") + known_specs());

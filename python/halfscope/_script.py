@@ -4,18 +4,24 @@ import torch
 
 from halfscope import _patches
 from halfscope._helpers import local
+from halfscope._ops import PRODUCTS
 
-# Unscaled gradients are smaller than this part of scaled ones.
-_UNSCALED = 0.5
+# Unscaled gradients are smaller than this part of scaled ones, if the scale is large enough.
+_UNSCALED, _LEAST_SCALE = 0.5, 4.0
 
 
 class Script:
     """Watches the order of calls in a script, and writes what is wrong into its recording."""
 
-    def __init__(self, recording, parameters):
+    def __init__(self, recording, parameters, compiled):
+        """parameters: (parameter, path, leaf, operator) of all. compiled: whether any module is,
+        because compiled code casts for itself."""
         self._recording = recording
-        self._casts = any(p.dtype == torch.float32 and p.requires_grad for p in parameters)
-        self._scale = None       # with which the loss of this step was scaled
+        self._casts = not compiled and any(
+            p.dtype == torch.float32 and p.requires_grad and p.dim() > 1 and op in PRODUCTS
+            for p, _, _, op in parameters)
+        self._backward = None    # scale of the loss of the backward pass that runs
+        self._scale = None       # scale of the loss that the model's gradients come from
         self._unscaled = False   # a scaler has unscaled its gradients
         self._kept_since = None  # how often autocast had been left at the step before
 
@@ -23,10 +29,14 @@ class Script:
         """A step has a loss."""
         self._recording.observe("loss")
 
-    def on_backward(self, scale):
-        """A backward pass begins at a loss with this scale, or None."""
-        if scale is not None:
-            self._scale = scale
+    def on_backward(self, root):
+        """A backward pass begins at a tensor, or None. Returns the loss scale in it, or None."""
+        self._backward = None if root is None else _patches.scale_below(root)
+        return self._backward
+
+    def on_gradient(self):
+        """A backward pass has written a gradient of the model."""
+        self._scale = self._backward
 
     def on_unscale(self):
         """A loss scaler unscales the gradients, or has the optimizer do it."""
@@ -36,7 +46,8 @@ class Script:
         """An optimizer is about to step. norm() returns the norm of the gradients as the backward
         pass wrote them; None in steps without statistics."""
         scale, unscaled, self._scale, self._unscaled = self._scale, self._unscaled, None, False
-        if norm is not None and scale is not None and not unscaled and float(scale) != 1.0:
+        known = norm is not None and scale is not None and not unscaled
+        if known and float(scale) >= _LEAST_SCALE:
             # The script may have divided them itself.
             if _norm(optimizer) > _UNSCALED * norm():
                 self._recording.observe("scaled_step")

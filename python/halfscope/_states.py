@@ -7,13 +7,13 @@ from halfscope._sites import format_of
 
 # Names of optimizer states as in HalfScope's own optimizers.
 _STATES = {"exp_avg": "adam_m", "exp_avg_sq": "adam_v", "momentum_buffer": "momentum",
-           "square_avg": "square_avg", "max_exp_avg_sq": "adam_v_max", "sum": "adagrad_sum"}
+           "square_avg": "square_avg", "max_exp_avg_sq": "adam_v_max"}
+_ADAGRAD_SUM = "adagrad_sum"  # of the squares of all gradients, also the last one
 # States that an optimizer will have, for runs whose first steps are all skipped.
 _EXPECTED = {"Adam": ("exp_avg", "exp_avg_sq"), "AdamW": ("exp_avg", "exp_avg_sq"),
              "NAdam": ("exp_avg", "exp_avg_sq"), "RAdam": ("exp_avg", "exp_avg_sq"),
-             "RMSprop": ("square_avg",), "Adagrad": ("sum",)}
+             "RMSprop": ("square_avg",)}
 _MEANS = {"exp_avg_sq": "exp_avg"}  # a mean of squares, and the mean of gradients beside it
-_SUM_OF_SQUARES = "sum"  # of all gradients, also the last one
 
 
 def leaves_weights(optimizer, group):
@@ -24,16 +24,19 @@ def leaves_weights(optimizer, group):
         (not isinstance(rate, torch.Tensor) or rate.is_cpu) and rate == 0
 
 
-def add_states(found, sites, states, entry, gradient):
+def add_states(found, sites, optimizer, parameter, entry, gradient):
     """Adds (site, state, mean of gradients or None) of a parameter's states to a list.
 
     entry: path, leaf and operator of the parameter. gradient: None if it is sparse.
     """
     path, leaf, op = entry
+    states = optimizer.state.get(parameter, {})
     for name, value in states.items():
         if not isinstance(value, torch.Tensor) or value.dim() == 0:
             continue
-        value, tensor = local(value), f"{leaf}_{_STATES.get(name, name)}"
+        squares = name == "sum" and isinstance(optimizer, torch.optim.Adagrad)
+        ours = _ADAGRAD_SUM if squares else _STATES.get(name, name)
+        value, tensor = local(value), f"{leaf}_{ours}"
         if value.numel() == 0:
             continue
         site = sites.find(path, tensor)
@@ -44,7 +47,7 @@ def add_states(found, sites, states, entry, gradient):
             site = sites.number(path, tensor, "state", "update", op, form, value.shape)
             if site is None:
                 continue
-        mean = gradient if name == _SUM_OF_SQUARES else states.get(_MEANS.get(name, ""))
+        mean = gradient if squares else states.get(_MEANS.get(name, ""))
         mean = None if mean is None else local(mean)
         if mean is not None and mean.shape != value.shape:
             mean = None

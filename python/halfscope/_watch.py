@@ -71,8 +71,8 @@ def watch(model, optimizer=None, *, out="run.hscope", every=1, scaler=None, loss
     steps = whole_number("steps", steps, 0)
     threads = whole_number("threads", threads, 0)
     out = os.fspath(out)
-    return Watch(model, bare(optimizer), out, every, scaler, loss == "manual", bool(overwrite), steps,
-                 data, threads)
+    return Watch(model, bare(optimizer), out, every, scaler, loss == "manual", bool(overwrite),
+                 steps, data, threads)
 
 
 class Watch(Guarded):
@@ -107,7 +107,6 @@ class Watch(Guarded):
         self._forward = Forward(self, self._model, names)
         self._parameters = named_parameters(self._model)
         self._by_parameter = {p: entry for p, *entry in self._parameters}
-        self._script = Script(self._recording, list(self._by_parameter))
         self._statistics = running_statistics(names)
         self._sharded = any(is_sharded(p) for p, *_ in self._parameters)
         self._part = self._sharded or is_flattened(model)
@@ -132,6 +131,7 @@ class Watch(Guarded):
         self._pid = os.getpid()
         self._said_unseen = False
         self._compiled = Compiled(model, names)
+        self._script = Script(self._recording, self._parameters, self._compiled.any)
         _patches.add(self)
         _open.add(self)
         if optimizer is not None:
@@ -225,7 +225,7 @@ class Watch(Guarded):
 
     def _owns(self, optimizer):
         if self._optimizer is not None:
-            return optimizer is self._optimizer
+            return bare(optimizer) is self._optimizer
         return any(p in self._by_parameter for g in optimizer.param_groups for p in g["params"])
 
     def _any_before(self, optimizer, args, kwargs):
@@ -282,6 +282,7 @@ class Watch(Guarded):
         return hook
 
     def _measure_gradient(self, parameter, path, leaf, op):
+        self._script.on_gradient()
         if parameter.grad is None:  # an optimizer that steps in the backward pass
             return
         gradient = local(parameter.grad)
@@ -317,12 +318,12 @@ class Watch(Guarded):
             root = roots
             if not isinstance(roots, torch.Tensor):
                 root = roots[0] if len(roots) == 1 else None
+            scale = self._script.on_backward(root)
             if self._manual or root is None or root.numel() != 1:
                 return
             if self._stepping and self._losses:
                 return  # an optimizer such as LBFGS evaluates its closure again
-            loss, scale = _patches.unscaled(root), _patches.scale_below(root)
-            self._script.on_backward(scale)
+            loss = _patches.unscaled(root)
             if loss is None:
                 loss = root.detach()
                 if scale is not None:
@@ -470,8 +471,7 @@ class Watch(Guarded):
                 if site is not None:
                     beside = None if leaves_weights(optimizer, group) else gradient
                     updates.append((site, weight, host(parameter), beside))
-                state = optimizer.state.get(parameter, {})
-                add_states(states, self._sites, state, entry, gradient)
+                add_states(states, self._sites, optimizer, parameter, entry, gradient)
         self._recording.after_update(updates, states)
 
     def _end_step(self, skipped):

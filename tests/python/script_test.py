@@ -24,10 +24,11 @@ class Script(unittest.TestCase):
         self.file = os.path.join(folder.name, "run.hscope")
         torch.manual_seed(0)
 
-    def rules(self, step, *, optimizer=torch.optim.SGD, around=contextlib.nullcontext, every=1):
+    def rules(self, step, *, optimizer=torch.optim.SGD, around=contextlib.nullcontext, every=1,
+              wrap=lambda model: model):
         """Trains with a function of (scaler, optimizer, model, x, y) and returns the rules of what
         is found."""
-        model = Mlp()
+        model = wrap(Mlp())
         optimizer = optimizer(model.parameters(), 1e-3)
         scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
         with hs.watch(model, optimizer, out=self.file, overwrite=True, every=every), around():
@@ -85,7 +86,13 @@ class Scaled(Script):
             self.loss(model, x, y).backward()
             optimizer.step()
 
-        for right in (step, clipped, by_hand, accumulated, not_scaled):
+        other = Mlp()  # has the scaler to itself, as the other network of a GAN may
+
+        def beside(scaler, optimizer, model, x, y):
+            not_scaled(scaler, optimizer, model, x, y)
+            self.backward(scaler, other, x, y)
+
+        for right in (step, clipped, by_hand, accumulated, not_scaled, beside):
             self.assertNotIn("scale_without_unscale", self.rules(right), right.__name__)
 
     def test_fused_optimizers_unscale_themselves(self):
@@ -143,6 +150,7 @@ class Wrapper(torch.optim.Optimizer):
     def __init__(self, optimizer):
         self.optimizer = optimizer
         self.zero_grad, self.step = optimizer.zero_grad, optimizer.step
+        self.param_groups = optimizer.param_groups
 
 
 class Wrapped(Script):
@@ -155,12 +163,31 @@ class Wrapped(Script):
         self.assertEqual(len(run.steps()["loss"]), 12)
         self.assertTrue(any(site["role"] == "update" for site in run.sites()))
 
+    def test_skipped_steps_are_seen(self):
+        def step(scaler, optimizer, model, x, y):
+            scaler.scale(self.loss(model, x, y) * 1e6).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        self.rules(step, optimizer=lambda p, lr: Wrapper(torch.optim.SGD(p, lr)))
+        steps = hs.open(self.file).steps()
+        self.assertEqual(len(steps["loss"]), 12)
+        self.assertTrue(steps["skipped"][0])
+
 
 class Autocast(Script):
     @staticmethod
     def plain(scaler, optimizer, model, x, y):
         F.cross_entropy(model(x), y).backward()
         optimizer.step()
+
+    def test_compiled_code_casts_for_itself(self):
+        def compiled(scaler, optimizer, model, x, y):
+            self.plain(scaler, optimizer, model, x, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = self.rules(compiled, around=lambda: torch.autocast("cpu", torch.bfloat16),
+                               wrap=lambda model: torch.compile(model, backend="eager"))
+        self.assertNotIn("autocast_kept", found)
 
     def test_around_the_loop_is_found(self):
         def around(**more):
