@@ -6,10 +6,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "analysis/format_limits.h"
 #include "analysis/rules/optimizer_facts.h"
@@ -22,6 +25,7 @@ namespace halfscope {
 namespace {
 
 constexpr double kLostShare = 0.5;
+constexpr std::string_view kUpdate = "_update";
 
 /// Returns the format of the variables; the update's own format if the plan does not say.
 FloatFormat storage_of(const LaneFacts& lane, const SiteInfo& site) {
@@ -44,7 +48,6 @@ double excess_share(const LaneFacts& lane, int site, const LostCounts& lost) {
 
 /// Returns whether the site is the update of a moving average.
 bool moves_average(const LaneFacts& lane, const SiteInfo& site) {
-  constexpr std::string_view kUpdate = "_update";
   const std::string name = site.name();
   if (site.role != Role::update || !name.ends_with(kUpdate)) return false;
   const std::optional<int> state =
@@ -55,7 +58,6 @@ bool moves_average(const LaneFacts& lane, const SiteInfo& site) {
 /// Returns whether the gradient behind an update is known to be rounding noise, so that nothing is
 /// lost with it.
 bool is_noise(const LaneFacts& lane, const SiteInfo& update) {
-  constexpr std::string_view kUpdate = "_update";
   const std::string name = update.name();
   if (lane.reference() >= 0 || !name.ends_with(kUpdate)) return false;
   const std::optional<int> gradient =
@@ -63,96 +65,148 @@ bool is_noise(const LaneFacts& lane, const SiteInfo& update) {
   return gradient && is_negligible_gradient(lane, lane.site(*gradient));
 }
 
-struct LostSites {
-  std::vector<int> sites;
-  std::vector<std::string> layers;
-  LostCounts all;
-  int worst_site = -1;
-  double worst_share = kLostShare;
-  int64_t worst_lost = 0;
-  int64_t first_step = -1;
+/// Returns whether the site is a weight decay step of the adamw that rounds each of its operations.
+bool is_decay(const SiteInfo& site) { return site.tensor.ends_with("_decay_update"); }
+
+/// Returns the name of the variable that an update changes.
+std::string variable_of(const SiteInfo& update) {
+  const std::string_view end = is_decay(update) ? "_decay_update" : kUpdate;
+  const std::string name = update.name();
+  return name.ends_with(end) ? name.substr(0, name.size() - end.size()) : name;
+}
+
+/// The updates of a layer, or its weight decay steps. Those made of rounding errors count for
+/// nothing but the number of tensors.
+struct LayerUpdates {
+  std::string layer;
+  std::vector<int> losing{};  ///< sites that lose most of theirs
+  int tensors = 0;            ///< of the layer that have updates
+  int64_t elements = 0, losing_elements = 0;
+  LostCounts lost{};  ///< of the losing sites
   FloatFormat storage = kFp32;
+  int worst_site = -1;  ///< with the most lost updates
+  int64_t worst_lost = -1;
+
+  /// Returns whether the layer loses updates: its losing tensors have at least half of its numbers.
+  bool loses() const { return !losing.empty() && 2 * losing_elements >= elements; }
+  bool loses_more_than(const LayerUpdates& other) const {
+    // Among equal shares, the most lost updates win, however the variables are listed.
+    return std::pair(lost.share(), lost.lost) > std::pair(other.lost.share(), other.lost.lost);
+  }
 };
 
-/// Returns the lost updates of variables or of their averages.
-LostSites find_sites(const LaneFacts& lane, bool averages) {
-  LostSites found;
+struct LostSites {
+  std::vector<std::string> layers;
+  std::vector<std::string> names;  ///< of these layers, or of the only tensors that lose updates
+  LostCounts all;
+  LayerUpdates worst;
+  std::string worst_name;
+};
+
+/// Returns the updates of each layer with updates that are not zero.
+std::vector<LayerUpdates> updates_by_layer(const LaneFacts& lane, bool averages) {
+  std::vector<LayerUpdates> all;
+  std::map<std::pair<std::string, bool>, size_t> index;
+  const std::set<int64_t> idle = idle_steps(lane.run(), lane.lane());
   for (const SiteInfo& site : lane.info().sites) {
     if (site.role != Role::update || moves_average(lane, site) != averages) continue;
-    const LostCounts lost = count_lost(lane.run(), lane.lane(), site.order);
-    if (!(lost.share() > kLostShare)) continue;
-    if (!(excess_share(lane, site.order, lost) > kLostShare) || is_noise(lane, site)) continue;
+    const LostCounts lost = count_lost(lane.run(), lane.lane(), site.order, idle);
+    if (lost.non_zero == 0) continue;
     const FloatFormat kept_in = averages ? site.format : storage_of(lane, site);
     // fp32 may stand still too, at the end of training: nothing a format could change.
-    if (full_precision(kept_in)) continue;
-    found.storage = kept_in;
-    found.sites.push_back(site.order);
-    found.layers.push_back(site.path);
-    found.all.lost += lost.lost;
-    found.all.non_zero += lost.non_zero;
-    if (found.first_step < 0 || lost.first_step < found.first_step) {
-      found.first_step = lost.first_step;
+    const bool loses = lost.share() > kLostShare && !full_precision(kept_in) &&
+                       excess_share(lane, site.order, lost) > kLostShare;
+    const auto [at, added] = index.try_emplace({site.path, is_decay(site)}, all.size());
+    if (added) all.push_back({.layer = site.path});
+    LayerUpdates& layer = all[at->second];
+    ++layer.tensors;
+    if (loses && is_noise(lane, site)) continue;
+    layer.elements += element_count(site.shape);
+    if (!loses) continue;
+    layer.losing.push_back(site.order);
+    layer.losing_elements += element_count(site.shape);
+    layer.lost.add(lost);
+    layer.storage = kept_in;
+    if (lost.lost > layer.worst_lost) {
+      layer.worst_lost = lost.lost;
+      layer.worst_site = site.order;
     }
-    // Among equal shares, the most lost updates win, however the variables are listed.
-    if (std::pair(lost.share(), lost.lost) > std::pair(found.worst_share, found.worst_lost)) {
-      found.worst_share = lost.share();
-      found.worst_lost = lost.lost;
-      found.worst_site = site.order;
+  }
+  return all;
+}
+
+/// Returns the lost updates of variables or of their averages. A layer is judged as a whole: a bias
+/// that does not move matters little beside a weight that does.
+LostSites find_sites(const LaneFacts& lane, bool averages) {
+  LostSites found;
+  std::map<std::string, std::string> names;  // by layer
+  for (const LayerUpdates& each : updates_by_layer(lane, averages)) {
+    if (!each.loses()) continue;
+    const bool whole = averages || each.tensors == 1 || each.losing.size() > 1;
+    const std::string name = whole ? each.layer : variable_of(lane.site(each.worst_site));
+    const auto [at, added] = names.try_emplace(each.layer, name);
+    if (at->second != name) at->second = each.layer;
+    if (added) found.layers.push_back(each.layer);
+    found.all.add(each.lost);
+    if (found.worst_name.empty() || each.loses_more_than(found.worst)) {
+      found.worst = each;
+      found.worst_name = name;
     }
   }
   found.layers = lane.in_order(std::move(found.layers));
+  for (const std::string& layer : found.layers) found.names.push_back(names.at(layer));
   return found;
 }
 
 /// Returns a finding with the fields that both kinds have in common.
 Finding finding_of(const LaneFacts& lane, const LostSites& found) {
-  const SiteInfo& site = lane.site(found.worst_site);
+  const SiteInfo& site = lane.site(found.worst.worst_site);
   Finding finding{.rule = "lost_updates", .lane = lane.lane()};
   finding.severity = Severity::warning;
   finding.site = site.name();
   finding.layer = site.path;
-  finding.step = found.first_step;
+  finding.step = found.all.first_step;
   finding.evidence = {{"lost_share", found.all.share()},
                       {"lost", static_cast<double>(found.all.lost)},
                       {"non_zero_updates", static_cast<double>(found.all.non_zero)},
-                      {"worst_lost_share", found.worst_share},
+                      {"worst_lost_share", found.worst.lost.share()},
                       {"layers", static_cast<double>(found.layers.size())},
-                      {"storage", format_name(found.storage)}};
+                      {"storage", format_name(found.worst.storage)}};
   return finding;
 }
 
 /// Returns "updates", or "weight decay steps" for the adamw that rounds each of its operations.
 const char* noun_of(const SiteInfo& site) {
-  return site.tensor.ends_with("_decay_update") ? "weight decay steps" : "updates";
+  return is_decay(site) ? "weight decay steps" : "updates";
 }
 
 /// Returns "fc1 and fc2 lose updates in bf16: 80% of the non-zero ones ... Adding them changes
 /// nothing."
-std::string losses_text(const LaneFacts& lane, const LostSites& found, const std::string& what,
-                        const std::string& format, const std::string& of) {
+std::string losses_text(const LostSites& found, const std::string& what, const std::string& format,
+                        const std::string& of) {
   std::string text = fmt::format(
       "{} {} {} in {}: {} of the non-zero ones are smaller than half an ulp of the {}. Adding them "
       "changes nothing.",
-      name_list(found.layers), found.layers.size() == 1 ? "loses" : "lose", what, format,
+      name_list(found.names), found.names.size() == 1 ? "loses" : "lose", what, format,
       percent(found.all.share()), of);
-  const std::string worst = percent(found.worst_share);
+  const std::string worst = percent(found.worst.lost.share());
   if (worst != percent(found.all.share())) {
-    text += fmt::format(" The worst is {} with {}.", lane.site(found.worst_site).name(), worst);
+    text += fmt::format(" The worst is {} with {}.", found.worst_name, worst);
   }
   return text;
 }
 
 void find_lost_averages(const LaneFacts& lane, std::vector<Finding>& findings) {
   const LostSites found = find_sites(lane, true);
-  if (found.worst_site < 0 || rounds_stochastically(lane)) return;
+  if (found.layers.empty() || rounds_stochastically(lane)) return;
   Finding finding = finding_of(lane, found);
-  const std::string format = format_name(found.storage);
+  const std::string format = format_name(found.worst.storage);
   finding.mechanism = fmt::format(
       "{} loses updates of its moving average: {} of the non-zero ones leave the {} average "
       "unchanged",
-      finding.layer, percent(found.worst_share), format);
+      finding.layer, percent(found.worst.lost.share()), format);
   finding.text =
-      losses_text(lane, found, "updates of moving averages", format, "average") +
+      losses_text(found, "updates of moving averages", format, "average") +
       " Training does not use the averages, but evaluations with them use outdated weights.";
   finding.action = {.layers = found.layers,
                     .text =
@@ -171,11 +225,9 @@ void find_lost_averages(const LaneFacts& lane, std::vector<Finding>& findings) {
 /// does: it is none that is known, and a state of the weight is no larger than an ulp of it.
 bool may_carry_rest(const LaneFacts& lane, int update) {
   if (!lane.captured() || recorded_optimizer(lane.run().info())) return false;
-  const std::string end = "_update";
-  const std::string name = lane.site(update).name();
-  const std::string variable = name.substr(0, name.size() - end.size());
+  const std::string variable = variable_of(lane.site(update));
   const std::optional<int> weight = lane.run().find_site(lane.lane(), variable);
-  if (!name.ends_with(end) || !weight) return false;
+  if (!weight) return false;
   const double largest = lane.run().total(lane.lane(), *weight).max_abs;
   const double ulp = ulp_size(largest, lane.site(*weight).format);
   return std::any_of(lane.info().sites.begin(), lane.info().sites.end(),
@@ -187,50 +239,46 @@ bool may_carry_rest(const LaneFacts& lane, int update) {
                      });
 }
 
-/// Returns the layer that loses most, or its variable if the layer's others make up most of it.
-std::string loser_of(const LaneFacts& lane, const LostSites& found) {
-  const SiteInfo& worst = lane.site(found.worst_site);
-  int64_t all = 0, losing = 0;
-  for (const SiteInfo& site : lane.info().sites) {
-    if (site.role != Role::update || site.path != worst.path || moves_average(lane, site)) continue;
-    all += element_count(site.shape);
-    const bool loses =
-        std::find(found.sites.begin(), found.sites.end(), site.order) != found.sites.end();
-    if (loses) losing += element_count(site.shape);
+/// Returns in a sentence why a weight that does not move may have lost nothing; "" if it has.
+std::string doubt_about(const LaneFacts& lane, int update) {
+  if (steps_on_signs(lane.run().info())) {
+    return " Rprop leaves a weight unchanged on purpose where the sign of its gradient changes, so "
+           "these updates may not be lost.";
   }
-  if (2 * losing >= all) return worst.path;
-  const std::string name = worst.name();
-  return name.substr(0, name.rfind('_'));
+  if (may_carry_rest(lane, update)) {
+    return " This optimizer is unknown here, and its state may hold what the weights lose, as with "
+           "Kahan summation. Then nothing is lost.";
+  }
+  return "";
 }
 
 void find_lost_weights(const LaneFacts& lane, std::vector<Finding>& findings) {
   const LostSites found = find_sites(lane, false);
-  if (found.worst_site < 0) return;
+  if (found.layers.empty()) return;
   Finding finding = finding_of(lane, found);
-  const std::string format = format_name(found.storage);
-  const SiteInfo& worst = lane.site(found.worst_site);
+  const std::string format = format_name(found.worst.storage);
+  const SiteInfo& worst = lane.site(found.worst.worst_site);
   finding.mechanism =
       fmt::format("{} loses {}: {} of the non-zero ones leave the {} weight unchanged",
-                  loser_of(lane, found), noun_of(worst), percent(found.worst_share), format);
+                  found.worst_name, noun_of(worst), percent(found.worst.lost.share()), format);
   if (rounds_stochastically(lane)) {
     finding.severity = Severity::info;
     finding.mechanism += ", which stochastic rounding compensates";
     finding.text = fmt::format(
         "{} of the non-zero updates of {} leave their {} weights unchanged, each by chance. "
         "Stochastic rounding compensates: on average, no update is lost.",
-        percent(found.all.share()), name_list(found.layers), format);
+        percent(found.all.share()), name_list(found.names), format);
     findings.push_back(std::move(finding));
     return;
   }
-  finding.text = losses_text(lane, found, noun_of(worst), format, "weight");
+  finding.text = losses_text(found, noun_of(worst), format, "weight");
   if (lane.scales_loss()) {
     finding.text += " A loss scale does not help, because it is divided out before the update.";
   }
-  if (may_carry_rest(lane, found.worst_site)) {
+  const std::string doubt = doubt_about(lane, found.worst.worst_site);
+  if (!doubt.empty()) {
     finding.severity = Severity::info;
-    finding.text +=
-        " This optimizer is unknown here, and its state may hold what the weights lose, as with "
-        "Kahan summation. Then nothing is lost.";
+    finding.text += doubt;
     findings.push_back(std::move(finding));
     return;
   }

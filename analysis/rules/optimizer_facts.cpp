@@ -60,12 +60,13 @@ bool is_negligible_weight(const LaneFacts& lane, const SiteInfo& site) {
 bool is_rounding_noise(const LaneFacts& lane, const SiteInfo& bias) {
   constexpr double kDeviations = 4.0;
   if (bias.role != Role::weight_grad || bias.shape.size() != 1) return false;
-  const double sum = lane.run().total(lane.lane(), bias.order).sum_sq;
+  const TensorStats& gradient = lane.run().total(lane.lane(), bias.order);
+  if (gradient.n == 0) return false;
   return std::any_of(lane.info().sites.begin(), lane.info().sites.end(), [&](const SiteInfo& each) {
     if (each.role != Role::activation_grad || each.path != bias.path) return false;
     const double unit = std::ldexp(1.0, -each.format.mantissa_bits - 1);
     const double terms = lane.run().total(lane.lane(), each.order).sum_sq;
-    return sum <= kDeviations * kDeviations * unit * unit / 3.0 * terms;
+    return gradient.sum_sq <= kDeviations * kDeviations * unit * unit / 3.0 * terms;
   });
 }
 
@@ -79,6 +80,10 @@ std::optional<Optimizer> recorded_optimizer(const RunInfo& info) {
   }
 }
 
+bool steps_on_signs(const RunInfo& info) {
+  return info.optimizer.substr(0, info.optimizer.find(':')) == "rprop";
+}
+
 bool divides_steps(const SiteInfo& state) {
   return state.role == Role::state && state.phase == Phase::update &&
          (state.tensor.ends_with("_adam_v") || state.tensor.ends_with("_adam_v_max") ||
@@ -86,15 +91,46 @@ bool divides_steps(const SiteInfo& state) {
           state.tensor.ends_with("_adagrad_sum"));
 }
 
-LostCounts count_lost(const RunView& run, int lane, int site) {
+void LostCounts::add(const LostCounts& other) {
+  lost += other.lost;
+  non_zero += other.non_zero;
+  if (first_step < 0 || (other.first_step >= 0 && other.first_step < first_step)) {
+    first_step = other.first_step;
+  }
+}
+
+LostCounts count_lost(const RunView& run, int lane, int site, const std::set<int64_t>& without) {
   LostCounts result;
   for (const PackedWindow& window : run.windows(lane, site)) {
+    if (without.contains(window.step)) continue;
     const TensorCounts counts = window.counts();
     result.lost += counts.lost;
     result.non_zero += non_zero_values(counts);
     if (counts.lost > 0 && result.first_step < 0) result.first_step = window.step;
   }
   return result;
+}
+
+std::set<int64_t> idle_steps(const RunView& run, int lane) {
+  std::set<int64_t> still;
+  for (const StepRow& row : run.steps(lane)) {
+    if (row.learning_rate == 0.0) still.insert(row.step);
+  }
+  std::set<int64_t> idle = still;
+  for (const SiteInfo& site : run.lane(lane).sites) {
+    if (idle.empty()) break;
+    if (site.role != Role::update) continue;
+    for (const PackedWindow& window : run.windows(lane, site.order)) {
+      const TensorCounts counts = window.counts();
+      // The rate is that of the first group of parameters. Others may have another one.
+      bool moves = non_zero_values(counts) > counts.lost;
+      for (int64_t i = 1; i < window.step_count && !moves; ++i) {
+        moves = !still.contains(window.step + i);
+      }
+      if (moves) idle.erase(window.step);
+    }
+  }
+  return idle;
 }
 
 bool updates_in_full_precision(const LaneFacts& lane, const std::string& variable) {

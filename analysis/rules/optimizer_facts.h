@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 
 #include "analysis/rules/lane_facts.h"
@@ -15,6 +16,10 @@ namespace halfscope {
 /// Returns the optimizer of a run, or nothing if another program trained it.
 std::optional<Optimizer> recorded_optimizer(const RunInfo& info);
 
+/// Returns whether the optimizer is PyTorch's Rprop. It leaves weights unchanged on purpose where
+/// the signs of their gradients change.
+bool steps_on_signs(const RunInfo& info);
+
 /// Returns whether steps are divided by the square root of this state: v of Adam, the mean square
 /// of RMSprop, the sum of squares of Adagrad, and the squares that are added to them. Too small a
 /// value makes the step too large.
@@ -25,8 +30,15 @@ struct LostCounts {
   int64_t lost = 0, non_zero = 0;
   int64_t first_step = -1;
   double share() const { return share_of(lost, non_zero); }
+  void add(const LostCounts& other);
 };
-LostCounts count_lost(const RunView& run, int lane, int site);
+/// Counts them outside the windows that begin with one of the steps `without`.
+LostCounts count_lost(const RunView& run, int lane, int site,
+                      const std::set<int64_t>& without = {});
+
+/// Returns the first steps of windows in which no weight moves because the learning rate is 0. A
+/// capture cannot tell such updates from those that are too small.
+std::set<int64_t> idle_steps(const RunView& run, int lane);
 
 /// Returns whether the updates and the optimizer's state of a variable, by its name ("fc1.weight"),
 /// are in full precision; false if they are not recorded.

@@ -123,6 +123,11 @@ class Unchanged(Script):
         self.assertGreater(self.lost(torch.optim.SGD), 0)
         self.assertEqual(self.lost(torch.optim.SGD, rate=0.0), 0)
 
+        def groups(parameters, lr):
+            first, *others = parameters
+            return torch.optim.SGD([{"params": [first], "lr": 0.0}, {"params": others}], lr=lr)
+        self.assertEqual(self.lost(groups), 0)
+
     def test_weights_of_zero(self):
         class Masked(torch.optim.Optimizer):
             def __init__(self, parameters, lr):
