@@ -9,8 +9,9 @@
 namespace halfscope {
 
 /// Returns the recorded steps in which values stop being finite at one of these nodes: those that
-/// rules count. In later ones, tensors also are NaN because the weights are. Empty if it does not
-/// start there, or with overflows that were counted, as whose share is that of the whole run.
+/// rules count. In later ones, tensors also are NaN because the weights are. Empty if values
+/// do not stop being finite there. Also empty if the rules counted overflows, because such a share
+/// covers the whole run.
 std::vector<int64_t> steps_of_cause(const LaneFacts& lane, const std::vector<int>& nodes);
 
 /// Returns how a tensor of the lane differs from the reference. NaN and infinities count in these

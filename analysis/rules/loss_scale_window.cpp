@@ -244,7 +244,7 @@ int64_t zero_gradients_of(const LaneFacts& lane) {
 }
 
 /// Returns whether gradients were not finite at a scale within a window although none of their
-/// values overflowed: an infinite slope, or NaN. A lower scale would not have kept them.
+/// values overflowed: an infinite slope, or NaN. A lower scale would not have helped.
 bool fails_within(const LaneFacts& lane, const ScaleInterval& window) {
   return std::any_of(lane.recorded().begin(), lane.recorded().end(), [&](const RecordedStep& step) {
     return step.backward_bad && !step.forward_bad && !step.gradients_overflow &&

@@ -122,7 +122,7 @@ std::set<int64_t> idle_steps(const RunView& run, int lane) {
     if (site.role != Role::update) continue;
     for (const PackedWindow& window : run.windows(lane, site.order)) {
       const TensorCounts counts = window.counts();
-      // The rate is that of the first group of parameters. Others may have another one.
+      // A row has only the rate of the first parameter group. Other groups may have another one.
       bool moves = non_zero_values(counts) > counts.lost;
       for (int64_t i = 1; i < window.step_count && !moves; ++i) {
         moves = !still.contains(window.step + i);

@@ -2,8 +2,9 @@
 // zero_gradients: layers whose gradients are exactly 0 in every recorded step of a capture that was
 // not skipped, so that they learn nothing. No format shows it: h / norm(h) is 0 where the norm
 // overflows to infinity, and all gradients behind it are 0, too, without a NaN. Layers that nothing
-// reads are like that in any format, so without a reason it is a remark. A lane with a reference is
-// compared with that.
+// reads are like that in any format, so without a reason it is a remark. A cast to 8 bits, and a
+// sum in the loss function that overflows, are such reasons. A lane with a reference is compared
+// with that.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -92,8 +93,8 @@ void blame_loss_function(const LaneFacts& lane, int64_t steps, std::vector<Findi
   findings.push_back(std::move(finding));
 }
 
-/// Returns the first node whose output's gradient is always 0 in a format of 8 bits although what
-/// reads the output has a gradient; -1 if there is none. Gradients need more range than that.
+/// Returns the output gradient (its site) that is always 0 in a format of 8 bits, although a reader
+/// of the output has a gradient; -1 if there is none. Gradients need more range than 8 bits have.
 int flushed_by_cast(const LaneFacts& lane) {
   std::vector<int> gradients(lane.nodes().size(), -1);  // sites, by node
   for (const SiteInfo& site : lane.info().sites) {

@@ -320,7 +320,7 @@ void check_argument(const std::string& name) {
                 "name a case, for example: halfscope diagnose zoo:F7");
   }
   refuse_torch_network(name);
-  throw Error("there is no run file or network '" + name + "'",
+  throw Error("run file or network not found: '" + name + "'",
               did_you_mean(name, network_words(),
                            "name a run file, a file *.onnx, a folder of save_twin(), zoo:ID or a "
                            "network: " +

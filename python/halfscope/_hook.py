@@ -4,8 +4,8 @@ import contextlib
 
 
 class Hook:
-    """Calls a function. In a deep copy of the module, such as an average of its weights, and in a
-    pickled one, a function of Python's library that does nothing is in its place."""
+    """Calls a function. A deep copy of the module, such as an average of its weights, has a function
+    that does nothing in its place. So has a pickled module; its function is in Python's library."""
 
     def __init__(self, function):
         self._function = function

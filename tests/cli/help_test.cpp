@@ -146,7 +146,7 @@ TEST(CliHelp, DiagnoseNamesTheNetworkThatWasMeant) {
   const Bench bench;
   const struct {
     const char *name, *what, *hint;
-  } cases[] = {{"lenet5", "there is no run file or network 'lenet5'", "did you mean lenet?"},
+  } cases[] = {{"lenet5", "run file or network not found: 'lenet5'", "did you mean lenet?"},
                {"zoo", "the case is missing", "halfscope diagnose zoo:F7"},
                {"nothere.onnx", "cannot open 'nothere.onnx': file not found", "check the path"}};
   for (const auto& [name, what, hint] : cases) {

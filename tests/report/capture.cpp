@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace halfscope::test {
 namespace {
@@ -19,6 +20,27 @@ TensorStats after_rounding(TensorStats stats, const FloatFormat& format) {
   }
   stats.max_abs = std::min(stats.max_abs, static_cast<float>(format.max_finite()));
   return stats;
+}
+
+using ChangeStats = std::function<void(const SiteInfo&, int64_t step, TensorStats&)>;
+
+/// Returns a copy with another description, in which lanes from `first` on change.
+RunView copy_of(const RunView& run, RunInfo info, int first, const ChangeStats& stats,
+                const std::function<void(StepRow&)>& row) {
+  RunView copy(std::move(info), RunStatus::complete);
+  for (int lane = 0; lane < run.lane_count(); ++lane) {
+    for (StepRow each : run.steps(lane)) {
+      if (lane >= first) row(each);
+      copy.add_step(lane, each);
+    }
+    for (const SiteInfo& site : run.lane(lane).sites) {
+      for (StatsWindow window : run.windows(lane, site.order)) {
+        if (lane >= first) stats(site, window.step, window.stats);
+        copy.add_window(lane, site.order, window);
+      }
+    }
+  }
+  return copy;
 }
 
 }  // namespace
@@ -56,20 +78,20 @@ RunSpec spec_with_code() {
 
 RunView changed(const RunView& run, const std::function<void(const SiteInfo&, TensorStats&)>& stats,
                 const std::function<void(StepRow&)>& row) {
-  RunView copy(run.info(), RunStatus::complete);
-  for (int lane = 0; lane < run.lane_count(); ++lane) {
-    for (StepRow each : run.steps(lane)) {
-      row(each);
-      copy.add_step(lane, each);
-    }
-    for (const SiteInfo& site : run.lane(lane).sites) {
-      for (StatsWindow window : run.windows(lane, site.order)) {
-        stats(site, window.stats);
-        copy.add_window(lane, site.order, window);
-      }
-    }
-  }
-  return copy;
+  return copy_of(
+      run, run.info(), 0,
+      [&](const SiteInfo& site, int64_t /*step*/, TensorStats& each) { stats(site, each); }, row);
+}
+
+RunView changed_steps(const RunView& run, const ChangeStats& stats,
+                      const std::function<void(StepRow&)>& row) {
+  return copy_of(run, run.info(), run.lane_count() - 1, stats, row);
+}
+
+RunView described(const RunView& run, const std::function<void(RunInfo&)>& change) {
+  RunInfo info = run.info();
+  change(info);
+  return copy_of(run, std::move(info), run.lane_count(), {}, {});
 }
 
 void fill(TensorStats& stats, double value) {

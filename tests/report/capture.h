@@ -19,10 +19,19 @@ RunSpec spec_with_code();
 RunView changed(const RunView& run, const std::function<void(const SiteInfo&, TensorStats&)>& stats,
                 const std::function<void(StepRow&)>& row);
 
+/// Returns the same where only the last lane changes, and statistics change from step to step.
+RunView changed_steps(const RunView& run,
+                      const std::function<void(const SiteInfo&, int64_t step, TensorStats&)>& stats,
+                      const std::function<void(StepRow&)>& row);
+
+/// Returns a copy of a run with another description.
+RunView described(const RunView& run, const std::function<void(RunInfo&)>& change);
+
 /// Makes a tensor contain a single number throughout.
 void fill(TensorStats& stats, double value);
 
-/// Leaves a row as it is, for changed().
+/// Leave a row or statistics as they are.
 inline void keep_row(StepRow& /*row*/) {}
+inline void keep_stats(const SiteInfo& /*site*/, TensorStats& /*stats*/) {}
 
 }  // namespace halfscope::test

@@ -69,19 +69,14 @@ TEST(CaptureModules, AMaskOfASoftmaxIsNoFault) {
 // A loss scale that starts too high overflows gradients. The mask has nothing to do with it.
 TEST(CaptureModules, AMaskIsNoFaultWhereALossScaleComesDown) {
   const RunView healthy = captured(spec_with_softmax());
-  RunView run(healthy.info(), RunStatus::complete);
-  for (StepRow row : healthy.steps(0)) {
-    row.skipped = row.step < 2;
-    run.add_step(0, row);
-  }
-  for (const SiteInfo& site : healthy.lane(0).sites) {
-    for (StatsWindow window : healthy.windows(0, site.order)) {
-      const bool gradient = site.phase == Phase::backward;
-      if (site.name() == "Net.activation") mask(window.stats, 100);
-      if (gradient && window.step < 2) window.stats.pos_inf += 7;
-      run.add_window(0, site.order, window);
-    }
-  }
+  const RunView run = changed_steps(
+      healthy,
+      [&](const SiteInfo& site, int64_t step, TensorStats& stats) {
+        const bool gradient = site.phase == Phase::backward;
+        if (site.name() == "Net.activation") mask(stats, 100);
+        if (gradient && step < 2) stats.pos_inf += 7;
+      },
+      [&](StepRow& row) { row.skipped = row.step < 2; });
   EXPECT_EQ(make_report(run).verdict.state, Verdict::State::inconclusive);
 }
 
@@ -121,19 +116,15 @@ TEST(CaptureModules, AMaskDoesNotHideTheOverflowBehindIt) {
 TEST(CaptureModules, AMaskOfTheLossIsNotWhyItFailsLater) {
   const RunView healthy = captured(spec_with_softmax());
   for (const int64_t fails_from : {20, 60}) {
-    RunView run(healthy.info(), RunStatus::complete);
-    for (StepRow row : healthy.steps(0)) {
-      if (row.step >= fails_from) row.loss = std::nan("");
-      run.add_step(0, row);
-    }
-    for (const SiteInfo& site : healthy.lane(0).sites) {
-      for (StatsWindow window : healthy.windows(0, site.order)) {
-        if (site.name() == "Net.activation") mask(window.stats, 100);
-        if (window.step >= fails_from && site.phase == Phase::backward)
-          fill(window.stats, std::nan(""));
-        run.add_window(0, site.order, window);
-      }
-    }
+    const RunView run = changed_steps(
+        healthy,
+        [&](const SiteInfo& site, int64_t step, TensorStats& stats) {
+          if (site.name() == "Net.activation") mask(stats, 100);
+          if (step >= fails_from && site.phase == Phase::backward) fill(stats, std::nan(""));
+        },
+        [&](StepRow& row) {
+          if (row.step >= fails_from) row.loss = std::nan("");
+        });
     const Report report = make_report(run);
     if (fails_from == 60) {
       EXPECT_EQ(report.verdict.state, Verdict::State::inconclusive) << report.verdict.headline;
@@ -284,18 +275,13 @@ TEST(CaptureModules, GradientsThatAreAllZeroWithoutALossScaleHaveUnderflowed) {
 // Steps 20 and 30 contain a norm of 0; the loss scale had worked before.
 TEST(CaptureModules, GradientsThatAreNanInSomeStepsAreNotTheScalesFault) {
   const RunView healthy = captured(spec_with_softmax());
-  RunView run(healthy.info(), RunStatus::complete);
   const auto fails = [](int64_t step) { return step == 20 || step == 30; };
-  for (StepRow row : healthy.steps(0)) {
-    row.skipped = fails(row.step);
-    run.add_step(0, row);
-  }
-  for (const SiteInfo& site : healthy.lane(0).sites) {
-    for (StatsWindow window : healthy.windows(0, site.order)) {
-      if (site.phase == Phase::backward && fails(window.step)) fill(window.stats, std::nan(""));
-      run.add_window(0, site.order, window);
-    }
-  }
+  const RunView run = changed_steps(
+      healthy,
+      [&](const SiteInfo& site, int64_t step, TensorStats& stats) {
+        if (site.phase == Phase::backward && fails(step)) fill(stats, std::nan(""));
+      },
+      [&](StepRow& row) { row.skipped = fails(row.step); });
   const Report report = make_report(run);
   EXPECT_THAT(report.verdict.headline, HasSubstr("a gradient that is NaN at step 20"));
   for (const Finding& finding : run_rules(run)) {
@@ -305,22 +291,17 @@ TEST(CaptureModules, GradientsThatAreNanInSomeStepsAreNotTheScalesFault) {
 
 TEST(CaptureModules, ZerosCountWhileADynamicScaleComesDown) {
   const RunView healthy = captured(spec_with_softmax());
-  RunView run(healthy.info(), RunStatus::complete);
-  for (StepRow row : healthy.steps(0)) {
-    row.skipped = row.step < 4;
-    run.add_step(0, row);
-  }
-  for (const SiteInfo& site : healthy.lane(0).sites) {
-    for (StatsWindow window : healthy.windows(0, site.order)) {
-      const bool before = site.path == "conv1" || site.path == "conv2";
-      const bool gradient = site.phase == Phase::backward;
-      if (site.name() == "softmax.activation" || (before && gradient)) {
-        fill(window.stats, 0.0);
-      }
-      if (gradient && window.step < 4) fill(window.stats, std::nan(""));
-      run.add_window(0, site.order, window);
-    }
-  }
+  const RunView run = changed_steps(
+      healthy,
+      [&](const SiteInfo& site, int64_t step, TensorStats& stats) {
+        const bool before = site.path == "conv1" || site.path == "conv2";
+        const bool gradient = site.phase == Phase::backward;
+        if (site.name() == "softmax.activation" || (before && gradient)) {
+          fill(stats, 0.0);
+        }
+        if (gradient && step < 4) fill(stats, std::nan(""));
+      },
+      [&](StepRow& row) { row.skipped = row.step < 4; });
   EXPECT_THAT(make_report(run).verdict.headline,
               HasSubstr("softmax gives nothing but 0, so conv1 and conv2 learn nothing"));
 }

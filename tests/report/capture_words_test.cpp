@@ -21,27 +21,6 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-using ChangeStats = std::function<void(const SiteInfo&, int64_t step, TensorStats&)>;
-
-/// Returns a copy of a run with statistics that change from step to step.
-RunView changed_steps(const RunView& run, const ChangeStats& stats,
-                      const std::function<void(StepRow&)>& row) {
-  RunView copy(run.info(), RunStatus::complete);
-  for (int lane = 0; lane < run.lane_count(); ++lane) {
-    for (StepRow each : run.steps(lane)) {
-      if (lane == run.lane_count() - 1) row(each);
-      copy.add_step(lane, each);
-    }
-    for (const SiteInfo& site : run.lane(lane).sites) {
-      for (StatsWindow window : run.windows(lane, site.order)) {
-        if (lane == run.lane_count() - 1) stats(site, window.step, window.stats);
-        copy.add_window(lane, site.order, window);
-      }
-    }
-  }
-  return copy;
-}
-
 bool is_after(const SiteInfo& site, const RunView& run, const std::string& name) {
   return site.role == Role::activation &&
          site.order > run.find_site(run.lane_count() - 1, name).value();

@@ -164,7 +164,7 @@ TEST(LossScaleAdvice, AScaleInTheWindowMayStay) {
   EXPECT_THAT(below.action.text, HasSubstr("does not work"));
 }
 
-// An infinite slope, such as that of a root at 0, is no overflow: every scale meets it.
+// A root at 0 has an infinite slope. That is not an overflow, and no loss scale avoids it.
 TEST(LossScaleAdvice, NoScaleWorksWhereASlopeIsNotFinite) {
   const double within = 4096.0;
   for (const bool fails : {false, true}) {

@@ -110,7 +110,7 @@ TEST(LostUpdates, OfOneTensorNameIt) {
   EXPECT_THAT(alone[0].mechanism, HasSubstr("fc1.weight loses updates: 75% of the non-zero ones"));
 }
 
-// The recorded rate is that of the first group of parameters: others may move.
+// The recorded rate belongs to the first parameter group: other groups may move.
 TEST(LostUpdates, OfStepsWithoutALearningRateAreNone) {
   Recorded frozen{.shares = {{"fc1.weight_update", 0.0},
                              {"fc1.bias_update", 0.0},

@@ -27,21 +27,12 @@ RunSpec long_spec() {
   return spec;
 }
 
-void keep_stats(const SiteInfo& /*site*/, TensorStats& /*stats*/) {}
-
 /// Returns a run whose recorder saw a fact.
 RunView with_fact(const RunView& run, const char* fact, const char* optimizer = "") {
-  RunInfo info = run.info();
-  info.observed = {observed::kLoss, fact};
-  if (*optimizer != '\0') info.optimizer = optimizer;
-  RunView copy(std::move(info), RunStatus::complete);
-  for (const StepRow& row : run.steps(0)) copy.add_step(0, row);
-  for (const SiteInfo& site : run.lane(0).sites) {
-    for (const StatsWindow window : run.windows(0, site.order)) {
-      copy.add_window(0, site.order, window);
-    }
-  }
-  return copy;
+  return described(run, [&](RunInfo& info) {
+    info.observed = {observed::kLoss, fact};
+    if (*optimizer != '\0') info.optimizer = optimizer;
+  });
 }
 
 TEST(ScriptRules, StepsWithScaledGradientsAreNamed) {
@@ -181,21 +172,18 @@ TEST(ScriptRules, UpdatesMadeOfRoundingErrorsAreNotLost) {
 TEST(ScriptRules, ALossOfScaledGradientsMayFailUntilTheScaleFits) {
   const RunView healthy = captured(long_spec());
   const auto judge = [&](int64_t fails, int64_t again) {
-    RunView run(healthy.info(), RunStatus::complete);
     const auto skips = [&](int64_t step) { return step < fails || step == again; };
-    for (StepRow row : healthy.steps(0)) {
-      row.skipped = skips(row.step);
-      row.loss_scale = std::ldexp(65536.0, -static_cast<int>(std::min(row.step, fails)));
-      if (row.skipped) row.loss = kNan;
-      run.add_step(0, row);
-    }
-    for (const SiteInfo& site : healthy.lane(0).sites) {
-      for (StatsWindow window : healthy.windows(0, site.order)) {
-        const bool bad = site.phase == Phase::backward && skips(window.step);
-        if (bad) fill(window.stats, std::numeric_limits<double>::infinity());
-        run.add_window(0, site.order, window);
-      }
-    }
+    const RunView run = changed_steps(
+        healthy,
+        [&](const SiteInfo& site, int64_t step, TensorStats& stats) {
+          const bool bad = site.phase == Phase::backward && skips(step);
+          if (bad) fill(stats, std::numeric_limits<double>::infinity());
+        },
+        [&](StepRow& row) {
+          row.skipped = skips(row.step);
+          row.loss_scale = std::ldexp(65536.0, -static_cast<int>(std::min(row.step, fails)));
+          if (row.skipped) row.loss = kNan;
+        });
     return make_report(with_fact(run, observed::kLoss)).verdict.state;
   };
   EXPECT_EQ(judge(4, -1), Verdict::State::inconclusive);
@@ -208,23 +196,18 @@ TEST(ScriptRules, OneUpdateMayBeWhereATrainingDiverges) {
   spec.steps = 60;
   const RunView hot = captured(spec);
   EXPECT_THAT(make_report(hot).verdict.headline, Not(HasSubstr("had grown")));
-  RunView run(hot.info(), RunStatus::complete);
-  for (StepRow row : hot.steps(0)) {
-    if (row.step == 0) {
-      row.loss = 1.0;
-      row.skipped = false;
-    }
-    run.add_step(0, row);
-  }
-  for (const SiteInfo& site : hot.lane(0).sites) {
-    for (StatsWindow window : hot.windows(0, site.order)) {
-      if (window.step == 0 && site.phase != Phase::update) {
-        if (window.stats.non_finite() > 0) fill(window.stats, 0.0);
-        if (site.role == Role::weight) window.stats.sum_sq *= 1e-6;
-      }
-      run.add_window(0, site.order, window);
-    }
-  }
+  const RunView run = changed_steps(
+      hot,
+      [](const SiteInfo& site, int64_t step, TensorStats& stats) {
+        if (step > 0 || site.phase == Phase::update) return;
+        if (stats.non_finite() > 0) fill(stats, 0.0);
+        if (site.role == Role::weight) stats.sum_sq *= 1e-6;
+      },
+      [](StepRow& row) {
+        if (row.step > 0) return;
+        row.loss = 1.0;
+        row.skipped = false;
+      });
   const Report report = make_report(run);
   EXPECT_THAT(report.verdict.headline, HasSubstr("after the norm of the weights had grown from"));
   ASSERT_FALSE(report.actions.empty());
