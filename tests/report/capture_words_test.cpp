@@ -6,9 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <string>
 
 #include "analysis/fixes/fixes.h"
 #include "analysis/report/report.h"
+#include "analysis/rules/lane_facts.h"
 #include "analysis/rules/rules.h"
 #include "tests/report/capture.h"
 
@@ -177,6 +182,28 @@ TEST(CaptureWords, LayersThatLearnNothingAreCountedInTheStepsThatCount) {
                               EndsWith("Also remove casts such as .half() inside fc1.")));
     }
   }
+}
+
+// Recorders name the operators of layers; a name that is not known here would look like a user's.
+TEST(CaptureWords, OperatorsThatRecordersNameAreNoCodeOfUsers) {
+  LaneInfo lane;
+  lane.backend = "pytorch";
+  const auto is_own = [&](const std::string& op) {
+    LayerInfo layer;
+    layer.op = op;
+    return runs_own_code(lane, layer);
+  };
+  const std::regex name(R"re((?:: |_by_rank\()"(\w+)")re");
+  for (const char* file : {"_ops.py", "_keras_ops.py"}) {
+    std::ifstream in(std::string(HALFSCOPE_SOURCE_DIR "/python/halfscope/") + file);
+    const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    int64_t names = 0;
+    for (std::sregex_iterator at(text.begin(), text.end(), name), end; at != end; ++at, ++names) {
+      EXPECT_FALSE(is_own((*at)[1])) << (*at)[1] << " of " << file;
+    }
+    EXPECT_GT(names, 30) << file;
+  }
+  EXPECT_TRUE(is_own("MyNorm"));
 }
 
 }  // namespace
