@@ -17,8 +17,8 @@ void find_autocast_kept(const LaneFacts& lane, std::vector<Finding>& findings) {
       "It keeps its 16-bit copies of the weights until it is left, so the forward pass "
       "does not see the updates.";
   finding.action = {.text =
-                        "Put `with torch.autocast(...)` inside the loop, around the forward "
-                        "pass and the loss only."};
+                        "Move the torch.autocast block into the loop, around the forward pass "
+                        "and the loss only."};
   findings.push_back(std::move(finding));
 }
 
